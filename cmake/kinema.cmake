@@ -1,0 +1,76 @@
+# kinema_module, kinema_test: one line per room and per test file.
+include(GNUInstallDirs)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+
+find_program(KINEMA_CCACHE ccache)
+if(KINEMA_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KINEMA_CCACHE})
+endif()
+find_program(KINEMA_LLD ld.lld)
+if(KINEMA_LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+add_library(kinema_flags INTERFACE)
+target_compile_features(kinema_flags INTERFACE cxx_std_20)
+target_compile_options(kinema_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+if(KINEMA_DEVELOPER)
+  target_compile_options(kinema_flags INTERFACE -Werror)
+endif()
+if(KINEMA_SANITIZE)
+  if(KINEMA_SANITIZE MATCHES "address" AND KINEMA_SANITIZE MATCHES "thread")
+    message(FATAL_ERROR "KINEMA_SANITIZE takes address,undefined or thread, not both")
+  endif()
+  target_compile_options(kinema_flags INTERFACE -fsanitize=${KINEMA_SANITIZE}
+                         -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  target_link_options(kinema_flags INTERFACE -fsanitize=${KINEMA_SANITIZE})
+endif()
+install(TARGETS kinema_flags EXPORT kinema)
+
+# kinema_module(graph SOURCES graph.cpp ops/dot.cpp DEPENDS core LIBS fmt::fmt INCLUDES dir)
+# SOURCES are relative to the room's folder; LIBS stay private to the room.
+function(kinema_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS;INCLUDES" ${ARGN})
+  add_library(kinema_${name} STATIC ${ARG_SOURCES})
+  add_library(kinema::${name} ALIAS kinema_${name})
+  target_include_directories(kinema_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kinema>)
+  target_include_directories(kinema_${name} SYSTEM PRIVATE ${ARG_INCLUDES})
+  target_link_libraries(kinema_${name} PUBLIC kinema_flags fmt::fmt)
+  foreach(dep IN LISTS ARG_DEPENDS)
+    target_link_libraries(kinema_${name} PUBLIC kinema_${dep})
+  endforeach()
+  target_link_libraries(kinema_${name} PRIVATE ${ARG_LIBS})
+  set_target_properties(kinema_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS kinema_${name} EXPORT kinema ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
+
+# kinema_test(concatenate_test DEPENDS graph LABELS fast): source tests/<room>/concatenate_test.cpp
+# Labels: fast (no plugin, seconds in all), cpu (needs the CPU plugin), golden (reference cases), slow.
+function(kinema_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;LIBS" ${ARGN})
+  get_filename_component(room ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  set(target ${room}_${name})
+  add_executable(${target} ${name}.cpp ${ARG_SOURCES})
+  foreach(dep IN LISTS ARG_DEPENDS)
+    target_link_libraries(${target} PRIVATE kinema_${dep})
+  endforeach()
+  target_link_libraries(${target} PRIVATE kinema_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main
+                        Threads::Threads)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE
+    KINEMA_SOURCE_DIR="${PROJECT_SOURCE_DIR}" KINEMA_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${room}/${name} COMMAND ${target})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${room}/${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "KINEMA_PJRT_CPU=${KINEMA_PJRT_CPU}")
+endfunction()

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace kinema {
+
+/// Replaces the plain emission of a node by a kernel of the target: returns true when it wrote one.
+using Lowering = std::function<bool(const Node& node, Emitter& out)>;
+
+/// Device mesh of the program: axis names and sizes, major first. Empty = one device.
+struct MeshAxes {
+  std::vector<std::pair<std::string, int64_t>> axes;
+};
+
+struct EmitOptions {
+  /// Input index -> output index whose buffer it may take over (`tf.aliasing_output`).
+  std::map<int64_t, int64_t> donate;
+  MeshAxes mesh;
+  std::vector<Sharding> output_shardings;  // empty, or one per output
+  /// The device has a host memory space: offloaded values go to `pinned_host`.
+  bool host_offload = false;
+  Lowering lowering;
+};
+
+/// The program as StableHLO text: function `main` from the graph's inputs to `outputs`. Only nodes
+/// that an output needs are written; inputs keep their order even where unused. Locations carry the
+/// model path.
+std::string emit(const Graph& graph, std::span<const Tensor> outputs,
+                 const EmitOptions& options = {});
+
+/// What an op's `emit` writes with.
+class Emitter {
+ public:
+  explicit Emitter(const EmitOptions& options) : options_(options) {}
+
+  const EmitOptions& options() const { return options_; }
+  /// `%12` or, for result 1 of a node with several, `%12#1`.
+  const std::string& name(Tensor x) const;
+  /// Makes `x` print as `text` from here on.
+  void bind(Tensor x, std::string text);
+  /// A name not used before, `%13`.
+  std::string fresh();
+  /// Appends one line, indented.
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    raw_line(fmt::format(format, std::forward<Args>(args)...));
+  }
+  /// ` loc("blocks/attn1/to_q")` of a node, or nothing.
+  std::string location(const Node& node) const;
+  /// Writes `"mlir"(operands) {attributes} : (types) -> types` for a node and binds its results.
+  void generic(const Node& node, const std::string& mlir, const std::string& attributes = "");
+  /// Writes the nodes of a body that `outputs` need; its inputs must be bound.
+  void body(const Graph& graph, std::span<const Tensor> outputs);
+  void indent(int64_t by) { indent_ += by; }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void raw_line(const std::string& text);
+
+  const EmitOptions& options_;
+  std::map<std::pair<const Node*, int64_t>, std::string> names_;
+  std::string text_;
+  int64_t next_ = 0;
+  int64_t indent_ = 1;
+};
+
+}  // namespace kinema

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/tensor.h"
+
+namespace kinema {
+
+/// Which values of a block the backward pass keeps; the others are computed again.
+struct RematPolicy {
+  enum class Kind {
+    NONE,                   // keep whatever the backward pass reads
+    FULL,                   // keep the block's inputs only
+    MATMUL_WITHOUT_BATCH,   // keep results of dots without batch axes
+    CUSTOM,                 // keep values named with `named`
+  };
+  Kind kind = Kind::NONE;
+  /// CUSTOM: names kept on the device.
+  std::vector<std::string> saved;
+  /// CUSTOM: names moved to host memory where the device has such (kept on the device on CPU).
+  std::vector<std::string> offloaded;
+  /// MATMUL_WITHOUT_BATCH: move the kept dots to host memory.
+  bool offload = false;
+};
+
+/// The policy of a configuration's `remat_policy` (any case): NONE, FULL, MATMUL_WITHOUT_BATCH,
+/// OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, CUSTOM. Throws an Error naming the known
+/// policies for another word.
+RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved = {},
+                         std::vector<std::string> offloaded = {});
+
+struct ScanResult {
+  std::vector<Tensor> carry;
+  std::vector<Tensor> ys;  // each with a leading axis of the scan's length
+};
+
+struct ScanOptions {
+  int64_t length;  // number of steps; every x has it as leading size
+  bool reverse = false;
+  RematPolicy remat = {};
+};
+
+/// `carry, ys[i] = body(carry, xs[i])` for i = 0 .. length-1 as one loop in the program, whose size
+/// does not depend on the length. Tensors that the body uses from outside are captured and may be
+/// differentiated too.
+ScanResult scan(
+    std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
+    const std::function<ScanResult(std::span<const Tensor> carry, std::span<const Tensor> xs)>& body);
+
+/// `body(inputs)`, inlined, whose intermediate values the backward pass keeps or computes again
+/// according to the policy.
+std::vector<Tensor> checkpoint(
+    std::vector<Tensor> inputs, RematPolicy policy,
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body);
+
+}  // namespace kinema
