@@ -1,0 +1,34 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace kinema::wan {
+
+/// The sizes of a Wan transformer, under the names of diffusers' `config.json`.
+struct TransformerConfig {
+  std::array<int64_t, 3> patch_size{1, 2, 2};
+  int64_t num_attention_heads = 12;
+  int64_t attention_head_dim = 128;
+  int64_t in_channels = 16;
+  int64_t out_channels = 16;
+  int64_t text_dim = 4096;
+  int64_t freq_dim = 256;
+  int64_t ffn_dim = 8960;
+  int64_t num_layers = 30;
+  bool cross_attn_norm = true;
+  double eps = 1e-6;
+  int64_t image_dim = 0;          // 0 = none (null in the file)
+  int64_t added_kv_proj_dim = 0;  // 0 = none
+  int64_t pos_embed_seq_len = 0;  // 0 = none
+  int64_t rope_max_seq_len = 1024;
+
+  int64_t dim() const { return num_attention_heads * attention_head_dim; }
+  bool operator==(const TransformerConfig&) const = default;
+};
+
+/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+void validate(const TransformerConfig& config);
+
+}  // namespace kinema::wan

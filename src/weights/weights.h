@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "core/host_array.h"
+#include "models/wan/config.h"
+#include "nn/params.h"
+#include "pjrt/buffer.h"
+#include "pjrt/client.h"
+
+/// Parameters between diffusers folders, host and device.
+namespace kinema::weights {
+
+/// Reads `config.json` of a transformer folder; throws an Error naming file and key for a wrong
+/// class, a missing or wrongly typed key, or sizes that cannot be.
+wan::TransformerConfig read_config(const std::filesystem::path& folder);
+
+/// Checks that the folder's tensors are exactly those of the specs (names, shapes, float dtypes);
+/// throws an Error naming the first that is missing, extra or different and how many more there are.
+void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs);
+
+/// Loads every parameter to the device, cast to the spec's dtype and stacked where scanned, one at a
+/// time (host memory: one stacked tensor beyond the mapped file).
+std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
+                               std::span<const nn::ParamSpec> specs, pjrt::Client& client);
+
+/// Fresh parameters by their `init`, a pure function of (seed, name, layer); independent of scanning.
+std::vector<pjrt::Buffer> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
+                                     pjrt::Client& client);
+
+/// Writes a diffusers transformer folder: config.json and safetensors (sharded above
+/// `max_shard_bytes`), each layer of a stack under its own key, in the dtype given (or the stored).
+void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+          std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
+          std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
+
+}  // namespace kinema::weights
