@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/op.h"
+#include "graph/ops.h"
+
+/// Ops that other parts of the graph look for (remat, scan, kernels), with their attributes.
+namespace kinema {
+
+/// Attributes of kDotGeneral.
+struct DotAttrs {
+  DotDims dims;
+  Precision precision;
+  DType out;
+};
+extern const Op kDotGeneral;
+
+/// Attributes of kNamed, the identity that `named` writes.
+struct NamedAttrs {
+  std::string name;
+};
+extern const Op kNamed;
+
+/// As many results as inputs; no attributes.
+extern const Op kOptimizationBarrier;
+/// The identity without gradient; no attributes.
+extern const Op kStopGradient;
+
+/// Attributes of kWithSharding.
+struct ShardingAttrs {
+  Sharding sharding;
+};
+extern const Op kWithSharding;
+
+}  // namespace kinema
