@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "pjrt/client.h"
+
+namespace kinema::runtime {
+
+/// Which plugin and which devices.
+struct ClientSpec {
+  /// Path of a plugin; empty looks for one (see find_plugin).
+  std::string plugin;
+  /// `cpu`, `cuda` or `tpu`: which kind of plugin to look for when no path is given.
+  std::string hardware = "cpu";
+  /// CPU only: how many devices one process shows.
+  int64_t cpu_devices = 1;
+  /// Further options of the plugin.
+  pjrt::NamedValues options;
+};
+
+/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU, the
+/// newest wheel unpacked in the cache folder, and the path this build was configured with. Throws
+/// an Error that says what was looked for and what to do.
+std::string find_plugin(const ClientSpec& spec);
+
+/// `${KINEMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kinema}`.
+std::string cache_folder();
+
+/// Loads the plugin and opens its devices; the one place that sets process-wide state for it
+/// (malloc thresholds, the plugin's log level), so call it before other threads start.
+pjrt::Client open_client(const ClientSpec& spec);
+
+}  // namespace kinema::runtime

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pjrt/device.h"
+#include "runtime/client.h"
+
+namespace kinema::runtime {
+
+/// What `kinema doctor` prints. When something is missing, `problem` says what and how to get it
+/// and the fields after it stay empty.
+struct Environment {
+  std::string cache_folder;
+  std::string plugin_path;
+  std::string problem;
+  std::string pjrt_version;  // "0.81"
+  std::string stablehlo_version;
+  std::string platform_name;
+  std::string platform_version;
+  pjrt::NamedValues plugin_attributes;
+  std::vector<pjrt::DeviceDescription> devices;
+  bool has_ffi = false;
+  std::string cpu_model;
+  int64_t cpu_cores = 0;
+  int64_t memory_bytes = 0;
+};
+
+/// Looks for the plugin, loads it and opens its devices. Does not throw for what is missing.
+Environment describe_environment(const ClientSpec& spec = {});
+
+/// Highest resident memory of this process so far, in bytes.
+int64_t peak_rss_bytes();
+
+/// Starts the peak anew where the kernel allows it (Linux clear_refs); false where it does not.
+bool reset_peak_rss();
+
+}  // namespace kinema::runtime

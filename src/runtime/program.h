@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/host_array.h"
+#include "graph/emit.h"
+#include "graph/graph.h"
+#include "pjrt/client.h"
+
+namespace kinema::runtime {
+
+/// How a graph becomes a program.
+struct ProgramOptions {
+  /// Shows in messages and names the files of a dump.
+  std::string name = "program";
+  /// Donations, mesh, output shardings, kernels of the target.
+  EmitOptions emit;
+  pjrt::CompileOptions compile;
+  /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
+  std::string executable_cache;
+  /// The cache drops its oldest entries beyond this.
+  int64_t executable_cache_bytes = int64_t{8} << 30;
+  /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty writes none.
+  std::string dump;
+  /// Names of the outputs, for messages; may be empty.
+  std::vector<std::string> output_names;
+};
+
+/// What compiling took and gave.
+struct ProgramReport {
+  double emit_seconds = 0;
+  double compile_seconds = 0;  // or the time to load it from the cache
+  bool from_cache = false;
+  int64_t text_bytes = 0;
+  pjrt::CompiledMemory memory;
+  pjrt::NamedValues cost;
+};
+
+/// An input or output: its name (may be empty) and global shape.
+struct Port {
+  std::string name;
+  Shape shape;
+};
+
+/// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.
+class Program {
+ public:
+  /// Emits, compiles (or loads from the cache) and keeps names and shapes.
+  static Program compile(const pjrt::Client& client, const Graph& graph,
+                         std::span<const Tensor> outputs, const ProgramOptions& options = {});
+  /// The same from StableHLO text; `inputs` and `outputs` are its signature.
+  static Program compile_text(const pjrt::Client& client, const std::string& text,
+                              std::vector<Port> inputs, std::vector<Port> outputs,
+                              const ProgramOptions& options = {});
+
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+  const ProgramReport& report() const { return report_; }
+  const pjrt::Executable& executable() const { return executable_; }
+
+  /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
+  /// when an argument is missing, deleted or of another shape than the input.
+  std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
+  /// The same from a vector of buffers, in order.
+  std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;
+  /// Uploads, runs and downloads: for tests and small programs.
+  std::vector<HostArray> run_on_host(std::span<const HostArray> arguments) const;
+  /// Runs on all devices of the program; `arguments[d][i]` is the shard of argument i on device d.
+  std::vector<std::vector<pjrt::Buffer>> run_all(
+      std::span<const std::vector<const pjrt::Buffer*>> arguments) const;
+
+ private:
+  Program(const pjrt::Client& client, pjrt::Executable executable, std::vector<Port> inputs,
+          std::vector<Port> outputs, std::string name, ProgramReport report);
+  void check_arguments(std::span<const pjrt::Buffer* const> arguments, bool sharded) const;
+
+  pjrt::Client client_;
+  pjrt::Executable executable_;
+  std::vector<Port> inputs_;
+  std::vector<Port> outputs_;
+  std::string name_;
+  ProgramReport report_;
+};
+
+/// Compiles a graph without inputs or with host arguments and runs it once on the first device.
+std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,
+                                std::span<const Tensor> outputs,
+                                std::span<const HostArray> arguments = {});
+
+}  // namespace kinema::runtime
