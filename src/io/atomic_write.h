@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kinema::io {
+
+/// A file that appears under its name only when complete: written beside it under a temporary name,
+/// fsynced, then renamed over it, and the folder fsynced.
+///
+/// Without commit() the temporary file is removed and whatever stood at `path` stays as it was.
+class AtomicFile {
+ public:
+  /// Opens the temporary file; throws an Error when the folder does not exist or is not writable.
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  /// Appends; throws an Error with the reason (`No space left on device`) when the disk refuses.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  uint64_t written() const { return written_; }
+  /// Makes the file durable and visible under its name.
+  void commit();
+
+ private:
+  void flush();
+
+  std::filesystem::path path_;
+  std::string temporary_;
+  std::string buffer_;
+  int fd_ = -1;
+  uint64_t written_ = 0;
+};
+
+/// Writes a whole file through AtomicFile.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// Makes a folder's entries durable; a rename into it is only safe after this.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace kinema::io

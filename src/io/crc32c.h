@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kinema::io {
+
+/// CRC-32C (Castagnoli, RFC 3720), the polynomial of TFRecord and TensorBoard files.
+uint32_t crc32c(std::span<const std::byte> bytes);
+
+/// The CRC as TFRecord stores it: rotated right by 15 bits plus 0xa282ead8.
+uint32_t masked_crc32c(std::span<const std::byte> bytes);
+
+}  // namespace kinema::io

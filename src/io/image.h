@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/host_array.h"
+
+namespace kinema::io {
+
+/// Reads a PNG, JPEG or WebP image as u8 [h, w, 3], RGB; throws an Error with the path.
+HostArray read_image(const std::filesystem::path& path);
+
+/// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
+void write_png(const std::filesystem::path& path, const HostArray& image);
+
+/// u8 [h, w, 3] scaled to the given size: bicubic, with antialiasing when it gets smaller.
+HostArray resize_image(const HostArray& image, int64_t height, int64_t width);
+
+struct ContactSheetOptions {
+  int64_t columns = 4;
+  /// Frames shown of each video, evenly spread; all when larger.
+  int64_t frames_per_video = 5;
+  /// Each pixel becomes a block of this many pixels a side.
+  int64_t enlarge = 1;
+};
+
+/// Composes videos (u8 [f, h, w, 3] each, one size) into one image: each cell a row of frames, with
+/// the label under it when labels are given (one a video).
+HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::string> labels = {},
+                        const ContactSheetOptions& options = {});
+
+}  // namespace kinema::io

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+
+#include "core/host_array.h"
+
+namespace kinema::io {
+
+/// Decoded frames: u8 [f, h, w, 3], RGB.
+struct Video {
+  HostArray frames;
+  double fps = 0;
+};
+
+struct ReadVideoOptions {
+  /// Stop after this many frames.
+  int64_t max_frames = std::numeric_limits<int64_t>::max();
+  /// Refuse larger frames (hostile headers claim gigapixels).
+  int64_t max_pixels = int64_t{8192} * 8192;
+  /// Refuse when the frames kept would exceed this.
+  int64_t max_bytes = int64_t{4} << 30;
+};
+
+/// Decodes a video file (whatever libavformat reads; one video stream). YUV without a colour
+/// description is taken as limited-range BT.601.
+///
+/// Throws an Error with the path for a missing, truncated, undecodable or too large file.
+Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options = {});
+
+struct WriteMp4Options {
+  double fps = 16;
+  /// x264's constant rate factor: 0 lossless, 18 visually lossless, 51 worst.
+  int crf = 18;
+  std::string preset = "medium";
+  /// `yuv420p` plays everywhere; `yuv444p` keeps colour edges of tiny frames.
+  std::string pixel_format = "yuv420p";
+  /// Each frame repeated to a square block of pixels (nearest), so that tiny videos can be looked
+  /// at.
+  int enlarge = 1;
+};
+
+/// What write_mp4 made: odd sizes are padded by one repeated column or row, since 4:2:0 needs even.
+struct WrittenMp4 {
+  int64_t height = 0;
+  int64_t width = 0;
+  bool padded = false;
+};
+
+/// Encodes u8 [f, h, w, 3] frames as H.264 in mp4 with the index in front; written beside `path`
+/// and renamed. Throws an Error when the shape is wrong or the encoder or disk refuses.
+WrittenMp4 write_mp4(const std::filesystem::path& path, const HostArray& frames,
+                     const WriteMp4Options& options = {});
+
+}  // namespace kinema::io
