@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "data/source.h"
+
+namespace kinema::data {
+
+struct TfRecordOptions {
+  std::filesystem::path folder;  // every file in it is a shard, in order of name
+  uint64_t seed = 0;
+  /// False: records in file order, epoch after epoch (evaluation).
+  bool shuffle = true;
+};
+
+/// Records of MaxDiffusion's Wan schema from all shards of a folder. Opening checks every shard's
+/// framing; a record's CRC and contents are checked when it is read, with an Error that names file
+/// and record.
+std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options);
+
+}  // namespace kinema::data

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/source.h"
+
+namespace kinema::data {
+
+/// One clip and what is said of it.
+struct CaptionedClip {
+  std::filesystem::path path;
+  std::string caption;
+};
+
+/// Clips of a folder: from `metadata.jsonl` or `metadata.csv` (`file_name`, `text`), else every mp4
+/// with a `.txt` of the same name. Throws an Error that names file and line for a wrong caption
+/// file and for a clip that is not there.
+std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder);
+
+/// A clip after decoding, resizing and cropping.
+struct Clip {
+  HostArray pixels;  // f32 [3, f, h, w] in [-1, 1]
+  std::string caption;
+  std::string id;
+  int64_t index = 0;     // into list_clips
+  int64_t position = 0;  // in the source's order
+};
+
+/// Pixels and caption to latents and text states.
+struct Encoded {
+  HostArray latents;                // [c, f, h, w]
+  HostArray encoder_hidden_states;  // [t, d]
+};
+using EncodeClip = std::function<Encoded(const Clip&)>;
+
+enum class BadClip : uint8_t { Fail, Skip };
+
+struct VideoOptions {
+  std::filesystem::path folder;
+  int64_t height = 480;
+  int64_t width = 832;
+  int64_t num_frames = 81;
+  /// Every n-th frame of the file.
+  int64_t frame_stride = 1;
+  /// Start of the window: false takes the middle, true a place chosen by (seed, position).
+  bool random_start = false;
+  bool random_flip = false;
+  bool shuffle = true;
+  uint64_t seed = 0;
+  /// Chance that the caption is replaced by the empty one (classifier-free guidance), by (seed,
+  /// position).
+  double caption_dropout = 0;
+  /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: the next one stands in.
+  BadClip bad_clip = BadClip::Fail;
+  /// Decoded and cropped clips kept in memory, at most.
+  int64_t cache_bytes = int64_t{256} << 20;
+};
+
+/// Videos with captions, encoded by `encode` (called from many threads).
+std::unique_ptr<Source> video_source(const VideoOptions& options, EncodeClip encode);
+
+/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear), cropped to the
+/// middle, as f32 [3, f, height, width] in [-1, 1].
+HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width);
+
+}  // namespace kinema::data
