@@ -1,0 +1,143 @@
+#include "schedulers/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+
+namespace kinema::schedulers {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// Runs a schedule on numbers: `velocity(x, t)` stands for the model.
+template <typename Velocity>
+std::vector<double> run(const Schedule& schedule, std::vector<double> xs, Velocity velocity) {
+  for (double& x : xs) {
+    double previous = 0;
+    double m1 = 0;
+    double m2 = 0;
+    for (int64_t i = 0; i < schedule.size(); ++i) {
+      const StepCoefficients& k = schedule.steps[i];
+      const double v = velocity(x, static_cast<double>(schedule.timesteps[i]));
+      const double m0 = x - k.sigma * v;
+      const double c = k.correct_x * x + k.correct_previous * previous + k.correct_m0 * m0 +
+                       k.correct_m1 * m1 + k.correct_m2 * m2;
+      x = k.from_c * c + k.from_m0 * m0 + k.from_m1 * m1 + k.from_v * v;
+      previous = c;
+      m2 = m1;
+      m1 = m0;
+    }
+  }
+  return xs;
+}
+
+TEST(UniPc, TimestepsAreTruncated) {
+  EXPECT_THAT(make_schedule({.shift = 5.0}, 4).timesteps, ElementsAre(999, 937, 833, 625));
+  EXPECT_THAT(
+      make_schedule({.shift = 3.0}, 30).timesteps,
+      ElementsAre(999, 988, 976, 964, 951, 937, 923, 908, 892, 875, 857, 838, 818, 797, 774, 750,
+                  724, 696, 667, 635, 600, 563, 522, 478, 429, 376, 317, 251, 178, 96));
+  EXPECT_THAT(make_schedule({.shift = 12.0}, 40).timesteps,
+              ElementsAre(999, 997, 995, 993, 990, 988, 985, 982, 979, 976, 973, 969, 965, 961, 957,
+                          952, 947, 942, 936, 930, 923, 915, 907, 898, 889, 878, 866, 852, 837, 820,
+                          800, 777, 750, 719, 680, 633, 573, 496, 391, 242));
+}
+
+TEST(UniPc, SigmasBeginBelowOneAndEndAtZero) {
+  const Schedule schedule = make_schedule({.shift = 5.0}, 4);
+
+  ASSERT_EQ(schedule.sigmas.size(), 5U);
+  EXPECT_FLOAT_EQ(schedule.sigmas.front(), 1.0F - 1e-6F);
+  EXPECT_EQ(schedule.sigmas.back(), 0.0F);
+}
+
+// Finals of the reference's scheduler class on v = sin x + 0.0005 t x - 0.3 from
+// x = linspace(-1.5, 1.5, 6); it runs in float32 and agrees with double to 2e-7 of values near 1.
+TEST(UniPc, FollowsTheReferenceOnAToyModel) {
+  const auto velocity = [](double x, double t) { return std::sin(x) + 0.0005 * t * x - 0.3; };
+  const std::vector<double> start{-1.5, -0.9, -0.3};
+  struct Case {
+    int64_t steps;
+    double shift;
+    std::vector<double> finals;
+  };
+  const std::vector<Case> cases{
+      {1, 5.0, {0.54674294, 0.63287538, 0.44536946}},
+      {2, 12.0, {0.40559496, 0.47876574, 0.35956638}},
+      {8, 3.0, {-0.26105010, -0.06545752, 0.10069856}},
+      {20, 5.0, {-0.28568099, -0.08014487, 0.09498538}},
+      {40, 12.0, {-0.27717180, -0.07471523, 0.09720283}},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.steps);
+    const auto finals = run(make_schedule({.shift = c.shift}, c.steps), start, velocity);
+    for (size_t i = 0; i < finals.size(); ++i) {
+      EXPECT_NEAR(finals[i], c.finals[i], 1e-6);
+    }
+  }
+}
+
+TEST(UniPc, TheLastStepIsTheDataPrediction) {
+  const Schedule schedule = make_schedule({.shift = 3.0}, 6);
+  const StepCoefficients& last = schedule.steps.back();
+
+  EXPECT_EQ(last.from_m0, 1.0F);
+  EXPECT_THAT((std::vector<float>{last.from_c, last.from_m1, last.from_v}), Each(0.0F));
+}
+
+// On the straight path (v constant) every sampler is exact: x_0 = x - sigma_0 v.
+TEST(Samplers, AreExactOnAStraightPath) {
+  for (const Sampler sampler : {Sampler::UNIPC, Sampler::FLOW_MATCH_EULER}) {
+    SCOPED_TRACE(class_name(sampler));
+    const Schedule schedule = make_schedule({.sampler = sampler, .shift = 5.0}, 7);
+    const auto finals = run(schedule, {0.25}, [](double, double) { return 2.0; });
+    // float32 coefficients, 7 steps: a few 1e-7 each; the corrector's large ones cancel to 1e-6.
+    EXPECT_NEAR(finals[0], 0.25 - 2.0 * schedule.sigmas[0], 1e-5);
+  }
+}
+
+TEST(FlowMatchEuler, ShiftsTheLowerEndTwice) {
+  const Schedule schedule = make_schedule({.sampler = Sampler::FLOW_MATCH_EULER, .shift = 3.0}, 4);
+
+  ASSERT_EQ(schedule.sigmas.size(), 5U);
+  // The reference's README gives four decimals.
+  EXPECT_NEAR(schedule.sigmas[0], 1.0, 5e-5);
+  EXPECT_NEAR(schedule.sigmas[1], 0.8577, 5e-5);
+  EXPECT_NEAR(schedule.sigmas[2], 0.6022, 5e-5);
+  EXPECT_NEAR(schedule.sigmas[3], 0.0089, 5e-5);
+  EXPECT_EQ(schedule.sigmas[4], 0.0F);
+  EXPECT_FLOAT_EQ(schedule.steps[1].from_v, schedule.sigmas[2] - schedule.sigmas[1]);
+}
+
+TEST(Schedule, ValuesAreInTheOrderOfDeclaration) {
+  const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+  EXPECT_THAT(k.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_EQ(static_cast<int64_t>(k.values().size()), StepCoefficients::kCount);
+}
+
+TEST(Schedule, RefusesNumbersOutOfRange) {
+  EXPECT_THAT([] { make_schedule({}, 0); },
+              ThrowsMessage<Error>(HasSubstr("num_inference_steps is 0, expected 1 to 1000")));
+  EXPECT_THAT([] { make_schedule({}, 1001); }, ThrowsMessage<Error>(HasSubstr("1001")));
+  EXPECT_THAT([] { make_schedule({.shift = 0.0}, 4); },
+              ThrowsMessage<Error>(HasSubstr("flow_shift is 0")));
+}
+
+TEST(Schedule, NamesTheKnownSamplers) {
+  EXPECT_EQ(sampler_from_string("FlowMatchEulerDiscreteScheduler"), Sampler::FLOW_MATCH_EULER);
+  EXPECT_EQ(sampler_from_string("unipc"), Sampler::UNIPC);
+  EXPECT_THAT([] { sampler_from_string("DDIMScheduler"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`DDIMScheduler`"), HasSubstr("unipc"))));
+}
+
+}  // namespace
+}  // namespace kinema::schedulers
