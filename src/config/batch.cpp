@@ -1,0 +1,41 @@
+#include <cmath>
+#include <string>
+
+#include "config/config.h"
+#include "core/error.h"
+
+namespace kinema::config {
+
+std::filesystem::path run_folder(const Config& config) {
+  const std::string& name = config.run.run_name;
+  check(!name.empty(), "[config] run_name is empty: give the run a name, e.g. run_name=first");
+  const std::filesystem::path relative(name);
+  check(!relative.is_absolute(), "[config] run_name `{}` is a path; output_dir says where it lies",
+        name);
+  for (const auto& part : relative) {
+    check(part != "..", "[config] run_name `{}` leaves output_dir", name);
+  }
+  return std::filesystem::path(config.run.output_dir) / relative;
+}
+
+BatchSizes batch_sizes(const Config& config, int64_t devices) {
+  const double per_device = config.optimizer.per_device_batch_size;
+  const int64_t global = config.optimizer.global_batch_size;
+  if (global > 0) {
+    check(global % devices == 0 || global < devices,
+          "[config] global_batch_size {} does not divide over {} devices", global, devices);
+    return {.load = global < devices ? devices : global, .train = global};
+  }
+  // As MaxDiffusion: a fraction loads one sample per device and trains on the first of them.
+  const auto train = static_cast<int64_t>(std::floor(static_cast<double>(devices) * per_device));
+  check(train > 0, "[config] per_device_batch_size {} on {} devices leaves no sample to train on",
+        per_device, devices);
+  return {.load = per_device < 1 ? devices : train, .train = train};
+}
+
+int64_t schedule_steps(const Config& config) {
+  const int64_t steps = config.optimizer.learning_rate_schedule_steps;
+  return steps < 0 ? config.optimizer.max_train_steps : steps;
+}
+
+}  // namespace kinema::config

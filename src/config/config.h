@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/data_config.h"
+#include "config/field.h"
+#include "config/generate_config.h"
+#include "config/model_config.h"
+#include "config/optimizer_config.h"
+#include "config/parallel_config.h"
+#include "config/run_config.h"
+
+namespace kinema::config {
+
+/// Every key of a run. In files and on the command line the keys are flat; the groups only keep
+/// the declarations readable. A new key is a member and one `visit` line in its group.
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  OptimizerConfig optimizer;
+  DataConfig data;
+  GenerateConfig generate;
+  ParallelConfig parallel;
+
+  bool operator==(const Config&) const = default;
+
+  /// Calls visit(key, value, Field) for every key, group by group.
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    RunConfig::fields(self.run, visit);
+    ModelConfig::fields(self.model, visit);
+    OptimizerConfig::fields(self.optimizer, visit);
+    DataConfig::fields(self.data, visit);
+    GenerateConfig::fields(self.generate, visit);
+    ParallelConfig::fields(self.parallel, visit);
+  }
+};
+
+/// A configuration and where each value came from.
+struct Loaded {
+  Config config;
+  std::map<std::string, std::string>
+      origin;                        ///< key -> `FILE:LINE` or `command line`; else default
+  std::vector<std::string> ignored;  ///< keys given that have no meaning here
+};
+
+/// Reads `file` (and the files its `base:` key names, nearest last) over the defaults, then the
+/// `key=value` overrides. Throws Error on an unknown key (naming the nearest known one), a value of
+/// wrong type or out of range (naming key, value, place and what was expected), a broken file.
+Loaded load(const std::filesystem::path& file, std::span<const std::string> overrides = {});
+
+/// The defaults with overrides only, for commands that need no file.
+Loaded load_defaults(std::span<const std::string> overrides = {});
+
+/// The whole configuration as YAML that `load` reads back to an equal one.
+std::string to_yaml(const Config& config);
+
+/// What `command` ("train" or "generate") has to say before it begins: at most one line on keys
+/// without meaning here, one on keys that are not built yet. Throws Error where such a key would
+/// change the command's result, and where the values do not fit each other.
+std::vector<std::string> notices(const Loaded& loaded, std::string_view command);
+
+/// OUTPUT_DIR/RUN_NAME. Throws Error when run_name is empty or leaves output_dir.
+std::filesystem::path run_folder(const Config& config);
+
+/// Samples per optimizer step.
+struct BatchSizes {
+  int64_t load;   ///< read from the data, per batch
+  int64_t train;  ///< of these, used
+};
+
+/// per_device_batch_size (may be fractional) or global_batch_size on `devices` devices. Throws
+/// Error when nothing is left to train on, or the batch does not divide over the devices.
+BatchSizes batch_sizes(const Config& config, int64_t devices);
+
+/// learning_rate_schedule_steps, or max_train_steps where that is -1.
+int64_t schedule_steps(const Config& config);
+
+}  // namespace kinema::config

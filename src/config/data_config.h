@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// Where samples come from and in which order.
+struct DataConfig {
+  std::string dataset_type = "tfrecord";
+  std::string train_data_dir;
+  bool cache_latents_text_encoder_outputs = true;
+  bool load_tfrecord_cached = true;
+  bool enable_data_shuffling = true;
+  bool reuse_example_batch = false;
+  int64_t max_train_samples = -1;
+  bool skip_bad_clips = false;
+  std::string caption_column = "text";
+  int64_t frame_stride = 1;
+  bool random_start = false;
+  bool random_flip = false;
+  int64_t prefetch_batches = 4;
+  int64_t decode_threads = 2;
+
+  int64_t synthetic_num_samples = -1;
+  int64_t synthetic_override_height = 0;
+  int64_t synthetic_override_width = 0;
+  int64_t synthetic_override_num_frames = 0;
+  int64_t synthetic_override_max_sequence_length = 0;
+  int64_t synthetic_override_text_embed_dim = 0;
+  int64_t synthetic_override_num_channels_latents = 0;
+  int64_t synthetic_override_vae_scale_factor_spatial = 0;
+  int64_t synthetic_override_vae_scale_factor_temporal = 0;
+
+  std::string tfrecords_dir;
+  int64_t no_records_per_shard = 0;
+  bool enable_eval_timesteps = false;
+  std::vector<int64_t> timesteps_list = {125, 250, 375, 500, 625, 750, 875};
+  int64_t num_eval_samples = 420;
+
+  std::string dataset_name = "diffusers/pokemon-gpt4-captions";
+  std::string train_split = "train";
+  std::string image_column = "image";
+
+  bool operator==(const DataConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("dataset_type", self.dataset_type,
+          {.help = "videos: a folder of mp4 files with metadata.jsonl or metadata.csv",
+           .one_of = "tfrecord | videos | synthetic | hf | tf | grain"});
+    visit("train_data_dir", self.train_data_dir, {.help = "folder of TFRecords or videos"});
+    visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs,
+          {.help = "encode each clip once and keep its latents and text states"});
+    visit("load_tfrecord_cached", self.load_tfrecord_cached,
+          {.help = "records hold latents and text states"});
+    visit("enable_data_shuffling", self.enable_data_shuffling,
+          {.help = "order by (seed, position) instead of as stored"});
+    visit("reuse_example_batch", self.reuse_example_batch,
+          {.help = "train on the first batch for ever"});
+    visit("max_train_samples", self.max_train_samples,
+          {.help = "use only the first so many samples; -1: all", .min = -1});
+    visit("skip_bad_clips", self.skip_bad_clips,
+          {.help = "name a clip that cannot be read and go on, instead of stopping"});
+    visit("caption_column", self.caption_column, {.help = "name of the caption in the metadata"});
+    visit("frame_stride", self.frame_stride,
+          {.help = "every n-th frame of a clip", .min = 1, .max = 1000});
+    visit("random_start", self.random_start,
+          {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle"});
+    visit("random_flip", self.random_flip, {.help = "mirror half of the clips"});
+    visit("prefetch_batches", self.prefetch_batches,
+          {.help = "batches made ready ahead of the step", .min = 1, .max = 1024});
+    visit("decode_threads", self.decode_threads,
+          {.help = "threads that read and decode", .min = 1, .max = 1024});
+
+    visit("synthetic_num_samples", self.synthetic_num_samples,
+          {.help = "batches before the synthetic data repeat; -1 or null: no end", .min = -1});
+    visit("synthetic_override_height", self.synthetic_override_height,
+          {.help = "instead of height; 0: no override, as in all of these", .min = 0});
+    visit("synthetic_override_width", self.synthetic_override_width,
+          {.help = "instead of width", .min = 0});
+    visit("synthetic_override_num_frames", self.synthetic_override_num_frames,
+          {.help = "instead of num_frames", .min = 0});
+    visit("synthetic_override_max_sequence_length", self.synthetic_override_max_sequence_length,
+          {.help = "instead of max_sequence_length", .min = 0});
+    visit("synthetic_override_text_embed_dim", self.synthetic_override_text_embed_dim,
+          {.help = "instead of the model's text_dim", .min = 0});
+    visit("synthetic_override_num_channels_latents", self.synthetic_override_num_channels_latents,
+          {.help = "instead of the model's channels", .min = 0});
+    visit("synthetic_override_vae_scale_factor_spatial",
+          self.synthetic_override_vae_scale_factor_spatial,
+          {.help = "instead of the autoencoder's", .min = 0});
+    visit("synthetic_override_vae_scale_factor_temporal",
+          self.synthetic_override_vae_scale_factor_temporal,
+          {.help = "instead of the autoencoder's", .min = 0});
+
+    visit("tfrecords_dir", self.tfrecords_dir,
+          {.help = "where prepare writes", .later = "preparing TFRecords"});
+    visit(
+        "no_records_per_shard", self.no_records_per_shard,
+        {.help = "records per file that prepare writes", .min = 0, .later = "preparing TFRecords"});
+    visit("enable_eval_timesteps", self.enable_eval_timesteps,
+          {.help = "prepare writes timesteps", .later = "preparing TFRecords"});
+    visit("timesteps_list", self.timesteps_list,
+          {.help = "timesteps of the evaluation", .min = 0, .max = 1000, .later = "evaluation"});
+    visit("num_eval_samples", self.num_eval_samples,
+          {.help = "samples set aside for evaluation", .min = 0, .later = "preparing TFRecords"});
+    visit("dataset_name", self.dataset_name,
+          {.help = "a data set to prepare", .later = "preparing data sets by name"});
+    visit("train_split", self.train_split,
+          {.help = "its split", .later = "preparing data sets by name"});
+    visit("image_column", self.image_column,
+          {.help = "its video column", .later = "preparing data sets by name"});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// The size of a video, and how generate makes one. Training reads the sizes too.
+struct GenerateConfig {
+  int64_t height = 720;
+  int64_t width = 1280;
+  int64_t num_frames = 81;
+  int64_t fps = 16;
+
+  std::string prompt = "A cat and a dog baking a cake together in a kitchen.";
+  std::string prompt_file;
+  std::string negative_prompt;
+  std::string image_url;
+  std::string scheduler = "unipc";
+  int64_t num_inference_steps = 50;
+  double guidance_scale = 5.0;
+  double guidance_scale_low = 3.0;
+  double guidance_scale_high = 4.0;
+  double boundary_ratio = 0.875;
+  double flow_shift = 5.0;
+  bool use_ema = true;
+
+  std::string initial_latents;
+  std::string save_latents;
+  std::string video_folder;
+  int64_t generate_checkpoint_step = -1;
+
+  bool scan_diffusion_loop = false;
+  bool use_cfg_cache = false;
+  bool use_kv_cache = false;
+  bool use_sen_cache = false;
+  bool use_magcache = false;
+  double magcache_thresh = 0.12;
+  int64_t magcache_K = 2;
+  double retention_ratio = 0.2;
+  std::vector<double> mag_ratios_base;
+  std::vector<double> mag_ratios_base_720p;
+  std::vector<double> mag_ratios_base_480p;
+
+  std::string mode;
+  std::string reference_image_path;
+  std::string pose_video_path;
+  std::string face_video_path;
+  std::string background_video_path;
+  std::string mask_video_path;
+  int64_t segment_frame_length = 77;
+  int64_t prev_segment_conditioning_frames = 1;
+  int64_t motion_encode_batch_size = 0;
+  double animate_guidance_scale = 1.0;
+
+  bool operator==(const GenerateConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("height", self.height, {.help = "rows of a frame", .min = 1, .max = 65536});
+    visit("width", self.width, {.help = "columns of a frame", .min = 1, .max = 65536});
+    visit("num_frames", self.num_frames, {.help = "frames", .min = 1, .max = 65536});
+    visit("fps", self.fps, {.help = "frames a second of the mp4", .min = 1, .max = 1000});
+    visit("prompt", self.prompt, {.help = "what to show"});
+    visit("prompt_file", self.prompt_file,
+          {.help = "text file with one prompt a line, instead of prompt"});
+    visit("negative_prompt", self.negative_prompt, {.help = "what guidance leads away from"});
+    visit("image_url", self.image_url,
+          {.help = "image to start from", .later = "image to video", .refused_by = "generate"});
+    visit("scheduler", self.scheduler,
+          {.help = "how noise becomes video", .one_of = "unipc | euler"});
+    visit("num_inference_steps", self.num_inference_steps,
+          {.help = "steps of the sampler", .min = 1, .max = 100000});
+    visit("guidance_scale", self.guidance_scale,
+          {.help = "classifier-free guidance; 1: none", .min = 0});
+    visit("guidance_scale_low", self.guidance_scale_low,
+          {.help = "wan2.2: of the low-noise expert", .min = 0});
+    visit("guidance_scale_high", self.guidance_scale_high,
+          {.help = "wan2.2: of the high-noise expert", .min = 0});
+    visit("boundary_ratio", self.boundary_ratio,
+          {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
+           .min = 0,
+           .max = 1});
+    visit("flow_shift", self.flow_shift, {.help = "shift of the sampler's steps", .above = 0});
+    visit("use_ema", self.use_ema, {.help = "prefer the averaged weights of a run"});
+    visit("initial_latents", self.initial_latents,
+          {.help = "safetensors file with the noise to start from"});
+    visit("save_latents", self.save_latents, {.help = "safetensors file for the final latents"});
+    visit("video_folder", self.video_folder,
+          {.help = "where mp4 files go; empty: samples/STEP in the run folder"});
+    visit("generate_checkpoint_step", self.generate_checkpoint_step,
+          {.help = "checkpoint of the run to use; -1: the newest", .min = -1});
+    later_fields(self, visit);
+  }
+
+ private:
+  template <typename Self, typename Visitor>
+  static void later_fields(Self& self, Visitor&& visit) {
+    constexpr std::string_view kCaches = "caches between sampling steps";
+    constexpr std::string_view kAnimate = "Animate";
+    visit("scan_diffusion_loop", self.scan_diffusion_loop,
+          {.help = "all sampling steps in one program", .later = "sampling in one program"});
+    visit("use_cfg_cache", self.use_cfg_cache,
+          {.help = "reuse the unguided half", .later = kCaches, .refused_by = "generate"});
+    visit("use_kv_cache", self.use_kv_cache,
+          {.help = "keep the text keys and values", .later = kCaches});
+    visit("use_sen_cache", self.use_sen_cache,
+          {.help = "skip steps by sensitivity", .later = kCaches, .refused_by = "generate"});
+    visit("use_magcache", self.use_magcache,
+          {.help = "skip steps by magnitude", .later = kCaches, .refused_by = "generate"});
+    visit("magcache_thresh", self.magcache_thresh, {.help = "its limit", .later = kCaches});
+    visit("magcache_K", self.magcache_K, {.help = "its longest skip", .min = 0, .later = kCaches});
+    visit("retention_ratio", self.retention_ratio,
+          {.help = "share of steps never skipped", .min = 0, .max = 1, .later = kCaches});
+    visit("mag_ratios_base", self.mag_ratios_base, {.help = "its table", .later = kCaches});
+    visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
+          {.help = "its table", .later = kCaches});
+    visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
+          {.help = "its table", .later = kCaches});
+    visit(
+        "mode", self.mode,
+        {.help = "Animate: animate or replace", .later = kAnimate, .refused_by = "train generate"});
+    visit("reference_image_path", self.reference_image_path,
+          {.help = "Animate: who moves", .later = kAnimate});
+    visit("pose_video_path", self.pose_video_path, {.help = "Animate: poses", .later = kAnimate});
+    visit("face_video_path", self.face_video_path, {.help = "Animate: faces", .later = kAnimate});
+    visit("background_video_path", self.background_video_path,
+          {.help = "Animate: background", .later = kAnimate});
+    visit("mask_video_path", self.mask_video_path, {.help = "Animate: mask", .later = kAnimate});
+    visit("segment_frame_length", self.segment_frame_length,
+          {.help = "Animate: frames of a segment", .min = 1, .later = kAnimate});
+    visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames,
+          {.help = "Animate: frames carried over", .min = 0, .later = kAnimate});
+    visit("motion_encode_batch_size", self.motion_encode_batch_size,
+          {.help = "Animate: faces encoded at once", .min = 0, .later = kAnimate});
+    visit("animate_guidance_scale", self.animate_guidance_scale,
+          {.help = "Animate: guidance", .min = 0, .later = kAnimate});
+  }
+};
+
+}  // namespace kinema::config

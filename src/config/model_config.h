@@ -1,0 +1,264 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// The networks: which weights, which precision, how they are laid out and remembered.
+struct ModelConfig {
+  std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
+  std::string wan_transformer_pretrained_model_name_or_path;
+  std::string model_name = "wan2.1";
+  std::string model_type = "T2V";
+
+  std::string weights_dtype = "bfloat16";
+  std::string activations_dtype = "bfloat16";
+  std::string precision = "DEFAULT";
+  bool scan_layers = true;
+  double dropout = 0.0;
+
+  std::string attention = "flash";
+  int64_t flash_min_seq_length = 4096;
+  bool mask_padding_tokens = true;
+  int64_t ulysses_shards = -1;
+  int64_t ulysses_attention_chunks = 1;
+  bool use_base2_exp = true;
+  bool use_experimental_scheduler = true;
+  Tree flash_block_sizes;
+  bool enable_tile_search = false;
+  std::string tile_search_mode = "smart";
+  int64_t tile_search_iters = 10;
+  std::string tile_search_out;
+
+  std::string remat_policy = "NONE";
+  std::vector<std::string> names_which_can_be_saved;
+  std::vector<std::string> names_which_can_be_offloaded;
+
+  // From scratch: used when pretrained_model_name_or_path is empty.
+  int64_t num_layers = 30;
+  int64_t num_attention_heads = 12;
+  int64_t attention_head_dim = 128;
+  int64_t ffn_dim = 8960;
+  int64_t in_channels = 16;
+  int64_t out_channels = 16;
+  int64_t text_dim = 4096;
+  int64_t freq_dim = 256;
+  std::vector<int64_t> patch_size = {1, 2, 2};
+  int64_t image_dim = 0;
+  int64_t added_kv_proj_dim = 0;
+  int64_t pos_embed_seq_len = 0;
+  int64_t rope_max_seq_len = 1024;
+  double eps = 1e-6;
+  bool cross_attn_norm = true;
+  double init_gate = 0.0;
+
+  std::string autoencoder = "wan";
+  int64_t space_to_depth_block = 8;
+  int64_t space_to_depth_temporal = 1;
+  double space_to_depth_mean = 0.0;
+  double space_to_depth_std = 1.0;
+  std::string vae_weights_dtype = "float32";
+  std::string vae_dtype = "float32";
+  bool replicate_vae = false;
+  int64_t vae_decode_chunk = 1;
+  int64_t vae_encode_chunk = 4;
+  int64_t vae_spatial = -1;
+
+  std::string text_encoder = "umt5";
+  std::string text_encoder_dtype = "float32";
+  int64_t max_sequence_length = 512;
+  int64_t hashed_text_seed = 0;
+  bool use_batched_text_encoder = false;
+
+  std::string scheduler_dtype = "float32";
+
+  bool enable_lora = false;
+  Tree lora_config;
+  std::string quantization;
+  bool use_qwix_quantization = false;
+  std::string weight_quantization_calibration_method = "absmax";
+  std::string act_quantization_calibration_method = "absmax";
+  std::string bwd_quantization_calibration_method = "absmax";
+  std::string quantization_calibration_method = "absmax";
+  std::string qwix_module_path = ".*";
+
+  bool operator==(const ModelConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    weights_fields(self, visit);
+    attention_fields(self, visit);
+    scratch_fields(self, visit);
+    encoder_fields(self, visit);
+    adapter_fields(self, visit);
+  }
+
+ private:
+  static constexpr std::string_view kDtypes = "float32 | bfloat16 | float16";
+  static constexpr std::string_view kComputeDtypes = "float32 | bfloat16";
+
+  template <typename Self, typename Visitor>
+  static void weights_fields(Self& self, Visitor&& visit) {
+    visit("pretrained_model_name_or_path", self.pretrained_model_name_or_path,
+          {.help = "diffusers folder to start from; empty: from scratch, from the keys below"});
+    visit("wan_transformer_pretrained_model_name_or_path",
+          self.wan_transformer_pretrained_model_name_or_path,
+          {.help = "another folder or file for the transformer's weights"});
+    visit("model_name", self.model_name,
+          {.help = "wan2.2 has two experts, or one (5B)", .one_of = "wan2.1 | wan2.2"});
+    visit("model_type", self.model_type,
+          {.help = "what conditions the video", .one_of = "T2V | I2V | TI2V | VACE | ANIMATE"});
+    visit("weights_dtype", self.weights_dtype,
+          {.help = "dtype that the step's matmuls read weights in; masters stay float32",
+           .one_of = kComputeDtypes});
+    visit("activations_dtype", self.activations_dtype,
+          {.help = "dtype of activations", .one_of = kComputeDtypes});
+    visit("precision", self.precision,
+          {.help = "precision of float32 matmuls", .one_of = "DEFAULT | HIGH | HIGHEST"});
+    visit("scan_layers", self.scan_layers,
+          {.help = "one loop over the blocks: compile time does not grow with depth"});
+    visit("dropout", self.dropout,
+          {.help = "share of the blocks' outputs dropped in training", .min = 0, .max = 0.999});
+    visit("remat_policy", self.remat_policy,
+          {.help = "what the forward pass keeps for the backward pass",
+           .one_of = "NONE | FULL | MATMUL_WITHOUT_BATCH | OFFLOAD_MATMUL_WITHOUT_BATCH | "
+                     "HIDDEN_STATE_WITH_OFFLOAD | CUSTOM",
+           .any_case = true});
+    visit("names_which_can_be_saved", self.names_which_can_be_saved,
+          {.help = "remat_policy CUSTOM: values kept",
+           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
+                     "ffn_activation"});
+    visit("names_which_can_be_offloaded", self.names_which_can_be_offloaded,
+          {.help = "remat_policy CUSTOM: values kept in host memory (on CPU: kept)",
+           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
+                     "ffn_activation"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void attention_fields(Self& self, Visitor&& visit) {
+    visit("attention", self.attention,
+          {.help = "attention kernel",
+           .one_of = "dot_product | flash | tokamax_flash | cudnn_flash_te | ring | tokamax_ring | "
+                     "tokamax_ring_custom | ulysses | ulysses_custom | ulysses_custom_fixed_m | "
+                     "ulysses_ring | ulysses_ring_custom | ulysses_ring_custom_bidir"});
+    visit("flash_min_seq_length", self.flash_min_seq_length,
+          {.help = "shorter sequences take dot_product", .min = 0});
+    visit("mask_padding_tokens", self.mask_padding_tokens,
+          {.help = "padding of a block is masked", .later = "leaving padding unmasked"});
+    visit("ulysses_shards", self.ulysses_shards,
+          {.help = "heads are split this many ways", .min = -1, .later = "ulysses attention"});
+    visit("ulysses_attention_chunks", self.ulysses_attention_chunks,
+          {.help = "groups of heads per all-to-all", .min = 1, .later = "ulysses attention"});
+    visit("use_base2_exp", self.use_base2_exp,
+          {.help = "TPU kernels use exp2", .later = "TPU attention kernels"});
+    visit("use_experimental_scheduler", self.use_experimental_scheduler,
+          {.help = "TPU kernels use the experimental scheduler", .later = "TPU attention kernels"});
+    visit("flash_block_sizes", self.flash_block_sizes,
+          {.help = "block sizes of TPU kernels", .later = "TPU attention kernels"});
+    visit("enable_tile_search", self.enable_tile_search,
+          {.help = "time block sizes first", .later = "the search for block sizes"});
+    visit("tile_search_mode", self.tile_search_mode,
+          {.help = "which block sizes", .one_of = "smart | full", .later = "the search"});
+    visit("tile_search_iters", self.tile_search_iters,
+          {.help = "runs per block size", .min = 1, .later = "the search"});
+    visit("tile_search_out", self.tile_search_out,
+          {.help = "folder of the search's table", .later = "the search"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void scratch_fields(Self& self, Visitor&& visit) {
+    visit("num_layers", self.num_layers, {.help = "blocks", .min = 1, .max = 1000});
+    visit("num_attention_heads", self.num_attention_heads,
+          {.help = "heads; the width is heads * attention_head_dim", .min = 1, .max = 1024});
+    visit("attention_head_dim", self.attention_head_dim,
+          {.help = "width of a head, even, at least 6", .min = 6, .max = 1024});
+    visit("ffn_dim", self.ffn_dim, {.help = "width of the feed-forward layer", .min = 1});
+    visit("in_channels", self.in_channels, {.help = "channels of the model's input", .min = 1});
+    visit("out_channels", self.out_channels, {.help = "channels of the latents", .min = 1});
+    visit("text_dim", self.text_dim, {.help = "width of the text states", .min = 1});
+    visit("freq_dim", self.freq_dim, {.help = "width of the time sinusoid, even", .min = 2});
+    visit("patch_size", self.patch_size, {.help = "frames, rows, columns of a token", .min = 1});
+    visit("image_dim", self.image_dim, {.help = "width of image states (I2V 2.1)", .min = 0});
+    visit("added_kv_proj_dim", self.added_kv_proj_dim,
+          {.help = "width of the image keys and values (I2V 2.1)", .min = 0});
+    visit("pos_embed_seq_len", self.pos_embed_seq_len,
+          {.help = "length of the image position table (first-last-frame)", .min = 0});
+    visit("rope_max_seq_len", self.rope_max_seq_len, {.help = "longest axis", .min = 1});
+    visit("eps", self.eps, {.help = "epsilon of the norms", .above = 0});
+    visit("cross_attn_norm", self.cross_attn_norm, {.help = "norm before cross-attention"});
+    visit("init_gate", self.init_gate,
+          {.help = "added to both gates of every block's modulation at initialisation"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void encoder_fields(Self& self, Visitor&& visit) {
+    visit("autoencoder", self.autoencoder,
+          {.help = "wan: the VAE; space_to_depth: blocks of pixels as channels, without loss",
+           .one_of = "wan | space_to_depth"});
+    visit("space_to_depth_block", self.space_to_depth_block,
+          {.help = "rows and columns of a block", .min = 1, .max = 64});
+    visit("space_to_depth_temporal", self.space_to_depth_temporal,
+          {.help = "frames of a block", .min = 1, .max = 16});
+    visit("space_to_depth_mean", self.space_to_depth_mean,
+          {.help = "subtracted from pixels in [-1, 1]"});
+    visit("space_to_depth_std", self.space_to_depth_std,
+          {.help = "divides what is left, so that latents have unit variance", .above = 0});
+    visit("vae_weights_dtype", self.vae_weights_dtype,
+          {.help = "dtype of the VAE's weights", .one_of = kDtypes});
+    visit("vae_dtype", self.vae_dtype,
+          {.help = "dtype of the VAE's activations", .one_of = kDtypes});
+    visit("replicate_vae", self.replicate_vae,
+          {.help = "every device decodes", .later = "sharding of the VAE"});
+    visit("vae_decode_chunk", self.vae_decode_chunk,
+          {.help = "latent frames decoded at once", .min = 1, .later = "the VAE"});
+    visit("vae_encode_chunk", self.vae_encode_chunk,
+          {.help = "frames encoded at once", .min = 1, .later = "the VAE"});
+    visit("vae_spatial", self.vae_spatial,
+          {.help = "devices that share a frame", .min = -1, .later = "sharding of the VAE"});
+    visit("text_encoder", self.text_encoder,
+          {.help = "umt5, or hashed: a fixed random vector per word of the caption",
+           .one_of = "umt5 | hashed"});
+    visit("text_encoder_dtype", self.text_encoder_dtype,
+          {.help = "dtype of the text encoder", .one_of = kDtypes});
+    visit("max_sequence_length", self.max_sequence_length,
+          {.help = "text tokens; shorter prompts are padded with zeros", .min = 1, .max = 65536});
+    visit("hashed_text_seed", self.hashed_text_seed,
+          {.help = "seed of the hashed word vectors", .min = 0});
+    visit("use_batched_text_encoder", self.use_batched_text_encoder,
+          {.help = "prompts encoded together", .later = "batched text encoding"});
+    visit("scheduler_dtype", self.scheduler_dtype,
+          {.help = "dtype of the sampler's arithmetic", .one_of = kDtypes, .later = "that dtype"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void adapter_fields(Self& self, Visitor&& visit) {
+    visit("enable_lora", self.enable_lora,
+          {.help = "load LoRA files", .later = "LoRA", .refused_by = "train generate"});
+    visit("lora_config", self.lora_config, {.help = "LoRA files and scales", .later = "LoRA"});
+    visit("quantization", self.quantization,
+          {.help = "quantised matmuls",
+           .one_of = " | int8 | fp8 | fp8_full",
+           .later = "quantization",
+           .refused_by = "train generate"});
+    visit("use_qwix_quantization", self.use_qwix_quantization,
+          {.help = "quantise the transformer",
+           .later = "quantization",
+           .refused_by = "train generate"});
+    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
+          {.help = "scale of quantised weights", .later = "quantization"});
+    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
+          {.help = "scale of quantised activations", .later = "quantization"});
+    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
+          {.help = "scale of quantised gradients", .later = "quantization"});
+    visit("quantization_calibration_method", self.quantization_calibration_method,
+          {.help = "older name of the three above", .later = "quantization"});
+    visit("qwix_module_path", self.qwix_module_path,
+          {.help = "pattern of the quantised layers", .later = "quantization"});
+  }
+};
+
+}  // namespace kinema::config

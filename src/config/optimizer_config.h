@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// The objective, AdamW and its schedule, batch sizes.
+struct OptimizerConfig {
+  int64_t max_train_steps = 1500;
+  int64_t num_train_epochs = 1;
+  double per_device_batch_size = 1.0;
+  int64_t global_batch_size = 0;
+  int64_t gradient_accumulation_steps = 1;
+
+  double learning_rate = 1e-5;
+  double warmup_steps_fraction = 0.1;
+  int64_t learning_rate_schedule_steps = -1;
+  double lr_decay_fraction = 0.0;
+  double final_lr_fraction = 0.0;
+  double adam_b1 = 0.9;
+  double adam_b2 = 0.999;
+  double adam_eps = 1e-8;
+  double adam_weight_decay = 0.0;
+  int64_t weight_decay_min_rank = 0;
+  bool opt_enable_grad_clipping = false;
+  double max_grad_value = 1.0;
+  bool opt_enable_grad_global_norm_clipping = false;
+  double max_grad_norm = 1.0;
+  double ema_decay = 0.0;
+
+  bool disable_training_weights = false;
+  double training_shift = 3.0;
+  bool stratified_timesteps = false;
+  double caption_dropout = 0.0;
+  std::string on_nonfinite = "stop";
+
+  bool train_text_encoder = false;
+  double text_encoder_learning_rate = 4.25e-6;
+
+  bool operator==(const OptimizerConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("max_train_steps", self.max_train_steps,
+          {.help = "optimizer steps; the run ends here, whatever num_train_epochs says", .min = 1});
+    visit("num_train_epochs", self.num_train_epochs,
+          {.help = "has no effect beside max_train_steps", .min = 1});
+    visit("per_device_batch_size", self.per_device_batch_size,
+          {.help = "samples per device and step; a fraction trains on fewer than the devices",
+           .max = 1e6,
+           .above = 0});
+    visit("global_batch_size", self.global_batch_size,
+          {.help = "samples per step over all devices; 0: devices * per_device_batch_size",
+           .min = 0});
+    visit("gradient_accumulation_steps", self.gradient_accumulation_steps,
+          {.help = "batches whose mean gradient makes one step", .min = 1, .max = 1e6});
+    visit("learning_rate", self.learning_rate, {.help = "peak, after warmup", .min = 0});
+    visit("warmup_steps_fraction", self.warmup_steps_fraction,
+          {.help = "share of learning_rate_schedule_steps with a rising rate", .min = 0, .max = 1});
+    visit("learning_rate_schedule_steps", self.learning_rate_schedule_steps,
+          {.help = "length of the schedule; -1: max_train_steps", .min = -1});
+    visit("lr_decay_fraction", self.lr_decay_fraction,
+          {.help = "share of the schedule, at its end, with a linearly falling rate",
+           .min = 0,
+           .max = 1});
+    visit("final_lr_fraction", self.final_lr_fraction,
+          {.help = "rate after the fall, as a share of the peak", .min = 0, .max = 1});
+    visit("adam_b1", self.adam_b1, {.help = "decay of the first moment", .min = 0, .max = 0.99999});
+    visit("adam_b2", self.adam_b2,
+          {.help = "decay of the second moment", .min = 0, .max = 0.9999999});
+    visit("adam_eps", self.adam_eps,
+          {.help = "added to the root of the second moment", .above = 0});
+    visit("adam_weight_decay", self.adam_weight_decay, {.help = "decoupled decay", .min = 0});
+    visit("weight_decay_min_rank", self.weight_decay_min_rank,
+          {.help = "tensors of lower rank are not decayed; 0: all are", .min = 0, .max = 8});
+    visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping,
+          {.help = "clip every gradient element to max_grad_value"});
+    visit("max_grad_value", self.max_grad_value, {.help = "see above", .above = 0});
+    visit("opt_enable_grad_global_norm_clipping", self.opt_enable_grad_global_norm_clipping,
+          {.help = "scale gradients so that their global norm is at most max_grad_norm"});
+    visit("max_grad_norm", self.max_grad_norm, {.help = "see above", .above = 0});
+    visit("ema_decay", self.ema_decay,
+          {.help = "decay of an average of the weights, used by generate; 0: none",
+           .min = 0,
+           .max = 0.999999});
+    visit("disable_training_weights", self.disable_training_weights,
+          {.help = "every timestep counts the same, instead of more in the middle"});
+    visit("training_shift", self.training_shift,
+          {.help = "shift of the timestep distribution", .above = 0});
+    visit("stratified_timesteps", self.stratified_timesteps,
+          {.help = "one timestep from each of batch-many equal parts"});
+    visit("caption_dropout", self.caption_dropout,
+          {.help = "share of samples that train without their caption", .min = 0, .max = 1});
+    visit("on_nonfinite", self.on_nonfinite,
+          {.help = "after a step with a non-finite loss or gradient, which changes nothing",
+           .one_of = "stop | skip"});
+    visit("train_text_encoder", self.train_text_encoder,
+          {.help = "train the text encoder too",
+           .later = "training the text encoder",
+           .refused_by = "train"});
+    visit("text_encoder_learning_rate", self.text_encoder_learning_rate,
+          {.help = "rate of the text encoder", .min = 0, .later = "training the text encoder"});
+  }
+};
+
+}  // namespace kinema::config

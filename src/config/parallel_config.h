@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// The device mesh and what lies where on it. One device is used until sharding is built.
+struct ParallelConfig {
+  std::vector<std::string> mesh_axes = {"data", "fsdp", "context", "tensor"};
+  Tree logical_axis_rules;
+  Tree vae_logical_axis_rules;
+  Tree data_sharding;
+  int64_t dcn_data_parallelism = 1;
+  int64_t dcn_fsdp_parallelism = 1;
+  int64_t dcn_context_parallelism = -1;
+  int64_t dcn_tensor_parallelism = 1;
+  int64_t ici_data_parallelism = 1;
+  int64_t ici_fsdp_parallelism = 1;
+  int64_t ici_context_parallelism = -1;
+  int64_t ici_tensor_parallelism = 1;
+  bool allow_split_physical_axes = false;
+  bool attention_sharding_uniform = true;
+  int64_t compile_topology_num_slices = -1;
+
+  bool operator==(const ParallelConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    constexpr std::string_view kSharding = "sharding";
+    visit("mesh_axes", self.mesh_axes, {.help = "axes of the device mesh", .later = kSharding});
+    visit("logical_axis_rules", self.logical_axis_rules,
+          {.help = "which mesh axes a logical axis lies on", .later = kSharding});
+    visit("vae_logical_axis_rules", self.vae_logical_axis_rules,
+          {.help = "the same for the VAE", .later = kSharding});
+    visit("data_sharding", self.data_sharding,
+          {.help = "mesh axes that split a batch", .later = kSharding});
+    visit("dcn_data_parallelism", self.dcn_data_parallelism,
+          {.help = "slices along data", .min = -1, .later = kSharding});
+    visit("dcn_fsdp_parallelism", self.dcn_fsdp_parallelism,
+          {.help = "slices along fsdp", .min = -1, .later = kSharding});
+    visit("dcn_context_parallelism", self.dcn_context_parallelism,
+          {.help = "slices along context; -1: what is left", .min = -1, .later = kSharding});
+    visit("dcn_tensor_parallelism", self.dcn_tensor_parallelism,
+          {.help = "slices along tensor", .min = -1, .later = kSharding});
+    visit("ici_data_parallelism", self.ici_data_parallelism,
+          {.help = "devices of a slice along data", .min = -1, .later = kSharding});
+    visit("ici_fsdp_parallelism", self.ici_fsdp_parallelism,
+          {.help = "devices of a slice along fsdp", .min = -1, .later = kSharding});
+    visit("ici_context_parallelism", self.ici_context_parallelism,
+          {.help = "devices of a slice along context; -1: what is left",
+           .min = -1,
+           .later = kSharding});
+    visit("ici_tensor_parallelism", self.ici_tensor_parallelism,
+          {.help = "devices of a slice along tensor", .min = -1, .later = kSharding});
+    visit("allow_split_physical_axes", self.allow_split_physical_axes,
+          {.help = "a mesh axis may use part of a physical one", .later = kSharding});
+    visit("attention_sharding_uniform", self.attention_sharding_uniform,
+          {.help = "self- and cross-attention split the sequence alike", .later = kSharding});
+    visit("compile_topology_num_slices", self.compile_topology_num_slices,
+          {.help = "slices of the target", .min = -1, .later = kSharding});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/field.h"
+
+namespace kinema::config {
+
+/// The run: where it writes, on which device, what it logs, when it saves.
+struct RunConfig {
+  std::string run_name;
+  std::string output_dir = "outputs";
+  int64_t seed = 0;
+
+  std::string hardware = "cpu";
+  std::string pjrt_plugin;
+  int64_t cpu_device_count = 1;
+  std::string executable_cache;
+  std::string dump_to;
+
+  bool write_metrics = true;
+  std::string metrics_file;
+  int64_t log_period = 100;
+  std::string tensorboard_dir;
+  std::string metrics_dir;
+
+  int64_t checkpoint_every = -1;
+  std::string checkpoint_dir;
+  int64_t checkpoints_to_keep = 0;
+  bool save_final_checkpoint = true;
+  bool save_optimizer = true;
+
+  int64_t eval_every = -1;
+  std::string eval_data_dir;
+  bool enable_generate_video_for_eval = false;
+  int64_t eval_max_number_of_samples_in_bucket = 60;
+  bool enable_ssim = false;
+
+  bool enable_profiler = false;
+  int64_t skip_first_n_steps_for_profiler = 5;
+  int64_t profiler_steps = 10;
+
+  bool gcs_metrics = false;
+  bool save_config_to_gcs = false;
+  std::string base_output_directory;
+
+  bool operator==(const RunConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("run_name", self.run_name, {.help = "name of the run folder; train needs it"});
+    visit("output_dir", self.output_dir, {.help = "the run folder is output_dir/run_name"});
+    visit("seed", self.seed, {.help = "everything random follows from it", .min = 0});
+
+    visit("hardware", self.hardware,
+          {.help = "which plugin to load when pjrt_plugin is empty", .one_of = "cpu | gpu | tpu"});
+    visit("pjrt_plugin", self.pjrt_plugin, {.help = "path of a PJRT plugin (.so) to load"});
+    visit("cpu_device_count", self.cpu_device_count,
+          {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
+    visit("executable_cache", self.executable_cache,
+          {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
+    visit("dump_to", self.dump_to, {.help = "folder for the programs' StableHLO text"});
+
+    visit("write_metrics", self.write_metrics, {.help = "write metrics.jsonl and TensorBoard"});
+    visit("metrics_file", self.metrics_file,
+          {.help = "where the metrics lines go; empty: metrics.jsonl in the run folder"});
+    visit("log_period", self.log_period, {.help = "steps between TensorBoard flushes", .min = 1});
+    visit("tensorboard_dir", self.tensorboard_dir,
+          {.help = "event files; empty: tensorboard/ in the run folder"});
+    visit("metrics_dir", self.metrics_dir,
+          {.help = "folder of uploaded metrics", .later = "uploading metrics"});
+
+    visit("checkpoint_every", self.checkpoint_every,
+          {.help = "steps between checkpoints; -1: only the last", .min = -1});
+    visit("checkpoint_dir", self.checkpoint_dir,
+          {.help = "checkpoints; empty: checkpoints/ in the run folder"});
+    visit("checkpoints_to_keep", self.checkpoints_to_keep,
+          {.help = "newest checkpoints that are kept; 0: all", .min = 0});
+    visit("save_final_checkpoint", self.save_final_checkpoint,
+          {.help = "write a checkpoint after the last step"});
+    visit("save_optimizer", self.save_optimizer,
+          {.help = "checkpoints hold the optimizer's state, so that a run can be resumed"});
+
+    visit("eval_every", self.eval_every,
+          {.help = "steps between evaluations; -1: none", .min = -1, .later = "evaluation"});
+    visit("eval_data_dir", self.eval_data_dir,
+          {.help = "TFRecords with timesteps", .later = "evaluation"});
+    visit("enable_generate_video_for_eval", self.enable_generate_video_for_eval,
+          {.help = "generate a video at each evaluation", .later = "evaluation"});
+    visit("eval_max_number_of_samples_in_bucket", self.eval_max_number_of_samples_in_bucket,
+          {.help = "samples per timestep that count", .min = 1, .later = "evaluation"});
+    visit("enable_ssim", self.enable_ssim,
+          {.help = "compare videos before and after training", .later = "evaluation"});
+
+    visit("enable_profiler", self.enable_profiler,
+          {.help = "trace a few steps", .later = "profiling"});
+    visit("skip_first_n_steps_for_profiler", self.skip_first_n_steps_for_profiler,
+          {.help = "steps before the trace begins", .min = 0});
+    visit("profiler_steps", self.profiler_steps, {.help = "steps in the trace", .min = 1});
+
+    visit("gcs_metrics", self.gcs_metrics,
+          {.help = "upload metrics every log_period", .later = "uploading metrics"});
+    visit("save_config_to_gcs", self.save_config_to_gcs,
+          {.help = "upload config.yml", .later = "uploading the configuration"});
+    visit("base_output_directory", self.base_output_directory,
+          {.help = "where config.yml is uploaded to", .later = "uploading the configuration"});
+  }
+};
+
+}  // namespace kinema::config
