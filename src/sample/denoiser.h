@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/host_array.h"
+#include "pjrt/client.h"
+#include "sample/denoise_step.h"
+#include "sample/experts.h"
+#include "schedulers/schedule.h"
+
+namespace kinema::sample {
+
+/// One batch of videos to denoise.
+struct DenoiseBatch {
+  HostArray latents;        // f32 [b, c, f, h, w], noise at the first sigma
+  HostArray text;           // f32 [b, t, d]
+  HostArray negative_text;  // the same shape; not read where no guidance scale is above 1
+};
+
+struct DenoiseSettings {
+  schedulers::Schedule schedule;
+  /// For the only transformer, or the expert for high noise. 1 or less: no guidance.
+  double guidance_scale = 5.0;
+  /// For the expert for low noise.
+  double guidance_scale_2 = 5.0;
+  bool two_passes = false;
+};
+
+/// What an observer is told after a step.
+struct DenoiseStep {
+  int64_t batch = 0;  // index of the DenoiseBatch
+  int64_t index = 0;  // of the step, from 0
+  int64_t done = 0;   // steps of all batches done, this one included
+  int64_t total = 0;  // steps of all batches
+  float timestep = 0;
+  std::string expert;                // `transformer` or `transformer_2`
+  const pjrt::Buffer& latents;       // after the step, f32 [b, c, f, h, w]
+  const pjrt::Buffer& model_output;  // velocity after guidance
+};
+using DenoiseObserver = std::function<void(const DenoiseStep&)>;
+
+/// Denoises batches; latents stay on the device. With two experts that do not both fit in memory,
+/// all batches go through the first before the second is loaded. Returns f32 [b, c, f, h, w] each.
+///
+/// Throws an Error when a shape does not fit the model, or when a batch ends with values that are
+/// not finite.
+std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
+                               const wan::ModelOptions& options,
+                               std::span<const DenoiseBatch> batches,
+                               const DenoiseSettings& settings,
+                               const DenoiseObserver& observer = {});
+
+}  // namespace kinema::sample

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "models/wan/transformer.h"
+#include "nn/params.h"
+#include "pjrt/client.h"
+#include "sample/pipeline_folder.h"
+
+namespace kinema::sample {
+
+/// One or two transformers of a pipeline, loaded when first asked for. The second drives the first
+/// out of memory unless the device has room for both.
+class Experts {
+ public:
+  /// Reads and checks the configurations; loads nothing yet.
+  Experts(const pjrt::Client& client, PipelineFolder folder, const wan::ModelOptions& options);
+
+  int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
+  /// 0 for the only one or the one for high noise, 1 for low noise.
+  int64_t at_timestep(float timestep) const;
+  const wan::TransformerConfig& config(int64_t expert) const { return configs_.at(expert); }
+  const PipelineFolder& folder() const { return folder_; }
+
+  /// The expert's parameters on the device, in the order of wan::parameters.
+  const std::vector<pjrt::Buffer>& parameters(int64_t expert);
+  double load_seconds() const { return load_seconds_; }
+
+ private:
+  bool both_fit() const;
+
+  const pjrt::Client& client_;
+  PipelineFolder folder_;
+  wan::ModelOptions options_;
+  std::vector<wan::TransformerConfig> configs_;
+  std::array<std::vector<pjrt::Buffer>, 2> loaded_;
+  double load_seconds_ = 0;
+};
+
+}  // namespace kinema::sample

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "schedulers/schedule.h"
+
+namespace kinema::sample {
+
+/// Where the parts of a pipeline lie and what its configuration says.
+struct PipelineFolder {
+  std::filesystem::path folder;
+  /// The only transformer, or the expert for high noise.
+  std::filesystem::path transformer;
+  /// The expert for low noise; empty for one transformer.
+  std::filesystem::path transformer_2;
+  /// Steps with t >= boundary_ratio * num_train_timesteps belong to `transformer`, others to
+  /// `transformer_2`.
+  std::optional<double> boundary_ratio;
+  /// One timestep for every token (Wan 2.2 TI2V).
+  bool expand_timesteps = false;
+  schedulers::ScheduleConfig schedule;
+
+  bool has_two_experts() const { return !transformer_2.empty(); }
+};
+
+/// Reads `model_index.json` and `scheduler/scheduler_config.json` of a diffusers folder. A folder
+/// without `model_index.json` but with `transformer/` (a checkpoint of a training run) is a
+/// pipeline of one transformer with the default schedule.
+///
+/// Throws an Error that names the missing part, a pipeline or scheduler class that is not known, or
+/// a scheduler setting that would change the result and is not supported.
+PipelineFolder read_pipeline_folder(const std::filesystem::path& folder);
+
+/// Reads a `scheduler_config.json` alone.
+schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file);
+
+}  // namespace kinema::sample
