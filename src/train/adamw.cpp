@@ -1,0 +1,98 @@
+#include "train/adamw.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+
+namespace kinema::train {
+
+namespace {
+
+/// 1 - b^t without the cancellation that 1 - pow(b, t) has in F32 for b near 1.
+Tensor one_minus_power(double b, Tensor t) {
+  // 1 - e^x = -2 h / (1 - h) with h = tanh(x / 2), x = t ln b.
+  const Tensor h = tanh(t * (0.5 * std::log(b)));
+  return (-2.0 * h) / (1.0 - h);
+}
+
+Tensor clip_value(Tensor g, const std::optional<double>& limit) {
+  return limit ? minimum(maximum(g, -*limit), *limit) : g;
+}
+
+/// The factor that brings the norm down to the limit; 1 where it is below.
+Tensor norm_factor(Tensor norm, double limit) {
+  const Tensor one = ones_like(norm);
+  return select(compare(norm, Comparison::GE, limit), limit / norm, one);
+}
+
+/// Rank of one layer's tensor.
+int64_t layer_rank(const nn::ParamSpec& spec) {
+  return spec.shape.rank() - (spec.layers > 0 ? 1 : 0);
+}
+
+Tensor keep_unless(Tensor ok, Tensor updated, Tensor old) {
+  return ok ? select(ok, updated, old) : updated;
+}
+
+}  // namespace
+
+Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients) {
+  check(specs.size() == gradients.size(), "[sums_of_squares] {} gradients for {} parameters",
+        gradients.size(), specs.size());
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor squared = square(convert(gradients[i], DType::F32));
+    std::vector<int64_t> axes;
+    for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < squared.rank(); ++axis) {
+      axes.push_back(axis);
+    }
+    parts.push_back(reshape(axes.empty() ? squared : sum(squared, axes), {-1}));
+  }
+  return concatenate(parts, Axis(0));
+}
+
+AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
+                 std::span<const Tensor> gradients, Tensor norm, Tensor learning_rate,
+                 const AdamWOptions& options, Tensor ok) {
+  check(state.params.size() == gradients.size() && specs.size() == gradients.size(),
+        "[adamw] {} gradients for {} parameters", gradients.size(), state.params.size());
+  AdamWState next;
+  next.count = state.count + 1.0;
+  const Tensor t = convert(next.count, DType::F32);
+  const Tensor mu_scale = 1.0 / one_minus_power(options.b1, t);
+  const Tensor nu_scale = 1.0 / one_minus_power(options.b2, t);
+  next.count = keep_unless(ok, next.count, state.count);
+
+  Tensor factor;
+  if (options.max_norm) {
+    if (options.max_value) {  // the norm that counts is that of the clipped gradients
+      std::vector<Tensor> clipped;
+      for (const Tensor g : gradients) {
+        clipped.push_back(clip_value(convert(g, DType::F32), options.max_value));
+      }
+      norm = sqrt(sum(sums_of_squares(specs, clipped)));
+    }
+    factor = norm_factor(norm, *options.max_norm);
+  }
+
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor p = state.params[i];
+    Tensor g = clip_value(convert(gradients[i], DType::F32), options.max_value);
+    if (factor) {
+      g = g * factor;
+    }
+    const Tensor mu = state.mu[i] * options.b1 + g * (1.0 - options.b1);
+    const Tensor nu = state.nu[i] * options.b2 + square(g) * (1.0 - options.b2);
+    Tensor update = mu * mu_scale / (sqrt(nu * nu_scale) + options.eps);
+    if (options.weight_decay != 0.0 && layer_rank(specs[i]) >= options.decay_min_rank) {
+      update = update + p * options.weight_decay;
+    }
+    next.params.push_back(keep_unless(ok, p - learning_rate * update, p));
+    next.mu.push_back(keep_unless(ok, mu, state.mu[i]));
+    next.nu.push_back(keep_unless(ok, nu, state.nu[i]));
+  }
+  return next;
+}
+
+}  // namespace kinema::train

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "graph/ops.h"
+#include "nn/params.h"
+
+namespace kinema::train {
+
+struct AdamWOptions {
+  double b1 = 0.9;
+  double b2 = 0.999;
+  double eps = 1e-8;
+  /// Decoupled: added to the update, not to the gradient.
+  double weight_decay = 0.0;
+  /// Tensors of lower rank (of one layer) are not decayed: 2 spares biases and norm weights, 0
+  /// decays every parameter as the reference does.
+  int64_t decay_min_rank = 0;
+  /// Limits every element of a gradient to +- this; before the norm is limited.
+  std::optional<double> max_value = {};
+  /// Limits the L2 norm of all gradients together.
+  std::optional<double> max_norm = {};
+};
+
+/// What the optimizer keeps: one entry per parameter, all F32 whatever dtype the network works in,
+/// and the number of updates made (S32 scalar).
+struct AdamWState {
+  std::vector<Tensor> params;
+  std::vector<Tensor> mu;
+  std::vector<Tensor> nu;
+  Tensor count;
+};
+
+/// Sums of squares of every gradient in one F32 vector: one entry per parameter, and one per layer
+/// of a stacked parameter, in order. A non-finite gradient gives a non-finite entry.
+Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients);
+
+/// One update:
+///
+///   g  = clip(gradient),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///   p -= learning_rate (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay p)
+///
+/// with t = count + 1. `gradients` may have any float dtype; `learning_rate` is an F32 scalar and
+/// `norm` the L2 norm of all gradients before clipping (F32 scalar). Where `ok` (pred scalar) is
+/// given and false, every result is the old value.
+AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
+                 std::span<const Tensor> gradients, Tensor norm, Tensor learning_rate,
+                 const AdamWOptions& options, Tensor ok = {});
+
+}  // namespace kinema::train

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/shape.h"
+#include "models/wan/config.h"
+
+namespace kinema::train {
+
+/// Tera floating-point operations of one training step on one device, by MaxDiffusion's formula:
+/// attention, projections and feed-forward of every block, three times the forward pass (patch
+/// embedding, time path and head left out; the text projections counted three times, as there).
+///
+/// `latents` is [c, f, h, w]; `batch` the samples per device, which may be a fraction.
+double training_tflops(const wan::TransformerConfig& config, const Dims& latents,
+                       int64_t text_tokens, double batch);
+
+}  // namespace kinema::train

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+namespace kinema::train {
+
+/// Learning rate by the number of updates already made: linear from 0 over the warm-up, constant,
+/// and, where asked for, linear down to a fraction at the end.
+struct Schedule {
+  double learning_rate = 1e-5;
+  /// Length that the fractions refer to.
+  int64_t steps = 0;
+  double warmup_fraction = 0.1;
+  /// Part of the steps, at the end, over which the rate falls; 0 = stays constant for ever.
+  double decay_fraction = 0.0;
+  /// What is left of the rate at `steps` and beyond.
+  double final_fraction = 0.0;
+
+  int64_t warmup_steps() const;
+  /// The rate of update `step` (0 for the first, which is 0 when there is a warm-up).
+  double operator()(int64_t step) const;
+};
+
+}  // namespace kinema::train

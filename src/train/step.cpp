@@ -1,0 +1,258 @@
+#include "train/step.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "graph/autodiff.h"
+#include "graph/scan.h"
+
+namespace kinema::train {
+
+namespace {
+
+/// Everything of a batch that is cut into parts for accumulation, along its first axis.
+struct Part {
+  Tensor latents, text, noise, timestep, weight;  // weight may be empty
+
+  std::vector<Tensor> list() const {
+    std::vector<Tensor> all{latents, text, noise, timestep};
+    if (weight) {
+      all.push_back(weight);
+    }
+    return all;
+  }
+  static Part from(std::span<const Tensor> all) {
+    return {all[0], all[1], all[2], all[3], all.size() > 4 ? all[4] : Tensor()};
+  }
+};
+
+struct LossAndGradients {
+  Tensor loss;
+  std::vector<Tensor> gradients;
+};
+
+LossAndGradients differentiate(const Model& model, std::span<const Tensor> weights,
+                               const Part& part, Tensor dropout_key,
+                               const ObjectiveOptions& objective) {
+  const FlowBatch flow = flow_batch(part.latents, part.noise, part.timestep, objective);
+  const Tensor prediction = model(weights, {flow.noisy, part.timestep, part.text, dropout_key});
+  LossAndGradients out;
+  out.loss = flow_loss(prediction, flow.target, part.weight);
+  out.gradients = gradients(out.loss, weights);
+  return out;
+}
+
+/// [b, ...] as [parts, b / parts, ...].
+Tensor cut(Tensor x, int64_t parts) {
+  Dims dims = x.shape().dims;
+  dims[0] /= parts;
+  dims.insert(dims.begin(), parts);
+  return reshape(x, dims);
+}
+
+/// The same over a loop of parts, with F32 sums in its carry.
+LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights, const Part& whole,
+                            Tensor dropout_key, const ObjectiveOptions& objective, int64_t parts) {
+  Graph& graph = whole.latents.graph();
+  std::vector<Tensor> carry{constant(graph, 0.0, {DType::F32, {}})};
+  for (const Tensor w : weights) {
+    carry.push_back(constant(graph, 0.0, {DType::F32, w.shape().dims}));
+  }
+  std::vector<Tensor> xs;
+  for (const Tensor x : whole.list()) {
+    xs.push_back(cut(x, parts));
+  }
+  const size_t batch_inputs = xs.size();
+  xs.push_back(iota(graph, {DType::U32, {parts}}, Axis(0)));
+
+  const auto body = [&](std::span<const Tensor> sums, std::span<const Tensor> x) {
+    Graph& inner = x[0].graph();
+    std::vector<Tensor> captured;
+    for (const Tensor w : weights) {
+      captured.push_back(inner.capture(w));
+    }
+    const Tensor key = fold_in(inner.capture(dropout_key), x[batch_inputs]);
+    const LossAndGradients part =
+        differentiate(model, captured, Part::from(x.first(batch_inputs)), key, objective);
+    ScanResult next;
+    next.carry.push_back(sums[0] + part.loss);
+    for (size_t i = 0; i < part.gradients.size(); ++i) {
+      next.carry.push_back(sums[i + 1] + convert(part.gradients[i], DType::F32));
+    }
+    return next;
+  };
+  const ScanResult done = scan(carry, xs, {.length = parts}, body);
+
+  const double share = 1.0 / static_cast<double>(parts);
+  LossAndGradients out;
+  out.loss = done.carry[0] * share;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    out.gradients.push_back(done.carry[i + 1] * share);
+  }
+  return out;
+}
+
+struct StateInputs {
+  AdamWState adamw;
+  std::vector<Tensor> ema;
+};
+
+StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, bool ema) {
+  const auto list = [&](const std::string& prefix) {
+    std::vector<Tensor> tensors;
+    for (const nn::ParamSpec& spec : specs) {
+      tensors.push_back(graph.input({DType::F32, spec.shape.dims}, prefix + spec.name));
+    }
+    return tensors;
+  };
+  StateInputs state;
+  state.adamw.params = list("param.");
+  state.adamw.mu = list("mu.");
+  state.adamw.nu = list("nu.");
+  if (ema) {
+    state.ema = list("ema.");
+  }
+  state.adamw.count = graph.input({DType::S32, {}}, "count");
+  return state;
+}
+
+Tensor largest_magnitude(std::span<const Tensor> gradients) {
+  Tensor largest;
+  for (const Tensor g : gradients) {
+    const Tensor here = max(abs(convert(g, DType::F32)));
+    largest = largest ? maximum(largest, here) : here;
+  }
+  return largest;
+}
+
+std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next, double decay,
+                            Tensor ok) {
+  const Tensor t = convert(next.count, DType::F32);
+  const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < ema.size(); ++i) {
+    const Tensor mixed = ema[i] * d + next.params[i] * (1.0 - d);
+    out.push_back(ok ? select(ok, mixed, ema[i]) : mixed);
+  }
+  return out;
+}
+
+/// The batch as the network sees it: drawn, or as given by further inputs.
+Part batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options, Tensor key) {
+  Part part;
+  part.latents = graph.input(batch.latents, "latents");
+  part.text = graph.input(batch.text, "text");
+  if (options.objective.caption_dropout > 0.0) {
+    const Dims& text = batch.text.dims;
+    const Tensor empty = graph.input({batch.text.dtype, {text[1], text[2]}}, "empty_text");
+    part.text = drop_captions(key, part.text, empty, options.objective.caption_dropout);
+  }
+  const int64_t samples = batch.latents.dims[0];
+  if (options.given_draw) {
+    part.noise = graph.input({DType::F32, batch.latents.dims}, "noise");
+    part.timestep = graph.input({DType::F32, {samples}}, "timestep");
+    part.weight = graph.input({DType::F32, {samples}}, "weight");
+  } else {
+    const Draw drawn = draw(key, part.latents, options.objective);
+    part.noise = drawn.noise;
+    part.timestep = drawn.timestep;
+    part.weight = drawn.weight;
+  }
+  return part;
+}
+
+void check_batch(const BatchShapes& batch, int64_t parts) {
+  check(batch.latents.rank() == 5 && batch.text.rank() == 3 &&
+            batch.latents.dims[0] == batch.text.dims[0],
+        "[train] latents {} and text {} are not [b, c, f, h, w] and [b, t, d]",
+        to_string(batch.latents), to_string(batch.text));
+  check(parts >= 1 && batch.latents.dims[0] % parts == 0,
+        "[train] a batch of {} does not divide into {} parts of gradient accumulation",
+        batch.latents.dims[0], parts);
+}
+
+}  // namespace
+
+std::vector<nn::ParamSpec> master_specs(std::span<const nn::ParamSpec> specs) {
+  std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
+  for (nn::ParamSpec& spec : out) {
+    spec.shape.dtype = DType::F32;
+  }
+  return out;
+}
+
+std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
+  std::vector<std::string> names;
+  for (const nn::ParamSpec& spec : specs) {
+    const size_t hole = spec.layers > 0 ? spec.name.find("{}") : std::string::npos;
+    if (hole == std::string::npos) {
+      names.push_back(spec.name);
+      continue;
+    }
+    for (int64_t layer = 0; layer < spec.layers; ++layer) {
+      names.push_back(std::string(spec.name).replace(hole, 2, std::to_string(layer)));
+    }
+  }
+  return names;
+}
+
+StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
+                     const BatchShapes& batch, const StepOptions& options) {
+  check_batch(batch, options.accumulation);
+  StepGraph step;
+  step.graph = std::make_unique<Graph>();
+  step.specs.assign(specs.begin(), specs.end());
+  step.ema = options.ema_decay > 0.0;
+  step.gradient_names = layer_names(specs);
+  Graph& graph = *step.graph;
+
+  const StateInputs state = state_inputs(graph, specs, step.ema);
+  const Tensor run_key = graph.input({DType::U32, {2}}, "key");
+  const Tensor number = graph.input({DType::U32, {}}, "step");
+  const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
+  const Tensor key = fold_in(run_key, number);
+  const Part part = batch_inputs(graph, batch, options, key);
+
+  // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
+  std::vector<Tensor> weights;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    weights.push_back(convert(state.adamw.params[i], specs[i].shape.dtype));
+  }
+  const Tensor dropout_key = fold_in(key, "dropout");
+  const LossAndGradients found =
+      options.accumulation == 1
+          ? differentiate(model, weights, part, dropout_key, options.objective)
+          : accumulate(model, weights, part, dropout_key, options.objective, options.accumulation);
+
+  const Tensor squares = sums_of_squares(specs, found.gradients);
+  const Tensor square_norm = sum(squares);
+  // Not finite when any gradient is not: a sum of squares hides neither infinity nor NaN.
+  const Tensor finite = is_finite(found.loss) & is_finite(square_norm);
+  const Tensor norm = sqrt(square_norm);
+  const Tensor ok = options.check_finite ? finite : Tensor();
+  const AdamWState next =
+      adamw(state.adamw, specs, found.gradients, norm, learning_rate, options.adamw, ok);
+
+  for (const auto* list : {&next.params, &next.mu, &next.nu}) {
+    step.outputs.insert(step.outputs.end(), list->begin(), list->end());
+  }
+  if (step.ema) {
+    const std::vector<Tensor> ema = average(state.ema, next, options.ema_decay, ok);
+    step.outputs.insert(step.outputs.end(), ema.begin(), ema.end());
+  }
+  step.outputs.push_back(next.count);
+  for (int64_t i = 0; i < step.state_size(); ++i) {
+    step.donate[i] = i;
+  }
+  const Tensor largest =
+      options.max_abs_gradient ? largest_magnitude(found.gradients) : zeros_like(norm);
+  std::vector<Tensor> metrics;
+  for (const Tensor value : {found.loss, norm, largest, convert(finite, DType::F32)}) {
+    metrics.push_back(reshape(value, {1}));
+  }
+  step.outputs.push_back(concatenate(metrics, Axis(0)));
+  step.outputs.push_back(squares);
+  return step;
+}
+
+}  // namespace kinema::train

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "nn/params.h"
+#include "train/adamw.h"
+#include "train/objective.h"
+
+namespace kinema::train {
+
+/// What the network is given in a training step.
+struct ModelInputs {
+  Tensor noisy;        // F32 [b, c, f, h, w]
+  Tensor timestep;     // F32 [b]
+  Tensor text;         // [b, t, d]
+  Tensor dropout_key;  // u32[2]
+};
+
+/// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
+using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
+
+struct StepOptions {
+  AdamWOptions adamw;
+  ObjectiveOptions objective;
+  /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
+  int64_t accumulation = 1;
+  /// > 0: keep an average of the parameters, e' = d e + (1 - d) p with
+  /// d = min(ema_decay, (1 + t) / (10 + t)) after update t.
+  double ema_decay = 0.0;
+  /// Noise, timesteps and weights come as inputs instead of being drawn.
+  bool given_draw = false;
+  /// A step whose loss or gradients are not finite leaves the state as it was.
+  bool check_finite = true;
+  /// Also find the largest magnitude of a gradient element (one more pass over the gradients).
+  bool max_abs_gradient = true;
+};
+
+/// Global shapes of one batch.
+struct BatchShapes {
+  Shape latents;  // [b, c, f, h, w]
+  Shape text;     // [b, t, d]
+};
+
+/// One training step as a graph.
+///
+/// Inputs: the state, then the run's key, the step number, the learning rate and the batch.
+///
+///   params..., mu..., nu..., [ema...], count   F32 each, count S32; the state
+///   key U32[2], step U32, learning_rate F32
+///   latents, text, [empty_text [t, d] with caption dropout],
+///   [noise, timestep [b], weight [b] with given_draw; F32]
+///
+/// Outputs: the new state, in whose place the old one's memory is used, then `metrics` F32[4] (see
+/// Metric) and the gradients' sums of squares F32[n].
+struct StepGraph {
+  enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE };
+
+  std::unique_ptr<Graph> graph;
+  std::vector<Tensor> outputs;
+  /// Input index -> output index that takes over its buffer.
+  std::map<int64_t, int64_t> donate;
+  std::vector<nn::ParamSpec> specs;
+  bool ema = false;
+  /// Parameter (and layer) behind each entry of the sums of squares.
+  std::vector<std::string> gradient_names;
+
+  /// Buffers of the state: the first inputs and the first outputs.
+  int64_t state_size() const { return static_cast<int64_t>(specs.size()) * (ema ? 4 : 3) + 1; }
+};
+
+/// Builds the step. The specs' dtypes are those the network works in; the state is F32 whatever
+/// they are. Throws an Error when the batch does not divide into `accumulation` parts.
+StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
+                     const BatchShapes& batch, const StepOptions& options);
+
+/// The specs with F32 tensors: how parameters are loaded, kept and saved.
+std::vector<nn::ParamSpec> master_specs(std::span<const nn::ParamSpec> specs);
+
+/// One name per tensor, or per layer of a stacked one: `blocks.3.attn1.to_q.weight`.
+std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs);
+
+}  // namespace kinema::train
