@@ -37,6 +37,9 @@ struct EmitOptions {
 std::string emit(const Graph& graph, std::span<const Tensor> outputs,
                  const EmitOptions& options = {});
 
+/// `#sdy.sharding<@mesh, [{"data", "fsdp"}, {}]>`
+std::string sharding_text(const Sharding& sharding);
+
 /// What an op's `emit` writes with.
 class Emitter {
  public:

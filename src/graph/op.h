@@ -19,8 +19,10 @@ using Cotangents = std::vector<Tensor>;
 class Gradient {
  public:
   using Vjp = Cotangents (*)(Tensor y, Tensor dy);
-  /// For ops with several results: `dys[i]` is empty where result i got no cotangent.
-  using MultiVjp = Cotangents (*)(Node& node, std::span<const Tensor> dys);
+  /// For ops with several results: `dys[i]` is empty where result i got no cotangent; `wanted[i]`
+  /// tells whether anybody asks for the gradient of input i.
+  using MultiVjp = Cotangents (*)(Node& node, std::span<const Tensor> dys,
+                                  const std::vector<bool>& wanted);
 
   template <std::convertible_to<Vjp> F>
   constexpr Gradient(F vjp) : vjp_(vjp) {}  // NOLINT(google-explicit-constructor)
@@ -30,7 +32,8 @@ class Gradient {
   static constexpr Gradient none() { return Gradient(); }
 
   bool exists() const { return vjp_ != nullptr || multi_ != nullptr; }
-  Cotangents operator()(Node& node, std::span<const Tensor> dys) const;
+  Cotangents operator()(Node& node, std::span<const Tensor> dys,
+                        const std::vector<bool>& wanted) const;
 
  private:
   constexpr Gradient() = default;
