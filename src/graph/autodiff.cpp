@@ -10,8 +10,9 @@
 namespace kinema {
 namespace {
 
-// Terms. Root: an output that has a cotangent. Included: a root depends on it. Useful: it depends on
-// a tensor of `wrt`. Only nodes that are both pass cotangents back, so integer branches cost nothing.
+// Terms. Root: an output that has a cotangent. Included: a root depends on it. Useful: it depends
+// on a tensor of `wrt`. Only nodes that are both pass cotangents back, so integer branches cost
+// nothing.
 
 using Key = std::pair<const Node*, int64_t>;
 Key key(Tensor x) { return {&x.node(), x.result()}; }
@@ -42,9 +43,8 @@ std::vector<bool> useful_nodes(Graph& graph, std::span<const Tensor> wrt, int64_
   }
   for (int64_t id = 0; id < count; ++id) {
     const Node& node = graph.nodes()[id];
-    useful[id] = useful[id] || std::ranges::any_of(node.inputs, [&](Tensor x) {
-                   return useful[x.node().id];
-                 });
+    useful[id] = useful[id] ||
+                 std::ranges::any_of(node.inputs, [&](Tensor x) { return useful[x.node().id]; });
   }
   return useful;
 }
@@ -88,8 +88,9 @@ void pass_back(Node& node, const std::vector<bool>& useful, Sums& sums) {
   node.graph->set_scope_path(forward.starts_with("grad/") ? forward : "grad/" + forward);
   const std::vector<Tensor> inputs = node.inputs;  // the rule may add to the node
   const Cotangents dxs = node.op->gradient(node, dys, wanted);
-  check(dxs.size() == inputs.size(), "[autodiff] the gradient rule of `{}` gives {} of {} gradients",
-        node.op->name, dxs.size(), inputs.size());
+  check(dxs.size() == inputs.size(),
+        "[autodiff] the gradient rule of `{}` gives {} of {} gradients", node.op->name, dxs.size(),
+        inputs.size());
   for (size_t i = 0; i < dxs.size(); ++i) {
     if (dxs[i] && wanted[i]) {
       sums.add(inputs[i], dxs[i], node.op->name);

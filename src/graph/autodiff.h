@@ -7,9 +7,9 @@
 
 namespace kinema {
 
-/// d loss / d wrt[i], each of the shape and dtype of wrt[i]; zeros where the loss does not depend on
-/// it. `loss` must be a floating-point scalar. The results are ordinary graph code: differentiable
-/// again.
+/// d loss / d wrt[i], each of the shape and dtype of wrt[i]; zeros where the loss does not depend
+/// on it. `loss` must be a floating-point scalar. The results are ordinary graph code:
+/// differentiable again.
 std::vector<Tensor> gradients(Tensor loss, std::span<const Tensor> wrt);
 
 /// The same from given cotangents of several outputs (empty Tensor: none); a result is empty where

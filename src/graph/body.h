@@ -12,67 +12,88 @@
 
 namespace kinema {
 
-/// The inside of a loop or call: a graph whose last inputs are captures, and what it returns.
+using TensorKey = std::pair<const Node*, int64_t>;
+inline TensorKey key_of(Tensor x) { return {&x.node(), x.result()}; }
+
+/// The inside of a loop or of a checkpointed call; the attributes of kScan and kCall hold one as
+/// `std::shared_ptr<Body>`.
+///
+/// Its inputs are the node's inputs in order: carry, slices of the xs, captures.
 struct Body {
   std::unique_ptr<Graph> graph;
+  /// Carry, then ys (a call has only ys), then what backward passes have added.
   std::vector<Tensor> outputs;
   RematPolicy remat;
-  /// Outputs that were added for a backward pass, by the body's tensor.
-  std::map<std::pair<const Node*, int64_t>, int64_t> exported;
+  int64_t length = 1;
+  bool reverse = false;
+  size_t carries = 0;
+  size_t xs = 0;
+  /// Results added for a backward pass, by the body's tensor.
+  std::map<TensorKey, int64_t> exported;
 };
 
-/// Copies nodes between graphs: `sources` (and what they need) to `target`. `known` maps tensors that
-/// already exist there; it grows by what was copied.
+extern const Op kScan;
+extern const Op kCall;
+
+/// Copies nodes between graphs, with everything they need.
 class Transplant {
  public:
-  using Key = std::pair<const Node*, int64_t>;
-
   explicit Transplant(Graph& target) : target_(target) {}
-  void know(Tensor source, Tensor in_target) { known_[{&source.node(), source.result()}] = in_target; }
+
+  /// `source` already exists in the target (or in a graph around it) as `in_target`.
+  void know(Tensor source, Tensor in_target) { known_[key_of(source)] = in_target; }
   Tensor operator()(Tensor source);
+  const std::map<TensorKey, Tensor>& known() const { return known_; }
 
  private:
   void copy(Node& node);
 
   Graph& target_;
-  std::map<Key, Tensor> known_;
+  std::map<TensorKey, Tensor> known_;
 };
 
-/// A deep copy whose captures are taken as plain inputs of `parent`'s child.
-std::shared_ptr<Body> clone(const Body& body, Graph& parent);
-
-/// The backward pass of a body: differentiated once in a scratch copy, then split into what the
-/// forward pass must keep and what is computed again.
+/// The backward pass of a body: differentiated in a scratch copy, then split into what the forward
+/// pass must keep and what is computed again.
 class BodyGradient {
  public:
-  /// `has_cotangent[i]`: output i of the body gets a cotangent. `wanted[j]`: the gradient of input j
-  /// is asked for.
-  BodyGradient(const Body& body, std::span<const bool> has_cotangent, std::span<const bool> wanted);
+  /// `has_cotangent[i]`: output i gets a cotangent. `wanted[j]`: the gradient of input j is asked
+  /// for.
+  BodyGradient(const Body& body, const std::vector<bool>& has_cotangent,
+               const std::vector<bool>& wanted);
 
   /// Tensors of the body (inputs among them) whose values the backward pass reads.
-  std::span<const Tensor> kept() const { return kept_; }
+  const std::vector<Tensor>& kept() const { return kept_; }
+  /// True when the policy wants this kept value in host memory.
+  bool offloads(Tensor kept) const;
   /// True where input j of the body got a gradient.
   bool has_gradient(size_t input) const { return static_cast<bool>(gradients_[input]); }
 
-  /// Writes the backward pass into `target`: `value(t)` stands for kept tensor t, `cotangents` are in
-  /// order of the outputs that have one. Returns a gradient per input, empty where there is none.
+  /// Writes the backward pass into `target`: `value(t)` stands for kept tensor t; `cotangents` are
+  /// in order of the outputs that have one. Returns a gradient per input, empty where there is
+  /// none.
   std::vector<Tensor> build(Graph& target, const std::function<Tensor(Tensor kept)>& value,
                             std::span<const Tensor> cotangents) const;
 
  private:
+  void keep_what_gradients_read();
   void keep(Tensor scratch);
   bool saves(Tensor scratch) const;
 
-  Graph scratch_;
   RematPolicy policy_;
+  std::unique_ptr<Graph> scratch_ = std::make_unique<Graph>();
   int64_t forward_count_ = 0;
-  std::map<const Node*, Node*> original_;         // scratch node -> body node
-  std::map<const Node*, Tensor> copied_inputs_;   // body input -> scratch
-  std::vector<Tensor> cotangent_inputs_;          // scratch
-  std::vector<Tensor> gradients_;                 // scratch, per body input
-  std::vector<Tensor> kept_;                      // body
-  std::vector<Tensor> kept_scratch_;              // the same in scratch
-  std::map<std::pair<const Node*, int64_t>, bool> visited_;
+  std::map<TensorKey, Tensor> original_;  // scratch tensor -> body tensor
+  std::vector<Tensor> cotangent_inputs_;  // scratch
+  std::vector<Tensor> gradients_;         // scratch, per body input
+  std::vector<Tensor> kept_;              // body
+  std::vector<Tensor> kept_scratch_;      // the same values in scratch
+  std::map<TensorKey, bool> visited_;
 };
+
+/// Makes a tensor of the body an additional result of its node; once per tensor.
+Tensor export_from(Node& node, Body& body, Tensor inside, bool stacked);
+
+/// x, kept in host memory (`pinned_host`) or back on the device, where the device has both.
+Tensor place(Tensor x, bool on_host);
 
 }  // namespace kinema

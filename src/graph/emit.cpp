@@ -167,7 +167,8 @@ std::string emit(const Graph& graph, std::span<const Tensor> outputs, const Emit
     names += (i == 0 ? "" : ", ") + out.name(outputs[i]);
     types += (i == 0 ? "" : ", ") + type;
   }
-  out.line("return{}{}{}{}", outputs.empty() ? "" : " ", names, outputs.empty() ? "" : " : ", types);
+  out.line("return{}{}{}{}", outputs.empty() ? "" : " ", names, outputs.empty() ? "" : " : ",
+           types);
   return fmt::format("module @kinema {{\n{}  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
                      options.mesh.axes.empty() ? "" : mesh_line(options.mesh), args, results,
                      out.take());

@@ -46,9 +46,9 @@ Tensor Graph::input(Shape shape, std::string name, Sharding sharding) {
         "[graph] input `{}` is {} but its sharding has {} axes", name, to_string(shape),
         sharding.dims.size());
   checked_elements(shape.dims);
-  Node& node = append(kInput, {},
-                      InputAttrs{static_cast<int64_t>(inputs_.size()), std::move(name),
-                                 std::move(sharding)});
+  Node& node = append(
+      kInput, {},
+      InputAttrs{static_cast<int64_t>(inputs_.size()), std::move(name), std::move(sharding)});
   node.results.push_back(std::move(shape));
   inputs_.push_back(node.result());
   return node.result();
@@ -79,7 +79,8 @@ Tensor Graph::capture(Tensor outer) {
   if (&outer.graph() == this) {
     return outer;
   }
-  check(parent_ != nullptr, "[graph] a tensor {} belongs to another graph", to_string(outer.shape()));
+  check(parent_ != nullptr, "[graph] a tensor {} belongs to another graph",
+        to_string(outer.shape()));
   outer = parent_->capture(outer);
   const auto key = std::make_pair(const_cast<const Node*>(&outer.node()), outer.result());
   if (const auto found = captured_.find(key); found != captured_.end()) {
@@ -107,8 +108,7 @@ Graph& innermost(std::span<const Tensor> operands) {
   for (const Tensor x : operands) {
     check(static_cast<bool>(x), "[graph] an operand is empty");
   }
-  return std::ranges::max_element(
-             operands, {}, [](Tensor x) { return x.graph().depth(); })
+  return std::ranges::max_element(operands, {}, [](Tensor x) { return x.graph().depth(); })
       ->graph();
 }
 

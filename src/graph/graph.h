@@ -34,8 +34,8 @@ class Graph {
   /// An argument of the program, in order of creation. `name` shows in the emitted text.
   Tensor input(Shape shape, std::string name = "", Sharding sharding = {});
 
-  /// Appends a node; inputs of an enclosing graph are captured. Throws what the op's `infer` throws,
-  /// with the model path in front.
+  /// Appends a node; inputs of an enclosing graph are captured. Throws what the op's `infer`
+  /// throws, with the model path in front.
   Tensor add(const Op& op, std::vector<Tensor> inputs, std::any attrs = {});
   /// The same for ops with several results, whose shapes the caller knows.
   Node& add_multi(const Op& op, std::vector<Tensor> inputs, std::any attrs,

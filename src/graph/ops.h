@@ -11,9 +11,10 @@
 #include "graph/graph.h"
 #include "graph/tensor.h"
 
-/// The public operations. Element types never change by themselves: operands of one op must have the
-/// same dtype, `convert` changes it. Binary arithmetic broadcasts as NumPy does (aligned at the last
-/// axis, sizes equal or 1). Every function throws an Error naming op and shapes when they do not fit.
+/// The public operations. Element types never change by themselves: operands of one op must have
+/// the same dtype, `convert` changes it. Binary arithmetic broadcasts as NumPy does (aligned at the
+/// last axis, sizes equal or 1). Every function throws an Error naming op and shapes when they do
+/// not fit.
 namespace kinema {
 
 // ---- Leaves (ops/leaf.cpp) -----------------------------------------------------------------
@@ -174,8 +175,8 @@ std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs);
 
 // ---- Random numbers (ops/random.cpp), counter-based: a pure function of key and position -----
 
-/// u32 bits of a shape; `key` is u32[2]. The same function as core/threefry.h: element pair i of the
-/// flattened result (2i, 2i+1) is threefry2x32(key, {i, i >> 32}).
+/// u32 bits of a shape; `key` is u32[2]. The same function as core/threefry.h: element pair i of
+/// the flattened result (2i, 2i+1) is threefry2x32(key, {i, i >> 32}).
 Tensor random_bits(Tensor key, Dims dims);
 /// Another key for a named purpose and, where given, a runtime position (u32 scalar).
 Tensor fold_in(Tensor key, std::string_view purpose);

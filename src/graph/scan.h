@@ -12,10 +12,10 @@ namespace kinema {
 /// Which values of a block the backward pass keeps; the others are computed again.
 struct RematPolicy {
   enum class Kind {
-    NONE,                   // keep whatever the backward pass reads
-    FULL,                   // keep the block's inputs only
-    MATMUL_WITHOUT_BATCH,   // keep results of dots without batch axes
-    CUSTOM,                 // keep values named with `named`
+    NONE,                  // keep whatever the backward pass reads
+    FULL,                  // keep the block's inputs only
+    MATMUL_WITHOUT_BATCH,  // keep results of dots without batch axes
+    CUSTOM,                // keep values named with `named`
   };
   Kind kind = Kind::NONE;
   /// CUSTOM: names kept on the device.
@@ -27,8 +27,8 @@ struct RematPolicy {
 };
 
 /// The policy of a configuration's `remat_policy` (any case): NONE, FULL, MATMUL_WITHOUT_BATCH,
-/// OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, CUSTOM. Throws an Error naming the known
-/// policies for another word.
+/// OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, CUSTOM. Throws an Error naming the
+/// known policies for another word.
 RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved = {},
                          std::vector<std::string> offloaded = {});
 
@@ -46,9 +46,9 @@ struct ScanOptions {
 /// `carry, ys[i] = body(carry, xs[i])` for i = 0 .. length-1 as one loop in the program, whose size
 /// does not depend on the length. Tensors that the body uses from outside are captured and may be
 /// differentiated too.
-ScanResult scan(
-    std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
-    const std::function<ScanResult(std::span<const Tensor> carry, std::span<const Tensor> xs)>& body);
+ScanResult scan(std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
+                const std::function<ScanResult(std::span<const Tensor> carry,
+                                               std::span<const Tensor> xs)>& body);
 
 /// `body(inputs)`, inlined, whose intermediate values the backward pass keeps or computes again
 /// according to the policy.

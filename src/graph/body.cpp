@@ -1,0 +1,252 @@
+#include "graph/body.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+#include "graph/autodiff.h"
+#include "graph/emit.h"
+#include "graph/ops/attrs.h"
+
+namespace kinema {
+namespace {
+
+using BodyAttr = std::shared_ptr<Body>;
+
+/// A deep copy, so that a backward pass that adds results to one does not change the other.
+BodyAttr clone(const Body& body, Graph& parent) {
+  auto copy = std::make_shared<Body>();
+  copy->graph = std::make_unique<Graph>(&parent);
+  copy->remat = body.remat;
+  copy->length = body.length;
+  copy->reverse = body.reverse;
+  copy->carries = body.carries;
+  copy->xs = body.xs;
+  Transplant transplant(*copy->graph);
+  for (const Tensor x : body.graph->inputs()) {
+    transplant.know(x, copy->graph->input(x.shape()));
+  }
+  for (const Tensor x : body.outputs) {
+    copy->outputs.push_back(transplant(x));
+  }
+  for (const auto& [key, result] : body.exported) {
+    copy->exported[key_of(copy->outputs[static_cast<size_t>(result)])] = result;
+  }
+  return copy;
+}
+
+}  // namespace
+
+Tensor Transplant::operator()(Tensor source) {
+  if (const auto found = known_.find(key_of(source)); found != known_.end()) {
+    return found->second;
+  }
+  // Collect first, then copy in creation order: chains may be long, so no recursion.
+  std::map<int64_t, Node*> pending{{source.node().id, &source.node()}};
+  std::vector<Node*> stack{&source.node()};
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Tensor x : node->inputs) {
+      if (!known_.contains(key_of(x)) && pending.emplace(x.node().id, &x.node()).second) {
+        stack.push_back(&x.node());
+      }
+    }
+  }
+  for (const auto& [id, node] : pending) {
+    copy(*node);
+  }
+  return known_.at(key_of(source));
+}
+
+void Transplant::copy(Node& node) {
+  check(node.op != &kInput, "[graph] an input has no counterpart in the graph it is copied to");
+  std::vector<Tensor> inputs;
+  for (const Tensor x : node.inputs) {
+    inputs.push_back(known_.at(key_of(x)));
+  }
+  std::any attrs = node.attrs;
+  if (const auto* body = std::any_cast<BodyAttr>(&node.attrs)) {
+    attrs = clone(**body, target_);
+  }
+  const std::string outer = target_.scope_path();
+  target_.set_scope_path(*node.scope);
+  Node& copied = target_.add_multi(*node.op, std::move(inputs), std::move(attrs), node.results);
+  target_.set_scope_path(outer);
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    // A kept value may stand for one result of a node whose other results are copied.
+    known_.emplace(key_of(node.result(static_cast<int64_t>(i))),
+                   copied.result(static_cast<int64_t>(i)));
+  }
+}
+
+BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotangent,
+                           const std::vector<bool>& wanted)
+    : policy_(body.remat) {
+  Transplant transplant(*scratch_);
+  std::vector<Tensor> inputs;
+  for (const Tensor x : body.graph->inputs()) {
+    inputs.push_back(scratch_->input(x.shape()));
+    transplant.know(x, inputs.back());
+  }
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    if (has_cotangent[i]) {
+      outputs.push_back(transplant(body.outputs[i]));
+    }
+  }
+  for (const auto& [key, copied] : transplant.known()) {
+    original_[key_of(copied)] = Tensor(const_cast<Node*>(key.first), key.second);
+  }
+  forward_count_ = static_cast<int64_t>(scratch_->nodes().size());
+  for (const Tensor y : outputs) {
+    cotangent_inputs_.push_back(scratch_->input(y.shape()));
+  }
+  std::vector<Tensor> wrt;
+  for (size_t j = 0; j < inputs.size(); ++j) {
+    if (wanted[j]) {
+      wrt.push_back(inputs[j]);
+    }
+  }
+  const std::vector<Tensor> found = pull_back(outputs, cotangent_inputs_, wrt);
+  gradients_.resize(inputs.size());
+  for (size_t j = 0, next = 0; j < inputs.size(); ++j) {
+    if (wanted[j]) {
+      gradients_[j] = found[next++];
+    }
+  }
+  keep_what_gradients_read();
+}
+
+void BodyGradient::keep_what_gradients_read() {
+  std::vector<bool> needed(scratch_->nodes().size(), false);
+  const auto need = [&](Tensor x) {
+    if (x.node().id < forward_count_) {
+      keep(x);
+    } else {
+      needed[x.node().id] = true;
+    }
+  };
+  for (const Tensor g : gradients_) {
+    if (g) {
+      need(g);
+    }
+  }
+  for (int64_t id = static_cast<int64_t>(needed.size()) - 1; id >= forward_count_; --id) {
+    if (needed[id]) {
+      std::ranges::for_each(scratch_->nodes()[id].inputs, need);
+    }
+  }
+}
+
+void BodyGradient::keep(Tensor scratch) {
+  std::vector<Tensor> stack{scratch};
+  while (!stack.empty()) {
+    const Tensor x = stack.back();
+    stack.pop_back();
+    if (!visited_.emplace(key_of(x), true).second) {
+      continue;
+    }
+    const Node& node = x.node();
+    if (node.op == &kInput || saves(x)) {
+      kept_.push_back(original_.at(key_of(x)));
+      kept_scratch_.push_back(x);
+    } else {
+      stack.insert(stack.end(), node.inputs.begin(), node.inputs.end());
+    }
+  }
+}
+
+bool BodyGradient::saves(Tensor x) const {
+  const Node& node = x.node();
+  if (node.inputs.empty() || !original_.contains(key_of(x))) {
+    return false;  // constants; results that only the scratch copy of a nested loop has
+  }
+  switch (policy_.kind) {
+    case RematPolicy::Kind::FULL:
+      return false;
+    case RematPolicy::Kind::MATMUL_WITHOUT_BATCH:
+      return node.op == &kDotGeneral && node.get<DotAttrs>().dims.lhs_batch.empty();
+    case RematPolicy::Kind::CUSTOM: {
+      if (node.op != &kNamed) {
+        return false;
+      }
+      const std::string& name = node.get<NamedAttrs>().name;
+      return std::ranges::find(policy_.saved, name) != policy_.saved.end() ||
+             std::ranges::find(policy_.offloaded, name) != policy_.offloaded.end();
+    }
+    case RematPolicy::Kind::NONE:
+      break;
+  }
+  int64_t input_bytes = 0;
+  for (const Tensor in : node.inputs) {
+    input_bytes += in.node().inputs.empty() && in.node().op != &kInput ? 0 : in.shape().bytes();
+  }
+  return !node.op->free_to_recompute || x.shape().bytes() < input_bytes;
+}
+
+bool BodyGradient::offloads(Tensor kept) const {
+  const Node& node = kept.node();
+  if (policy_.kind == RematPolicy::Kind::MATMUL_WITHOUT_BATCH) {
+    return policy_.offload && node.op == &kDotGeneral;
+  }
+  return policy_.kind == RematPolicy::Kind::CUSTOM && node.op == &kNamed &&
+         std::ranges::find(policy_.offloaded, node.get<NamedAttrs>().name) !=
+             policy_.offloaded.end();
+}
+
+std::vector<Tensor> BodyGradient::build(Graph& target,
+                                        const std::function<Tensor(Tensor kept)>& value,
+                                        std::span<const Tensor> cotangents) const {
+  Transplant transplant(target);
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    transplant.know(kept_scratch_[i], value(kept_[i]));
+  }
+  for (size_t i = 0; i < cotangents.size(); ++i) {
+    transplant.know(cotangent_inputs_[i], cotangents[i]);
+  }
+  std::vector<Tensor> results;
+  for (const Tensor g : gradients_) {
+    results.push_back(g ? transplant(g) : Tensor());
+  }
+  return results;
+}
+
+Tensor export_from(Node& node, Body& body, Tensor inside, bool stacked) {
+  if (const auto found = body.exported.find(key_of(inside)); found != body.exported.end()) {
+    return node.result(found->second);
+  }
+  Shape shape = inside.shape();
+  if (stacked) {
+    shape.dims.insert(shape.dims.begin(), body.length);
+  }
+  const auto index = static_cast<int64_t>(node.results.size());
+  body.outputs.push_back(inside);
+  body.exported[key_of(inside)] = index;
+  node.results.push_back(std::move(shape));
+  return node.result(index);
+}
+
+// y = x in another memory,  dx = dy
+constinit const Op kPlace{
+    .name = "place",
+    .infer = [](const Node& node) -> Shape { return node.shape(0); },
+    .gradient = [](Tensor, Tensor dy) -> Cotangents { return {dy}; },
+    .emit =
+        [](const Node& node, Emitter& out) {
+          if (!out.options().host_offload) {
+            out.bind(const_cast<Node&>(node).result(), out.name(node.input(0)));
+            return;
+          }
+          out.generic(node, "stablehlo.custom_call",
+                      fmt::format("call_target_name = \"annotate_device_placement\", "
+                                  "has_side_effect = true, mhlo.frontend_attributes = "
+                                  "{{_xla_buffer_placement = \"{}\"}}",
+                                  node.get<bool>() ? "pinned_host" : "device"));
+        },
+    .free_to_recompute = true,
+};
+
+Tensor place(Tensor x, bool on_host) { return apply(kPlace, {x}, on_host); }
+
+}  // namespace kinema
