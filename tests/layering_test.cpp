@@ -1,0 +1,106 @@
+// Every `#include "room/..."` of a room must name that room or one that it may depend on.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What each room may include beside itself.
+const std::map<std::string, std::set<std::string>>& allowed() {
+  static const std::map<std::string, std::set<std::string>> table = {
+      {"core", {}},
+      {"io", {"core"}},
+      {"config", {"core", "io"}},
+      {"mesh", {"core"}},
+      {"pjrt", {"core"}},
+      {"graph", {"core"}},
+      {"runtime", {"core", "pjrt", "graph"}},
+      {"nn", {"core", "graph"}},
+      {"kernels", {"core", "graph", "pjrt"}},
+      {"models", {"core", "graph", "nn"}},
+      {"weights", {"core", "io", "graph", "nn", "models"}},
+      {"schedulers", {"core", "graph"}},
+      {"text", {"core"}},
+      {"data", {"core", "io", "text"}},
+      {"train",
+       {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
+        "weights", "schedulers", "text", "data"}},
+      {"sample",
+       {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
+        "weights", "schedulers", "text", "data"}},
+      {"verify",
+       {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
+        "weights", "schedulers", "text", "data", "train", "sample"}},
+      {"cli",
+       {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
+        "weights", "schedulers", "text", "data", "train", "sample", "verify"}},
+  };
+  return table;
+}
+
+/// The rooms named by `#include "room/..."` lines of one file.
+std::vector<std::string> included_rooms(const fs::path& file) {
+  static const std::regex include(R"re(^\s*#\s*include\s+"([a-z0-9_]+)/)re");
+  std::vector<std::string> rooms;
+  std::ifstream in(file);
+  std::smatch match;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_search(line, match, include)) {
+      rooms.push_back(match[1]);
+    }
+  }
+  return rooms;
+}
+
+bool is_source(const fs::path& file) {
+  return file.extension() == ".h" || file.extension() == ".cpp";
+}
+
+TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src";
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    if (!is_source(entry.path())) {
+      continue;
+    }
+    ++files;
+    const std::string room = fs::relative(entry.path(), src).begin()->string();
+    SCOPED_TRACE(entry.path().string());
+    ASSERT_TRUE(allowed().contains(room)) << "room `" << room << "` is not in the table";
+    for (const std::string& other : included_rooms(entry.path())) {
+      // A path that begins with no room of ours belongs to a library ("xla/...").
+      if (other != room && allowed().contains(other)) {
+        EXPECT_TRUE(allowed().at(room).contains(other))
+            << room << " may not include " << other << "/";
+      }
+    }
+  }
+  EXPECT_GT(files, 10) << "the sources were not found under " << src;
+}
+
+TEST(Layering, TheTableItselfHasNoCycle) {
+  std::set<std::string> placed;
+  while (placed.size() < allowed().size()) {
+    const size_t before = placed.size();
+    for (const auto& [room, rooms] : allowed()) {
+      bool ready = true;
+      for (const std::string& other : rooms) {
+        ready = ready && placed.contains(other);
+      }
+      if (ready) {
+        placed.insert(room);
+      }
+    }
+    ASSERT_GT(placed.size(), before) << "some rooms depend on each other in a circle";
+  }
+}
+
+}  // namespace
