@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"nn", {"core", "graph"}},
       {"kernels", {"core", "graph", "pjrt"}},
       {"models", {"core", "graph", "nn"}},
-      {"weights", {"core", "io", "graph", "nn", "models"}},
+      {"weights", {"core", "io", "pjrt", "graph", "runtime", "nn", "models"}},
       {"schedulers", {"core", "graph"}},
       {"text", {"core"}},
       {"data", {"core", "io", "text"}},
