@@ -1,0 +1,198 @@
+#include "train/checkpoint.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "train/step.h"
+#include "weights/weights.h"
+
+namespace kinema::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kState = "train_state.json";
+
+/// One layer's shape of a parameter.
+Shape layer_shape(const nn::ParamSpec& spec) {
+  Shape shape{DType::F32, spec.shape.dims};
+  if (spec.layers > 0) {
+    shape.dims.erase(shape.dims.begin());
+  }
+  return shape;
+}
+
+/// Writes F32 buffers of the specs' shapes under the keys of their layers, so that the file does
+/// not depend on how layers are stacked. One stacked tensor at a time is in host memory.
+void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
+                  std::span<const pjrt::Buffer> buffers) {
+  struct Loaded {
+    const pjrt::Buffer* from = nullptr;
+    HostArray array;
+  };
+  const auto loaded = std::make_shared<Loaded>();
+  std::vector<io::TensorEntry> entries;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const Shape shape = layer_shape(specs[i]);
+    const std::vector<std::string> names = layer_names(specs.subspan(i, 1));
+    for (size_t layer = 0; layer < names.size(); ++layer) {
+      const pjrt::Buffer* buffer = &buffers[i];
+      entries.push_back({names[layer], shape, [=](const io::ByteSink& sink) {
+                           if (loaded->from != buffer) {
+                             loaded->array = HostArray();  // free before the next one comes
+                             loaded->array = buffer->to_host();
+                             loaded->from = buffer;
+                           }
+                           const auto size = static_cast<size_t>(shape.bytes());
+                           sink(std::span(loaded->array.bytes).subspan(layer * size, size));
+                         }});
+    }
+  }
+  io::write_safetensors(path, entries);
+}
+
+std::vector<pjrt::Buffer> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
+                                       const pjrt::Client& client) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  std::vector<pjrt::Buffer> buffers;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const Shape shape = layer_shape(specs[i]);
+    HostArray whole(Shape{DType::F32, specs[i].shape.dims});
+    size_t at = 0;
+    for (const std::string& name : layer_names(specs.subspan(i, 1))) {
+      const io::TensorView& tensor = file.at(name);
+      check(tensor.shape == shape, "[checkpoint] {} is {} in {} but the model's is {}", name,
+            to_string(tensor.shape), path.string(), to_string(shape));
+      std::memcpy(whole.bytes.data() + at, tensor.bytes.data(), tensor.bytes.size());
+      at += tensor.bytes.size();
+    }
+    buffers.push_back(client.to_device(std::move(whole)));
+  }
+  return buffers;
+}
+
+/// F32 zeros of the specs' shapes.
+void append_zeros(std::vector<pjrt::Buffer>& to, std::span<const nn::ParamSpec> specs,
+                  const pjrt::Client& client) {
+  for (const nn::ParamSpec& spec : specs) {
+    to.push_back(client.to_device(HostArray(Shape{DType::F32, spec.shape.dims})));
+  }
+}
+
+pjrt::Buffer count_buffer(int64_t updates, const pjrt::Client& client) {
+  const auto count = static_cast<int32_t>(updates);
+  return client.to_device(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
+}
+
+void append(std::vector<pjrt::Buffer>& to, std::vector<pjrt::Buffer> more) {
+  for (pjrt::Buffer& buffer : more) {
+    to.push_back(std::move(buffer));
+  }
+}
+
+io::Json to_json(const TrainState& train, int64_t updates) {
+  io::Json identity = io::Json::object();
+  for (const auto& [key, value] : train.identity) {
+    identity.set(key, value);
+  }
+  return io::Json::object({{"format", 1},
+                           {"step", train.step},
+                           {"updates", updates},
+                           {"data_position", train.data_position},
+                           {"seed", train.seed},
+                           {"identity", std::move(identity)}});
+}
+
+io::Json read_state_json(const fs::path& folder) {
+  io::Json json = io::Json::read(folder / kState);
+  check(json.at("format").as_int() == 1, "[checkpoint] {} is of a later version of kinema",
+        (folder / kState).string());
+  return json;
+}
+
+}  // namespace
+
+void save_state(const fs::path& folder, const wan::TransformerConfig& config,
+                const StateView& state, const TrainState& train, bool with_optimizer) {
+  const std::vector<nn::ParamSpec> masters = master_specs(state.specs);
+  weights::save(folder / "transformer", config, masters, state.params());
+  if (state.ema) {
+    weights::save(folder / "transformer_ema", config, masters, state.averages());
+  }
+  if (with_optimizer) {
+    fs::create_directories(folder / "optimizer");
+    save_tensors(folder / "optimizer" / "mu.safetensors", state.specs, state.mu());
+    save_tensors(folder / "optimizer" / "nu.safetensors", state.specs, state.nu());
+  }
+  const int32_t updates = state.count().to_host().as<int32_t>()[0];
+  io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
+}
+
+TrainState read_train_state(const fs::path& folder) {
+  const io::Json json = read_state_json(folder);
+  TrainState train;
+  train.step = json.at("step").as_int();
+  train.data_position = json.at("data_position").as_int();
+  train.seed = json.at("seed").as_int();
+  for (const auto& [key, value] : json.at("identity").members()) {
+    train.identity[key] = value.as_string();
+  }
+  return train;
+}
+
+void check_identity(const TrainState& saved, const Identity& now, const fs::path& folder) {
+  for (const auto& [key, value] : now) {
+    const auto before = saved.identity.find(key);
+    check(before == saved.identity.end() || before->second == value,
+          "[train] `{}` is {} but the run in {} was begun with {}\n  give another run_name, or the "
+          "earlier value",
+          key, value, folder.string(),
+          before == saved.identity.end() ? std::string() : before->second);
+  }
+}
+
+std::vector<pjrt::Buffer> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
+                                     bool ema, pjrt::Client& client) {
+  const std::vector<nn::ParamSpec> masters = master_specs(specs);
+  std::vector<pjrt::Buffer> state = weights::load(folder / "transformer", masters, client);
+  int64_t updates = 0;
+  if (fs::exists(folder / "optimizer")) {
+    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", specs, client));
+    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", specs, client));
+    updates = read_state_json(folder).at("updates").as_int();
+  } else {
+    append_zeros(state, specs, client);
+    append_zeros(state, specs, client);
+  }
+  if (ema) {
+    const char* name = fs::exists(folder / "transformer_ema") ? "transformer_ema" : "transformer";
+    append(state, weights::load(folder / name, masters, client));
+  }
+  state.push_back(count_buffer(updates, client));
+  return state;
+}
+
+std::vector<pjrt::Buffer> fresh_state(std::vector<pjrt::Buffer> params,
+                                      std::span<const nn::ParamSpec> specs, bool ema,
+                                      const pjrt::Client& client) {
+  std::vector<pjrt::Buffer> state = std::move(params);
+  std::vector<pjrt::Buffer> averages;
+  if (ema) {
+    for (const pjrt::Buffer& param : state) {
+      averages.push_back(client.to_device(param.to_host()));
+    }
+  }
+  append_zeros(state, specs, client);
+  append_zeros(state, specs, client);
+  append(state, std::move(averages));
+  state.push_back(count_buffer(0, client));
+  return state;
+}
+
+}  // namespace kinema::train

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/wan/config.h"
+#include "nn/params.h"
+#include "pjrt/buffer.h"
+#include "pjrt/client.h"
+
+/// What a checkpoint of a training run holds:
+///
+///   transformer/        diffusers folder, the F32 parameters whatever dtype the network works in
+///   transformer_ema/    the same for the average of the parameters, when one is kept
+///   optimizer/          mu.safetensors and nu.safetensors, F32, under the parameters' keys
+///   train_state.json    step, updates, seed, what must not change between runs
+///   manifest.json       see CheckpointFolder
+namespace kinema::train {
+
+/// Settings that a resumed run must share, by configuration key.
+using Identity = std::map<std::string, std::string>;
+
+struct TrainState {
+  int64_t step = 0;           // steps completed
+  int64_t data_position = 0;  // of the next batch
+  int64_t seed = 0;
+  Identity identity;
+};
+
+/// The state's buffers in StepGraph's order: params, mu, nu, [ema], count.
+struct StateView {
+  std::span<const nn::ParamSpec> specs;  // in the dtypes the network works in
+  bool ema = false;
+  std::span<const pjrt::Buffer> buffers;
+
+  std::span<const pjrt::Buffer> params() const { return part(0); }
+  std::span<const pjrt::Buffer> mu() const { return part(1); }
+  std::span<const pjrt::Buffer> nu() const { return part(2); }
+  std::span<const pjrt::Buffer> averages() const { return part(3); }
+  const pjrt::Buffer& count() const { return buffers.back(); }
+
+ private:
+  std::span<const pjrt::Buffer> part(size_t i) const {
+    return buffers.subspan(i * specs.size(), specs.size());
+  }
+};
+
+/// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
+/// out: such a checkpoint holds weights only.
+void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+                const StateView& state, const TrainState& train, bool with_optimizer = true);
+
+/// Reads `train_state.json`; throws an Error naming file and key when it is not one of ours.
+TrainState read_train_state(const std::filesystem::path& folder);
+
+/// Throws an Error that names the key and both values when a setting differs from the checkpoint's.
+void check_identity(const TrainState& saved, const Identity& now,
+                    const std::filesystem::path& folder);
+
+/// The state's buffers from a checkpoint. An average that the checkpoint does not hold starts as
+/// the parameters; without an optimizer in it moments and count start at zero.
+std::vector<pjrt::Buffer> load_state(const std::filesystem::path& folder,
+                                     std::span<const nn::ParamSpec> specs, bool ema,
+                                     pjrt::Client& client);
+
+/// The state of a run that begins with these F32 parameters.
+std::vector<pjrt::Buffer> fresh_state(std::vector<pjrt::Buffer> params,
+                                      std::span<const nn::ParamSpec> specs, bool ema,
+                                      const pjrt::Client& client);
+
+}  // namespace kinema::train

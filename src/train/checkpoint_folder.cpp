@@ -1,0 +1,248 @@
+#include "train/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <system_error>
+
+#include "core/bf16.h"
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/hash.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+
+namespace kinema::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kWriting = ".writing";
+constexpr const char* kReplaced = ".replaced";
+
+/// True when an element of the bit pattern is infinite or NaN: all bits of the exponent are set.
+template <typename Word>
+bool any_non_finite(std::span<const std::byte> bytes, Word exponent) {
+  for (size_t i = 0; i + sizeof(Word) <= bytes.size(); i += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, bytes.data() + i, sizeof(Word));
+    if ((word & exponent) == exponent) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool any_non_finite(const io::TensorView& tensor) {
+  switch (tensor.shape.dtype) {
+    case DType::F32:
+      return any_non_finite<uint32_t>(tensor.bytes, 0x7f800000U);
+    case DType::BF16:
+      return any_non_finite<uint16_t>(tensor.bytes, 0x7f80U);
+    case DType::F16:
+      return any_non_finite<uint16_t>(tensor.bytes, 0x7c00U);
+    case DType::F64:
+      return any_non_finite<uint64_t>(tensor.bytes, 0x7ff0000000000000ULL);
+    default:
+      return false;
+  }
+}
+
+void check_finite(const fs::path& path) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  for (const io::TensorView& tensor : file.tensors()) {
+    check(!any_non_finite(tensor), "[checkpoint] {} is not finite: it is not written", tensor.name);
+  }
+}
+
+/// Files below a folder, the manifest left out, as sorted relative paths.
+std::vector<std::string> files_below(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory()) {
+      files.push_back(entry.path().lexically_relative(folder).generic_string());
+    }
+  }
+  std::erase(files, kManifest);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void sync_below(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_directory()) {
+      io::sync_folder(entry.path());
+    }
+  }
+  io::sync_folder(folder);
+}
+
+/// The step that a folder's name says, if it is one: digits without a leading zero.
+std::optional<int64_t> step_of(const std::string& name) {
+  const bool digits = !name.empty() && name.size() <= 18 &&
+                      name.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || (name.size() > 1 && name[0] == '0')) {
+    return std::nullopt;
+  }
+  return std::stoll(name);
+}
+
+/// A path of a manifest that stays inside the folder.
+bool stays_inside(const std::string& path) {
+  const fs::path relative(path);
+  return !path.empty() && relative.is_relative() &&
+         std::none_of(relative.begin(), relative.end(),
+                      [](const fs::path& part) { return part == ".."; });
+}
+
+std::string file_problem(const fs::path& folder, const io::Json& entry) {
+  const std::string& name = entry.at("path").as_string();
+  if (!stays_inside(name)) {
+    return fmt::format("its manifest names `{}`", name);
+  }
+  std::error_code error;
+  const auto bytes = fs::file_size(folder / name, error);
+  if (error) {
+    return fmt::format("{} is missing", name);
+  }
+  const int64_t expected = entry.at("bytes").as_int();
+  if (static_cast<int64_t>(bytes) != expected) {
+    return fmt::format("{} has {} bytes, its manifest says {}", name, bytes, expected);
+  }
+  if (io::hash_file(folder / name) != entry.at("xxh3_128").as_string()) {
+    return fmt::format("{} does not match its checksum", name);
+  }
+  return "";
+}
+
+}  // namespace
+
+void write_manifest(const fs::path& folder) {
+  io::Json files = io::Json::array();
+  for (const std::string& name : files_below(folder)) {
+    if (fs::path(name).extension() == ".safetensors") {
+      check_finite(folder / name);
+    }
+    files.append(io::Json::object({{"path", name},
+                                   {"bytes", static_cast<int64_t>(fs::file_size(folder / name))},
+                                   {"xxh3_128", io::hash_file(folder / name)}}));
+  }
+  const io::Json manifest = io::Json::object({{"format", 1}, {"files", std::move(files)}});
+  io::write_file(folder / kManifest, manifest.dump() + "\n");
+}
+
+std::string manifest_problem(const fs::path& folder) {
+  if (!fs::exists(folder / kManifest)) {
+    return "it has no manifest.json";
+  }
+  try {
+    const io::Json manifest = io::Json::read(folder / kManifest);
+    if (manifest.at("format").as_int() != 1) {
+      return "its manifest is of a later version";
+    }
+    std::set<std::string> listed;
+    for (const io::Json& entry : manifest.at("files").items()) {
+      std::string problem = file_problem(folder, entry);
+      if (!problem.empty()) {
+        return problem;
+      }
+      listed.insert(entry.at("path").as_string());
+    }
+    for (const std::string& name : files_below(folder)) {
+      if (!listed.contains(name)) {
+        return fmt::format("{} is not in its manifest", name);
+      }
+    }
+  } catch (const std::exception& error) {  // unreadable files and broken JSON are damage too
+    return error.what();
+  }
+  return "";
+}
+
+void CheckpointFolder::write(int64_t step, const std::function<void(const fs::path&)>& fill) const {
+  const fs::path final_path = path(step);
+  const fs::path writing = folder_ / (std::to_string(step) + kWriting);
+  const fs::path replaced = folder_ / (std::to_string(step) + kReplaced);
+  try {
+    fs::remove_all(writing);
+    fs::create_directories(writing);
+    fill(writing);
+    write_manifest(writing);
+    sync_below(writing);
+    fs::remove_all(replaced);
+    if (fs::exists(final_path)) {  // a damaged one that was passed over, or the same step again
+      fs::rename(final_path, replaced);
+    }
+    fs::rename(writing, final_path);
+    io::sync_folder(folder_);
+    fs::remove_all(replaced);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove_all(writing, ignored);
+    fail("[checkpoint] {} could not be written: {}", final_path.string(), error.code().message());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(writing, ignored);
+    throw;
+  }
+  if (keep_ > 0) {
+    std::vector<int64_t> all = steps();
+    for (size_t i = 0; i + static_cast<size_t>(keep_) < all.size(); ++i) {
+      std::error_code ignored;  // an old checkpoint that stays does no harm
+      fs::remove_all(path(all[i]), ignored);
+    }
+  }
+}
+
+std::vector<int64_t> CheckpointFolder::steps() const {
+  std::vector<int64_t> found;
+  if (!fs::is_directory(folder_)) {
+    return found;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    if (step && entry.is_directory()) {
+      found.push_back(*step);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Found CheckpointFolder::newest() const {
+  Found found;
+  std::vector<int64_t> all = steps();
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    const std::string problem = manifest_problem(path(*step));
+    if (problem.empty()) {
+      found.step = *step;
+      found.folder = path(*step);
+      return found;
+    }
+    found.damaged.push_back({path(*step), problem});
+  }
+  return found;
+}
+
+void CheckpointFolder::clean() const {
+  if (!fs::is_directory(folder_)) {
+    return;
+  }
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const fs::path name = entry.path().filename();
+    const bool ours = step_of(name.stem().string()).has_value();
+    if (ours && (name.extension() == kWriting || name.extension() == kReplaced)) {
+      left.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : left) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+}
+
+}  // namespace kinema::train

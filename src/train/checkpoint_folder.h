@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kinema::train {
+
+/// Why a checkpoint may not be resumed from.
+struct Damage {
+  std::filesystem::path folder;
+  std::string reason;
+};
+
+/// What a search for the newest sound checkpoint found.
+struct Found {
+  std::optional<int64_t> step;  // nothing: no sound checkpoint
+  std::filesystem::path folder;
+  std::vector<Damage> damaged;  // newer ones that were passed over
+};
+
+/// The folder `checkpoints/` of a run: one folder a checkpoint, named by its step, that appears
+/// only when it is complete.
+///
+/// A checkpoint is written under another name, its files are listed with size and checksum in
+/// `manifest.json`, everything is fsynced, and the folder is renamed. Without a manifest that
+/// matches its files a folder is never used.
+class CheckpointFolder {
+ public:
+  /// `keep` > 0: the newest so many stay, older ones are removed after a new one is in place.
+  explicit CheckpointFolder(std::filesystem::path folder, int64_t keep = 0)
+      : folder_(std::move(folder)), keep_(keep) {}
+
+  const std::filesystem::path& path() const { return folder_; }
+  std::filesystem::path path(int64_t step) const { return folder_ / std::to_string(step); }
+
+  /// Lets `fill` write files into a new folder, then publishes it as `step`. Throws an Error, with
+  /// every earlier checkpoint as it was, when writing fails or a tensor is not finite.
+  void write(int64_t step, const std::function<void(const std::filesystem::path&)>& fill) const;
+
+  /// The newest checkpoint whose manifest matches its files; reads every byte of it.
+  Found newest() const;
+
+  /// Steps that stand there, sound or not, oldest first.
+  std::vector<int64_t> steps() const;
+
+  /// Removes what an interrupted writer left behind.
+  void clean() const;
+
+ private:
+  std::filesystem::path folder_;
+  int64_t keep_;
+};
+
+/// Writes `manifest.json` for every file below the folder. Throws an Error that names the tensor
+/// when a safetensors file holds a value that is not finite.
+void write_manifest(const std::filesystem::path& folder);
+
+/// Empty when the manifest is there and every file has its size and checksum; else the reason.
+std::string manifest_problem(const std::filesystem::path& folder);
+
+}  // namespace kinema::train

@@ -1,0 +1,76 @@
+#include "train/loop.h"
+
+#include <chrono>
+
+#include "core/error.h"
+
+namespace kinema::train {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string joined(const std::vector<std::string>& ids) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < ids.size() && i < kShown; ++i) {
+    text += (i > 0 ? ", " : "") + ids[i];
+  }
+  return ids.size() > kShown ? fmt::format("{} and {} more", text, ids.size() - kShown) : text;
+}
+
+}  // namespace
+
+std::string console_line(const StepRecord& record) {
+  return fmt::format("completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, loss: {:.3f}",
+                     record.step, record.seconds,
+                     record.seconds > 0 ? record.tflops / record.seconds : 0.0, record.result.loss);
+}
+
+LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
+  LoopEnd end{.steps = options.first_step};
+  int64_t saved = options.first_step;
+  const auto save = [&] {
+    parts.save(end.steps);
+    saved = end.steps;
+  };
+
+  auto last = Clock::now();
+  while (end.steps < options.max_steps && !end.stopped) {
+    const std::optional<data::Batch> batch = parts.next_batch();
+    check(batch.has_value(), "[train] the data ended after {} of {} steps", end.steps,
+          options.max_steps);
+    StepRecord record{.step = end.steps, .learning_rate = parts.learning_rate(end.steps)};
+    record.result = parts.run_step(record.step, record.learning_rate, *batch);
+    const auto now = Clock::now();
+    record.seconds = std::chrono::duration<double>(now - last).count();
+    record.tflops = options.tflops;
+    last = now;
+    if (!record.result.finite) {
+      record.nonfinite = parts.find_nonfinite(record.step, *batch);
+    }
+    parts.report(record);
+    if (!record.result.finite) {
+      const std::string what =
+          fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
+                      record.step, record.nonfinite, joined(batch->ids));
+      check(options.on_nonfinite == OnNonfinite::SKIP,
+            "[train] {}\n  on_nonfinite=skip goes on past such steps", what);
+      parts.say(what + "; skipped");
+      ++end.skipped;
+    }
+    ++end.steps;
+    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
+      save();
+      last = Clock::now();
+    }
+    end.stopped = parts.stop_requested() && end.steps < options.max_steps;
+  }
+
+  if (saved != end.steps && (options.final_checkpoint || end.stopped)) {
+    save();
+  }
+  return end;
+}
+
+}  // namespace kinema::train

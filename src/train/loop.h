@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "data/source.h"
+
+namespace kinema::train {
+
+/// What one step gave.
+struct StepResult {
+  double loss = 0;
+  double gradient_norm = 0;  // of all gradients together, before clipping
+  double max_abs_gradient = 0;
+  bool finite = true;  // false: the step changed nothing
+};
+
+/// What is reported of a step.
+struct StepRecord {
+  int64_t step = 0;  // 0 for the first
+  StepResult result;
+  double learning_rate = 0;
+  double seconds = 0;          // since the step before, waiting for data included
+  double tflops = 0;           // per device and step
+  std::string nonfinite = {};  // where, when the step was not finite
+};
+
+enum class OnNonfinite : uint8_t { STOP, SKIP };
+
+struct LoopOptions {
+  int64_t first_step = 0;  // > 0 when resuming
+  int64_t max_steps = 1;
+  int64_t checkpoint_every = -1;  // -1: none on the way
+  bool final_checkpoint = true;
+  OnNonfinite on_nonfinite = OnNonfinite::STOP;
+  double tflops = 0;
+};
+
+/// What the loop is made of; tests pass dummies.
+struct LoopParts {
+  /// The next batch; nothing when the data is at its end.
+  std::function<std::optional<data::Batch>()> next_batch;
+  std::function<double(int64_t step)> learning_rate;
+  std::function<StepResult(int64_t step, double learning_rate, const data::Batch&)> run_step;
+  /// Where a step that was not finite went wrong first: `blocks.3.attn1`.
+  std::function<std::string(int64_t step, const data::Batch&)> find_nonfinite;
+  /// Writes a checkpoint after `steps` completed steps.
+  std::function<void(int64_t steps)> save;
+  std::function<void(const StepRecord&)> report;
+  std::function<bool()> stop_requested;
+  /// A line for the user that is no step: skipped batches, signals.
+  std::function<void(const std::string&)> say;
+};
+
+struct LoopEnd {
+  int64_t steps = 0;  // completed, earlier runs included
+  int64_t skipped = 0;
+  bool stopped = false;  // by a request, before max_steps
+};
+
+/// Steps first_step .. max_steps - 1, then a final checkpoint. Throws an Error, after the earlier
+/// checkpoints, when a step is not finite and on_nonfinite is STOP.
+LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts);
+
+/// `completed step: 12, seconds: 0.241, TFLOP/s/device: 0.103, loss: 0.842`
+std::string console_line(const StepRecord& record);
+
+}  // namespace kinema::train

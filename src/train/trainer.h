@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/host_array.h"
+#include "data/source.h"
+#include "pjrt/client.h"
+#include "runtime/program.h"
+#include "train/checkpoint.h"
+#include "train/loop.h"
+#include "train/step.h"
+
+namespace kinema::train {
+
+struct TrainerOptions {
+  uint64_t seed = 0;
+  /// Text states [t, d] of the empty caption; needed with caption dropout.
+  std::optional<HostArray> empty_text;
+  runtime::ProgramOptions program;
+};
+
+/// A compiled step and the state it works on, on the device.
+class Trainer {
+ public:
+  /// Compiles the step. `state` as from fresh_state or load_state.
+  Trainer(const pjrt::Client& client, StepGraph step, std::vector<pjrt::Buffer> state,
+          const TrainerOptions& options);
+
+  /// One step on a batch, whose shapes are those the step was built with (a larger batch is cut to
+  /// its first samples). Waits for the result.
+  StepResult run(int64_t step, double learning_rate, const data::Batch& batch);
+
+  /// A step with given noise [b, c, f, h, w], timesteps [b] and weights [b]; for a graph built with
+  /// `given_draw`.
+  StepResult run(int64_t step, double learning_rate, const data::Batch& batch,
+                 std::span<const HostArray> draw);
+
+  /// The state now.
+  StateView state() const { return {graph_.specs, graph_.ema, state_}; }
+  /// The parameters whose gradients were not finite in the last step.
+  std::vector<std::string> nonfinite_gradients() const;
+  const runtime::ProgramReport& report() const { return program_.report(); }
+
+ private:
+  pjrt::Buffer upload(const HostArray& array, size_t input) const;
+
+  pjrt::Client client_;
+  StepGraph graph_;
+  runtime::Program program_;
+  std::vector<pjrt::Buffer> state_;
+  pjrt::Buffer key_;
+  pjrt::Buffer empty_text_;  // null without caption dropout
+  pjrt::Buffer squares_;     // of the last step
+};
+
+}  // namespace kinema::train
