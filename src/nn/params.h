@@ -1,6 +1,7 @@
 #pragma once
 
-#include <memory>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,15 @@ struct Init {
   enum class Kind { ZEROS, CONSTANT, NORMAL, XAVIER_UNIFORM };
   Kind kind = Kind::ZEROS;
   double scale = 0.0;  // CONSTANT: the value; NORMAL: standard deviation; XAVIER_UNIFORM: gain
+  /// Added to row i of the last but one axis of a layer, when given: one value per row.
+  std::vector<double> row_offsets = {};
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {.kind = Kind::CONSTANT, .scale = 1.0}; }
+  static Init normal(double deviation) { return {.kind = Kind::NORMAL, .scale = deviation}; }
+  /// Uniform in +-gain sqrt(6 / (fan_in + fan_out)); the fans of [out, in...] flattened to [out,
+  /// in].
+  static Init xavier(double gain = 1.0) { return {.kind = Kind::XAVIER_UNIFORM, .scale = gain}; }
 };
 
 /// One parameter as it lives on the device.
@@ -29,6 +39,13 @@ struct ParamSpec {
   /// Logical axis per dimension of one layer ("" = none), for the sharding rules.
   std::vector<std::string> axes;
   Init init;
+
+  /// The checkpoint's key of one layer; `name` itself when the parameter is not stacked.
+  std::string key(int64_t layer) const;
+  /// How many checkpoint tensors it holds: `layers`, or 1.
+  int64_t count() const { return layers > 0 ? layers : 1; }
+  /// The shape of one of them.
+  Shape layer_shape() const;
 };
 
 /// A place in the parameter tree: weights are opened by the checkpoint's own key path,
@@ -52,6 +69,42 @@ class Params {
  private:
   Source* source_;
   std::string prefix_;
+};
+
+/// Records what constructors open, without a graph: it hands out empty tensors.
+class SpecCollector : public Params::Source {
+ public:
+  /// `dtype` is the element type that a key is stored in.
+  explicit SpecCollector(std::function<DType(const std::string& key)> dtype)
+      : dtype_(std::move(dtype)) {}
+
+  /// What is opened from here on belongs to a stack of so many layers (0: to none); its keys have
+  /// `{}` in place of the layer number.
+  void set_layers(int64_t layers) { layers_ = layers; }
+  Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
+                   const Init& init) override;
+  std::vector<ParamSpec> take() { return std::move(specs_); }
+
+ private:
+  std::function<DType(const std::string&)> dtype_;
+  int64_t layers_ = 0;
+  std::vector<ParamSpec> specs_;
+};
+
+/// Hands out the tensors of a graph by key; throws an Error for a key or a shape it does not have.
+class Binder : public Params::Source {
+ public:
+  Binder() = default;
+  /// Unstacked specs and their tensors, in the same order. Stacked ones are skipped: they are bound
+  /// slice by slice, with `add`.
+  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors);
+
+  void add(const std::string& key, Tensor tensor) { tensors_[key] = tensor; }
+  Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
+                   const Init& init) override;
+
+ private:
+  std::map<std::string, Tensor> tensors_;
 };
 
 }  // namespace kinema::nn

@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/ops.h"
@@ -34,8 +35,25 @@ struct TransformerInputs {
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
-/// Every parameter of the network, in the order in which `transformer` wants its tensors.
-std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options);
+/// How parameters start when training from scratch; the defaults are official Wan's.
+struct InitOptions {
+  /// Added to both gates of every block's scale_shift_table: above zero, the blocks contribute from
+  /// the first step (small models learn sooner so).
+  double gate_bias = 0.0;
+  enum class Text { NORMAL, XAVIER };
+  /// The text embedding's linears: N(0, 0.02), or Xavier-uniform.
+  Text text = Text::NORMAL;
+};
+
+/// Every parameter of the network, in the order in which `transformer` wants its tensors. Nothing
+/// is allocated. Throws what `validate` throws.
+std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options,
+                                      const InitOptions& init = {});
+
+/// What a checkpoint key is stored in: F32 for norms, condition embedder and modulation tables
+/// (keys containing `norm`, `condition_embedder` or `scale_shift_table`), otherwise
+/// `weights_dtype`.
+DType parameter_dtype(std::string_view key, DType weights_dtype);
 
 /// The predicted velocity (noise - data), [b, c_out, f, h, w] in activations_dtype.
 ///

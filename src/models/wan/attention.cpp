@@ -1,0 +1,87 @@
+#include "models/wan/attention.h"
+
+#include "core/error.h"
+
+namespace kinema::wan {
+namespace {
+
+nn::LinearOptions into_heads() {
+  return {.out_axis = "heads", .in_axis = "embed", .bias_axis = "heads"};
+}
+
+}  // namespace
+
+HeadProjections::HeadProjections(const nn::Params& params, const TransformerConfig& c)
+    : heads_(c.num_attention_heads),
+      to_q_(params / "to_q", c.dim(), c.dim(), into_heads()),
+      to_k_(params / "to_k", c.dim(), c.dim(), into_heads()),
+      to_v_(params / "to_v", c.dim(), c.dim(), into_heads()),
+      to_out_(params / "to_out" / "0", c.dim(), c.dim(),
+              {.out_axis = "embed", .in_axis = "heads", .bias_axis = "embed"}),
+      norm_q_(params / "norm_q", c.dim(), c.eps),
+      norm_k_(params / "norm_k", c.dim(), c.eps) {}
+
+Tensor HeadProjections::heads(Tensor x) const {
+  return reshape(x, {x.dim(0), x.dim(1), heads_, x.dim(2) / heads_});
+}
+
+Tensor HeadProjections::query(Tensor x, Precision precision, const BlockTap& tap) const {
+  const Tensor q = norm_q_(to_q_(x, precision));
+  if (tap) {
+    tap("attn1.norm_q", q);
+  }
+  return heads(q);
+}
+
+Tensor HeadProjections::key(Tensor x, Precision precision) const {
+  return heads(norm_k_(to_k_(x, precision)));
+}
+
+Tensor HeadProjections::value(Tensor x, Precision precision) const {
+  return heads(to_v_(x, precision));
+}
+
+Tensor HeadProjections::output(Tensor y, Precision precision) const {
+  y = named(reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)}), "attn_output");
+  return to_out_(y, precision);
+}
+
+Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
+                                 const nn::AttentionOptions& options, const BlockTap& tap) const {
+  const Precision precision = options.precision;
+  // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
+  // names: configurations of other trainers use either.
+  const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
+  const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
+  const Tensor y =
+      nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
+                    named(project_.value(x, precision), "value_proj"), options);
+  return project_.output(named(y, "self_attn"), precision);
+}
+
+CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig& c)
+    : project_(params, c) {
+  if (c.added_kv_proj_dim > 0) {
+    image_.push_back({.add_k = {params / "add_k_proj", c.added_kv_proj_dim, c.dim(), {}},
+                      .add_v = {params / "add_v_proj", c.added_kv_proj_dim, c.dim(), {}},
+                      .norm = {params / "norm_added_k", c.dim(), c.eps}});
+  }
+}
+
+Tensor CrossAttention::operator()(Tensor x, Tensor text, Tensor image,
+                                  const nn::AttentionOptions& options) const {
+  const Precision precision = options.precision;
+  const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
+  const Tensor k = named(nn::as(project_.key(text, precision), x.dtype()), "key_proj");
+  const Tensor v = named(project_.value(text, precision), "value_proj");
+  Tensor y = nn::attention(q, k, v, options);
+  for (const ImageKeys& keys : image_) {
+    const Tensor image_k =
+        nn::as(project_.heads(keys.norm(keys.add_k(image, precision))), x.dtype());
+    const Tensor image_v = project_.heads(keys.add_v(image, precision));
+    y = y + nn::attention(q, named(image_k, "key_proj"), named(image_v, "value_proj"), options);
+  }
+  return project_.output(named(y, "cross_attn"), precision);
+}
+
+}  // namespace kinema::wan

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <vector>
+
+#include "models/wan/config.h"
+#include "nn/attention.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/rope.h"
+
+namespace kinema::wan {
+
+/// Called with an intermediate value and its name within the block.
+using BlockTap = std::function<void(const char* name, Tensor value)>;
+
+/// Query, key and value projections with the norms that Wan puts on queries and keys: RMS over all
+/// heads jointly, before the split into heads.
+class HeadProjections {
+ public:
+  HeadProjections(const nn::Params& params, const TransformerConfig& config);
+
+  /// [b, s, d] -> [b, s, n, d / n], f32.
+  Tensor query(Tensor x, Precision precision, const BlockTap& tap) const;
+  /// [b, t, d] -> [b, t, n, d / n], f32.
+  Tensor key(Tensor x, Precision precision) const;
+  /// [b, t, d] -> [b, t, n, d / n] in x's dtype.
+  Tensor value(Tensor x, Precision precision) const;
+  /// [b, s, n, d / n] -> [b, s, d], through the output projection.
+  Tensor output(Tensor y, Precision precision) const;
+  Tensor heads(Tensor x) const;
+
+ private:
+  int64_t heads_;
+  nn::Linear to_q_;
+  nn::Linear to_k_;
+  nn::Linear to_v_;
+  nn::Linear to_out_;
+  nn::RmsNorm norm_q_;
+  nn::RmsNorm norm_k_;
+};
+
+/// Attention of the video tokens among themselves, with rotary positions.
+class SelfAttention {
+ public:
+  SelfAttention(const nn::Params& params, const TransformerConfig& config)
+      : project_(params, config) {}
+
+  /// x [b, s, d] -> [b, s, d].
+  Tensor operator()(Tensor x, const nn::Rope& rope, const nn::AttentionOptions& options,
+                    const BlockTap& tap) const;
+
+ private:
+  HeadProjections project_;
+};
+
+/// Attention of the video tokens to the text and, in Wan 2.1 image-to-video, to the image through
+/// keys and values of its own; the two results are added before the output projection.
+class CrossAttention {
+ public:
+  CrossAttention(const nn::Params& params, const TransformerConfig& config);
+
+  /// x [b, s, d], text [b, t, d], image [b, n, d] or empty -> [b, s, d].
+  Tensor operator()(Tensor x, Tensor text, Tensor image, const nn::AttentionOptions& options) const;
+
+ private:
+  struct ImageKeys {
+    nn::Linear add_k;
+    nn::Linear add_v;
+    nn::RmsNorm norm;
+  };
+
+  HeadProjections project_;
+  std::vector<ImageKeys> image_;  // one, or none
+};
+
+}  // namespace kinema::wan

@@ -1,0 +1,224 @@
+#include "models/wan/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "models/wan/block.h"
+#include "models/wan/embed.h"
+
+namespace kinema::wan {
+namespace {
+
+std::string block_key(int64_t layer) { return "blocks." + std::to_string(layer); }
+constexpr const char* kStackedBlock = "blocks.{}";
+
+/// Everything but the blocks.
+struct Ends {
+  Ends(const nn::Params& root, const TransformerConfig& c)
+      : patch(root / "patch_embedding", c),
+        condition(root / "condition_embedder", c),
+        modulation(root.weight("scale_shift_table", {1, 2, c.dim()}, {"", "", ""},
+                               nn::Init::normal(1.0 / std::sqrt(static_cast<double>(c.dim()))))),
+        // Zero: the first prediction is the velocity's mean, whatever the blocks do.
+        head(root / "proj_out", c.dim(),
+             c.out_channels * c.patch_size[0] * c.patch_size[1] * c.patch_size[2],
+             {.in_axis = "embed", .init = nn::Init::zeros()}) {}
+
+  PatchEmbedding patch;
+  ConditionEmbedder condition;
+  Tensor modulation;
+  nn::Linear head;
+};
+
+void apply(const InitOptions& options, nn::ParamSpec& spec) {
+  if (spec.name.starts_with("blocks.") && spec.name.ends_with("scale_shift_table") &&
+      options.gate_bias != 0.0) {
+    spec.init.row_offsets = {0.0, 0.0, options.gate_bias, 0.0, 0.0, options.gate_bias};
+  }
+  if (options.text == InitOptions::Text::XAVIER && spec.name.ends_with(".weight") &&
+      spec.name.starts_with("condition_embedder.text_embedder.")) {
+    spec.init = nn::Init::xavier();
+  }
+}
+
+void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
+                  const ModelOptions& options, int64_t tokens) {
+  const int64_t b = in.hidden_states.dim(0);
+  const Tensor t = in.timestep;
+  check((t.rank() == 1 || (t.rank() == 2 && t.dim(1) == tokens)) && t.dim(0) == b,
+        "[wan] timestep is {} but must be [{}], or [{}, {}] for one per token",
+        to_string(t.shape()), b, b, tokens);
+  const Tensor text = in.encoder_hidden_states;
+  check(text.rank() == 3 && text.dim(0) == b && text.dim(2) == c.text_dim,
+        "[wan] encoder_hidden_states is {} but must be [{}, t, {}]", to_string(text.shape()), b,
+        c.text_dim);
+  check(static_cast<bool>(in.encoder_hidden_states_image) == (c.image_dim > 0),
+        "[wan] the config has image_dim {} but {}", c.image_dim,
+        c.image_dim > 0 ? "no encoder_hidden_states_image was given"
+                        : "an encoder_hidden_states_image was given");
+  check(options.dropout >= 0.0 && options.dropout < 1.0,
+        "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
+}
+
+/// The tables as the reference keeps them: [1, s, 1, head_dim], each value twice, sines positive.
+void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
+  const Dims dims{1, rope.cos.dim(0), 1, 2 * rope.cos.dim(2)};
+  const std::vector<float> signs{-1.0F, 1.0F};
+  inputs.tap("rope_cos", reshape(rope.cos, dims));
+  inputs.tap("rope_sin", reshape(rope.sin * constant_f32(rope.sin.graph(), {2}, signs), dims));
+}
+
+/// One loop over the stacked parameters.
+Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
+                      std::span<const Tensor> params, const TransformerConfig& config,
+                      const ModelOptions& options, const Conditioning& given) {
+  Graph& graph = x.graph();
+  std::vector<std::string> keys;
+  std::vector<Tensor> stacks;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].layers > 0) {
+      keys.push_back(specs[i].name);
+      stacks.push_back(params[i]);
+    }
+  }
+  const bool dropout = given.dropout.active();
+  if (dropout) {
+    stacks.push_back(iota(graph, {DType::U32, {config.num_layers}}, Axis(0)));
+  }
+  const Scope scope(graph, "blocks");
+  const ScanResult result =
+      scan({x}, stacks, {.length = config.num_layers, .remat = options.remat},
+           [&](std::span<const Tensor> carry, std::span<const Tensor> layer) -> ScanResult {
+             nn::Binder binder;
+             for (size_t i = 0; i < keys.size(); ++i) {
+               binder.add(keys[i], layer[i]);
+             }
+             Conditioning here = given;
+             here.dropout = dropout ? given.dropout.at(layer.back()) : nn::Dropout();
+             return {.carry = {Block(nn::Params(binder, kStackedBlock), config)(carry[0], here)}};
+           });
+  return result.carry[0];
+}
+
+/// One block after the other, each as the remat policy says; nothing is recomputed where taps look.
+Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& config,
+                       const ModelOptions& options, const Conditioning& given,
+                       const TransformerInputs& inputs) {
+  Graph& graph = x.graph();
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const Scope scope(graph, block_key(i));
+    const Block block(nn::Params(binder, block_key(i)), config);
+    Conditioning here = given;
+    if (given.dropout.active()) {
+      here.dropout =
+          given.dropout.at(constant(graph, static_cast<double>(i), Shape{DType::U32, {}}));
+    }
+    if (inputs.tap) {
+      const std::string name = "block" + std::to_string(i);
+      x = block(x, here,
+                [&](const char* part, Tensor value) { inputs.tap(name + "." + part, value); });
+      inputs.tap(name, x);
+    } else {
+      x = checkpoint({x}, options.remat, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+        return {block(in[0], here)};
+      })[0];
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+DType parameter_dtype(std::string_view key, DType weights_dtype) {
+  for (const std::string_view part : {"norm", "condition_embedder", "scale_shift_table"}) {
+    if (key.find(part) != std::string_view::npos) {
+      return DType::F32;
+    }
+  }
+  return weights_dtype;
+}
+
+std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options,
+                                      const InitOptions& init) {
+  validate(config);
+  nn::SpecCollector specs(
+      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); });
+  const nn::Params root(specs, "");
+  const Ends ends(root, config);
+  if (options.scan_layers) {
+    specs.set_layers(config.num_layers);
+    const Block block(root / kStackedBlock, config);
+  } else {
+    for (int64_t i = 0; i < config.num_layers; ++i) {
+      const Block block(root / block_key(i), config);
+    }
+  }
+  std::vector<nn::ParamSpec> result = specs.take();
+  for (nn::ParamSpec& spec : result) {
+    apply(init, spec);
+  }
+  return result;
+}
+
+Tensor transformer(std::span<const Tensor> params, const TransformerConfig& config,
+                   const ModelOptions& options, const TransformerInputs& inputs) {
+  const std::vector<nn::ParamSpec> specs = parameters(config, options);
+  nn::Binder binder(specs, params);
+  const nn::Params root(binder, "");
+  const Ends ends(root, config);
+  Graph& graph = inputs.hidden_states.graph();
+  const DType dtype = options.activations_dtype;
+  const Precision precision = options.precision;
+  const auto offer = [&](const char* name, Tensor value) {
+    if (inputs.tap) {
+      inputs.tap(name, value);
+    }
+    return value;
+  };
+  const std::array<int64_t, 3> grid = patch_grid(inputs.hidden_states, config);
+  check_inputs(inputs, config, options, grid[0] * grid[1] * grid[2]);
+
+  Conditioning given;
+  given.attention.precision = precision;
+  given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
+  Tensor x;
+  {
+    const Scope scope(graph, "patch_embedding");
+    x = offer("patch_embed", ends.patch(nn::as(inputs.hidden_states, dtype), precision));
+    given.rope = nn::rope_3d(graph, grid, config.attention_head_dim);
+    if (inputs.tap) {
+      offer_rope(given.rope, inputs);
+    }
+  }
+  TimeEmbedding time;
+  {
+    const Scope scope(graph, "condition_embedder");
+    time = ends.condition.time(inputs.timestep, precision);
+    offer("time_sinusoid", time.sinusoid);
+    offer("temb", time.temb);
+    offer("timestep_proj", time.proj);
+    Dims rows = time.temb.shape().dims;
+    rows.insert(rows.end() - 1, 6);
+    given.time = reshape(time.proj, rows);
+    given.text = offer("text_embed",
+                       ends.condition.text(nn::as(inputs.encoder_hidden_states, dtype), precision));
+    if (config.image_dim > 0) {
+      given.image =
+          offer("image_embed",
+                ends.condition.image(nn::as(inputs.encoder_hidden_states_image, dtype), precision));
+    }
+  }
+  x = options.scan_layers ? scanned_blocks(x, specs, params, config, options, given)
+                          : unrolled_blocks(x, binder, config, options, given, inputs);
+  const Scope scope(graph, "proj_out");
+  const Tensor temb = time.temb.rank() == 2 ? expand_dims(time.temb, Axis(1)) : time.temb;
+  const std::vector<Tensor> m = split(ends.modulation, Axis(1), 2);
+  if (inputs.tap) {
+    offer("norm_out", nn::layer_norm(x, config.eps));
+  }
+  x = ends.head(modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
+  return unpatchify(offer("proj_out", x), grid, config);
+}
+
+}  // namespace kinema::wan

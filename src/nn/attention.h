@@ -1,0 +1,20 @@
+#pragma once
+
+#include "graph/ops.h"
+
+namespace kinema::nn {
+
+enum class AttentionKind { DOT_PRODUCT };
+
+struct AttentionOptions {
+  AttentionKind kind = AttentionKind::DOT_PRODUCT;
+  Precision precision = Precision::DEFAULT;
+};
+
+/// softmax(q k^T / sqrt(d)) v for each head, softmax in f32 (f64 for f64).
+///
+/// q [b, s, n, d], k and v [b, t, n, d] -> [b, s, n, d] in q's dtype. Throws an Error naming the
+/// shapes when they do not fit.
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options);
+
+}  // namespace kinema::nn
