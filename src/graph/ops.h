@@ -196,6 +196,12 @@ Tensor silu(Tensor x);
 Tensor gelu_tanh(Tensor x);
 /// 0.5 x (1 + erf(x / sqrt(2)))
 Tensor gelu_erf(Tensor x);
+/// (x - mean) / sqrt(var + epsilon) over the last axis, without scale and shift; computed in F32,
+/// result in x's dtype.
+Tensor layer_norm(Tensor x, double epsilon);
+/// x / sqrt(mean(x^2) + epsilon) over the last axis, without scale; computed in F32, result in x's
+/// dtype.
+Tensor rms_norm(Tensor x, double epsilon);
 Tensor square(Tensor x);
 
 }  // namespace kinema

@@ -16,6 +16,7 @@ std::span<const Op* const> compare_ops();
 std::span<const Op* const> reshape_ops();
 std::span<const Op* const> slice_ops();
 std::span<const Op* const> concatenate_ops();
+std::span<const Op* const> gather_ops();
 std::span<const Op* const> reduce_ops();
 std::span<const Op* const> dot_ops();
 std::span<const Op* const> convolution_ops();
