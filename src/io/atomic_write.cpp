@@ -1,0 +1,112 @@
+#include "io/atomic_write.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace kinema::io {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+// `2.5 GiB`-like figures belong to the command line; an errno text is enough here, but a full disk
+// deserves its remedy.
+std::string reason(int error) {
+  std::string text = std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) {
+    text += "\n  free some space or choose another folder; nothing was replaced";
+  }
+  return text;
+}
+
+void write_all(int fd, const char* data, size_t size, const std::filesystem::path& path) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd, data, size);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    check(n > 0, "[io] cannot write {}: {}", path.string(), reason(n < 0 ? errno : ENOSPC));
+    data += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  temporary_ = (folder_of(path_) / ("." + path_.filename().string() + ".XXXXXX")).string();
+  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  check(fd_ >= 0, "[io] cannot create {}: {}", path_.string(), reason(errno));
+  // mkstemp makes files private; others may read what a program writes, as the umask allows.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(fd_, 0666 & ~mask);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  check(fd_ >= 0, "[io] {} is already complete", path_.string());
+  written_ += bytes.size();
+  const auto* data = reinterpret_cast<const char*>(bytes.data());
+  if (buffer_.size() + bytes.size() < kBufferBytes) {
+    buffer_.append(data, bytes.size());
+    return;
+  }
+  flush();
+  write_all(fd_, data, bytes.size(), path_);
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AtomicFile::flush() {
+  write_all(fd_, buffer_.data(), buffer_.size(), path_);
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  check(fd_ >= 0, "[io] {} is already complete", path_.string());
+  flush();
+  check(::fsync(fd_) == 0, "[io] cannot write {}: {}", path_.string(), reason(errno));
+  check(::rename(temporary_.c_str(), path_.c_str()) == 0, "[io] cannot write {}: {}",
+        path_.string(), reason(errno));
+  ::close(std::exchange(fd_, -1));
+  sync_folder(folder_of(path_));
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  check(fd >= 0, "[io] cannot open folder {}: {}", folder.string(), std::strerror(errno));
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems have no fsync of folders and say EINVAL; they order renames
+  // themselves.
+  check(result == 0 || error == EINVAL, "[io] cannot sync folder {}: {}", folder.string(),
+        std::strerror(error));
+}
+
+}  // namespace kinema::io

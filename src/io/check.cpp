@@ -1,0 +1,72 @@
+#include "io/check.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "io/model_folder.h"
+#include "io/safetensors.h"
+
+namespace kinema::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t elements(const std::vector<TensorView>& tensors) {
+  int64_t sum = 0;
+  for (const TensorView& tensor : tensors) {
+    sum += tensor.shape.elements();
+  }
+  return sum;
+}
+
+std::string check_model_folder(const fs::path& path) {
+  const ModelFolder folder = ModelFolder::open(path);
+  int64_t sum = 0;
+  for (const SafetensorsFile& file : folder.files()) {
+    sum += elements(file.tensors());
+  }
+  const Json* name = folder.config().find("_class_name");
+  return fmt::format("model folder{}: {} tensors, {} elements, {} file(s)",
+                     name != nullptr && name->is_string() ? " of " + name->as_string() : "",
+                     folder.tensors().size(), sum, folder.files().size());
+}
+
+}  // namespace
+
+PathKind path_kind(const fs::path& path) {
+  std::error_code ignored;
+  check(fs::exists(path, ignored), "[io] {} does not exist", path.string());
+  if (fs::is_directory(path, ignored)) {
+    if (fs::exists(path / "model_index.json")) {
+      return PathKind::Pipeline;
+    }
+    return fs::exists(path / "config.json") ? PathKind::ModelFolder : PathKind::Unknown;
+  }
+  const std::string extension = path.extension().string();
+  if (extension == ".safetensors") {
+    return PathKind::Safetensors;
+  }
+  if (extension == ".tfrec" || extension == ".tfrecord" || extension == ".tfrecords") {
+    return PathKind::TfRecord;
+  }
+  if (extension == ".mp4" || extension == ".mov" || extension == ".mkv" || extension == ".webm") {
+    return PathKind::Video;
+  }
+  return PathKind::Unknown;
+}
+
+std::string check_path(const fs::path& path) {
+  switch (path_kind(path)) {
+    case PathKind::Safetensors: {
+      const SafetensorsFile file = SafetensorsFile::open(path);
+      return fmt::format("safetensors file: {} tensors, {} elements", file.tensors().size(),
+                         elements(file.tensors()));
+    }
+    case PathKind::ModelFolder:
+      return check_model_folder(path);
+    default:
+      fail("[io] {} is neither a safetensors file nor a model folder", path.string());
+  }
+}
+
+}  // namespace kinema::io

@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/hash.h"
+#include "io/mapped_file.h"
+#include "io/scratch.h"
+
+namespace kinema::io {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(MappedFile, MapsTheBytes) {
+  const Scratch scratch;
+  write_file(scratch / "a", "hello");
+  write_file(scratch / "empty", "");
+
+  EXPECT_EQ(read_text(scratch / "a"), "hello");
+  EXPECT_EQ(MappedFile::open(scratch / "empty").bytes().size(), 0U);
+  EXPECT_THAT([&] { read_text(scratch / "a", 4); }, ThrowsMessage<Error>(HasSubstr("at most 4")));
+}
+
+TEST(MappedFile, NamesPathAndReason) {
+  const Scratch scratch;
+  ASSERT_EQ(::mkfifo((scratch / "fifo").c_str(), 0600), 0);
+
+  EXPECT_THAT([&] { MappedFile::open(scratch / "missing"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("missing"), HasSubstr("No such file"))));
+  EXPECT_THAT([&] { MappedFile::open(scratch.path()); },
+              ThrowsMessage<Error>(HasSubstr("it is a folder")));
+  EXPECT_THAT([&] { MappedFile::open(scratch / "fifo"); },
+              ThrowsMessage<Error>(HasSubstr("not a regular file")));
+}
+
+TEST(MappedFile, SurvivesBeingMoved) {
+  const Scratch scratch;
+  write_file(scratch / "a", "hello");
+  MappedFile first = MappedFile::open(scratch / "a");
+
+  const MappedFile second = std::move(first);
+
+  EXPECT_EQ(second.bytes().size(), 5U);
+  EXPECT_EQ(static_cast<char>(second.bytes()[4]), 'o');
+}
+
+TEST(AtomicFile, ShowsNothingUntilCommit) {
+  const Scratch scratch;
+  write_file(scratch / "a", "old");
+  {
+    AtomicFile file(scratch / "a");
+    file.write("new");
+    EXPECT_EQ(read_text(scratch / "a"), "old");
+  }
+  EXPECT_EQ(read_text(scratch / "a"), "old");
+  AtomicFile file(scratch / "a");
+  const std::string large(3'000'000, 'x');
+  file.write("n");
+  file.write(large);
+  file.commit();
+
+  EXPECT_EQ(read_text(scratch / "a"), "n" + large);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1);
+}
+
+TEST(AtomicFile, NamesTheFolderThatIsNotThere) {
+  const Scratch scratch;
+
+  EXPECT_THAT([&] { AtomicFile(scratch / "none/a"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("none/a"), HasSubstr("No such file"))));
+}
+
+TEST(Hash, MatchesAcrossPiecesAndFiles) {
+  const Scratch scratch;
+  write_file(scratch / "a", "hello world");
+  const std::string_view text = "hello world";
+  Hasher hasher;
+  hasher.update(std::as_bytes(std::span(text.substr(0, 4))));
+  hasher.update(std::as_bytes(std::span(text.substr(4))));
+
+  EXPECT_EQ(hasher.hex(), hash_file(scratch / "a"));
+  // XXH3_128bits of the empty input with seed 0, from the reference implementation's test vectors.
+  EXPECT_EQ(hash_bytes({}), "99aa06d3014798d86001c324468d497f");
+}
+
+}  // namespace
+}  // namespace kinema::io
