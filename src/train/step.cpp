@@ -10,21 +10,18 @@ namespace kinema::train {
 
 namespace {
 
-/// Everything of a batch that is cut into parts for accumulation, along its first axis.
-struct Part {
-  Tensor latents, text, noise, timestep, weight;  // weight may be empty
+/// What is cut into parts for accumulation, along its first axis.
+std::vector<Tensor> to_list(const TrainBatch& batch) {
+  std::vector<Tensor> all{batch.latents, batch.text, batch.noise, batch.timestep};
+  if (batch.weight) {
+    all.push_back(batch.weight);
+  }
+  return all;
+}
 
-  std::vector<Tensor> list() const {
-    std::vector<Tensor> all{latents, text, noise, timestep};
-    if (weight) {
-      all.push_back(weight);
-    }
-    return all;
-  }
-  static Part from(std::span<const Tensor> all) {
-    return {all[0], all[1], all[2], all[3], all.size() > 4 ? all[4] : Tensor()};
-  }
-};
+TrainBatch from_list(std::span<const Tensor> all) {
+  return {all[0], all[1], all[2], all[3], all.size() > 4 ? all[4] : Tensor()};
+}
 
 struct LossAndGradients {
   Tensor loss;
@@ -32,7 +29,7 @@ struct LossAndGradients {
 };
 
 LossAndGradients differentiate(const Model& model, std::span<const Tensor> weights,
-                               const Part& part, Tensor dropout_key,
+                               const TrainBatch& part, Tensor dropout_key,
                                const ObjectiveOptions& objective) {
   const FlowBatch flow = flow_batch(part.latents, part.noise, part.timestep, objective);
   const Tensor prediction = model(weights, {flow.noisy, part.timestep, part.text, dropout_key});
@@ -51,15 +48,16 @@ Tensor cut(Tensor x, int64_t parts) {
 }
 
 /// The same over a loop of parts, with F32 sums in its carry.
-LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights, const Part& whole,
-                            Tensor dropout_key, const ObjectiveOptions& objective, int64_t parts) {
+LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
+                            const TrainBatch& whole, Tensor dropout_key,
+                            const ObjectiveOptions& objective, int64_t parts) {
   Graph& graph = whole.latents.graph();
   std::vector<Tensor> carry{constant(graph, 0.0, {DType::F32, {}})};
   for (const Tensor w : weights) {
     carry.push_back(constant(graph, 0.0, {DType::F32, w.shape().dims}));
   }
   std::vector<Tensor> xs;
-  for (const Tensor x : whole.list()) {
+  for (const Tensor x : to_list(whole)) {
     xs.push_back(cut(x, parts));
   }
   const size_t batch_inputs = xs.size();
@@ -73,7 +71,7 @@ LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
     }
     const Tensor key = fold_in(inner.capture(dropout_key), x[batch_inputs]);
     const LossAndGradients part =
-        differentiate(model, captured, Part::from(x.first(batch_inputs)), key, objective);
+        differentiate(model, captured, from_list(x.first(batch_inputs)), key, objective);
     ScanResult next;
     next.carry.push_back(sums[0] + part.loss);
     for (size_t i = 0; i < part.gradients.size(); ++i) {
@@ -137,9 +135,21 @@ std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next,
   return out;
 }
 
-/// The batch as the network sees it: drawn, or as given by further inputs.
-Part batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options, Tensor key) {
-  Part part;
+void check_batch(const BatchShapes& batch, int64_t parts) {
+  check(batch.latents.rank() == 5 && batch.text.rank() == 3 &&
+            batch.latents.dims[0] == batch.text.dims[0],
+        "[train] latents {} and text {} are not [b, c, f, h, w] and [b, t, d]",
+        to_string(batch.latents), to_string(batch.text));
+  check(parts >= 1 && batch.latents.dims[0] % parts == 0,
+        "[train] a batch of {} does not divide into {} parts of gradient accumulation",
+        batch.latents.dims[0], parts);
+}
+
+}  // namespace
+
+TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options,
+                        Tensor key) {
+  TrainBatch part;
   part.latents = graph.input(batch.latents, "latents");
   part.text = graph.input(batch.text, "text");
   if (options.objective.caption_dropout > 0.0) {
@@ -160,18 +170,6 @@ Part batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& opt
   }
   return part;
 }
-
-void check_batch(const BatchShapes& batch, int64_t parts) {
-  check(batch.latents.rank() == 5 && batch.text.rank() == 3 &&
-            batch.latents.dims[0] == batch.text.dims[0],
-        "[train] latents {} and text {} are not [b, c, f, h, w] and [b, t, d]",
-        to_string(batch.latents), to_string(batch.text));
-  check(parts >= 1 && batch.latents.dims[0] % parts == 0,
-        "[train] a batch of {} does not divide into {} parts of gradient accumulation",
-        batch.latents.dims[0], parts);
-}
-
-}  // namespace
 
 std::vector<nn::ParamSpec> master_specs(std::span<const nn::ParamSpec> specs) {
   std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
@@ -211,7 +209,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor number = graph.input({DType::U32, {}}, "step");
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
   const Tensor key = fold_in(run_key, number);
-  const Part part = batch_inputs(graph, batch, options, key);
+  const TrainBatch part = batch_inputs(graph, batch, options, key);
 
   // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
   std::vector<Tensor> weights;

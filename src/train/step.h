@@ -47,6 +47,16 @@ struct BatchShapes {
   Shape text;     // [b, t, d]
 };
 
+/// A batch as the step works on it.
+struct TrainBatch {
+  Tensor latents, text;            // text after caption dropout
+  Tensor noise, timestep, weight;  // weight is empty when samples are not weighed
+};
+
+/// Declares the inputs of a batch, as listed at StepGraph, and draws what is not given.
+TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options,
+                        Tensor key);
+
 /// One training step as a graph.
 ///
 /// Inputs: the state, then the run's key, the step number, the learning rate and the batch.

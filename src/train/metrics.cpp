@@ -1,0 +1,86 @@
+#include "train/metrics.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/json.h"
+
+namespace kinema::train {
+
+namespace {
+
+/// The row on a line, or nothing when it is not whole.
+std::optional<io::Json> row_of(const std::string& line) {
+  try {
+    io::Json row = io::Json::parse(line, "metrics.jsonl");
+    if (row.is_object() && row.contains("step")) {
+      row.at("step").as_number();
+      return row;
+    }
+  } catch (const Error&) {  // a torn line is no reason to stop: it is dropped
+  }
+  return std::nullopt;
+}
+
+/// Lines of rows before `first_step`, in order.
+std::string kept_lines(const std::filesystem::path& path, int64_t first_step) {
+  std::ifstream old(path);
+  std::string kept;
+  for (std::string line; std::getline(old, line);) {
+    const std::optional<io::Json> row = row_of(line);
+    if (row && row->at("step").as_number() < static_cast<double>(first_step)) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path, std::string run_name, int64_t first_step)
+    : path_(std::move(path)), run_name_(std::move(run_name)) {
+  io::write_file(path_, first_step > 0 ? kept_lines(path_, first_step) : "");
+  file_.open(path_, std::ios::app);
+  check(file_.is_open(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
+}
+
+void MetricsFile::write(const StepRecord& record) {
+  const StepResult& result = record.result;
+  io::Json row = io::Json::object({{"step", record.step},
+                                   {"run_name", run_name_},
+                                   {"learning/loss", result.loss},
+                                   {"learning/current_learning_rate", record.learning_rate},
+                                   {"learning/max_grad_norm", result.gradient_norm},
+                                   {"learning/grad_norm", result.gradient_norm},
+                                   {"learning/max_abs_grad", result.max_abs_gradient},
+                                   {"perf/step_time_seconds", record.seconds},
+                                   {"perf/per_device_tflops", record.tflops},
+                                   {"perf/per_device_tflops_per_sec",
+                                    record.seconds > 0 ? record.tflops / record.seconds : 0.0}});
+  if (!result.finite) {
+    row.set("nonfinite", record.nonfinite);
+  }
+  file_ << row.dump(-1) << std::endl;  // flushed: whoever watches the run sees each step
+  check(file_.good(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
+}
+
+LossCurve read_losses(const std::filesystem::path& metrics) {
+  LossCurve curve;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    const std::optional<io::Json> row = row_of(line);
+    const io::Json* loss = row ? row->find("learning/loss") : nullptr;
+    if (loss != nullptr && !loss->is_null()) {
+      curve.steps.push_back(row->at("step").as_number());
+      curve.losses.push_back(loss->as_number());
+    }
+  }
+  return curve;
+}
+
+}  // namespace kinema::train

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "train/loop.h"
+
+namespace kinema::train {
+
+/// `metrics.jsonl`: one line a step, written when the step is done.
+///
+/// Keys are MaxDiffusion's (`learning/loss`, `learning/max_grad_norm`, which is the norm of all
+/// gradients, ...); a step that was not finite has null for its loss and says `nonfinite`.
+class MetricsFile {
+ public:
+  /// Opens the file for steps from `first_step` on: rows of earlier steps stay, later ones (of a
+  /// run that went on past its last checkpoint) and a torn last line go. Throws an Error when the
+  /// file cannot be written.
+  MetricsFile(std::filesystem::path path, std::string run_name, int64_t first_step);
+
+  void write(const StepRecord& record);
+
+ private:
+  std::filesystem::path path_;
+  std::string run_name_;
+  std::ofstream file_;
+};
+
+/// Step and loss of every row of a metrics file that has both.
+struct LossCurve {
+  std::vector<double> steps;
+  std::vector<double> losses;
+};
+LossCurve read_losses(const std::filesystem::path& metrics);
+
+/// Draws a curve with a smoothed line and axes as SVG; nothing when it has fewer than two points.
+void write_curve(const std::filesystem::path& path, const LossCurve& curve,
+                 const std::string& title);
+
+}  // namespace kinema::train

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "models/wan/config.h"
+#include "models/wan/transformer.h"
+#include "train/nonfinite.h"
+#include "train/step.h"
+
+namespace kinema::train {
+
+/// The Wan transformer as a Model of the step.
+Model wan_model(const wan::TransformerConfig& config, const wan::ModelOptions& options);
+
+/// The same, one block after the other whatever `scan_layers` says, with its intermediate values
+/// offered. Takes the parameters in the order and stacking of `parameters(config, options)`.
+TappedModel tapped_wan_model(const wan::TransformerConfig& config,
+                             const wan::ModelOptions& options);
+
+}  // namespace kinema::train
