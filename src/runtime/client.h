@@ -18,6 +18,9 @@ struct ClientSpec {
   int64_t cpu_devices = 1;
   /// Further options of the plugin.
   pjrt::NamedValues options;
+  /// CPU only: keep freed memory in the process. XLA takes its buffers from malloc on each run, and
+  /// with glibc's defaults each one is mapped and zeroed anew by the kernel.
+  bool keep_freed_memory = true;
 };
 
 /// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU, the

@@ -42,10 +42,11 @@ struct ProgramReport {
   pjrt::NamedValues cost;
 };
 
-/// An input or output: its name (may be empty) and global shape.
+/// An input or output of a program.
 struct Port {
-  std::string name;
-  Shape shape;
+  std::string name;  // may be empty
+  Shape shape;       // the whole array
+  Shape shard;       // what one device holds; equal to shape where nothing is split
 };
 
 /// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.
@@ -54,7 +55,8 @@ class Program {
   /// Emits, compiles (or loads from the cache) and keeps names and shapes.
   static Program compile(const pjrt::Client& client, const Graph& graph,
                          std::span<const Tensor> outputs, const ProgramOptions& options = {});
-  /// The same from StableHLO text; `inputs` and `outputs` are its signature.
+  /// The same from StableHLO text; `inputs` and `outputs` are its signature. `options.emit` is not
+  /// read.
   static Program compile_text(const pjrt::Client& client, const std::string& text,
                               std::vector<Port> inputs, std::vector<Port> outputs,
                               const ProgramOptions& options = {});
@@ -67,7 +69,7 @@ class Program {
   /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
   /// when an argument is missing, deleted or of another shape than the input.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
-  /// The same from a vector of buffers, in order.
+  /// The same from buffers that lie in a row.
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;
   /// Uploads, runs and downloads: for tests and small programs.
   std::vector<HostArray> run_on_host(std::span<const HostArray> arguments) const;
@@ -78,7 +80,7 @@ class Program {
  private:
   Program(const pjrt::Client& client, pjrt::Executable executable, std::vector<Port> inputs,
           std::vector<Port> outputs, std::string name, ProgramReport report);
-  void check_arguments(std::span<const pjrt::Buffer* const> arguments, bool sharded) const;
+  void check_arguments(std::span<const pjrt::Buffer* const> arguments) const;
 
   pjrt::Client client_;
   pjrt::Executable executable_;
@@ -88,7 +90,7 @@ class Program {
   ProgramReport report_;
 };
 
-/// Compiles a graph without inputs or with host arguments and runs it once on the first device.
+/// Compiles a graph, runs it once on the first device with host values and returns the results.
 std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,
                                 std::span<const Tensor> outputs,
                                 std::span<const HostArray> arguments = {});

@@ -1,0 +1,191 @@
+#include "runtime/program.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "core/error.h"
+#include "runtime/executable_cache.h"
+
+namespace kinema::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t axis_size(const MeshAxes& mesh, const std::string& name) {
+  for (const auto& [axis, size] : mesh.axes) {
+    if (axis == name) return size;
+  }
+  fail("[program] a sharding names the mesh axis `{}`, which the mesh does not have", name);
+}
+
+// The part of `shape` that one device holds; Shardy pads the last shard, so sizes round up.
+Shape shard_of(Shape shape, const Sharding& sharding, const MeshAxes& mesh) {
+  if (mesh.axes.empty()) return shape;
+  for (size_t d = 0; d < sharding.dims.size(); ++d) {
+    int64_t parts = 1;
+    for (const std::string& axis : sharding.dims[d]) parts *= axis_size(mesh, axis);
+    shape.dims[d] = (shape.dims[d] + parts - 1) / parts;
+  }
+  return shape;
+}
+
+std::vector<Port> input_ports(const Graph& graph, const MeshAxes& mesh) {
+  std::vector<Port> ports;
+  for (const Tensor& x : graph.inputs()) {
+    const auto& attrs = std::any_cast<const InputAttrs&>(x.node().attrs);
+    ports.push_back({attrs.name, x.shape(), shard_of(x.shape(), attrs.sharding, mesh)});
+  }
+  return ports;
+}
+
+std::vector<Port> output_ports(std::span<const Tensor> outputs, const ProgramOptions& options) {
+  const auto& shardings = options.emit.output_shardings;
+  std::vector<Port> ports;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Shape& shape = outputs[i].shape();
+    ports.push_back(
+        {i < options.output_names.size() ? options.output_names[i] : "", shape,
+         i < shardings.size() ? shard_of(shape, shardings[i], options.emit.mesh) : shape});
+  }
+  return ports;
+}
+
+void write_dump(const ProgramOptions& options, const char* suffix, const std::string& text) {
+  const std::filesystem::path path = std::filesystem::path(options.dump) / (options.name + suffix);
+  std::error_code error;
+  std::filesystem::create_directories(options.dump, error);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  check(static_cast<bool>(file.flush()), "[program] the dump `{}` cannot be written",
+        path.string());
+}
+
+pjrt::Executable build(const pjrt::Client& client, const std::string& text,
+                       const ProgramOptions& options, ProgramReport& report) {
+  const Clock::time_point start = Clock::now();
+  std::optional<ExecutableCache> cache;
+  std::string key;
+  if (!options.executable_cache.empty()) {
+    cache.emplace(options.executable_cache, options.executable_cache_bytes);
+    key = ExecutableCache::key(client, text, options.compile.serialize());
+    if (const std::optional<std::string> stored = cache->find(key)) {
+      try {
+        pjrt::Executable loaded = client.load(*stored);
+        report.from_cache = true;
+        report.compile_seconds = seconds_since(start);
+        return loaded;
+      } catch (const Error&) {
+        cache->drop(key);  // sound bytes that this plugin no longer takes
+      }
+    }
+  }
+  pjrt::Executable compiled = client.compile(text, options.compile);
+  report.compile_seconds = seconds_since(start);
+  if (cache) {
+    try {
+      cache->put(key, compiled.serialize());
+    } catch (const Error&) {
+      // Plugins without serialization compile every time.
+    }
+  }
+  return compiled;
+}
+
+std::string label(size_t index, const Port& port) {
+  return port.name.empty() ? fmt::format("argument {}", index)
+                           : fmt::format("argument {} (`{}`)", index, port.name);
+}
+
+}  // namespace
+
+Program::Program(const pjrt::Client& client, pjrt::Executable executable, std::vector<Port> inputs,
+                 std::vector<Port> outputs, std::string name, ProgramReport report)
+    : client_(client),
+      executable_(std::move(executable)),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      name_(std::move(name)),
+      report_(std::move(report)) {}
+
+Program Program::compile(const pjrt::Client& client, const Graph& graph,
+                         std::span<const Tensor> outputs, const ProgramOptions& options) {
+  const Clock::time_point start = Clock::now();
+  const std::string text = emit(graph, outputs, options.emit);
+  const double emit_seconds = seconds_since(start);
+  Program program = compile_text(client, text, input_ports(graph, options.emit.mesh),
+                                 output_ports(outputs, options), options);
+  program.report_.emit_seconds = emit_seconds;
+  return program;
+}
+
+Program Program::compile_text(const pjrt::Client& client, const std::string& text,
+                              std::vector<Port> inputs, std::vector<Port> outputs,
+                              const ProgramOptions& options) {
+  if (!options.dump.empty()) write_dump(options, ".mlir", text);
+  ProgramReport report;
+  report.text_bytes = static_cast<int64_t>(text.size());
+  pjrt::Executable executable = build(client, text, options, report);
+  report.memory = executable.memory();
+  report.cost = executable.cost();
+  if (!options.dump.empty()) write_dump(options, ".hlo.txt", executable.optimized_text());
+  return Program(client, std::move(executable), std::move(inputs), std::move(outputs), options.name,
+                 std::move(report));
+}
+
+void Program::check_arguments(std::span<const pjrt::Buffer* const> arguments) const {
+  check(arguments.size() == inputs_.size(), "[{}] {} arguments given but the program takes {}",
+        name_, arguments.size(), inputs_.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const pjrt::Buffer* given = arguments[i];
+    check(given != nullptr && *given, "[{}] {} is missing: the program takes {}", name_,
+          label(i, inputs_[i]), to_string(inputs_[i].shard));
+    check(!given->is_deleted(), "[{}] {} was donated to an earlier run or dropped", name_,
+          label(i, inputs_[i]));
+    const Shape shape = given->shape();
+    check(shape == inputs_[i].shard, "[{}] {} is {} but the program takes {}", name_,
+          label(i, inputs_[i]), to_string(shape), to_string(inputs_[i].shard));
+  }
+}
+
+std::vector<pjrt::Buffer> Program::run(std::span<const pjrt::Buffer* const> arguments) const {
+  check_arguments(arguments);
+  return executable_.execute(arguments);
+}
+
+std::vector<pjrt::Buffer> Program::run(std::span<const pjrt::Buffer> arguments) const {
+  std::vector<const pjrt::Buffer*> pointers;
+  pointers.reserve(arguments.size());
+  for (const pjrt::Buffer& buffer : arguments) pointers.push_back(&buffer);
+  return run(pointers);
+}
+
+std::vector<HostArray> Program::run_on_host(std::span<const HostArray> arguments) const {
+  const std::vector<int64_t> ids = executable_.device_ids();
+  check(ids.size() == 1, "[{}] runs on {} devices; run_on_host is for one", name_, ids.size());
+  const pjrt::Device device = client_.device(ids.front());
+  std::vector<pjrt::Buffer> buffers;
+  for (const HostArray& array : arguments) buffers.push_back(client_.to_device(array, device));
+  std::vector<HostArray> out;
+  for (const pjrt::Buffer& result : run(buffers)) out.push_back(result.to_host());
+  return out;
+}
+
+std::vector<std::vector<pjrt::Buffer>> Program::run_all(
+    std::span<const std::vector<const pjrt::Buffer*>> arguments) const {
+  for (const auto& on_device : arguments) check_arguments(on_device);
+  return executable_.execute_all(arguments);
+}
+
+std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,
+                                std::span<const Tensor> outputs,
+                                std::span<const HostArray> arguments) {
+  return Program::compile(client, graph, outputs).run_on_host(arguments);
+}
+
+}  // namespace kinema::runtime

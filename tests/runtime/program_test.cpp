@@ -1,0 +1,117 @@
+#include "runtime/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <optional>
+
+#include "core/error.h"
+#include "runtime/client.h"
+
+namespace kinema::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr char kAxpy[] = R"(module @axpy {
+  func.func public @main(%a: tensor<f32>, %x: tensor<3xf32>, %y: tensor<3xf32> {tf.aliasing_output = 0 : i32}) -> tensor<3xf32> {
+    %b = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<3xf32>
+    %p = stablehlo.multiply %b, %x : tensor<3xf32>
+    %s = stablehlo.add %p, %y : tensor<3xf32>
+    return %s : tensor<3xf32>
+  }
+})";
+
+const Shape kScalar{DType::F32, {}};
+const Shape kThree{DType::F32, {3}};
+
+HostArray scalar(float a) { return HostArray::f32({}, std::array<float, 1>{a}); }
+HostArray three(float a, float b, float c) {
+  return HostArray::f32({3}, std::array<float, 3>{a, b, c});
+}
+
+std::vector<float> values(const HostArray& x) {
+  const auto view = x.as<float>();
+  return {view.begin(), view.end()};
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* path = std::getenv("KINEMA_PJRT_CPU");
+    if (path == nullptr || *path == '\0') GTEST_SKIP() << "KINEMA_PJRT_CPU names no CPU plugin";
+    opened_.emplace(open_client({}));
+  }
+
+  Program axpy(const ProgramOptions& options = {}) {
+    return Program::compile_text(
+        client_, kAxpy, {{"a", kScalar, kScalar}, {"x", kThree, kThree}, {"", kThree, kThree}},
+        {{"", kThree, kThree}}, options);
+  }
+
+  const pjrt::Client& client() const { return *opened_; }
+
+ private:
+  std::optional<pjrt::Client> opened_;
+};
+
+TEST_F(ProgramTest, RunsOnHostValues) {
+  const HostArray arguments[] = {scalar(2), three(1, 2, 3), three(10, 20, 30)};
+
+  const std::vector<HostArray> results = axpy().run_on_host(arguments);
+
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_THAT(values(results[0]), ElementsAre(12, 24, 36));
+}
+
+TEST_F(ProgramTest, ConsumesDonatedArguments) {
+  const Program program = axpy();
+  std::vector<pjrt::Buffer> arguments;
+  arguments.push_back(client().to_device(scalar(2)));
+  arguments.push_back(client().to_device(three(1, 2, 3)));
+  arguments.push_back(client().to_device(three(10, 20, 30)));
+
+  const std::vector<pjrt::Buffer> results = program.run(arguments);
+
+  EXPECT_THAT(values(results[0].to_host()), ElementsAre(12, 24, 36));
+  EXPECT_FALSE(arguments[1].is_deleted());
+  EXPECT_TRUE(arguments[2].is_deleted());
+  EXPECT_THAT(
+      [&] { program.run(arguments); },
+      ThrowsMessage<Error>("[program] argument 2 was donated to an earlier run or dropped"));
+}
+
+TEST_F(ProgramTest, NamesTheArgumentThatDoesNotFit) {
+  const Program program = axpy();
+  const HostArray wrong[] = {scalar(2), scalar(1), three(10, 20, 30)};
+  const HostArray few[] = {scalar(2)};
+
+  EXPECT_THAT(
+      [&] { program.run_on_host(wrong); },
+      ThrowsMessage<Error>("[program] argument 1 (`x`) is f32[] but the program takes f32[3]"));
+  EXPECT_THAT([&] { program.run_on_host(few); },
+              ThrowsMessage<Error>("[program] 1 arguments given but the program takes 3"));
+}
+
+TEST_F(ProgramTest, CompilesAGraphAndKeepsItsNames) {
+  Graph graph;
+  const Tensor x = graph.input(kThree, "latents");
+  const Tensor outputs[] = {x};
+
+  const Program program = Program::compile(client(), graph, outputs, {.output_names = {"same"}});
+
+  const HostArray arguments[] = {three(1, 2, 3)};
+  EXPECT_THAT(values(program.run_on_host(arguments)[0]), ElementsAre(1, 2, 3));
+  EXPECT_EQ(program.inputs()[0].name, "latents");
+  EXPECT_EQ(program.inputs()[0].shape, kThree);
+  EXPECT_EQ(program.outputs()[0].name, "same");
+  EXPECT_GT(program.report().text_bytes, 0);
+  EXPECT_EQ(program.report().memory.arguments, 12);
+}
+
+}  // namespace
+}  // namespace kinema::runtime
