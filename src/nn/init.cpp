@@ -15,17 +15,13 @@ double xavier_bound(const Dims& dims, double gain) {
   return gain * std::sqrt(6.0 / (all / out + out));
 }
 
-void add_row_offsets(const std::vector<double>& offsets, const Dims& dims, std::string_view key,
-                     std::span<float> values) {
-  check(dims.size() >= 2 && static_cast<int64_t>(offsets.size()) == dims[dims.size() - 2],
-        "[init] `{}` is {} but {} row offsets are given", key, to_string(dims), offsets.size());
-  const auto width = static_cast<size_t>(dims.back());
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] += static_cast<float>(offsets[i / width % offsets.size()]);
-  }
-}
-
 }  // namespace
+
+void check_row_offsets(const Init& init, const Dims& dims, std::string_view key) {
+  check(dims.size() >= 2 && static_cast<int64_t>(init.row_offsets.size()) == dims[dims.size() - 2],
+        "[init] `{}` is {} but {} row offsets are given", key, to_string(dims),
+        init.row_offsets.size());
+}
 
 void initial_values(const Init& init, const Dims& dims, std::string_view key, uint64_t seed,
                     std::span<float> values) {
@@ -51,7 +47,11 @@ void initial_values(const Init& init, const Dims& dims, std::string_view key, ui
     }
   }
   if (!init.row_offsets.empty()) {
-    add_row_offsets(init.row_offsets, dims, key, values);
+    check_row_offsets(init, dims, key);
+    const auto width = static_cast<size_t>(dims.back());
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] += static_cast<float>(init.row_offsets[i / width % init.row_offsets.size()]);
+    }
   }
 }
 

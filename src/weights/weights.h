@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/host_array.h"
@@ -17,16 +19,27 @@ namespace kinema::weights {
 /// class, a missing or wrongly typed key, or sizes that cannot be.
 wan::TransformerConfig read_config(const std::filesystem::path& folder);
 
+/// What `save` writes as `config.json`.
+std::string config_text(const wan::TransformerConfig& config);
+
+/// Says of a model folder whether it would be accepted: config, weights files against their index,
+/// and, for a Wan transformer, names, shapes and dtypes of its tensors; of a pipeline folder, the
+/// same for each model in it. Returns one line saying what it is; throws an Error saying what is
+/// wrong.
+std::string check_path(const std::filesystem::path& folder);
+
 /// Checks that the folder's tensors are exactly those of the specs (names, shapes, float dtypes);
-/// throws an Error naming the first that is missing, extra or different and how many more there are.
+/// throws an Error naming the first that is missing, extra or different and how many more there
+/// are.
 void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs);
 
-/// Loads every parameter to the device, cast to the spec's dtype and stacked where scanned, one at a
-/// time (host memory: one stacked tensor beyond the mapped file).
+/// Loads every parameter to the device, cast to the spec's dtype and stacked where scanned, one at
+/// a time (host memory: one stacked tensor beyond the mapped file).
 std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
                                std::span<const nn::ParamSpec> specs, pjrt::Client& client);
 
-/// Fresh parameters by their `init`, a pure function of (seed, name, layer); independent of scanning.
+/// Fresh parameters by their `init`, a pure function of (seed, name, layer); independent of
+/// scanning.
 std::vector<pjrt::Buffer> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
                                      pjrt::Client& client);
 

@@ -1,0 +1,131 @@
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "io/model_folder.h"
+#include "models/wan/transformer.h"
+#include "weights/config.h"
+#include "weights/folder.h"
+#include "weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+/// Some checkpoints carry it, no implementation reads it.
+bool is_ignored(const std::string& key) { return key.ends_with(".attn2.norm_added_q.weight"); }
+
+std::string join(const std::vector<std::string>& problems) {
+  if (problems.size() == 1) {
+    return problems[0];
+  }
+  return fmt::format("{} ({} more tensor{} not as expected)", problems[0], problems.size() - 1,
+                     problems.size() == 2 ? " is" : "s are");
+}
+
+}  // namespace
+
+void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec> specs) {
+  std::vector<std::string> problems;
+  std::map<std::string, bool> expected;
+  for (const nn::ParamSpec& spec : specs) {
+    const Shape wanted = spec.layer_shape();
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      const std::string key = spec.key(layer);
+      expected[key] = true;
+      const io::TensorView* found = folder.find(key);
+      if (found == nullptr) {
+        problems.push_back(fmt::format("`{}` {} is missing", key, to_string(wanted.dims)));
+      } else if (found->shape.dims != wanted.dims) {
+        problems.push_back(fmt::format("`{}` is {} but the config wants {}", key,
+                                       to_string(found->shape), to_string(wanted.dims)));
+      } else if (!is_float(found->shape.dtype)) {
+        problems.push_back(
+            fmt::format("`{}` is {} but must be floating-point", key, to_string(found->shape)));
+      }
+    }
+  }
+  for (const io::TensorView* tensor : folder.tensors()) {
+    if (!expected.contains(tensor->name) && !is_ignored(tensor->name)) {
+      problems.push_back(fmt::format("`{}` {} is not part of the model that the config describes",
+                                     tensor->name, to_string(tensor->shape)));
+    }
+  }
+  if (!problems.empty()) {
+    fail("[weights] {}: {}", folder.path(), join(problems));
+  }
+}
+
+void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs) {
+  check_tensors(io::ModelFolder::open(folder), specs);
+}
+
+namespace {
+
+int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
+  int64_t count = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    count += spec.shape.elements();
+  }
+  return count;
+}
+
+/// The other models of a Wan pipeline, each known by a tensor that it cannot do without.
+std::string check_other(const io::ModelFolder& folder) {
+  const auto kind = [&](std::string_view key) -> std::string {
+    const io::Json* name = folder.config().find(key);
+    if (name != nullptr && name->is_array() && !name->items().empty()) {
+      name = name->items().data();
+    }
+    return name != nullptr && name->is_string() ? name->as_string() : "";
+  };
+  const std::string name =
+      kind("_class_name").empty() ? kind("architectures") : kind("_class_name");
+  const std::map<std::string, std::string> marks{
+      {"AutoencoderKLWan", "decoder.conv_in.weight"},
+      {"UMT5EncoderModel", "shared.weight"},
+      {"CLIPVisionModel", "vision_model.embeddings.class_embedding"},
+      {"CLIPVisionModelWithProjection", "vision_model.embeddings.class_embedding"}};
+  const auto mark = marks.find(name);
+  check(mark != marks.end(), "[weights] {}: the config's class is `{}` but must be {}",
+        folder.path(), name, "`WanTransformer3DModel` or another model of a Wan pipeline");
+  check(folder.find(mark->second) != nullptr,
+        "[weights] {}: the config's class is `{}` but there is no tensor `{}`", folder.path(), name,
+        mark->second);
+  return fmt::format("{}: {} tensors", name, folder.tensors().size());
+}
+
+std::string check_model(const std::filesystem::path& path) {
+  const io::ModelFolder folder = io::ModelFolder::open(path);
+  if (!is_transformer(folder.config())) {
+    return check_other(folder);
+  }
+  const wan::TransformerConfig config = parse_config(folder.config());
+  const std::vector<nn::ParamSpec> specs = wan::parameters(config, {});
+  check_tensors(folder, specs);
+  return fmt::format("WanTransformer3DModel: {} layers, width {}, {} parameters", config.num_layers,
+                     config.dim(), parameter_count(specs));
+}
+
+}  // namespace
+
+std::string check_path(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path / "model_index.json")) {
+    return check_model(path);
+  }
+  const io::Json index = io::Json::read(path / "model_index.json");
+  std::string models;
+  for (const auto& [name, value] : index.members()) {
+    const bool is_model = value.is_array() && value.items().size() == 2 &&
+                          !value.items()[0].is_null() && !name.starts_with('_');
+    if (is_model && std::filesystem::exists(path / name / "config.json")) {
+      check_model(path / name);
+      models += (models.empty() ? "" : ", ") + name;
+    }
+  }
+  check(!models.empty(), "[weights] {}: model_index.json names no model that is there",
+        path.string());
+  return "pipeline: " + models;
+}
+
+}  // namespace kinema::weights
