@@ -5,13 +5,9 @@
 
 namespace kinema::nn {
 
-/// (x - mean) / sqrt(variance + eps) over the last axis, computed and returned in f32 (f64 for
-/// f64).
-Tensor layer_norm(Tensor x, double eps);
-
-/// x / sqrt(mean(x^2) + eps) * weight over the last axis, computed and returned in f32 (f64 for
-/// f64).
-Tensor rms_norm(Tensor x, Tensor weight, double eps);
+/// x in the dtype that norms, rotations and modulation are computed in: f32, or f64 for f64.
+/// Squares of bf16 values would lose the mean's low bits.
+Tensor widened(Tensor x);
 
 /// Layer norm with `weight` [d] and `bias` [d].
 class LayerNorm {

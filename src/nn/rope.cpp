@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 
 namespace kinema::nn {
 namespace {
@@ -53,13 +54,14 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim) {
 }
 
 Tensor rotate(Tensor x, const Rope& rope) {
-  const DType dtype = x.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  x = widened(x);
   const int64_t b = x.dim(0);
   const int64_t s = x.dim(1);
   const int64_t n = x.dim(2);
   const int64_t d = x.dim(3);
-  const Tensor pairs = reshape(as(x, dtype), {b, s, n, d / 2, 2});
-  const Tensor y = pairs * as(rope.cos, dtype) + reverse(pairs, Axis(4)) * as(rope.sin, dtype);
+  const Tensor pairs = reshape(x, {b, s, n, d / 2, 2});
+  const Tensor y =
+      pairs * as(rope.cos, x.dtype()) + reverse(pairs, Axis(4)) * as(rope.sin, x.dtype());
   return reshape(y, {b, s, n, d});
 }
 

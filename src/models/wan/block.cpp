@@ -34,7 +34,7 @@ std::optional<nn::LayerNorm> cross_norm(const nn::Params& params, const Transfor
 }  // namespace
 
 Tensor modulated_norm(Tensor x, Tensor shift, Tensor scale, double eps) {
-  const Tensor y = nn::layer_norm(x, eps);
+  const Tensor y = layer_norm(nn::widened(x), eps);
   return nn::as(y * (1.0 + nn::as(scale, y.dtype())) + nn::as(shift, y.dtype()), x.dtype());
 }
 

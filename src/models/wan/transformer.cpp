@@ -215,7 +215,7 @@ Tensor transformer(std::span<const Tensor> params, const TransformerConfig& conf
   const Tensor temb = time.temb.rank() == 2 ? expand_dims(time.temb, Axis(1)) : time.temb;
   const std::vector<Tensor> m = split(ends.modulation, Axis(1), 2);
   if (inputs.tap) {
-    offer("norm_out", nn::layer_norm(x, config.eps));
+    offer("norm_out", layer_norm(nn::widened(x), config.eps));
   }
   x = ends.head(modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
   return unpatchify(offer("proj_out", x), grid, config);
