@@ -1,0 +1,52 @@
+#pragma once
+
+// Private to the room: ownership of libav objects. Included only by .cpp files of io.
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/avutil.h>
+#include <libavutil/imgutils.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+}
+
+#include <memory>
+#include <string>
+
+namespace kinema::io::av {
+
+struct FreeFrame {
+  void operator()(AVFrame* p) const { av_frame_free(&p); }
+};
+struct FreePacket {
+  void operator()(AVPacket* p) const { av_packet_free(&p); }
+};
+struct FreeCodec {
+  void operator()(AVCodecContext* p) const { avcodec_free_context(&p); }
+};
+struct FreeScaler {
+  void operator()(SwsContext* p) const { sws_freeContext(p); }
+};
+using Frame = std::unique_ptr<AVFrame, FreeFrame>;
+using Packet = std::unique_ptr<AVPacket, FreePacket>;
+using Codec = std::unique_ptr<AVCodecContext, FreeCodec>;
+using Scaler = std::unique_ptr<SwsContext, FreeScaler>;
+
+/// libav's text for an error code.
+inline std::string reason(int code) {
+  char text[AV_ERROR_MAX_STRING_SIZE] = {};
+  av_strerror(code, text, sizeof(text));
+  return text;
+}
+
+/// libav logs to stderr by itself; a library must not.
+inline void silence() {
+  static const bool done = [] {
+    av_log_set_level(AV_LOG_QUIET);
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace kinema::io::av

@@ -1,0 +1,248 @@
+#include "io/decode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "io/av.h"
+
+namespace kinema::io {
+namespace {
+
+constexpr int kIoBufferBytes = 64 * 1024;
+
+// A mapped file as libav's input: no URL is ever parsed, so no protocol can be reached through a
+// name.
+struct Input {
+  explicit Input(std::span<const std::byte> data) : bytes(data) {
+    auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
+    io = avio_alloc_context(buffer, kIoBufferBytes, 0, this, &Input::read, nullptr, &Input::seek);
+    format = avformat_alloc_context();
+    check(io != nullptr && format != nullptr, "[video] out of memory");
+    format->pb = io;
+    format->flags |= AVFMT_FLAG_CUSTOM_IO;
+  }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+  ~Input() {
+    avformat_close_input(&format);
+    if (io != nullptr) {
+      av_freep(&io->buffer);
+      avio_context_free(&io);
+    }
+  }
+
+  static int read(void* self, uint8_t* out, int size) {
+    auto& in = *static_cast<Input*>(self);
+    const auto left = static_cast<int64_t>(in.bytes.size()) - in.position;
+    if (left <= 0 || size <= 0) {
+      return AVERROR_EOF;
+    }
+    const auto n = std::min<int64_t>(left, size);
+    std::memcpy(out, in.bytes.data() + in.position, static_cast<size_t>(n));
+    in.position += n;
+    return static_cast<int>(n);
+  }
+  static int64_t seek(void* self, int64_t offset, int whence) {
+    auto& in = *static_cast<Input*>(self);
+    const auto size = static_cast<int64_t>(in.bytes.size());
+    switch (whence & ~AVSEEK_FORCE) {
+      case AVSEEK_SIZE:
+        return size;
+      case SEEK_SET:
+        break;
+      case SEEK_CUR:
+        offset += in.position;
+        break;
+      case SEEK_END:
+        offset += size;
+        break;
+      default:
+        return AVERROR(EINVAL);
+    }
+    if (offset < 0 || offset > size) {
+      return AVERROR(EINVAL);
+    }
+    return in.position = offset;
+  }
+
+  std::span<const std::byte> bytes;
+  int64_t position = 0;
+  AVIOContext* io = nullptr;
+  AVFormatContext* format = nullptr;
+};
+
+// swscale's table for the frame's colour matrix; without a description, BT.601.
+const int* coefficients(const AVFrame& frame) {
+  switch (frame.colorspace) {
+    case AVCOL_SPC_BT709:
+      return sws_getCoefficients(SWS_CS_ITU709);
+    case AVCOL_SPC_BT2020_NCL:
+    case AVCOL_SPC_BT2020_CL:
+      return sws_getCoefficients(SWS_CS_BT2020);
+    default:
+      return sws_getCoefficients(SWS_CS_ITU601);
+  }
+}
+
+bool is_full_range(const AVFrame& frame) {
+  switch (frame.format) {
+    case AV_PIX_FMT_YUVJ420P:
+    case AV_PIX_FMT_YUVJ422P:
+    case AV_PIX_FMT_YUVJ444P:
+    case AV_PIX_FMT_YUVJ440P:
+      return true;
+    default:
+      return frame.color_range == AVCOL_RANGE_JPEG;
+  }
+}
+
+class Decoder {
+ public:
+  Decoder(const MappedFile& file, const char* formats, const ReadVideoOptions& options)
+      : path_(file.path()), options_(options), input_(file.bytes()) {
+    av::silence();
+    AVDictionary* settings = nullptr;
+    av_dict_set(&settings, "format_whitelist", formats, 0);
+    const int opened = avformat_open_input(&input_.format, nullptr, nullptr, &settings);
+    av_dict_free(&settings);
+    check(opened >= 0, "[video] cannot read {}: {} (is it truncated, or not a video?)", path_,
+          av::reason(opened));
+    const int found = avformat_find_stream_info(input_.format, nullptr);
+    check(found >= 0, "[video] cannot read {}: {}", path_, av::reason(found));
+    const AVCodec* codec = nullptr;
+    const int stream = av_find_best_stream(input_.format, AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
+    check(stream >= 0 && codec != nullptr, "[video] {} has no video stream that can be decoded",
+          path_);
+    stream_ = input_.format->streams[stream];
+    codec_.reset(avcodec_alloc_context3(codec));
+    check(codec_ != nullptr && avcodec_parameters_to_context(codec_.get(), stream_->codecpar) >= 0,
+          "[video] {} has parameters that cannot be decoded", path_);
+    codec_->max_pixels = options.max_pixels;
+    codec_->thread_count = 1;  // files are decoded side by side, on the reader's threads
+    codec_->err_recognition = AV_EF_EXPLODE | AV_EF_CAREFUL;
+    const int ready = avcodec_open2(codec_.get(), codec, nullptr);
+    check(ready >= 0, "[video] cannot decode {}: {}", path_, av::reason(ready));
+  }
+
+  Video run() {
+    const av::Packet packet(av_packet_alloc());
+    check(packet != nullptr, "[video] out of memory");
+    while (kept_ < options_.max_frames) {
+      const int result = av_read_frame(input_.format, packet.get());
+      if (result == AVERROR_EOF) {
+        send(nullptr);
+        break;
+      }
+      check(result >= 0, "[video] cannot read {} after {} frames: {}", path_, kept_,
+            av::reason(result));
+      if (packet->stream_index == stream_->index) {
+        check((packet->flags & AV_PKT_FLAG_CORRUPT) == 0,
+              "[video] {} is damaged or truncated after {} frames", path_, kept_);
+        skipped_ += (packet->flags & AV_PKT_FLAG_DISCARD) != 0 ? 1 : 0;
+        send(packet.get());
+      }
+      av_packet_unref(packet.get());
+    }
+    check(kept_ > 0, "[video] {} holds no frame", path_);
+    // mp4 says how many frames there are: fewer means the file was cut.
+    check(kept_ >= options_.max_frames || stream_->nb_frames <= kept_ + skipped_,
+          "[video] {} is truncated: {} of {} frames", path_, kept_, stream_->nb_frames);
+    HostArray frames;
+    frames.shape = {DType::U8, {kept_, height_, width_, 3}};
+    frames.bytes = std::move(rgb_);
+    const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
+    return {std::move(frames), rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0};
+  }
+
+ private:
+  void send(const AVPacket* packet) {
+    const int sent = avcodec_send_packet(codec_.get(), packet);
+    check(sent >= 0 || sent == AVERROR_EOF, "[video] cannot decode {} after {} frames: {}", path_,
+          kept_, av::reason(sent));
+    const av::Frame frame(av_frame_alloc());
+    check(frame != nullptr, "[video] out of memory");
+    while (kept_ < options_.max_frames) {
+      const int result = avcodec_receive_frame(codec_.get(), frame.get());
+      if (result == AVERROR(EAGAIN) || result == AVERROR_EOF) {
+        return;
+      }
+      check(result >= 0, "[video] cannot decode {} after {} frames: {}", path_, kept_,
+            av::reason(result));
+      check(frame->decode_error_flags == 0 && (frame->flags & AV_FRAME_FLAG_CORRUPT) == 0,
+            "[video] frame {} of {} is damaged", kept_, path_);
+      append(*frame);
+      av_frame_unref(frame.get());
+    }
+  }
+
+  void append(const AVFrame& frame) {
+    if (kept_ == 0) {
+      height_ = frame.height;
+      width_ = frame.width;
+    }
+    check(frame.height == height_ && frame.width == width_,
+          "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, kept_, width_, height_,
+          frame.width, frame.height);
+    const int64_t bytes = height_ * width_ * 3;
+    check(bytes <= options_.max_bytes - kept_ * bytes,
+          "[video] {} needs more than {} bytes when decoded; read fewer frames or smaller ones",
+          path_, options_.max_bytes);
+    // Each chroma sample stands for its 2x2 block, as the readers that training data is usually
+    // prepared with have it; interpolating would move colours at edges by tens of levels.
+    SwsContext* scaler = scaler_.release();
+    scaler_.reset(sws_getCachedContext(
+        scaler, frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width,
+        frame.height, AV_PIX_FMT_RGB24, SWS_POINT | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr,
+        nullptr, nullptr));
+    check(scaler_ != nullptr, "[video] {} has a pixel format that cannot be converted", path_);
+    const int* matrix = coefficients(frame);
+    sws_setColorspaceDetails(scaler_.get(), matrix, is_full_range(frame) ? 1 : 0, matrix, 1, 0,
+                             1 << 16, 1 << 16);
+    // swscale writes whole vectors: rows of its own, padded, keep it inside our memory.
+    if (row_buffer_.empty()) {
+      stride_ = (width_ * 3 + 127) / 64 * 64;
+      row_buffer_.resize(static_cast<size_t>(stride_ * height_ + 64));
+    }
+    uint8_t* planes[4] = {row_buffer_.data(), nullptr, nullptr, nullptr};
+    const int strides[4] = {static_cast<int>(stride_), 0, 0, 0};
+    const int rows =
+        sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes, strides);
+    check(rows == frame.height, "[video] frame {} of {} cannot be converted", kept_, path_);
+    const size_t at = rgb_.size();
+    rgb_.resize(at + static_cast<size_t>(bytes));
+    for (int64_t y = 0; y < height_; ++y) {
+      std::memcpy(rgb_.data() + at + y * width_ * 3, row_buffer_.data() + y * stride_,
+                  static_cast<size_t>(width_ * 3));
+    }
+    ++kept_;
+  }
+
+  const std::string& path_;
+  const ReadVideoOptions& options_;
+  Input input_;
+  AVStream* stream_ = nullptr;
+  av::Codec codec_;
+  av::Scaler scaler_;
+  std::vector<uint8_t> row_buffer_;
+  std::vector<std::byte> rgb_;
+  int64_t stride_ = 0;
+  int64_t height_ = 0;
+  int64_t width_ = 0;
+  int64_t kept_ = 0;
+  int64_t skipped_ = 0;
+};
+
+}  // namespace
+
+Video decode(const MappedFile& file, const char* formats, const ReadVideoOptions& options) {
+  check(!file.bytes().empty(), "[video] {} is empty", file.path());
+  return Decoder(file, formats, options).run();
+}
+
+Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options) {
+  const MappedFile file = MappedFile::open(path);
+  return decode(file, "mov,mp4,matroska,webm,avi,mpegts,gif", options);
+}
+
+}  // namespace kinema::io

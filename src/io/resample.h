@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace kinema::io {
+
+enum class Filter : uint8_t { Bilinear, Bicubic };
+
+/// Scales [height, width, channels] to [to_height, to_width, channels], as PIL's resize does: the
+/// filter widens with the reduction (antialiasing), pixel centres at half-integers, bicubic with
+/// a = -0.5.
+void resample(std::span<const float> in, int64_t height, int64_t width, int64_t channels,
+              std::span<float> out, int64_t to_height, int64_t to_width, Filter filter);
+
+}  // namespace kinema::io

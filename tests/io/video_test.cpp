@@ -1,0 +1,191 @@
+#include "io/video.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/image.h"
+#include "io/mapped_file.h"
+#include "io/safetensors.h"
+#include "io/scratch.h"
+
+namespace kinema::io {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+int largest_difference(std::span<const uint8_t> a, std::span<const uint8_t> b) {
+  int largest = a.size() == b.size() ? 0 : 256;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]));
+  }
+  return largest;
+}
+
+// Smooth colours that change with the frame, so that 4:2:0 loses little.
+HostArray gradient(int64_t frames, int64_t height, int64_t width) {
+  HostArray out(Shape{DType::U8, {frames, height, width, 3}});
+  uint8_t* p = out.as<uint8_t>().data();
+  for (int64_t f = 0; f < frames; ++f) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x) {
+        *p++ = static_cast<uint8_t>(40 + 150 * y / height);
+        *p++ = static_cast<uint8_t>(40 + 150 * x / width);
+        *p++ = static_cast<uint8_t>(60 + 10 * f);
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Video, DecodesTheReferenceClip) {
+  const SafetensorsFile expected = SafetensorsFile::open(golden("io/dataset.safetensors"));
+  const TensorView& rgb = expected.at("clip_00.rgb");
+
+  const Video video = read_video(golden("dataset/videos/clip_00.mp4"));
+
+  ASSERT_EQ(video.frames.shape, rgb.shape);
+  EXPECT_EQ(video.fps, 16);
+  // 3 levels: what separates conversions of the same planes (fixtures README).
+  EXPECT_LE(largest_difference(video.frames.as<uint8_t>(), rgb.copy().as<uint8_t>()), 3);
+}
+
+TEST(Video, StopsAtMaxFrames) {
+  const Video video = read_video(golden("dataset/videos/clip_01.mp4"), {.max_frames = 5});
+
+  EXPECT_EQ(video.frames.shape, (Shape{DType::U8, {5, 64, 64, 3}}));
+}
+
+TEST(Video, RefusesWhatIsNoVideoAndNamesIt) {
+  const Scratch scratch;
+  write_file(scratch / "text.mp4", "this is no video");
+  write_file(scratch / "empty.mp4", "");
+  write_file(scratch / "list.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n");
+
+  EXPECT_THAT([&] { read_video(scratch / "none.mp4"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("none.mp4"), HasSubstr("No such file"))));
+  EXPECT_THAT([&] { read_video(scratch / "text.mp4"); },
+              ThrowsMessage<Error>(HasSubstr("text.mp4")));
+  EXPECT_THAT([&] { read_video(scratch / "empty.mp4"); },
+              ThrowsMessage<Error>(HasSubstr("is empty")));
+  EXPECT_THAT([&] { read_video(scratch / "list.mp4"); },
+              ThrowsMessage<Error>(HasSubstr("list.mp4")));
+}
+
+TEST(Video, RefusesATruncatedClipWhereverItIsCut) {
+  const Scratch scratch;
+  const std::string whole = read_text(golden("dataset/videos/clip_00.mp4"));
+  for (const size_t part : {1U, 3U, 5U, 7U, 9U}) {
+    SCOPED_TRACE(part);
+    write_file(scratch / "cut.mp4", whole.substr(0, whole.size() * part / 10));
+    EXPECT_THAT([&] { read_video(scratch / "cut.mp4"); },
+                ThrowsMessage<Error>(HasSubstr("cut.mp4")));
+  }
+}
+
+TEST(Video, HoldsToItsLimits) {
+  const auto clip = golden("dataset/videos/clip_00.mp4");
+
+  EXPECT_THROW(read_video(clip, {.max_pixels = 1000}), Error);
+  EXPECT_THAT([&] { read_video(clip, {.max_bytes = 64 * 64 * 3 * 4}); },
+              ThrowsMessage<Error>(HasSubstr("more than 49152 bytes")));
+}
+
+TEST(Video, WritesMp4ThatReadsBack) {
+  const Scratch scratch;
+  const HostArray frames = gradient(7, 32, 48);
+
+  const WrittenMp4 written = write_mp4(scratch / "a.mp4", frames, {.fps = 12, .crf = 4});
+  const Video back = read_video(scratch / "a.mp4");
+
+  EXPECT_FALSE(written.padded);
+  EXPECT_EQ(back.fps, 12);
+  ASSERT_EQ(back.frames.shape, frames.shape);
+  // crf 4 keeps planes within about 2 levels, limited range stretches by 255/219, chroma by up to
+  // 2.02 (BT.601 blue), and two roundings: 6.
+  EXPECT_LE(largest_difference(back.frames.as<uint8_t>(), frames.as<uint8_t>()), 6);
+  // The index stands in front of the data, so that a player can start before it has the whole file.
+  const std::string bytes = read_text(scratch / "a.mp4");
+  EXPECT_LT(bytes.find("moov"), bytes.find("mdat"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1);
+}
+
+TEST(Video, PadsOddSizesAndSaysSo) {
+  const Scratch scratch;
+  const HostArray frames = gradient(3, 15, 17);
+
+  const WrittenMp4 written = write_mp4(scratch / "a.mp4", frames);
+
+  EXPECT_TRUE(written.padded);
+  EXPECT_EQ(written.height, 16);
+  EXPECT_EQ(written.width, 18);
+  EXPECT_EQ(read_video(scratch / "a.mp4").frames.shape, (Shape{DType::U8, {3, 16, 18, 3}}));
+}
+
+TEST(Video, EnlargesTinyFrames) {
+  const Scratch scratch;
+
+  write_mp4(scratch / "a.mp4", gradient(2, 12, 12), {.enlarge = 4});
+
+  EXPECT_EQ(read_video(scratch / "a.mp4").frames.shape, (Shape{DType::U8, {2, 48, 48, 3}}));
+}
+
+TEST(Video, SaysWhyItCannotWrite) {
+  const Scratch scratch;
+
+  EXPECT_THAT([&] { write_mp4(scratch / "none/a.mp4", gradient(1, 16, 16)); },
+              ThrowsMessage<Error>(HasSubstr("none/a.mp4")));
+  EXPECT_THAT(
+      [&] {
+        write_mp4(scratch / "a.mp4", HostArray(Shape{DType::F32, {1, 4, 4, 3}}));
+      },
+      ThrowsMessage<Error>(HasSubstr("f32[1,4,4,3]")));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
+TEST(Image, WritesPngThatReadsBackExactly) {
+  const Scratch scratch;
+  HostArray image = gradient(1, 13, 9);
+  image.shape.dims.erase(image.shape.dims.begin());
+
+  write_png(scratch / "a.png", image);
+
+  EXPECT_EQ(read_image(scratch / "a.png").shape, image.shape);
+  EXPECT_EQ(read_image(scratch / "a.png").bytes, image.bytes);
+}
+
+TEST(Image, ResizesConstantsToThemselvesAndKeepsTheMean) {
+  HostArray image(Shape{DType::U8, {10, 14, 3}});
+  std::ranges::fill(image.as<uint8_t>(), uint8_t{77});
+
+  const HostArray larger = resize_image(image, 25, 9);
+
+  EXPECT_EQ(larger.shape, (Shape{DType::U8, {25, 9, 3}}));
+  EXPECT_TRUE(std::ranges::all_of(larger.as<uint8_t>(), [](uint8_t v) { return v == 77; }));
+}
+
+TEST(ContactSheet, PlacesFramesAndLabels) {
+  const std::vector<HostArray> videos = {gradient(5, 8, 8), gradient(5, 8, 8), gradient(5, 8, 8)};
+  const std::vector<std::string> labels = {"a red circle", "b", "c"};
+
+  const HostArray sheet =
+      contact_sheet(videos, labels, {.columns = 2, .frames_per_video = 3, .enlarge = 2});
+
+  EXPECT_EQ(sheet.shape.dims[1], 2 * (3 * 18 - 2) + 3 * 6);
+  // The first pixel of the first frame, just inside the margin.
+  const auto pixels = sheet.as<uint8_t>();
+  const size_t at = static_cast<size_t>((6 * sheet.shape.dims[1] + 6) * 3);
+  EXPECT_EQ(pixels[at], 40);
+  EXPECT_EQ(pixels[at + 2], 60);
+  EXPECT_THROW(contact_sheet(videos, std::span(labels).first(2)), Error);
+}
+
+}  // namespace
+}  // namespace kinema::io
