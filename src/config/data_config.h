@@ -77,7 +77,9 @@ struct DataConfig {
           {.help = "threads that read and decode", .min = 1, .max = 1024});
 
     visit("synthetic_num_samples", self.synthetic_num_samples,
-          {.help = "batches before the synthetic data repeat; -1 or null: no end", .min = -1});
+          {.help = "batches before the synthetic data repeat; -1 or null: no end",
+           .min = -1,
+           .null_is_default = true});
     visit("synthetic_override_height", self.synthetic_override_height,
           {.help = "instead of height; 0: no override, as in all of these", .min = 0});
     visit("synthetic_override_width", self.synthetic_override_width,

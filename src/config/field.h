@@ -7,21 +7,23 @@
 namespace kinema::config {
 
 /// What is known of a key beside its name, type and default: said once, in the `fields` of its
-/// struct, and used by reading, checking, `--help`, the saved record and docs/config.md.
+/// struct, and used by reading, checking, the saved record and docs/config.md.
 struct Field {
   std::string_view help;                                    ///< one line
   double min = -std::numeric_limits<double>::infinity();    ///< smallest number allowed
   double max = std::numeric_limits<double>::infinity();     ///< largest number allowed
   double above = -std::numeric_limits<double>::infinity();  ///< numbers must exceed this
   std::string_view one_of = "";  ///< words allowed, "a | b | c"; empty: any
-  std::string_view later = "";   ///< not built yet: what a value other than the default asks for
-  std::string_view refused_by = "";  ///< commands whose result it would change: "train generate"
+  std::string_view later = "";   ///< not built yet: what another value than the default asks for
+  std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"
+  std::string_view with = "";        ///< the key without which this one has no effect
   bool any_case = false;             ///< `one_of` is compared without regard to case
+  bool null_is_default = false;      ///< `null` stands for the default
 };
 
-/// A value that is kept as it was given (sharding rules, block sizes), as one line of JSON.
+/// A value that is kept as it was given (sharding rules, block sizes).
 struct Tree {
-  std::string json = "null";
+  std::string json = "null";  ///< one line, as io::Json::dump(-1) writes it
   bool operator==(const Tree&) const = default;
 };
 

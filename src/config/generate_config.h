@@ -100,7 +100,6 @@ struct GenerateConfig {
   template <typename Self, typename Visitor>
   static void later_fields(Self& self, Visitor&& visit) {
     constexpr std::string_view kCaches = "caches between sampling steps";
-    constexpr std::string_view kAnimate = "Animate";
     visit("scan_diffusion_loop", self.scan_diffusion_loop,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
     visit("use_cfg_cache", self.use_cfg_cache,
@@ -111,33 +110,38 @@ struct GenerateConfig {
           {.help = "skip steps by sensitivity", .later = kCaches, .refused_by = "generate"});
     visit("use_magcache", self.use_magcache,
           {.help = "skip steps by magnitude", .later = kCaches, .refused_by = "generate"});
-    visit("magcache_thresh", self.magcache_thresh, {.help = "its limit", .later = kCaches});
-    visit("magcache_K", self.magcache_K, {.help = "its longest skip", .min = 0, .later = kCaches});
+    visit("magcache_thresh", self.magcache_thresh, {.help = "its limit", .with = "use_magcache"});
+    visit("magcache_K", self.magcache_K,
+          {.help = "its longest skip", .min = 0, .with = "use_magcache"});
     visit("retention_ratio", self.retention_ratio,
-          {.help = "share of steps never skipped", .min = 0, .max = 1, .later = kCaches});
-    visit("mag_ratios_base", self.mag_ratios_base, {.help = "its table", .later = kCaches});
+          {.help = "share of steps never skipped", .min = 0, .max = 1, .with = "use_magcache"});
+    visit("mag_ratios_base", self.mag_ratios_base, {.help = "its table", .with = "use_magcache"});
     visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
-          {.help = "its table", .later = kCaches});
+          {.help = "its table", .with = "use_magcache"});
     visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
-          {.help = "its table", .later = kCaches});
-    visit(
-        "mode", self.mode,
-        {.help = "Animate: animate or replace", .later = kAnimate, .refused_by = "train generate"});
+          {.help = "its table", .with = "use_magcache"});
+    visit("mode", self.mode,
+          {.help = "Animate: animate or replace",
+           .later = "Animate",
+           .refused_by = "train generate"});
     visit("reference_image_path", self.reference_image_path,
-          {.help = "Animate: who moves", .later = kAnimate});
-    visit("pose_video_path", self.pose_video_path, {.help = "Animate: poses", .later = kAnimate});
-    visit("face_video_path", self.face_video_path, {.help = "Animate: faces", .later = kAnimate});
+          {.help = "Animate: who moves", .with = "mode"});
+    visit("pose_video_path", self.pose_video_path, {.help = "Animate: poses", .with = "mode"});
+    visit("face_video_path", self.face_video_path, {.help = "Animate: faces", .with = "mode"});
     visit("background_video_path", self.background_video_path,
-          {.help = "Animate: background", .later = kAnimate});
-    visit("mask_video_path", self.mask_video_path, {.help = "Animate: mask", .later = kAnimate});
+          {.help = "Animate: background", .with = "mode"});
+    visit("mask_video_path", self.mask_video_path, {.help = "Animate: mask", .with = "mode"});
     visit("segment_frame_length", self.segment_frame_length,
-          {.help = "Animate: frames of a segment", .min = 1, .later = kAnimate});
+          {.help = "Animate: frames of a segment", .min = 1, .with = "mode"});
     visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames,
-          {.help = "Animate: frames carried over", .min = 0, .later = kAnimate});
+          {.help = "Animate: frames carried over", .min = 0, .with = "mode"});
     visit("motion_encode_batch_size", self.motion_encode_batch_size,
-          {.help = "Animate: faces encoded at once", .min = 0, .later = kAnimate});
+          {.help = "Animate: faces encoded at once",
+           .min = 0,
+           .with = "mode",
+           .null_is_default = true});
     visit("animate_guidance_scale", self.animate_guidance_scale,
-          {.help = "Animate: guidance", .min = 0, .later = kAnimate});
+          {.help = "Animate: guidance", .min = 0, .with = "mode"});
   }
 };
 

@@ -28,7 +28,9 @@ struct ModelConfig {
   int64_t ulysses_attention_chunks = 1;
   bool use_base2_exp = true;
   bool use_experimental_scheduler = true;
-  Tree flash_block_sizes;
+  Tree flash_block_sizes{
+      R"({"block_q":512,"block_kv_compute":512,"block_kv":512,"block_q_dkv":512,"block_kv_dkv":512,)"
+      R"("block_kv_dkv_compute":512,"block_q_dq":512,"block_kv_dq":512,"use_fused_bwd_kernel":false})"};
   bool enable_tile_search = false;
   std::string tile_search_mode = "smart";
   int64_t tile_search_iters = 10;
@@ -162,11 +164,11 @@ struct ModelConfig {
     visit("enable_tile_search", self.enable_tile_search,
           {.help = "time block sizes first", .later = "the search for block sizes"});
     visit("tile_search_mode", self.tile_search_mode,
-          {.help = "which block sizes", .one_of = "smart | full", .later = "the search"});
+          {.help = "which block sizes", .one_of = "smart | full", .with = "enable_tile_search"});
     visit("tile_search_iters", self.tile_search_iters,
-          {.help = "runs per block size", .min = 1, .later = "the search"});
+          {.help = "runs per block size", .min = 1, .with = "enable_tile_search"});
     visit("tile_search_out", self.tile_search_out,
-          {.help = "folder of the search's table", .later = "the search"});
+          {.help = "folder of the search's table", .with = "enable_tile_search"});
   }
 
   template <typename Self, typename Visitor>
@@ -238,7 +240,8 @@ struct ModelConfig {
   static void adapter_fields(Self& self, Visitor&& visit) {
     visit("enable_lora", self.enable_lora,
           {.help = "load LoRA files", .later = "LoRA", .refused_by = "train generate"});
-    visit("lora_config", self.lora_config, {.help = "LoRA files and scales", .later = "LoRA"});
+    visit("lora_config", self.lora_config,
+          {.help = "LoRA files and scales", .with = "enable_lora"});
     visit("quantization", self.quantization,
           {.help = "quantised matmuls",
            .one_of = " | int8 | fp8 | fp8_full",
@@ -249,15 +252,15 @@ struct ModelConfig {
            .later = "quantization",
            .refused_by = "train generate"});
     visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
-          {.help = "scale of quantised weights", .later = "quantization"});
+          {.help = "scale of quantised weights", .with = "use_qwix_quantization"});
     visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
-          {.help = "scale of quantised activations", .later = "quantization"});
+          {.help = "scale of quantised activations", .with = "use_qwix_quantization"});
     visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
-          {.help = "scale of quantised gradients", .later = "quantization"});
+          {.help = "scale of quantised gradients", .with = "use_qwix_quantization"});
     visit("quantization_calibration_method", self.quantization_calibration_method,
-          {.help = "older name of the three above", .later = "quantization"});
+          {.help = "older name of the three above", .with = "use_qwix_quantization"});
     visit("qwix_module_path", self.qwix_module_path,
-          {.help = "pattern of the quantised layers", .later = "quantization"});
+          {.help = "pattern of the quantised layers", .with = "use_qwix_quantization"});
   }
 };
 

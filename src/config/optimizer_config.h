@@ -102,7 +102,7 @@ struct OptimizerConfig {
            .later = "training the text encoder",
            .refused_by = "train"});
     visit("text_encoder_learning_rate", self.text_encoder_learning_rate,
-          {.help = "rate of the text encoder", .min = 0, .later = "training the text encoder"});
+          {.help = "rate of the text encoder", .min = 0, .with = "train_text_encoder"});
   }
 };
 

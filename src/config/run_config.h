@@ -69,7 +69,7 @@ struct RunConfig {
     visit("tensorboard_dir", self.tensorboard_dir,
           {.help = "event files; empty: tensorboard/ in the run folder"});
     visit("metrics_dir", self.metrics_dir,
-          {.help = "folder of uploaded metrics", .later = "uploading metrics"});
+          {.help = "folder of uploaded metrics", .with = "gcs_metrics"});
 
     visit("checkpoint_every", self.checkpoint_every,
           {.help = "steps between checkpoints; -1: only the last", .min = -1});
@@ -85,26 +85,27 @@ struct RunConfig {
     visit("eval_every", self.eval_every,
           {.help = "steps between evaluations; -1: none", .min = -1, .later = "evaluation"});
     visit("eval_data_dir", self.eval_data_dir,
-          {.help = "TFRecords with timesteps", .later = "evaluation"});
+          {.help = "TFRecords with timesteps", .with = "eval_every"});
     visit("enable_generate_video_for_eval", self.enable_generate_video_for_eval,
-          {.help = "generate a video at each evaluation", .later = "evaluation"});
+          {.help = "generate a video at each evaluation", .with = "eval_every"});
     visit("eval_max_number_of_samples_in_bucket", self.eval_max_number_of_samples_in_bucket,
-          {.help = "samples per timestep that count", .min = 1, .later = "evaluation"});
+          {.help = "samples per timestep that count", .min = 1, .with = "eval_every"});
     visit("enable_ssim", self.enable_ssim,
           {.help = "compare videos before and after training", .later = "evaluation"});
 
     visit("enable_profiler", self.enable_profiler,
           {.help = "trace a few steps", .later = "profiling"});
     visit("skip_first_n_steps_for_profiler", self.skip_first_n_steps_for_profiler,
-          {.help = "steps before the trace begins", .min = 0});
-    visit("profiler_steps", self.profiler_steps, {.help = "steps in the trace", .min = 1});
+          {.help = "steps before the trace begins", .min = 0, .with = "enable_profiler"});
+    visit("profiler_steps", self.profiler_steps,
+          {.help = "steps in the trace", .min = 1, .with = "enable_profiler"});
 
     visit("gcs_metrics", self.gcs_metrics,
           {.help = "upload metrics every log_period", .later = "uploading metrics"});
     visit("save_config_to_gcs", self.save_config_to_gcs,
           {.help = "upload config.yml", .later = "uploading the configuration"});
     visit("base_output_directory", self.base_output_directory,
-          {.help = "where config.yml is uploaded to", .later = "uploading the configuration"});
+          {.help = "where config.yml is uploaded to", .with = "save_config_to_gcs"});
   }
 };
 

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <concepts>
+#include <type_traits>
+
+#include "config/config.h"
+#include "config/keys.h"
+#include "config/read_value.h"
+#include "config/scalar.h"
+#include "core/error.h"
+#include "io/json.h"
+#include "io/yaml.h"
+
+namespace kinema::config {
+namespace {
+
+using io::Yaml;
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCommandLine = "command line";
+
+template <typename T>
+constexpr bool is_scalar =
+    std::same_as<T, bool> || std::same_as<T, int64_t> || std::same_as<T, double>;
+
+[[noreturn]] void unknown_key(std::string_view key, std::string_view where) {
+  fail("[config] there is no key `{}` ({}); the nearest is `{}`", key, where, nearest_key(key));
+}
+
+/// Sets the member named `key` by assign(value, field); false when there is none.
+template <typename Assign>
+bool with_field(Config& config, std::string_view key, Assign assign) {
+  bool found = false;
+  Config::fields(config, [&](std::string_view name, auto& value, const Field& field) {
+    if (name == key) {
+      found = true;
+      assign(value, field);
+    }
+  });
+  return found;
+}
+
+void note_ignored(Loaded& loaded, const std::string& key, const std::string& where) {
+  if (!loaded.origin.contains(key)) {
+    loaded.ignored.push_back(key);
+  }
+  loaded.origin[key] = where;
+}
+
+void apply_member(Loaded& loaded, const Yaml::Member& member) {
+  const std::string where = member.value.where();
+  if (is_ignored(member.key)) {
+    note_ignored(loaded, member.key, where);
+    return;
+  }
+  const bool known = with_field(loaded.config, member.key, [&](auto& value, const Field& field) {
+    read_value({.key = member.key, .value = member.value, .where = where}, field, value);
+  });
+  if (!known) {
+    unknown_key(member.key, where);
+  }
+  loaded.origin[member.key] = where;
+}
+
+void apply_file(Loaded& loaded, const fs::path& file, int depth) {
+  constexpr int kDeepest = 8;
+  check(depth <= kDeepest,
+        "[config] {}: more than {} files stand on each other by `base`; a circle?", file.string(),
+        kDeepest);
+  const Yaml yaml = Yaml::read(file);
+  check(yaml.kind() == Yaml::Kind::Mapping || yaml.kind() == Yaml::Kind::Null,
+        "[config] {} is not a list of `key: value` lines", file.string());
+  if (const Yaml* base = yaml.find("base")) {
+    check(base->kind() == Yaml::Kind::Scalar && !base->text().empty(),
+          "[config] base ({}) must name a file", base->where());
+    apply_file(loaded, file.parent_path() / base->text(), depth + 1);
+  }
+  for (const Yaml::Member& member : yaml.members()) {
+    if (member.key != "base") {
+      apply_member(loaded, member);
+    }
+  }
+}
+
+/// The text after `key=` as YAML: as it is for text and numbers, parsed for lists and the like.
+template <typename T>
+Yaml as_yaml(const std::string& text) {
+  const std::string source(kCommandLine);
+  if constexpr (std::same_as<T, std::string> || is_scalar<T>) {
+    if (is_scalar<T> && is_null(text)) {
+      return {};
+    }
+    return Yaml::parse(io::Json(text).dump(-1), source);
+  } else {
+    return Yaml::parse(text, source);
+  }
+}
+
+void apply_override(Loaded& loaded, const std::string& override_text) {
+  const size_t equals = override_text.find('=');
+  check(equals != std::string::npos && equals > 0,
+        "[config] `{}` on the command line is not of the form key=value", override_text);
+  const std::string key = override_text.substr(0, equals);
+  const std::string text = override_text.substr(equals + 1);
+  if (is_ignored(key)) {
+    note_ignored(loaded, key, std::string(kCommandLine));
+    return;
+  }
+  const bool known = with_field(loaded.config, key, [&](auto& value, const Field& field) {
+    const Yaml yaml = as_yaml<std::remove_cvref_t<decltype(value)>>(text);
+    read_value({.key = key, .value = yaml, .where = std::string(kCommandLine)}, field, value);
+  });
+  if (!known) {
+    unknown_key(key, kCommandLine);
+  }
+  loaded.origin[key] = kCommandLine;
+}
+
+}  // namespace
+
+Loaded load(const fs::path& file, std::span<const std::string> overrides) {
+  Loaded loaded;
+  apply_file(loaded, file, 1);
+  for (const std::string& each : overrides) {
+    apply_override(loaded, each);
+  }
+  return loaded;
+}
+
+Loaded load_defaults(std::span<const std::string> overrides) {
+  Loaded loaded;
+  for (const std::string& each : overrides) {
+    apply_override(loaded, each);
+  }
+  return loaded;
+}
+
+std::string to_yaml(const Config& config) {
+  std::string out =
+      "# The resolved configuration of a run: every key, read back to the same values.\n";
+  std::string_view group;
+  for (const KeyValue& each : describe(config)) {
+    if (each.group != group) {
+      group = each.group;
+      out += fmt::format("\n# {}\n", group);
+    }
+    out += fmt::format("{}: {}\n", each.key, each.value);
+  }
+  return out;
+}
+
+}  // namespace kinema::config

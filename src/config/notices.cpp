@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "config/config.h"
+#include "config/keys.h"
+#include "config/scalar.h"
+#include "core/error.h"
+
+namespace kinema::config {
+namespace {
+
+std::string origin_of(const Loaded& loaded, std::string_view key) {
+  const auto found = loaded.origin.find(std::string(key));
+  return found == loaded.origin.end() ? "default" : found->second;
+}
+
+bool is_refused(const Field& field, std::string_view command) {
+  return field.refused_by.find(command) != std::string_view::npos;
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void check_train(const Loaded& loaded) {
+  const Config& config = loaded.config;
+  run_folder(config);
+  check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
+  const std::string& source = config.data.dataset_type;
+  check(source == "tfrecord" || source == "videos" || source == "synthetic",
+        "[config] dataset_type `{}` ({}) is not built yet: use tfrecord, videos or synthetic",
+        source, origin_of(loaded, "dataset_type"));
+  const std::string& type = config.model.model_type;
+  check(type == "T2V" || type == "TI2V" || type == "I2V",
+        "[config] model_type `{}` ({}) cannot be trained yet: T2V can", type,
+        origin_of(loaded, "model_type"));
+}
+
+}  // namespace
+
+std::vector<std::string> notices(const Loaded& loaded, std::string_view command) {
+  if (command == "train") {
+    check_train(loaded);
+  }
+  std::vector<std::string> waiting;
+  const std::vector<KeyValue> defaults = describe(Config{});
+  const std::vector<KeyValue> values = describe(loaded.config);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KeyValue& each = values[i];
+    if (each.field.later.empty() || each.value == defaults[i].value) {
+      continue;
+    }
+    check(!is_refused(each.field, command),
+          "[config] {} is {} ({}), but {} is not built yet and would change the result", each.key,
+          each.value, origin_of(loaded, each.key), each.field.later);
+    waiting.push_back(fmt::format("{} ({})", each.key, each.field.later));
+  }
+  std::vector<std::string> out;
+  if (!loaded.ignored.empty()) {
+    out.push_back("these keys have no meaning here: " + join(loaded.ignored));
+  }
+  if (!waiting.empty()) {
+    out.push_back("these keys have no effect yet: " + join(waiting));
+  }
+  return out;
+}
+
+}  // namespace kinema::config

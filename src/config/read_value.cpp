@@ -1,0 +1,210 @@
+#include "config/read_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "config/keys.h"
+#include "config/scalar.h"
+#include "io/json.h"
+
+namespace kinema::config {
+namespace {
+
+using io::Json;
+using io::Yaml;
+
+/// What stands there, shortened, for messages.
+std::string shown(const Yaml& value) {
+  switch (value.kind()) {
+    case Yaml::Kind::Null:
+      return "nothing";
+    case Yaml::Kind::Sequence:
+      return "a list";
+    case Yaml::Kind::Mapping:
+      return "a mapping";
+    case Yaml::Kind::Scalar:
+      break;
+  }
+  constexpr size_t kLongest = 60;
+  const std::string& text = value.text();
+  return "`" + (text.size() > kLongest ? text.substr(0, kLongest) + "..." : text) + "`";
+}
+
+[[noreturn]] void refuse(const Given& given, const Yaml& value, std::string_view type,
+                         const Field& field) {
+  std::string remedy;
+  if (value.kind() == Yaml::Kind::Scalar && type.ends_with("integer") && value.text().size() > 1 &&
+      value.text()[0] == '0') {
+    remedy = " (a leading 0 means octal to some: write 8 or 0o10)";
+  }
+  fail("[config] {} is {} ({}), expected {}{}", given.key, shown(value), given.where,
+       expectation(type, field), remedy);
+}
+
+/// Unquoted scalars, and quoted ones too: "1e-5" is often quoted because YAML 1.1 reads it as text.
+template <typename T, typename Convert>
+T scalar(const Given& given, const Yaml& value, std::string_view type, const Field& field,
+         Convert convert) {
+  std::optional<T> out;
+  if (value.kind() == Yaml::Kind::Scalar) {
+    out = convert(value.text());
+  }
+  if (!out) {
+    refuse(given, value, type, field);
+  }
+  return *out;
+}
+
+template <typename T>
+void check_range(const Given& given, const Yaml& value, std::string_view type, const Field& field,
+                 T number) {
+  const auto x = static_cast<double>(number);
+  if (!(x >= field.min && x <= field.max && x > field.above)) {
+    refuse(given, value, type, field);
+  }
+}
+
+/// `text` as it is spelt in one_of, or as it is when any text will do.
+std::string checked_word(const Given& given, const Yaml& value, std::string_view type,
+                         const Field& field, const std::string& text) {
+  if (field.one_of.empty()) {
+    return text;
+  }
+  const auto same = [&](std::string_view a, std::string_view b) {
+    return a == b || (field.any_case && std::ranges::equal(a, b, [](char x, char y) {
+                        return std::tolower(static_cast<unsigned char>(x)) ==
+                               std::tolower(static_cast<unsigned char>(y));
+                      }));
+  };
+  for (const std::string_view word : words(field.one_of)) {
+    if (same(word, text)) {
+      return std::string(word);
+    }
+  }
+  refuse(given, value, type, field);
+}
+
+int64_t read_int(const Given& given, const Yaml& value, std::string_view type, const Field& field) {
+  const auto number = scalar<int64_t>(given, value, type, field, to_int);
+  check_range(given, value, type, field, number);
+  return number;
+}
+
+double read_double(const Given& given, const Yaml& value, std::string_view type,
+                   const Field& field) {
+  const auto number = scalar<double>(given, value, type, field, to_double);
+  check_range(given, value, type, field, number);
+  return number;
+}
+
+template <typename T, typename ReadItem>
+std::vector<T> read_list(const Given& given, std::string_view type, const Field& field,
+                         ReadItem read_item) {
+  std::vector<T> out;
+  if (given.value.kind() == Yaml::Kind::Null) {
+    return out;
+  }
+  if (given.value.kind() != Yaml::Kind::Sequence) {
+    refuse(given, given.value, type, field);
+  }
+  for (const Yaml& item : given.value.items()) {
+    out.push_back(read_item(item));
+  }
+  return out;
+}
+
+bool stands_for_default(const Given& given, const Field& field) {
+  return field.null_is_default && given.value.kind() == Yaml::Kind::Null;
+}
+
+/// A value of any shape as JSON; unquoted scalars become what they look like.
+Json to_json(const Yaml& value) {
+  switch (value.kind()) {
+    case Yaml::Kind::Null:
+      return {};
+    case Yaml::Kind::Sequence: {
+      Json out = Json::array();
+      for (const Yaml& item : value.items()) {
+        out.append(to_json(item));
+      }
+      return out;
+    }
+    case Yaml::Kind::Mapping: {
+      Json out = Json::object();
+      for (const Yaml::Member& member : value.members()) {
+        out.set(member.key, to_json(member.value));
+      }
+      return out;
+    }
+    case Yaml::Kind::Scalar:
+      break;
+  }
+  if (!value.quoted()) {
+    if (const auto truth = to_bool(value.text())) {
+      return {*truth};
+    }
+    if (const auto number = to_double(value.text())) {
+      const auto whole = to_int(value.text());
+      return whole && value.text().find_first_of(".eE") == std::string::npos ? Json(*whole)
+                                                                             : Json(*number);
+    }
+  }
+  return {value.text()};
+}
+
+}  // namespace
+
+void read_value(const Given& given, const Field& field, bool& value) {
+  value = scalar<bool>(given, given.value, "true or false", field, to_bool);
+}
+
+void read_value(const Given& given, const Field& field, int64_t& value) {
+  if (!stands_for_default(given, field)) {
+    value = read_int(given, given.value, "an integer", field);
+  }
+}
+
+void read_value(const Given& given, const Field& field, double& value) {
+  if (!stands_for_default(given, field)) {
+    value = read_double(given, given.value, "a number", field);
+  }
+}
+
+void read_value(const Given& given, const Field& field, std::string& value) {
+  const Yaml& yaml = given.value;
+  if (yaml.kind() != Yaml::Kind::Scalar && yaml.kind() != Yaml::Kind::Null) {
+    refuse(given, yaml, "text", field);
+  }
+  value = checked_word(given, yaml, "text", field, yaml.text());
+}
+
+void read_value(const Given& given, const Field& /*field*/, Tree& value) {
+  value.json = to_json(given.value).dump(-1);
+}
+
+void read_value(const Given& given, const Field& field, std::vector<std::string>& value) {
+  constexpr std::string_view kType = "a list of words";
+  value = read_list<std::string>(given, kType, field, [&](const Yaml& item) {
+    if (item.kind() != Yaml::Kind::Scalar) {
+      refuse(given, item, kType, field);
+    }
+    return checked_word(given, item, kType, field, item.text());
+  });
+}
+
+void read_value(const Given& given, const Field& field, std::vector<int64_t>& value) {
+  constexpr std::string_view kType = "a list of integers";
+  value = read_list<int64_t>(given, kType, field,
+                             [&](const Yaml& item) { return read_int(given, item, kType, field); });
+}
+
+void read_value(const Given& given, const Field& field, std::vector<double>& value) {
+  constexpr std::string_view kType = "a list of numbers";
+  value = read_list<double>(given, kType, field, [&](const Yaml& item) {
+    return read_double(given, item, kType, field);
+  });
+}
+
+}  // namespace kinema::config
