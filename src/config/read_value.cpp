@@ -145,10 +145,12 @@ Json to_json(const Yaml& value) {
     if (const auto truth = to_bool(value.text())) {
       return {*truth};
     }
-    if (const auto number = to_double(value.text())) {
-      const auto whole = to_int(value.text());
-      return whole && value.text().find_first_of(".eE") == std::string::npos ? Json(*whole)
-                                                                             : Json(*number);
+    const bool has_point = value.text().find_first_of(".eE") != std::string::npos;
+    if (const auto number = to_double(value.text()); number && has_point) {
+      return {*number};
+    }
+    if (const auto whole = to_int(value.text())) {
+      return {*whole};
     }
   }
   return {value.text()};

@@ -1,0 +1,267 @@
+#include "config/config.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/keys.h"
+#include "core/error.h"
+#include "io/json.h"
+
+namespace kinema::config {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+class LoadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              ("kinema_config_" +
+               std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return folder_ / name;
+  }
+  Loaded load_text(const std::string& text, const std::vector<std::string>& overrides = {}) {
+    return load(write("run.yml", text), overrides);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(LoadTest, ReadsEveryTypeFromAFile) {
+  const Config config = load_text(R"(
+run_name: first
+scan_layers: off
+learning_rate: 1e-5
+max_train_steps: 1_000
+patch_size: [1, 1, 1]
+names_which_can_be_saved: ['attn_output', ffn_activation]
+mag_ratios_base: [1.0, 0.5]
+data_sharding: [['data', null], {a: 010}]
+)")
+                            .config;
+
+  EXPECT_EQ(config.run.run_name, "first");
+  EXPECT_FALSE(config.model.scan_layers);
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-5);
+  EXPECT_EQ(config.optimizer.max_train_steps, 1000);
+  EXPECT_THAT(config.model.patch_size, ElementsAre(1, 1, 1));
+  EXPECT_THAT(config.model.names_which_can_be_saved, ElementsAre("attn_output", "ffn_activation"));
+  EXPECT_THAT(config.generate.mag_ratios_base, ElementsAre(1.0, 0.5));
+  EXPECT_EQ(config.parallel.data_sharding.json, R"([["data", null], {"a": "010"}])");
+}
+
+TEST_F(LoadTest, KeepsWordsThatYaml11WouldTurnIntoSomethingElse) {
+  const Config config = load_text("run_name: no\nprompt: 010\nnegative_prompt: ~\n").config;
+
+  EXPECT_EQ(config.run.run_name, "no");
+  EXPECT_EQ(config.generate.prompt, "010");
+  EXPECT_EQ(config.generate.negative_prompt, "");
+}
+
+TEST_F(LoadTest, TakesOverridesLastAndLiterally) {
+  const Loaded loaded =
+      load_text("seed: 1\nheight: 480\n", {"seed=7", "prompt=a: b # [c", "patch_size=[1,2,2]",
+                                           "scan_layers=False", "run_name=a=b", "seed=8"});
+
+  EXPECT_EQ(loaded.config.run.seed, 8);
+  EXPECT_EQ(loaded.config.generate.prompt, "a: b # [c");
+  EXPECT_EQ(loaded.config.run.run_name, "a=b");
+  EXPECT_FALSE(loaded.config.model.scan_layers);
+  EXPECT_EQ(loaded.origin.at("seed"), "command line");
+  EXPECT_THAT(loaded.origin.at("height"), HasSubstr("run.yml:2"));
+  EXPECT_FALSE(loaded.origin.contains("width"));
+}
+
+TEST_F(LoadTest, StandsOnItsBaseAndWins) {
+  write("base.yml", "height: 24\nwidth: 24\n");
+  write("middle.yml", "base: base.yml\nwidth: 32\n");
+
+  const Config config = load_text("base: middle.yml\nnum_frames: 9\n").config;
+
+  EXPECT_EQ(config.generate.height, 24);
+  EXPECT_EQ(config.generate.width, 32);
+  EXPECT_EQ(config.generate.num_frames, 9);
+}
+
+TEST_F(LoadTest, RefusesFilesThatStandOnEachOtherInACircle) {
+  write("a.yml", "base: run.yml\n");
+  EXPECT_THAT([&] { load_text("base: a.yml\n"); }, ThrowsMessage<Error>(HasSubstr("a circle")));
+}
+
+TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {
+  EXPECT_THAT([&] { load_text("seed: 1\nlerning_rate: 1e-4\n"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("no key `lerning_rate`"), HasSubstr("run.yml:2"),
+                                         HasSubstr("`learning_rate`"))));
+  EXPECT_THAT(
+      [&] { load_text("", {"max_train_step=3"}); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("command line"), HasSubstr("`max_train_steps`"))));
+}
+
+TEST_F(LoadTest, NamesKeyValuePlaceAndExpectationOfAWrongValue) {
+  EXPECT_THAT([&] { load_text("max_train_steps: many\n"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("max_train_steps is `many`"),
+                                         HasSubstr("run.yml:1"), HasSubstr("an integer"))));
+  EXPECT_THAT([&] { load_text("", {"learning_rate=fast"}); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("`fast`"), HasSubstr("command line"), HasSubstr("a number"))));
+  EXPECT_THAT([&] { load_text("scan_layers: 3\n"); },
+              ThrowsMessage<Error>(HasSubstr("true or false")));
+  EXPECT_THAT([&] { load_text("seed: [1]\n"); }, ThrowsMessage<Error>(HasSubstr("a list")));
+  EXPECT_THAT([&] { load_text("run_name: {a: 1}\n"); },
+              ThrowsMessage<Error>(HasSubstr("a mapping")));
+  EXPECT_THAT([&] { load_text("patch_size: 2\n"); },
+              ThrowsMessage<Error>(HasSubstr("a list of integers")));
+  EXPECT_THAT([&] { load_text("learning_rate:\n"); }, ThrowsMessage<Error>(HasSubstr("nothing")));
+  EXPECT_THAT([&] { load_text("seed: 010\n"); }, ThrowsMessage<Error>(HasSubstr("0o10")));
+}
+
+TEST_F(LoadTest, RefusesValuesOutOfRange) {
+  for (const char* text :
+       {"max_train_steps=0", "learning_rate=-1", "learning_rate=.inf", "learning_rate=nan",
+        "per_device_batch_size=0", "dropout=1", "adam_b1=1.5", "patch_size=[0,1,1]",
+        "weights_dtype=float8", "remat_policy=SOME", "height=0", "seed=-1"}) {
+    SCOPED_TRACE(text);
+    const std::string key = std::string(text).substr(0, std::string(text).find('='));
+    EXPECT_THAT([&] { load_defaults(std::vector<std::string>{text}); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(key), HasSubstr("expected"))));
+  }
+}
+
+TEST_F(LoadTest, RefusesAnOverrideWithoutAValue) {
+  EXPECT_THAT([&] { load_text("", {"seed"}); }, ThrowsMessage<Error>(HasSubstr("key=value")));
+  EXPECT_THAT([&] { load_text("", {"=3"}); }, ThrowsMessage<Error>(HasSubstr("key=value")));
+}
+
+TEST_F(LoadTest, RefusesAFileThatIsMissingOrNoMapping) {
+  EXPECT_THAT([&] { load(folder_ / "absent.yml"); }, ThrowsMessage<Error>(HasSubstr("absent.yml")));
+  EXPECT_THAT([&] { load_text("- a\n- b\n"); }, ThrowsMessage<Error>(HasSubstr("key: value")));
+  EXPECT_THROW(load_text("a: [1\n"), Error);
+}
+
+TEST_F(LoadTest, ReadsWordsWithoutRegardToCaseWhereTheKeySaysSo) {
+  EXPECT_EQ(load_text("remat_policy: full\n").config.model.remat_policy, "FULL");
+}
+
+TEST_F(LoadTest, ReadsBackWhatItWrites) {
+  const Loaded loaded = load_defaults(std::vector<std::string>{
+      "prompt=quotes \" and \\ and \n a line, ein Bär", "learning_rate=0.1", "run_name=on",
+      "names_which_can_be_saved=[attn_output]", "mag_ratios_base=[1.0, 0.99977]", "adam_eps=1e-8"});
+
+  const Config again = load_text(to_yaml(loaded.config)).config;
+
+  EXPECT_EQ(to_yaml(again), to_yaml(loaded.config));
+  EXPECT_EQ(again, loaded.config);
+  EXPECT_EQ(load_text(to_yaml(Config{})).config, Config{});
+}
+
+TEST(Keys, AreDeclaredOnceWithHelp) {
+  std::set<std::string_view> seen;
+  for (const KeyValue& each : describe(Config{})) {
+    SCOPED_TRACE(each.key);
+    EXPECT_TRUE(seen.insert(each.key).second) << "declared twice";
+    EXPECT_FALSE(is_ignored(each.key)) << "declared and ignored";
+    EXPECT_FALSE(each.field.help.empty());
+  }
+  for (const KeyValue& each : describe(Config{})) {
+    SCOPED_TRACE(each.key);
+    EXPECT_TRUE(each.field.with.empty() || seen.contains(each.field.with));
+  }
+}
+
+TEST(Keys, HaveDefaultsThatTheyWouldAccept) {
+  for (const KeyValue& each : describe(Config{})) {
+    SCOPED_TRACE(each.key);
+    // What is text in YAML stands in quotes; the command line takes the text itself.
+    const std::string text =
+        each.type == "text" ? io::Json::parse(each.value, "default").as_string() : each.value;
+    const std::vector<std::string> given = {std::string(each.key) + "=" + text};
+    EXPECT_EQ(to_yaml(load_defaults(given).config), to_yaml(Config{}));
+    EXPECT_EQ(load_defaults(given).config, Config{});
+  }
+}
+
+TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
+  const Loaded loaded = load_defaults(
+      std::vector<std::string>{"run_name=a", "dataset_type=synthetic", "scale_lr=True",
+                               "snr_gamma=5.0", "ici_fsdp_parallelism=4"});
+
+  EXPECT_THAT(notices(loaded, "train"),
+              ElementsAre(HasSubstr("scale_lr, snr_gamma"), HasSubstr("ici_fsdp_parallelism")));
+}
+
+TEST(Notices, AreSilentForDefaults) {
+  EXPECT_THAT(notices(load_defaults(), "generate"), IsEmpty());
+}
+
+TEST(Notices, RefuseWhatWouldChangeTheResult) {
+  const Loaded loaded = load_defaults(std::vector<std::string>{"run_name=a", "enable_lora=True"});
+  EXPECT_THAT([&] { notices(loaded, "train"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("enable_lora"), HasSubstr("command line"))));
+}
+
+TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {
+  EXPECT_THAT([] { notices(load_defaults(), "train"); },
+              ThrowsMessage<Error>(HasSubstr("run_name")));
+  EXPECT_THAT(
+      [] {
+        notices(load_defaults(std::vector<std::string>{"run_name=a", "dataset_type=hf"}), "train");
+      },
+      ThrowsMessage<Error>(HasSubstr("dataset_type `hf`")));
+}
+
+TEST(RunFolder, StaysInsideOutputDir) {
+  Config config;
+  config.run.output_dir = "out";
+  config.run.run_name = "team/first";
+  EXPECT_EQ(run_folder(config), fs::path("out/team/first"));
+  for (const char* name : {"", "../x", "a/../../b", "/tmp/x"}) {
+    SCOPED_TRACE(name);
+    config.run.run_name = name;
+    EXPECT_THROW(run_folder(config), Error);
+  }
+}
+
+TEST(BatchSizes, FollowDevicesFractionsAndTheGlobalOverride) {
+  Config config;
+  config.optimizer.per_device_batch_size = 2;
+  EXPECT_EQ(batch_sizes(config, 4).train, 8);
+  EXPECT_EQ(batch_sizes(config, 4).load, 8);
+
+  config.optimizer.per_device_batch_size = 0.25;
+  EXPECT_EQ(batch_sizes(config, 8).train, 2);
+  EXPECT_EQ(batch_sizes(config, 8).load, 8);
+  EXPECT_THAT([&] { batch_sizes(config, 2); }, ThrowsMessage<Error>(HasSubstr("no sample")));
+
+  config.optimizer.global_batch_size = 6;
+  EXPECT_EQ(batch_sizes(config, 3).train, 6);
+  EXPECT_THAT([&] { batch_sizes(config, 4); }, ThrowsMessage<Error>(HasSubstr("does not divide")));
+}
+
+TEST(ScheduleSteps, AreTheTrainingStepsUnlessGiven) {
+  Config config;
+  config.optimizer.max_train_steps = 30;
+  EXPECT_EQ(schedule_steps(config), 30);
+  config.optimizer.learning_rate_schedule_steps = 100;
+  EXPECT_EQ(schedule_steps(config), 100);
+}
+
+}  // namespace
+}  // namespace kinema::config
