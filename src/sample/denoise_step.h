@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
@@ -53,10 +55,11 @@ class StepPrograms {
       : client_(client), options_(std::move(options)) {}
 
   const runtime::Program& get(const StepSpec& spec);
+  const pjrt::Client& client() const { return client_; }
   double compile_seconds() const { return compile_seconds_; }
 
  private:
-  const pjrt::Client& client_;
+  pjrt::Client client_;
   runtime::ProgramOptions options_;
   std::map<std::string, runtime::Program> programs_;
   double compile_seconds_ = 0;

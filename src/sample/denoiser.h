@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,6 @@ using DenoiseObserver = std::function<void(const DenoiseStep&)>;
 /// Throws an Error when a shape does not fit the model, or when a batch ends with values that are
 /// not finite.
 std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
-                               const wan::ModelOptions& options,
                                std::span<const DenoiseBatch> batches,
                                const DenoiseSettings& settings,
                                const DenoiseObserver& observer = {});

@@ -22,6 +22,8 @@ class Experts {
   /// 0 for the only one or the one for high noise, 1 for low noise.
   int64_t at_timestep(float timestep) const;
   const wan::TransformerConfig& config(int64_t expert) const { return configs_.at(expert); }
+  /// As given, but for what sampling has no use for: dropout and rematerialisation.
+  const wan::ModelOptions& options() const { return options_; }
   const PipelineFolder& folder() const { return folder_; }
 
   /// The expert's parameters on the device, in the order of wan::parameters.
@@ -31,7 +33,7 @@ class Experts {
  private:
   bool both_fit() const;
 
-  const pjrt::Client& client_;
+  pjrt::Client client_;
   PipelineFolder folder_;
   wan::ModelOptions options_;
   std::vector<wan::TransformerConfig> configs_;

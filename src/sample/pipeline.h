@@ -85,7 +85,6 @@ class Pipeline {
  private:
   std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const VideoSizes& sizes);
 
-  wan::ModelOptions options_;
   Experts experts_;
   StepPrograms programs_;
   std::unique_ptr<Autoencoder> autoencoder_;

@@ -1,0 +1,81 @@
+#include "sample/experts.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "weights/weights.h"
+
+namespace kinema::sample {
+namespace {
+
+int64_t bytes_of(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
+  int64_t bytes = 0;
+  for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
+    bytes += spec.shape.bytes();
+  }
+  return bytes;
+}
+
+/// Bytes that may still be taken: the device's own figures, else (CPU) this machine's memory.
+int64_t available_bytes(const pjrt::Client& client) {
+  if (const auto memory = client.addressable_devices().front().memory();
+      memory.has_value() && memory->bytes_limit.has_value()) {
+    return *memory->bytes_limit - memory->bytes_in_use;
+  }
+  return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+Experts::Experts(const pjrt::Client& client, PipelineFolder folder,
+                 const wan::ModelOptions& options)
+    : client_(client), folder_(std::move(folder)), options_(options) {
+  options_.dropout = 0.0;
+  options_.remat = {};
+  configs_.push_back(weights::read_config(folder_.transformer));
+  if (folder_.has_two_experts()) {
+    configs_.push_back(weights::read_config(folder_.transformer_2));
+    const wan::TransformerConfig& high = configs_[0];
+    const wan::TransformerConfig& low = configs_[1];
+    check(high.in_channels == low.in_channels && high.out_channels == low.out_channels &&
+              high.text_dim == low.text_dim && high.patch_size == low.patch_size,
+          "[sample] transformer and transformer_2 of {} differ in channels, patch_size or text_dim",
+          folder_.folder.string());
+  }
+}
+
+int64_t Experts::at_timestep(float timestep) const {
+  if (!folder_.has_two_experts()) {
+    return 0;
+  }
+  const double boundary =
+      *folder_.boundary_ratio * static_cast<double>(folder_.schedule.num_train_timesteps);
+  return static_cast<double>(timestep) >= boundary ? 0 : 1;
+}
+
+bool Experts::both_fit() const {
+  // Twice the second expert's size must be free: activations and the compiler's space come on top.
+  return available_bytes(client_) > 2 * bytes_of(configs_.back(), options_);
+}
+
+const std::vector<pjrt::Buffer>& Experts::parameters(int64_t expert) {
+  std::vector<pjrt::Buffer>& mine = loaded_.at(expert);
+  if (!mine.empty()) {
+    return mine;
+  }
+  std::vector<pjrt::Buffer>& other = loaded_.at(1 - expert);
+  if (!other.empty() && !both_fit()) {
+    other.clear();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto specs = wan::parameters(configs_.at(expert), options_);
+  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, client_);
+  load_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return mine;
+}
+
+}  // namespace kinema::sample
