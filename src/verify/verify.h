@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pjrt/client.h"
+#include "runtime/program.h"
 
 /// This build and device against cases computed by the reference implementations.
 namespace kinema::verify {
@@ -30,6 +31,8 @@ struct Options {
   /// Which forms of the transformer to run.
   bool scan_on = true;
   bool scan_off = true;
+  /// Kernels of the target, compiler flags, and the folder of compiled programs.
+  runtime::ProgramOptions program;
   /// Called after each case with its rows, as they come.
   std::function<void(const std::vector<Row>& rows)> on_case;
 };

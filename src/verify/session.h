@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "models/wan/transformer.h"
+#include "nn/params.h"
+#include "pjrt/client.h"
+#include "runtime/program.h"
+#include "sample/denoise_step.h"
+#include "verify/case.h"
+#include "verify/verify.h"
+
+namespace kinema::verify {
+
+/// What the cases of one run share: the device and the programs compiled so far.
+class Session {
+ public:
+  Session(const pjrt::Client& client, const Options& options);
+
+  pjrt::Client& client() { return client_; }
+  sample::StepPrograms& step_programs() { return step_programs_; }
+  const runtime::ProgramOptions& program_options() const { return options_.program; }
+  const Options& options() const { return options_; }
+
+  /// The forms of the transformer to run, with what goes behind the case's name.
+  struct Form {
+    wan::ModelOptions options;
+    std::string suffix;  // "" or " (scan)"
+  };
+  std::vector<Form> forms() const;
+  /// The form that cases with one form only are run in: with scan unless it is switched off.
+  wan::ModelOptions model_options() const;
+
+  /// The graph's program; graphs that emit the same text share one.
+  const runtime::Program& program(const Graph& graph, std::span<const Tensor> outputs,
+                                  const std::string& name);
+
+ private:
+  pjrt::Client client_;
+  Options options_;
+  sample::StepPrograms step_programs_;
+  std::map<std::string, runtime::Program> programs_;
+};
+
+/// What a host computes from a spec's stacked tensor: one array per layer under the checkpoint's
+/// key, or the array itself.
+std::vector<std::pair<std::string, HostArray>> unstack(const nn::ParamSpec& spec,
+                                                       const HostArray& stacked);
+
+/// Limits of the fixtures' README for float32.
+inline constexpr double kForwardAbsolute = 1e-4;
+inline constexpr double kForwardRelative = 1e-4;
+
+// ---- Cases (one .cpp each); every function returns the case's rows or throws an Error ------
+
+std::vector<Row> forward_rows(const Case& c, Session& session);
+std::vector<Row> gradient_rows(const Case& c, Session& session);
+std::vector<Row> train_rows(const Case& c, Session& session);
+std::vector<Row> scheduler_rows(const Case& c, Session& session);
+std::vector<Row> variant_rows(const Case& c, Session& session);
+std::vector<Row> pipeline_rows(const Case& c, Session& session);
+std::vector<Row> dataset_rows(const Case& c, Session& session);
+
+}  // namespace kinema::verify
