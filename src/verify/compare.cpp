@@ -59,8 +59,8 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
   row.rms_diff = a.empty() ? 0.0 : std::sqrt(squares / static_cast<double>(a.size()));
   if (limit.rms.has_value() && row.rms_diff > *limit.rms) {
     row.ok = false;
-    row.message = fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff,
-                              *limit.rms);
+    row.message =
+        fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff, *limit.rms);
   }
   return row;
 }

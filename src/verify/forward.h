@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "verify/session.h"
+
+namespace kinema::verify {
+
+/// Inputs of one forward pass, from a case.
+struct ForwardInputs {
+  HostArray hidden_states, timestep, encoder_hidden_states;
+  HostArray encoder_hidden_states_image;  // no bytes where there is none
+
+  static ForwardInputs of(const Case& c);
+};
+
+/// Runs the transformer in `model` once; the result is `output` and those of `taps` (without their
+/// prefix `tap.`) that the form offers.
+std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
+                                             const ForwardInputs& inputs,
+                                             const std::vector<std::string>& taps,
+                                             const wan::ModelOptions& options, Session& session);
+
+}  // namespace kinema::verify

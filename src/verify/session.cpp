@@ -1,0 +1,65 @@
+#include "verify/session.h"
+
+#include <cstring>
+
+#include "graph/emit.h"
+
+namespace kinema::verify {
+
+Session::Session(const pjrt::Client& client, const Options& options)
+    : client_(client), options_(options), step_programs_(client, options.program) {}
+
+wan::ModelOptions Session::model_options() const {
+  wan::ModelOptions model;
+  // TF32 and bfloat16 products of accelerators are far outside the limits.
+  if (client_.platform_name() != "cpu") {
+    model.precision = Precision::HIGHEST;
+  }
+  model.scan_layers = options_.scan_on;
+  return model;
+}
+
+std::vector<Session::Form> Session::forms() const {
+  std::vector<Form> forms;
+  for (const bool scan : {false, true}) {
+    if (scan ? options_.scan_on : options_.scan_off) {
+      forms.push_back({.options = model_options(), .suffix = scan ? " (scan)" : ""});
+      forms.back().options.scan_layers = scan;
+    }
+  }
+  return forms;
+}
+
+const runtime::Program& Session::program(const Graph& graph, std::span<const Tensor> outputs,
+                                         const std::string& name) {
+  runtime::ProgramOptions options = options_.program;
+  options.name = name;
+  const std::string text = emit(graph, outputs, options.emit);
+  const auto known = programs_.find(text);
+  if (known != programs_.end()) {
+    return known->second;
+  }
+  return programs_.emplace(text, runtime::Program::compile(client_, graph, outputs, options))
+      .first->second;
+}
+
+std::vector<std::pair<std::string, HostArray>> unstack(const nn::ParamSpec& spec,
+                                                       const HostArray& stacked) {
+  if (spec.layers == 0) {
+    return {{spec.name, stacked}};
+  }
+  Shape shape = stacked.shape;
+  shape.dims.erase(shape.dims.begin());
+  const size_t at = spec.name.find("{}");
+  std::vector<std::pair<std::string, HostArray>> out;
+  for (int64_t i = 0; i < spec.layers; ++i) {
+    HostArray layer(shape);
+    std::memcpy(layer.bytes.data(), stacked.bytes.data() + i * shape.bytes(), layer.bytes.size());
+    std::string name = spec.name;
+    name.replace(at, 2, std::to_string(i));
+    out.emplace_back(std::move(name), std::move(layer));
+  }
+  return out;
+}
+
+}  // namespace kinema::verify
