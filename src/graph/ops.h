@@ -68,11 +68,11 @@ Tensor operator/(double a, Tensor b);
 Tensor maximum(Tensor a, double b);
 Tensor minimum(Tensor a, double b);
 
-/// Bitwise on integers, logical on pred.
+/// Bitwise on integers, logical on pred (`!x` asks whether a Tensor is empty).
 Tensor operator&(Tensor a, Tensor b);
 Tensor operator|(Tensor a, Tensor b);
 Tensor operator^(Tensor a, Tensor b);
-Tensor operator!(Tensor a);
+Tensor logical_not(Tensor a);
 Tensor shift_left(Tensor a, Tensor b);
 Tensor shift_right_logical(Tensor a, Tensor b);
 

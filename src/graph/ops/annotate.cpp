@@ -31,6 +31,7 @@ const Op kNamed{
     .infer = same_as_first,
     .gradient = [](Tensor, Tensor dy) -> Cotangents { return {dy}; },
     .emit = emit_nothing,
+    .free_to_recompute = true,
 };
 
 // y = x, partitioned as asked,  dx = dy, partitioned alike
@@ -56,6 +57,7 @@ const Op kWithSharding{
           sharding.dims.resize(static_cast<size_t>(node.shape(0).rank()));
           out.generic(node, "sdy.sharding_constraint", "sharding = " + sharding_text(sharding));
         },
+    .free_to_recompute = true,
 };
 
 // y_i = x_i,  dx_i = dy_i, behind a barrier of their own

@@ -10,7 +10,8 @@
 
 /// Functions of one tensor that are written out as simpler ops but have a gradient of their own,
 /// which reads x or y only: autodiff of the written-out form would keep several values of x's size
-/// for the backward pass. All compute in F32 for bf16 and f16 and round once.
+/// for the backward pass. All compute in F32 for bf16 and f16 and round once. Those whose gradient
+/// reads x are free to recompute: the backward pass has x at hand, so y need not be kept beside it.
 namespace kinema {
 namespace {
 
@@ -73,6 +74,7 @@ constexpr Op kSilu{
       return {convert(widen(dy) * (s * (1.0 + x * (1.0 - s))), y.dtype())};
     },
     .emit = emit_written_out<silu_forward>,
+    .free_to_recompute = true,
 };
 
 // sqrt(2 / pi) and the cubic coefficient of arXiv:1606.08415
@@ -96,6 +98,7 @@ constexpr Op kGeluTanh{
       return {convert(widen(dy) * dx, y.dtype())};
     },
     .emit = emit_written_out<gelu_tanh_forward>,
+    .free_to_recompute = true,
 };
 
 // y = x (1 + erf(x / sqrt 2)) / 2,  dx = dy ((1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2
@@ -114,6 +117,7 @@ constexpr Op kGeluErf{
       return {convert(widen(dy) * (below + kDensity * x * exp(-0.5 * (x * x))), y.dtype())};
     },
     .emit = emit_written_out<gelu_erf_forward>,
+    .free_to_recompute = true,
 };
 
 // ---- Norms over the last axis --------------------------------------------------------------
@@ -147,6 +151,7 @@ constexpr Op kLayerNorm{
       return {convert(dx, y.dtype())};
     },
     .emit = emit_written_out<layer_norm_forward>,
+    .free_to_recompute = true,
 };
 
 Tensor inverse_rms(Tensor x, double epsilon) { return rsqrt(last_mean(x * x) + epsilon); }
@@ -167,6 +172,7 @@ constexpr Op kRmsNorm{
       return {convert(r * (g - value * last_mean(g * value)), y.dtype())};
     },
     .emit = emit_written_out<rms_norm_forward>,
+    .free_to_recompute = true,
 };
 
 constexpr const Op* kOps[] = {&kSoftmax, &kSilu, &kGeluTanh, &kGeluErf, &kLayerNorm, &kRmsNorm};

@@ -313,7 +313,7 @@ Tensor minimum(Tensor a, double b) { return minimum(a, full_like(a, b)); }
 Tensor operator&(Tensor a, Tensor b) { return binary(kAnd, a, b); }
 Tensor operator|(Tensor a, Tensor b) { return binary(kOr, a, b); }
 Tensor operator^(Tensor a, Tensor b) { return binary(kXor, a, b); }
-Tensor operator!(Tensor a) { return apply(kNot, {a}); }
+Tensor logical_not(Tensor a) { return apply(kNot, {a}); }
 Tensor shift_left(Tensor a, Tensor b) { return binary(kShiftLeft, a, b); }
 Tensor shift_right_logical(Tensor a, Tensor b) { return binary(kShiftRightLogical, a, b); }
 
