@@ -61,6 +61,11 @@ const std::string& Emitter::name(Tensor x) const {
   return found->second;
 }
 
+int64_t Emitter::uses(Tensor x) const {
+  const auto found = uses_.find({&x.node(), x.result()});
+  return found == uses_.end() ? 0 : found->second;
+}
+
 void Emitter::bind(Tensor x, std::string text) {
   names_[{&x.node(), x.result()}] = std::move(text);
 }
@@ -99,6 +104,16 @@ void Emitter::generic(const Node& node, const std::string& mlir, const std::stri
 
 void Emitter::body(const Graph& graph, std::span<const Tensor> outputs) {
   const std::vector<bool> needed = needed_nodes(graph, outputs);
+  for (const Tensor x : outputs) {
+    ++uses_[{&x.node(), x.result()}];
+  }
+  for (const Node& node : graph.nodes()) {
+    if (needed[node.id]) {
+      for (const Tensor x : node.inputs) {
+        ++uses_[{&x.node(), x.result()}];
+      }
+    }
+  }
   for (const Node& node : graph.nodes()) {
     if (!needed[node.id] || node.op == &kInput) {
       continue;

@@ -48,6 +48,8 @@ class Emitter {
   const EmitOptions& options() const { return options_; }
   /// `%12` or, for result 1 of a node with several, `%12#1`.
   const std::string& name(Tensor x) const;
+  /// How many operands of the nodes being written refer to `x`; outputs count too.
+  int64_t uses(Tensor x) const;
   /// Makes `x` print as `text` from here on.
   void bind(Tensor x, std::string text);
   /// A name not used before, `%13`.
@@ -71,6 +73,7 @@ class Emitter {
 
   const EmitOptions& options_;
   std::map<std::pair<const Node*, int64_t>, std::string> names_;
+  std::map<std::pair<const Node*, int64_t>, int64_t> uses_;
   std::string text_;
   int64_t next_ = 0;
   int64_t indent_ = 1;

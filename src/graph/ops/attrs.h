@@ -17,6 +17,12 @@ struct DotAttrs {
 };
 extern const Op kDotGeneral;
 
+/// Attributes of kTranspose: result axis i is the operand's axis `order[i]`.
+struct TransposeAttrs {
+  std::vector<int64_t> order;
+};
+extern const Op kTranspose;
+
 /// Attributes of kNamed, the identity that `named` writes.
 struct NamedAttrs {
   std::string name;

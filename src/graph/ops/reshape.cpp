@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include "graph/ops.h"
 #include "graph/ops/all_ops.h"
+#include "graph/ops/attrs.h"
 #include "graph/ops/rules.h"
 
 namespace kinema {
@@ -13,10 +14,6 @@ namespace {
 
 struct ReshapeAttrs {
   Dims dims;
-};
-
-struct TransposeAttrs {
-  std::vector<int64_t> order;
 };
 
 struct BroadcastAttrs {
@@ -49,8 +46,10 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   return out;
 }
 
+}  // namespace
+
 // y = x with axes in another order,  dx = dy in the inverse order
-constexpr Op kTranspose{
+constinit const Op kTranspose{
     .name = "transpose",
     .infer = [](const Node& node) -> Shape {
       const Shape& x = node.shape(0);
@@ -77,6 +76,8 @@ constexpr Op kTranspose{
       return "permutation = " + i64_array(node.get<TransposeAttrs>().order);
     },
 };
+
+namespace {
 
 // y[..., i, ...] = x[..., 0 or i, ...],  dx = dy summed over the axes along which x repeats
 constexpr Op kBroadcast{

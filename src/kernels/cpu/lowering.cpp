@@ -1,0 +1,106 @@
+#include "kernels/cpu/lowering.h"
+
+#include <fmt/ranges.h>
+
+#include "graph/ops/attrs.h"
+#include "kernels/cpu/matrix_product.h"
+#include "kernels/cpu/strided_dot.h"
+
+namespace kinema::kernels {
+namespace {
+
+/// A tensor read through its transposes: the dense array behind it and a stride per logical axis.
+struct View {
+  Tensor stored;
+  Dims strides;
+};
+
+View look_through(Tensor x) {
+  if (x.node().op != &kTranspose) {
+    return {x, dense_strides(x.shape().dims)};
+  }
+  const View inner = look_through(x.node().input(0));
+  View view{inner.stored, {}};
+  for (const int64_t axis : x.node().get<TransposeAttrs>().order) {
+    view.strides.push_back(inner.strides[static_cast<size_t>(axis)]);
+  }
+  return view;
+}
+
+std::string layout(const Shape& shape) {
+  std::vector<int64_t> minor_to_major;
+  for (int64_t i = shape.rank() - 1; i >= 0; --i) {
+    minor_to_major.push_back(i);
+  }
+  return fmt::format("dense<[{}]> : tensor<{}xindex>", fmt::join(minor_to_major, ", "),
+                     shape.rank());
+}
+
+bool covered(const Node& dot, const CpuLoweringOptions& options) {
+  const DType in = dot.shape(0).dtype;
+  const DType out = dot.results[0].dtype;
+  return (in == DType::F32 && options.f32 && out == DType::F32) ||
+         (in == DType::BF16 && options.bf16 && (out == DType::F32 || out == DType::BF16));
+}
+
+/// Writes `dot` with its result stored as `written` (the dot itself or a transpose of it);
+/// `c_strides` are those of the dot's axes in that array.
+bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emitter& out,
+               const CpuLoweringOptions& options) {
+  if (!covered(dot, options)) {
+    return false;
+  }
+  const View a = look_through(dot.input(0));
+  const View b = look_through(dot.input(1));
+  const auto plan = strided_dot(dot.shape(0).dims, a.strides, dot.shape(1).dims, b.strides,
+                                c_strides, dot.get<DotAttrs>().dims);
+  if (!plan || plan->flops() < options.min_flops) {
+    return false;
+  }
+  const std::string name = out.fresh();
+  out.line(
+      "{} = \"stablehlo.custom_call\"({}, {}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{plan = array<i64: {}>}}, operand_layouts = [{}, {}], "
+      "result_layouts = [{}]}} : ({}, {}) -> {}{}",
+      name, out.name(a.stored), out.name(b.stored), kDotTarget, fmt::join(to_words(*plan), ", "),
+      layout(a.stored.shape()), layout(b.stored.shape()), layout(written.results[0]),
+      mlir_type(a.stored.shape()), mlir_type(b.stored.shape()), mlir_type(written.results[0]),
+      out.location(dot));
+  out.bind(const_cast<Node&>(written).result(), name);
+  return true;
+}
+
+/// A transpose that is the only reader of a dot: the product is stored transposed at once.
+bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLoweringOptions& options) {
+  const Tensor product = transpose.input(0);
+  if (product.node().op != &kDotGeneral || out.uses(product) != 1) {
+    return false;
+  }
+  const Dims strides = dense_strides(transpose.results[0].dims);
+  const std::vector<int64_t>& order = transpose.get<TransposeAttrs>().order;
+  Dims c_strides(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    c_strides[static_cast<size_t>(order[i])] = strides[i];
+  }
+  return write_dot(product.node(), transpose, c_strides, out, options);
+}
+
+}  // namespace
+
+void register_cpu_kernels(const pjrt::Plugin& plugin) {
+  plugin.register_ffi_handler(kDotTarget, dot_handler());
+}
+
+Lowering cpu_lowering(const CpuLoweringOptions& given) {
+  CpuLoweringOptions options = given;
+  options.f32 = options.f32 && has_fast_product(DType::F32);
+  options.bf16 = options.bf16 && has_fast_product(DType::BF16);
+  return [options](const Node& node, Emitter& out) {
+    if (node.op == &kDotGeneral) {
+      return write_dot(node, node, dense_strides(node.results[0].dims), out, options);
+    }
+    return node.op == &kTranspose && write_transposed_dot(node, out, options);
+  };
+}
+
+}  // namespace kinema::kernels

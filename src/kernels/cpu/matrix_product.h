@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+
+#include "core/dtype.h"
+#include "kernels/cpu/strided_dot.h"
+
+namespace kinema::kernels {
+
+/// Runs `task(0) .. task(count - 1)`, each once, on the caller and whoever else helps; returns when
+/// all are done.
+using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t)>& task)>;
+
+/// c = a b through oneDNN, split into pieces of about equal work. Operands of type `in` (F32 or
+/// BF16), result of type `out` (F32, or BF16 for BF16 operands); sums in F32. Throws an Error when
+/// oneDNN refuses.
+void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, const void* b,
+                    void* c, int64_t threads, const ParallelFor& parallel_for);
+
+/// True when this processor multiplies the dtype at full speed.
+bool has_fast_product(DType dtype);
+
+}  // namespace kinema::kernels
