@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/host_array.h"
+#include "core/threefry.h"
+#include "graph/emit.h"
+#include "graph/ops.h"
+#include "kernels/cpu/lowering.h"
+#include "kernels/cpu/matrix_product.h"
+#include "pjrt/cpu_plugin.h"
+#include "runtime/program.h"
+
+namespace kinema::kernels {
+namespace {
+
+HostArray random_array(DType dtype, Dims dims, uint64_t seed) {
+  HostArray x(Shape{DType::F32, std::move(dims)});
+  RandomStream stream(random_key(seed, "cpu_dot_test"));
+  for (float& value : x.as<float>()) {
+    value = stream.normal();
+  }
+  return convert(x, dtype);
+}
+
+struct Comparison {
+  double largest = 0;
+  double difference = 0;
+  bool kernel_used = false;
+};
+
+/// The function compiled with the kernel and without; every product goes to the kernel.
+Comparison compare_lowerings(DType dtype, std::vector<Dims> inputs,
+                             const std::function<Tensor(std::span<const Tensor>)>& function) {
+  static const pjrt::Client client = pjrt::cpu_client();
+  register_cpu_kernels(client.plugin());
+  Graph graph;
+  std::vector<Tensor> x;
+  std::vector<HostArray> arrays;
+  for (const Dims& dims : inputs) {
+    x.push_back(graph.input({dtype, dims}));
+    arrays.push_back(random_array(dtype, dims, arrays.size()));
+  }
+  const std::vector<Tensor> outputs{function(x)};
+  runtime::ProgramOptions plain;
+  runtime::ProgramOptions fast;
+  fast.emit.lowering = cpu_lowering({.min_flops = 0});
+  const auto expected = convert(
+      runtime::Program::compile(client, graph, outputs, plain).run_on_host(arrays)[0], DType::F32);
+  const auto actual = convert(
+      runtime::Program::compile(client, graph, outputs, fast).run_on_host(arrays)[0], DType::F32);
+  Comparison result;
+  result.kernel_used = emit(graph, outputs, fast.emit).find(kDotTarget) != std::string::npos;
+  for (size_t i = 0; i < expected.as<float>().size(); ++i) {
+    const double want = expected.as<float>()[i];
+    result.largest = std::max(result.largest, std::abs(want));
+    result.difference = std::max(result.difference, std::abs(want - actual.as<float>()[i]));
+  }
+  return result;
+}
+
+class CpuDot : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!has_fast_product(GetParam())) {
+      GTEST_SKIP() << "this processor has no fast product of " << to_string(GetParam());
+    }
+  }
+  void expect_equal(const std::vector<Dims>& inputs,
+                    const std::function<Tensor(std::span<const Tensor>)>& function) {
+    const Comparison result = compare_lowerings(GetParam(), inputs, function);
+    EXPECT_TRUE(result.kernel_used);
+    // Sums of k <= 300 normal products in two orders differ by about 2^-24 sqrt(k) of their size in
+    // f32; a bf16 result may round to the neighbouring value, 2^-8 of the largest.
+    const double unit = GetParam() == DType::BF16 ? 0x1p-8 : 0x1p-24 * 64;
+    EXPECT_LE(result.difference, unit * result.largest);
+    EXPECT_GT(result.largest, 1.0);
+  }
+};
+
+TEST_P(CpuDot, MultipliesTokensByWeights) {
+  expect_equal({{2, 65, 48}, {96, 48}}, [](auto x) { return einsum("bsi,oi->bso", x[0], x[1]); });
+}
+
+TEST_P(CpuDot, MultipliesForWeightGradients) {
+  expect_equal({{2, 65, 48}, {2, 65, 200}},
+               [](auto x) { return einsum("bsi,bso->oi", x[0], x[1]); });
+}
+
+TEST_P(CpuDot, ReadsAndWritesHeadsInPlace) {
+  expect_equal({{2, 33, 3, 16}, {2, 41, 3, 16}}, [](auto x) {
+    const Tensor scores = einsum("bsnd,btnd->bnst", x[0], x[1]);
+    return einsum("bnst,btnd->bsnd", scores, x[1]);
+  });
+}
+
+TEST_P(CpuDot, ReadsThroughTransposes) {
+  expect_equal({{40, 3, 64}, {64, 3, 30}}, [](auto x) {
+    return matmul(transpose(x[0], {1, 0, 2}), transpose(x[1], {1, 0, 2}));
+  });
+}
+
+TEST_P(CpuDot, TakesVectorsAndRows) {
+  expect_equal({{1, 300}, {70, 300}}, [](auto x) { return einsum("bi,oi->bo", x[0], x[1]); });
+  expect_equal({{90, 1}, {1, 70}}, [](auto x) { return matmul(x[0], x[1]); });
+}
+
+TEST_P(CpuDot, SplitsLongSides) {
+  expect_equal({{8, 32}, {1000, 32}}, [](auto x) { return einsum("bi,oi->bo", x[0], x[1]); });
+  expect_equal({{1000, 32}, {8, 32}}, [](auto x) { return einsum("bi,oi->ob", x[0], x[1]); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, CpuDot, ::testing::Values(DType::F32, DType::BF16),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+}  // namespace
+}  // namespace kinema::kernels
