@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kinema::pjrt {
 namespace {
 
@@ -54,6 +56,17 @@ PJRT_Error_Code code_of(const PJRT_Api& api, PJRT_Error* error) {
   return args.code;
 }
 
+// Compilers write pages; what was wrong is in their first lines.
+std::string first_two_lines(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  const size_t first = text.find('\n');
+  if (first == std::string_view::npos) return std::string(text);
+  const size_t second = text.find('\n', first + 1);
+  if (second == std::string_view::npos) return std::string(text);
+  const auto more = std::count(text.begin() + static_cast<ptrdiff_t>(second), text.end(), '\n');
+  return fmt::format("{} (and {} more lines)", text.substr(0, second), more);
+}
+
 }  // namespace
 
 // These three functions are at the head of PJRT_Api, which Plugin::load makes sure of, and two of
@@ -63,7 +76,7 @@ std::string take_message(const PJRT_Api& api, PJRT_Error* error) {
                                   .error = error};
   api.PJRT_Error_Message(&message);
   std::string text = fmt::format("{}: {}", code_name(code_of(api, error)),
-                                 view(message.message, message.message_size));
+                                 first_two_lines(view(message.message, message.message_size)));
   PJRT_Error_Destroy_Args destroy{.struct_size = PJRT_Error_Destroy_Args_STRUCT_SIZE,
                                   .error = error};
   api.PJRT_Error_Destroy(&destroy);

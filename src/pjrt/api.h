@@ -11,7 +11,7 @@
 
 namespace kinema::pjrt {
 
-/// The error's text, `NAME: message`; frees the error object.
+/// The error's code and the first two lines of its text, `invalid argument: ...`; frees the object.
 std::string take_message(const PJRT_Api& api, PJRT_Error* error);
 
 /// The one way to call a plugin: fills `struct_size`, throws an Error when the plugin is older than
