@@ -22,7 +22,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"mesh", {"core"}},
       {"pjrt", {"core"}},
       {"graph", {"core"}},
-      {"runtime", {"core", "pjrt", "graph"}},
+      {"runtime", {"core", "pjrt", "graph", "kernels"}},
       {"nn", {"core", "graph"}},
       {"kernels", {"core", "graph", "pjrt"}},
       {"models", {"core", "graph", "nn"}},

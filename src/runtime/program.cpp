@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "kernels/cpu/lowering.h"
 #include "runtime/executable_cache.h"
 
 namespace kinema::runtime {
@@ -116,7 +117,14 @@ Program::Program(const pjrt::Client& client, pjrt::Executable executable, std::v
 Program Program::compile(const pjrt::Client& client, const Graph& graph,
                          std::span<const Tensor> outputs, const ProgramOptions& options) {
   const Clock::time_point start = Clock::now();
-  const std::string text = emit(graph, outputs, options.emit);
+  EmitOptions emit_options = options.emit;
+  // A kernel is opaque to the partitioner: programs over a mesh leave their dots to the compiler.
+  if (options.kernels && !emit_options.lowering && emit_options.mesh.axes.empty() &&
+      client.platform_name() == "cpu") {
+    kernels::register_cpu_kernels(client.plugin());
+    emit_options.lowering = kernels::cpu_lowering();
+  }
+  const std::string text = emit(graph, outputs, emit_options);
   const double emit_seconds = seconds_since(start);
   Program program = compile_text(client, text, input_ports(graph, options.emit.mesh),
                                  output_ports(outputs, options), options);

@@ -22,6 +22,8 @@ struct ProgramOptions {
   /// Donations, mesh, output shardings, kernels of the target.
   EmitOptions emit;
   pjrt::CompileOptions compile;
+  /// Use kinema's kernels where the target has some (CPU: large dots) and `emit.lowering` is empty.
+  bool kernels = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
   std::string executable_cache;
   /// The cache drops its oldest entries beyond this.

@@ -42,7 +42,7 @@ Comparison compare_lowerings(DType dtype, std::vector<Dims> inputs,
     arrays.push_back(random_array(dtype, dims, arrays.size()));
   }
   const std::vector<Tensor> outputs{function(x)};
-  runtime::ProgramOptions plain;
+  runtime::ProgramOptions plain{.kernels = false};
   runtime::ProgramOptions fast;
   fast.emit.lowering = cpu_lowering({.min_flops = 0});
   const auto expected = convert(
