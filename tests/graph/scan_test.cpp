@@ -1,0 +1,211 @@
+#include "graph/scan.h"
+
+#include <gmock/gmock.h>
+
+#include "graph/body.h"
+#include "graph/gradient_check.h"
+#include "graph/ops/attrs.h"
+
+namespace kinema {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kLayers = 3;
+
+/// A small stack: x <- named(tanh(x w_i + c)) * 1.5 + x, y_i = sum x; sums everything up.
+/// x0 [2, 4], w [layers, 4, 4], c [4].
+Tensor block(Tensor x, Tensor w, Tensor c) {
+  const Tensor hidden = named(tanh(matmul(x, w) + c), "hidden");
+  return hidden * 1.5 + x;
+}
+
+TensorFunction scanned(RematPolicy policy, bool reverse = false) {
+  return [policy, reverse](std::span<const Tensor> in) {
+    const Tensor c = in[2];
+    const ScanResult result =
+        scan({in[0]}, {in[1]}, {.length = kLayers, .reverse = reverse, .remat = policy},
+             [&](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+               const Tensor x = block(carry[0], xs[0], c);
+               return {{x}, {sum(x, {1})}};
+             });
+    return concatenate({reshape(result.carry[0], {8}), reshape(result.ys[0], {kLayers * 2})},
+                       Axis(0));
+  };
+}
+
+TensorFunction unrolled(RematPolicy policy, bool reverse = false) {
+  return [policy, reverse](std::span<const Tensor> in) {
+    Tensor x = in[0];
+    std::vector<Tensor> ys(kLayers);
+    for (int64_t i = 0; i < kLayers; ++i) {
+      const int64_t layer = reverse ? kLayers - 1 - i : i;
+      const Tensor w = squeeze(slice(in[1], Axis(0), layer, 1), Axis(0));
+      x = checkpoint({x, w}, policy, [&](std::span<const Tensor> args) {
+        return std::vector<Tensor>{block(args[0], args[1], in[2])};
+      })[0];
+      ys[static_cast<size_t>(layer)] = sum(x, {1});
+    }
+    return concatenate({reshape(x, {8}), concatenate(ys, Axis(0))}, Axis(0));
+  };
+}
+
+std::vector<HostArray> stack_inputs() {
+  return {random_f64({2, 4}, -1, 1, 1), random_f64({kLayers, 4, 4}, -1, 1, 2),
+          random_f64({4}, -1, 1, 3)};
+}
+
+std::vector<std::pair<std::string, RematPolicy>> policies() {
+  return {{"NONE", remat_policy("none")},
+          {"FULL", remat_policy("FULL")},
+          {"MATMUL_WITHOUT_BATCH", remat_policy("matmul_without_batch")},
+          {"OFFLOAD_MATMUL_WITHOUT_BATCH", remat_policy("OFFLOAD_MATMUL_WITHOUT_BATCH")},
+          {"HIDDEN_STATE_WITH_OFFLOAD", remat_policy("HIDDEN_STATE_WITH_OFFLOAD")},
+          {"CUSTOM saved", remat_policy("CUSTOM", {"hidden"})},
+          {"CUSTOM offloaded", remat_policy("CUSTOM", {}, {"hidden"})}};
+}
+
+TEST(ScanGradient, MatchesFiniteDifferencesUnderEveryPolicy) {
+  std::vector<GradientCase> cases;
+  for (const auto& [name, policy] : policies()) {
+    cases.push_back({"scan " + name, scanned(policy), stack_inputs()});
+    cases.push_back({"checkpoint " + name, unrolled(policy), stack_inputs()});
+  }
+  cases.push_back({"reverse scan", scanned({}, true), stack_inputs()});
+  expect_gradients_match(cases);
+}
+
+TEST(ScanGradient, CanBeDifferentiatedAgain) {
+  expect_gradients_match(
+      {{"scan", gradient_of(scanned({})), stack_inputs()},
+       {"scan FULL", gradient_of(scanned(remat_policy("FULL"))), stack_inputs()},
+       {"checkpoint FULL", gradient_of(unrolled(remat_policy("FULL"))), stack_inputs()}});
+}
+
+TEST(Scan, EqualsTheUnrolledLoopBothWays) {
+  for (const bool reverse : {false, true}) {
+    SCOPED_TRACE(reverse);
+    Graph graph;
+    std::vector<Tensor> in;
+    for (const HostArray& array : stack_inputs()) {
+      in.push_back(graph.input(array.shape));
+    }
+    const auto results =
+        evaluate(graph, std::vector<Tensor>{scanned({}, reverse)(in), unrolled({}, reverse)(in)},
+                 stack_inputs());
+
+    for (size_t i = 0; i < results[0].as<double>().size(); ++i) {
+      // Four products of numbers below 10 in two orders: a few units in the last place.
+      EXPECT_NEAR(results[0].as<double>()[i], results[1].as<double>()[i], 1e-13);
+    }
+  }
+}
+
+TEST(Scan, NestsAndSumsGradientsOfCaptures) {
+  const auto nested = [](std::span<const Tensor> in) {
+    const ScanResult outer =
+        scan({in[0]}, {}, {.length = 2, .remat = remat_policy("FULL")},
+             [&](std::span<const Tensor> carry, std::span<const Tensor>) -> ScanResult {
+               const ScanResult inner =
+                   scan({carry[0]}, {in[1]}, {.length = kLayers},
+                        [&](std::span<const Tensor> x, std::span<const Tensor> w) -> ScanResult {
+                          return {{block(x[0], w[0], in[2])}, {}};
+                        });
+               return {inner.carry, {}};
+             });
+    return outer.carry[0];
+  };
+  expect_gradient_matches(nested, stack_inputs());
+}
+
+int64_t scan_node_results(RematPolicy policy) {
+  Graph graph;
+  std::vector<Tensor> in;
+  for (const HostArray& array : stack_inputs()) {
+    in.push_back(graph.input(array.shape));
+  }
+  const Tensor y = scanned(std::move(policy))(in);
+  gradients(weighted_sum(y), std::vector<Tensor>{in[0], in[1], in[2]});
+  for (const Node& node : graph.nodes()) {
+    if (node.op == &kScan) {
+      return static_cast<int64_t>(node.results.size());
+    }
+  }
+  return 0;
+}
+
+// The loop has two results of its own: the last x and the ys.
+TEST(Remat, KeepsWhatThePolicySaysAndTheBlocksInputs) {
+  EXPECT_EQ(scan_node_results(remat_policy("FULL")), 2 + 1);                  // x
+  EXPECT_EQ(scan_node_results(remat_policy("MATMUL_WITHOUT_BATCH")), 2 + 2);  // x, x w
+  EXPECT_EQ(scan_node_results(remat_policy("CUSTOM", {"hidden"})), 2 + 2);    // x, hidden
+  EXPECT_EQ(scan_node_results(remat_policy("CUSTOM", {"something else"})), 2 + 1);
+  EXPECT_EQ(scan_node_results(remat_policy("NONE")), 2 + 2);  // x, tanh
+}
+
+TEST(Remat, RecomputesBehindABarrier) {
+  Graph graph;
+  std::vector<Tensor> in;
+  for (const HostArray& array : stack_inputs()) {
+    in.push_back(graph.input(array.shape));
+  }
+  const Tensor loss = weighted_sum(unrolled(remat_policy("FULL"))(in));
+  const auto grads = gradients(loss, in);
+
+  const std::string text = emit(graph, grads);
+
+  size_t barriers = 0;
+  for (size_t at = text.find("optimization_barrier"); at != std::string::npos;
+       at = text.find("optimization_barrier", at + 1)) {
+    ++barriers;
+  }
+  EXPECT_EQ(barriers, static_cast<size_t>(kLayers));
+}
+
+TEST(Remat, RefusesAnUnknownPolicyAndListsTheKnown) {
+  EXPECT_THAT([] { remat_policy("SOME"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`SOME`"), HasSubstr("HIDDEN_STATE"))));
+}
+
+TEST(Scan, ProgramSizeDoesNotGrowWithTheLength) {
+  const auto text_size = [](int64_t length) {
+    Graph graph;
+    const Tensor x = graph.input({DType::F32, {2, 4}});
+    const Tensor w = graph.input({DType::F32, {length, 4, 4}});
+    const ScanResult result =
+        scan({x}, {w}, {.length = length},
+             [&](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+               return {{tanh(matmul(carry[0], xs[0]))}, {}};
+             });
+    const auto grads = gradients(sum(result.carry[0]), std::vector<Tensor>{w});
+    return emit(graph, grads).size();
+  };
+  EXPECT_EQ(text_size(10), text_size(99));
+}
+
+TEST(Scan, NamesTheCarriedValueThatChangesShape) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {2, 4}});
+  const auto grow = [&] {
+    scan({x}, {}, {.length = 3}, [](std::span<const Tensor> carry, auto) -> ScanResult {
+      return {{concatenate({carry[0], carry[0]}, Axis(0))}, {}};
+    });
+  };
+  EXPECT_THAT(grow, ThrowsMessage<Error>(AllOf(HasSubstr("f32[2,4]"), HasSubstr("f32[4,4]"))));
+}
+
+TEST(Scan, RefusesAnXOfAnotherLength) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {2, 4}});
+  const Tensor w = graph.input({DType::F32, {5, 4, 4}});
+  const auto body = [](std::span<const Tensor> carry, auto) -> ScanResult {
+    return {{carry[0]}, {}};
+  };
+  EXPECT_THAT([&] { scan({x}, {w}, {.length = 3}, body); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("f32[5,4,4]"), HasSubstr("the length, 3"))));
+}
+
+}  // namespace
+}  // namespace kinema
