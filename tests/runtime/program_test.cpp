@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
-#include <optional>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "core/error.h"
-#include "runtime/client.h"
+#include "runtime/cpu_client.h"
+#include "runtime/executable_cache.h"
 
 namespace kinema::runtime {
 namespace {
@@ -39,24 +41,13 @@ std::vector<float> values(const HostArray& x) {
   return {view.begin(), view.end()};
 }
 
-class ProgramTest : public testing::Test {
+class ProgramTest : public CpuClientTest {
  protected:
-  void SetUp() override {
-    const char* path = std::getenv("KINEMA_PJRT_CPU");
-    if (path == nullptr || *path == '\0') GTEST_SKIP() << "KINEMA_PJRT_CPU names no CPU plugin";
-    opened_.emplace(open_client({}));
-  }
-
   Program axpy(const ProgramOptions& options = {}) {
     return Program::compile_text(
-        client_, kAxpy, {{"a", kScalar, kScalar}, {"x", kThree, kThree}, {"", kThree, kThree}},
+        client(), kAxpy, {{"a", kScalar, kScalar}, {"x", kThree, kThree}, {"", kThree, kThree}},
         {{"", kThree, kThree}}, options);
   }
-
-  const pjrt::Client& client() const { return *opened_; }
-
- private:
-  std::optional<pjrt::Client> opened_;
 };
 
 TEST_F(ProgramTest, RunsOnHostValues) {
@@ -111,6 +102,77 @@ TEST_F(ProgramTest, CompilesAGraphAndKeepsItsNames) {
   EXPECT_EQ(program.outputs()[0].name, "same");
   EXPECT_GT(program.report().text_bytes, 0);
   EXPECT_EQ(program.report().memory.arguments, 12);
+}
+
+TEST_F(ProgramTest, ComesFromTheCacheTheSecondTime) {
+  const ProgramOptions options{.executable_cache = folder()};
+  const HostArray arguments[] = {scalar(2), three(1, 2, 3), three(10, 20, 30)};
+  const Program first = axpy(options);
+
+  const Program second = axpy(options);
+
+  EXPECT_FALSE(first.report().from_cache);
+  EXPECT_TRUE(second.report().from_cache);
+  EXPECT_THAT(values(second.run_on_host(arguments)[0]), ElementsAre(12, 24, 36));
+  EXPECT_EQ(second.report().memory.arguments, first.report().memory.arguments);
+  EXPECT_EQ(second.report().memory.aliased, first.report().memory.aliased);
+}
+
+TEST_F(ProgramTest, IsCompiledAnewWhenItsCacheEntryIsSpoiled) {
+  const ProgramOptions options{.executable_cache = folder()};
+  axpy(options);
+  for (const auto& file : std::filesystem::directory_iterator(folder())) {
+    std::filesystem::resize_file(file.path(), std::filesystem::file_size(file.path()) / 2);
+  }
+
+  EXPECT_FALSE(axpy(options).report().from_cache);
+  EXPECT_TRUE(axpy(options).report().from_cache);
+}
+
+TEST_F(ProgramTest, IsCompiledAnewWhenThePluginRefusesItsCacheEntry) {
+  const ProgramOptions options{.executable_cache = folder()};
+  const std::string key = ExecutableCache::key(client(), kAxpy, options.compile.serialize());
+  ExecutableCache(folder(), 1 << 20).put(key, "sound for the cache but no executable");
+
+  EXPECT_FALSE(axpy(options).report().from_cache);
+  EXPECT_TRUE(axpy(options).report().from_cache);
+}
+
+TEST_F(ProgramTest, DumpsItsTextBeforeAndAfterTheCompiler) {
+  axpy({.name = "step", .dump = folder() + "/dump"});
+
+  const auto read = [&](const char* name) {
+    std::ifstream file(folder() + "/dump/" + name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(read("step.mlir"), kAxpy);
+  EXPECT_THAT(read("step.hlo.txt"), HasSubstr("HloModule axpy"));
+}
+
+TEST_F(ProgramTest, RunsASplitGraphOnTwoDevices) {
+  Graph graph;
+  const Sharding rows{{{"data"}, {}}};
+  const Tensor x = graph.input({DType::F32, {4, 2}}, "x", rows);
+  const Tensor outputs[] = {x};
+  ProgramOptions options;
+  options.emit.mesh.axes = {{"data", 2}};
+  options.emit.output_shardings = {rows};
+  options.compile.partitions = 2;
+  const Program program = Program::compile(client(), graph, outputs, options);
+  const HostArray half = HostArray::f32({2, 2}, std::array<float, 4>{1, 2, 3, 4});
+  const pjrt::Buffer shards[] = {client().to_device(half, client().device(0)),
+                                 client().to_device(half, client().device(1))};
+
+  const std::vector<const pjrt::Buffer*> arguments[] = {{&shards[0]}, {&shards[1]}};
+  const auto results = program.run_all(arguments);
+
+  EXPECT_EQ(program.inputs()[0].shape, (Shape{DType::F32, {4, 2}}));
+  EXPECT_EQ(program.inputs()[0].shard, half.shape);
+  EXPECT_EQ(program.outputs()[0].shard, half.shape);
+  EXPECT_THAT(values(results[1][0].to_host()), ElementsAre(1, 2, 3, 4));
+  const HostArray whole[] = {HostArray(Shape{DType::F32, {4, 2}})};
+  EXPECT_THAT([&] { program.run_on_host(whole); },
+              ThrowsMessage<Error>("[program] runs on 2 devices; run_on_host is for one"));
 }
 
 }  // namespace

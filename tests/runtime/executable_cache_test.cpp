@@ -1,0 +1,124 @@
+#include "runtime/executable_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "runtime/cpu_client.h"
+
+namespace kinema::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::Optional;
+using testing::ThrowsMessage;
+
+namespace fs = std::filesystem;
+
+using ExecutableCacheTest = CpuClientTest;
+
+constexpr char kKey[] = "0123456789abcdef0123456789abcdef";
+constexpr char kOtherKey[] = "fedcba9876543210fedcba9876543210";
+
+std::string entry(const std::string& folder, const std::string& key = kKey) {
+  return folder + "/" + key + ".executable";
+}
+
+// One byte of the file changed.
+void flip_byte(const std::string& path, std::streamoff at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const char old = static_cast<char>(file.get());
+  file.seekp(at);
+  file.put(static_cast<char>(old ^ 1));
+}
+
+TEST_F(ExecutableCacheTest, FindsWhatWasPut) {
+  const ExecutableCache cache(folder() + "/made", 1 << 20);
+  EXPECT_EQ(cache.find(kKey), std::nullopt);
+
+  EXPECT_TRUE(cache.put(kKey, "some bytes"));
+
+  EXPECT_THAT(cache.find(kKey), Optional(std::string("some bytes")));
+  EXPECT_EQ(cache.find(kOtherKey), std::nullopt);
+  cache.drop(kKey);
+  EXPECT_EQ(cache.find(kKey), std::nullopt);
+}
+
+TEST_F(ExecutableCacheTest, LeavesNothingBesideTheEntry) {
+  const ExecutableCache cache(folder(), 1 << 20);
+  cache.put(kKey, "a");
+  cache.put(kKey, "b");
+
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder()), fs::directory_iterator()), 1);
+}
+
+TEST_F(ExecutableCacheTest, IgnoresAnEntryThatIsNotSound) {
+  const ExecutableCache cache(folder(), 1 << 20);
+  cache.put(kKey, "some bytes");
+  const auto size = static_cast<std::streamoff>(fs::file_size(entry(folder())));
+  // A byte of the magic, of the key, of the size, of the checksum, and the last one of the content.
+  for (const std::streamoff at :
+       {std::streamoff{0}, std::streamoff{8}, std::streamoff{40}, std::streamoff{48}, size - 1}) {
+    SCOPED_TRACE(at);
+    flip_byte(entry(folder()), at);
+    EXPECT_EQ(cache.find(kKey), std::nullopt);
+    flip_byte(entry(folder()), at);
+    EXPECT_THAT(cache.find(kKey), Optional(std::string("some bytes")));
+  }
+  fs::resize_file(entry(folder()), static_cast<uintmax_t>(size - 1));
+  EXPECT_EQ(cache.find(kKey), std::nullopt);
+  fs::resize_file(entry(folder()), 3);
+  EXPECT_EQ(cache.find(kKey), std::nullopt);
+}
+
+TEST_F(ExecutableCacheTest, IgnoresAnEntryUnderAnotherKey) {
+  const ExecutableCache cache(folder(), 1 << 20);
+  cache.put(kKey, "some bytes");
+  fs::rename(entry(folder()), entry(folder(), kOtherKey));
+
+  EXPECT_EQ(cache.find(kOtherKey), std::nullopt);
+}
+
+TEST_F(ExecutableCacheTest, DropsTheLeastRecentlyUsedBeyondItsLimit) {
+  // Three entries of 1,000 bytes and their headers do not fit, two do.
+  const ExecutableCache cache(folder(), 2500);
+  const std::string content(1000, 'x');
+  const std::string third = "00000000000000000000000000000000";
+  const auto now = fs::file_time_type::clock::now();
+  cache.put(kKey, content);
+  cache.put(kOtherKey, content);
+  fs::last_write_time(entry(folder(), kKey), now - std::chrono::hours(2));
+  fs::last_write_time(entry(folder(), kOtherKey), now - std::chrono::hours(1));
+  cache.find(kKey);  // used just now, so the other one is the oldest
+
+  cache.put(third, content);
+
+  EXPECT_NE(cache.find(kKey), std::nullopt);
+  EXPECT_EQ(cache.find(kOtherKey), std::nullopt);
+  EXPECT_NE(cache.find(third), std::nullopt);
+}
+
+TEST_F(ExecutableCacheTest, SaysThatTheFolderCannotBeMade) {
+  std::ofstream(folder() + "/file") << "in the way";
+
+  EXPECT_THAT([&] { ExecutableCache(folder() + "/file/cache", 1); },
+              ThrowsMessage<Error>(HasSubstr("cannot be made")));
+}
+
+TEST_F(ExecutableCacheTest, GivesEveryDifferenceAKeyOfItsOwn) {
+  const std::string key = ExecutableCache::key(client(), "program", "options");
+
+  EXPECT_EQ(key.size(), 32u);
+  EXPECT_EQ(key, ExecutableCache::key(client(), "program", "options"));
+  EXPECT_NE(key, ExecutableCache::key(client(), "programo", "ptions"));
+  EXPECT_NE(key, ExecutableCache::key(client(), "program", "other options"));
+  EXPECT_NE(key, ExecutableCache::key(open_client({.cpu_devices = 3}), "program", "options"));
+}
+
+}  // namespace
+}  // namespace kinema::runtime
