@@ -10,6 +10,7 @@ namespace kinema::io {
 namespace {
 
 constexpr int kIoBufferBytes = 64 * 1024;
+constexpr const char* kVideoFormats = "mov,mp4,matroska,webm,avi,mpegts,gif";
 
 // A mapped file as libav's input: no URL is ever parsed, so no protocol can be reached through a
 // name.
@@ -125,6 +126,12 @@ class Decoder {
     check(ready >= 0, "[video] cannot decode {}: {}", path_, av::reason(ready));
   }
 
+  VideoProbe probe() const {
+    const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
+    return {stream_->nb_frames, stream_->codecpar->height, stream_->codecpar->width,
+            rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0};
+  }
+
   Video run() {
     const av::Packet packet(av_packet_alloc());
     check(packet != nullptr, "[video] out of memory");
@@ -134,32 +141,33 @@ class Decoder {
         send(nullptr);
         break;
       }
-      check(result >= 0, "[video] cannot read {} after {} frames: {}", path_, kept_,
+      check(result >= 0, "[video] cannot read {} after {} frames: {}", path_, seen_,
             av::reason(result));
       if (packet->stream_index == stream_->index) {
         check((packet->flags & AV_PKT_FLAG_CORRUPT) == 0,
-              "[video] {} is damaged or truncated after {} frames", path_, kept_);
+              "[video] {} is damaged or truncated after {} frames", path_, seen_);
         skipped_ += (packet->flags & AV_PKT_FLAG_DISCARD) != 0 ? 1 : 0;
         send(packet.get());
       }
       av_packet_unref(packet.get());
     }
-    check(kept_ > 0, "[video] {} holds no frame", path_);
+    check(seen_ > 0, "[video] {} holds no frame", path_);
+    check(kept_ > 0, "[video] {} has {} frames, none after frame {}", path_, seen_,
+          options_.first_frame);
     // mp4 says how many frames there are: fewer means the file was cut.
-    check(kept_ >= options_.max_frames || stream_->nb_frames <= kept_ + skipped_,
-          "[video] {} is truncated: {} of {} frames", path_, kept_, stream_->nb_frames);
+    check(kept_ >= options_.max_frames || stream_->nb_frames <= seen_ + skipped_,
+          "[video] {} is truncated: {} of {} frames", path_, seen_, stream_->nb_frames);
     HostArray frames;
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
-    const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
-    return {std::move(frames), rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0};
+    return {std::move(frames), probe().fps};
   }
 
  private:
   void send(const AVPacket* packet) {
     const int sent = avcodec_send_packet(codec_.get(), packet);
     check(sent >= 0 || sent == AVERROR_EOF, "[video] cannot decode {} after {} frames: {}", path_,
-          kept_, av::reason(sent));
+          seen_, av::reason(sent));
     const av::Frame frame(av_frame_alloc());
     check(frame != nullptr, "[video] out of memory");
     while (kept_ < options_.max_frames) {
@@ -167,22 +175,26 @@ class Decoder {
       if (result == AVERROR(EAGAIN) || result == AVERROR_EOF) {
         return;
       }
-      check(result >= 0, "[video] cannot decode {} after {} frames: {}", path_, kept_,
+      check(result >= 0, "[video] cannot decode {} after {} frames: {}", path_, seen_,
             av::reason(result));
       check(frame->decode_error_flags == 0 && (frame->flags & AV_FRAME_FLAG_CORRUPT) == 0,
-            "[video] frame {} of {} is damaged", kept_, path_);
-      append(*frame);
+            "[video] frame {} of {} is damaged", seen_, path_);
+      const int64_t index = seen_++;
+      if (index >= options_.first_frame &&
+          (index - options_.first_frame) % std::max<int64_t>(1, options_.stride) == 0) {
+        append(*frame, index);
+      }
       av_frame_unref(frame.get());
     }
   }
 
-  void append(const AVFrame& frame) {
+  void append(const AVFrame& frame, int64_t index) {
     if (kept_ == 0) {
       height_ = frame.height;
       width_ = frame.width;
     }
     check(frame.height == height_ && frame.width == width_,
-          "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, kept_, width_, height_,
+          "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, index, width_, height_,
           frame.width, frame.height);
     const int64_t bytes = height_ * width_ * 3;
     check(bytes <= options_.max_bytes - kept_ * bytes,
@@ -208,7 +220,7 @@ class Decoder {
     const int strides[4] = {static_cast<int>(stride_), 0, 0, 0};
     const int rows =
         sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes, strides);
-    check(rows == frame.height, "[video] frame {} of {} cannot be converted", kept_, path_);
+    check(rows == frame.height, "[video] frame {} of {} cannot be converted", index, path_);
     const size_t at = rgb_.size();
     rgb_.resize(at + static_cast<size_t>(bytes));
     for (int64_t y = 0; y < height_; ++y) {
@@ -229,8 +241,9 @@ class Decoder {
   int64_t stride_ = 0;
   int64_t height_ = 0;
   int64_t width_ = 0;
-  int64_t kept_ = 0;
-  int64_t skipped_ = 0;
+  int64_t seen_ = 0;     // frames decoded
+  int64_t kept_ = 0;     // of them, kept
+  int64_t skipped_ = 0;  // packets that the container says are not to be shown
 };
 
 }  // namespace
@@ -240,9 +253,16 @@ Video decode(const MappedFile& file, const char* formats, const ReadVideoOptions
   return Decoder(file, formats, options).run();
 }
 
+VideoProbe probe_video(const std::filesystem::path& path) {
+  const MappedFile file = MappedFile::open(path);
+  check(!file.bytes().empty(), "[video] {} is empty", file.path());
+  const ReadVideoOptions options;
+  return Decoder(file, kVideoFormats, options).probe();
+}
+
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options) {
   const MappedFile file = MappedFile::open(path);
-  return decode(file, "mov,mp4,matroska,webm,avi,mpegts,gif", options);
+  return decode(file, kVideoFormats, options);
 }
 
 }  // namespace kinema::io

@@ -15,8 +15,21 @@ struct Video {
   double fps = 0;
 };
 
+/// What a file says of its video stream without decoding it.
+struct VideoProbe {
+  int64_t frames = 0;  // 0 when the container does not say
+  int64_t height = 0;
+  int64_t width = 0;
+  double fps = 0;
+};
+VideoProbe probe_video(const std::filesystem::path& path);
+
 struct ReadVideoOptions {
-  /// Stop after this many frames.
+  /// Frames decoded but not kept at the start.
+  int64_t first_frame = 0;
+  /// Of the rest, every n-th is kept.
+  int64_t stride = 1;
+  /// Stop after keeping this many frames.
   int64_t max_frames = std::numeric_limits<int64_t>::max();
   /// Refuse larger frames (hostile headers claim gigapixels).
   int64_t max_pixels = int64_t{8192} * 8192;

@@ -1,0 +1,188 @@
+#include "data/video_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/threefry.h"
+#include "io/resample.h"
+#include "io/video.h"
+
+namespace kinema::data {
+namespace {
+
+HostArray flipped(const HostArray& pixels) {
+  HostArray out = pixels;
+  const auto width = static_cast<size_t>(out.shape.dims[3]);
+  const auto values = out.as<float>();
+  for (size_t row = 0; row < values.size(); row += width) {
+    std::reverse(values.begin() + static_cast<int64_t>(row),
+                 values.begin() + static_cast<int64_t>(row + width));
+  }
+  return out;
+}
+
+class VideoSource : public Source {
+ public:
+  VideoSource(const VideoOptions& options, EncodeClip encode)
+      : options_(options), encode_(std::move(encode)), clips_(list_clips(options.folder)) {
+    check(options.height > 0 && options.width > 0 && options.num_frames > 0 &&
+              options.frame_stride > 0,
+          "[videos] height {}, width {}, num_frames {} and frame_stride {} must be positive",
+          options.height, options.width, options.num_frames, options.frame_stride);
+    check(options.caption_dropout >= 0 && options.caption_dropout <= 1,
+          "[videos] caption_dropout is {} but must be in 0..1", options.caption_dropout);
+  }
+
+  int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
+
+  Sample at(int64_t position) const override {
+    const int64_t chosen =
+        options_.shuffle ? shuffled_index(options_.seed, position, size()) : position % size();
+    for (int64_t i = 0;; ++i) {
+      const int64_t index = (chosen + i) % size();
+      try {
+        return sample(index, position);
+      } catch (const Error&) {
+        if (options_.bad_clip == BadClip::Fail || i + 1 == size()) {
+          throw;
+        }
+      }
+    }
+  }
+
+ private:
+  Sample sample(int64_t index, int64_t position) const {
+    const CaptionedClip& clip = clips_[static_cast<size_t>(index)];
+    RandomStream random(
+        random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
+    // All three are drawn whatever the settings, so that one setting does not move the others.
+    const float place = random.uniform();
+    const bool flip = random.uniform() < 0.5F && options_.random_flip;
+    const bool drop = random.uniform() < static_cast<float>(options_.caption_dropout);
+
+    Clip out;
+    const std::shared_ptr<const HostArray> pixels = frames_of(clip, index, place);
+    out.pixels = flip ? flipped(*pixels) : *pixels;
+    out.caption = drop ? std::string() : clip.caption;
+    out.id = clip.path.filename().string();
+    out.index = index;
+    out.position = position;
+    Encoded encoded = encode_(out);
+    Sample sample;
+    sample.latents = std::move(encoded.latents);
+    sample.encoder_hidden_states = std::move(encoded.encoder_hidden_states);
+    sample.id = out.id;
+    return sample;
+  }
+
+  // Decoded, scaled and cropped frames; shared since the cache and a sample may both hold them.
+  std::shared_ptr<const HostArray> frames_of(const CaptionedClip& clip, int64_t index,
+                                             float place) const {
+    if (!options_.random_start) {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = cache_.find(index); found != cache_.end()) {
+        return found->second;
+      }
+    }
+    auto frames = std::make_shared<const HostArray>(
+        fit_frames(decode_window(clip, place), options_.height, options_.width));
+    if (!options_.random_start) {
+      const std::lock_guard lock(mutex_);
+      const auto bytes = static_cast<int64_t>(frames->bytes.size());
+      if (cached_bytes_ + bytes <= options_.cache_bytes && cache_.emplace(index, frames).second) {
+        cached_bytes_ += bytes;
+      }
+    }
+    return frames;
+  }
+
+  HostArray decode_window(const CaptionedClip& clip, float place) const {
+    const std::string path = clip.path.string();
+    const int64_t span = (options_.num_frames - 1) * options_.frame_stride + 1;
+    int64_t total = io::probe_video(clip.path).frames;
+    if (total == 0) {  // the container does not say: count by decoding
+      total = io::read_video(clip.path).frames.shape.dims[0];
+    }
+    check(total >= span,
+          "[videos] {} has {} frames but num_frames {} with frame_stride {} needs {}", path, total,
+          options_.num_frames, options_.frame_stride, span);
+    const int64_t spare = total - span;
+    const int64_t start =
+        options_.random_start
+            ? std::min(spare, static_cast<int64_t>(place * static_cast<float>(spare + 1)))
+            : spare / 2;
+    io::Video video = io::read_video(
+        clip.path,
+        {.first_frame = start, .stride = options_.frame_stride, .max_frames = options_.num_frames});
+    check(video.frames.shape.dims[0] == options_.num_frames,
+          "[videos] {} gave {} frames where {} were expected", path, video.frames.shape.dims[0],
+          options_.num_frames);
+    return std::move(video.frames);
+  }
+
+  VideoOptions options_;
+  EncodeClip encode_;
+  std::vector<CaptionedClip> clips_;
+  mutable std::mutex mutex_;
+  mutable std::map<int64_t, std::shared_ptr<const HostArray>> cache_;
+  mutable int64_t cached_bytes_ = 0;
+};
+
+}  // namespace
+
+HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width) {
+  const Shape& shape = frames.shape;
+  check(shape.dtype == DType::U8 && shape.rank() == 4 && shape.dims[3] == 3 &&
+            shape.elements() > 0 && height > 0 && width > 0,
+        "[videos] fit_frames was given {}, u8 [f, h, w, 3] was expected", to_string(shape));
+  const int64_t count = shape.dims[0];
+  const int64_t in_height = shape.dims[1];
+  const int64_t in_width = shape.dims[2];
+  // The smallest size of the same proportions that covers height x width.
+  const double scale = std::max(static_cast<double>(height) / static_cast<double>(in_height),
+                                static_cast<double>(width) / static_cast<double>(in_width));
+  const auto scaled = [scale](int64_t size, int64_t at_least) {
+    return std::max(at_least, static_cast<int64_t>(std::lround(static_cast<double>(size) * scale)));
+  };
+  const int64_t tall = scaled(in_height, height);
+  const int64_t wide = scaled(in_width, width);
+  const int64_t top = (tall - height) / 2;
+  const int64_t left = (wide - width) / 2;
+
+  HostArray out(Shape{DType::F32, {3, count, height, width}});
+  const auto bytes = frames.as<uint8_t>();
+  const auto to = out.as<float>();
+  const size_t frame_values = static_cast<size_t>(in_height * in_width * 3);
+  std::vector<float> in(frame_values);
+  std::vector<float> resized(static_cast<size_t>(tall * wide * 3));
+  for (int64_t f = 0; f < count; ++f) {
+    for (size_t i = 0; i < frame_values; ++i) {
+      in[i] = static_cast<float>(bytes[static_cast<size_t>(f) * frame_values + i]) / 127.5F - 1.0F;
+    }
+    if (tall == in_height && wide == in_width) {
+      resized = in;
+    } else {
+      io::resample(in, in_height, in_width, 3, resized, tall, wide, io::Filter::Bilinear);
+    }
+    for (int64_t c = 0; c < 3; ++c) {
+      for (int64_t y = 0; y < height; ++y) {
+        for (int64_t x = 0; x < width; ++x) {
+          to[static_cast<size_t>(((c * count + f) * height + y) * width + x)] =
+              resized[static_cast<size_t>(((top + y) * wide + left + x) * 3 + c)];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+std::unique_ptr<Source> video_source(const VideoOptions& options, EncodeClip encode) {
+  return std::make_unique<VideoSource>(options, std::move(encode));
+}
+
+}  // namespace kinema::data

@@ -1,0 +1,183 @@
+#include "data/video_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/hash.h"
+#include "io/mapped_file.h"
+#include "io/scratch.h"
+
+namespace kinema::data {
+namespace {
+
+using io::golden;
+using io::Scratch;
+using io::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// The pixels themselves and the caption's length.
+Encoded plain(const Clip& clip) {
+  Encoded out;
+  out.latents = clip.pixels;
+  out.encoder_hidden_states =
+      HostArray::f32({1, 1}, std::vector{static_cast<float>(clip.caption.size())});
+  return out;
+}
+
+VideoOptions reference_options() {
+  return {.folder = golden("dataset"), .height = 32, .width = 48, .num_frames = 5};
+}
+
+void copy_clip(const std::string& name, const std::filesystem::path& to) {
+  std::filesystem::copy_file(golden("dataset/videos") / name, to);
+}
+
+TEST(ListClips, ReadsJsonLinesCsvAndTextFiles) {
+  const auto jsonl = list_clips(golden("dataset"));
+  const Scratch csv;
+  copy_clip("clip_00.mp4", csv / "a.mp4");
+  write_file(csv / "metadata.csv", "file_name,text\r\na.mp4,\"one, \"\"two\"\"\nthree\"\r\n");
+  const Scratch text;
+  copy_clip("clip_00.mp4", text / "b.mp4");
+  copy_clip("clip_01.mp4", text / "a.mp4");
+  write_file(text / "a.txt", " first \n");
+  write_file(text / "b.txt", "second");
+
+  ASSERT_EQ(jsonl.size(), 12U);
+  EXPECT_EQ(jsonl[1].caption, "A green square moves from right to left on a dark background");
+  EXPECT_EQ(list_clips(csv.path())[0].caption, "one, \"two\"\nthree");
+  EXPECT_EQ(list_clips(text.path())[0].caption, "first");
+  EXPECT_EQ(list_clips(text.path())[1].path.filename(), "b.mp4");
+}
+
+TEST(ListClips, NamesFileAndLineOfAWrongCaptionFile) {
+  const Scratch folder;
+  copy_clip("clip_00.mp4", folder / "a.mp4");
+  const auto listing = [&](const char* name, const char* text) {
+    write_file(folder / name, text);
+    return [&] { list_clips(folder.path()); };
+  };
+
+  EXPECT_THAT([&] { list_clips(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("a.mp4"), HasSubstr("a.txt"))));
+  EXPECT_THAT(listing("metadata.csv", "name,text\na.mp4,x\n"),
+              ThrowsMessage<Error>(HasSubstr("no column `file_name`")));
+  EXPECT_THAT(listing("metadata.csv", "file_name,text\na.mp4,x,y\n"),
+              ThrowsMessage<Error>(HasSubstr("metadata.csv:2 has 3 fields")));
+  EXPECT_THAT(listing("metadata.csv", "file_name,text\na.mp4,\"x\n"),
+              ThrowsMessage<Error>(HasSubstr("does not end")));
+  EXPECT_THAT(listing("metadata.jsonl", "{\"file_name\": \"a.mp4\", \"text\": \"x\"}\n{\n"),
+              ThrowsMessage<Error>(HasSubstr("metadata.jsonl:2")));
+  EXPECT_THAT(listing("metadata.jsonl", "{\"file_name\": \"a.mp4\"}\n"),
+              ThrowsMessage<Error>(HasSubstr("no `text`")));
+  EXPECT_THAT(listing("metadata.jsonl", "{\"file_name\": \"b.mp4\", \"text\": \"x\"}\n"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("metadata.jsonl:1"), HasSubstr("b.mp4"))));
+  EXPECT_THAT(listing("metadata.jsonl", "\n"), ThrowsMessage<Error>(HasSubstr("no clips")));
+  EXPECT_THROW(list_clips(folder / "none"), Error);
+}
+
+TEST(VideoSource, GivesFittedFramesInAKnownOrder) {
+  const auto source = video_source(reference_options(), plain);
+
+  const Sample first = source->at(0);
+
+  EXPECT_EQ(source->size(), 12);
+  EXPECT_EQ(first.latents.shape, (Shape{DType::F32, {3, 5, 32, 48}}));
+  for (const float x : first.latents.as<float>()) {
+    ASSERT_GE(x, -1);
+    ASSERT_LE(x, 1);
+  }
+  std::set<std::string> names;
+  for (int64_t i = 0; i < 12; ++i) {
+    names.insert(source->at(i).id);
+  }
+  EXPECT_EQ(names.size(), 12U);
+  EXPECT_EQ(source->at(3).latents.bytes, source->at(3).latents.bytes);
+}
+
+TEST(VideoSource, IsTheSameWithAndWithoutItsCache) {
+  VideoOptions options = reference_options();
+  options.random_flip = true;
+  const auto cached = video_source(options, plain);
+  options.cache_bytes = 0;
+  const auto uncached = video_source(options, plain);
+  for (const int64_t position : {0, 5, 12, 17}) {
+    SCOPED_TRACE(position);
+    EXPECT_EQ(cached->at(position).latents.bytes, uncached->at(position).latents.bytes);
+  }
+}
+
+TEST(VideoSource, DropsCaptionsAndFlipsByChance) {
+  VideoOptions options = reference_options();
+  options.caption_dropout = 0.5;
+  options.random_flip = true;
+  options.shuffle = false;
+  const auto source = video_source(options, plain);
+  int dropped = 0;
+  std::set<std::string> versions;
+  for (int64_t epoch = 0; epoch < 20; ++epoch) {
+    const Sample sample = source->at(epoch * 12);
+    dropped += sample.encoder_hidden_states.as<float>()[0] == 0 ? 1 : 0;
+    versions.insert(io::hash_bytes(sample.latents.bytes));
+  }
+  EXPECT_GT(dropped, 2);
+  EXPECT_LT(dropped, 18);
+  EXPECT_EQ(versions.size(), 2U);
+}
+
+TEST(VideoSource, NamesTheClipThatIsTooShortOrDamaged) {
+  const Scratch folder;
+  copy_clip("clip_00.mp4", folder / "a.mp4");
+  write_file(folder / "a.txt", "x");
+  VideoOptions options{.folder = folder.path(), .height = 16, .width = 16, .num_frames = 18};
+
+  EXPECT_THAT([&] { video_source(options, plain)->at(0); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("a.mp4"), HasSubstr("has 17 frames"))));
+  const std::string whole = io::read_text(folder / "a.mp4");
+  write_file(folder / "a.mp4", whole.substr(0, whole.size() - 300));
+  options.num_frames = 17;
+  EXPECT_THAT([&] { video_source(options, plain)->at(0); },
+              ThrowsMessage<Error>(HasSubstr("a.mp4")));
+}
+
+TEST(VideoSource, SkipsADamagedClipWhenTold) {
+  const Scratch folder;
+  copy_clip("clip_00.mp4", folder / "b.mp4");
+  write_file(folder / "a.mp4", "no video");
+  write_file(folder / "a.txt", "x");
+  write_file(folder / "b.txt", "y");
+  VideoOptions options{.folder = folder.path(), .height = 16, .width = 16, .num_frames = 3};
+  EXPECT_THROW(video_source(options, plain)->at(0).id + video_source(options, plain)->at(1).id,
+               Error);
+
+  options.bad_clip = BadClip::Skip;
+  const auto source = video_source(options, plain);
+
+  EXPECT_EQ(source->at(0).id, "b.mp4");
+  EXPECT_EQ(source->at(1).id, "b.mp4");
+}
+
+TEST(FitFrames, CropsTheMiddleOfWhatCovers) {
+  HostArray frames(Shape{DType::U8, {1, 2, 6, 3}});
+  for (int64_t i = 0; i < 12; ++i) {
+    frames.as<uint8_t>()[static_cast<size_t>(i * 3)] = static_cast<uint8_t>(i % 6 * 51);
+  }
+
+  const HostArray fitted = fit_frames(frames, 2, 2);
+
+  ASSERT_EQ(fitted.shape, (Shape{DType::F32, {3, 1, 2, 2}}));
+  // Red of columns 2 and 3: 102 / 127.5 - 1 and 153 / 127.5 - 1.
+  EXPECT_FLOAT_EQ(fitted.as<float>()[0], -0.2F);
+  EXPECT_FLOAT_EQ(fitted.as<float>()[1], 0.2F);
+  EXPECT_FLOAT_EQ(fitted.as<float>()[4], -1.0F);
+}
+
+}  // namespace
+}  // namespace kinema::data
