@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "io/example_proto.h"
 #include "io/model_folder.h"
 #include "io/safetensors.h"
+#include "io/tfrecord.h"
+#include "io/video.h"
 
 namespace kinema::io {
 namespace {
@@ -29,6 +34,24 @@ std::string check_model_folder(const fs::path& path) {
   return fmt::format("model folder{}: {} tensors, {} elements, {} file(s)",
                      name != nullptr && name->is_string() ? " of " + name->as_string() : "",
                      folder.tensors().size(), sum, folder.files().size());
+}
+
+// Every folder of the pipeline that holds a model.
+std::string check_pipeline(const fs::path& path) {
+  Json::read(path / "model_index.json").members();
+  std::vector<fs::path> parts;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_directory() && fs::exists(entry.path() / "config.json")) {
+      parts.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(parts);
+  std::string out = "pipeline:";
+  for (const fs::path& part : parts) {
+    out += fmt::format(" {} ({} tensors)", part.filename().string(),
+                       ModelFolder::open(part).tensors().size());
+  }
+  return out;
 }
 
 }  // namespace
@@ -64,8 +87,23 @@ std::string check_path(const fs::path& path) {
     }
     case PathKind::ModelFolder:
       return check_model_folder(path);
+    case PathKind::TfRecord: {
+      const TfRecordFile file = TfRecordFile::open(path);
+      for (int64_t i = 0; i < file.size(); ++i) {
+        summarize_example(file.at(i), file.where(i));
+      }
+      return fmt::format("TFRecord file: {} records", file.size());
+    }
+    case PathKind::Video: {
+      const Video video = read_video(path);
+      return fmt::format("video: {} frames of {}x{}, {} frames a second",
+                         video.frames.shape.dims[0], video.frames.shape.dims[2],
+                         video.frames.shape.dims[1], video.fps);
+    }
+    case PathKind::Pipeline:
+      return check_pipeline(path);
     default:
-      fail("[io] {} is neither a safetensors file nor a model folder", path.string());
+      fail("[io] {} is no safetensors file, model folder, TFRecord file or video", path.string());
   }
 }
 

@@ -1,0 +1,212 @@
+#include "io/example_proto.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "core/error.h"
+#include "io/example.pb.h"
+
+namespace kinema::io {
+namespace {
+
+// A TensorProto may give one value for a tensor of any size; this is as far as that is believed.
+constexpr int64_t kMaxFilledBytes = int64_t{1} << 30;
+
+static_assert(std::endian::native == std::endian::little, "TensorProto content is little-endian");
+
+struct WireDType {
+  DType dtype;
+  int32_t number;  // tensorflow/core/framework/types.proto
+};
+constexpr WireDType kWireDTypes[] = {
+    {DType::F32, 1}, {DType::F64, 2}, {DType::S32, 3},   {DType::U8, 4},    {DType::S16, 5},
+    {DType::S8, 6},  {DType::S64, 9}, {DType::PRED, 10}, {DType::BF16, 14}, {DType::F16, 19},
+};
+
+template <typename Message>
+Message parse(std::span<const std::byte> bytes, const std::string& where, const char* what) {
+  Message message;
+  check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
+            message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())),
+        "[example] {} is not a {}", where, what);
+  return message;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+DType dtype_of(const wire::Tensor& tensor, const std::string& where) {
+  for (const WireDType& known : kWireDTypes) {
+    if (known.number == tensor.dtype()) {
+      return known.dtype;
+    }
+  }
+  fail("[example] {}: TensorProto dtype {} is not one of float, double, half, bfloat16 or integer",
+       where, tensor.dtype());
+}
+
+Shape shape_of(const wire::Tensor& tensor, const std::string& where) {
+  Shape shape{dtype_of(tensor, where), {}};
+  check(!tensor.tensor_shape().unknown_rank() && tensor.tensor_shape().dim_size() <= 16,
+        "[example] {}: the TensorProto has no usable shape", where);
+  int64_t bytes = byte_size(shape.dtype);
+  for (const auto& dim : tensor.tensor_shape().dim()) {
+    check(dim.size() >= 0 && !__builtin_mul_overflow(bytes, dim.size(), &bytes),
+          "[example] {}: the TensorProto's size {} is negative or too large", where, dim.size());
+    shape.dims.push_back(dim.size());
+  }
+  return shape;
+}
+
+// Typed values, one a element; fewer mean that the last one fills the rest.
+template <typename T, typename Values>
+HostArray from_values(const Shape& shape, const Values& values, const std::string& where) {
+  const int64_t elements = shape.elements();
+  check(values.size() <= elements && (values.size() > 0 || elements == 0) &&
+            (values.size() == elements || shape.bytes() <= kMaxFilledBytes),
+        "[example] {}: the TensorProto is {} but holds {} values", where, to_string(shape),
+        values.size());
+  HostArray out(shape);
+  const auto to = out.as<T>();
+  for (size_t i = 0; i < to.size(); ++i) {
+    const size_t last = static_cast<size_t>(values.size()) - 1;
+    to[i] = static_cast<T>(values[static_cast<int>(std::min(i, last))]);
+  }
+  return out;
+}
+
+HostArray from_typed(const Shape& shape, const wire::Tensor& t, const std::string& where) {
+  switch (shape.dtype) {
+    case DType::F32:
+      return from_values<float>(shape, t.float_val(), where);
+    case DType::F64:
+      return from_values<double>(shape, t.double_val(), where);
+    case DType::S64:
+      return from_values<int64_t>(shape, t.int64_val(), where);
+    case DType::PRED:
+      return from_values<uint8_t>(shape, t.bool_val(), where);
+    case DType::BF16:
+    case DType::F16:
+      return from_values<uint16_t>(shape, t.half_val(), where);
+    case DType::S32:
+      return from_values<int32_t>(shape, t.int_val(), where);
+    case DType::S16:
+      return from_values<int16_t>(shape, t.int_val(), where);
+    default:
+      return from_values<uint8_t>(shape, t.int_val(), where);
+  }
+}
+
+const wire::Feature& feature(const wire::Example& example, const char* name,
+                             const std::string& where) {
+  const auto& features = example.features().feature();
+  const auto found = features.find(name);
+  check(found != features.end(), "[example] {} has no feature `{}` among its {}", where, name,
+        features.size());
+  return found->second;
+}
+
+HostArray tensor_feature(const wire::Example& example, const char* name, size_t rank,
+                         const std::string& where) {
+  const wire::Feature& value = feature(example, name, where);
+  check(value.bytes_list().value_size() == 1,
+        "[example] {}: `{}` must be one serialized tensor but holds {}", where, name,
+        value.bytes_list().value_size());
+  const std::string place = where + " `" + name + "`";
+  HostArray array = parse_tensor_proto(bytes_of(value.bytes_list().value(0)), place);
+  check(array.shape.dims.size() == rank && is_float(array.shape.dtype),
+        "[example] {} is {} but must be a floating-point tensor of {} axes", place,
+        to_string(array.shape), rank);
+  return array;
+}
+
+}  // namespace
+
+HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string& where) {
+  const auto tensor = parse<wire::Tensor>(bytes, where, "TensorProto");
+  const Shape shape = shape_of(tensor, where);
+  const std::string& content = tensor.tensor_content();
+  if (content.empty()) {
+    return from_typed(shape, tensor, where);
+  }
+  check(static_cast<int64_t>(content.size()) == shape.bytes(),
+        "[example] {}: the TensorProto is {} and needs {} bytes but holds {}", where,
+        to_string(shape), shape.bytes(), content.size());
+  HostArray out(shape);
+  std::memcpy(out.bytes.data(), content.data(), content.size());
+  return out;
+}
+
+std::string serialize_tensor_proto(const HostArray& array) {
+  wire::Tensor tensor;
+  const auto known = std::ranges::find(kWireDTypes, array.shape.dtype, &WireDType::dtype);
+  check(known != std::end(kWireDTypes), "[example] {} has no TensorProto dtype",
+        to_string(array.shape));
+  tensor.set_dtype(known->number);
+  for (const int64_t size : array.shape.dims) {
+    tensor.mutable_tensor_shape()->add_dim()->set_size(size);
+  }
+  tensor.set_tensor_content(array.bytes.data(), array.bytes.size());
+  return tensor.SerializeAsString();
+}
+
+WanRecord parse_wan_record(std::span<const std::byte> bytes, const std::string& where) {
+  const auto example = parse<wire::Example>(bytes, where, "tf.train.Example");
+  WanRecord record;
+  record.latents = tensor_feature(example, "latents", 4, where);
+  record.encoder_hidden_states = tensor_feature(example, "encoder_hidden_states", 2, where);
+  if (example.features().feature().contains("timesteps")) {
+    const auto& value = feature(example, "timesteps", where).int64_list();
+    check(value.value_size() == 1, "[example] {}: `timesteps` must be one integer but holds {}",
+          where, value.value_size());
+    record.timestep = value.value(0);
+  }
+  return record;
+}
+
+std::string serialize_wan_record(const WanRecord& record) {
+  wire::Example example;
+  auto& features = *example.mutable_features()->mutable_feature();
+  features["latents"].mutable_bytes_list()->add_value(serialize_tensor_proto(record.latents));
+  features["encoder_hidden_states"].mutable_bytes_list()->add_value(
+      serialize_tensor_proto(record.encoder_hidden_states));
+  if (record.timestep) {
+    features["timesteps"].mutable_int64_list()->add_value(*record.timestep);
+  }
+  return example.SerializeAsString();
+}
+
+std::vector<FeatureSummary> summarize_example(std::span<const std::byte> bytes,
+                                              const std::string& where) {
+  const auto example = parse<wire::Example>(bytes, where, "tf.train.Example");
+  std::vector<FeatureSummary> out;
+  for (const auto& [name, value] : example.features().feature()) {
+    FeatureSummary summary;
+    summary.name = name;
+    if (value.has_int64_list()) {
+      summary.kind = "int64";
+      summary.count = value.int64_list().value_size();
+    } else if (value.has_float_list()) {
+      summary.kind = "float";
+      summary.count = value.float_list().value_size();
+    } else {
+      summary.kind = "bytes";
+      summary.count = value.bytes_list().value_size();
+      if (summary.count == 1) {
+        try {
+          summary.tensor = parse_tensor_proto(bytes_of(value.bytes_list().value(0)), where).shape;
+        } catch (const Error&) {
+          summary.tensor.reset();  // bytes of another kind: listed without a shape
+        }
+      }
+    }
+    out.push_back(std::move(summary));
+  }
+  std::ranges::sort(out, {}, &FeatureSummary::name);
+  return out;
+}
+
+}  // namespace kinema::io

@@ -1,0 +1,92 @@
+#include "io/tfrecord.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "io/crc32c.h"
+
+namespace kinema::io {
+namespace {
+
+// length (8), its CRC (4), payload, its CRC (4)
+constexpr uint64_t kBeforePayload = 12;
+constexpr uint64_t kAfterPayload = 4;
+
+uint64_t little_endian(std::span<const std::byte> bytes) {
+  uint64_t value = 0;
+  for (size_t i = bytes.size(); i-- > 0;) {
+    value = value << 8 | static_cast<uint64_t>(bytes[i]);
+  }
+  return value;
+}
+
+void append_little_endian(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) {
+    out += static_cast<char>(value >> (8 * i) & 0xff);
+  }
+}
+
+}  // namespace
+
+TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
+  MappedFile file = MappedFile::open(path);
+  TfRecordFile out = parse(file.bytes(), path.string());
+  out.file_ = std::move(file);
+  return out;
+}
+
+TfRecordFile TfRecordFile::parse(std::span<const std::byte> bytes, const std::string& source) {
+  TfRecordFile out;
+  out.path_ = source;
+  out.bytes_ = bytes;
+  check(bytes.size() < 2 || bytes[0] != std::byte{0x1f} || bytes[1] != std::byte{0x8b},
+        "[tfrecord] {} is compressed with gzip\n  decompress it first: gunzip < FILE > NEW",
+        source);
+  uint64_t at = 0;
+  while (at < bytes.size()) {
+    const auto record = static_cast<int64_t>(out.records_.size());
+    const uint64_t left = bytes.size() - at;
+    check(left >= kBeforePayload + kAfterPayload,
+          "[tfrecord] {} is truncated: {} bytes are left for record {} at byte {}", source, left,
+          record, at);
+    const auto length_bytes = bytes.subspan(at, 8);
+    check(masked_crc32c(length_bytes) == little_endian(bytes.subspan(at + 8, 4)),
+          "[tfrecord] {}: the length of record {} at byte {} is damaged (its CRC does not match)",
+          source, record, at);
+    const uint64_t length = little_endian(length_bytes);
+    check(length <= left - kBeforePayload - kAfterPayload,
+          "[tfrecord] {} is truncated: record {} at byte {} claims {} bytes, {} are left", source,
+          record, at, length, left - kBeforePayload - kAfterPayload);
+    out.records_.push_back({at + kBeforePayload, length});
+    at += kBeforePayload + length + kAfterPayload;
+  }
+  return out;
+}
+
+std::span<const std::byte> TfRecordFile::at(int64_t i) const {
+  check(i >= 0 && i < size(), "[tfrecord] {} has {} records, record {} was asked for", path_,
+        size(), i);
+  const Extent& extent = records_[static_cast<size_t>(i)];
+  const auto payload = bytes_.subspan(extent.offset, extent.length);
+  check(masked_crc32c(payload) ==
+            little_endian(bytes_.subspan(extent.offset + extent.length, kAfterPayload)),
+        "[tfrecord] {} at byte {} is damaged (its CRC does not match)", where(i), extent.offset);
+  return payload;
+}
+
+std::string TfRecordFile::where(int64_t i) const { return fmt::format("{} record {}", path_, i); }
+
+std::string frame_record(std::string_view payload) {
+  std::string out;
+  out.reserve(payload.size() + kBeforePayload + kAfterPayload);
+  append_little_endian(out, payload.size(), 8);
+  append_little_endian(out, masked_crc32c(std::as_bytes(std::span(out))), 4);
+  out += payload;
+  append_little_endian(out, masked_crc32c(std::as_bytes(std::span(payload.data(), payload.size()))),
+                       4);
+  return out;
+}
+
+void TfRecordWriter::append(std::string_view payload) { file_.write(frame_record(payload)); }
+
+}  // namespace kinema::io

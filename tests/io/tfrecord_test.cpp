@@ -1,0 +1,175 @@
+#include "io/tfrecord.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/bf16.h"
+#include "core/error.h"
+#include "io/check.h"
+#include "io/crc32c.h"
+#include "io/example_proto.h"
+#include "io/mapped_file.h"
+#include "io/safetensors.h"
+#include "io/scratch.h"
+
+namespace kinema::io {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+TEST(Crc32c, MatchesTheVectorsOfRfc3720) {
+  // RFC 3720, B.4.
+  std::string counting;
+  for (int i = 0; i < 32; ++i) {
+    counting += static_cast<char>(i);
+  }
+  EXPECT_EQ(crc32c(bytes_of(std::string(32, '\0'))), 0x8a9136aaU);
+  EXPECT_EQ(crc32c(bytes_of(std::string(32, '\xff'))), 0x62a8ab43U);
+  EXPECT_EQ(crc32c(bytes_of(counting)), 0x46dd794eU);
+  EXPECT_EQ(crc32c(bytes_of("123456789")), 0xe3069283U);
+  EXPECT_EQ(crc32c({}), 0U);
+}
+
+TEST(TfRecord, ReadsTheReferenceShards) {
+  const SafetensorsFile expected = SafetensorsFile::open(golden("io/dataset.safetensors"));
+  const auto latents = expected.at("latents").bytes;
+  const size_t sample_bytes = latents.size() / 12;
+  size_t sample = 0;
+  for (const char* name : {"train/file_00-8.tfrec", "train/file_01-16.tfrec"}) {
+    const TfRecordFile file = TfRecordFile::open(golden("dataset/tfrecords") / name);
+    for (int64_t i = 0; i < file.size(); ++i, ++sample) {
+      SCOPED_TRACE(file.where(i));
+      const WanRecord record = parse_wan_record(file.at(i), file.where(i));
+      const auto want = latents.subspan(sample * sample_bytes, sample_bytes);
+      EXPECT_EQ(record.latents.shape, (Shape{DType::F32, {16, 5, 8, 8}}));
+      EXPECT_TRUE(std::ranges::equal(record.latents.bytes, want));
+      EXPECT_EQ(record.encoder_hidden_states.shape, (Shape{DType::F32, {96, 48}}));
+      EXPECT_FALSE(record.timestep.has_value());
+      if (sample == 0) {
+        const HostArray states = expected.at("clip_00.encoder_hidden_states").copy();
+        EXPECT_EQ(record.encoder_hidden_states.bytes, states.bytes);
+      }
+    }
+  }
+  EXPECT_EQ(sample, 12U);
+}
+
+TEST(TfRecord, ReadsTimestepsAndBfloat16) {
+  const TfRecordFile eval = TfRecordFile::open(golden("dataset/tfrecords/eval/file_00-7.tfrec"));
+  EXPECT_EQ(parse_wan_record(eval.at(0), eval.where(0)).timestep, 125);
+  EXPECT_EQ(parse_wan_record(eval.at(6), eval.where(6)).timestep, 875);
+
+  const TfRecordFile half = TfRecordFile::open(golden("dataset/tfrecords/bf16/file_00-2.tfrec"));
+  const TfRecordFile full = TfRecordFile::open(golden("dataset/tfrecords/train/file_00-8.tfrec"));
+  const HostArray rounded =
+      convert(parse_wan_record(full.at(1), full.where(1)).latents, DType::BF16);
+  EXPECT_EQ(parse_wan_record(half.at(1), half.where(1)).latents.bytes, rounded.bytes);
+}
+
+TEST(TfRecord, RefusesDamageAndNamesFileAndRecord) {
+  const auto open_first = [](const char* name) {
+    return [name] {
+      const TfRecordFile file = TfRecordFile::open(golden("dataset/tfrecords/corrupt") / name);
+      parse_wan_record(file.at(0), file.where(0));
+    };
+  };
+  EXPECT_THAT(open_first("bad_crc.tfrec"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("bad_crc.tfrec record 0"), HasSubstr("CRC"))));
+  EXPECT_THAT(open_first("truncated.tfrec"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("truncated.tfrec"), HasSubstr("truncated:"))));
+  EXPECT_THAT(open_first("bad_length.tfrec"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("bad_length.tfrec"), HasSubstr("record 0"))));
+  EXPECT_THAT(open_first("missing_feature.tfrec"),
+              ThrowsMessage<Error>(HasSubstr("no feature `encoder_hidden_states`")));
+}
+
+TEST(TfRecord, RefusesAbsurdLengthsWithTheRightCrc) {
+  std::string frame = frame_record("abc");
+  for (size_t i = 0; i < 8; ++i) {
+    frame[i] = '\xff';
+  }
+  const uint32_t crc = masked_crc32c(bytes_of(std::string_view(frame).substr(0, 8)));
+  for (size_t i = 0; i < 4; ++i) {
+    frame[8 + i] = static_cast<char>(crc >> (8 * i) & 0xff);
+  }
+
+  EXPECT_THAT([&] { TfRecordFile::parse(bytes_of(frame), "f.tfrec"); },
+              ThrowsMessage<Error>(HasSubstr("claims 18446744073709551615 bytes")));
+}
+
+TEST(TfRecord, WritesTheSameBytesAsTheReferenceForTheSamePayload) {
+  const Scratch scratch;
+  const auto path = golden("dataset/tfrecords/train/file_01-16.tfrec");
+  const TfRecordFile file = TfRecordFile::open(path);
+  TfRecordWriter writer(scratch / "a.tfrec");
+  for (int64_t i = 0; i < file.size(); ++i) {
+    const auto payload = file.at(i);
+    writer.append({reinterpret_cast<const char*>(payload.data()), payload.size()});
+  }
+  writer.close();
+
+  EXPECT_EQ(read_text(scratch / "a.tfrec"), read_text(path));
+}
+
+TEST(ExampleProto, ReadsBackWhatItWrites) {
+  WanRecord record;
+  record.latents = HostArray(Shape{DType::BF16, {2, 1, 2, 2}});
+  record.latents.bytes[3] = std::byte{7};
+  record.encoder_hidden_states = HostArray::f32({1, 2}, std::vector{1.5F, -2.0F});
+  record.timestep = 250;
+  const std::string bytes = serialize_wan_record(record);
+
+  const WanRecord back = parse_wan_record(bytes_of(bytes), "r");
+
+  EXPECT_EQ(back.latents.shape, record.latents.shape);
+  EXPECT_EQ(back.latents.bytes, record.latents.bytes);
+  EXPECT_EQ(back.encoder_hidden_states.bytes, record.encoder_hidden_states.bytes);
+  EXPECT_EQ(back.timestep, 250);
+  const auto summary = summarize_example(bytes_of(bytes), "r");
+  ASSERT_EQ(summary.size(), 3U);
+  EXPECT_EQ(summary[1].name, "latents");
+  EXPECT_EQ(summary[1].tensor, record.latents.shape);
+  EXPECT_EQ(summary[2].kind, "int64");
+}
+
+TEST(ExampleProto, ReadsTypedValuesAndFills) {
+  // dtype 1, shape [3], float_val [1.5] (field 5, packed): one value fills the tensor.
+  const std::string fill("\x08\x01\x12\x04\x12\x02\x08\x03\x2a\x04\x00\x00\xc0\x3f", 14);
+  const HostArray filled = parse_tensor_proto(bytes_of(fill), "t");
+  EXPECT_THAT(filled.as<float>(), ::testing::ElementsAre(1.5F, 1.5F, 1.5F));
+
+  // dtype 14 (bfloat16), shape [1], half_val [0x3fc0] (field 13).
+  const std::string half("\x08\x0e\x12\x04\x12\x02\x08\x01\x6a\x02\xc0\x7f", 12);
+  EXPECT_EQ(bf16_to_f32(parse_tensor_proto(bytes_of(half), "t").as<uint16_t>()[0]), 1.5F);
+}
+
+TEST(ExampleProto, RefusesShapesThatDoNotMatch) {
+  const std::string huge("\x08\x01\x12\x0c\x12\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 16);
+  const std::string few("\x08\x01\x12\x04\x12\x02\x08\x03\x22\x04\x00\x00\xc0\x3f", 14);
+  const std::string strings("\x08\x07\x12\x04\x12\x02\x08\x03", 8);
+  EXPECT_THROW(parse_tensor_proto(bytes_of(huge), "t"), Error);
+  EXPECT_THAT([&] { parse_tensor_proto(bytes_of(few), "t"); },
+              ThrowsMessage<Error>(HasSubstr("needs 12 bytes but holds 4")));
+  EXPECT_THAT([&] { parse_tensor_proto(bytes_of(strings), "t"); },
+              ThrowsMessage<Error>(HasSubstr("dtype 7")));
+  EXPECT_THROW(parse_tensor_proto(bytes_of("not a proto"), "t"), Error);
+}
+
+TEST(CheckPath, SaysWhatAPathIs) {
+  EXPECT_EQ(check_path(golden("dataset/tfrecords/bf16/file_00-2.tfrec")),
+            "TFRecord file: 2 records");
+  EXPECT_THAT(check_path(golden("dataset/videos/clip_00.mp4")), HasSubstr("17 frames of 64x64"));
+  EXPECT_THAT(check_path(golden("corrupt/good.safetensors")), HasSubstr("3 tensors"));
+  EXPECT_THROW(check_path(golden("dataset/metadata.csv")), Error);
+}
+
+}  // namespace
+}  // namespace kinema::io
