@@ -1,0 +1,201 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/threefry.h"
+#include "graph/autodiff.h"
+#include "nn/attention.h"
+#include "nn/dropout.h"
+#include "nn/embedding.h"
+#include "nn/params.h"
+#include "nn/rope.h"
+#include "pjrt/cpu_plugin.h"
+#include "runtime/program.h"
+
+namespace kinema::nn {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+HostArray normal(Dims dims, uint64_t seed) {
+  HostArray x(Shape{DType::F32, std::move(dims)});
+  RandomStream random(random_key(seed, "test"));
+  for (float& value : x.as<float>()) {
+    value = random.normal();
+  }
+  return x;
+}
+
+TEST(Params, OpenTheCheckpointsKeyPath) {
+  SpecCollector specs([](const std::string&) { return DType::BF16; });
+  const Params root(specs, "");
+  const Tensor recorded = (root / "a").weight("weight", {2, 3}, {"x", "y"}, Init::xavier());
+  specs.set_layers(4);
+  (root / "blocks.{}" / "b").weight("bias", {5}, {""}, Init::zeros());
+
+  const std::vector<ParamSpec> got = specs.take();
+  EXPECT_FALSE(recorded);
+  ASSERT_EQ(got.size(), 2U);
+  EXPECT_EQ(got[0].name, "a.weight");
+  EXPECT_EQ(got[0].shape, (Shape{DType::BF16, {2, 3}}));
+  EXPECT_EQ(got[0].key(0), "a.weight");
+  EXPECT_EQ(got[1].shape, (Shape{DType::BF16, {4, 5}}));
+  EXPECT_EQ(got[1].layer_shape(), (Shape{DType::BF16, {5}}));
+  EXPECT_EQ(got[1].key(3), "blocks.3.b.bias");
+}
+
+TEST(Params, NameAKeyThatIsNotThereOrOfAnotherShape) {
+  Graph graph;
+  Binder binder;
+  binder.add("a.weight", graph.input({DType::F32, {2, 3}}));
+  const Params root(binder, "");
+  EXPECT_THAT(
+      [&] {
+        (root / "b").weight("weight", {2, 3}, {"", ""}, {});
+      },
+      ThrowsMessage<Error>(HasSubstr("`b.weight`")));
+  EXPECT_THAT(
+      [&] {
+        (root / "a").weight("weight", {3, 2}, {"", ""}, {});
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("f32[2,3]"), HasSubstr("[3,2]"))));
+}
+
+TEST(Attention, NamesShapesThatDoNotFit) {
+  Graph graph;
+  const Tensor q = graph.input({DType::F32, {1, 4, 2, 8}});
+  const Tensor k = graph.input({DType::F32, {1, 5, 3, 8}});
+  EXPECT_THAT([&] { attention(q, k, k, {}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("f32[1,4,2,8]"), HasSubstr("f32[1,5,3,8]"))));
+}
+
+class NnTest : public pjrt::CpuTest {
+ protected:
+  std::vector<HostArray> run(const Graph& graph, std::span<const Tensor> outputs,
+                             std::span<const HostArray> inputs = {}) {
+    return runtime::evaluate(pjrt::cpu_client(), graph, outputs, inputs);
+  }
+};
+
+TEST_F(NnTest, AttentionEqualsTheSumWrittenOut) {
+  const int64_t s = 3;
+  const int64_t t = 4;
+  const int64_t n = 2;
+  const int64_t d = 8;
+  const std::vector<HostArray> in{normal({1, s, n, d}, 1), normal({1, t, n, d}, 2),
+                                  normal({1, t, n, d}, 3)};
+  Graph graph;
+  std::vector<Tensor> x;
+  for (const HostArray& value : in) {
+    x.push_back(graph.input(value.shape));
+  }
+  const HostArray got = run(graph, std::vector<Tensor>{attention(x[0], x[1], x[2], {})}, in)[0];
+  const auto at = [&](int which, int64_t i, int64_t h, int64_t c) {
+    return static_cast<double>(in[which].as<float>()[(i * n + h) * d + c]);
+  };
+  for (int64_t i = 0; i < s; ++i) {
+    for (int64_t h = 0; h < n; ++h) {
+      std::vector<double> p(t);
+      double total = 0.0;
+      for (int64_t j = 0; j < t; ++j) {
+        double score = 0.0;
+        for (int64_t c = 0; c < d; ++c) {
+          score += at(0, i, h, c) * at(1, j, h, c);
+        }
+        total += p[j] = std::exp(score / std::sqrt(static_cast<double>(d)));
+      }
+      for (int64_t c = 0; c < d; ++c) {
+        double want = 0.0;
+        for (int64_t j = 0; j < t; ++j) {
+          want += p[j] / total * at(2, j, h, c);
+        }
+        EXPECT_NEAR(got.as<float>()[(i * n + h) * d + c], want, 1e-5);  // f32 sums of four terms
+      }
+    }
+  }
+}
+
+// Angles of token (3, 5, 7) with heads of 128: published values of the frame, row and column parts.
+TEST_F(NnTest, RopeTurnsByThePublishedAngles) {
+  Graph graph;
+  const Rope rope = rope_3d(graph, {4, 6, 8}, 128);
+  const std::vector<HostArray> got = run(graph, std::vector<Tensor>{rope.cos, rope.sin});
+  const size_t token = (3 * 6 + 5) * 8 + 7;
+  const std::vector<std::pair<size_t, double>> angles{
+      {0, 3.0},        {1, 1.97379967}, {21, 4.5597e-4},  {22, 5.0},       {23, 3.22473339},
+      {42, 7.7526e-4}, {43, 7.0},       {44, 4.51462674}, {63, 1.08536e-3}};
+  for (const auto& [index, angle] : angles) {
+    SCOPED_TRACE(index);
+    const size_t at = (token * 64 + index) * 2;
+    EXPECT_NEAR(got[0].as<float>()[at], std::cos(angle), 2e-7);  // the angles have nine digits
+    EXPECT_NEAR(got[0].as<float>()[at + 1], std::cos(angle), 2e-7);
+    EXPECT_NEAR(got[1].as<float>()[at], -std::sin(angle), 2e-7);
+    EXPECT_NEAR(got[1].as<float>()[at + 1], std::sin(angle), 2e-7);
+  }
+}
+
+TEST_F(NnTest, RotationKeepsLengthsAndTurnsPairs) {
+  Graph graph;
+  const HostArray x = normal({1, 6, 2, 12}, 5);
+  const Tensor in = graph.input(x.shape);
+  const Rope rope = rope_3d(graph, {1, 2, 3}, 12);
+  const HostArray y = run(graph, std::vector<Tensor>{rotate(in, rope)}, std::vector{x})[0];
+  const HostArray c = run(graph, std::vector<Tensor>{rope.cos}, std::vector{x})[0];
+  const HostArray s = run(graph, std::vector<Tensor>{rope.sin}, std::vector{x})[0];
+  for (int64_t token = 0; token < 6; ++token) {
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t m = 0; m < 6; ++m) {
+        const int64_t i = (token * 2 + h) * 12 + 2 * m;
+        const double cosine = c.as<float>()[(token * 6 + m) * 2];
+        const double sine = s.as<float>()[(token * 6 + m) * 2 + 1];
+        const double x0 = x.as<float>()[i];
+        const double x1 = x.as<float>()[i + 1];
+        EXPECT_NEAR(y.as<float>()[i], x0 * cosine - x1 * sine, 1e-6);
+        EXPECT_NEAR(y.as<float>()[i + 1], x0 * sine + x1 * cosine, 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(NnTest, SinusoidHasThePublishedValues) {
+  Graph graph;
+  const Tensor t = constant(graph, 999.0, Shape{DType::S64, {1}});
+  const HostArray got = run(graph, std::vector<Tensor>{sinusoid(t, 256)})[0];
+  const std::vector<std::pair<size_t, double>> values{
+      {0, 0.99965},     {1, 0.963782},   {2, -0.398992}, {127, 0.994243},
+      {128, -0.026461}, {129, -0.26669}, {255, 0.107147}};
+  for (const auto& [index, value] : values) {
+    // Six digits are published, and half an ulp of an angle of 999 is 3e-5.
+    EXPECT_NEAR(got.as<float>()[index], value, 5e-5) << index;
+  }
+}
+
+TEST_F(NnTest, DropoutDropsTheRateAndKeepsTheMean) {
+  Graph graph;
+  const std::vector<uint32_t> key{11, 12};
+  const Tensor k = graph.input({DType::U32, {2}});
+  const Tensor x = constant(graph, 1.0, {DType::F32, {100, 100}});
+  const Dropout dropout(0.25, k);
+  const std::vector<HostArray> got =
+      run(graph, std::vector<Tensor>{dropout(x, "a"), dropout(x, "a"), dropout(x, "b")},
+          std::vector{HostArray::from<uint32_t>(DType::U32, {2}, key)});
+  int64_t dropped = 0;
+  int64_t both = 0;
+  for (size_t i = 0; i < 10000; ++i) {
+    const float value = got[0].as<float>()[i];
+    EXPECT_TRUE(value == 0.0F || std::abs(value - 4.0F / 3.0F) < 1e-6F);
+    dropped += value == 0.0F ? 1 : 0;
+    both += value == 0.0F && got[2].as<float>()[i] == 0.0F ? 1 : 0;
+  }
+  // Binomial: deviations 43 and 24; four of them.
+  EXPECT_NEAR(static_cast<double>(dropped), 2500.0, 175.0);
+  EXPECT_NEAR(static_cast<double>(both), 625.0, 100.0);
+  EXPECT_EQ(got[0].bytes, got[1].bytes);
+}
+
+}  // namespace
+}  // namespace kinema::nn
