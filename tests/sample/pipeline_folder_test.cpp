@@ -1,0 +1,123 @@
+#include "sample/pipeline_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "sample/temporary_folder.h"
+
+namespace kinema::sample {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr const char* kTwoExperts = R"({
+  "_class_name": "WanPipeline", "boundary_ratio": 0.875, "expand_timesteps": false,
+  "scheduler": ["diffusers", "UniPCMultistepScheduler"],
+  "transformer": ["diffusers", "WanTransformer3DModel"],
+  "transformer_2": ["diffusers", "WanTransformer3DModel"]
+})";
+constexpr const char* kUniPc = R"({
+  "_class_name": "UniPCMultistepScheduler", "flow_shift": 12.0, "num_train_timesteps": 1000,
+  "prediction_type": "flow_prediction", "solver_order": 2, "solver_type": "bh2",
+  "use_flow_sigmas": true, "disable_corrector": [], "final_sigmas_type": "zero"
+})";
+
+TEST(PipelineFolder, ReadsTwoExpertsAndTheirBoundary) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", kTwoExperts);
+  folder.write("scheduler/scheduler_config.json", kUniPc);
+  fs::create_directories(folder.path() / "transformer");
+  fs::create_directories(folder.path() / "transformer_2");
+
+  const PipelineFolder pipeline = read_pipeline_folder(folder.path());
+
+  EXPECT_TRUE(pipeline.has_two_experts());
+  EXPECT_EQ(pipeline.boundary_ratio, 0.875);
+  EXPECT_FALSE(pipeline.expand_timesteps);
+  EXPECT_EQ(pipeline.schedule.sampler, schedulers::Sampler::UNIPC);
+  EXPECT_EQ(pipeline.schedule.shift, 12.0);
+}
+
+TEST(PipelineFolder, NamesThePartThatIsMissing) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", kTwoExperts);
+  folder.write("scheduler/scheduler_config.json", kUniPc);
+  fs::create_directories(folder.path() / "transformer");
+
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("no `transformer_2` folder")));
+}
+
+TEST(PipelineFolder, TwoExpertsNeedABoundary) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", R"({"_class_name": "WanPipeline",
+    "transformer": ["diffusers", "WanTransformer3DModel"],
+    "transformer_2": ["diffusers", "WanTransformer3DModel"]})");
+  fs::create_directories(folder.path() / "transformer");
+  fs::create_directories(folder.path() / "transformer_2");
+
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("no `boundary_ratio`")));
+}
+
+TEST(PipelineFolder, ACheckpointWithoutIndexIsOneTransformer) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "transformer");
+
+  const PipelineFolder pipeline = read_pipeline_folder(folder.path());
+
+  EXPECT_FALSE(pipeline.has_two_experts());
+  EXPECT_EQ(pipeline.transformer, folder.path() / "transformer");
+}
+
+TEST(PipelineFolder, RefusesAFolderOfNothing) {
+  const TemporaryFolder folder;
+
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("neither model_index.json nor")));
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path() / "absent"); },
+              ThrowsMessage<Error>(HasSubstr("is not a folder")));
+}
+
+TEST(PipelineFolder, RefusesOtherPipelines) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", R"({"_class_name": "WanImageToVideoPipeline"})");
+
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("is a WanImageToVideoPipeline")));
+}
+
+TEST(SchedulerConfig, ReadsEulersShift) {
+  const TemporaryFolder folder;
+  folder.write("c.json", R"({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 5.0})");
+
+  const auto config = read_scheduler_config(folder.path() / "c.json");
+
+  EXPECT_EQ(config.sampler, schedulers::Sampler::FLOW_MATCH_EULER);
+  EXPECT_EQ(config.shift, 5.0);
+}
+
+TEST(SchedulerConfig, RefusesAnUnknownClass) {
+  const TemporaryFolder folder;
+  folder.write("c.json", R"({"_class_name": "DDIMScheduler"})");
+
+  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`DDIMScheduler`"), HasSubstr("known:"))));
+}
+
+TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
+  const TemporaryFolder folder;
+  folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "solver_order": 3})");
+
+  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("solver_order"), HasSubstr("only 2"))));
+}
+
+}  // namespace
+}  // namespace kinema::sample

@@ -1,0 +1,210 @@
+#include "sample/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "core/error.h"
+#include "io/json.h"
+#include "io/safetensors.h"
+#include "runtime/client.h"
+#include "sample/output.h"
+#include "sample/temporary_folder.h"
+#include "weights/weights.h"
+
+namespace kinema::sample {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+pjrt::Client& client() {
+  static pjrt::Client opened = runtime::open_client({});
+  return opened;
+}
+
+constexpr data::SpaceToDepth kBlocks{.block = 2, .temporal = 1};
+constexpr text::HashedEncoder kText{.max_sequence_length = 4, .text_dim = 6};
+
+wan::TransformerConfig tiny() {
+  return {.patch_size = {1, 1, 1},
+          .num_attention_heads = 1,
+          .attention_head_dim = 12,
+          .in_channels = 12,
+          .out_channels = 12,
+          .text_dim = 6,
+          .freq_dim = 8,
+          .ffn_dim = 16,
+          .num_layers = 1};
+}
+
+class PipelineTest : public testing::Test {
+ protected:
+  PipelineTest() {
+    auto specs = wan::parameters(tiny(), {});
+    for (nn::ParamSpec& spec : specs) {
+      spec.init = {.kind = nn::Init::Kind::NORMAL, .scale = 0.2};
+    }
+    weights::save(folder_.path() / "transformer", tiny(), specs,
+                  weights::initialise(specs, 1, client()));
+  }
+
+  Pipeline pipeline() {
+    return {client(),
+            read_pipeline_folder(folder_.path()),
+            {},
+            space_to_depth_autoencoder(kBlocks),
+            hashed_text_encoder(kText)};
+  }
+  static GenerateRequest request() {
+    return {.prompts = {"a red circle", "a blue square", "a green triangle"},
+            .num_frames = 3,
+            .height = 8,
+            .width = 12,
+            .num_inference_steps = 3,
+            .guidance_scale = 2.0,
+            .seed = 7};
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(PipelineTest, MakesOneVideoAPrompt) {
+  Pipeline made = pipeline();
+
+  const Generated out = made.generate(request());
+
+  ASSERT_EQ(out.videos.size(), 3U);
+  EXPECT_EQ(out.videos[1].prompt, "a blue square");
+  EXPECT_EQ(out.videos[1].frames.shape, (Shape{DType::U8, {3, 8, 12, 3}}));
+  EXPECT_NE(out.videos[0].frames.bytes, out.videos[1].frames.bytes);
+  EXPECT_TRUE(out.notes.empty());
+  EXPECT_GT(out.timings.compile, 0.0);
+}
+
+TEST_F(PipelineTest, IsAFunctionOfTheSeed) {
+  Pipeline made = pipeline();
+  GenerateRequest other = request();
+  other.seed = 8;
+
+  const Generated first = made.generate(request());
+  const Generated again = made.generate(request());
+  const Generated different = made.generate(other);
+
+  EXPECT_EQ(first.videos[2].frames.bytes, again.videos[2].frames.bytes);
+  EXPECT_NE(first.videos[2].frames.bytes, different.videos[2].frames.bytes);
+}
+
+// Three prompts in batches of two: the filled-up place of the last batch must not show. Frames have
+// 255 levels, so rounding may move one by a level.
+TEST_F(PipelineTest, TheBatchSizeDoesNotShow) {
+  Pipeline made = pipeline();
+  GenerateRequest batched = request();
+  batched.batch_size = 2;
+
+  const Generated one = made.generate(request());
+  const Generated two = made.generate(batched);
+
+  ASSERT_EQ(two.videos.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto a = one.videos[i].frames.as<uint8_t>();
+    const auto b = two.videos[i].frames.as<uint8_t>();
+    for (size_t j = 0; j < a.size(); ++j) {
+      ASSERT_NEAR(a[j], b[j], 1) << "video " << i << " byte " << j;
+    }
+  }
+}
+
+TEST_F(PipelineTest, SavedLatentsAreWhatTheFramesShow) {
+  Pipeline made = pipeline();
+  GenerateRequest saving = request();
+  saving.save_latents = folder_.path() / "final.safetensors";
+
+  const Generated out = made.generate(saving);
+
+  const auto file = io::SafetensorsFile::open(saving.save_latents);
+  const HostArray all = file.at("latents").copy();
+  ASSERT_EQ(all.shape, (Shape{DType::F32, {3, 12, 3, 4, 6}}));
+  HostArray first(Shape{DType::F32, {12, 3, 4, 6}});
+  std::copy_n(all.bytes.begin(), first.bytes.size(), first.bytes.begin());
+  EXPECT_EQ(to_frames(kBlocks.decode(first)).bytes, out.videos[0].frames.bytes);
+}
+
+TEST_F(PipelineTest, GivenLatentsReplaceTheSeedsNoise) {
+  Pipeline made = pipeline();
+  const HostArray noise = [] {
+    const HostArray one = initial_noise(7, 0, {12, 3, 4, 6});
+    HostArray with_batch(Shape{DType::F32, {1, 12, 3, 4, 6}});
+    with_batch.bytes = one.bytes;
+    return with_batch;
+  }();
+  const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", noise)};
+  io::write_safetensors(folder_.path() / "noise.safetensors", entries);
+  GenerateRequest given = request();
+  given.seed = 99;
+  given.initial_latents = folder_.path() / "noise.safetensors";
+
+  const Generated from_seed = made.generate(request());
+  const Generated from_file = made.generate(given);
+
+  EXPECT_EQ(from_seed.videos[0].frames.bytes, from_file.videos[0].frames.bytes);
+}
+
+TEST_F(PipelineTest, RefusesGivenLatentsOfAnotherShape) {
+  Pipeline made = pipeline();
+  const HostArray noise(Shape{DType::F32, {2, 12, 3, 4, 6}});
+  const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", noise)};
+  io::write_safetensors(folder_.path() / "noise.safetensors", entries);
+  GenerateRequest given = request();
+  given.initial_latents = folder_.path() / "noise.safetensors";
+
+  EXPECT_THAT([&] { made.generate(given); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("f32[2,12,3,4,6]"), HasSubstr("expected f32[3,12,3,4,6]"))));
+}
+
+TEST_F(PipelineTest, RefusesAnAutoencoderOfOtherChannels) {
+  EXPECT_THAT(
+      [&] {
+        Pipeline(client(), read_pipeline_folder(folder_.path()), {},
+                 space_to_depth_autoencoder({.block = 4}), hashed_text_encoder(kText));
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("makes 48 channels"), HasSubstr("takes 12"))));
+}
+
+TEST_F(PipelineTest, WritesAnMp4WithItsStoryAPromptAndAContactSheet) {
+  Pipeline made = pipeline();
+  const Generated out = made.generate(request());
+
+  const OutputFiles files =
+      write_outputs(folder_.path() / "out", request(), out, made, {.fps = 8, .enlarge = 2});
+
+  ASSERT_EQ(files.videos.size(), 3U);
+  EXPECT_EQ(files.videos[1].filename(), "001_a_blue_square.mp4");
+  EXPECT_TRUE(fs::exists(files.contact_sheet));
+  const io::Json story = io::Json::read(fs::path(files.videos[1]).replace_extension(".json"));
+  EXPECT_EQ(story.at("prompt").as_string(), "a blue square");
+  EXPECT_EQ(story.at("seed").as_int(), 7);
+  EXPECT_EQ(story.at("num_inference_steps").as_int(), 3);
+  EXPECT_THAT(timing_table(out), AllOf(HasSubstr("compile"), HasSubstr("denoise")));
+}
+
+TEST(InitialNoise, DependsOnSeedAndIndexOnly) {
+  EXPECT_EQ(initial_noise(1, 2, {4, 5}).bytes, initial_noise(1, 2, {4, 5}).bytes);
+  EXPECT_NE(initial_noise(1, 2, {4, 5}).bytes, initial_noise(1, 3, {4, 5}).bytes);
+  EXPECT_NE(initial_noise(1, 2, {4, 5}).bytes, initial_noise(2, 2, {4, 5}).bytes);
+}
+
+TEST(ToFrames, ClampsAndRounds) {
+  const HostArray pixels = HostArray::f32({3, 1, 1, 1}, std::vector<float>{-2.0F, 0.0F, 3.0F});
+
+  EXPECT_THAT(to_frames(pixels).as<uint8_t>(), ElementsAre(0, 128, 255));
+}
+
+}  // namespace
+}  // namespace kinema::sample

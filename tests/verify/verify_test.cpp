@@ -1,0 +1,93 @@
+#include "verify/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "core/error.h"
+#include "runtime/client.h"
+
+namespace kinema::verify {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests/golden";
+
+pjrt::Client& client() {
+  static pjrt::Client opened = runtime::open_client({});
+  return opened;
+}
+
+/// Runs the cases of tests/golden that contain `filter`; every supported row must hold.
+void expect_matches(const std::string& filter) {
+  const Report report = run(kGolden, client(), {.filter = filter});
+  EXPECT_TRUE(report.ok()) << to_table(report);
+}
+
+TEST(Verify, TransformersMatchTheReference) { expect_matches("transformer"); }
+
+TEST(Verify, TrainingMatchesTheReference) { expect_matches("train"); }
+
+TEST(Verify, SchedulersMatchTheReference) { expect_matches("sched"); }
+
+TEST(Verify, PipelinesMatchTheReference) { expect_matches("pipeline"); }
+
+TEST(Verify, VariantsMatchTheReference) { expect_matches("variants"); }
+
+TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
+
+TEST(Verify, RunsTransformersWithAndWithoutScan) {
+  const Report report = run(kGolden, client(), {.filter = "transformer_edge"});
+
+  std::set<std::string> names;
+  for (const Row& row : report.rows) {
+    names.insert(row.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"transformer_edge", "transformer_edge (scan)"}));
+}
+
+TEST(Verify, ADamagedCaseFailsAlone) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kinema_verify_damaged";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "io");
+  for (const char* name : {"sched.json", "sched.safetensors"}) {
+    fs::copy_file(kGolden / "io" / name, folder / "io" / name);
+  }
+  std::ofstream(folder / "io" / "train.json") << "{ broken";
+  std::ofstream(folder / "io" / "somewhat_new.json") << "{}";
+
+  const Report report = run(folder, client());
+
+  EXPECT_FALSE(report.ok());
+  bool damaged = false;
+  bool unknown = false;
+  for (const Row& row : report.rows) {
+    SCOPED_TRACE(row.name + " " + row.tensor);
+    if (row.name == "train") {
+      damaged = !row.ok && !row.unsupported && !row.message.empty();
+    } else if (row.name == "somewhat_new") {
+      unknown = row.unsupported;
+    } else {
+      EXPECT_TRUE(row.ok);
+    }
+  }
+  EXPECT_TRUE(damaged);
+  EXPECT_TRUE(unknown);
+  fs::remove_all(folder);
+}
+
+TEST(Verify, SaysWhenThereIsNothingToRun) {
+  EXPECT_THAT([] { run(kGolden / "io", client()); },
+              ThrowsMessage<Error>(HasSubstr("expected reference cases")));
+  EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
+              ThrowsMessage<Error>(HasSubstr("`nowhere`")));
+}
+
+}  // namespace
+}  // namespace kinema::verify
