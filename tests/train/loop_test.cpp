@@ -1,0 +1,145 @@
+#include "train/loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "core/error.h"
+
+namespace kinema::train {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// A loop without a device that writes down what happens to it.
+struct Dummy {
+  std::vector<int64_t> steps, saves;
+  std::vector<StepRecord> records;
+  std::vector<std::string> lines;
+  int64_t batches = 1000;
+  int64_t bad_step = -1;
+  int64_t stop_after = -1;
+
+  LoopParts parts() {
+    return {
+        .next_batch = [this]() -> std::optional<data::Batch> {
+          if (batches-- <= 0) {
+            return std::nullopt;
+          }
+          return data::Batch{.ids = {"clip_00.mp4", "clip_07.mp4"}};
+        },
+        .learning_rate = [](int64_t step) { return 0.1 * static_cast<double>(step); },
+        .run_step =
+            [this](int64_t step, double, const data::Batch&) {
+              steps.push_back(step);
+              const bool bad = step == bad_step;
+              return StepResult{.loss = bad ? std::numeric_limits<double>::quiet_NaN() : 1.0,
+                                .finite = !bad};
+            },
+        .find_nonfinite = [](int64_t, const data::Batch&) { return "blocks.3.attn1"; },
+        .save = [this](int64_t done) { saves.push_back(done); },
+        .report = [this](const StepRecord& record) { records.push_back(record); },
+        .stop_requested = [this] { return static_cast<int64_t>(steps.size()) == stop_after; },
+        .say = [this](const std::string& line) { lines.push_back(line); },
+    };
+  }
+};
+
+TEST(Loop, RunsEveryStepOnceAndReportsTheLastOneToo) {
+  Dummy dummy;
+
+  const LoopEnd end = train_loop({.max_steps = 3}, dummy.parts());
+
+  EXPECT_THAT(dummy.steps, ElementsAre(0, 1, 2));
+  ASSERT_EQ(dummy.records.size(), 3);
+  EXPECT_EQ(dummy.records[2].step, 2);
+  EXPECT_DOUBLE_EQ(dummy.records[2].learning_rate, 0.2);
+  EXPECT_EQ(end.steps, 3);
+  EXPECT_FALSE(end.stopped);
+}
+
+TEST(Loop, SavesOnTheWayAndAtTheEndButNotTwice) {
+  Dummy dummy;
+  train_loop({.max_steps = 6, .checkpoint_every = 2}, dummy.parts());
+  EXPECT_THAT(dummy.saves, ElementsAre(2, 4, 6));
+
+  Dummy odd;
+  train_loop({.max_steps = 5, .checkpoint_every = 2}, odd.parts());
+  EXPECT_THAT(odd.saves, ElementsAre(2, 4, 5));
+}
+
+TEST(Loop, LeavesTheFinalCheckpointOutWhenAsked) {
+  Dummy dummy;
+  train_loop({.max_steps = 3, .final_checkpoint = false}, dummy.parts());
+  EXPECT_TRUE(dummy.saves.empty());
+}
+
+TEST(Loop, GoesOnFromTheFirstStep) {
+  Dummy dummy;
+  train_loop({.first_step = 4, .max_steps = 6}, dummy.parts());
+  EXPECT_THAT(dummy.steps, ElementsAre(4, 5));
+}
+
+TEST(Loop, DoesNothingWhenAllStepsAreDone) {
+  Dummy dummy;
+  train_loop({.first_step = 6, .max_steps = 6}, dummy.parts());
+  EXPECT_TRUE(dummy.steps.empty());
+  EXPECT_TRUE(dummy.saves.empty());
+}
+
+TEST(Loop, FinishesTheStepAndSavesWhenAskedToStop) {
+  Dummy dummy;
+  dummy.stop_after = 2;
+
+  const LoopEnd end = train_loop({.max_steps = 9, .final_checkpoint = false}, dummy.parts());
+
+  EXPECT_THAT(dummy.steps, ElementsAre(0, 1));
+  EXPECT_THAT(dummy.saves, ElementsAre(2));
+  EXPECT_TRUE(end.stopped);
+}
+
+TEST(Loop, StopsAtAStepThatIsNotFiniteAndSaysWhere) {
+  Dummy dummy;
+  dummy.bad_step = 1;
+
+  EXPECT_THAT([&] { train_loop({.max_steps = 3}, dummy.parts()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("step 1"), HasSubstr("blocks.3.attn1"),
+                                         HasSubstr("clip_00.mp4, clip_07.mp4"),
+                                         HasSubstr("on_nonfinite=skip"))));
+  EXPECT_EQ(dummy.records.size(), 2);
+  EXPECT_EQ(dummy.records[1].nonfinite, "blocks.3.attn1");
+}
+
+TEST(Loop, GoesOnPastABadStepWhenAskedTo) {
+  Dummy dummy;
+  dummy.bad_step = 1;
+
+  const LoopEnd end =
+      train_loop({.max_steps = 3, .on_nonfinite = OnNonfinite::SKIP}, dummy.parts());
+
+  EXPECT_THAT(dummy.steps, ElementsAre(0, 1, 2));
+  EXPECT_EQ(end.skipped, 1);
+  EXPECT_THAT(dummy.lines, ElementsAre(HasSubstr("blocks.3.attn1")));
+}
+
+TEST(Loop, SaysWhenTheDataEnds) {
+  Dummy dummy;
+  dummy.batches = 2;
+  EXPECT_THAT([&] { train_loop({.max_steps = 3}, dummy.parts()); },
+              ThrowsMessage<Error>(HasSubstr("data ended after 2 of 3 steps")));
+}
+
+TEST(Loop, WritesTheConsoleLineOfTheReference) {
+  const StepRecord record{
+      .step = 12, .result = {.loss = 0.8421}, .seconds = 0.2409, .tflops = 0.2409 * 0.1031};
+  EXPECT_EQ(console_line(record),
+            "completed step: 12, seconds: 0.241, TFLOP/s/device: 0.103, loss: 0.842");
+}
+
+}  // namespace
+}  // namespace kinema::train
