@@ -19,7 +19,7 @@ double Schedule::operator()(int64_t step) const {
   }
   const double done = std::clamp(
       static_cast<double>(step - (steps - decay)) / static_cast<double>(decay), 0.0, 1.0);
-  return learning_rate * (1.0 - done * (1.0 - final_fraction));
+  return learning_rate * ((1.0 - done) + done * final_fraction);
 }
 
 }  // namespace kinema::train

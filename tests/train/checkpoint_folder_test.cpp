@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::fstream file(f / "transformer" / "w.safetensors",
                                       std::ios::in | std::ios::out | std::ios::binary);
                     file.seekp(-1, std::ios::end);
-                    file.put('\x40');
+                    file.put('\x41');
                   },
                   "does not match its checksum"},
         Tampering{"AddedFile", [](const fs::path& f) { std::ofstream(f / "new.txt") << "x"; },
