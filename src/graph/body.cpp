@@ -98,6 +98,7 @@ BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotang
   for (const auto& [key, copied] : transplant.known()) {
     original_[key_of(copied)] = Tensor(const_cast<Node*>(key.first), key.second);
   }
+  collect_names();
   forward_count_ = static_cast<int64_t>(scratch_->nodes().size());
   for (const Tensor y : outputs) {
     cotangent_inputs_.push_back(scratch_->input(y.shape()));
@@ -116,6 +117,28 @@ BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotang
     }
   }
   keep_what_gradients_read();
+}
+
+// A name belongs to the value, not to the identity node that carries it: gradient rules read the
+// value itself (tanh's own result, say), so that is what a policy keeps.
+void BodyGradient::collect_names() {
+  for (const auto& [key, original] : original_) {
+    const Node& node = original.node();
+    if (node.op == &kNamed) {
+      Tensor value = node.input(0);
+      while (value.node().op == &kNamed) {
+        value = value.node().input(0);
+      }
+      names_[key_of(value)].push_back(node.get<NamedAttrs>().name);
+    }
+  }
+}
+
+bool BodyGradient::has_name(Tensor kept, const std::vector<std::string>& names) const {
+  const auto found = names_.find(key_of(kept));
+  return found != names_.end() && std::ranges::any_of(found->second, [&](const std::string& name) {
+           return std::ranges::find(names, name) != names.end();
+         });
 }
 
 void BodyGradient::keep_what_gradients_read() {
@@ -168,12 +191,8 @@ bool BodyGradient::saves(Tensor x) const {
     case RematPolicy::Kind::MATMUL_WITHOUT_BATCH:
       return node.op == &kDotGeneral && node.get<DotAttrs>().dims.lhs_batch.empty();
     case RematPolicy::Kind::CUSTOM: {
-      if (node.op != &kNamed) {
-        return false;
-      }
-      const std::string& name = node.get<NamedAttrs>().name;
-      return std::ranges::find(policy_.saved, name) != policy_.saved.end() ||
-             std::ranges::find(policy_.offloaded, name) != policy_.offloaded.end();
+      const Tensor original = original_.at(key_of(x));
+      return has_name(original, policy_.saved) || has_name(original, policy_.offloaded);
     }
     case RematPolicy::Kind::NONE:
       break;
@@ -186,13 +205,10 @@ bool BodyGradient::saves(Tensor x) const {
 }
 
 bool BodyGradient::offloads(Tensor kept) const {
-  const Node& node = kept.node();
   if (policy_.kind == RematPolicy::Kind::MATMUL_WITHOUT_BATCH) {
-    return policy_.offload && node.op == &kDotGeneral;
+    return policy_.offload && kept.node().op == &kDotGeneral;
   }
-  return policy_.kind == RematPolicy::Kind::CUSTOM && node.op == &kNamed &&
-         std::ranges::find(policy_.offloaded, node.get<NamedAttrs>().name) !=
-             policy_.offloaded.end();
+  return policy_.kind == RematPolicy::Kind::CUSTOM && has_name(kept, policy_.offloaded);
 }
 
 std::vector<Tensor> BodyGradient::build(Graph& target,

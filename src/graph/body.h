@@ -75,6 +75,8 @@ class BodyGradient {
                             std::span<const Tensor> cotangents) const;
 
  private:
+  void collect_names();
+  bool has_name(Tensor kept, const std::vector<std::string>& names) const;
   void keep_what_gradients_read();
   void keep(Tensor scratch);
   bool saves(Tensor scratch) const;
@@ -82,11 +84,12 @@ class BodyGradient {
   RematPolicy policy_;
   std::unique_ptr<Graph> scratch_ = std::make_unique<Graph>();
   int64_t forward_count_ = 0;
-  std::map<TensorKey, Tensor> original_;  // scratch tensor -> body tensor
-  std::vector<Tensor> cotangent_inputs_;  // scratch
-  std::vector<Tensor> gradients_;         // scratch, per body input
-  std::vector<Tensor> kept_;              // body
-  std::vector<Tensor> kept_scratch_;      // the same values in scratch
+  std::map<TensorKey, Tensor> original_;                 // scratch tensor -> body tensor
+  std::map<TensorKey, std::vector<std::string>> names_;  // of body tensors, by `named`
+  std::vector<Tensor> cotangent_inputs_;                 // scratch
+  std::vector<Tensor> gradients_;                        // scratch, per body input
+  std::vector<Tensor> kept_;                             // body
+  std::vector<Tensor> kept_scratch_;                     // the same values in scratch
   std::map<TensorKey, bool> visited_;
 };
 
