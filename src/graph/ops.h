@@ -190,6 +190,9 @@ Tensor random_normal(Tensor key, Dims dims);
 
 /// Over the last axis, shifted by the maximum; computed in F32, result in x's dtype.
 Tensor softmax(Tensor x);
+/// The same, rounded once to `out`, which is also what the gradient reads: a narrow result is the
+/// only value kept for the backward pass.
+Tensor softmax(Tensor x, DType out);
 /// x * logistic(x)
 Tensor silu(Tensor x);
 /// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))

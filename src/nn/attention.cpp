@@ -23,9 +23,10 @@ Tensor dot_product(Tensor q, Tensor k, Tensor v, Precision precision) {
   const Tensor scores = dot_general(
       q, k, {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}},
       precision, sums);
-  const Tensor weights = softmax(scores * (1.0 / std::sqrt(static_cast<double>(q.dim(3)))));
+  const Tensor weights =
+      softmax(scores * (1.0 / std::sqrt(static_cast<double>(q.dim(3)))), v.dtype());
   const Tensor y = dot_general(
-      as(weights, v.dtype()), v,
+      weights, v,
       {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}},
       precision, sums);
   return as(transpose(y, {0, 2, 1, 3}), q.dtype());

@@ -210,6 +210,7 @@ TEST_F(Values, OfComposedFunctions) {
   const Tensor x = f32({1, 3}, {-1, 0, 2});
   expect("softmax", softmax(x), {0.0420101F, 0.1141952F, 0.8437947F}, kTolerance);
   expect("softmax of large scores", softmax(x * 1e30), {0, 0, 1});
+  expect("softmax in bf16", softmax(x, DType::BF16), {0.0419921875F, 0.1142578125F, 0.84375F});
   expect("silu", silu(x), {-0.2689414F, 0, 1.7615942F}, kTolerance);
   expect("gelu_tanh", gelu_tanh(x), {-0.1588080F, 0, 1.9545977F}, kTolerance);
   expect("gelu_erf", gelu_erf(x), {-0.1586553F, 0, 1.9544997F}, kTolerance);

@@ -19,6 +19,10 @@ struct EpsilonAttrs {
   double epsilon;
 };
 
+struct SoftmaxAttrs {
+  DType out;
+};
+
 Tensor widen(Tensor x) { return convert(x, accumulation_dtype(x.dtype())); }
 
 // Writes the node as the body that `Forward` builds from its operand.
@@ -28,7 +32,7 @@ void emit_written_out(const Node& node, Emitter& out) {
   body.set_scope_path(*node.scope);
   const Tensor x = body.input(node.shape(0));
   out.bind(x, out.name(node.input(0)));
-  const Tensor y = convert(Forward(node, widen(x)), x.dtype());
+  const Tensor y = convert(Forward(node, widen(x)), node.results[0].dtype);
   out.body(body, std::vector<Tensor>{y});
   out.bind(result_of(node), out.name(y));
 }
@@ -51,11 +55,15 @@ Tensor softmax_forward(const Node&, Tensor x) {
 
 constexpr Op kSoftmax{
     .name = "softmax",
-    .infer = same_float_rows,
+    .infer = [](const Node& node) -> Shape {
+      const DType out = node.get<SoftmaxAttrs>().out;
+      check(is_float(out), "[softmax] {} cannot hold the result", to_string(out));
+      return {out, same_float_rows(node).dims};
+    },
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
       const Tensor p = widen(y);
       const Tensor dp = widen(dy);
-      return {convert(p * (dp - sum(dp * p, {-1}, true)), y.dtype())};
+      return {convert(p * (dp - sum(dp * p, {-1}, true)), y.node().input(0).dtype())};
     },
     .emit = emit_written_out<softmax_forward>,
 };
@@ -181,7 +189,8 @@ constexpr const Op* kOps[] = {&kSoftmax, &kSilu, &kGeluTanh, &kGeluErf, &kLayerN
 
 std::span<const Op* const> composed_ops() { return kOps; }
 
-Tensor softmax(Tensor x) { return apply(kSoftmax, {x}); }
+Tensor softmax(Tensor x) { return softmax(x, x.dtype()); }
+Tensor softmax(Tensor x, DType out) { return apply(kSoftmax, {x}, SoftmaxAttrs{out}); }
 Tensor silu(Tensor x) { return apply(kSilu, {x}); }
 Tensor gelu_tanh(Tensor x) { return apply(kGeluTanh, {x}); }
 Tensor gelu_erf(Tensor x) { return apply(kGeluErf, {x}); }
