@@ -4,6 +4,7 @@
 
 extern "C" {
 #include <libavcodec/avcodec.h>
+#include <libavcodec/bsf.h>
 #include <libavformat/avformat.h>
 #include <libavutil/avutil.h>
 #include <libavutil/imgutils.h>
@@ -28,6 +29,10 @@ struct FreeCodec {
 struct FreeScaler {
   void operator()(SwsContext* p) const { sws_freeContext(p); }
 };
+struct FreeFilter {
+  void operator()(AVBSFContext* p) const { av_bsf_free(&p); }
+};
+using Filter = std::unique_ptr<AVBSFContext, FreeFilter>;
 using Frame = std::unique_ptr<AVFrame, FreeFrame>;
 using Packet = std::unique_ptr<AVPacket, FreePacket>;
 using Codec = std::unique_ptr<AVCodecContext, FreeCodec>;

@@ -52,7 +52,8 @@ class Mp4Writer {
     open_encoder(height, width, options);
     stream_ = avformat_new_stream(format_, nullptr);
     check(stream_ != nullptr, "[video] out of memory");
-    avcodec_parameters_from_context(stream_->codecpar, codec_.get());
+    open_filter();
+    must(avcodec_parameters_copy(stream_->codecpar, filter_->par_out));
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
     // `file:` keeps a path with a colon from being read as a protocol.
@@ -147,6 +148,20 @@ class Mp4Writer {
     sws_setColorspaceDetails(scaler_.get(), matrix, 1, matrix, 0, 0, 1 << 16, 1 << 16);
   }
 
+  // x264 puts 700 bytes of its settings, as text, into every file (SEI, NAL type 6): as much as a
+  // tiny clip itself.
+  void open_filter() {
+    AVBSFContext* filter = nullptr;
+    const AVBitStreamFilter* kind = av_bsf_get_by_name("filter_units");
+    check(kind != nullptr, "[video] this libavcodec has no filter_units");
+    must(av_bsf_alloc(kind, &filter));
+    filter_.reset(filter);
+    must(avcodec_parameters_from_context(filter->par_in, codec_.get()));
+    filter->time_base_in = codec_->time_base;
+    must(av_opt_set(filter->priv_data, "remove_types", "6", 0));
+    must(av_bsf_init(filter));
+  }
+
   void send(const AVFrame* frame) {
     must(avcodec_send_frame(codec_.get(), frame));
     const av::Packet packet(av_packet_alloc());
@@ -157,6 +172,8 @@ class Mp4Writer {
         return;
       }
       must(result);
+      must(av_bsf_send_packet(filter_.get(), packet.get()));
+      must(av_bsf_receive_packet(filter_.get(), packet.get()));
       packet->duration = 1;
       av_packet_rescale_ts(packet.get(), codec_->time_base, stream_->time_base);
       packet->stream_index = stream_->index;
@@ -169,6 +186,7 @@ class Mp4Writer {
   AVFormatContext* format_ = nullptr;
   AVStream* stream_ = nullptr;
   av::Codec codec_;
+  av::Filter filter_;
   av::Frame frame_;
   av::Scaler scaler_;
   int64_t next_ = 0;
