@@ -1,0 +1,197 @@
+// Writes the clips of examples/shapes: H.264 videos of one moving shape each, their captions, and
+// the prompts that the demo samples.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "core/threefry.h"
+#include "io/atomic_write.h"
+#include "io/json.h"
+#include "io/video.h"
+#include "shapes.h"
+#include "text/hashed.h"
+
+namespace kinema::shapes {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string out;
+  int64_t size = 24;
+  int64_t scale = 2;
+  int64_t frames = 9;
+  int64_t clips = 504;
+  int64_t prompts = 24;
+  double fps = 8;
+  int crf = 10;
+  uint64_t seed = 0;
+  double radius_min = 3.4, radius_max = 4.9;   // for size 24; scaled with it
+  double travel_min = 7.5, travel_max = 12.0;  // likewise
+  std::string caption = "a {colour} {shape} moving {direction}";
+  std::string hold_out =
+      "red circle up, green square left, blue triangle right, yellow circle down, red triangle "
+      "left, "
+      "blue square up";
+};
+
+std::string caption_of(const Combination& c, const std::string& form) {
+  std::string out = form;
+  const std::pair<const char*, const char*> parts[] = {
+      {"{colour}", kColours[static_cast<size_t>(c.colour)]},
+      {"{shape}", kShapes[static_cast<size_t>(c.shape)]},
+      {"{direction}", kDirections[static_cast<size_t>(c.direction)]}};
+  for (const auto& [name, word] : parts) {
+    if (const size_t at = out.find(name); at != std::string::npos) {
+      out.replace(at, std::string_view(name).size(), word);
+    }
+  }
+  return out;
+}
+
+// `red circle up` holds out one combination; `red circle` all its directions.
+std::vector<Asked> parse_hold_out(const std::string& text) {
+  std::vector<Asked> out;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    const Asked asked = parse_caption(part);
+    check(asked.colour && asked.shape, "[make_shapes] `{}` in --hold-out names no colour and shape",
+          part);
+    out.push_back(asked);
+    at = end + 1;
+  }
+  return out;
+}
+
+bool matches(const Asked& asked, const Combination& c) {
+  return asked.colour == c.colour && asked.shape == c.shape &&
+         (!asked.direction || asked.direction == c.direction);
+}
+
+Scene random_scene(const Combination& what, const Options& o, RandomStream& random) {
+  const auto between = [&](double low, double high) {
+    return low + random.uniform() * (high - low);
+  };
+  const double unit = static_cast<double>(o.size) / 24;
+  Scene scene;
+  scene.what = what;
+  scene.radius = between(o.radius_min, o.radius_max) * unit;
+  const Reach r = reach(what.shape, scene.radius);
+  const auto side = static_cast<double>(o.size);
+  const bool across = what.direction < 2;
+  const double room = across ? side - 2 * r.side : side - r.up - r.down;
+  scene.travel = std::min(between(o.travel_min, o.travel_max) * unit, room);
+  // The whole path stays inside; where it starts does not tell where it goes.
+  const double sign = what.direction % 2 == 0 ? -1 : 1;
+  const double left = r.side + (across && sign < 0 ? scene.travel : 0);
+  const double right = side - r.side - (across && sign > 0 ? scene.travel : 0);
+  const double top = r.up + (!across && sign < 0 ? scene.travel : 0);
+  const double bottom = side - r.down - (!across && sign > 0 ? scene.travel : 0);
+  scene.x = between(left, right);
+  scene.y = between(top, bottom);
+  return scene;
+}
+
+// Half of the prompts' places go to held-out combinations while there are some, the rest to seen
+// ones spread over all colours and shapes.
+std::string prompt_lines(const std::vector<Combination>& seen, const std::vector<Combination>& held,
+                         const Options& o) {
+  std::vector<std::string> prompts;
+  for (const Combination& c : held) {
+    if (static_cast<int64_t>(prompts.size()) < o.prompts / 2) {
+      prompts.push_back(caption_of(c, o.caption));
+    }
+  }
+  // Every colour and shape in turn, each time with another direction.
+  for (int round = 0; static_cast<int64_t>(prompts.size()) < o.prompts; ++round) {
+    for (int i = 0; i < 12 && static_cast<int64_t>(prompts.size()) < o.prompts; ++i) {
+      const Combination c{i % 4, i / 4, (i + round) % 4};
+      if (std::ranges::find(seen, c) != seen.end()) {
+        prompts.push_back(caption_of(c, o.caption));
+      }
+    }
+  }
+  std::string out;
+  for (const std::string& prompt : prompts) {
+    out += prompt + "\n";
+  }
+  return out;
+}
+
+void run(const Options& o) {
+  check(o.size > 0 && o.scale > 0 && o.frames > 0 && o.clips > 0 && o.prompts >= 0,
+        "[make_shapes] --size, --scale, --frames and --clips must be positive");
+  const std::vector<Asked> hold_out = parse_hold_out(o.hold_out);
+  std::vector<Combination> seen;
+  std::vector<Combination> held;
+  for (int i = 0; i < 48; ++i) {
+    const Combination c{i % 4, i / 4 % 3, i / 12};
+    const bool out = std::ranges::any_of(hold_out, [&](const Asked& a) { return matches(a, c); });
+    (out ? held : seen).push_back(c);
+  }
+  check(!seen.empty(), "[make_shapes] --hold-out leaves nothing to show");
+  const fs::path folder = o.out;
+  fs::create_directories(folder / "videos");
+  std::string metadata;
+  for (int64_t i = 0; i < o.clips; ++i) {
+    const Combination& c = seen[static_cast<size_t>(i) % seen.size()];
+    RandomStream random(random_key(o.seed, "shapes", static_cast<uint64_t>(i)));
+    const Scene scene = random_scene(c, o, random);
+    const std::string name = fmt::format("videos/clip_{:04}.mp4", i);
+    io::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
+                  {.fps = o.fps, .crf = o.crf});
+    io::Json row = io::Json::object({{"file_name", name}, {"text", caption_of(c, o.caption)}});
+    metadata += row.dump(-1) + "\n";
+  }
+  io::write_file(folder / "metadata.jsonl", metadata);
+  io::write_file(folder / "prompts.txt", prompt_lines(seen, held, o));
+  std::string list;
+  std::set<std::string> captions;
+  for (const Combination& c : held) {
+    if (captions.insert(caption_of(c, o.caption)).second) {
+      list += caption_of(c, o.caption) + "\n";
+    }
+  }
+  io::write_file(folder / "held_out.txt", list);
+  fmt::print("{} clips of {} combinations in {}; {} held out\n", o.clips, seen.size(),
+             folder.string(), held.size());
+}
+
+}  // namespace
+}  // namespace kinema::shapes
+
+int main(int argc, char** argv) {
+  kinema::shapes::Options o;
+  CLI::App app("Writes mp4 clips of one moving shape each, with captions");
+  app.add_option("out", o.out, "folder to write")->required();
+  app.add_option("--size", o.size, "canvas, in pixels a side")->capture_default_str();
+  app.add_option("--scale", o.scale, "video pixels a canvas pixel, a side")->capture_default_str();
+  app.add_option("--frames", o.frames)->capture_default_str();
+  app.add_option("--clips", o.clips)->capture_default_str();
+  app.add_option("--prompts", o.prompts, "lines of prompts.txt")->capture_default_str();
+  app.add_option("--fps", o.fps)->capture_default_str();
+  app.add_option("--crf", o.crf, "x264 quality, 0 lossless")->capture_default_str();
+  app.add_option("--seed", o.seed)->capture_default_str();
+  app.add_option("--radius-min", o.radius_min, "at size 24")->capture_default_str();
+  app.add_option("--radius-max", o.radius_max, "at size 24")->capture_default_str();
+  app.add_option("--travel-min", o.travel_min, "at size 24")->capture_default_str();
+  app.add_option("--travel-max", o.travel_max, "at size 24")->capture_default_str();
+  app.add_option("--caption", o.caption, "form of the captions")->capture_default_str();
+  app.add_option("--hold-out", o.hold_out, "combinations kept out")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  try {
+    kinema::shapes::run(o);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,157 @@
+// Measures videos of moving shapes against their captions: colour, shape, direction, one coherent
+// shape a frame.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+#include "core/error.h"
+#include "data/video_source.h"
+#include "io/json.h"
+#include "io/mapped_file.h"
+#include "io/video.h"
+#include "shapes.h"
+
+namespace kinema::shapes {
+namespace {
+
+struct Options {
+  std::string folder;
+  std::string held_out;
+  bool json = false;
+  bool quiet = false;
+  double min_colour = 0, min_shape = 0, min_direction = 0, min_coherent = 0;  // percent
+};
+
+// How many of those asked were right.
+struct Count {
+  int right = 0;
+  int asked = 0;
+
+  void add(std::optional<bool> ok) {
+    asked += ok ? 1 : 0;
+    right += ok.value_or(false) ? 1 : 0;
+  }
+  double percent() const { return asked == 0 ? 0 : 100.0 * right / asked; }
+  std::string text() const {
+    return asked == 0 ? "not asked" : fmt::format("{:.1f} % ({} of {})", percent(), right, asked);
+  }
+  io::Json json() const {
+    return io::Json::object({{"right", right}, {"asked", asked}, {"percent", percent()}});
+  }
+};
+
+struct Totals {
+  Count colour, shape, direction, coherent;
+
+  void add(const Score& s) {
+    colour.add(s.colour);
+    shape.add(s.shape);
+    direction.add(s.direction);
+    coherent.add(s.coherent);
+  }
+  io::Json json() const {
+    return io::Json::object({{"colour", colour.json()},
+                             {"shape", shape.json()},
+                             {"direction", direction.json()},
+                             {"coherent", coherent.json()}});
+  }
+};
+
+template <typename List>
+std::string word(const List& list, std::optional<int> i) {
+  return i && *i >= 0 ? list[static_cast<size_t>(*i)] : "-";
+}
+
+std::set<std::string> read_lines(const std::string& path) {
+  std::set<std::string> lines;
+  const std::string text = io::read_text(path);
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.insert(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+bool run(const Options& o) {
+  const auto clips = data::list_clips(o.folder);
+  const std::set<std::string> held =
+      o.held_out.empty() ? std::set<std::string>() : read_lines(o.held_out);
+  Totals all;
+  Totals unseen;
+  io::Json videos = io::Json::array();
+  for (const auto& clip : clips) {
+    const Seen seen = measure(io::read_video(clip.path).frames);
+    const Score s = score(parse_caption(clip.caption), seen);
+    all.add(s);
+    if (held.contains(clip.caption)) {
+      unseen.add(s);
+    }
+    const auto mark = [](std::optional<bool> ok) { return ok ? (*ok ? "ok" : "NO") : "-"; };
+    if (o.json) {
+      videos.append(io::Json::object({{"file", clip.path.filename().string()},
+                                      {"caption", clip.caption},
+                                      {"held_out", held.contains(clip.caption)},
+                                      {"colour", word(kColours, seen.colour)},
+                                      {"shape", word(kShapes, seen.shape)},
+                                      {"direction", word(kDirections, seen.direction)},
+                                      {"moved", seen.moved},
+                                      {"coherent_frames", seen.coherent_frames}}));
+    } else if (!o.quiet) {
+      fmt::print("{:20} {:40} saw {:6} {:8} {:5}  colour {} shape {} direction {} coherent {}\n",
+                 clip.path.filename().string(), clip.caption, word(kColours, seen.colour),
+                 word(kShapes, seen.shape), word(kDirections, seen.direction), mark(s.colour),
+                 mark(s.shape), mark(s.direction), mark(s.coherent));
+    }
+  }
+  if (o.json) {
+    io::Json report = io::Json::object({{"videos", videos}, {"all", all.json()}});
+    if (!held.empty()) {
+      report.set("held_out", unseen.json());
+    }
+    fmt::print("{}\n", report.dump());
+  } else {
+    const auto print = [](const char* name, const Totals& t) {
+      fmt::print("{}: colour {}, shape {}, direction {}, coherent {}\n", name, t.colour.text(),
+                 t.shape.text(), t.direction.text(), t.coherent.text());
+    };
+    print("all", all);
+    if (!held.empty()) {
+      print("held out", unseen);
+    }
+  }
+  const auto reaches = [](const Count& count, double least) {
+    return count.asked == 0 || count.percent() >= least;
+  };
+  return reaches(all.colour, o.min_colour) && reaches(all.shape, o.min_shape) &&
+         reaches(all.direction, o.min_direction) && reaches(all.coherent, o.min_coherent);
+}
+
+}  // namespace
+}  // namespace kinema::shapes
+
+int main(int argc, char** argv) {
+  kinema::shapes::Options o;
+  CLI::App app("Measures videos of moving shapes against their captions");
+  app.add_option("folder", o.folder, "videos with metadata.jsonl, metadata.csv or .txt files")
+      ->required();
+  app.add_option("--held-out", o.held_out, "file of captions to count on their own as well");
+  app.add_flag("--json", o.json, "one JSON report");
+  app.add_flag("--quiet", o.quiet, "totals only");
+  app.add_option("--min-colour", o.min_colour, "exit 1 below this percentage");
+  app.add_option("--min-shape", o.min_shape, "likewise");
+  app.add_option("--min-direction", o.min_direction, "likewise");
+  app.add_option("--min-coherent", o.min_coherent, "likewise");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return kinema::shapes::run(o) ? 0 : 1;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}
