@@ -52,6 +52,13 @@ Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Ten
   return concatenate(parts, Axis(0));
 }
 
+Tensor total(Tensor x) {
+  // As a dot: XLA would turn the sum of joined scalars into a chain of additions and repeat that
+  // chain inside the loop of every parameter's update, which takes minutes to compile.
+  return dot_general(x, ones_like(x), {.lhs_contract = {0}, .rhs_contract = {0}},
+                     Precision::HIGHEST);
+}
+
 AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
                  std::span<const Tensor> gradients, Tensor norm, Tensor learning_rate,
                  const AdamWOptions& options, Tensor ok) {
@@ -71,7 +78,7 @@ AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
       for (const Tensor g : gradients) {
         clipped.push_back(clip_value(convert(g, DType::F32), options.max_value));
       }
-      norm = sqrt(sum(sums_of_squares(specs, clipped)));
+      norm = sqrt(total(sums_of_squares(specs, clipped)));
     }
     factor = norm_factor(norm, *options.max_norm);
   }

@@ -38,6 +38,9 @@ struct AdamWState {
 /// of a stacked parameter, in order. A non-finite gradient gives a non-finite entry.
 Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients);
 
+/// Sum of a vector F32 [n].
+Tensor total(Tensor x);
+
 /// One update:
 ///
 ///   g  = clip(gradient),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2

@@ -223,10 +223,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
           : accumulate(model, weights, part, dropout_key, options.objective, options.accumulation);
 
   const Tensor squares = sums_of_squares(specs, found.gradients);
-  const Tensor square_norm = sum(squares);
-  // Not finite when any gradient is not: a sum of squares hides neither infinity nor NaN.
-  const Tensor finite = is_finite(found.loss) & is_finite(square_norm);
-  const Tensor norm = sqrt(square_norm);
+  const Tensor norm = sqrt(total(squares));
+  // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
+  const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
   const AdamWState next =
       adamw(state.adamw, specs, found.gradients, norm, learning_rate, options.adamw, ok);
