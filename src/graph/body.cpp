@@ -22,6 +22,8 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->reverse = body.reverse;
   copy->carries = body.carries;
   copy->xs = body.xs;
+  copy->kernel = body.kernel;
+  copy->settings = body.settings;
   Transplant transplant(*copy->graph);
   for (const Tensor x : body.graph->inputs()) {
     transplant.know(x, copy->graph->input(x.shape()));

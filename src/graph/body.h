@@ -30,6 +30,9 @@ struct Body {
   size_t xs = 0;
   /// Results added for a backward pass, by the body's tensor.
   std::map<TensorKey, int64_t> exported;
+  /// Calls made by `fused`: the name and settings that a target's kernel goes by.
+  std::string kernel;
+  std::any settings;
 };
 
 extern const Op kScan;

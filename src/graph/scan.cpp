@@ -433,16 +433,12 @@ ScanResult scan(
   return result;
 }
 
-std::vector<Tensor> checkpoint(
-    std::vector<Tensor> inputs, RematPolicy policy,
-    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
-  if (policy.kind == RematPolicy::Kind::NONE) {
-    return body(inputs);
-  }
+namespace {
+
+std::vector<Tensor> call(std::shared_ptr<Body> inside, std::vector<Tensor> inputs,
+                         const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
   Graph& parent = innermost(inputs);
-  auto inside = std::make_shared<Body>();
   inside->graph = std::make_unique<Graph>(&parent);
-  inside->remat = std::move(policy);
   std::vector<Tensor> arguments;
   for (const Tensor x : inputs) {
     arguments.push_back(inside->graph->input(x.shape()));
@@ -460,6 +456,28 @@ std::vector<Tensor> checkpoint(
     outputs.push_back(node.result(static_cast<int64_t>(i)));
   }
   return outputs;
+}
+
+}  // namespace
+
+std::vector<Tensor> checkpoint(
+    std::vector<Tensor> inputs, RematPolicy policy,
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
+  if (policy.kind == RematPolicy::Kind::NONE) {
+    return body(inputs);
+  }
+  auto inside = std::make_shared<Body>();
+  inside->remat = std::move(policy);
+  return call(std::move(inside), std::move(inputs), body);
+}
+
+std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Tensor> inputs,
+                          const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
+  auto inside = std::make_shared<Body>();
+  inside->remat = {.kind = RematPolicy::Kind::FULL};
+  inside->kernel = std::move(kernel);
+  inside->settings = std::move(settings);
+  return call(std::move(inside), std::move(inputs), body);
 }
 
 RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <functional>
 #include <span>
 #include <string>
@@ -49,6 +50,12 @@ struct ScanOptions {
 ScanResult scan(std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
                 const std::function<ScanResult(std::span<const Tensor> carry,
                                                std::span<const Tensor> xs)>& body);
+
+/// `body(inputs)` as one unit that a target's kernel of this name may take over; inlined where
+/// there is none. `settings` is what the kernel needs to know beside the inputs. Differentiated
+/// through the body, which is then computed again.
+std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Tensor> inputs,
+                          const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body);
 
 /// `body(inputs)`, inlined, whose intermediate values the backward pass keeps or computes again
 /// according to the policy.

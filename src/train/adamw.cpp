@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "graph/fused.h"
+#include "graph/scan.h"
 
 namespace kinema::train {
 
@@ -33,6 +35,26 @@ int64_t layer_rank(const nn::ParamSpec& spec) {
 
 Tensor keep_unless(Tensor ok, Tensor updated, Tensor old) {
   return ok ? select(ok, updated, old) : updated;
+}
+
+/// One parameter's update, in terms of fused.h: p, mu, nu, gradient, scalars -> p, mu, nu.
+std::vector<Tensor> update(const AdamWSettings& c, std::span<const Tensor> in, bool may_keep) {
+  const Tensor p = in[0];
+  const auto scalar = [&](int64_t i) { return reshape(slice(in[4], Axis(0), i, 1), {}); };
+  Tensor g = convert(in[3], DType::F32);
+  if (c.max_value > 0.0) {
+    g = clip_value(g, c.max_value);
+  }
+  g = g * scalar(0);
+  const Tensor mu = in[1] * c.b1 + g * (1.0 - c.b1);
+  const Tensor nu = in[2] * c.b2 + square(g) * (1.0 - c.b2);
+  Tensor change = mu * scalar(1) / (sqrt(nu * scalar(2)) + c.eps);
+  if (c.weight_decay != 0.0) {
+    change = change + p * c.weight_decay;
+  }
+  const Tensor ok = may_keep ? compare(scalar(4), Comparison::NE, 0.0) : Tensor();
+  return {keep_unless(ok, p - scalar(3) * change, p), keep_unless(ok, mu, in[1]),
+          keep_unless(ok, nu, in[2])};
 }
 
 }  // namespace
@@ -83,21 +105,28 @@ AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
     factor = norm_factor(norm, *options.max_norm);
   }
 
+  if (!factor) {
+    factor = ones_like(learning_rate);
+  }
+  const Tensor go_on = ok ? convert(ok, DType::F32) : ones_like(learning_rate);
+  std::vector<Tensor> scalars;
+  for (const Tensor x : {factor, mu_scale, nu_scale, learning_rate, go_on}) {
+    scalars.push_back(reshape(x, {1}));
+  }
+  const Tensor scalar_row = concatenate(scalars, Axis(0));
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const Tensor p = state.params[i];
-    Tensor g = clip_value(convert(gradients[i], DType::F32), options.max_value);
-    if (factor) {
-      g = g * factor;
-    }
-    const Tensor mu = state.mu[i] * options.b1 + g * (1.0 - options.b1);
-    const Tensor nu = state.nu[i] * options.b2 + square(g) * (1.0 - options.b2);
-    Tensor update = mu * mu_scale / (sqrt(nu * nu_scale) + options.eps);
-    if (options.weight_decay != 0.0 && layer_rank(specs[i]) >= options.decay_min_rank) {
-      update = update + p * options.weight_decay;
-    }
-    next.params.push_back(keep_unless(ok, p - learning_rate * update, p));
-    next.mu.push_back(keep_unless(ok, mu, state.mu[i]));
-    next.nu.push_back(keep_unless(ok, nu, state.nu[i]));
+    const bool decays = layer_rank(specs[i]) >= options.decay_min_rank;
+    const AdamWSettings settings{.b1 = options.b1,
+                                 .b2 = options.b2,
+                                 .eps = options.eps,
+                                 .weight_decay = decays ? options.weight_decay : 0.0,
+                                 .max_value = options.max_value.value_or(0.0)};
+    const std::vector<Tensor> updated = fused(
+        "adamw", settings, {state.params[i], state.mu[i], state.nu[i], gradients[i], scalar_row},
+        [&](std::span<const Tensor> in) { return update(settings, in, static_cast<bool>(ok)); });
+    next.params.push_back(updated[0]);
+    next.mu.push_back(updated[1]);
+    next.nu.push_back(updated[2]);
   }
   return next;
 }

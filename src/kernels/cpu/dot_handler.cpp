@@ -1,59 +1,15 @@
-#include <atomic>
+#include <algorithm>
 #include <exception>
-#include <memory>
-#include <mutex>
 
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/matrix_product.h"
-#include "xla/ffi/api/ffi.h"
+#include "kernels/cpu/parallel.h"
 
 namespace kinema::kernels {
 namespace {
 
 namespace ffi = ::xla::ffi;
-
-/// Work that idle threads of the plugin's pool may join. The caller works too and waits only for
-/// pieces that somebody has begun, so a pool whose threads all wait cannot lock up.
-struct SharedWork {
-  std::function<void(int64_t)> task;
-  int64_t count = 0;
-  std::atomic<int64_t> next{0};
-  std::atomic<int64_t> done{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-
-  void work() {
-    for (int64_t i = next++; i < count; i = next++) {
-      try {
-        task(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failure = std::current_exception();
-      }
-      if (++done == count) {
-        done.notify_all();
-      }
-    }
-  }
-};
-
-void parallel_for(ffi::ThreadPool& pool, int64_t threads, int64_t count,
-                  const std::function<void(int64_t)>& task) {
-  const auto shared = std::make_shared<SharedWork>();
-  shared->task = task;
-  shared->count = count;
-  for (int64_t i = 1; i < std::min(threads, count); ++i) {
-    pool.Schedule([shared] { shared->work(); });
-  }
-  shared->work();
-  for (int64_t done = shared->done; done < count; done = shared->done) {
-    shared->done.wait(done);
-  }
-  if (shared->failure) {
-    std::rethrow_exception(shared->failure);
-  }
-}
 
 DType dtype_of(ffi::DataType type) {
   switch (type) {
@@ -74,7 +30,7 @@ ffi::Error dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
     matrix_product(dot, dtype_of(a.element_type()), dtype_of(c->element_type()), a.untyped_data(),
                    b.untyped_data(), c->untyped_data(), threads,
                    [&](int64_t count, const std::function<void(int64_t)>& task) {
-                     parallel_for(pool, threads, count, task);
+                     parallel_for(pool, count, task);
                    });
     return ffi::Error::Success();
   } catch (const std::exception& error) {

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "graph/body.h"
+#include "graph/fused.h"
 #include "graph/ops/attrs.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/strided_dot.h"
@@ -85,10 +87,48 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
 
+/// The update reads and writes parameter and moments in one pass and in place: the compiler's own
+/// three loops would need copies of both moments.
+bool write_adamw(const Node& node, Emitter& out) {
+  const auto& body = *node.get<std::shared_ptr<Body>>();
+  const auto* settings = std::any_cast<AdamWSettings>(&body.settings);
+  if (body.kernel != "adamw" || settings == nullptr || node.results.size() != 3) {
+    return false;
+  }
+  std::vector<std::string> operands, types, layouts, aliases, results;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    operands.push_back(out.name(node.input(i)));
+    types.push_back(mlir_type(node.shape(i)));
+    layouts.push_back(layout(node.shape(i)));
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    results.push_back(mlir_type(node.results[i]));
+    aliases.push_back(fmt::format(
+        "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
+        "operand_tuple_indices = []>",
+        i, i));
+  }
+  const std::string name = out.fresh();
+  out.line(
+      "{}:3 = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>}}, "
+      "operand_layouts = [{}], "
+      "result_layouts = [{}, {}, {}], output_operand_aliases = [{}]}} : ({}) -> ({}){}",
+      name, fmt::join(operands, ", "), kAdamWTarget, settings->b1, settings->b2, settings->eps,
+      settings->weight_decay, settings->max_value, fmt::join(layouts, ", "), layouts[0], layouts[1],
+      layouts[2], fmt::join(aliases, ", "), fmt::join(types, ", "), fmt::join(results, ", "),
+      out.location(node));
+  for (int64_t i = 0; i < 3; ++i) {
+    out.bind(const_cast<Node&>(node).result(i), fmt::format("{}#{}", name, i));
+  }
+  return true;
+}
+
 }  // namespace
 
 void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kDotTarget, dot_handler());
+  plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
 }
 
 Lowering cpu_lowering(const CpuLoweringOptions& given) {
@@ -98,6 +138,9 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
   return [options](const Node& node, Emitter& out) {
     if (node.op == &kDotGeneral) {
       return write_dot(node, node, dense_strides(node.results[0].dims), out, options);
+    }
+    if (node.op == &kCall) {
+      return write_adamw(node, out);
     }
     return node.op == &kTranspose && write_transposed_dot(node, out, options);
   };

@@ -5,11 +5,11 @@
 
 namespace kinema::kernels {
 
-/// Name of the product kernel in programs.
+/// Names of the kernels in programs, and their XLA_FFI_Handlers.
 inline constexpr const char* kDotTarget = "kinema.dot";
-
-/// The XLA_FFI_Handler of kDotTarget.
+inline constexpr const char* kAdamWTarget = "kinema.adamw";
 void* dot_handler();
+void* adamw_handler();
 
 /// What the CPU lowering replaces.
 struct CpuLoweringOptions {
@@ -22,7 +22,8 @@ struct CpuLoweringOptions {
 /// Makes the kernels known to a CPU plugin; may be called more than once.
 void register_cpu_kernels(const pjrt::Plugin& plugin);
 
-/// Writes large dots as calls of the product kernel, transposes on either side included.
+/// Writes large dots as calls of the product kernel, transposes on either side included, and
+/// `fused("adamw", ...)` as calls of the kernel that updates in place.
 Lowering cpu_lowering(const CpuLoweringOptions& options = {});
 
 }  // namespace kinema::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+/// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by.
+namespace kinema {
+
+/// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
+///
+/// F32 tensors of one shape (the gradient may be BF16) and F32 scalars [5]: the gradient's factor,
+/// 1 / (1 - b1^t), 1 / (1 - b2^t), the learning rate, and 0 where the state must stay as it is.
+struct AdamWSettings {
+  double b1, b2, eps, weight_decay;
+  /// Limit of every gradient element's size; 0 = none.
+  double max_value;
+};
+
+}  // namespace kinema

@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/bf16.h"
+#include "core/error.h"
+#include "kernels/cpu/lowering.h"
+#include "kernels/cpu/parallel.h"
+
+namespace kinema::kernels {
+namespace {
+
+namespace ffi = ::xla::ffi;
+
+struct Update {
+  float b1, b2, rest1, rest2;  // rest: 1 - b, rounded once
+  float eps, decay, limit;
+  float factor, mu_scale, nu_scale, rate;  // this step
+};
+
+// One clone per instruction set, chosen when the program starts. Sanitizers instrument the resolver
+// and cannot run it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
+#define KINEMA_VECTOR_CLONES
+#else
+#define KINEMA_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+
+// g = clip(factor g),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
+// p -= rate (m mu_scale / (sqrt(v nu_scale) + eps) + decay p); see train/adamw.h
+KINEMA_VECTOR_CLONES
+void update(const Update& u, int64_t n, const float* g, float* p, float* mu, float* nu) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float clipped = std::min(std::max(g[i], -u.limit), u.limit) * u.factor;
+    const float m = mu[i] * u.b1 + clipped * u.rest1;
+    const float v = nu[i] * u.b2 + clipped * clipped * u.rest2;
+    const float step = m * u.mu_scale / (std::sqrt(v * u.nu_scale) + u.eps) + u.decay * p[i];
+    mu[i] = m;
+    nu[i] = v;
+    p[i] -= u.rate * step;
+  }
+}
+
+constexpr int64_t kPiece = 1 << 14;  // elements: gradients, parameter and moments fit in L2
+
+void copy_unless_same(void* to, const void* from, int64_t bytes) {
+  if (to != from) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+}
+
+ffi::Error adamw(ffi::ThreadPool pool, ffi::AnyBuffer p, ffi::AnyBuffer mu, ffi::AnyBuffer nu,
+                 ffi::AnyBuffer gradient, ffi::AnyBuffer scalars, ffi::Result<ffi::AnyBuffer> new_p,
+                 ffi::Result<ffi::AnyBuffer> new_mu, ffi::Result<ffi::AnyBuffer> new_nu,
+                 ffi::Span<const double> settings) {
+  try {
+    check(settings.size() == 5 && scalars.element_count() == 5,
+          "[adamw kernel] {} settings and {} scalars, 5 and 5 expected", settings.size(),
+          scalars.element_count());
+    const auto* s = static_cast<const float*>(scalars.untyped_data());
+    const auto setting = [&](size_t i) { return static_cast<float>(settings.begin()[i]); };
+    const Update u{.b1 = setting(0),
+                   .b2 = setting(1),
+                   .rest1 = static_cast<float>(1.0 - settings.begin()[0]),
+                   .rest2 = static_cast<float>(1.0 - settings.begin()[1]),
+                   .eps = setting(2),
+                   .decay = setting(3),
+                   .limit = setting(4) > 0 ? setting(4) : std::numeric_limits<float>::infinity(),
+                   .factor = s[0],
+                   .mu_scale = s[1],
+                   .nu_scale = s[2],
+                   .rate = s[3]};
+    const bool frozen = s[4] == 0.0F;
+    const bool narrow = gradient.element_type() == ffi::DataType::BF16;
+    const auto n = static_cast<int64_t>(p.element_count());
+    parallel_for(pool, (n + kPiece - 1) / kPiece, [&](int64_t piece) {
+      const int64_t at = piece * kPiece;
+      const int64_t count = std::min(kPiece, n - at);
+      const auto place = [&](ffi::Result<ffi::AnyBuffer>& to, ffi::AnyBuffer& from) {
+        auto* target = static_cast<float*>(to->untyped_data()) + at;
+        copy_unless_same(target, static_cast<float*>(from.untyped_data()) + at, 4 * count);
+        return target;
+      };
+      float* const params = place(new_p, p);
+      float* const first = place(new_mu, mu);
+      float* const second = place(new_nu, nu);
+      if (frozen) {
+        return;
+      }
+      float widened[kPiece];
+      const float* g = nullptr;
+      if (narrow) {
+        const auto* bits = static_cast<const uint16_t*>(gradient.untyped_data()) + at;
+        std::transform(bits, bits + count, widened, bf16_to_f32);
+        g = widened;
+      } else {
+        g = static_cast<const float*>(gradient.untyped_data()) + at;
+      }
+      update(u, count, g, params, first, second);
+    });
+    return ffi::Error::Success();
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(error.what());
+  }
+}
+
+XLA_FFI_DEFINE_HANDLER(kAdamWHandler, adamw,
+                       ffi::Ffi::Bind()
+                           .Ctx<ffi::ThreadPool>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Arg<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Ret<ffi::AnyBuffer>()
+                           .Attr<ffi::Span<const double>>("settings"));
+
+}  // namespace
+
+void* adamw_handler() { return reinterpret_cast<void*>(kAdamWHandler); }
+
+}  // namespace kinema::kernels
