@@ -12,7 +12,7 @@ namespace kinema::io {
 namespace {
 
 // A TensorProto may give one value for a tensor of any size; this is as far as that is believed.
-constexpr int64_t kMaxFilledBytes = int64_t{1} << 30;
+constexpr int64_t kMaxFilledBytes = int64_t{64} << 20;
 
 static_assert(std::endian::native == std::endian::little, "TensorProto content is little-endian");
 

@@ -101,9 +101,10 @@ std::vector<SafetensorsFile> open_shards(const fs::path& index_path) {
   }
   if (found != shard_of.size()) {
     for (const auto& [name, shard] : shard_of) {
-      const auto file = std::ranges::find_if(files, [&](const SafetensorsFile& candidate) {
-        return fs::path(candidate.path()).filename() == shard;
-      });
+      const auto file =
+          std::ranges::find_if(files, [&, &wanted = shard](const SafetensorsFile& candidate) {
+            return fs::path(candidate.path()).filename() == wanted;
+          });
       check(file->find(name) != nullptr,
             "[model_folder] {} says tensor `{}` is in {}, but it is not (and {} others are not)",
             index_path.string(), name, shard, shard_of.size() - found - 1);

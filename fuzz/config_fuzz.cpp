@@ -1,0 +1,48 @@
+// Any text as a YAML document and as a configuration: an Error, or a configuration that reads back
+// from its own text.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+#include "core/error.h"
+#include "io/yaml.h"
+
+namespace {
+
+kinema::config::Loaded load_text(std::string_view text) {
+  // load() takes a file, since `base:` is relative to one.
+  static const std::filesystem::path path = std::filesystem::temp_directory_path() /
+                                            ("kinema-fuzz-" + std::to_string(::getpid()) + ".yml");
+  std::ofstream(path, std::ios::binary) << text;
+  return kinema::config::load(path);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  try {
+    kinema::io::Yaml::parse(text, "input");
+    const auto loaded = load_text(text);
+    std::string own;
+    try {
+      own = kinema::config::to_yaml(loaded.config);
+      if (!(load_text(own).config == loaded.config)) {
+        std::abort();
+      }
+    } catch (const kinema::Error&) {
+      std::abort();
+    }
+    kinema::config::notices(loaded, "train");
+  } catch (const kinema::Error&) {
+    return 0;
+  }
+  return 0;
+}
