@@ -62,6 +62,8 @@ struct ModelConfig {
   std::string autoencoder = "wan";
   int64_t space_to_depth_block = 8;
   int64_t space_to_depth_temporal = 1;
+  int64_t space_to_depth_regions = 1;
+  int64_t space_to_depth_temporal_regions = 1;
   double space_to_depth_mean = 0.0;
   double space_to_depth_std = 1.0;
   std::string vae_weights_dtype = "float32";
@@ -206,6 +208,13 @@ struct ModelConfig {
           {.help = "rows and columns of a block", .min = 1, .max = 64});
     visit("space_to_depth_temporal", self.space_to_depth_temporal,
           {.help = "frames of a block", .min = 1, .max = 16});
+    visit(
+        "space_to_depth_regions", self.space_to_depth_regions,
+        {.help = "parts of the picture, along each side, that lie on top of each other as channels",
+         .min = 1,
+         .max = 16});
+    visit("space_to_depth_temporal_regions", self.space_to_depth_temporal_regions,
+          {.help = "stretches of the clip that lie on top of each other", .min = 1, .max = 16});
     visit("space_to_depth_mean", self.space_to_depth_mean,
           {.help = "subtracted from pixels in [-1, 1]"});
     visit("space_to_depth_std", self.space_to_depth_std,

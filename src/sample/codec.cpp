@@ -16,8 +16,8 @@ class SpaceToDepthAutoencoder final : public Autoencoder {
   std::string name() const override { return "space_to_depth"; }
   LatentLayout layout() const override {
     return {.channels = settings_.channels(),
-            .spatial = settings_.block,
-            .temporal = settings_.temporal,
+            .spatial = settings_.side(),
+            .temporal = settings_.frames(),
             .first_frame_alone = false};
   }
   HostArray decode(const HostArray& latents) const override { return settings_.decode(latents); }

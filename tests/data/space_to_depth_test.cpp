@@ -26,9 +26,26 @@ TEST(SpaceToDepth, PutsBlocksIntoChannels) {
   EXPECT_EQ(latents.as<float>()[14 * 4 + 3], pixel);
 }
 
+TEST(SpaceToDepth, LaysRegionsOnTopOfEachOther) {
+  const SpaceToDepth blocks{.block = 2, .temporal = 1, .regions = 2, .temporal_regions = 3};
+  HostArray pixels(Shape{DType::F32, {3, 9, 8, 12}});
+  std::iota(pixels.as<float>().begin(), pixels.as<float>().end(), 0.0F);
+
+  const HostArray latents = blocks.encode(pixels);
+
+  EXPECT_EQ(latents.shape, (Shape{DType::F32, {144, 3, 2, 3}}));
+  // Colour 2. Frame 7 is the second of the third stretch: channel 2, token 1. Row 5 lies in the
+  // lower half, its row 1, in block 0: channel 2 + 1, token 0. Column 10: right half, its column 4:
+  // block 2, channel 2 + 0.
+  const int64_t channel = ((2 * 3 + 2) * 4 + 3) * 4 + 2;
+  EXPECT_EQ(latents.as<float>()[static_cast<size_t>(((channel * 3 + 1) * 2 + 0) * 3 + 2)],
+            static_cast<float>(((2 * 9 + 7) * 8 + 5) * 12 + 10));
+}
+
 TEST(SpaceToDepth, DecodesWhatItEncodes) {
-  const SpaceToDepth blocks{.block = 3, .temporal = 1, .shift = -0.8, .scale = 3};
-  HostArray pixels(Shape{DType::F32, {3, 5, 6, 9}});
+  const SpaceToDepth blocks{
+      .block = 3, .temporal = 1, .regions = 2, .temporal_regions = 5, .shift = -0.8, .scale = 3};
+  HostArray pixels(Shape{DType::F32, {3, 5, 6, 12}});
   std::iota(pixels.as<float>().begin(), pixels.as<float>().end(), -400.0F);
   for (float& x : pixels.as<float>()) {
     x /= 400;
