@@ -19,9 +19,10 @@ Tensor LayerNorm::operator()(Tensor x) const {
 RmsNorm::RmsNorm(const Params& params, int64_t dim, double eps)
     : eps_(eps), weight_(params.weight("weight", {dim}, {"norm"}, Init::ones())) {}
 
-Tensor RmsNorm::operator()(Tensor x) const {
+Tensor RmsNorm::operator()(Tensor x, double scale) const {
   const Tensor y = rms_norm(widened(x), eps_);
-  return y * as(weight_, y.dtype());
+  const Tensor weight = as(weight_, y.dtype());
+  return y * (scale == 1.0 ? weight : weight * scale);
 }
 
 }  // namespace kinema::nn

@@ -28,8 +28,9 @@ class RmsNorm {
  public:
   RmsNorm(const Params& params, int64_t dim, double eps);
 
-  /// [..., d] -> [..., d] in f32: what follows (rotation, rounding) decides the dtype.
-  Tensor operator()(Tensor x) const;
+  /// [..., d] -> [..., d] in f32: what follows (rotation, rounding) decides the dtype. `scale`
+  /// comes as a factor of the weight, where it costs nothing.
+  Tensor operator()(Tensor x, double scale = 1.0) const;
 
  private:
   double eps_;

@@ -119,6 +119,33 @@ TEST_F(NnTest, AttentionEqualsTheSumWrittenOut) {
   }
 }
 
+// The rounding of e^x does not change what its gradient is a gradient of.
+TEST_F(NnTest, AttentionInHalfPrecisionStaysNearF32WithItsGradients) {
+  const std::vector<HostArray> in{normal({1, 6, 2, 8}, 1), normal({1, 7, 2, 8}, 2),
+                                  normal({1, 7, 2, 8}, 3), normal({1, 6, 2, 8}, 4)};
+  const auto values = [&](DType dtype) {
+    Graph graph;
+    std::vector<Tensor> x;
+    for (const HostArray& value : in) {
+      x.push_back(graph.input(value.shape));
+    }
+    const Tensor y = convert(
+        attention(convert(x[0], dtype), convert(x[1], dtype), convert(x[2], dtype), {.scale = 0.5}),
+        DType::F32);
+    std::vector<Tensor> outputs = gradients(sum(y * x[3]), std::vector{x[0], x[1], x[2]});
+    outputs.push_back(y);
+    return run(graph, outputs, in);
+  };
+  const std::vector<HostArray> full = values(DType::F32);
+  const std::vector<HostArray> half = values(DType::BF16);
+  for (size_t i = 0; i < full.size(); ++i) {
+    for (size_t j = 0; j < full[i].as<float>().size(); ++j) {
+      // Values of order one, a handful of roundings of 2^-9 each.
+      EXPECT_NEAR(half[i].as<float>()[j], full[i].as<float>()[j], 3e-2) << i << " " << j;
+    }
+  }
+}
+
 // Angles of token (3, 5, 7) with heads of 128: published values of the frame, row and column parts.
 TEST_F(NnTest, RopeTurnsByThePublishedAngles) {
   Graph graph;

@@ -1,6 +1,6 @@
 #include "models/wan/attention.h"
 
-#include "core/error.h"
+#include <cmath>
 
 namespace kinema::wan {
 namespace {
@@ -13,6 +13,7 @@ nn::LinearOptions into_heads() {
 
 HeadProjections::HeadProjections(const nn::Params& params, const TransformerConfig& c)
     : heads_(c.num_attention_heads),
+      scale_(1.0 / std::sqrt(static_cast<double>(c.attention_head_dim))),
       to_q_(params / "to_q", c.dim(), c.dim(), into_heads()),
       to_k_(params / "to_k", c.dim(), c.dim(), into_heads()),
       to_v_(params / "to_v", c.dim(), c.dim(), into_heads()),
@@ -26,11 +27,16 @@ Tensor HeadProjections::heads(Tensor x) const {
 }
 
 Tensor HeadProjections::query(Tensor x, Precision precision, const BlockTap& tap) const {
-  const Tensor q = norm_q_(to_q_(x, precision));
+  const Tensor q = to_q_(x, precision);
   if (tap) {
-    tap("attn1.norm_q", q);
+    tap("attn1.norm_q", norm_q_(q));
   }
-  return heads(q);
+  return heads(norm_q_(q, scale_));
+}
+
+nn::AttentionOptions HeadProjections::scaled(nn::AttentionOptions options) {
+  options.scale = 1.0;
+  return options;
 }
 
 Tensor HeadProjections::key(Tensor x, Precision precision) const {
@@ -53,9 +59,9 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   // names: configurations of other trainers use either.
   const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
   const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
-  const Tensor y =
-      nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
-                    named(project_.value(x, precision), "value_proj"), options);
+  const Tensor y = nn::attention(
+      named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
+      named(project_.value(x, precision), "value_proj"), HeadProjections::scaled(options));
   return project_.output(named(y, "self_attn"), precision);
 }
 
@@ -74,12 +80,13 @@ Tensor CrossAttention::operator()(Tensor x, Tensor text, Tensor image,
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
   const Tensor k = named(nn::as(project_.key(text, precision), x.dtype()), "key_proj");
   const Tensor v = named(project_.value(text, precision), "value_proj");
-  Tensor y = nn::attention(q, k, v, options);
+  const nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  Tensor y = nn::attention(q, k, v, scaled);
   for (const ImageKeys& keys : image_) {
     const Tensor image_k =
         nn::as(project_.heads(keys.norm(keys.add_k(image, precision))), x.dtype());
     const Tensor image_v = project_.heads(keys.add_v(image, precision));
-    y = y + nn::attention(q, named(image_k, "key_proj"), named(image_v, "value_proj"), options);
+    y = y + nn::attention(q, named(image_k, "key_proj"), named(image_v, "value_proj"), scaled);
   }
   return project_.output(named(y, "cross_attn"), precision);
 }

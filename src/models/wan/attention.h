@@ -19,7 +19,7 @@ class HeadProjections {
  public:
   HeadProjections(const nn::Params& params, const TransformerConfig& config);
 
-  /// [b, s, d] -> [b, s, n, d / n], f32.
+  /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores (`scaled`).
   Tensor query(Tensor x, Precision precision, const BlockTap& tap) const;
   /// [b, t, d] -> [b, t, n, d / n], f32.
   Tensor key(Tensor x, Precision precision) const;
@@ -28,9 +28,12 @@ class HeadProjections {
   /// [b, s, n, d / n] -> [b, s, d], through the output projection.
   Tensor output(Tensor y, Precision precision) const;
   Tensor heads(Tensor x) const;
+  /// For queries that carry the factor of the scores already.
+  static nn::AttentionOptions scaled(nn::AttentionOptions options);
 
  private:
   int64_t heads_;
+  double scale_;  // 1 / sqrt(head width)
   nn::Linear to_q_;
   nn::Linear to_k_;
   nn::Linear to_v_;
