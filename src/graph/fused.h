@@ -1,7 +1,17 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 /// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by.
 namespace kinema {
+
+/// `fused("sums_of_squares", SumsOfSquaresSettings, tensors)` -> F32 [sum of rows].
+///
+/// Tensor i (F32 or BF16) is cut into `rows[i]` equal parts along its first axis, one sum each.
+struct SumsOfSquaresSettings {
+  std::vector<int64_t> rows;
+};
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
 ///

@@ -62,16 +62,19 @@ std::vector<Tensor> update(const AdamWSettings& c, std::span<const Tensor> in, b
 Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients) {
   check(specs.size() == gradients.size(), "[sums_of_squares] {} gradients for {} parameters",
         gradients.size(), specs.size());
-  std::vector<Tensor> parts;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const Tensor squared = square(convert(gradients[i], DType::F32));
-    std::vector<int64_t> axes;
-    for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < squared.rank(); ++axis) {
-      axes.push_back(axis);
-    }
-    parts.push_back(reshape(axes.empty() ? squared : sum(squared, axes), {-1}));
+  SumsOfSquaresSettings settings;
+  for (const nn::ParamSpec& spec : specs) {
+    settings.rows.push_back(spec.layers > 0 ? spec.layers : 1);
   }
-  return concatenate(parts, Axis(0));
+  return fused("sums_of_squares", settings, {gradients.begin(), gradients.end()},
+               [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+                 std::vector<Tensor> parts;
+                 for (size_t i = 0; i < in.size(); ++i) {
+                   const Tensor rows = reshape(convert(in[i], DType::F32), {settings.rows[i], -1});
+                   parts.push_back(sum(square(rows), {1}));
+                 }
+                 return {concatenate(parts, Axis(0))};
+               })[0];
 }
 
 Tensor total(Tensor x) {

@@ -16,7 +16,9 @@ Tensor per_sample(Tensor x, int64_t rank) {
 Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options) {
   const int64_t batch = latents.dim(0);
   Draw drawn;
-  drawn.noise = random_normal(fold_in(key, "noise"), latents.shape().dims);
+  // Behind a wall: what reads the noise (input and target) would each draw it again otherwise.
+  drawn.noise =
+      optimization_barrier({random_normal(fold_in(key, "noise"), latents.shape().dims)})[0];
   Tensor u = random_uniform(fold_in(key, "timestep"), {batch});
   if (options.stratified) {
     u = (iota(latents.graph(), {DType::F32, {batch}}, Axis(0)) + u) *

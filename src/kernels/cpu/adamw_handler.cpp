@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_clones.h"
 
 namespace kinema::kernels {
 namespace {
@@ -18,14 +19,6 @@ struct Update {
   float eps, decay, limit;
   float factor, mu_scale, nu_scale, rate;  // this step
 };
-
-// One clone per instruction set, chosen when the program starts. Sanitizers instrument the resolver
-// and cannot run it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(__clang__)
-#define KINEMA_VECTOR_CLONES
-#else
-#define KINEMA_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
 
 // g = clip(factor g),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
 // p -= rate (m mu_scale / (sqrt(v nu_scale) + eps) + decay p); see train/adamw.h

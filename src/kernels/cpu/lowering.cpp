@@ -87,41 +87,72 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
 
+/// What every typed custom call says of its operands: names, types, row-major layouts.
+struct Operands {
+  std::vector<std::string> names, types, layouts;
+};
+
+Operands operands_of(const Node& node, const Emitter& out) {
+  Operands operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    operands.names.push_back(out.name(node.input(i)));
+    operands.types.push_back(mlir_type(node.shape(i)));
+    operands.layouts.push_back(layout(node.shape(i)));
+  }
+  return operands;
+}
+
 /// The update reads and writes parameter and moments in one pass and in place: the compiler's own
 /// three loops would need copies of both moments.
-bool write_adamw(const Node& node, Emitter& out) {
-  const auto& body = *node.get<std::shared_ptr<Body>>();
-  const auto* settings = std::any_cast<AdamWSettings>(&body.settings);
-  if (body.kernel != "adamw" || settings == nullptr || node.results.size() != 3) {
-    return false;
-  }
-  std::vector<std::string> operands, types, layouts, aliases, results;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    operands.push_back(out.name(node.input(i)));
-    types.push_back(mlir_type(node.shape(i)));
-    layouts.push_back(layout(node.shape(i)));
-  }
-  for (size_t i = 0; i < 3; ++i) {
-    results.push_back(mlir_type(node.results[i]));
+bool write_adamw(const Node& node, const AdamWSettings& settings, Emitter& out) {
+  const Operands in = operands_of(node, out);
+  std::vector<std::string> aliases;
+  for (int i = 0; i < 3; ++i) {
     aliases.push_back(fmt::format(
         "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
         "operand_tuple_indices = []>",
         i, i));
   }
+  const std::span<const std::string> state(in.types.data(), 3);
   const std::string name = out.fresh();
   out.line(
       "{}:3 = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
       "backend_config = {{settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>}}, "
-      "operand_layouts = [{}], "
-      "result_layouts = [{}, {}, {}], output_operand_aliases = [{}]}} : ({}) -> ({}){}",
-      name, fmt::join(operands, ", "), kAdamWTarget, settings->b1, settings->b2, settings->eps,
-      settings->weight_decay, settings->max_value, fmt::join(layouts, ", "), layouts[0], layouts[1],
-      layouts[2], fmt::join(aliases, ", "), fmt::join(types, ", "), fmt::join(results, ", "),
-      out.location(node));
+      "operand_layouts = [{}], result_layouts = [{}, {}, {}], output_operand_aliases = [{}]}} : "
+      "({}) -> ({}){}",
+      name, fmt::join(in.names, ", "), kAdamWTarget, settings.b1, settings.b2, settings.eps,
+      settings.weight_decay, settings.max_value, fmt::join(in.layouts, ", "), in.layouts[0],
+      in.layouts[1], in.layouts[2], fmt::join(aliases, ", "), fmt::join(in.types, ", "),
+      fmt::join(state, ", "), out.location(node));
   for (int64_t i = 0; i < 3; ++i) {
     out.bind(const_cast<Node&>(node).result(i), fmt::format("{}#{}", name, i));
   }
   return true;
+}
+
+bool write_sums_of_squares(const Node& node, const SumsOfSquaresSettings& settings, Emitter& out) {
+  const Operands in = operands_of(node, out);
+  const std::string name = out.fresh();
+  out.line(
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{rows = array<i64: {}>}}, operand_layouts = [{}], result_layouts = [{}]}} "
+      ": ({}) -> {}{}",
+      name, fmt::join(in.names, ", "), kSumsOfSquaresTarget, fmt::join(settings.rows, ", "),
+      fmt::join(in.layouts, ", "), layout(node.results[0]), fmt::join(in.types, ", "),
+      mlir_type(node.results[0]), out.location(node));
+  out.bind(const_cast<Node&>(node).result(), name);
+  return true;
+}
+
+bool write_fused(const Node& node, Emitter& out) {
+  const auto& body = *node.get<std::shared_ptr<Body>>();
+  if (const auto* adamw = std::any_cast<AdamWSettings>(&body.settings)) {
+    return node.results.size() == 3 && write_adamw(node, *adamw, out);
+  }
+  if (const auto* sums = std::any_cast<SumsOfSquaresSettings>(&body.settings)) {
+    return node.results.size() == 1 && write_sums_of_squares(node, *sums, out);
+  }
+  return false;
 }
 
 }  // namespace
@@ -129,6 +160,7 @@ bool write_adamw(const Node& node, Emitter& out) {
 void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kDotTarget, dot_handler());
   plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
+  plugin.register_ffi_handler(kSumsOfSquaresTarget, sums_of_squares_handler());
 }
 
 Lowering cpu_lowering(const CpuLoweringOptions& given) {
@@ -140,7 +172,7 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
       return write_dot(node, node, dense_strides(node.results[0].dims), out, options);
     }
     if (node.op == &kCall) {
-      return write_adamw(node, out);
+      return write_fused(node, out);
     }
     return node.op == &kTranspose && write_transposed_dot(node, out, options);
   };

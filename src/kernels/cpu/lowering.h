@@ -8,8 +8,10 @@ namespace kinema::kernels {
 /// Names of the kernels in programs, and their XLA_FFI_Handlers.
 inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
+inline constexpr const char* kSumsOfSquaresTarget = "kinema.sums_of_squares";
 void* dot_handler();
 void* adamw_handler();
+void* sums_of_squares_handler();
 
 /// What the CPU lowering replaces.
 struct CpuLoweringOptions {
