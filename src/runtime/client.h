@@ -18,8 +18,7 @@ struct ClientSpec {
   int64_t cpu_devices = 1;
   /// Further options of the plugin.
   pjrt::NamedValues options;
-  /// CPU only: keep freed memory in the process. XLA takes its buffers from malloc on each run, and
-  /// with glibc's defaults each one is mapped and zeroed anew by the kernel.
+  /// CPU only: reuse freed memory across runs, see keep_large_blocks.
   bool keep_freed_memory = true;
 };
 
@@ -32,7 +31,7 @@ std::string find_plugin(const ClientSpec& spec);
 std::string cache_folder();
 
 /// Loads the plugin and opens its devices; the one place that sets process-wide state for it
-/// (malloc thresholds, the plugin's log level), so call it before other threads start.
+/// (reuse of large memory blocks, the plugin's log level), so call it before other threads start.
 pjrt::Client open_client(const ClientSpec& spec);
 
 }  // namespace kinema::runtime

@@ -1,0 +1,131 @@
+#include "runtime/large_blocks.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace kinema::runtime {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+bool is_multiple(const void* address, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(address) % alignment == 0;
+}
+
+class LargeBlocksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!keep_large_blocks()) GTEST_SKIP() << "this build keeps its C library's malloc";
+  }
+};
+
+TEST_F(LargeBlocksTest, HandsOutTheBlockThatWasFreed) {
+  void* first = aligned_alloc(64, 3 * kMiB);
+  ASSERT_NE(first, nullptr);
+  std::memset(first, 1, 3 * kMiB);
+  free(first);
+  const int64_t reused = large_blocks().reused;
+
+  void* second = aligned_alloc(64, 3 * kMiB);
+
+  EXPECT_EQ(second, first);
+  EXPECT_EQ(large_blocks().reused, reused + 1);
+  free(second);
+}
+
+TEST_F(LargeBlocksTest, AlignsBigBlocksForHugePages) {
+  void* block = nullptr;
+  ASSERT_EQ(posix_memalign(&block, 64, 9 * kMiB), 0);
+
+  EXPECT_TRUE(is_multiple(block, 2 * kMiB));
+  std::memset(block, 1, 9 * kMiB);  // every page of it is there
+  free(block);
+}
+
+TEST_F(LargeBlocksTest, CountsWhatIsInUse) {
+  const int64_t before = large_blocks().live_bytes;
+
+  void* block = aligned_alloc(64, kMiB);
+  EXPECT_EQ(large_blocks().live_bytes, before + static_cast<int64_t>(kMiB));
+  free(block);
+
+  EXPECT_EQ(large_blocks().live_bytes, before);
+}
+
+TEST_F(LargeBlocksTest, LeavesSmallAndOddlyAlignedBlocksToTheCLibrary) {
+  const int64_t before = large_blocks().live_bytes;
+
+  void* small = aligned_alloc(64, 1024);
+  void* wide = aligned_alloc(1 << 16, kMiB);
+
+  EXPECT_EQ(large_blocks().live_bytes, before);
+  EXPECT_TRUE(is_multiple(wide, 1 << 16));
+  free(small);
+  free(wide);
+}
+
+TEST_F(LargeBlocksTest, KeepsNoMoreIdleThanItsAllowance) {
+  // Sizes too different to serve each other; together 10 times the allowance of 64 MiB.
+  for (size_t size = 8 * kMiB; size <= 128 * kMiB; size += size / 4) {
+    void* block = aligned_alloc(64, size);
+    ASSERT_NE(block, nullptr);
+    free(block);
+  }
+  // The next mapping makes room first.
+  void* last = aligned_alloc(64, 300 * kMiB);
+
+  EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>(64 * kMiB));
+  free(last);
+}
+
+TEST_F(LargeBlocksTest, ReallocatesWithTheContents) {
+  auto* block = static_cast<char*>(aligned_alloc(64, kMiB));
+  std::memset(block, 7, kMiB);
+  const int64_t before = large_blocks().live_bytes;
+
+  block = static_cast<char*>(realloc(block, 2 * kMiB));
+
+  EXPECT_EQ(block[0], 7);
+  EXPECT_EQ(block[kMiB - 1], 7);
+  EXPECT_EQ(large_blocks().live_bytes, before - static_cast<int64_t>(kMiB));
+  free(block);
+}
+
+TEST_F(LargeBlocksTest, RefusesAnAlignmentThatIsNone) {
+  void* block = nullptr;
+
+  EXPECT_EQ(posix_memalign(&block, 24, kMiB), EINVAL);
+}
+
+TEST_F(LargeBlocksTest, ServesManyThreads) {
+  const int64_t before = large_blocks().live_bytes;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 200; ++i) {
+        const size_t size = kMiB / 2 + static_cast<size_t>(i % 7) * 65536;
+        auto* block = static_cast<char*>(aligned_alloc(64, size));
+        block[0] = static_cast<char>(t);
+        block[size - 1] = static_cast<char>(t);
+        std::this_thread::yield();
+        // A block given to two threads would show the other one's mark.
+        ASSERT_EQ(block[0], static_cast<char>(t));
+        ASSERT_EQ(block[size - 1], static_cast<char>(t));
+        free(block);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(large_blocks().live_bytes, before);
+}
+
+}  // namespace
+}  // namespace kinema::runtime
