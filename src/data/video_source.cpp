@@ -34,8 +34,6 @@ class VideoSource : public Source {
               options.frame_stride > 0,
           "[videos] height {}, width {}, num_frames {} and frame_stride {} must be positive",
           options.height, options.width, options.num_frames, options.frame_stride);
-    check(options.caption_dropout >= 0 && options.caption_dropout <= 1,
-          "[videos] caption_dropout is {} but must be in 0..1", options.caption_dropout);
   }
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
@@ -60,15 +58,14 @@ class VideoSource : public Source {
     const CaptionedClip& clip = clips_[static_cast<size_t>(index)];
     RandomStream random(
         random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
-    // All three are drawn whatever the settings, so that one setting does not move the others.
+    // Both are drawn whatever the settings, so that one setting does not move the other.
     const float place = random.uniform();
     const bool flip = random.uniform() < 0.5F && options_.random_flip;
-    const bool drop = random.uniform() < static_cast<float>(options_.caption_dropout);
 
     Clip out;
     const std::shared_ptr<const HostArray> pixels = frames_of(clip, index, place);
     out.pixels = flip ? flipped(*pixels) : *pixels;
-    out.caption = drop ? std::string() : clip.caption;
+    out.caption = clip.caption;
     out.id = clip.path.filename().string();
     out.index = index;
     out.position = position;

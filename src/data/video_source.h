@@ -52,9 +52,6 @@ struct VideoOptions {
   bool random_flip = false;
   bool shuffle = true;
   uint64_t seed = 0;
-  /// Chance that the caption is replaced by the empty one (classifier-free guidance), by (seed,
-  /// position).
-  double caption_dropout = 0;
   /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: the next one stands in.
   BadClip bad_clip = BadClip::Fail;
   /// Decoded and cropped clips kept in memory, at most.

@@ -1,6 +1,7 @@
 #include "io/decode.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
@@ -98,6 +99,37 @@ bool is_full_range(const AVFrame& frame) {
   }
 }
 
+// Clockwise quarter turns that a player makes (phones store upright films lying down).
+int quarter_turns(const AVStream& stream) {
+  size_t size = 0;
+  const uint8_t* data = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
+  if (data == nullptr || size < 9 * sizeof(int32_t)) {
+    return 0;
+  }
+  int32_t matrix[9];
+  std::memcpy(matrix, data, sizeof(matrix));
+  const double degrees = av_display_rotation_get(matrix);  // counter-clockwise; NaN if singular
+  return std::isfinite(degrees) ? (4 - static_cast<int>(std::lround(degrees / 90)) % 4) % 4 : 0;
+}
+
+// u8 [f, h, w, 3] turned clockwise once.
+HostArray turned(const HostArray& frames) {
+  const int64_t count = frames.shape.dims[0];
+  const int64_t height = frames.shape.dims[1];
+  const int64_t width = frames.shape.dims[2];
+  HostArray out(Shape{DType::U8, {count, width, height, 3}});
+  const std::byte* from = frames.bytes.data();
+  for (int64_t f = 0; f < count; ++f) {
+    std::byte* frame = out.bytes.data() + f * height * width * 3;
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x, from += 3) {
+        std::memcpy(frame + (x * height + height - 1 - y) * 3, from, 3);
+      }
+    }
+  }
+  return out;
+}
+
 class Decoder {
  public:
   Decoder(const MappedFile& file, const char* formats, const ReadVideoOptions& options)
@@ -160,6 +192,9 @@ class Decoder {
     HostArray frames;
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
+    for (int turn = quarter_turns(*stream_); turn > 0; --turn) {
+      frames = turned(frames);
+    }
     return {std::move(frames), probe().fps};
   }
 

@@ -38,7 +38,7 @@ struct ReadVideoOptions {
 };
 
 /// Decodes a video file (whatever libavformat reads; one video stream). YUV without a colour
-/// description is taken as limited-range BT.601.
+/// description is taken as limited-range BT.601; a turn that the file asks of players is made.
 ///
 /// Throws an Error with the path for a missing, truncated, undecodable or too large file.
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options = {});

@@ -114,21 +114,16 @@ TEST(VideoSource, IsTheSameWithAndWithoutItsCache) {
   }
 }
 
-TEST(VideoSource, DropsCaptionsAndFlipsByChance) {
+TEST(VideoSource, FlipsByChance) {
   VideoOptions options = reference_options();
-  options.caption_dropout = 0.5;
   options.random_flip = true;
   options.shuffle = false;
   const auto source = video_source(options, plain);
-  int dropped = 0;
   std::set<std::string> versions;
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
     const Sample sample = source->at(epoch * 12);
-    dropped += sample.encoder_hidden_states.as<float>()[0] == 0 ? 1 : 0;
     versions.insert(io::hash_bytes(sample.latents.bytes));
   }
-  EXPECT_GT(dropped, 2);
-  EXPECT_LT(dropped, 18);
   EXPECT_EQ(versions.size(), 2U);
 }
 

@@ -5,9 +5,11 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 
 #include "core/error.h"
+#include "core/threefry.h"
 #include "io/atomic_write.h"
 #include "io/image.h"
 #include "io/mapped_file.h"
@@ -90,6 +92,29 @@ TEST(Video, RefusesATruncatedClipWhereverItIsCut) {
   }
 }
 
+// libav does the parsing; what is asked of this room is that nothing but an Error comes of it.
+TEST(Video, SurvivesDamagedBytes) {
+  const Scratch scratch;
+  const std::string whole = read_text(golden("dataset/videos/clip_01.mp4"));
+  RandomStream random({7, 7});
+  int refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    SCOPED_TRACE(i);
+    std::string damaged = whole;
+    for (uint64_t n = 1 + random.below(8); n > 0; --n) {
+      damaged[random.below(damaged.size())] = static_cast<char>(random.below(256));
+    }
+    std::ofstream(scratch / "a.mp4", std::ios::binary) << damaged;
+    try {
+      EXPECT_GT(read_video(scratch / "a.mp4", {.max_bytes = 1 << 24}).frames.shape.dims[0], 0);
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_THAT(error.what(), HasSubstr("a.mp4"));
+    }
+  }
+  EXPECT_GT(refused, 20);
+}
+
 TEST(Video, HoldsToItsLimits) {
   const auto clip = golden("dataset/videos/clip_00.mp4");
 
@@ -127,6 +152,35 @@ TEST(Video, PadsOddSizesAndSaysSo) {
   EXPECT_EQ(written.height, 16);
   EXPECT_EQ(written.width, 18);
   EXPECT_EQ(read_video(scratch / "a.mp4").frames.shape, (Shape{DType::U8, {3, 16, 18, 3}}));
+}
+
+TEST(Video, TurnsFramesAsTheFileAsks) {
+  const Scratch scratch;
+  write_mp4(scratch / "a.mp4", gradient(2, 16, 32));
+  const HostArray lying = read_video(scratch / "a.mp4").frames;
+  std::string bytes = read_text(scratch / "a.mp4");
+  // The track header's matrix (ISO/IEC 14496-12, 8.3.2), 16.16 fixed point: a quarter turn
+  // clockwise.
+  const size_t matrix = bytes.find("tkhd") + 4 + 40;
+  const uint32_t turn[4] = {0, 0x10000, 0xffff0000, 0};
+  const size_t places[4] = {0, 4, 12, 16};
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t k = 0; k < 4; ++k) {
+      bytes[matrix + places[i] + k] = static_cast<char>(turn[i] >> (24 - 8 * k) & 0xff);
+    }
+  }
+  write_file(scratch / "b.mp4", bytes);
+
+  const HostArray upright = read_video(scratch / "b.mp4").frames;
+
+  ASSERT_EQ(upright.shape, (Shape{DType::U8, {2, 32, 16, 3}}));
+  const auto a = lying.as<uint8_t>();
+  const auto b = upright.as<uint8_t>();
+  for (size_t y = 0; y < 16; ++y) {
+    for (size_t x = 0; x < 32; ++x) {
+      ASSERT_EQ(b[(x * 16 + 15 - y) * 3], a[(y * 32 + x) * 3]);
+    }
+  }
 }
 
 TEST(Video, EnlargesTinyFrames) {
