@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "io/crc32c.h"
+#include "io/gzip.h"
 
 namespace kinema::io {
 namespace {
@@ -30,6 +31,13 @@ void append_little_endian(std::string& out, uint64_t value, int bytes) {
 
 TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
+  if (is_gzip(file.bytes())) {
+    std::vector<std::byte> whole = gunzip(file.bytes(), path.string());
+    TfRecordFile out = parse(whole, path.string());
+    out.decompressed_ =
+        std::move(whole);  // the buffer moves along: the records stay where they are
+    return out;
+  }
   TfRecordFile out = parse(file.bytes(), path.string());
   out.file_ = std::move(file);
   return out;
@@ -39,9 +47,6 @@ TfRecordFile TfRecordFile::parse(std::span<const std::byte> bytes, const std::st
   TfRecordFile out;
   out.path_ = source;
   out.bytes_ = bytes;
-  check(bytes.size() < 2 || bytes[0] != std::byte{0x1f} || bytes[1] != std::byte{0x8b},
-        "[tfrecord] {} is compressed with gzip\n  decompress it first: gunzip < FILE > NEW",
-        source);
   uint64_t at = 0;
   while (at < bytes.size()) {
     const auto record = static_cast<int64_t>(out.records_.size());

@@ -18,7 +18,8 @@ namespace kinema::io {
 /// Opening walks the lengths and checks their CRCs; a payload's CRC is checked when it is read.
 class TfRecordFile {
  public:
-  /// Throws an Error with file, record and byte for a damaged length or a truncated file.
+  /// Throws an Error with file, record and byte for a damaged length or a truncated file. A file
+  /// compressed with gzip is held decompressed in memory.
   static TfRecordFile open(const std::filesystem::path& path);
   /// The same over bytes in memory, which must outlive the result.
   static TfRecordFile parse(std::span<const std::byte> bytes, const std::string& source);
@@ -37,6 +38,7 @@ class TfRecordFile {
   };
   std::string path_;
   MappedFile file_;
+  std::vector<std::byte> decompressed_;  // instead of the mapping, when the file is compressed
   std::span<const std::byte> bytes_;
   std::vector<Extent> records_;
 };

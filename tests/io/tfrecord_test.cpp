@@ -7,9 +7,11 @@
 
 #include "core/bf16.h"
 #include "core/error.h"
+#include "io/atomic_write.h"
 #include "io/check.h"
 #include "io/crc32c.h"
 #include "io/example_proto.h"
+#include "io/gzip.h"
 #include "io/mapped_file.h"
 #include "io/safetensors.h"
 #include "io/scratch.h"
@@ -89,6 +91,57 @@ TEST(TfRecord, RefusesDamageAndNamesFileAndRecord) {
               ThrowsMessage<Error>(AllOf(HasSubstr("bad_length.tfrec"), HasSubstr("record 0"))));
   EXPECT_THAT(open_first("missing_feature.tfrec"),
               ThrowsMessage<Error>(HasSubstr("no feature `encoder_hidden_states`")));
+}
+
+// Made with `printf 'kinema' | gzip -n` and read back in hexadecimal.
+constexpr unsigned char kCompressed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                         0x03, 0xcb, 0xce, 0xcc, 0x4b, 0xcd, 0x4d, 0x04, 0x00,
+                                         0xd9, 0x86, 0xd0, 0x38, 0x06, 0x00, 0x00, 0x00};
+
+TEST(Gzip, DecompressesMembersAndNamesDamage) {
+  const auto bytes = std::as_bytes(std::span(kCompressed));
+  std::vector<std::byte> twice(bytes.begin(), bytes.end());
+  twice.insert(twice.end(), bytes.begin(), bytes.end());
+  const auto text = [](const std::vector<std::byte>& v) {
+    return std::string(reinterpret_cast<const char*>(v.data()), v.size());
+  };
+
+  EXPECT_EQ(text(gunzip(bytes, "f.gz")), "kinema");
+  EXPECT_EQ(text(gunzip(twice, "f.gz")), "kinemakinema");
+  EXPECT_THAT([&] { gunzip(bytes.first(bytes.size() - 3), "f.gz"); },
+              ThrowsMessage<Error>(HasSubstr("f.gz")));
+  EXPECT_THAT([&] { gunzip(bytes, "f.gz", 5); }, ThrowsMessage<Error>(HasSubstr("more than 5")));
+}
+
+TEST(TfRecord, ReadsCompressedFiles) {
+  const Scratch scratch;
+  // A stored (uncompressed) deflate block around one frame, with gzip's header and trailer.
+  const std::string frame = frame_record("abc");
+  std::string file("\x1f\x8b\x08\0\0\0\0\0\0\x03\x01", 11);
+  file += static_cast<char>(frame.size());
+  file += '\0';
+  file += static_cast<char>(~frame.size() & 0xff);
+  file += '\xff';
+  file += frame;
+  uint32_t crc = ~0U;  // CRC-32 of RFC 1952, bit by bit
+  for (const char c : frame) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
+    }
+  }
+  crc = ~crc;
+  for (const uint32_t value : {crc, static_cast<uint32_t>(frame.size())}) {
+    for (int k = 0; k < 4; ++k) {
+      file += static_cast<char>(value >> (8 * k) & 0xff);
+    }
+  }
+  write_file(scratch / "a.tfrec", file);
+
+  const TfRecordFile records = TfRecordFile::open(scratch / "a.tfrec");
+
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_TRUE(std::ranges::equal(records.at(0), bytes_of("abc")));
 }
 
 TEST(TfRecord, RefusesAbsurdLengthsWithTheRightCrc) {
