@@ -35,7 +35,7 @@ std::string to_json(const Report& report) {
   }
   io::Json out = io::Json::object();
   out.set("cases", std::move(cases));
-  return out.dump() + "\n";
+  return out.dump();
 }
 
 std::string to_table(const Report& report) {
