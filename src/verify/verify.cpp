@@ -1,7 +1,12 @@
 #include "verify/verify.h"
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
 #include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "verify/case.h"
@@ -43,25 +48,103 @@ std::vector<Row> run_case(const std::filesystem::path& folder, const std::string
   }
 }
 
+/// Cases that share a session, by their position in the list of names. The pipelines share
+/// programs; the others have none in common.
+using Unit = std::vector<size_t>;
+
+std::vector<Unit> units_of(const std::vector<std::string>& names) {
+  // The longest first, so that no thread is left alone with them at the end.
+  std::vector<Unit> training;
+  std::vector<Unit> others;
+  Unit pipelines;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].starts_with("pipeline_")) {
+      pipelines.push_back(i);
+    } else {
+      (names[i].starts_with("train") ? training : others).push_back({i});
+    }
+  }
+  training.insert(training.end(), others.begin(), others.end());
+  if (!pipelines.empty()) {
+    training.push_back(pipelines);
+  }
+  return training;
+}
+
+/// Runs the units on several threads: compiling takes most of the time and uses one core a program.
+class Runner {
+ public:
+  Runner(std::filesystem::path folder, std::vector<std::string> names, const pjrt::Client& client,
+         const Options& options)
+      : folder_(std::move(folder)),
+        names_(std::move(names)),
+        client_(client),
+        options_(options),
+        units_(units_of(names_)),
+        rows_(names_.size()) {}
+
+  std::vector<Row> operator()() {
+    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    const size_t threads =
+        options_.threads > 0 ? static_cast<size_t>(options_.threads) : std::min<size_t>(cores, 4);
+    {
+      std::vector<std::jthread> workers;
+      for (size_t i = 0; i < std::min(threads, units_.size()); ++i) {
+        workers.emplace_back([this] { work(); });
+      }
+    }
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+    std::vector<Row> all;
+    for (const std::vector<Row>& rows : rows_) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
+  }
+
+ private:
+  void work() {
+    try {
+      for (size_t unit = next_++; unit < units_.size(); unit = next_++) {
+        Session session(client_, options_);
+        for (const size_t i : units_[unit]) {
+          rows_[i] = run_case(folder_, names_[i], session);
+          if (options_.on_case) {
+            const std::scoped_lock lock(mutex_);
+            options_.on_case(rows_[i]);
+          }
+        }
+      }
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      error_ = std::current_exception();
+      next_ = units_.size();
+    }
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::string> names_;
+  const pjrt::Client& client_;
+  const Options& options_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<Row>> rows_;  // by case; each written by one thread
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
 }  // namespace
 
 Report run(const std::filesystem::path& folder, const pjrt::Client& client,
            const Options& options) {
-  Session session(client, options);
-  Report report;
-  for (const std::string& name : case_names(folder)) {
-    if (name.find(options.filter) == std::string::npos) {
-      continue;
-    }
-    const std::vector<Row> rows = run_case(folder, name, session);
-    if (options.on_case) {
-      options.on_case(rows);
-    }
-    report.rows.insert(report.rows.end(), rows.begin(), rows.end());
-  }
-  check(!report.rows.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
+  std::vector<std::string> names = case_names(folder);
+  std::erase_if(names, [&](const std::string& name) {
+    return name.find(options.filter) == std::string::npos;
+  });
+  check(!names.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
         options.filter);
-  return report;
+  return {Runner(folder, std::move(names), client, options)()};
 }
 
 }  // namespace kinema::verify

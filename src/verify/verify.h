@@ -33,7 +33,9 @@ struct Options {
   bool scan_off = true;
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program;
-  /// Called after each case with its rows, as they come.
+  /// Cases at the same time; 0: one per core, at most 4.
+  int threads = 0;
+  /// Called after each case with its rows, in the order in which they end, one call at a time.
   std::function<void(const std::vector<Row>& rows)> on_case;
 };
 
