@@ -6,6 +6,7 @@
 
 #include "core/threefry.h"
 #include "data/source.h"
+#include "io/scratch.h"
 #include "pjrt/cpu_plugin.h"
 #include "train/trainer.h"
 #include "train/wan_model.h"
@@ -67,8 +68,15 @@ inline std::vector<pjrt::Buffer> params(pjrt::Client& client) {
   return buffers;
 }
 
+/// Programs compiled by this test so far; removed with it.
+inline const io::Scratch& program_cache() {
+  static const io::Scratch scratch;
+  return scratch;
+}
+
 inline Trainer trainer(pjrt::Client& client, int64_t batch_size, const StepOptions& step,
                        std::vector<pjrt::Buffer> state, TrainerOptions trainer = {}) {
+  trainer.program.executable_cache = program_cache().path().string();
   return Trainer(client, specs(), wan_model(config(), options()), shapes(batch_size), step,
                  std::move(state), trainer);
 }
