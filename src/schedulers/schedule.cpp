@@ -1,6 +1,8 @@
 #include "schedulers/schedule.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -33,18 +35,25 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps) {
   std::vector<double> sigmas = linspace(1.0, 1.0 / train, steps + 1);
   sigmas.pop_back();
 
-  Schedule out{.config = config};
   for (double& sigma : sigmas) {
     sigma = shifted(sigma, config.shift);
-    // log(1 - sigma) must exist: the reference moves the first sigma off 1 by this much.
-    constexpr double kOffOne = 1e-6;
-    if (std::abs(sigma - 1.0) < kOffOne) {
-      sigma -= kOffOne;
-    }
+  }
+  // log(1 - sigma) must exist: the reference moves the first sigma off 1 by this much.
+  constexpr double kOffOne = 1e-6;
+  if (std::abs(sigmas.front() - 1.0) < kOffOne) {
+    sigmas.front() -= kOffOne;
+  }
+
+  Schedule out{.config = config};
+  for (const double sigma : sigmas) {
     out.sigmas.push_back(static_cast<float>(sigma));
     out.timesteps.push_back(static_cast<float>(static_cast<int64_t>(sigma * train)));
   }
   out.sigmas.push_back(0.0F);
+  check(std::ranges::adjacent_find(out.sigmas, std::less_equal<>()) == out.sigmas.end(),
+        "[scheduler] flow_shift {} leaves neighbours of {} steps the same noise level\n"
+        "  take fewer steps or a smaller flow_shift",
+        config.shift, steps);
   out.steps = unipc_steps(out.sigmas);
   return out;
 }

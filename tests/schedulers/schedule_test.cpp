@@ -132,6 +132,11 @@ TEST(Schedule, RefusesNumbersOutOfRange) {
               ThrowsMessage<Error>(HasSubstr("flow_shift is 0")));
 }
 
+TEST(Schedule, RefusesNoiseLevelsThatCannotBeToldApart) {
+  EXPECT_THAT([] { make_schedule({.shift = 1e7}, 50); },
+              ThrowsMessage<Error>(HasSubstr("the same noise level")));
+}
+
 TEST(Schedule, NamesTheKnownSamplers) {
   EXPECT_EQ(sampler_from_string("FlowMatchEulerDiscreteScheduler"), Sampler::FLOW_MATCH_EULER);
   EXPECT_EQ(sampler_from_string("unipc"), Sampler::UNIPC);
