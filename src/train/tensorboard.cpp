@@ -1,0 +1,115 @@
+#include "train/tensorboard.h"
+
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
+#include "io/tfrecord.h"
+
+namespace kinema::train {
+
+namespace {
+
+// The few protobuf fields of tensorflow/core/util/event.proto and framework/summary.proto that
+// scalars need, in wire format: a key is field * 8 + type (0 varint, 1 8 bytes, 2 length, 5 4
+// bytes).
+void put_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) {
+    out += static_cast<char>(value | 0x80);
+  }
+  out += static_cast<char>(value);
+}
+
+template <typename Word>
+void put_fixed(std::string& out, Word word) {
+  for (size_t i = 0; i < sizeof(Word); ++i) {
+    out += static_cast<char>(word >> (8 * i));
+  }
+}
+
+void put_bytes(std::string& out, int field, const std::string& bytes) {
+  put_varint(out, static_cast<uint64_t>(field * 8 + 2));
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+/// Event.wall_time = 1, Event.step = 2.
+std::string event_head(double wall_seconds, int64_t step) {
+  std::string out;
+  put_varint(out, 1 * 8 + 1);
+  put_fixed(out, std::bit_cast<uint64_t>(wall_seconds));
+  put_varint(out, 2 * 8 + 0);
+  put_varint(out, static_cast<uint64_t>(step));
+  return out;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+std::string scalar_event(double wall_seconds, int64_t step, const std::vector<Scalar>& scalars) {
+  std::string summary;
+  for (const Scalar& scalar : scalars) {
+    std::string value;  // Summary.Value.tag = 1, simple_value = 2
+    put_bytes(value, 1, scalar.name);
+    put_varint(value, 2 * 8 + 5);
+    put_fixed(value, std::bit_cast<uint32_t>(static_cast<float>(scalar.value)));
+    put_bytes(summary, 1, value);
+  }
+  std::string event = event_head(wall_seconds, step);
+  put_bytes(event, 5, summary);
+  return event;
+}
+
+EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const auto stamp = std::chrono::system_clock::now().time_since_epoch();
+  path_ =
+      (folder / fmt::format("events.out.tfevents.{}.{}",
+                            std::chrono::duration_cast<std::chrono::microseconds>(stamp).count(),
+                            ::getpid()))
+          .string();
+  file_.open(path_, std::ios::binary);
+  check(file_.is_open(), "[train] {} cannot be written: {}", path_, std::strerror(errno));
+  std::string version = event_head(now(), 0);
+  put_bytes(version, 3, "brain.Event:2");  // Event.file_version
+  file_ << io::frame_record(version);
+  if (first_step > 0) {
+    // Event.session_log = 7 with SessionLog.status = START: a restart, which hides later steps.
+    std::string restart = event_head(now(), first_step);
+    put_bytes(restart, 7, std::string("\x08\x01", 2));
+    file_ << io::frame_record(restart);
+  }
+  flush();
+}
+
+void EventFile::write(const StepRecord& record) {
+  std::vector<Scalar> scalars = {{"learning/current_learning_rate", record.learning_rate},
+                                 {"perf/step_time_seconds", record.seconds},
+                                 {"perf/per_device_tflops", record.tflops},
+                                 {"perf/per_device_tflops_per_sec",
+                                  record.seconds > 0 ? record.tflops / record.seconds : 0.0}};
+  if (record.result.finite) {
+    scalars.push_back({"learning/loss", record.result.loss});
+    scalars.push_back({"learning/max_grad_norm", record.result.gradient_norm});
+    scalars.push_back({"learning/max_abs_grad", record.result.max_abs_gradient});
+  }
+  file_ << io::frame_record(scalar_event(now(), record.step, scalars));
+}
+
+void EventFile::flush() {
+  file_.flush();
+  check(file_.good(), "[train] {} cannot be written: {}", path_, std::strerror(errno));
+}
+
+}  // namespace kinema::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "train/loop.h"
+
+namespace kinema::train {
+
+/// TensorBoard event files: the scalars of metrics.jsonl, under the same names.
+class EventFile {
+ public:
+  /// Begins a new file in the folder (made when missing); steps from `first_step` on in earlier
+  /// files are no longer shown. Throws an Error when the file cannot be written.
+  EventFile(const std::filesystem::path& folder, int64_t first_step);
+
+  void write(const StepRecord& record);
+  /// Hands what was written to the system, so that TensorBoard sees it.
+  void flush();
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// A serialized `tensorflow.Event` with scalars.
+struct Scalar {
+  std::string name;
+  double value;
+};
+std::string scalar_event(double wall_seconds, int64_t step, const std::vector<Scalar>& scalars);
+
+}  // namespace kinema::train

@@ -1,0 +1,48 @@
+#include "train/tensorboard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/scratch.h"
+#include "io/tfrecord.h"
+
+namespace kinema::train {
+namespace {
+
+using testing::HasSubstr;
+
+// Bytes as TensorFlow's own Event(wall_time=1.5, step=300, summary=Summary(value=[Value(tag="a",
+// simple_value=0.25)])).SerializeToString() writes them, by the protobuf wire format.
+TEST(TensorBoard, WritesScalarsAsEvents) {
+  const std::string expected(
+      "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"  // 1: double 1.5
+      "\x10\xac\x02"                          // 2: varint 300
+      "\x2a\x0a"                              // 5: 10 bytes
+      "\x0a\x08"                              //   1: 8 bytes
+      "\x0a\x01"
+      "a"                      //     1: "a"
+      "\x15\x00\x00\x80\x3e",  //     2: float 0.25
+      9 + 3 + 2 + 2 + 3 + 5);
+  EXPECT_EQ(scalar_event(1.5, 300, {{"a", 0.25}}), expected);
+}
+
+TEST(TensorBoard, FramesEventsAsRecordsAfterTheVersion) {
+  const io::Scratch scratch;
+  EventFile events(scratch / "tensorboard", 4);
+  events.write({.step = 4, .result = {.loss = 0.5}, .seconds = 1.0});
+  events.flush();
+
+  const auto entry = *std::filesystem::directory_iterator(scratch / "tensorboard");
+  EXPECT_THAT(entry.path().filename().string(), testing::StartsWith("events.out.tfevents."));
+  const io::TfRecordFile file = io::TfRecordFile::open(entry.path());
+  ASSERT_EQ(file.size(), 3);  // version, restart, step; every CRC is checked by at()
+  const auto text = [&](int64_t i) {
+    const auto bytes = file.at(i);
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  EXPECT_THAT(text(0), HasSubstr("brain.Event:2"));
+  EXPECT_THAT(text(2), HasSubstr("learning/loss"));
+}
+
+}  // namespace
+}  // namespace kinema::train
