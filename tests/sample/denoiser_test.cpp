@@ -105,7 +105,8 @@ class Denoiser : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  StepPrograms programs_{client()};
+  // Tests of one shape compile once.
+  StepPrograms programs_{client(), {.executable_cache = program_cache()}};
 };
 
 // Both forms are the same sums in another arrangement: a few float32 roundings of values near 1,

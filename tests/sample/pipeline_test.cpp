@@ -59,7 +59,8 @@ class PipelineTest : public testing::Test {
             read_pipeline_folder(folder_.path()),
             {},
             space_to_depth_autoencoder(kBlocks),
-            hashed_text_encoder(kText)};
+            hashed_text_encoder(kText),
+            {.executable_cache = program_cache()}};
   }
   static GenerateRequest request() {
     return {.prompts = {"a red circle", "a blue square", "a green triangle"},

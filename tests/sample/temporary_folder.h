@@ -36,4 +36,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// Where the tests of this room keep compiled programs, which are found by content.
+inline std::string program_cache() {
+  return (std::filesystem::path(testing::TempDir()) / "kinema_sample_programs").string();
+}
+
 }  // namespace kinema::sample
