@@ -31,7 +31,8 @@ std::string trimmed(std::string text) {
   return text.erase(0, text.find_first_not_of(blank));
 }
 
-std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& path) {
+std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& path,
+                                      const std::string& caption_column) {
   const std::string text = io::read_text(path);
   std::vector<CaptionedClip> clips;
   size_t at = 0;
@@ -44,8 +45,8 @@ std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& pa
     }
     const std::string where = path.string() + ":" + std::to_string(line);
     const io::Json value = io::Json::parse(row, where);
-    clips.push_back(
-        checked(folder, value.at("file_name").as_string(), value.at("text").as_string(), where));
+    clips.push_back(checked(folder, value.at("file_name").as_string(),
+                            value.at(caption_column).as_string(), where));
   }
   return clips;
 }
@@ -94,11 +95,12 @@ std::vector<CsvRow> parse_csv(const std::string& text, const std::string& source
   return rows;
 }
 
-std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path) {
+std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path,
+                                    const std::string& caption_column) {
   const std::vector<CsvRow> rows = parse_csv(io::read_text(path), path.string());
-  check(!rows.empty(), "[videos] {} is empty; `file_name,text` was expected in its first line",
-        path.string());
-  const auto column = [&](const char* name) {
+  check(!rows.empty(), "[videos] {} is empty; `file_name,{}` was expected in its first line",
+        path.string(), caption_column);
+  const auto column = [&](const std::string& name) {
     const auto& header = rows[0].fields;
     const auto found = std::ranges::find(header, name);
     check(found != header.end(), "[videos] {}: the first line has no column `{}`", path.string(),
@@ -106,7 +108,7 @@ std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path
     return static_cast<size_t>(found - header.begin());
   };
   const size_t file_name = column("file_name");
-  const size_t text = column("text");
+  const size_t text = column(caption_column);
   std::vector<CaptionedClip> clips;
   for (size_t i = 1; i < rows.size(); ++i) {
     const std::string where = path.string() + ":" + std::to_string(rows[i].line);
@@ -138,13 +140,13 @@ std::vector<CaptionedClip> from_text_files(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<CaptionedClip> list_clips(const fs::path& folder) {
+std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string& caption_column) {
   check(fs::is_directory(folder), "[videos] {} is not a folder", folder.string());
   std::vector<CaptionedClip> clips;
   if (const fs::path path = folder / "metadata.jsonl"; fs::exists(path)) {
-    clips = from_jsonl(folder, path);
+    clips = from_jsonl(folder, path, caption_column);
   } else if (const fs::path csv = folder / "metadata.csv"; fs::exists(csv)) {
-    clips = from_csv(folder, csv);
+    clips = from_csv(folder, csv, caption_column);
   } else {
     clips = from_text_files(folder);
   }

@@ -46,6 +46,9 @@ class TfRecordSource : public Source {
       size_ += shard.size();
       ends_.push_back(size_);
     }
+    if (options.max_samples >= 0) {
+      size_ = std::min(size_, options.max_samples);
+    }
     check(size_ > 0, "[tfrecord] {} holds no records", options.folder.string());
   }
 

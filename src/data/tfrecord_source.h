@@ -13,6 +13,8 @@ struct TfRecordOptions {
   uint64_t seed = 0;
   /// False: records in file order, epoch after epoch (evaluation).
   bool shuffle = true;
+  /// Only the first so many records; negative: all.
+  int64_t max_samples = -1;
 };
 
 /// Records of MaxDiffusion's Wan schema from all shards of a folder. Opening checks every shard's

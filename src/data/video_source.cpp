@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "core/error.h"
 #include "core/threefry.h"
@@ -29,7 +30,13 @@ HostArray flipped(const HostArray& pixels) {
 class VideoSource : public Source {
  public:
   VideoSource(const VideoOptions& options, EncodeClip encode)
-      : options_(options), encode_(std::move(encode)), clips_(list_clips(options.folder)) {
+      : options_(options),
+        encode_(std::move(encode)),
+        clips_(list_clips(options.folder, options.caption_column)) {
+    if (options.max_samples >= 0 && options.max_samples < size()) {
+      check(options.max_samples > 0, "[videos] max_samples is 0: there would be nothing to read");
+      clips_.resize(static_cast<size_t>(options.max_samples));
+    }
     check(options.height > 0 && options.width > 0 && options.num_frames > 0 &&
               options.frame_stride > 0,
           "[videos] height {}, width {}, num_frames {} and frame_stride {} must be positive",
@@ -45,10 +52,11 @@ class VideoSource : public Source {
       const int64_t index = (chosen + i) % size();
       try {
         return sample(index, position);
-      } catch (const Error&) {
+      } catch (const Error& error) {
         if (options_.bad_clip == BadClip::Fail || i + 1 == size()) {
           throw;
         }
+        report_skip(index, error.what());
       }
     }
   }
@@ -62,40 +70,52 @@ class VideoSource : public Source {
     const float place = random.uniform();
     const bool flip = random.uniform() < 0.5F && options_.random_flip;
 
-    Clip out;
-    const std::shared_ptr<const HostArray> pixels = frames_of(clip, index, place);
-    out.pixels = flip ? flipped(*pixels) : *pixels;
-    out.caption = clip.caption;
-    out.id = clip.path.filename().string();
-    out.index = index;
-    out.position = position;
-    Encoded encoded = encode_(out);
+    const std::shared_ptr<const Encoded> encoded = encoded_clip(index, position, place, flip);
     Sample sample;
-    sample.latents = std::move(encoded.latents);
-    sample.encoder_hidden_states = std::move(encoded.encoder_hidden_states);
-    sample.id = out.id;
+    sample.latents = encoded->latents;
+    sample.encoder_hidden_states = encoded->encoder_hidden_states;
+    sample.id = clip.path.filename().string();
     return sample;
   }
 
-  // Decoded, scaled and cropped frames; shared since the cache and a sample may both hold them.
-  std::shared_ptr<const HostArray> frames_of(const CaptionedClip& clip, int64_t index,
-                                             float place) const {
-    if (!options_.random_start) {
+  // Shared, since the cache and a sample being made may both hold it.
+  std::shared_ptr<const Encoded> encoded_clip(int64_t index, int64_t position, float place,
+                                              bool flip) const {
+    const std::pair key(index, flip);
+    const bool keep = !options_.random_start && options_.cache_bytes > 0;
+    if (keep) {
       const std::lock_guard lock(mutex_);
-      if (const auto found = cache_.find(index); found != cache_.end()) {
+      if (const auto found = cache_.find(key); found != cache_.end()) {
         return found->second;
       }
     }
-    auto frames = std::make_shared<const HostArray>(
-        fit_frames(decode_window(clip, place), options_.height, options_.width));
-    if (!options_.random_start) {
+    const CaptionedClip& clip = clips_[static_cast<size_t>(index)];
+    Clip given;
+    given.pixels = fit_frames(decode_window(clip, place), options_.height, options_.width);
+    if (flip) {
+      given.pixels = flipped(given.pixels);
+    }
+    given.caption = clip.caption;
+    given.id = clip.path.filename().string();
+    given.index = index;
+    given.position = position;
+    auto encoded = std::make_shared<const Encoded>(encode_(given));
+    if (keep) {
+      const auto bytes = static_cast<int64_t>(encoded->latents.bytes.size() +
+                                              encoded->encoder_hidden_states.bytes.size());
       const std::lock_guard lock(mutex_);
-      const auto bytes = static_cast<int64_t>(frames->bytes.size());
-      if (cached_bytes_ + bytes <= options_.cache_bytes && cache_.emplace(index, frames).second) {
+      if (cached_bytes_ + bytes <= options_.cache_bytes && cache_.emplace(key, encoded).second) {
         cached_bytes_ += bytes;
       }
     }
-    return frames;
+    return encoded;
+  }
+
+  void report_skip(int64_t index, const std::string& reason) const {
+    const std::lock_guard lock(skip_mutex_);
+    if (skipped_.insert(index).second && options_.on_skip) {
+      options_.on_skip(reason);
+    }
   }
 
   HostArray decode_window(const CaptionedClip& clip, float place) const {
@@ -126,8 +146,10 @@ class VideoSource : public Source {
   EncodeClip encode_;
   std::vector<CaptionedClip> clips_;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, std::shared_ptr<const HostArray>> cache_;
+  mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Encoded>> cache_;
   mutable int64_t cached_bytes_ = 0;
+  mutable std::mutex skip_mutex_;
+  mutable std::set<int64_t> skipped_;
 };
 
 }  // namespace

@@ -17,10 +17,11 @@ struct CaptionedClip {
   std::string caption;
 };
 
-/// Clips of a folder: from `metadata.jsonl` or `metadata.csv` (`file_name`, `text`), else every mp4
-/// with a `.txt` of the same name. Throws an Error that names file and line for a wrong caption
-/// file and for a clip that is not there.
-std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder);
+/// Clips of a folder: from `metadata.jsonl` or `metadata.csv` (`file_name` and the caption under
+/// `caption_column`), else every mp4 with a `.txt` of the same name. Throws an Error that names
+/// file and line for a wrong caption file and for a clip that is not there.
+std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder,
+                                      const std::string& caption_column = "text");
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
@@ -42,6 +43,9 @@ enum class BadClip : uint8_t { Fail, Skip };
 
 struct VideoOptions {
   std::filesystem::path folder;
+  std::string caption_column = "text";
+  /// Only the first so many clips of the list; negative: all.
+  int64_t max_samples = -1;
   int64_t height = 480;
   int64_t width = 832;
   int64_t num_frames = 81;
@@ -54,8 +58,11 @@ struct VideoOptions {
   uint64_t seed = 0;
   /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: the next one stands in.
   BadClip bad_clip = BadClip::Fail;
-  /// Decoded and cropped clips kept in memory, at most.
-  int64_t cache_bytes = int64_t{256} << 20;
+  /// Told of each clip skipped, once, with the reason; called from any thread, one call at a time.
+  std::function<void(const std::string&)> on_skip;
+  /// Encode each clip once and keep what comes of it, up to so many bytes; 0: encode every time.
+  /// Has no effect with random_start, where a clip is another one each time.
+  int64_t cache_bytes = int64_t{1} << 30;
 };
 
 /// Videos with captions, encoded by `encode` (called from many threads).

@@ -40,6 +40,17 @@ TEST(TfRecordSource, KeepsTimestepsAndBfloat16) {
   EXPECT_EQ(half->at(0).latents.shape.dtype, DType::BF16);
 }
 
+TEST(TfRecordSource, KeepsToTheFirstRecords) {
+  const auto few = tfrecord_source({.folder = golden("dataset/tfrecords/train"), .max_samples = 3});
+  std::set<std::string> names;
+  for (int64_t i = 0; i < 9; ++i) {
+    names.insert(few->at(i).id);
+  }
+  EXPECT_EQ(few->size(), 3);
+  EXPECT_EQ(names, (std::set<std::string>{"file_00-8.tfrec record 0", "file_00-8.tfrec record 1",
+                                          "file_00-8.tfrec record 2"}));
+}
+
 TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
   const io::Scratch empty;
   EXPECT_THROW(tfrecord_source({.folder = golden("dataset/tfrecords/corrupt")}), Error);

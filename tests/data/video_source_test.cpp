@@ -54,6 +54,8 @@ TEST(ListClips, ReadsJsonLinesCsvAndTextFiles) {
   EXPECT_EQ(jsonl[1].caption, "A green square moves from right to left on a dark background");
   EXPECT_EQ(list_clips(csv.path())[0].caption, "one, \"two\"\nthree");
   EXPECT_EQ(list_clips(text.path())[0].caption, "first");
+  write_file(csv / "metadata.csv", "file_name,long,text\na.mp4,the long one,short\n");
+  EXPECT_EQ(list_clips(csv.path(), "long")[0].caption, "the long one");
   EXPECT_EQ(list_clips(text.path())[1].path.filename(), "b.mp4");
 }
 
@@ -114,6 +116,29 @@ TEST(VideoSource, IsTheSameWithAndWithoutItsCache) {
   }
 }
 
+TEST(VideoSource, EncodesEachClipOnceUnlessTold) {
+  VideoOptions options = reference_options();
+  options.max_samples = 3;
+  int encoded = 0;
+  const auto count = [&](const Clip& clip) {
+    ++encoded;
+    return plain(clip);
+  };
+  const auto source = video_source(options, count);
+  for (int64_t i = 0; i < 9; ++i) {
+    source->at(i);
+  }
+  EXPECT_EQ(source->size(), 3);
+  EXPECT_EQ(encoded, 3);
+
+  options.cache_bytes = 0;
+  const auto uncached = video_source(options, count);
+  for (int64_t i = 0; i < 6; ++i) {
+    uncached->at(i);
+  }
+  EXPECT_EQ(encoded, 9);
+}
+
 TEST(VideoSource, FlipsByChance) {
   VideoOptions options = reference_options();
   options.random_flip = true;
@@ -153,10 +178,14 @@ TEST(VideoSource, SkipsADamagedClipWhenTold) {
                Error);
 
   options.bad_clip = BadClip::Skip;
+  std::vector<std::string> skipped;
+  options.on_skip = [&](const std::string& reason) { skipped.push_back(reason); };
   const auto source = video_source(options, plain);
 
   EXPECT_EQ(source->at(0).id, "b.mp4");
   EXPECT_EQ(source->at(1).id, "b.mp4");
+  ASSERT_EQ(skipped.size(), 1U);
+  EXPECT_THAT(skipped[0], HasSubstr("a.mp4"));
 }
 
 TEST(FitFrames, CropsTheMiddleOfWhatCovers) {
