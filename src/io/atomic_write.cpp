@@ -1,9 +1,10 @@
 #include "io/atomic_write.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -15,8 +16,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// `2.5 GiB`-like figures belong to the command line; an errno text is enough here, but a full disk
-// deserves its remedy.
+// The system's own words, with the remedy where it is known.
 std::string reason(int error) {
   std::string text = std::strerror(error);
   if (error == ENOSPC || error == EDQUOT) {
@@ -44,13 +44,15 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  temporary_ = (folder_of(path_) / ("." + path_.filename().string() + ".XXXXXX")).string();
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+  // Not mkstemp: its files are private whatever the umask says.
+  static std::atomic<uint64_t> counter = 0;
+  do {
+    temporary_ = (folder_of(path_) /
+                  fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(), counter++))
+                     .string();
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);  // left by a process of the same number that was killed
   check(fd_ >= 0, "[io] cannot create {}: {}", path_.string(), reason(errno));
-  // mkstemp makes files private; others may read what a program writes, as the umask allows.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(fd_, 0666 & ~mask);
 }
 
 AtomicFile::~AtomicFile() {

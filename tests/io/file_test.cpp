@@ -70,6 +70,15 @@ TEST(AtomicFile, ShowsNothingUntilCommit) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch.path()), {}), 1);
 }
 
+TEST(AtomicFile, HonoursTheUmask) {
+  const Scratch scratch;
+  const mode_t before = ::umask(027);
+  write_file(scratch / "a", "x");
+  ::umask(before);
+
+  EXPECT_EQ(std::filesystem::status(scratch / "a").permissions(), std::filesystem::perms(0640));
+}
+
 TEST(AtomicFile, NamesTheFolderThatIsNotThere) {
   const Scratch scratch;
 
