@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace kinema::runtime {
@@ -23,6 +25,38 @@ constexpr size_t kSmallest = size_t{256} << 10;
 // From here on huge pages waste little at the ends of a block.
 constexpr size_t kHugeFrom = 2 * kHugePage;
 constexpr size_t kAlwaysIdle = size_t{64} << 20;
+
+#if KINEMA_WITH_LARGE_BLOCKS
+
+extern "C" {
+// glibc's own, under the names it keeps for programs that replace the public ones.
+void* __libc_memalign(size_t alignment, size_t size);
+void* __libc_realloc(void* address, size_t size);
+void __libc_free(void* address);
+}
+
+// The pool's own books bypass the functions below: under its lock they would wait for that lock.
+template <typename T>
+struct FromCLibrary {
+  using value_type = T;
+  FromCLibrary() = default;
+  template <typename Other>
+  explicit(false) FromCLibrary(const FromCLibrary<Other>&) {}
+  T* allocate(size_t count) {
+    void* address = __libc_memalign(alignof(T), count * sizeof(T));
+    if (address == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(address);
+  }
+  void deallocate(T* address, size_t) { __libc_free(address); }
+  bool operator==(const FromCLibrary&) const = default;
+};
+
+#else
+
+template <typename T>
+using FromCLibrary = std::allocator<T>;
+
+#endif
 
 class Pool {
  public:
@@ -135,8 +169,10 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::unordered_map<void*, size_t> live_;
-  std::vector<Block> idle_;  // oldest first
+  std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<void*>,
+                     FromCLibrary<std::pair<void* const, size_t>>>
+      live_;
+  std::vector<Block, FromCLibrary<Block>> idle_;  // oldest first
   size_t live_bytes_ = 0;
   size_t idle_bytes_ = 0;
   int64_t reused_ = 0;
@@ -165,13 +201,6 @@ LargeBlocks large_blocks() {
 namespace {
 
 #if KINEMA_WITH_LARGE_BLOCKS
-
-extern "C" {
-// glibc's own, under the names it keeps for programs that replace the public ones.
-void* __libc_memalign(size_t alignment, size_t size);
-void* __libc_realloc(void* address, size_t size);
-void __libc_free(void* address);
-}
 
 Pool* pool_of(void* address) {
   if (reinterpret_cast<uintptr_t>(address) % kPage != 0 || address == nullptr) return nullptr;
