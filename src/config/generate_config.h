@@ -31,6 +31,10 @@ struct GenerateConfig {
   std::string initial_latents;
   std::string save_latents;
   std::string video_folder;
+  int64_t video_enlarge = 1;
+  int64_t contact_sheet_columns = 4;
+  int64_t generate_batch_size = 1;
+  bool guidance_in_two_passes = false;
   int64_t generate_checkpoint_step = -1;
 
   bool scan_diffusion_loop = false;
@@ -91,6 +95,16 @@ struct GenerateConfig {
     visit("save_latents", self.save_latents, {.help = "safetensors file for the final latents"});
     visit("video_folder", self.video_folder,
           {.help = "where mp4 files go; empty: samples/STEP in the run folder"});
+    visit("video_enlarge", self.video_enlarge,
+          {.help = "each pixel becomes a square of this many a side in the mp4 and contact sheet",
+           .min = 1,
+           .max = 64});
+    visit("contact_sheet_columns", self.contact_sheet_columns,
+          {.help = "videos beside each other on the contact sheet", .min = 1, .max = 100});
+    visit("generate_batch_size", self.generate_batch_size,
+          {.help = "videos denoised at once", .min = 1, .max = 4096});
+    visit("guidance_in_two_passes", self.guidance_in_two_passes,
+          {.help = "with and without prompt one after the other: less memory, more time"});
     visit("generate_checkpoint_step", self.generate_checkpoint_step,
           {.help = "checkpoint of the run to use; -1: the newest", .min = -1});
     later_fields(self, visit);

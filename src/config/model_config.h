@@ -58,6 +58,7 @@ struct ModelConfig {
   double eps = 1e-6;
   bool cross_attn_norm = true;
   double init_gate = 0.0;
+  std::string init_text = "normal";
 
   std::string autoencoder = "wan";
   int64_t space_to_depth_block = 8;
@@ -76,7 +77,6 @@ struct ModelConfig {
   std::string text_encoder = "umt5";
   std::string text_encoder_dtype = "float32";
   int64_t max_sequence_length = 512;
-  int64_t hashed_text_seed = 0;
   bool use_batched_text_encoder = false;
 
   std::string scheduler_dtype = "float32";
@@ -197,6 +197,9 @@ struct ModelConfig {
     visit("cross_attn_norm", self.cross_attn_norm, {.help = "norm before cross-attention"});
     visit("init_gate", self.init_gate,
           {.help = "added to both gates of every block's modulation at initialisation"});
+    visit("init_text", self.init_text,
+          {.help = "how the text embedding starts: N(0, 0.02) as official Wan, or Xavier-uniform",
+           .one_of = "normal | xavier"});
   }
 
   template <typename Self, typename Visitor>
@@ -238,8 +241,6 @@ struct ModelConfig {
           {.help = "dtype of the text encoder", .one_of = kDtypes});
     visit("max_sequence_length", self.max_sequence_length,
           {.help = "text tokens; shorter prompts are padded with zeros", .min = 1, .max = 65536});
-    visit("hashed_text_seed", self.hashed_text_seed,
-          {.help = "seed of the hashed word vectors", .min = 0});
     visit("use_batched_text_encoder", self.use_batched_text_encoder,
           {.help = "prompts encoded together", .later = "batched text encoding"});
     visit("scheduler_dtype", self.scheduler_dtype,

@@ -16,6 +16,7 @@ struct RunConfig {
   std::string hardware = "cpu";
   std::string pjrt_plugin;
   int64_t cpu_device_count = 1;
+  bool cpu_kernels = true;
   std::string executable_cache;
   std::string dump_to;
 
@@ -58,6 +59,8 @@ struct RunConfig {
     visit("pjrt_plugin", self.pjrt_plugin, {.help = "path of a PJRT plugin (.so) to load"});
     visit("cpu_device_count", self.cpu_device_count,
           {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
+    visit("cpu_kernels", self.cpu_kernels,
+          {.help = "large matrix products on CPU run in oneDNN instead of the plugin"});
     visit("executable_cache", self.executable_cache,
           {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
     visit("dump_to", self.dump_to, {.help = "folder for the programs' StableHLO text"});

@@ -172,6 +172,17 @@ TEST_F(LoadTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(load_text(to_yaml(Config{})).config, Config{});
 }
 
+TEST(Configs, OfTheRepositoryAreReadable) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(KINEMA_SOURCE_DIR) / "configs")) {
+    if (entry.path().extension() == ".yml") {
+      ++files;
+      EXPECT_NO_THROW(load(entry.path())) << entry.path();
+    }
+  }
+  EXPECT_GT(files, 3);
+}
+
 TEST(Keys, AreDeclaredOnceWithHelp) {
   std::set<std::string_view> seen;
   for (const KeyValue& each : describe(Config{})) {
