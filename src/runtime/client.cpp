@@ -43,7 +43,7 @@ std::string find_plugin(const ClientSpec& spec) {
   if (std::string path = environment("KINEMA_PJRT_PLUGIN"); !path.empty()) return path;
   check(spec.hardware == "cpu",
         "[runtime] no plugin given for hardware `{}`\n"
-        "  set plugin=PATH or KINEMA_PJRT_PLUGIN to its shared object (for TPU: libtpu.so)",
+        "  set pjrt_plugin=PATH to its shared object (for TPU: libtpu.so), or hardware=cpu",
         spec.hardware);
   if (std::string path = environment("KINEMA_PJRT_CPU"); !path.empty()) return path;
   if (std::string path = plugin_in_cache(cache_folder()); !path.empty()) return path;
@@ -52,7 +52,7 @@ std::string find_plugin(const ClientSpec& spec) {
   if (!kBuiltWith.empty() && fs::is_regular_file(kBuiltWith, error)) return std::string(kBuiltWith);
   fail(
       "[runtime] no CPU plugin: looked for */xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so in `{}`\n"
-      "  run `./dev build` to fetch it, or set plugin=PATH or KINEMA_PJRT_PLUGIN",
+      "  run `./dev build` to fetch it, or set pjrt_plugin=PATH",
       cache_folder());
 }
 

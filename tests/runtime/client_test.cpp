@@ -69,7 +69,7 @@ TEST_F(FindPlugin, SaysWhatToDoForOtherHardware) {
 
   EXPECT_THAT([] { find_plugin({.hardware = "tpu"}); },
               ThrowsMessage<Error>(MatchesRegex("\\[runtime\\] no plugin given for hardware `tpu`\n"
-                                                "  set plugin=PATH or KINEMA_PJRT_PLUGIN.*")));
+                                                "  set pjrt_plugin=PATH.*")));
 }
 
 TEST_F(FindPlugin, PutsTheCacheWhereTheVariablesSay) {
