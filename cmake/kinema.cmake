@@ -20,13 +20,16 @@ endif()
 
 add_library(kinema_flags INTERFACE)
 target_compile_features(kinema_flags INTERFACE cxx_std_20)
-target_compile_options(kinema_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+# Warnings are ours alone: who links the installed libraries keeps their own.
+target_compile_options(kinema_flags INTERFACE
+  $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra>
+  $<BUILD_INTERFACE:-Wno-missing-field-initializers>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
   target_compile_options(kinema_flags INTERFACE -Wno-restrict)
 endif()
 if(KINEMA_DEVELOPER)
-  target_compile_options(kinema_flags INTERFACE -Werror)
+  target_compile_options(kinema_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
 if(KINEMA_SANITIZE)
   if(KINEMA_SANITIZE MATCHES "address" AND KINEMA_SANITIZE MATCHES "thread")
@@ -45,6 +48,7 @@ install(TARGETS kinema_flags EXPORT kinema)
 # SOURCES are relative to the room's folder; LIBS stay private to the room.
 function(kinema_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBS;INCLUDES" ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY KINEMA_ROOMS ${name})
   add_library(kinema_${name} STATIC ${ARG_SOURCES})
   add_library(kinema::${name} ALIAS kinema_${name})
   target_include_directories(kinema_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>

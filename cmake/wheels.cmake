@@ -1,7 +1,7 @@
 # Where ./dev unpacked the wheels of wheels.txt; paths given with -D win.
-if(DEFINED ENV{KINEMA_CACHE})
+if(NOT "$ENV{KINEMA_CACHE}" STREQUAL "")
   set(KINEMA_WHEELS "$ENV{KINEMA_CACHE}")
-elseif(DEFINED ENV{XDG_CACHE_HOME})
+elseif(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(KINEMA_WHEELS "$ENV{XDG_CACHE_HOME}/kinema")
 else()
   set(KINEMA_WHEELS "$ENV{HOME}/.cache/kinema")

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# check.sh BUILD_FOLDER: installs it, builds a program against the installed tree and runs both.
+set -euo pipefail
+build=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+"$work/prefix/bin/kinema" --version
+cmake -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Debug
+cmake --build "$work/consumer"
+"$work/consumer/consumer" | grep -q stablehlo
