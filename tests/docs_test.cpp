@@ -1,0 +1,128 @@
+// What the documents show exists: C++ blocks are compiled code, paths and ./dev commands are there.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "graph/autodiff.h"
+#include "graph/emit.h"
+#include "graph/graph.h"
+#include "graph/ops.h"
+
+namespace kinema {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const fs::path& root() {
+  static const fs::path path(KINEMA_SOURCE_DIR);
+  return path;
+}
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> documents() {
+  std::vector<fs::path> out;
+  for (const fs::path& folder : {root(), root() / "docs"}) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".md") {
+        out.push_back(entry.path());
+      }
+    }
+  }
+  return out;
+}
+
+/// Lines without indentation and empty ones, joined.
+std::string flattened(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string line; std::getline(in, line);) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (begin != std::string::npos) {
+      out += line.substr(begin) + "\n";
+    }
+  }
+  return out;
+}
+
+/// Every source that a build compiles, flattened.
+std::vector<std::string> compiled_sources() {
+  std::vector<std::string> out;
+  for (const char* folder : {"src", "tests", "examples", "fuzz", "bench"}) {
+    if (!fs::is_directory(root() / folder)) {
+      continue;
+    }
+    for (const auto& entry : fs::recursive_directory_iterator(root() / folder)) {
+      const fs::path extension = entry.path().extension();
+      if (extension == ".cpp" || extension == ".h") {
+        out.push_back(flattened(read(entry.path())));
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Docs, ShowOnlyCodeThatIsCompiled) {
+  const std::vector<std::string> sources = compiled_sources();
+  const std::regex fence("```cpp\n([^`]*)```");
+  int blocks = 0;
+  for (const fs::path& document : documents()) {
+    const std::string text = read(document);
+    for (std::sregex_iterator it(text.begin(), text.end(), fence), end; it != end; ++it) {
+      ++blocks;
+      const std::string block = flattened((*it)[1]);
+      const bool found = std::ranges::any_of(sources, [&](const std::string& source) {
+        return source.find(block) != std::string::npos;
+      });
+      EXPECT_TRUE(found) << document << " shows code that is in no source:\n" << block;
+    }
+  }
+  EXPECT_GT(blocks, 0);
+}
+
+TEST(Docs, NameOnlyFilesThatAreThere) {
+  const std::regex link(R"(\]\(([^)#:]+)\))");
+  for (const fs::path& document : documents()) {
+    const std::string text = read(document);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it) {
+      const fs::path target = document.parent_path() / (*it)[1].str();
+      EXPECT_TRUE(fs::exists(target)) << document << " links to " << (*it)[1];
+    }
+  }
+}
+
+TEST(Docs, NameOnlyCommandsOfTheDevScript) {
+  const std::string script = read(root() / "dev");
+  const std::regex command(R"(\./dev ([a-z]+))");
+  for (const fs::path& document : documents()) {
+    const std::string text = read(document);
+    for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it) {
+      EXPECT_THAT(script, HasSubstr((*it)[1].str())) << document;
+    }
+  }
+}
+
+TEST(DocsConcepts, ShowsAGradientAsStableHlo) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {2, 3}}, "x");
+  const Tensor loss = sum(x * x);
+  const std::vector<Tensor> dx = gradients(loss, std::vector<Tensor>{x});
+  const std::string program = emit(graph, dx);
+
+  EXPECT_THAT(program, HasSubstr("stablehlo.multiply"));
+}
+
+}  // namespace
+}  // namespace kinema
