@@ -1,0 +1,15 @@
+#pragma once
+
+#include "config/config.h"
+#include "runtime/client.h"
+#include "runtime/program.h"
+
+namespace kinema::cli {
+
+/// Which plugin and devices a configuration asks for.
+runtime::ClientSpec client_spec(const config::Config& config);
+
+/// Cache, dump folder and kernels of a configuration's programs.
+runtime::ProgramOptions program_options(const config::Config& config);
+
+}  // namespace kinema::cli

@@ -1,0 +1,125 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "cli/progress.h"
+#include "cli/training.h"
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/json.h"
+#include "train/metrics.h"
+#include "train/run_lock.h"
+#include "train/stop_signal.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path metrics_path(const config::Config& config, const fs::path& run) {
+  return config.run.metrics_file.empty() ? run / "metrics.jsonl"
+                                         : fs::path(config.run.metrics_file);
+}
+
+/// What stands before the first step.
+void announce(const Training& training, const config::Config& config) {
+  fmt::print("run folder: {}\n", training.run.string());
+  fmt::print("model: {} parameters, {}\n", training.parameters,
+             training.first_step > 0 ? fmt::format("resumed after step {}", training.first_step)
+             : training.pretrained.empty() ? "from scratch"
+                                           : "from " + training.pretrained.string());
+  fmt::print("batch: {} samples of {} with text {}\n", training.batch.latents.dims[0],
+             to_string(training.batch.latents), to_string(training.batch.text));
+  const runtime::ProgramReport& report = training.trainer->report();
+  fmt::print("step compiled in {:.2f} s{}, {:.1f} MB of temporaries\n", report.compile_seconds,
+             report.from_cache ? " (from the cache)" : "",
+             static_cast<double>(report.memory.temporary) / 1e6);
+  fmt::print("steps: {} to {}\n", training.first_step, config.optimizer.max_train_steps);
+  std::fflush(stdout);
+}
+
+void draw_curve(const fs::path& metrics, const fs::path& run) {
+  train::write_curve(run / "loss.svg", train::read_losses(metrics), "loss");
+}
+
+train::LoopEnd run_steps(Training& training, const config::Config& config, bool quiet) {
+  const fs::path metrics = metrics_path(config, training.run);
+  std::optional<train::MetricsFile> file;
+  if (config.run.write_metrics) {
+    file.emplace(metrics, config.run.run_name, training.first_step);
+  }
+  Progress progress("training", config.optimizer.max_train_steps);
+  train::LoopParts parts = training.parts();
+  parts.report = [&](const train::StepRecord& record) {
+    if (file) {
+      file->write(record);
+    }
+    if (!quiet) {
+      progress.line(train::console_line(record));
+    }
+    progress.update(record.step + 1);
+  };
+  parts.stop_requested = [] { return train::StopSignal::requested(); };
+  parts.say = [](const std::string& text) { warn(text); };
+  const train::LoopEnd end = train::train_loop(training.loop_options(config), parts);
+  if (file) {
+    file.reset();
+    draw_curve(metrics, training.run);
+  }
+  return end;
+}
+
+int train_run(const std::vector<std::string>& words, bool json) {
+  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
+  const config::Config& config = loaded.config;
+  for (const std::string& line : notices(loaded, "train")) {
+    warn(line);
+  }
+  const fs::path run = run_folder(config);
+  const train::RunLock lock(run);
+  const train::StopSignal stop;
+  const pjrt::Client client = runtime::open_client(client_spec(config));
+  Training training = prepare_training(loaded, client, run);
+  io::write_file(run / "config.yml", to_yaml(config));
+  if (!json) {
+    announce(training, config);
+  }
+  if (training.first_step >= config.optimizer.max_train_steps) {
+    warn(fmt::format("all {} steps are done; max_train_steps says how many", training.first_step));
+  }
+  const train::LoopEnd end = run_steps(training, config, json);
+  if (json) {
+    io::Json report = io::Json::object();
+    report.set("run_folder", run.string())
+        .set("steps", end.steps)
+        .set("skipped", end.skipped)
+        .set("stopped", end.stopped);
+    fmt::print("{}\n", report.dump());
+  } else {
+    fmt::print("{} after {} steps: {}\n", end.stopped ? "stopped" : "done", end.steps,
+               run.string());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "train", "Train; goes on by itself where the run folder holds a checkpoint");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  const auto json = std::make_shared<bool>(false);
+  command
+      ->add_option("CONFIG key=value", *words,
+                   "a YAML file, and keys that win over it: run_name, max_train_steps, "
+                   "learning_rate, train_data_dir, ...")
+      ->required();
+  command->add_flag("--json", *json, "print JSON about the run at its end, and no line a step");
+  command->callback([=, &action] { action = [words, json] { return train_run(*words, *json); }; });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,242 @@
+#include "cli/training.h"
+
+#include <fmt/core.h>
+
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "cli/wiring.h"
+#include "core/error.h"
+#include "train/flops.h"
+#include "train/wan_model.h"
+#include "weights/config.h"
+#include "weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+train::StepOptions step_options(const config::Config& config) {
+  const config::OptimizerConfig& o = config.optimizer;
+  train::StepOptions out;
+  out.adamw.b1 = o.adam_b1;
+  out.adamw.b2 = o.adam_b2;
+  out.adamw.eps = o.adam_eps;
+  out.adamw.weight_decay = o.adam_weight_decay;
+  out.adamw.decay_min_rank = o.weight_decay_min_rank;
+  if (o.opt_enable_grad_clipping) {
+    out.adamw.max_value = o.max_grad_value;
+  }
+  if (o.opt_enable_grad_global_norm_clipping) {
+    out.adamw.max_norm = o.max_grad_norm;
+  }
+  out.objective.flow.shift = o.training_shift;
+  out.objective.weigh = !o.disable_training_weights;
+  out.objective.stratified = o.stratified_timesteps;
+  out.objective.caption_dropout = o.caption_dropout;
+  out.accumulation = o.gradient_accumulation_steps;
+  out.ema_decay = o.ema_decay;
+  return out;
+}
+
+train::Schedule schedule_of(const config::Config& config) {
+  const config::OptimizerConfig& o = config.optimizer;
+  return {.learning_rate = o.learning_rate,
+          .steps = schedule_steps(config),
+          .warmup_fraction = o.warmup_steps_fraction,
+          .decay_fraction = o.lr_decay_fraction,
+          .final_fraction = o.final_lr_fraction};
+}
+
+/// What decides a run's losses beside its code: a checkpoint is not resumed with other values.
+train::Identity identity_of(const config::Config& config, const wan::TransformerConfig& model,
+                            int64_t batch) {
+  return {{"seed", fmt::format("{}", config.run.seed)},
+          {"transformer", weights::config_json(model).dump(-1)},
+          {"samples per step", fmt::format("{}", batch)},
+          {"gradient_accumulation_steps",
+           fmt::format("{}", config.optimizer.gradient_accumulation_steps)},
+          {"dataset_type", config.data.dataset_type},
+          {"enable_data_shuffling", config.data.enable_data_shuffling ? "true" : "false"},
+          {"autoencoder", config.model.autoencoder},
+          {"text_encoder", config.model.text_encoder}};
+}
+
+/// The empty caption's text states, which caption dropout trains with.
+std::optional<HostArray> empty_text(const config::Config& config,
+                                    const wan::TransformerConfig& model) {
+  if (config.optimizer.caption_dropout <= 0) {
+    return std::nullopt;
+  }
+  check(config.model.text_encoder == "hashed",
+        "[train] caption_dropout needs the text states of the empty caption, and UMT5 is not built "
+        "yet\n  set caption_dropout=0, or text_encoder=hashed");
+  return hashed_encoder(config, model.text_dim).encode("");
+}
+
+int64_t count(std::span<const nn::ParamSpec> specs) {
+  int64_t sum = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    sum += spec.shape.elements();
+  }
+  return sum;
+}
+
+Shape batched(const Shape& sample, int64_t batch) {
+  Shape out = sample;
+  out.dims.insert(out.dims.begin(), batch);
+  return out;
+}
+
+/// Shapes of a batch by its first sample, which must fit the model.
+train::BatchShapes batch_shapes(const data::Sample& sample, const wan::TransformerConfig& model,
+                                int64_t batch) {
+  const Shape& latents = sample.latents.shape;
+  const Shape& text = sample.encoder_hidden_states.shape;
+  check(latents.dims.size() == 4 && latents.dims[0] == model.in_channels,
+        "[train] the latents of {} are {}, but the model takes [{}, f, h, w]", sample.id,
+        to_string(latents), model.in_channels);
+  check(model.in_channels == model.out_channels,
+        "[train] a model with {} channels in and {} out cannot be trained on latents alone: it "
+        "wants an image condition too",
+        model.in_channels, model.out_channels);
+  check(text.dims.size() == 2 && text.dims[1] == model.text_dim,
+        "[train] the text states of {} are {}, but the model takes [t, {}]", sample.id,
+        to_string(text), model.text_dim);
+  for (size_t i = 0; i < 3; ++i) {
+    check(latents.dims[i + 1] % model.patch_size[i] == 0,
+          "[train] the latents of {} are {}, which patches of {}x{}x{} do not divide", sample.id,
+          to_string(latents), model.patch_size[0], model.patch_size[1], model.patch_size[2]);
+  }
+  return {.latents = batched(latents, batch), .text = batched(text, batch)};
+}
+
+/// The newest sound checkpoint; those passed over are named.
+train::Found find_checkpoint(const train::CheckpointFolder& checkpoints) {
+  train::Found found = checkpoints.newest();
+  for (const train::Damage& each : found.damaged) {
+    warn(fmt::format("{} is passed over: {}", each.folder.string(), each.reason));
+  }
+  return found;
+}
+
+std::vector<pjrt::Buffer> first_state(const config::Config& config, const fs::path& pretrained,
+                                      std::span<const nn::ParamSpec> specs, bool ema,
+                                      pjrt::Client& client) {
+  const std::vector<nn::ParamSpec> masters = train::master_specs(specs);
+  if (!pretrained.empty()) {
+    weights::check_folder(pretrained, masters);
+  }
+  std::vector<pjrt::Buffer> params =
+      pretrained.empty()
+          ? weights::initialise(masters, static_cast<uint64_t>(config.run.seed), client)
+          : weights::load(pretrained, masters, client);
+  return train::fresh_state(std::move(params), specs, ema, client);
+}
+
+}  // namespace
+
+train::LoopOptions Training::loop_options(const config::Config& config) const {
+  return {.first_step = first_step,
+          .max_steps = config.optimizer.max_train_steps,
+          .checkpoint_every = config.run.checkpoint_every,
+          .final_checkpoint = config.run.save_final_checkpoint,
+          .on_nonfinite = config.optimizer.on_nonfinite == "skip" ? train::OnNonfinite::SKIP
+                                                                  : train::OnNonfinite::STOP,
+          .tflops = tflops};
+}
+
+train::LoopParts Training::parts() {
+  train::LoopParts parts;
+  parts.next_batch = [this, kept = std::optional<data::Batch>()]() mutable {
+    if (!reuse_batch) {
+      return prefetcher->next();
+    }
+    if (!kept) {
+      kept = prefetcher->next();
+    }
+    return kept;
+  };
+  parts.learning_rate = [this](int64_t step) { return schedule(step); };
+  parts.run_step = [this](int64_t step, double rate, const data::Batch& batch_now) {
+    return trainer->run(step, rate, batch_now);
+  };
+  parts.find_nonfinite = [this](int64_t step, const data::Batch& batch_now) {
+    return trainer->find_nonfinite(step, batch_now, train::tapped_wan_model(model, options));
+  };
+  parts.save = [this](int64_t steps) {
+    checkpoints->write(steps, [&](const fs::path& folder) {
+      const train::TrainState state{.step = steps,
+                                    .data_position = prefetcher->position(),
+                                    .seed = seed,
+                                    .identity = identity};
+      train::save_state(folder, model, trainer->state(), state, save_optimizer);
+    });
+  };
+  return parts;
+}
+
+Training prepare_training(const config::Loaded& loaded, pjrt::Client client, const fs::path& run) {
+  const config::Config& config = loaded.config;
+  Training out;
+  out.run = run;
+  out.seed = config.run.seed;
+  out.reuse_batch = config.data.reuse_example_batch;
+  out.save_optimizer = config.run.save_optimizer;
+  out.options = model_options(config);
+  out.schedule = schedule_of(config);
+  out.checkpoints = std::make_unique<train::CheckpointFolder>(
+      config.run.checkpoint_dir.empty() ? run / "checkpoints" : fs::path(config.run.checkpoint_dir),
+      config.run.checkpoints_to_keep);
+  out.checkpoints->clean();
+
+  // One device is used until sharding is built.
+  const config::BatchSizes sizes = batch_sizes(config, 1);
+  const int64_t accumulation = config.optimizer.gradient_accumulation_steps;
+  const int64_t batch = sizes.train * accumulation;
+  if (const size_t devices = client.addressable_devices().size(); devices > 1) {
+    warn(fmt::format("1 of {} devices is used: sharding is not built yet", devices));
+  }
+
+  const train::Found checkpoint = find_checkpoint(*out.checkpoints);
+  out.pretrained = pretrained_transformer(config);
+  out.model = checkpoint.step          ? weights::read_config(checkpoint.folder / "transformer")
+              : out.pretrained.empty() ? scratch_config(loaded)
+                                       : weights::read_config(out.pretrained);
+  const std::vector<nn::ParamSpec> specs =
+      wan::parameters(out.model, out.options, init_options(config));
+  out.parameters = count(specs);
+  out.identity = identity_of(config, out.model, batch);
+
+  out.source = make_source(config, out.model, batch);
+  out.batch = batch_shapes(out.source->at(0), out.model, batch);
+  const train::StepOptions step = step_options(config);
+  const bool ema = step.ema_decay > 0;
+  std::vector<pjrt::Buffer> state;
+  if (checkpoint.step) {
+    const train::TrainState saved = train::read_train_state(checkpoint.folder);
+    train::check_identity(saved, out.identity, checkpoint.folder);
+    out.first_step = saved.step;
+    out.first_position = saved.data_position;
+    state = train::load_state(checkpoint.folder, specs, ema, client);
+  } else {
+    state = first_state(config, out.pretrained, specs, ema, client);
+  }
+  const Dims& latents = out.batch.latents.dims;
+  out.tflops = train::training_tflops(out.model, {latents[1], latents[2], latents[3], latents[4]},
+                                      out.batch.text.dims[1], static_cast<double>(batch));
+  out.trainer = std::make_unique<train::Trainer>(
+      client, specs, train::wan_model(out.model, out.options), out.batch, step, std::move(state),
+      train::TrainerOptions{.seed = static_cast<uint64_t>(config.run.seed),
+                            .empty_text = empty_text(config, out.model),
+                            .program = program_options(config)});
+  data::PrefetchOptions ahead;
+  ahead.batch_size = batch;
+  ahead.start = out.first_position;
+  ahead.threads = static_cast<int>(config.data.decode_threads);
+  ahead.depth = config.data.prefetch_batches;
+  out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, ahead);
+  return out;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "config/config.h"
+#include "data/prefetch.h"
+#include "data/source.h"
+#include "models/wan/transformer.h"
+#include "pjrt/client.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
+#include "train/loop.h"
+#include "train/schedule.h"
+#include "train/trainer.h"
+
+namespace kinema::cli {
+
+/// A training run, ready for its first step: everything the loop is made of.
+struct Training {
+  std::filesystem::path run;
+  std::filesystem::path pretrained;  // empty: from scratch
+  wan::TransformerConfig model;
+  wan::ModelOptions options;
+  int64_t parameters = 0;
+  int64_t first_step = 0;
+  int64_t first_position = 0;
+  train::BatchShapes batch;
+  train::Schedule schedule;
+  train::Identity identity;
+  double tflops = 0;
+  bool reuse_batch = false;
+  bool save_optimizer = true;
+  int64_t seed = 0;
+
+  std::unique_ptr<data::Source> source;
+  std::unique_ptr<data::Prefetcher> prefetcher;  // reads `source`
+  std::unique_ptr<train::Trainer> trainer;
+  std::unique_ptr<train::CheckpointFolder> checkpoints;
+
+  /// The loop's parts but for `report`, `stop_requested` and `say`. They refer to this object.
+  train::LoopParts parts();
+  train::LoopOptions loop_options(const config::Config& config) const;
+};
+
+/// Opens data, model and state (from the newest sound checkpoint of the run, the pretrained folder,
+/// or from scratch), compiles the step and starts reading ahead.
+///
+/// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
+/// other settings.
+Training prepare_training(const config::Loaded& loaded, pjrt::Client client,
+                          const std::filesystem::path& run);
+
+}  // namespace kinema::cli

@@ -1,0 +1,48 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "verify/verify.h"
+
+namespace kinema::cli {
+namespace {
+
+struct VerifyOptions {
+  std::string folder;
+  std::string filter;
+  std::string scan = "both";
+  bool json = false;
+  std::vector<std::string> words;
+};
+
+int verify_folder(const VerifyOptions& options) {
+  const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
+  const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
+  verify::Options settings;
+  settings.filter = options.filter;
+  settings.scan_on = options.scan != "off";
+  settings.scan_off = options.scan != "on";
+  const verify::Report report = verify::run(options.folder, client, settings);
+  fmt::print("{}", options.json ? verify::to_json(report) + "\n" : verify::to_table(report));
+  return report.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("verify", "Compare this build and device with reference cases");
+  const auto options = std::make_shared<VerifyOptions>();
+  command->add_option("FOLDER", options->folder, "a folder with io/ and model folders")->required();
+  command->add_option("key=value", options->words, "hardware, pjrt_plugin, ...");
+  command->add_option("--filter", options->filter, "only cases whose name contains this");
+  command->add_option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
+      ->check(CLI::IsMember({"on", "off", "both"}));
+  command->add_flag("--json", options->json, "print JSON and nothing else");
+  command->callback([options, &action] { action = [options] { return verify_folder(*options); }; });
+}
+
+}  // namespace kinema::cli

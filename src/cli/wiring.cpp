@@ -1,0 +1,199 @@
+#include "cli/wiring.h"
+
+#include <array>
+
+#include "core/error.h"
+#include "data/synthetic.h"
+#include "data/tfrecord_source.h"
+#include "data/video_source.h"
+#include "graph/scan.h"
+#include "weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+DType dtype(const std::string& name) { return name == "bfloat16" ? DType::BF16 : DType::F32; }
+
+Precision precision(const std::string& name) {
+  return name == "HIGHEST" ? Precision::HIGHEST
+                           : (name == "HIGH" ? Precision::HIGH : Precision::DEFAULT);
+}
+
+/// The override when there is one.
+int64_t or_else(int64_t override_value, int64_t value) {
+  return override_value > 0 ? override_value : value;
+}
+
+std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
+                                             const wan::TransformerConfig& model, int64_t batch) {
+  const config::DataConfig& d = config.data;
+  const bool blocks = config.model.autoencoder == "space_to_depth";
+  data::SyntheticOptions options;
+  options.height = or_else(d.synthetic_override_height, config.generate.height);
+  options.width = or_else(d.synthetic_override_width, config.generate.width);
+  options.num_frames = or_else(d.synthetic_override_num_frames, config.generate.num_frames);
+  options.max_sequence_length =
+      or_else(d.synthetic_override_max_sequence_length, config.model.max_sequence_length);
+  options.text_embed_dim = or_else(d.synthetic_override_text_embed_dim, model.text_dim);
+  options.num_channels_latents =
+      or_else(d.synthetic_override_num_channels_latents, model.in_channels);
+  options.vae_scale_factor_spatial =
+      or_else(d.synthetic_override_vae_scale_factor_spatial,
+              blocks ? config.model.space_to_depth_block : options.vae_scale_factor_spatial);
+  options.vae_scale_factor_temporal =
+      or_else(d.synthetic_override_vae_scale_factor_temporal,
+              blocks ? config.model.space_to_depth_temporal : options.vae_scale_factor_temporal);
+  // MaxDiffusion counts batches.
+  options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  return data::synthetic_source(options);
+}
+
+std::unique_ptr<data::Source> make_videos(const config::Config& config,
+                                          const wan::TransformerConfig& model) {
+  check(config.model.autoencoder == "space_to_depth",
+        "[data] the Wan VAE is not built yet, so videos cannot be encoded with it\n"
+        "  train from TFRecords of latents, or set autoencoder=space_to_depth");
+  check(config.model.text_encoder == "hashed",
+        "[data] UMT5 is not built yet, so captions cannot be encoded with it\n"
+        "  train from TFRecords, or set text_encoder=hashed");
+  data::VideoOptions options;
+  options.folder = config.data.train_data_dir;
+  options.height = config.generate.height;
+  options.width = config.generate.width;
+  options.num_frames = config.generate.num_frames;
+  options.frame_stride = config.data.frame_stride;
+  options.random_start = config.data.random_start;
+  options.random_flip = config.data.random_flip;
+  options.shuffle = config.data.enable_data_shuffling;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.bad_clip = config.data.skip_bad_clips ? data::BadClip::Skip : data::BadClip::Fail;
+  const data::SpaceToDepth blocks = space_to_depth(config);
+  const text::HashedEncoder words = hashed_encoder(config, model.text_dim);
+  return data::video_source(options, [blocks, words](const data::Clip& clip) {
+    return data::Encoded{blocks.encode(clip.pixels), words.encode(clip.caption)};
+  });
+}
+
+}  // namespace
+
+wan::ModelOptions model_options(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  wan::ModelOptions options;
+  options.weights_dtype = dtype(m.weights_dtype);
+  options.activations_dtype = dtype(m.activations_dtype);
+  options.precision = precision(m.precision);
+  options.scan_layers = m.scan_layers;
+  options.remat =
+      remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
+  options.dropout = m.dropout;
+  return options;
+}
+
+wan::InitOptions init_options(const config::Config& config) {
+  wan::InitOptions init;
+  init.gate_bias = config.model.init_gate;
+  init.text = config.model.init_text == "xavier" ? wan::InitOptions::Text::XAVIER
+                                                 : wan::InitOptions::Text::NORMAL;
+  return init;
+}
+
+wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
+  const config::ModelConfig& m = loaded.config.model;
+  check(m.patch_size.size() == 3,
+        "[config] patch_size has {} numbers, expected frames, rows, columns", m.patch_size.size());
+  wan::TransformerConfig out;
+  out.patch_size = {m.patch_size[0], m.patch_size[1], m.patch_size[2]};
+  out.num_attention_heads = m.num_attention_heads;
+  out.attention_head_dim = m.attention_head_dim;
+  out.in_channels = m.in_channels;
+  out.out_channels = m.out_channels;
+  out.text_dim = m.text_dim;
+  out.freq_dim = m.freq_dim;
+  out.ffn_dim = m.ffn_dim;
+  out.num_layers = m.num_layers;
+  out.cross_attn_norm = m.cross_attn_norm;
+  out.eps = m.eps;
+  out.image_dim = m.image_dim;
+  out.added_kv_proj_dim = m.added_kv_proj_dim;
+  out.pos_embed_seq_len = m.pos_embed_seq_len;
+  out.rope_max_seq_len = m.rope_max_seq_len;
+  if (m.autoencoder == "space_to_depth") {
+    const int64_t channels = space_to_depth(loaded.config).channels();
+    if (!loaded.origin.contains("in_channels")) {
+      out.in_channels = channels;
+    }
+    if (!loaded.origin.contains("out_channels")) {
+      out.out_channels = channels;
+    }
+  }
+  wan::validate(out);
+  return out;
+}
+
+fs::path pretrained_transformer(const config::Config& config) {
+  const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const std::string& named = own.empty() ? pipeline : own;
+  if (named.empty()) {
+    return {};
+  }
+  const fs::path folder(named);
+  std::error_code ignored;
+  check(fs::is_directory(folder, ignored),
+        "[config] the model `{}` is not a folder here; nothing is downloaded\n"
+        "  fetch it with the hub's own tool and give the folder, or leave "
+        "pretrained_model_name_or_path empty to start from scratch",
+        named);
+  return fs::is_directory(folder / "transformer", ignored) ? folder / "transformer" : folder;
+}
+
+data::SpaceToDepth space_to_depth(const config::Config& config) {
+  data::SpaceToDepth out;
+  out.block = config.model.space_to_depth_block;
+  out.temporal = config.model.space_to_depth_temporal;
+  out.shift = config.model.space_to_depth_mean;
+  out.scale = 1.0 / config.model.space_to_depth_std;
+  return out;
+}
+
+text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim) {
+  text::HashedEncoder out;
+  out.max_sequence_length = config.model.max_sequence_length;
+  out.text_dim = text_dim;
+  return out;
+}
+
+std::unique_ptr<sample::Autoencoder> make_autoencoder(const config::Config& config) {
+  check(config.model.autoencoder == "space_to_depth",
+        "[generate] the Wan VAE is not built yet: latents cannot be made into frames\n"
+        "  models trained with autoencoder: space_to_depth can be sampled");
+  return sample::space_to_depth_autoencoder(space_to_depth(config));
+}
+
+std::unique_ptr<sample::TextEncoder> make_text_encoder(const config::Config& config,
+                                                       int64_t text_dim) {
+  check(config.model.text_encoder == "hashed",
+        "[generate] UMT5 is not built yet: prompts cannot be encoded with it\n"
+        "  models trained with text_encoder: hashed can be sampled");
+  return sample::hashed_text_encoder(hashed_encoder(config, text_dim));
+}
+
+std::unique_ptr<data::Source> make_source(const config::Config& config,
+                                          const wan::TransformerConfig& model, int64_t batch) {
+  if (config.data.dataset_type == "synthetic") {
+    return make_synthetic(config, model, batch);
+  }
+  check(!config.data.train_data_dir.empty(), "[config] train_data_dir is empty: where are the {}?",
+        config.data.dataset_type == "videos" ? "videos" : "TFRecords");
+  if (config.data.dataset_type == "videos") {
+    return make_videos(config, model);
+  }
+  return data::tfrecord_source({.folder = config.data.train_data_dir,
+                                .seed = static_cast<uint64_t>(config.run.seed),
+                                .shuffle = config.data.enable_data_shuffling});
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "config/config.h"
+#include "data/source.h"
+#include "data/space_to_depth.h"
+#include "models/wan/transformer.h"
+#include "sample/codec.h"
+#include "text/hashed.h"
+
+/// From configuration keys to the settings of the rooms below.
+namespace kinema::cli {
+
+wan::ModelOptions model_options(const config::Config& config);
+wan::InitOptions init_options(const config::Config& config);
+
+/// The transformer of a run that starts from scratch. With `autoencoder: space_to_depth` the
+/// channels follow from the block unless they are given.
+wan::TransformerConfig scratch_config(const config::Loaded& loaded);
+
+/// Where pretrained transformer weights lie; empty: from scratch. Throws an Error when the folder
+/// that was named is not there.
+std::filesystem::path pretrained_transformer(const config::Config& config);
+
+data::SpaceToDepth space_to_depth(const config::Config& config);
+text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim);
+
+/// The text encoder and autoencoder of generate. Throw an Error where one is not built yet.
+std::unique_ptr<sample::Autoencoder> make_autoencoder(const config::Config& config);
+std::unique_ptr<sample::TextEncoder> make_text_encoder(const config::Config& config,
+                                                       int64_t text_dim);
+
+/// Training samples for a transformer; `batch` samples make a batch.
+std::unique_ptr<data::Source> make_source(const config::Config& config,
+                                          const wan::TransformerConfig& model, int64_t batch);
+
+}  // namespace kinema::cli

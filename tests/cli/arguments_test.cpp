@@ -1,0 +1,140 @@
+// The command line without a device: help, configuration, inspection, wrong input.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "cli/run_kinema.h"
+#include "io/json.h"
+
+namespace kinema::cli_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class CommandLine : public KinemaTest {};
+
+TEST_F(CommandLine, ListsItsCommandsAndVersion) {
+  const Outcome help = run({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"train", "generate", "verify", "inspect", "config", "doctor"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const Outcome own = run({command, "--help"});
+    EXPECT_EQ(own.status, 0);
+    EXPECT_THAT(own.out, HasSubstr("--help"));
+  }
+  const Outcome version = run({"--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, HasSubstr("kinema 0."));
+}
+
+TEST_F(CommandLine, RefusesWhatItDoesNotKnow) {
+  run({}).expect_error("");
+  run({"dance"}).expect_error("dance");
+  run({"train"}).expect_error("CONFIG");
+  run({"train", "a.yml", "b.yml"}).expect_error("b.yml");
+  run({"config", "--colour"}).expect_error("--colour");
+  run({"inspect"}).expect_error("PATH");
+}
+
+class ConfigCommand : public KinemaTest {};
+
+TEST_F(ConfigCommand, PrintsValuesWithTheirOrigin) {
+  write("a.yml", "seed: 3\nscale_lr: True\n");
+  const Outcome outcome = run({"config", "a.yml", "learning_rate=1e-3"});
+
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("seed: 3 "));
+  EXPECT_THAT(outcome.out, HasSubstr("# a.yml:1"));
+  EXPECT_THAT(outcome.out, HasSubstr("learning_rate: 0.001"));
+  EXPECT_THAT(outcome.out, HasSubstr("# command line"));
+  EXPECT_THAT(outcome.out, HasSubstr("# default"));
+  EXPECT_THAT(outcome.out, HasSubstr("scale_lr (a.yml:2) has no meaning here"));
+}
+
+TEST_F(ConfigCommand, PrintsAConfigurationThatReadsBackTheSame) {
+  const Outcome first = run({"config", "prompt=a \"b\" # c", "seed=9"});
+  write("again.yml", first.out);
+  const Outcome second = run({"config", "again.yml", "--json"});
+  const Outcome direct = run({"config", "prompt=a \"b\" # c", "seed=9", "--json"});
+
+  ASSERT_EQ(second.status, 0) << second.err;
+  const io::Json again = io::Json::parse(second.out, "again");
+  const io::Json expected = io::Json::parse(direct.out, "direct");
+  for (const auto& [key, entry] : expected.at("config").members()) {
+    EXPECT_EQ(again.at("config").at(key).at("value").dump(), entry.at("value").dump()) << key;
+  }
+}
+
+TEST_F(ConfigCommand, NamesWhatIsWrongInTwoLines) {
+  run({"config", "absent.yml"}).expect_error("absent.yml");
+  write("a.yml", "lerning_rate: 1\n");
+  run({"config", "a.yml"}).expect_error("`learning_rate`");
+  write("a.yml", "max_train_steps: many\n");
+  run({"config", "a.yml"}).expect_error("a.yml:1");
+  write("a.yml", "a: [1\nb: {\n");
+  run({"config", "a.yml"}).expect_error("a.yml");
+  write("a.yml", std::string("\x00\xff\xfe binary", 10));
+  run({"config", "a.yml"}).expect_error("a.yml");
+  std::filesystem::create_directory(folder_ / "folder.yml");
+  run({"config", "folder.yml"}).expect_error("folder.yml");
+  run({"config", "learning_rate=nan"}).expect_error("learning_rate");
+}
+
+TEST_F(ConfigCommand, RefusesAFileThatMayNotBeRead) {
+  if (geteuid() == 0) {
+    GTEST_SKIP() << "root may read every file";
+  }
+  write("a.yml", "seed: 1\n");
+  std::filesystem::permissions(folder_ / "a.yml", std::filesystem::perms::none);
+  run({"config", "a.yml"}).expect_error("a.yml");
+}
+
+TEST_F(ConfigCommand, DocumentsEveryKeyAsDocsConfigMdHasIt) {
+  const Outcome outcome = run({"config", "--docs"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, read_text(std::string(KINEMA_SOURCE_DIR) + "/docs/config.md"))
+      << "write it anew: build/kinema config --docs > docs/config.md";
+}
+
+class InspectCommand : public KinemaTest {
+ protected:
+  /// A safetensors file of one F32 tensor.
+  std::string one_tensor(const std::string& shape, int bytes) {
+    std::string header = R"({"a":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,)" +
+                         std::to_string(bytes) + "]}}";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    std::string out;
+    for (size_t i = 0; i < 8; ++i) {
+      out.push_back(static_cast<char>((header.size() >> (8 * i)) & 0xff));
+    }
+    return out + header + std::string(static_cast<size_t>(bytes), '\0');
+  }
+};
+
+TEST_F(InspectCommand, ListsTheTensorsOfAFile) {
+  write("a.safetensors", one_tensor("[2,3]", 24));
+  const Outcome outcome = run({"inspect", "a.safetensors"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("f32[2,3]"), HasSubstr("1 tensors, 6 elements")));
+
+  const Outcome json = run({"inspect", "a.safetensors", "--json"});
+  EXPECT_EQ(io::Json::parse(json.out, "out").at("parts").items().size(), 1U);
+}
+
+TEST_F(InspectCommand, ChecksWithoutListing) {
+  write("a.safetensors", one_tensor("[2,3]", 24));
+  EXPECT_EQ(run({"inspect", "--check", "a.safetensors"}).status, 0);
+  write("a.safetensors", one_tensor("[2,4]", 24));
+  run({"inspect", "--check", "a.safetensors"}).expect_error("a.safetensors");
+  write("a.safetensors", "short");
+  run({"inspect", "--check", "a.safetensors"}).expect_error("a.safetensors");
+  run({"inspect", "--check", "absent"}).expect_error("absent");
+  write("notes.txt", "hello");
+  run({"inspect", "--check", "notes.txt"}).expect_error("notes.txt");
+}
+
+}  // namespace
+}  // namespace kinema::cli_test

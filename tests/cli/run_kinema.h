@@ -1,0 +1,114 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace kinema::cli_test {
+
+/// How a command ended and what it printed.
+struct Outcome {
+  int status = -1;  // exit status; 128 + n for signal n
+  std::string out;
+  std::string err;
+
+  /// An error as users should see them: status 1, one to three lines, the first begins `kinema: `.
+  void expect_error(const std::string& about) const {
+    EXPECT_EQ(status, 1) << out << err;
+    EXPECT_TRUE(err.starts_with("kinema: ")) << err;
+    EXPECT_LE(std::count(err.begin(), err.end(), '\n'), 3) << err;
+    EXPECT_THAT(err, ::testing::HasSubstr(about));
+  }
+};
+
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+/// A test with a folder of its own that runs the binary as a user does.
+class KinemaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              (std::string("kinema_cli_") + test->test_suite_name() + "_" + test->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Runs `kinema ARGUMENTS...` in the test's folder; `environment` is put before it.
+  Outcome run(const std::vector<std::string>& arguments, const std::string& environment = "") {
+    std::string command = "cd " + quoted(folder_.string()) + " && " + environment + " " +
+                          quoted(std::string(KINEMA_BINARY_DIR) + "/kinema");
+    for (const std::string& argument : arguments) {
+      command += " " + quoted(argument);
+    }
+    command += " >.out 2>.err </dev/null";
+    const int status = std::system(command.c_str());
+    Outcome outcome;
+    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    outcome.out = read_text(folder_ / ".out");
+    outcome.err = read_text(folder_ / ".err");
+    return outcome;
+  }
+
+  std::filesystem::path write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return folder_ / name;
+  }
+
+  static std::string quoted(const std::string& text) {
+    std::string out = "'";
+    for (const char c : text) {
+      out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    }
+    return out + "'";
+  }
+
+  std::filesystem::path folder_;
+};
+
+/// A run that takes a second: synthetic latents, a transformer of one narrow block.
+inline const char* tiny_config() {
+  return R"(
+run_name: tiny
+output_dir: out
+pretrained_model_name_or_path: ''
+autoencoder: space_to_depth
+space_to_depth_block: 4
+text_encoder: hashed
+dataset_type: synthetic
+height: 16
+width: 16
+num_frames: 2
+max_sequence_length: 4
+text_dim: 8
+num_layers: 1
+num_attention_heads: 2
+attention_head_dim: 12
+ffn_dim: 16
+freq_dim: 16
+patch_size: [1, 2, 2]
+weights_dtype: float32
+activations_dtype: float32
+per_device_batch_size: 2
+learning_rate: 1e-3
+max_train_steps: 4
+num_inference_steps: 2
+executable_cache: ../kinema_cli_programs
+)";
+}
+
+}  // namespace kinema::cli_test

@@ -1,0 +1,204 @@
+// Training and sampling as a user runs them, on the CPU plugin.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mount.h>
+
+#include <csignal>
+#include <string>
+
+#include "cli/run_kinema.h"
+#include "io/json.h"
+
+namespace kinema::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainCommand : public KinemaTest {
+ protected:
+  void SetUp() override {
+    KinemaTest::SetUp();
+    const char* plugin = std::getenv("KINEMA_PJRT_CPU");
+    if (plugin == nullptr || !fs::exists(plugin)) {
+      GTEST_SKIP() << "no CPU plugin: KINEMA_PJRT_CPU names none";
+    }
+    write("tiny.yml", tiny_config());
+  }
+
+  /// The losses of metrics.jsonl, as text, so that equal means equal in every bit.
+  std::vector<std::string> losses(const std::string& run_name) {
+    std::vector<std::string> out;
+    std::ifstream in(folder_ / "out" / run_name / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      out.push_back(io::Json::parse(line, "metrics.jsonl").at("learning/loss").dump());
+    }
+    return out;
+  }
+};
+
+TEST_F(TrainCommand, WritesARunFolder) {
+  const Outcome outcome = run({"train", "tiny.yml"});
+
+  ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("completed step: 3, seconds: "));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("completed step: 4,")));
+  const fs::path folder = folder_ / "out" / "tiny";
+  for (const char* file :
+       {"config.yml", "metrics.jsonl", "checkpoints/4/manifest.json",
+        "checkpoints/4/transformer/config.json", "checkpoints/4/train_state.json"}) {
+    EXPECT_TRUE(fs::exists(folder / file)) << file;
+  }
+  EXPECT_EQ(losses("tiny").size(), 4U);
+  EXPECT_EQ(run({"inspect", "--check", "out/tiny/checkpoints/4"}).status, 0);
+  EXPECT_EQ(run({"inspect", "out/tiny"}).status, 0);
+  // The saved configuration is a configuration.
+  EXPECT_EQ(run({"config", "out/tiny/config.yml"}).status, 0);
+}
+
+TEST_F(TrainCommand, GoesOnBitForBitWhereItStopped) {
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=whole"}).status, 0);
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=parts", "max_train_steps=2",
+                 "learning_rate_schedule_steps=4"})
+                .status,
+            0);
+  const Outcome second =
+      run({"train", "tiny.yml", "run_name=parts", "learning_rate_schedule_steps=4"});
+
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resumed after step 2"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+}
+
+TEST_F(TrainCommand, DoesNothingTwice) {
+  ASSERT_EQ(run({"train", "tiny.yml"}).status, 0);
+  const std::vector<std::string> before = losses("tiny");
+  const Outcome again = run({"train", "tiny.yml"});
+
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("all 4 steps are done"));
+  EXPECT_EQ(losses("tiny"), before);
+}
+
+TEST_F(TrainCommand, RefusesToResumeWithOtherSettings) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  run({"train", "tiny.yml", "seed=5"}).expect_error("seed");
+}
+
+TEST_F(TrainCommand, PrintsJsonAlone) {
+  const Outcome outcome = run({"train", "tiny.yml", "max_train_steps=1", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(io::Json::parse(outcome.out, "stdout").at("steps").as_int(), 1);
+}
+
+TEST_F(TrainCommand, NamesWhatItCannotTrain) {
+  run({"train", "tiny.yml", "run_name="}).expect_error("run_name");
+  run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
+  run({"train", "tiny.yml", "enable_lora=True"}).expect_error("LoRA");
+  run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
+  run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");
+  run({"train", "tiny.yml", "pretrained_model_name_or_path=Wan-AI/Some"})
+      .expect_error("Wan-AI/Some");
+  run({"train", "tiny.yml", "attention_head_dim=11"}).expect_error("attention_head_dim");
+  run({"train", "tiny.yml", "patch_size=[1,3,3]"}).expect_error("3x3");
+  run({"train", "tiny.yml", "height=15"}).expect_error("15");
+  run({"train", "tiny.yml", "per_device_batch_size=0.5"}).expect_error("per_device_batch_size");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "tiny" / "checkpoints" / "4"));
+}
+
+TEST_F(TrainCommand, NamesAPluginThatIsMissingOrNone) {
+  run({"train", "tiny.yml", "pjrt_plugin=/absent.so"}).expect_error("/absent.so");
+  write("text.so", "not a shared object");
+  run({"train", "tiny.yml", "pjrt_plugin=text.so"}).expect_error("text.so");
+  // A shared object that is no plugin.
+  run({"train", "tiny.yml", "pjrt_plugin=libm.so.6"}).expect_error("libm.so.6");
+  run({"train", "tiny.yml", "hardware=tpu"}).expect_error("tpu");
+}
+
+TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
+  // A shell sends the signal once some steps are reported.
+  write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
+                       quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                       " train tiny.yml max_train_steps=100000000 >.out 2>.err &\n"
+                       "for i in $(seq 600); do grep -q 'step: 2' .out && break; sleep 0.1; done\n"
+                       "kill -TERM $!\nwait $!\n");
+  const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
+
+  EXPECT_EQ(WEXITSTATUS(stopped), 0) << read_text(folder_ / ".err");
+  EXPECT_THAT(read_text(folder_ / ".out"), HasSubstr("stopped after"));
+  bool saved = false;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out" / "tiny" / "checkpoints")) {
+    saved = saved || fs::exists(entry.path() / "manifest.json");
+  }
+  EXPECT_TRUE(saved);
+}
+
+TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
+  const fs::path disk = folder_ / "disk";
+  fs::create_directory(disk);
+  if (geteuid() != 0 || mount("none", disk.c_str(), "tmpfs", 0, "size=600k") != 0) {
+    GTEST_SKIP() << "only root may mount a small disk";
+  }
+  const Outcome outcome =
+      run({"train", "tiny.yml", "output_dir=disk", "checkpoint_every=1", "max_train_steps=40"});
+  outcome.expect_error("o space left");
+  // The checkpoints that were complete still are.
+  int sound = 0;
+  for (const auto& entry : fs::directory_iterator(disk / "tiny" / "checkpoints")) {
+    if (fs::exists(entry.path() / "manifest.json")) {
+      ++sound;
+      EXPECT_EQ(run({"inspect", "--check", entry.path().string()}).status, 0);
+    }
+  }
+  EXPECT_GT(sound, 0);
+  umount(disk.c_str());
+}
+
+class GenerateCommand : public TrainCommand {};
+
+TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  write("prompts.txt", "a red circle\na blue square\n");
+  const Outcome outcome = run({"generate", "tiny.yml", "prompt_file=prompts.txt",
+                               "save_latents=latents.safetensors", "--json"});
+
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const io::Json report = io::Json::parse(outcome.out, "stdout");
+  ASSERT_EQ(report.at("videos").items().size(), 2U);
+  for (const io::Json& video : report.at("videos").items()) {
+    EXPECT_TRUE(fs::exists(folder_ / video.at("path").as_string()));
+  }
+  EXPECT_TRUE(fs::exists(folder_ / report.at("contact_sheet").as_string()));
+  EXPECT_EQ(run({"inspect", "--check", "latents.safetensors"}).status, 0);
+
+  // The same noise by file gives the same end; what it starts from is checked.
+  run({"generate", "tiny.yml", "prompt_file=prompts.txt", "initial_latents=absent.safetensors"})
+      .expect_error("absent.safetensors");
+}
+
+TEST_F(GenerateCommand, SaysWhatIsMissing) {
+  run({"generate", "tiny.yml"}).expect_error("no checkpoint");
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  run({"generate", "tiny.yml", "prompt_file=absent.txt"}).expect_error("absent.txt");
+  run({"generate", "tiny.yml", "generate_checkpoint_step=77"}).expect_error("77");
+  run({"generate", "tiny.yml", "image_url=a.png"}).expect_error("image");
+}
+
+class DoctorCommand : public TrainCommand {};
+
+TEST_F(DoctorCommand, NamesThePluginAndItsDevices) {
+  const Outcome outcome = run({"doctor", "cpu_device_count=3"});
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("nothing is missing"));
+  EXPECT_THAT(outcome.out, HasSubstr("devices      3"));
+}
+
+TEST_F(DoctorCommand, SaysHowToGetWhatIsMissing) {
+  const Outcome outcome = run({"doctor", "pjrt_plugin=/absent.so"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("/absent.so"));
+}
+
+}  // namespace
+}  // namespace kinema::cli_test
