@@ -16,8 +16,8 @@ say "training on $(find examples/shapes -name '*.mp4' | wc -l) clips of examples
 build/kinema train "${settings[@]}" "$@"
 trained=$SECONDS
 
-say "making a video of each of $(wc -l <examples/shapes_prompts.txt) prompts"
-build/kinema generate "${settings[@]}" prompt_file=examples/shapes_prompts.txt "$@"
+say "making a video of each of $(wc -l <examples/shapes/prompts.txt) prompts"
+build/kinema generate "${settings[@]}" "$@"
 samples=$(find "$run/samples" -name contact_sheet.png -printf '%T@ %h\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
 
 say "scoring the videos against their prompts"

@@ -14,6 +14,7 @@
 #include "train/metrics.h"
 #include "train/run_lock.h"
 #include "train/stop_signal.h"
+#include "train/tensorboard.h"
 
 namespace kinema::cli {
 namespace {
@@ -49,14 +50,22 @@ void draw_curve(const fs::path& metrics, const fs::path& run) {
 train::LoopEnd run_steps(Training& training, const config::Config& config, bool quiet) {
   const fs::path metrics = metrics_path(config, training.run);
   std::optional<train::MetricsFile> file;
+  std::optional<train::EventFile> events;
   if (config.run.write_metrics) {
     file.emplace(metrics, config.run.run_name, training.first_step);
+    events.emplace(config.run.tensorboard_dir.empty() ? training.run / "tensorboard"
+                                                      : fs::path(config.run.tensorboard_dir),
+                   training.first_step);
   }
   Progress progress("training", config.optimizer.max_train_steps);
   train::LoopParts parts = training.parts();
   parts.report = [&](const train::StepRecord& record) {
     if (file) {
       file->write(record);
+      events->write(record);
+      if ((record.step + 1) % config.run.log_period == 0) {
+        events->flush();
+      }
     }
     if (!quiet) {
       progress.line(train::console_line(record));

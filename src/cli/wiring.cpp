@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "cli/commands.h"
 #include "core/error.h"
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
@@ -41,10 +42,10 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
       or_else(d.synthetic_override_num_channels_latents, model.in_channels);
   options.vae_scale_factor_spatial =
       or_else(d.synthetic_override_vae_scale_factor_spatial,
-              blocks ? config.model.space_to_depth_block : options.vae_scale_factor_spatial);
+              blocks ? space_to_depth(config).side() : options.vae_scale_factor_spatial);
   options.vae_scale_factor_temporal =
       or_else(d.synthetic_override_vae_scale_factor_temporal,
-              blocks ? config.model.space_to_depth_temporal : options.vae_scale_factor_temporal);
+              blocks ? space_to_depth(config).frames() : options.vae_scale_factor_temporal);
   // MaxDiffusion counts batches.
   options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
   options.seed = static_cast<uint64_t>(config.run.seed);
@@ -61,6 +62,8 @@ std::unique_ptr<data::Source> make_videos(const config::Config& config,
         "  train from TFRecords, or set text_encoder=hashed");
   data::VideoOptions options;
   options.folder = config.data.train_data_dir;
+  options.caption_column = config.data.caption_column;
+  options.max_samples = config.data.max_train_samples;
   options.height = config.generate.height;
   options.width = config.generate.width;
   options.num_frames = config.generate.num_frames;
@@ -70,6 +73,10 @@ std::unique_ptr<data::Source> make_videos(const config::Config& config,
   options.shuffle = config.data.enable_data_shuffling;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.bad_clip = config.data.skip_bad_clips ? data::BadClip::Skip : data::BadClip::Fail;
+  options.on_skip = [](const std::string& why) { warn("skipped: " + why); };
+  if (!config.data.cache_latents_text_encoder_outputs) {
+    options.cache_bytes = 0;
+  }
   const data::SpaceToDepth blocks = space_to_depth(config);
   const text::HashedEncoder words = hashed_encoder(config, model.text_dim);
   return data::video_source(options, [blocks, words](const data::Clip& clip) {
@@ -154,6 +161,8 @@ data::SpaceToDepth space_to_depth(const config::Config& config) {
   data::SpaceToDepth out;
   out.block = config.model.space_to_depth_block;
   out.temporal = config.model.space_to_depth_temporal;
+  out.regions = config.model.space_to_depth_regions;
+  out.temporal_regions = config.model.space_to_depth_temporal_regions;
   out.shift = config.model.space_to_depth_mean;
   out.scale = 1.0 / config.model.space_to_depth_std;
   return out;
@@ -193,7 +202,8 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
   }
   return data::tfrecord_source({.folder = config.data.train_data_dir,
                                 .seed = static_cast<uint64_t>(config.run.seed),
-                                .shuffle = config.data.enable_data_shuffling});
+                                .shuffle = config.data.enable_data_shuffling,
+                                .max_samples = config.data.max_train_samples});
 }
 
 }  // namespace kinema::cli

@@ -62,10 +62,7 @@ struct DataConfig {
     visit("reuse_example_batch", self.reuse_example_batch,
           {.help = "train on the first batch for ever"});
     visit("max_train_samples", self.max_train_samples,
-          {.help = "use only the first so many samples; -1: all",
-           .min = -1,
-           .later = "a limit on samples",
-           .refused_by = "train"});
+          {.help = "use only the first so many samples; -1: all", .min = -1});
     visit("skip_bad_clips", self.skip_bad_clips,
           {.help = "name a clip that cannot be read and go on, instead of stopping"});
     visit("caption_column", self.caption_column, {.help = "name of the caption in the metadata"});
