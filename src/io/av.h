@@ -33,6 +33,13 @@ struct FreeScaler {
 struct FreeFilter {
   void operator()(AVBSFContext* p) const { av_bsf_free(&p); }
 };
+struct FreeOutput {
+  void operator()(AVFormatContext* p) const {
+    avio_closep(&p->pb);
+    avformat_free_context(p);
+  }
+};
+using Output = std::unique_ptr<AVFormatContext, FreeOutput>;
 using Filter = std::unique_ptr<AVBSFContext, FreeFilter>;
 using Frame = std::unique_ptr<AVFrame, FreeFrame>;
 using Packet = std::unique_ptr<AVPacket, FreePacket>;

@@ -1,6 +1,8 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -35,50 +37,54 @@ std::vector<uint8_t> fitted_frame(const HostArray& frames, int64_t index, int en
   return out;
 }
 
+// A name beside the file to be written; what stands under it goes unless it was renamed.
+struct Temporary {
+  fs::path path;
+
+  explicit Temporary(const fs::path& target) : path(target) {
+    static std::atomic<uint64_t> counter = 0;
+    path.replace_filename(
+        fmt::format(".{}.{}-{}.tmp", target.filename().string(), ::getpid(), counter++));
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (!path.empty()) {
+      ::unlink(path.c_str());
+    }
+  }
+};
+
 // The mp4 being written, under a temporary name until it is complete: the muxer goes back over its
 // file to move the index to the front, so it needs a real one.
 class Mp4Writer {
  public:
   Mp4Writer(fs::path path, int64_t height, int64_t width, const WriteMp4Options& options)
-      : path_(std::move(path)) {
+      : path_(std::move(path)), temporary_(path_) {
     av::silence();
-    temporary_ = path_;
-    temporary_.replace_filename("." + path_.filename().string() + "." + std::to_string(::getpid()) +
-                                ".tmp");
-    // The muxer's own message for a missing folder is good enough; its file name would not be.
-    avformat_alloc_output_context2(&format_, nullptr, "mp4", temporary_.c_str());
+    AVFormatContext* format = nullptr;
+    avformat_alloc_output_context2(&format, nullptr, "mp4", nullptr);
+    format_.reset(format);
     check(format_ != nullptr, "[video] libavformat has no mp4 muxer");
     format_->flags |= AVFMT_FLAG_BITEXACT;
     open_encoder(height, width, options);
-    stream_ = avformat_new_stream(format_, nullptr);
+    stream_ = avformat_new_stream(format_.get(), nullptr);
     check(stream_ != nullptr, "[video] out of memory");
     open_filter();
     must(avcodec_parameters_copy(stream_->codecpar, filter_->par_out));
     stream_->time_base = codec_->time_base;
     stream_->avg_frame_rate = codec_->framerate;
     // `file:` keeps a path with a colon from being read as a protocol.
-    const std::string url = "file:" + temporary_.string();
+    const std::string url = "file:" + temporary_.path.string();
     av_freep(&format_->url);
     format_->url = av_strdup(url.c_str());
     must(avio_open(&format_->pb, url.c_str(), AVIO_FLAG_WRITE));
     AVDictionary* settings = nullptr;
     av_dict_set(&settings, "movflags", "+faststart", 0);
-    const int result = avformat_write_header(format_, &settings);
+    const int result = avformat_write_header(format_.get(), &settings);
     av_dict_free(&settings);
     must(result);
   }
-  Mp4Writer(const Mp4Writer&) = delete;
-  Mp4Writer& operator=(const Mp4Writer&) = delete;
-  ~Mp4Writer() {
-    if (format_ != nullptr) {
-      avio_closep(&format_->pb);
-      avformat_free_context(format_);
-    }
-    if (!done_) {
-      ::unlink(temporary_.c_str());
-    }
-  }
-
   void add(const std::vector<uint8_t>& rgb) {
     must(av_frame_make_writable(frame_.get()));
     const uint8_t* planes[4] = {rgb.data(), nullptr, nullptr, nullptr};
@@ -90,17 +96,17 @@ class Mp4Writer {
 
   void finish() {
     send(nullptr);
-    must(av_write_trailer(format_));
+    must(av_write_trailer(format_.get()));
     must(avio_closep(&format_->pb));
-    const int fd = ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = ::open(temporary_.path.c_str(), O_RDONLY | O_CLOEXEC);
     const bool synced = fd >= 0 && ::fsync(fd) == 0;
     const int error = errno;
     if (fd >= 0) {
       ::close(fd);
     }
-    check(synced && ::rename(temporary_.c_str(), path_.c_str()) == 0, "[video] cannot write {}: {}",
-          path_.string(), std::strerror(synced ? errno : error));
-    done_ = true;
+    check(synced && ::rename(temporary_.path.c_str(), path_.c_str()) == 0,
+          "[video] cannot write {}: {}", path_.string(), std::strerror(synced ? errno : error));
+    temporary_.path.clear();
   }
 
  private:
@@ -177,20 +183,19 @@ class Mp4Writer {
       packet->duration = 1;
       av_packet_rescale_ts(packet.get(), codec_->time_base, stream_->time_base);
       packet->stream_index = stream_->index;
-      must(av_interleaved_write_frame(format_, packet.get()));
+      must(av_interleaved_write_frame(format_.get(), packet.get()));
     }
   }
 
   fs::path path_;
-  fs::path temporary_;
-  AVFormatContext* format_ = nullptr;
+  Temporary temporary_;
+  av::Output format_;
   AVStream* stream_ = nullptr;
   av::Codec codec_;
   av::Filter filter_;
   av::Frame frame_;
   av::Scaler scaler_;
   int64_t next_ = 0;
-  bool done_ = false;
 };
 
 }  // namespace
