@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -137,14 +138,17 @@ void ExecutableCache::trim() const {
     int64_t bytes;
     fs::path path;
   };
+  // What a process that ended in the middle of put() left behind; no write takes an hour.
+  const auto abandoned = fs::file_time_type::clock::now() - std::chrono::hours(1);
   std::vector<Entry> entries;
   int64_t total = 0;
   std::error_code error;
   for (const fs::directory_entry& file : fs::directory_iterator(folder_, error)) {
-    if (file.path().extension() != kSuffix) continue;
     std::error_code gone;  // another process may trim at the same time
-    const auto bytes = static_cast<int64_t>(file.file_size(gone));
     const fs::file_time_type used = file.last_write_time(gone);
+    if (file.path().extension() == ".tmp" && used < abandoned) fs::remove(file.path(), gone);
+    if (file.path().extension() != kSuffix) continue;
+    const auto bytes = static_cast<int64_t>(file.file_size(gone));
     if (gone) continue;
     entries.push_back({used, bytes, file.path()});
     total += bytes;

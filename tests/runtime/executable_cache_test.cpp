@@ -103,6 +103,20 @@ TEST_F(ExecutableCacheTest, DropsTheLeastRecentlyUsedBeyondItsLimit) {
   EXPECT_NE(cache.find(third), std::nullopt);
 }
 
+TEST_F(ExecutableCacheTest, RemovesWhatABrokenWriteLeftBehind) {
+  const ExecutableCache cache(folder(), 1 << 20);
+  const std::string old = folder() + "/old.executable.1.0.tmp";
+  const std::string fresh = folder() + "/fresh.executable.2.0.tmp";
+  std::ofstream(old) << "half";
+  std::ofstream(fresh) << "half";
+  fs::last_write_time(old, fs::file_time_type::clock::now() - std::chrono::hours(2));
+
+  cache.put(kKey, "some bytes");
+
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh));
+}
+
 TEST_F(ExecutableCacheTest, SaysThatTheFolderCannotBeMade) {
   std::ofstream(folder() + "/file") << "in the way";
 
