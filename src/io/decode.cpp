@@ -158,7 +158,7 @@ class Decoder {
     check(ready >= 0, "[video] cannot decode {}: {}", path_, av::reason(ready));
   }
 
-  VideoProbe probe() const {
+  [[nodiscard]] VideoProbe probe() const {
     const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
     return {stream_->nb_frames, stream_->codecpar->height, stream_->codecpar->width,
             rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0};

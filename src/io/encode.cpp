@@ -132,7 +132,7 @@ class Mp4Writer {
     codec_->color_range = AVCOL_RANGE_MPEG;
     codec_->flags |= AV_CODEC_FLAG_GLOBAL_HEADER | AV_CODEC_FLAG_BITEXACT;
     // One thread for small frames: x264's output depends on the number of threads.
-    codec_->thread_count = height * width <= 256 * 256 ? 1 : 0;
+    codec_->thread_count = height * width <= int64_t{256} * 256 ? 1 : 0;
     AVDictionary* settings = nullptr;
     av_dict_set_int(&settings, "crf", options.crf, 0);
     av_dict_set(&settings, "preset", options.preset.c_str(), 0);
