@@ -97,7 +97,11 @@ std::vector<CsvRow> parse_csv(const std::string& text, const std::string& source
 
 std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path,
                                     const std::string& caption_column) {
-  const std::vector<CsvRow> rows = parse_csv(io::read_text(path), path.string());
+  std::string whole = io::read_text(path);
+  if (whole.starts_with("\xef\xbb\xbf")) {
+    whole.erase(0, 3);  // the mark that spreadsheets put before UTF-8
+  }
+  const std::vector<CsvRow> rows = parse_csv(whole, path.string());
   check(!rows.empty(), "[videos] {} is empty; `file_name,{}` was expected in its first line",
         path.string(), caption_column);
   const auto column = [&](const std::string& name) {

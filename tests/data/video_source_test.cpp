@@ -43,7 +43,9 @@ TEST(ListClips, ReadsJsonLinesCsvAndTextFiles) {
   const auto jsonl = list_clips(golden("dataset"));
   const Scratch csv;
   copy_clip("clip_00.mp4", csv / "a.mp4");
-  write_file(csv / "metadata.csv", "file_name,text\r\na.mp4,\"one, \"\"two\"\"\nthree\"\r\n");
+  write_file(csv / "metadata.csv",
+             "\xef\xbb\xbf"
+             "file_name,text\r\na.mp4,\"one, \"\"two\"\"\nthree\"\r\n");
   const Scratch text;
   copy_clip("clip_00.mp4", text / "b.mp4");
   copy_clip("clip_01.mp4", text / "a.mp4");
