@@ -64,8 +64,10 @@ void run(const Settings& s) {
   auto state = train::fresh_state(weights::initialise(train::master_specs(specs), 0, client), specs,
                                   false, client);
   const double initialised = seconds_since(start);
+  const int64_t initialised_rss = runtime::peak_rss_bytes();
   train::Trainer trainer(client, specs, train::wan_model(config, model), shapes, step,
                          std::move(state), options);
+  const int64_t compiled_rss = runtime::peak_rss_bytes();
   data::Batch batch{.latents = noise(shapes.latents.dims, 1),
                     .encoder_hidden_states = noise(shapes.text.dims, 2)};
   std::string seconds;
@@ -82,9 +84,11 @@ void run(const Settings& s) {
   fmt::print(
       "{{\"name\": \"kinema\", \"compile_seconds\": {:.3f}, \"initialise_seconds\": {:.3f}, "
       "\"seconds\": [{}], \"loss\": {:.6f}, \"first_step_seconds\": {:.3f}, \"temp_bytes\": {}, "
+      "\"aliased_bytes\": {}, \"initialised_rss_bytes\": {}, \"compiled_rss_bytes\": {}, "
       "\"peak_rss_bytes\": {}}}\n",
       trainer.report().compile_seconds, initialised, seconds, loss, first,
-      trainer.report().memory.temporary, runtime::peak_rss_bytes());
+      trainer.report().memory.temporary, trainer.report().memory.aliased, initialised_rss,
+      compiled_rss, runtime::peak_rss_bytes());
 }
 
 }  // namespace
