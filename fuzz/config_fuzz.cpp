@@ -1,4 +1,4 @@
-// Any text as a YAML document and as a configuration: an Error, or a configuration that reads back
+// Any text as a configuration: an Error, or a configuration that reads back
 // from its own text.
 #include <unistd.h>
 
@@ -12,7 +12,6 @@
 
 #include "config/config.h"
 #include "core/error.h"
-#include "io/yaml.h"
 
 namespace {
 
@@ -29,7 +28,6 @@ kinema::config::Loaded load_text(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    kinema::io::Yaml::parse(text, "input");
     const auto loaded = load_text(text);
     std::string own;
     try {
