@@ -25,6 +25,17 @@ int verify_folder(const VerifyOptions& options) {
   settings.filter = options.filter;
   settings.scan_on = options.scan != "off";
   settings.scan_off = options.scan != "on";
+  settings.program = program_options(loaded.config);
+  if (options.json) {
+    // JSON has no place for reasons; people read them beside it.
+    settings.on_case = [](const std::vector<verify::Row>& rows) {
+      for (const verify::Row& row : rows) {
+        if (!row.message.empty()) {
+          warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
+        }
+      }
+    };
+  }
   const verify::Report report = verify::run(options.folder, client, settings);
   fmt::print("{}", options.json ? verify::to_json(report) + "\n" : verify::to_table(report));
   return report.ok() ? 0 : 1;
