@@ -51,15 +51,23 @@ train::Schedule schedule_of(const config::Config& config) {
 /// What decides a run's losses beside its code: a checkpoint is not resumed with other values.
 train::Identity identity_of(const config::Config& config, const wan::TransformerConfig& model,
                             int64_t batch) {
-  return {{"seed", fmt::format("{}", config.run.seed)},
-          {"transformer", weights::config_json(model).dump(-1)},
-          {"samples per step", fmt::format("{}", batch)},
-          {"gradient_accumulation_steps",
-           fmt::format("{}", config.optimizer.gradient_accumulation_steps)},
-          {"dataset_type", config.data.dataset_type},
-          {"enable_data_shuffling", config.data.enable_data_shuffling ? "true" : "false"},
-          {"autoencoder", config.model.autoencoder},
-          {"text_encoder", config.model.text_encoder}};
+  train::Identity identity = {
+      {"seed", fmt::format("{}", config.run.seed)},
+      {"samples per step", fmt::format("{}", batch)},
+      {"gradient_accumulation_steps",
+       fmt::format("{}", config.optimizer.gradient_accumulation_steps)},
+      {"dataset_type", config.data.dataset_type},
+      {"enable_data_shuffling", config.data.enable_data_shuffling ? "true" : "false"},
+      {"autoencoder", config.model.autoencoder},
+      {"text_encoder", config.model.text_encoder}};
+  // Sizes one by one, so that a refusal names the one that differs.
+  const io::Json sizes = weights::config_json(model);
+  for (const auto& [key, value] : sizes.members()) {
+    if (key.front() != '_') {  // class and version are no settings
+      identity[key] = value.dump(-1);
+    }
+  }
+  return identity;
 }
 
 /// The empty caption's text states, which caption dropout trains with.
@@ -200,9 +208,8 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
 
   const train::Found checkpoint = find_checkpoint(*out.checkpoints);
   out.pretrained = pretrained_transformer(config);
-  out.model = checkpoint.step          ? weights::read_config(checkpoint.folder / "transformer")
-              : out.pretrained.empty() ? scratch_config(loaded)
-                                       : weights::read_config(out.pretrained);
+  out.model =
+      out.pretrained.empty() ? scratch_config(loaded) : weights::read_config(out.pretrained);
   const std::vector<nn::ParamSpec> specs =
       wan::parameters(out.model, out.options, init_options(config));
   out.parameters = count(specs);

@@ -84,6 +84,7 @@ TEST_F(TrainCommand, DoesNothingTwice) {
 TEST_F(TrainCommand, RefusesToResumeWithOtherSettings) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   run({"train", "tiny.yml", "seed=5"}).expect_error("seed");
+  run({"train", "tiny.yml", "num_layers=3"}).expect_error("`num_layers` is 3 but the run");
 }
 
 TEST_F(TrainCommand, PrintsJsonAlone) {
