@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "data/video_source.h"
 #include "io/check.h"
 #include "io/example_proto.h"
 #include "io/json.h"
@@ -14,9 +15,7 @@
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "models/wan/transformer.h"
-#include "sample/pipeline_folder.h"
 #include "train/checkpoint_folder.h"
-#include "weights/config.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -88,14 +87,62 @@ Contents list_model(const fs::path& path) {
   return out;
 }
 
-/// The transformers of a pipeline or checkpoint.
+/// The transformers of a pipeline or checkpoint that are there.
 std::vector<fs::path> transformers(const fs::path& path) {
-  const sample::PipelineFolder folder = sample::read_pipeline_folder(path);
-  std::vector<fs::path> out = {folder.transformer};
-  if (folder.has_two_experts()) {
-    out.push_back(folder.transformer_2);
+  std::vector<fs::path> out;
+  for (const char* name : {"transformer", "transformer_2", "transformer_ema"}) {
+    if (fs::is_directory(path / name)) {
+      out.push_back(path / name);
+    }
   }
+  check(!out.empty(), "{} holds no transformer/", path.string());
   return out;
+}
+
+/// Every record must be one that training reads. Returns how many there are.
+int64_t check_records(const fs::path& path) {
+  const io::TfRecordFile file = io::TfRecordFile::open(path);
+  for (int64_t i = 0; i < file.size(); ++i) {
+    io::parse_wan_record(file.at(i), file.where(i));
+  }
+  return file.size();
+}
+
+bool has_clips(const fs::path& path) {
+  return fs::exists(path / "metadata.jsonl") || fs::exists(path / "metadata.csv");
+}
+
+/// Files of a folder, in order of name.
+std::vector<fs::path> files_of(const fs::path& path) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_regular_file()) {
+      out.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+/// A folder that is a data set: clips with captions, or nothing but TFRecords.
+std::string check_data_set(const fs::path& path) {
+  if (has_clips(path)) {
+    const std::vector<data::CaptionedClip> clips = data::list_clips(path);
+    for (const data::CaptionedClip& clip : clips) {
+      io::check_path(clip.path);
+    }
+    return fmt::format("data set: {} clips with captions", clips.size());
+  }
+  int64_t records = 0;
+  const std::vector<fs::path> files = files_of(path);
+  check(!files.empty(), "{} is empty", path.string());
+  for (const fs::path& file : files) {
+    check(io::path_kind(file) == io::PathKind::TfRecord,
+          "{} is no model folder, pipeline, run or data set: {} is no TFRecord file", path.string(),
+          file.filename().string());
+    records += check_records(file);
+  }
+  return fmt::format("data set: {} records in {} files", records, files.size());
 }
 
 Contents list_folder(const fs::path& path, std::string kind) {
@@ -166,8 +213,14 @@ Contents list(const fs::path& path) {
   if (fs::is_directory(path) && !train::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
   }
-  fail("{} is no safetensors or TFRecord file, video, model folder, pipeline or run",
-       path.string());
+  check(fs::is_directory(path),
+        "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
+        path.string());
+  Contents out{.summary = check_data_set(path)};
+  for (const fs::path& file : files_of(path)) {
+    out.add(file.filename().string());
+  }
+  return out;
 }
 
 /// One line when the path would be accepted; throws otherwise.
@@ -184,6 +237,12 @@ std::string accept(const fs::path& path) {
       check_transformer(transformer);
     }
     return "accepted: the transformers of " + path.string();
+  }
+  if (kind == io::PathKind::TfRecord) {
+    return fmt::format("accepted: TFRecord file of {} records", check_records(path));
+  }
+  if (kind == io::PathKind::Unknown && fs::is_directory(path)) {
+    return "accepted: " + check_data_set(path);
   }
   return "accepted: " + io::check_path(path);
 }
