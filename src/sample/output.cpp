@@ -73,6 +73,7 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
   OutputFiles out;
   std::vector<HostArray> videos;
   std::vector<std::string> labels;
+  std::string metadata;
   for (size_t i = 0; i < generated.videos.size(); ++i) {
     const GeneratedVideo& video = generated.videos[i];
     const fs::path path = folder / fmt::format("{:03}_{}.mp4", i, slug(video.prompt));
@@ -82,7 +83,12 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
     out.videos.push_back(path);
     videos.push_back(video.frames);
     labels.push_back(video.prompt);
+    metadata += io::Json::object({{"file_name", path.filename().string()}, {"text", video.prompt}})
+                    .dump(-1) +
+                "\n";
   }
+  // The videos with their prompts are a data set themselves.
+  io::write_file(folder / "metadata.jsonl", metadata);
   out.contact_sheet = folder / "contact_sheet.png";
   io::write_png(out.contact_sheet, io::contact_sheet(videos, labels,
                                                      {.columns = options.contact_sheet_columns,

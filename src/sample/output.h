@@ -23,7 +23,8 @@ struct OutputFiles {
 };
 
 /// Writes `NNN_words_of_the_prompt.mp4` with a `.json` beside it (prompt, seed, steps, guidance,
-/// sampler, shift, model, sizes) for each video, and `contact_sheet.png`, into `folder`.
+/// sampler, shift, model, sizes) for each video, `metadata.jsonl` with all prompts, and
+/// `contact_sheet.png`, into `folder`.
 OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});
