@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "graph/autodiff.h"
 #include "graph/emit.h"
+#include "graph/min_cut.h"
 #include "graph/ops/attrs.h"
 
 namespace kinema {
@@ -84,7 +85,7 @@ void Transplant::copy(Node& node) {
 
 BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotangent,
                            const std::vector<bool>& wanted)
-    : policy_(body.remat) {
+    : policy_(body.remat), carries_(static_cast<int64_t>(body.carries)) {
   Transplant transplant(*scratch_);
   std::vector<Tensor> inputs;
   for (const Tensor x : body.graph->inputs()) {
@@ -144,10 +145,11 @@ bool BodyGradient::has_name(Tensor kept, const std::vector<std::string>& names) 
 }
 
 void BodyGradient::keep_what_gradients_read() {
+  std::vector<Tensor> reads;
   std::vector<bool> needed(scratch_->nodes().size(), false);
   const auto need = [&](Tensor x) {
     if (x.node().id < forward_count_) {
-      keep(x);
+      reads.push_back(x);
     } else {
       needed[x.node().id] = true;
     }
@@ -160,6 +162,68 @@ void BodyGradient::keep_what_gradients_read() {
   for (int64_t id = static_cast<int64_t>(needed.size()) - 1; id >= forward_count_; --id) {
     if (needed[id]) {
       std::ranges::for_each(scratch_->nodes()[id].inputs, need);
+    }
+  }
+  if (policy_.kind == RematPolicy::Kind::NONE) {
+    keep_fewest_bytes(reads);
+    return;
+  }
+  for (const Tensor x : reads) {
+    keep(x);
+  }
+}
+
+// Without a policy nothing that costs is computed twice: products, reductions and transcendental
+// functions are kept or stand behind what is kept. Between them lies arithmetic that compilers fuse
+// into its readers; where to cut it so that the fewest bytes are kept is a minimum cut between what
+// is there anyway (sources) and what the gradient rules read (the sink).
+void BodyGradient::keep_fewest_bytes(std::span<const Tensor> reads) {
+  constexpr size_t kSource = 0;
+  constexpr size_t kSink = 1;
+  constexpr int64_t kPerTensor = 256;  // of two cuts of about equal size, the one of fewer tensors
+  MinCut network(2);
+  std::map<TensorKey, std::pair<size_t, size_t>> ends;  // a tensor is an edge: keeping it cuts it
+  std::vector<Tensor> stack;
+  const auto enter = [&](Tensor x) {
+    const auto [found, is_new] = ends.try_emplace(key_of(x));
+    if (is_new) {
+      found->second = {network.add_node(), network.add_node()};
+      stack.push_back(x);
+    }
+    return found->second;
+  };
+  for (const Tensor x : reads) {
+    network.add_edge(enter(x).second, kSink, MinCut::kNever);
+  }
+  std::map<int64_t, std::vector<Tensor>> in_order;
+  while (!stack.empty()) {
+    const Tensor x = stack.back();
+    stack.pop_back();
+    in_order[x.node().id].push_back(x);
+    const auto [in, out] = enter(x);
+    const Node& node = x.node();
+    const bool keepable = original_.contains(key_of(x));
+    int64_t cost = keepable ? x.shape().bytes() + kPerTensor : MinCut::kNever;
+    if (node.op == &kInput && node.get<InputAttrs>().index >= carries_) {
+      cost = 0;  // slices of the xs and captures exist already
+    }
+    network.add_edge(in, out, cost);
+    if (node.op == &kInput || (keepable && !node.inputs.empty() && !node.op->free_to_recompute)) {
+      network.add_edge(kSource, in, MinCut::kNever);
+      continue;
+    }
+    for (const Tensor input : node.inputs) {
+      network.add_edge(enter(input).second, in, MinCut::kNever);
+    }
+  }
+  const std::vector<bool> recomputed = network.sink_side(kSource, kSink);
+  for (const auto& [id, results] : in_order) {
+    for (const Tensor x : results) {
+      const auto [in, out] = ends.at(key_of(x));
+      if (!recomputed[in] && recomputed[out]) {
+        kept_.push_back(original_.at(key_of(x)));
+        kept_scratch_.push_back(x);
+      }
     }
   }
 }
@@ -199,11 +263,7 @@ bool BodyGradient::saves(Tensor x) const {
     case RematPolicy::Kind::NONE:
       break;
   }
-  int64_t input_bytes = 0;
-  for (const Tensor in : node.inputs) {
-    input_bytes += in.node().inputs.empty() && in.node().op != &kInput ? 0 : in.shape().bytes();
-  }
-  return !node.op->free_to_recompute || x.shape().bytes() < input_bytes;
+  return true;
 }
 
 bool BodyGradient::offloads(Tensor kept) const {

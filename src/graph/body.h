@@ -81,10 +81,12 @@ class BodyGradient {
   void collect_names();
   bool has_name(Tensor kept, const std::vector<std::string>& names) const;
   void keep_what_gradients_read();
+  void keep_fewest_bytes(std::span<const Tensor> reads);
   void keep(Tensor scratch);
   bool saves(Tensor scratch) const;
 
   RematPolicy policy_;
+  int64_t carries_ = 0;
   std::unique_ptr<Graph> scratch_ = std::make_unique<Graph>();
   int64_t forward_count_ = 0;
   std::map<TensorKey, Tensor> original_;                 // scratch tensor -> body tensor

@@ -56,7 +56,9 @@ struct Op {
   std::string (*attributes)(const Node& node) = nullptr;
   /// For ops with regions or with more than one line.
   void (*emit)(const Node& node, Emitter& out) = nullptr;
-  /// Cheaper to compute again than to keep for the backward pass (reshapes, broadcasts, converts).
+  /// The backward pass may compute it again where that keeps less in memory: reshapes and
+  /// arithmetic, which compilers fuse into their readers; not products, reductions, transcendental
+  /// functions.
   bool free_to_recompute = false;
 };
 

@@ -13,7 +13,7 @@ namespace kinema {
 /// Which values of a block the backward pass keeps; the others are computed again.
 struct RematPolicy {
   enum class Kind {
-    NONE,                  // keep whatever the backward pass reads
+    NONE,                  // compute nothing again but plain arithmetic
     FULL,                  // keep the block's inputs only
     MATMUL_WITHOUT_BATCH,  // keep results of dots without batch axes
     CUSTOM,                // keep values named with `named`

@@ -54,6 +54,7 @@ constexpr Op kCompare{
       return fmt::format("comparison_direction = #stablehlo<comparison_direction {}>",
                          direction(node.get<CompareAttrs>().how));
     },
+    .free_to_recompute = true,
 };
 
 // y = [|x| < inf]; no gradient
@@ -83,6 +84,7 @@ constexpr Op kSelect{
       return {Tensor(), select(which, dy, zero), select(which, zero, dy)};
     },
     .mlir = "stablehlo.select",
+    .free_to_recompute = true,
 };
 
 // To a dtype of fewer bytes: worth keeping instead of its operand.
@@ -91,6 +93,7 @@ constexpr Op kConvert{
     .infer = converted,
     .gradient = convert_back,
     .mlir = "stablehlo.convert",
+    .free_to_recompute = true,
 };
 
 // To a dtype of as many or more bytes: the operand is the smaller thing to keep.

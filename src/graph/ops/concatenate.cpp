@@ -48,6 +48,7 @@ constexpr Op kConcatenate{
     .attributes = [](const Node& node) -> std::string {
       return fmt::format("dimension = {} : i64", node.get<ConcatenateAttrs>().axis);
     },
+    .free_to_recompute = true,
 };
 
 constexpr const Op* kOps[] = {&kConcatenate};

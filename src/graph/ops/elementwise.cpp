@@ -19,6 +19,7 @@ constexpr Op kNegate{
     .infer = same_signed,
     .gradient = [](Tensor, Tensor dy) -> Cotangents { return {-dy}; },
     .mlir = "stablehlo.negate",
+    .free_to_recompute = true,
 };
 
 // y = e^x,  dx = dy y
@@ -43,6 +44,7 @@ constexpr Op kSqrt{
     .infer = same_float,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents { return {0.5 * dy / y}; },
     .mlir = "stablehlo.sqrt",
+    .free_to_recompute = true,
 };
 
 // y = x^(-1/2),  dx = -dy y^3 / 2
@@ -51,6 +53,7 @@ constexpr Op kRsqrt{
     .infer = same_float,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents { return {-0.5 * dy * (y * y * y)}; },
     .mlir = "stablehlo.rsqrt",
+    .free_to_recompute = true,
 };
 
 // y = tanh x,  dx = dy (1 - y^2)
@@ -102,6 +105,7 @@ constexpr Op kAbs{
     .infer = same_signed,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents { return {dy * sign(y.node().input(0))}; },
     .mlir = "stablehlo.abs",
+    .free_to_recompute = true,
 };
 
 // y = -1, 0 or 1
@@ -110,6 +114,7 @@ constexpr Op kSign{
     .infer = same_signed,
     .gradient = Gradient::none(),
     .mlir = "stablehlo.sign",
+    .free_to_recompute = true,
 };
 
 // y = the largest integer <= x
@@ -118,6 +123,7 @@ constexpr Op kFloor{
     .infer = same_float,
     .gradient = Gradient::none(),
     .mlir = "stablehlo.floor",
+    .free_to_recompute = true,
 };
 
 // ---- Two operands of one shape -------------------------------------------------------------
@@ -130,6 +136,7 @@ constexpr Op kAdd{
       return {dy, dy};
     },
     .mlir = "stablehlo.add",
+    .free_to_recompute = true,
 };
 
 // y = a - b,  da = dy,  db = -dy
@@ -140,6 +147,7 @@ constexpr Op kSubtract{
       return {dy, -dy};
     },
     .mlir = "stablehlo.subtract",
+    .free_to_recompute = true,
 };
 
 // y = a b,  da = dy b,  db = dy a
@@ -150,6 +158,7 @@ constexpr Op kMultiply{
       return {dy * y.node().input(1), dy * y.node().input(0)};
     },
     .mlir = "stablehlo.multiply",
+    .free_to_recompute = true,
 };
 
 // y = a / b,  da = dy / b,  db = -dy y / b
@@ -161,6 +170,7 @@ constexpr Op kDivide{
       return {da, -(da * y)};
     },
     .mlir = "stablehlo.divide",
+    .free_to_recompute = true,
 };
 
 // The part of dy that goes to `x` where it is the chosen one: all of it, half in a tie.
@@ -181,6 +191,7 @@ constexpr Op kMaximum{
     .infer = same_for_all,
     .gradient = extremum_gradient,
     .mlir = "stablehlo.maximum",
+    .free_to_recompute = true,
 };
 
 // y = min(a, b),  da = dy [a < b] + dy [a = b] / 2,  db alike
@@ -189,6 +200,7 @@ constexpr Op kMinimum{
     .infer = same_for_all,
     .gradient = extremum_gradient,
     .mlir = "stablehlo.minimum",
+    .free_to_recompute = true,
 };
 
 // y = a^b,  da = dy b a^(b-1) (0 for b = 0),  db = dy y ln a (0 for a <= 0, where it has no value)

@@ -75,6 +75,7 @@ constinit const Op kTranspose{
     .attributes = [](const Node& node) -> std::string {
       return "permutation = " + i64_array(node.get<TransposeAttrs>().order);
     },
+    .free_to_recompute = true,
 };
 
 namespace {

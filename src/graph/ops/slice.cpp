@@ -97,6 +97,7 @@ constexpr Op kPad{
                          i64_array(on_axis(rank, axis, high, 0)),
                          i64_array(on_axis(rank, axis, interior, 0)));
     },
+    .free_to_recompute = true,
 };
 
 // y[i] = x[n - 1 - i],  dx = dy reversed
@@ -110,6 +111,7 @@ constexpr Op kReverse{
     .attributes = [](const Node& node) -> std::string {
       return "dimensions = " + i64_array({node.get<AxisAttrs>().axis});
     },
+    .free_to_recompute = true,
 };
 
 void check_start(const Node& node, const Shape& start) {
