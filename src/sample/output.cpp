@@ -52,6 +52,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   out.set("scheduler", class_name(generated.schedule.sampler));
   out.set("flow_shift", generated.schedule.shift);
   out.set("model", folder.folder.string());
+  out.set("transformer", folder.transformer.string());
   out.set("autoencoder", pipeline.autoencoder().name());
   out.set("text_encoder", pipeline.text_encoder().name());
   if (!request.initial_latents.empty()) {

@@ -1,5 +1,7 @@
 #include "sample/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -57,9 +59,11 @@ HostArray read_initial_latents(const fs::path& path, int64_t prompts, const Dims
   }
   check(is_float(tensor.shape.dtype) && dims.size() == 5 && (dims[0] == prompts || dims[0] == 1) &&
             std::ranges::equal(dims.begin() + 1, dims.end(), video.begin(), video.end()),
-        "[sample] `{}` in {} is {}, expected f32{} or, the same noise for every prompt, f32{}",
-        tensor.name, path.string(), to_string(tensor.shape), to_string(with_count(prompts, video)),
-        to_string(with_count(1, video)));
+        "[sample] `{}` in {} is {}, expected f32{}{}", tensor.name, path.string(),
+        to_string(tensor.shape), to_string(with_count(prompts, video)),
+        prompts == 1 ? ""
+                     : fmt::format(" or, the same noise for every prompt, f32{}",
+                                   to_string(with_count(1, video))));
   const HostArray one = convert(tensor.copy(), DType::F32);
   HostArray out(Shape{DType::F32, with_count(prompts, video)});
   for (size_t at = 0; at < out.bytes.size(); at += one.bytes.size()) {

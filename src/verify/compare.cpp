@@ -66,7 +66,7 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
 }
 
 Row failed(const std::string& name, const std::string& tensor, const std::string& message) {
-  return {.name = name, .tensor = tensor, .ok = false, .message = message};
+  return {.name = name, .tensor = tensor, .ok = false, .compared = false, .message = message};
 }
 
 Row unsupported(const std::string& name, const std::string& tensor) {

@@ -58,6 +58,10 @@ std::string to_table(const Report& report) {
       continue;
     }
     ++(row.ok ? passed : missed);
+    if (!row.compared) {
+      out += fmt::format("{:>9}  {:>9}  {:>9}  MISSED\n    {}\n", "-", "-", "-", row.message);
+      continue;
+    }
     out += fmt::format("{:>9.2e}  {:>9.2e}  {:>9.2e}  {}\n", row.max_diff, row.rms_diff, row.limit,
                        row.ok ? "ok" : "MISSED");
     if (!row.message.empty()) {

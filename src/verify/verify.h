@@ -21,7 +21,9 @@ struct Row {
   bool ok = false;
   /// The case is in the folder, but this build has no code for it; counts neither way.
   bool unsupported = false;
-  /// Why a row without numbers is not ok; empty otherwise.
+  /// False: there are no numbers, since something was missing or broken.
+  bool compared = true;
+  /// Why the row is not ok; may be empty.
   std::string message;
 };
 

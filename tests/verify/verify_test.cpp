@@ -6,14 +6,18 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
+#include "io/safetensors.h"
 #include "runtime/client.h"
 
 namespace kinema::verify {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -79,6 +83,34 @@ TEST(Verify, ADamagedCaseFailsAlone) {
   }
   EXPECT_TRUE(damaged);
   EXPECT_TRUE(unknown);
+  fs::remove_all(folder);
+}
+
+TEST(Verify, SeesOneWrongValue) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kinema_verify_wrong";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "io");
+  fs::copy_file(kGolden / "io/sched.json", folder / "io/sched.json");
+  const auto file = io::SafetensorsFile::open(kGolden / "io/sched.safetensors");
+  HostArray wrong = file.at("unipc.shift5.steps8.sigmas").copy();
+  wrong.as<float>()[3] += 2e-6F;  // twice the limit
+  std::vector<io::TensorEntry> entries;
+  for (const io::TensorView& tensor : file.tensors()) {
+    entries.push_back(tensor.name == "unipc.shift5.steps8.sigmas"
+                          ? io::TensorEntry::of(tensor.name, wrong)
+                          : io::TensorEntry::of(tensor.name, tensor));
+  }
+  io::write_safetensors(folder / "io/sched.safetensors", entries);
+
+  const Report report = run(folder, client());
+
+  std::vector<std::string> missed;
+  for (const Row& row : report.rows) {
+    if (!row.ok) {
+      missed.push_back(row.tensor);
+    }
+  }
+  EXPECT_THAT(missed, ElementsAre("unipc.shift5.steps8.sigmas"));
   fs::remove_all(folder);
 }
 
