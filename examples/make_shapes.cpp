@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string out;
-  int64_t size = 24;
+  int64_t size = 16;
   int64_t scale = 2;
   int64_t frames = 9;
   int64_t clips = 504;
@@ -32,8 +32,10 @@ struct Options {
   double fps = 8;
   int crf = 10;
   uint64_t seed = 0;
-  double radius_min = 3.4, radius_max = 4.9;   // for size 24; scaled with it
-  double travel_min = 7.5, travel_max = 12.0;  // likewise
+  // In pixels of a canvas of 24; scaled with it.
+  double radius_min = 5.0, radius_max = 5.8;
+  double edge = 1.0;    // the path ends at most so far from the canvas's edge
+  double spread = 3.0;  // and lies at most so far from its middle
   std::string caption = "a {colour} {shape} moving {direction}";
   std::string hold_out =
       "red circle up, green square left, blue triangle right, yellow circle down, red triangle "
@@ -87,16 +89,21 @@ Scene random_scene(const Combination& what, const Options& o, RandomStream& rand
   const Reach r = reach(what.shape, scene.radius);
   const auto side = static_cast<double>(o.size);
   const bool across = what.direction < 2;
-  const double room = across ? side - 2 * r.side : side - r.up - r.down;
-  scene.travel = std::min(between(o.travel_min, o.travel_max) * unit, room);
-  // The whole path stays inside; where it starts does not tell where it goes.
-  const double sign = what.direction % 2 == 0 ? -1 : 1;
-  const double left = r.side + (across && sign < 0 ? scene.travel : 0);
-  const double right = side - r.side - (across && sign > 0 ? scene.travel : 0);
-  const double top = r.up + (!across && sign < 0 ? scene.travel : 0);
-  const double bottom = side - r.down - (!across && sign > 0 ? scene.travel : 0);
-  scene.x = between(left, right);
-  scene.y = between(top, bottom);
+  const bool backwards = what.direction % 2 == 0;
+  // Along the motion: from one edge to the other but for small gaps. What moves left begins where
+  // what moves right ends.
+  const double low = across ? r.side : r.up;
+  const double high = side - (across ? r.side : r.down);
+  const double first_gap = between(0, o.edge * unit);
+  const double last_gap = between(0, o.edge * unit);
+  scene.travel = std::max(0.0, high - low - first_gap - last_gap);
+  const double start = backwards ? high - first_gap : low + first_gap;
+  // Beside it: near the middle.
+  const double inner_low = std::max(across ? r.up : r.side, side / 2 - o.spread * unit);
+  const double inner_high = std::min(side - (across ? r.down : r.side), side / 2 + o.spread * unit);
+  const double beside = between(inner_low, std::max(inner_low, inner_high));
+  scene.x = across ? start : beside;
+  scene.y = across ? beside : start;
   return scene;
 }
 
@@ -182,8 +189,10 @@ int main(int argc, char** argv) {
   app.add_option("--seed", o.seed)->capture_default_str();
   app.add_option("--radius-min", o.radius_min, "at size 24")->capture_default_str();
   app.add_option("--radius-max", o.radius_max, "at size 24")->capture_default_str();
-  app.add_option("--travel-min", o.travel_min, "at size 24")->capture_default_str();
-  app.add_option("--travel-max", o.travel_max, "at size 24")->capture_default_str();
+  app.add_option("--edge", o.edge, "largest gap at a path's ends, at size 24")
+      ->capture_default_str();
+  app.add_option("--spread", o.spread, "largest distance from the middle, at size 24")
+      ->capture_default_str();
   app.add_option("--caption", o.caption, "form of the captions")->capture_default_str();
   app.add_option("--hold-out", o.hold_out, "combinations kept out")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
