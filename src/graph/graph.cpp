@@ -6,9 +6,15 @@
 
 namespace kinema {
 
-Graph& Tensor::graph() const { return *node_->graph; }
+Graph& Tensor::graph() const {
+  check(node_ != nullptr, "[graph] an empty tensor belongs to no graph");
+  return *node_->graph;
+}
 
-const Shape& Tensor::shape() const { return node_->results[static_cast<size_t>(result_)]; }
+const Shape& Tensor::shape() const {
+  check(node_ != nullptr, "[graph] an empty tensor has no shape");
+  return node_->results[static_cast<size_t>(result_)];
+}
 
 // A program argument; bound to a name before any node is written.
 constinit const Op kInput{

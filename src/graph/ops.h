@@ -50,6 +50,7 @@ Tensor operator+(Tensor a, Tensor b);
 Tensor operator-(Tensor a, Tensor b);
 Tensor operator*(Tensor a, Tensor b);
 Tensor operator/(Tensor a, Tensor b);
+/// Where a and b are equal, each gets half of the gradient.
 Tensor maximum(Tensor a, Tensor b);
 Tensor minimum(Tensor a, Tensor b);
 /// a to the power b; the gradient for b needs a > 0.
@@ -118,7 +119,7 @@ Tensor concatenate(std::vector<Tensor> xs, Axis axis);
 Tensor dynamic_slice(Tensor x, Axis axis, Tensor start, int64_t size);
 /// x with `update` written at a runtime position of one axis; other axes have equal sizes.
 Tensor dynamic_update_slice(Tensor x, Axis axis, Tensor start, Tensor update);
-/// Rows of `table` [n, ...] chosen by integer `ids`: result is [ids..., ...].
+/// Rows of `table` [n, ...] chosen by integer `ids`, clamped to 0 .. n-1: result is [ids..., ...].
 Tensor take(Tensor table, Tensor ids);
 
 // ---- Reductions (ops/reduce.cpp) -----------------------------------------------------------
@@ -126,6 +127,7 @@ Tensor take(Tensor table, Tensor ids);
 /// Over the given axes, which disappear; no axes = all. Sums of bf16 / f16 accumulate in f32.
 Tensor sum(Tensor x, std::vector<int64_t> axes = {}, bool keep_dims = false);
 Tensor mean(Tensor x, std::vector<int64_t> axes = {}, bool keep_dims = false);
+/// The gradient goes to the largest (smallest) elements in equal shares.
 Tensor max(Tensor x, std::vector<int64_t> axes = {}, bool keep_dims = false);
 Tensor min(Tensor x, std::vector<int64_t> axes = {}, bool keep_dims = false);
 /// On pred: true where all / any of the elements are.
@@ -178,12 +180,15 @@ std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs);
 /// u32 bits of a shape; `key` is u32[2]. The same function as core/threefry.h: element pair i of
 /// the flattened result (2i, 2i+1) is threefry2x32(key, {i, i >> 32}).
 Tensor random_bits(Tensor key, Dims dims);
-/// Another key for a named purpose and, where given, a runtime position (u32 scalar).
+/// Another key for a named purpose, threefry2x32(key, FNV-1a of the purpose as two words, low word
+/// first), or for a runtime position (u32 scalar), threefry2x32(key, {position, 0}). So
+/// fold_in(fold_in(seed, purpose), position) is core's random_key(seed, purpose, position).
 Tensor fold_in(Tensor key, std::string_view purpose);
 Tensor fold_in(Tensor key, Tensor position);
-/// Uniform in [0, 1), 24 random bits, F32.
+/// Uniform in [0, 1), 24 random bits, F32: element i is the i-th RandomStream(key).uniform().
 Tensor random_uniform(Tensor key, Dims dims);
-/// Standard normal by Box-Muller, F32.
+/// Standard normal by Box-Muller, F32: element i is the i-th RandomStream(key).normal() up to
+/// rounding. Fewer than 2^32 elements.
 Tensor random_normal(Tensor key, Dims dims);
 
 // ---- Composed (ops/composed.cpp) -----------------------------------------------------------

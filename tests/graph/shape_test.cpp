@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -59,6 +60,23 @@ TEST(Elementwise, RefusesDtypesWithoutAMeaning) {
   expect_refusal([&] { x& x; }, "[and]", "f32[2]", "integers");
   expect_refusal([&] { ids * 0.5; }, "[constant]", "0.5", "s32");
   expect_refusal([&] { -graph.input({DType::U32, {}}); }, "[negate]", "u32[]", "signed");
+}
+
+TEST(Elementwise, RefusesAnEmptyTensor) {
+  Graph graph;
+  const Tensor x = f32(graph, {2});
+
+  expect_refusal([&] { x + Tensor(); }, "empty tensor");
+  expect_refusal([&] { exp(Tensor()); }, "empty");
+}
+
+TEST(Constant, RefusesValuesOutsideItsDtype) {
+  Graph graph;
+
+  expect_refusal([&] { constant(graph, 256, {DType::U8, {}}); }, "256", "u8");
+  expect_refusal([&] { constant(graph, -1, {DType::U64, {}}); }, "-1", "u64");
+  expect_refusal([&] { constant(graph, INFINITY, {DType::S32, {}}); }, "inf", "s32");
+  EXPECT_NO_THROW(constant(graph, -128, {DType::S8, {}}));
 }
 
 TEST(Select, WantsPred) {

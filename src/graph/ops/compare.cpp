@@ -36,12 +36,6 @@ const char* direction(Comparison how) {
 
 Shape converted(const Node& node) { return {node.get<DTypeAttrs>().dtype, node.shape(0).dims}; }
 
-// y = the same value in another dtype,  dx = dy in x's dtype (none for integers)
-Cotangents convert_back(Tensor y, Tensor dy) {
-  const DType from = y.node().input(0).dtype();
-  return {is_float(from) ? convert(dy, from) : Tensor()};
-}
-
 // y = [a < b] and so on; no gradient
 constexpr Op kCompare{
     .name = "compare",
@@ -87,20 +81,14 @@ constexpr Op kSelect{
     .free_to_recompute = true,
 };
 
-// To a dtype of fewer bytes: worth keeping instead of its operand.
+// y = the same value in another dtype,  dx = dy in x's dtype (none for integers)
 constexpr Op kConvert{
     .name = "convert",
     .infer = converted,
-    .gradient = convert_back,
-    .mlir = "stablehlo.convert",
-    .free_to_recompute = true,
-};
-
-// To a dtype of as many or more bytes: the operand is the smaller thing to keep.
-constexpr Op kWiden{
-    .name = "widen",
-    .infer = converted,
-    .gradient = convert_back,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const DType from = y.node().input(0).dtype();
+      return {is_float(from) ? convert(dy, from) : Tensor()};
+    },
     .mlir = "stablehlo.convert",
     .free_to_recompute = true,
 };
@@ -120,7 +108,7 @@ constexpr Op kBitcast{
     .free_to_recompute = true,
 };
 
-constexpr const Op* kOps[] = {&kCompare, &kIsFinite, &kSelect, &kConvert, &kWiden, &kBitcast};
+constexpr const Op* kOps[] = {&kCompare, &kIsFinite, &kSelect, &kConvert, &kBitcast};
 
 }  // namespace
 
@@ -145,11 +133,7 @@ Tensor select(Tensor which, Tensor on_true, Tensor on_false) {
 }
 
 Tensor convert(Tensor x, DType dtype) {
-  if (x.dtype() == dtype) {
-    return x;
-  }
-  const bool widens = byte_size(dtype) >= byte_size(x.dtype());
-  return apply(widens ? kWiden : kConvert, {x}, DTypeAttrs{dtype});
+  return x.dtype() == dtype ? x : apply(kConvert, {x}, DTypeAttrs{dtype});
 }
 
 Tensor bitcast(Tensor x, DType dtype) {

@@ -56,9 +56,11 @@ Tensor softmax_forward(const Node&, Tensor x) {
 constexpr Op kSoftmax{
     .name = "softmax",
     .infer = [](const Node& node) -> Shape {
+      const Shape x = same_float_rows(node);
       const DType out = node.get<SoftmaxAttrs>().out;
-      check(is_float(out), "[softmax] {} cannot hold the result", to_string(out));
-      return {out, same_float_rows(node).dims};
+      check(is_float(out), "[softmax] {} cannot hold the result of {}", to_string(out),
+            to_string(x));
+      return {out, x.dims};
     },
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
       const Tensor p = widen(y);

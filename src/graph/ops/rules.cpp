@@ -123,8 +123,13 @@ std::string mlir_literal(double value, DType dtype) {
     return value != 0.0 ? "true" : "false";
   }
   if (is_integer(dtype)) {
-    check(value == std::trunc(value), "[constant] {} is not a value of {}", value,
-          to_string(dtype));
+    // 2^bits values, half of them negative where there is a sign; -inf, inf and NaN fail too.
+    const int bits = static_cast<int>(8 * byte_size(dtype));
+    const bool is_signed = dtype >= DType::S8 && dtype <= DType::S64;
+    const double low = is_signed ? -std::ldexp(1.0, bits - 1) : 0.0;
+    const double high = std::ldexp(1.0, is_signed ? bits - 1 : bits);
+    check(value >= low && value < high && value == std::trunc(value),
+          "[constant] {} is not a value of {}", value, to_string(dtype));
     return value < 0 ? fmt::format("{}", static_cast<int64_t>(value))
                      : fmt::format("{}", static_cast<uint64_t>(value));
   }

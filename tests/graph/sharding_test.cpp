@@ -1,0 +1,29 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "graph/emit.h"
+#include "graph/graph.h"
+#include "graph/ops.h"
+#include "pjrt/cpu_plugin.h"
+
+namespace kinema {
+namespace {
+
+class WithSharding : public pjrt::CpuTest {};
+
+TEST_F(WithSharding, SplitsAValueOverTheMesh) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {4, 2}});
+  const std::vector<Tensor> y{with_sharding(x * 2.0, {{{"data"}, {}}})};
+  const pjrt::Client client = pjrt::cpu_client(2);
+
+  // No sharding is given for input and result: the constraint alone decides.
+  const pjrt::Executable program =
+      client.compile(emit(graph, y, {.mesh = {{{"data", 2}}}}), {.partitions = 2});
+
+  EXPECT_EQ(program.output_shapes(), (std::vector<Shape>{{DType::F32, {2, 2}}}));
+}
+
+}  // namespace
+}  // namespace kinema
