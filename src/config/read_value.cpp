@@ -66,9 +66,14 @@ void check_range(const Given& given, const Yaml& value, std::string_view type, c
   }
 }
 
+void check_text(const Given& given, const std::string& text) {
+  check(is_utf8(text), "[config] {} ({}) is not text in UTF-8", given.key, given.where);
+}
+
 /// `text` as it is spelt in one_of, or as it is when any text will do.
 std::string checked_word(const Given& given, const Yaml& value, std::string_view type,
                          const Field& field, const std::string& text) {
+  check_text(given, text);
   if (field.one_of.empty()) {
     return text;
   }
@@ -120,27 +125,29 @@ bool stands_for_default(const Given& given, const Field& field) {
 }
 
 /// A value of any shape as JSON; unquoted scalars become what they look like.
-Json to_json(const Yaml& value) {
+Json to_json(const Given& given, const Yaml& value) {
   switch (value.kind()) {
     case Yaml::Kind::Null:
       return {};
     case Yaml::Kind::Sequence: {
       Json out = Json::array();
       for (const Yaml& item : value.items()) {
-        out.append(to_json(item));
+        out.append(to_json(given, item));
       }
       return out;
     }
     case Yaml::Kind::Mapping: {
       Json out = Json::object();
       for (const Yaml::Member& member : value.members()) {
-        out.set(member.key, to_json(member.value));
+        check_text(given, member.key);
+        out.set(member.key, to_json(given, member.value));
       }
       return out;
     }
     case Yaml::Kind::Scalar:
       break;
   }
+  check_text(given, value.text());
   if (!value.quoted()) {
     if (const auto truth = to_bool(value.text())) {
       return {*truth};
@@ -183,7 +190,7 @@ void read_value(const Given& given, const Field& field, std::string& value) {
 }
 
 void read_value(const Given& given, const Field& /*field*/, Tree& value) {
-  value.json = to_json(given.value).dump(-1);
+  value.json = to_json(given, given.value).dump(-1);
 }
 
 void read_value(const Given& given, const Field& field, std::vector<std::string>& value) {

@@ -22,6 +22,9 @@ std::optional<double> to_double(std::string_view text);
 /// null, Null, NULL, ~ and nothing at all.
 bool is_null(std::string_view text);
 
+/// True for well-formed UTF-8: no stray, missing or overlong bytes, no surrogates.
+bool is_utf8(std::string_view text);
+
 /// The words of "a | b | c".
 std::vector<std::string_view> words(std::string_view one_of);
 

@@ -145,6 +145,10 @@ TEST_F(LoadTest, RefusesValuesOutOfRange) {
   }
 }
 
+TEST_F(LoadTest, RefusesBytesThatAreNoText) {
+  EXPECT_THAT([&] { load_text("", {"prompt=\xff"}); }, ThrowsMessage<Error>(HasSubstr("UTF-8")));
+}
+
 TEST_F(LoadTest, RefusesAnOverrideWithoutAValue) {
   EXPECT_THAT([&] { load_text("", {"seed"}); }, ThrowsMessage<Error>(HasSubstr("key=value")));
   EXPECT_THAT([&] { load_text("", {"=3"}); }, ThrowsMessage<Error>(HasSubstr("key=value")));

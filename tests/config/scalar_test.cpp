@@ -77,6 +77,18 @@ TEST(ToDouble, RefusesWhatIsNotAFiniteNumber) {
   }
 }
 
+TEST(IsUtf8, TellsTextFromBytes) {
+  for (const char* text : {"", "plain", "B\xc3\xa4r", "\xe2\x82\xac", "\xf0\x9f\x8e\xac"}) {
+    SCOPED_TRACE(text);
+    EXPECT_TRUE(is_utf8(text));
+  }
+  for (const char* text : {"\xff", "\x80", "\xc3", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+                           "\xf4\x90\x80\x80", "\xc3(", "\xf8\x88\x80\x80\x80"}) {
+    SCOPED_TRACE(text);
+    EXPECT_FALSE(is_utf8(text));
+  }
+}
+
 TEST(Words, SplitsAtBarsAndKeepsTheEmptyWord) {
   EXPECT_THAT(words("a | b | c"), ElementsAre("a", "b", "c"));
   EXPECT_THAT(words(" | int8"), ElementsAre("", "int8"));
