@@ -102,6 +102,7 @@ void apply_override(Loaded& loaded, const std::string& override_text) {
         "[config] `{}` on the command line is not of the form key=value", override_text);
   const std::string key = override_text.substr(0, equals);
   const std::string text = override_text.substr(equals + 1);
+  check(is_utf8(override_text), "[config] {} (command line) is not text in UTF-8", key);
   if (is_ignored(key)) {
     note_ignored(loaded, key, std::string(kCommandLine));
     return;
