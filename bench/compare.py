@@ -1,0 +1,125 @@
+"""Measures kinema beside its peer, one process each in turn, and prints ratios.
+
+Sections: step (time and memory of a training step against plain JAX), start (process start to first
+step), layers (compile time of scanned layers), remat (temporaries of FULL against NONE).
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SHAPES = {
+    # 320 and 1,024 video tokens
+    "a: dim 256": dict(layers=2, heads=2, head_dim=128, ffn=1024, frames=5, height=16, width=16),
+    "b: dim 1536": dict(layers=2, heads=12, head_dim=128, ffn=8960, frames=4, height=32, width=32),
+}
+TEXT = 512
+
+
+def flags(options):
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def run(command):
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode != 0:
+        sys.exit(f"compare: {' '.join(map(str, command))} failed:\n{result.stderr[-2000:]}")
+    return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def forward_and_backward_flops(s):
+    """Products of the blocks, the text embedder and the ends; the backward pass counts twice."""
+    d, tokens = s["heads"] * s["head_dim"], s["frames"] * s["height"] * s["width"] // 4
+    block = 2 * tokens * d * (6 * d + 2 * s["ffn"]) + 4 * TEXT * d * d
+    block += 4 * tokens * d * (tokens + TEXT)
+    ends = 2 * TEXT * d * (4096 + d) + 4 * tokens * d * 64
+    return 3 * (s["layers"] * block + ends)
+
+
+def summary(results):
+    seconds = [s for r in results for s in r["seconds"]]
+    return min(seconds), statistics.median(seconds), max(r["peak_rss_bytes"] for r in results)
+
+
+def steps(a, ours, peer, matmul):
+    print("Training step (forward, backward, AdamW) against plain JAX, in turn; min / median of all steps")
+    print(f"{'shape':12} {'dtype':9} {'kinema s':>17} {'jax s':>17} {'time ratio':>13} {'RSS GB':>11} "
+          f"{'ratio':>6} {'temp ratio':>10} {'GFLOP/s':>8} {'of matmul':>9}")
+    for name, shape in SHAPES.items():
+        for dtype in ("float32", "bfloat16"):
+            options = flags(dict(shape, dtype=dtype, steps=a.steps))
+            results = {"ours": [], "jax": []}
+            for _ in range(a.rounds):
+                results["ours"].append(run([*ours, *options]))
+                results["jax"].append(run([*peer, *options]))
+            low, mid, rss = summary(results["ours"])
+            jax_low, jax_mid, jax_rss = summary(results["jax"])
+            speed = forward_and_backward_flops(shape) / low / 1e9
+            temp = results["ours"][0]["temp_bytes"] / results["jax"][0]["temp_bytes"]
+            print(f"{name:12} {dtype:9} {low:8.3f}/{mid:8.3f} {jax_low:8.3f}/{jax_mid:8.3f} "
+                  f"{low / jax_low:6.2f}/{mid / jax_mid:6.2f} {rss / 1e9:5.2f}/{jax_rss / 1e9:5.2f} "
+                  f"{rss / jax_rss:6.2f} {temp:10.2f} {speed:8.0f} {speed / matmul[dtype]:9.0%}", flush=True)
+
+
+def start(a, ours, peer):
+    shape = flags(dict(SHAPES["a: dim 256"], steps=1, warmup=0))
+    print("Process start to the end of the first step, shape a, seconds; min / median")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, command in (("kinema", ours), ("jax", peer)):
+            cold = [run([*command, *shape])["first_step_seconds"] for _ in range(a.rounds)]
+            cached = [*command, *shape, "--cache", f"{folder}/{name}"]
+            run(cached)
+            warm = [run(cached)["first_step_seconds"] for _ in range(a.rounds)]
+            print(f"  {name:7} cold {min(cold):6.2f} / {statistics.median(cold):6.2f}   "
+                  f"executable cache {min(warm):6.2f} / {statistics.median(warm):6.2f}", flush=True)
+
+
+def layers(a, ours):
+    shape = dict(SHAPES["a: dim 256"], steps=1, warmup=0)
+    print("Compile seconds, scanned; min / median")
+    lows = {}
+    for count in (4, 40):
+        command = [*ours, *flags(dict(shape, layers=count)), "--scan"]
+        seconds = [run(command)["compile_seconds"] for _ in range(a.rounds)]
+        lows[count] = min(seconds)
+        print(f"  {count:3} layers {min(seconds):6.2f} / {statistics.median(seconds):6.2f}", flush=True)
+    print(f"  ratio {lows[40] / lows[4]:.2f}")
+
+
+def remat(a, ours):
+    shape = dict(SHAPES["a: dim 256"], layers=8, steps=1, warmup=0)
+    print("Temporary bytes of a step of 8 layers, from the compiler's statistics")
+    for scan in ("--scan", "--no-scan"):
+        found = {policy: run([*ours, *flags(dict(shape, remat=policy)), scan])["temp_bytes"]
+                 for policy in ("NONE", "FULL")}
+        print(f"  {scan[2:]:8} NONE {found['NONE'] / 1e6:8.1f} MB   FULL {found['FULL'] / 1e6:8.1f} MB   "
+              f"ratio {found['FULL'] / found['NONE']:.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", default=["step", "start", "layers", "remat"])
+    parser.add_argument("--kinema", required=True, help="build folder with bench_train_step")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
+    parser.add_argument("--steps", type=int, default=5, help="counted steps of each process")
+    a = parser.parse_args()
+    ours = [str(Path(a.kinema) / "bench_train_step")]
+    peer = [sys.executable, str(HERE / "peers" / "jax_train_step.py")]
+    if "step" in a.sections:
+        matmul = run([sys.executable, str(HERE / "peers" / "jax_matmul.py")])
+        print("Matmul limit (2048^3, JAX): " + ", ".join(f"{k} {v:.0f} GFLOP/s" for k, v in matmul.items()))
+        steps(a, ours, peer, matmul)
+    if "start" in a.sections:
+        start(a, ours, peer)
+    if "layers" in a.sections:
+        layers(a, ours)
+    if "remat" in a.sections:
+        remat(a, ours)
+
+
+main()
