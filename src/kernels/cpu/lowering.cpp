@@ -102,28 +102,52 @@ Operands operands_of(const Node& node, const Emitter& out) {
   return operands;
 }
 
+/// The first `count` results are written over the operands of the same number.
+std::string in_place(size_t count) {
+  std::vector<std::string> aliases;
+  for (size_t i = 0; i < count; ++i) {
+    aliases.push_back(fmt::format(
+        "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
+        "operand_tuple_indices = []>",
+        count == 1 ? "" : std::to_string(i), i));
+  }
+  return fmt::format("output_operand_aliases = [{}]", fmt::join(aliases, ", "));
+}
+
+/// What the compiler forgets before it orders the program's operations: recomputation would be
+/// moved up beside the forward pass. A call that does nothing, in place, is an order it must keep.
+bool write_barrier(const Node& node, Emitter& out) {
+  const Operands in = operands_of(node, out);
+  const size_t count = node.inputs.size();
+  const std::string name = out.fresh();
+  out.line(
+      "{}{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{}}, operand_layouts = [{}], result_layouts = [{}], {}}} : ({}) -> ({}){}",
+      name, count > 1 ? fmt::format(":{}", count) : "", fmt::join(in.names, ", "), kBarrierTarget,
+      fmt::join(in.layouts, ", "), fmt::join(in.layouts, ", "), in_place(count),
+      fmt::join(in.types, ", "), fmt::join(in.types, ", "), out.location(node));
+  for (size_t i = 0; i < count; ++i) {
+    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)),
+             count > 1 ? fmt::format("{}#{}", name, i) : name);
+  }
+  return true;
+}
+
 /// The update reads and writes parameter and moments in one pass and in place: the compiler's own
 /// three loops would need copies of both moments.
 bool write_adamw(const Node& node, const AdamWSettings& settings, Emitter& out) {
   const Operands in = operands_of(node, out);
-  std::vector<std::string> aliases;
-  for (int i = 0; i < 3; ++i) {
-    aliases.push_back(fmt::format(
-        "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
-        "operand_tuple_indices = []>",
-        i, i));
-  }
   const std::span<const std::string> state(in.types.data(), 3);
   const std::string name = out.fresh();
   out.line(
       "{}:3 = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
       "backend_config = {{settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>}}, "
-      "operand_layouts = [{}], result_layouts = [{}, {}, {}], output_operand_aliases = [{}]}} : "
+      "operand_layouts = [{}], result_layouts = [{}, {}, {}], {}}} : "
       "({}) -> ({}){}",
       name, fmt::join(in.names, ", "), kAdamWTarget, settings.b1, settings.b2, settings.eps,
       settings.weight_decay, settings.max_value, fmt::join(in.layouts, ", "), in.layouts[0],
-      in.layouts[1], in.layouts[2], fmt::join(aliases, ", "), fmt::join(in.types, ", "),
-      fmt::join(state, ", "), out.location(node));
+      in.layouts[1], in.layouts[2], in_place(3), fmt::join(in.types, ", "), fmt::join(state, ", "),
+      out.location(node));
   for (int64_t i = 0; i < 3; ++i) {
     out.bind(const_cast<Node&>(node).result(i), fmt::format("{}#{}", name, i));
   }
@@ -159,6 +183,7 @@ bool write_fused(const Node& node, Emitter& out) {
 
 void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kDotTarget, dot_handler());
+  plugin.register_ffi_handler(kBarrierTarget, barrier_handler());
   plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
   plugin.register_ffi_handler(kSumsOfSquaresTarget, sums_of_squares_handler());
 }
@@ -173,6 +198,9 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
     }
     if (node.op == &kCall) {
       return write_fused(node, out);
+    }
+    if (node.op == &kOptimizationBarrier) {
+      return write_barrier(node, out);
     }
     return node.op == &kTranspose && write_transposed_dot(node, out, options);
   };

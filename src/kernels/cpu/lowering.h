@@ -9,9 +9,11 @@ namespace kinema::kernels {
 inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kSumsOfSquaresTarget = "kinema.sums_of_squares";
+inline constexpr const char* kBarrierTarget = "kinema.barrier";
 void* dot_handler();
 void* adamw_handler();
 void* sums_of_squares_handler();
+void* barrier_handler();
 
 /// What the CPU lowering replaces.
 struct CpuLoweringOptions {
