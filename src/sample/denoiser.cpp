@@ -146,6 +146,7 @@ class Run {
       const pjrt::Buffer table =
           client.to_device(numbers(settings_.schedule, i, scale(phase.expert)));
       std::vector<const pjrt::Buffer*> arguments;
+      arguments.reserve(params.size() + 6);
       for (const pjrt::Buffer& param : params) {
         arguments.push_back(&param);
       }

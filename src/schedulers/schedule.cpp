@@ -31,7 +31,7 @@ std::vector<double> linspace(double first, double last, int64_t count) {
 }
 
 Schedule unipc(const ScheduleConfig& config, int64_t steps) {
-  const double train = static_cast<double>(config.num_train_timesteps);
+  const auto train = static_cast<double>(config.num_train_timesteps);
   std::vector<double> sigmas = linspace(1.0, 1.0 / train, steps + 1);
   sigmas.pop_back();
 
@@ -60,7 +60,7 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps) {
 
 Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps) {
   const TrainingTable table = euler_training_table(config.shift, config.num_train_timesteps);
-  const double train = static_cast<double>(config.num_train_timesteps);
+  const auto train = static_cast<double>(config.num_train_timesteps);
   // The range is already shifted; the reference shifts what lies in it once more.
   const std::vector<double> timesteps =
       linspace(static_cast<double>(table.sigmas.front()) * train,

@@ -69,7 +69,7 @@ std::vector<StepCoefficients> unipc_steps(std::span<const float> sigmas) {
       set_corrector(step, move, previous_order, r);
     }
     // The history limits the order at the start; at the end the reference lowers it for stability.
-    const int64_t order = std::min<int64_t>({2, count - i, i + 1});
+    const auto order = std::min<int64_t>({2, count - i, i + 1});
     const Move move(sigmas[i], sigmas[i + 1]);
     const double r = order == 2 ? -gap(i - 1, i) / move.h : 0.0;
     set_predictor(step, move, order, r);

@@ -30,10 +30,7 @@ std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
   const auto specs = wan::parameters(config, options);
 
   Graph graph;
-  std::vector<Tensor> params;
-  for (const nn::ParamSpec& spec : specs) {
-    params.push_back(graph.input(spec.shape, spec.name));
-  }
+  const std::vector<Tensor> params = parameter_inputs(graph, specs);
   std::vector<HostArray> arguments;
   const auto input = [&](const HostArray& array, const char* name) {
     arguments.push_back(array);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "graph/autodiff.h"
 #include "train/objective.h"
@@ -25,63 +27,67 @@ Tensor norm_of(std::span<const Tensor> gradients) {
   return sqrt(squares);
 }
 
+/// Inputs after the parameters, and outputs before the gradients, by the names of the case.
+constexpr std::array<const char*, 4> kInputs{"latents", "noise", "timestep",
+                                             "encoder_hidden_states"};
+constexpr std::array<const char*, 5> kOutputs{"noisy_latents", "target", "prediction", "loss",
+                                              "grad_norm"};
+
+/// kOutputs, then the gradients of every parameter and of the network's two inputs.
+std::vector<Tensor> build(Graph& graph, const Case& c, const wan::TransformerConfig& config,
+                          const wan::ModelOptions& options, std::span<const nn::ParamSpec> specs) {
+  const std::vector<Tensor> params = parameter_inputs(graph, specs);
+  std::array<Tensor, kInputs.size()> in;
+  for (size_t i = 0; i < in.size(); ++i) {
+    in[i] = graph.input(c.tensor(kInputs[i]).shape, kInputs[i]);
+  }
+  const auto& [latents, noise, timestep, text] = in;
+  train::ObjectiveOptions objective;
+  objective.flow.sigma_min = sigma_min_of(c.tensor("timestep"), c.tensor("sigma"));
+  const train::FlowBatch flow = train::flow_batch(latents, noise, timestep, objective);
+  const Tensor prediction = train::wan_model(config, options)(
+      params, {.noisy = flow.noisy, .timestep = timestep, .text = text});
+  const Tensor loss = train::flow_loss(prediction, flow.target, {});
+
+  std::vector<Tensor> wrt = params;
+  wrt.insert(wrt.end(), {flow.noisy, text});
+  const std::vector<Tensor> grads = gradients(loss, wrt);
+  std::vector<Tensor> outputs{flow.noisy, flow.target, prediction, loss,
+                              norm_of(std::span(grads).first(params.size()))};
+  outputs.insert(outputs.end(), grads.begin(), grads.end());
+  return outputs;
+}
+
 std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& session) {
   const wan::TransformerConfig config = weights::read_config(c.model());
   const auto specs = wan::parameters(config, form.options);
   const std::string name = c.name() + form.suffix;
-
   Graph graph;
-  std::vector<Tensor> params;
-  for (const nn::ParamSpec& spec : specs) {
-    params.push_back(graph.input(spec.shape, spec.name));
-  }
-  const std::vector<std::string> inputs{"latents", "noise", "timestep", "encoder_hidden_states"};
-  std::vector<Tensor> in;
-  for (const std::string& input : inputs) {
-    in.push_back(graph.input(c.tensor(input).shape, input));
-  }
-  train::ObjectiveOptions objective;
-  objective.flow.sigma_min = sigma_min_of(c.tensor("timestep"), c.tensor("sigma"));
-  const train::FlowBatch flow = train::flow_batch(in[0], in[1], in[2], objective);
-  const Tensor prediction = train::wan_model(config, form.options)(
-      params, {.noisy = flow.noisy, .timestep = in[2], .text = in[3]});
-  const Tensor loss = train::flow_loss(prediction, flow.target, {});
-
-  std::vector<Tensor> wrt = params;
-  wrt.push_back(flow.noisy);
-  wrt.push_back(in[3]);
-  const std::vector<Tensor> grads = gradients(loss, wrt);
-  const std::vector<std::string> scalars{"noisy_latents", "target", "prediction", "loss",
-                                         "grad_norm"};
-  std::vector<Tensor> outputs{flow.noisy, flow.target, prediction, loss,
-                              norm_of(std::span(grads).first(params.size()))};
-  outputs.insert(outputs.end(), grads.begin(), grads.end());
-
+  const std::vector<Tensor> outputs = build(graph, c, config, form.options, specs);
   std::vector<pjrt::Buffer> buffers = weights::load(c.model(), specs, session.client());
-  for (const std::string& input : inputs) {
+  for (const char* input : kInputs) {
     buffers.push_back(session.client().to_device(c.tensor(input)));
   }
   const auto results = session.program(graph, outputs, "transformer_grad")
                            .run(std::span<const pjrt::Buffer>(buffers));
 
   std::vector<Row> rows;
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    const bool scalar = scalars[i] == "loss" || scalars[i] == "grad_norm";
-    rows.push_back(compare(name, scalars[i], results[i].to_host(), c.tensor(scalars[i]),
-                           scalar ? kScalar : kForward));
+  for (size_t i = 0; i < kOutputs.size(); ++i) {
+    const HostArray expected = c.tensor(kOutputs[i]);
+    rows.push_back(compare(name, kOutputs[i], results[i].to_host(), expected,
+                           expected.shape.rank() == 0 ? kScalar : kForward));
   }
-  const size_t first = scalars.size();
+  const auto add = [&](const std::string& tensor, const HostArray& value) {
+    rows.push_back(compare(name, tensor, value, c.tensor(tensor), kGradient));
+  };
+  const size_t last = kOutputs.size() + specs.size();
   for (size_t i = 0; i < specs.size(); ++i) {
-    for (const auto& [key, value] : unstack(specs[i], results[first + i].to_host())) {
-      const std::string tensor = "grad." + key;
-      rows.push_back(compare(name, tensor, value, c.tensor(tensor), kGradient));
+    for (const auto& [key, value] : unstack(specs[i], results[kOutputs.size() + i].to_host())) {
+      add("grad." + key, value);
     }
   }
-  const size_t last = first + specs.size();
-  rows.push_back(compare(name, "grad_input.hidden_states", results[last].to_host(),
-                         c.tensor("grad_input.hidden_states"), kGradient));
-  rows.push_back(compare(name, "grad_input.encoder_hidden_states", results[last + 1].to_host(),
-                         c.tensor("grad_input.encoder_hidden_states"), kGradient));
+  add("grad_input.hidden_states", results[last].to_host());
+  add("grad_input.encoder_hidden_states", results[last + 1].to_host());
   return rows;
 }
 

@@ -43,6 +43,15 @@ const runtime::Program& Session::program(const Graph& graph, std::span<const Ten
       .first->second;
 }
 
+std::vector<Tensor> parameter_inputs(Graph& graph, std::span<const nn::ParamSpec> specs) {
+  std::vector<Tensor> params;
+  params.reserve(specs.size());
+  for (const nn::ParamSpec& spec : specs) {
+    params.push_back(graph.input(spec.shape, spec.name));
+  }
+  return params;
+}
+
 std::vector<std::pair<std::string, HostArray>> unstack(const nn::ParamSpec& spec,
                                                        const HostArray& stacked) {
   if (spec.layers == 0) {

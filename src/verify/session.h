@@ -52,6 +52,9 @@ class Session {
 std::vector<std::pair<std::string, HostArray>> unstack(const nn::ParamSpec& spec,
                                                        const HostArray& stacked);
 
+/// The transformer's parameters as the first inputs of a graph.
+std::vector<Tensor> parameter_inputs(Graph& graph, std::span<const nn::ParamSpec> specs);
+
 /// Limits of the fixtures' README for float32.
 inline constexpr double kForwardAbsolute = 1e-4;
 inline constexpr double kForwardRelative = 1e-4;
