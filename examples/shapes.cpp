@@ -9,7 +9,7 @@
 namespace kinema::shapes {
 namespace {
 
-constexpr double kSquareHalf = 0.886;  // sqrt(pi) / 2: the circle's area
+constexpr double kSquareHalf = 1.0;  // half a side: the circle fits into it
 constexpr double kTriangleOuter =
     1.30;  // circumradius; at the circle's area (1.56) it would not fit
 

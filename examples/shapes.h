@@ -33,7 +33,7 @@ struct Combination {
 /// One clip's scene, in pixels of the canvas.
 struct Scene {
   Combination what;
-  double radius = 4;    // of the circle; the other shapes have about its area
+  double radius = 4;    // of the circle; half a side of the square
   double x = 0, y = 0;  // centre in the first frame
   double travel = 8;    // along the direction, over the whole clip
 };
