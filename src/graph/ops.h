@@ -189,7 +189,7 @@ Tensor fold_in(Tensor key, Tensor position);
 Tensor random_uniform(Tensor key, Dims dims);
 /// Standard normal by Box-Muller, F32: element i is the i-th RandomStream(key).normal() up to
 /// rounding. Fewer than 2^32 elements.
-Tensor random_normal(Tensor key, Dims dims);
+Tensor random_normal(Tensor key, const Dims& dims);
 
 // ---- Composed (ops/composed.cpp) -----------------------------------------------------------
 

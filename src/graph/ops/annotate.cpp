@@ -112,6 +112,7 @@ std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs) {
   Graph& graph = innermost(xs);
   Node& node = graph.add_multi(kOptimizationBarrier, xs, {}, std::move(shapes));
   std::vector<Tensor> out;
+  out.reserve(xs.size());
   for (size_t i = 0; i < xs.size(); ++i) {
     out.push_back(node.result(static_cast<int64_t>(i)));
   }

@@ -97,7 +97,7 @@ constexpr Op kConvert{
 constexpr Op kBitcast{
     .name = "bitcast",
     .infer = [](const Node& node) -> Shape {
-      const Shape out = converted(node);
+      Shape out = converted(node);
       check(byte_size(out.dtype) == byte_size(node.shape(0).dtype),
             "[bitcast] {} cannot be read as {}: the widths differ", to_string(node.shape(0)),
             to_string(out.dtype));

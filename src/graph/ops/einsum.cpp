@@ -53,7 +53,8 @@ void check_operand(std::string_view spec, const Lettered& operand) {
 }
 
 // Sums away the letters that neither the other operand nor the result has.
-Lettered without_lone_letters(Lettered operand, const std::string& other, const std::string& out) {
+Lettered without_lone_letters(const Lettered& operand, const std::string& other,
+                              const std::string& out) {
   std::vector<int64_t> axes;
   std::string kept;
   for (const char letter : operand.letters) {

@@ -123,7 +123,7 @@ Tensor random_uniform(Tensor key, Dims dims) {
 
 // z = sqrt(-2 ln u) cos(2 pi v), u in (0, 1] so that the logarithm stays finite. One block of two
 // words for every element: no element needs its neighbour's.
-Tensor random_normal(Tensor key, Dims dims) {
+Tensor random_normal(Tensor key, const Dims& dims) {
   const Words words = blocks(key, dims);
   const Tensor u = (upper_bits(words.first) + 1.0) * 0x1p-24;
   const Tensor v = upper_bits(words.second) * 0x1p-24;

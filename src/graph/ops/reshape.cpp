@@ -86,7 +86,7 @@ constexpr Op kBroadcast{
     .infer = [](const Node& node) -> Shape {
       const Shape& x = node.shape(0);
       const auto& [dims, axes] = node.get<BroadcastAttrs>();
-      const Shape out{x.dtype, dims};
+      Shape out{x.dtype, dims};
       checked_elements(dims);
       check(static_cast<int64_t>(axes.size()) == x.rank() &&
                 std::ranges::adjacent_find(axes, std::greater_equal<>()) == axes.end(),

@@ -149,7 +149,7 @@ Tensor result_of(const Node& node) {
 
 std::string emit_splat(Emitter& out, const Node& node, const std::string& literal,
                        const Shape& shape) {
-  const std::string name = out.fresh();
+  std::string name = out.fresh();
   const std::string type = mlir_type(shape);
   out.line("{} = \"stablehlo.constant\"() {{value = dense<{}> : {}}} : () -> {}{}", name, literal,
            type, type, out.location(node));
