@@ -54,10 +54,15 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
       const std::string what =
           fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
                       record.step, record.nonfinite, joined(batch->ids));
-      check(options.on_nonfinite == OnNonfinite::SKIP,
-            "[train] {}\n  on_nonfinite=skip goes on past such steps", what);
+      if (options.on_nonfinite == OnNonfinite::STOP) {
+        if (options.final_checkpoint && saved != end.steps) {
+          save();  // the state is that of the last good step
+        }
+        fail("[train] {}\n  on_nonfinite=skip goes on past such steps", what);
+      }
       parts.say(what + "; skipped");
       ++end.skipped;
+      last = Clock::now();  // looking for the cause is no part of the next step
     }
     ++end.steps;
     if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {

@@ -60,8 +60,8 @@ struct LoopEnd {
   bool stopped = false;  // by a request, before max_steps
 };
 
-/// Steps first_step .. max_steps - 1, then a final checkpoint. Throws an Error, after the earlier
-/// checkpoints, when a step is not finite and on_nonfinite is STOP.
+/// Steps first_step .. max_steps - 1, then a final checkpoint. When a step is not finite and
+/// on_nonfinite is STOP, writes the checkpoint of the steps before it and throws an Error.
 LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts);
 
 /// `completed step: 12, seconds: 0.241, TFLOP/s/device: 0.103, loss: 0.842`

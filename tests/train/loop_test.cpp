@@ -113,6 +113,7 @@ TEST(Loop, StopsAtAStepThatIsNotFiniteAndSaysWhere) {
                                          HasSubstr("on_nonfinite=skip"))));
   EXPECT_EQ(dummy.records.size(), 2);
   EXPECT_EQ(dummy.records[1].nonfinite, "blocks.3.attn1");
+  EXPECT_THAT(dummy.saves, ElementsAre(1));  // what was reached before it is not lost
 }
 
 TEST(Loop, GoesOnPastABadStepWhenAskedTo) {
