@@ -21,10 +21,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+bool prompt_wins(const config::Loaded& loaded) {
+  const auto on_command_line = [&](const char* key) {
+    const auto found = loaded.origin.find(key);
+    return found != loaded.origin.end() && found->second == config::kCommandLine;
+  };
+  return on_command_line("prompt") && !on_command_line("prompt_file");
+}
+
 /// The prompts of prompt_file, one a line, or the one prompt.
-std::vector<std::string> read_prompts(const config::Config& config) {
+std::vector<std::string> read_prompts(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
   const std::string& path = config.generate.prompt_file;
-  if (path.empty()) {
+  if (path.empty() || prompt_wins(loaded)) {
     return {config.generate.prompt};
   }
   std::ifstream in(path);
@@ -117,7 +127,7 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request;
-  request.prompts = read_prompts(loaded.config);
+  request.prompts = read_prompts(loaded);
   request.negative_prompt = g.negative_prompt;
   request.num_frames = g.num_frames;
   request.height = g.height;

@@ -42,6 +42,9 @@ struct Config {
   }
 };
 
+/// The origin of a value that was given as key=value.
+inline constexpr std::string_view kCommandLine = "command line";
+
 /// A configuration and where each value came from.
 struct Loaded {
   Config config;

@@ -70,7 +70,7 @@ struct GenerateConfig {
     visit("fps", self.fps, {.help = "frames a second of the mp4", .min = 1, .max = 1000});
     visit("prompt", self.prompt, {.help = "what to show"});
     visit("prompt_file", self.prompt_file,
-          {.help = "text file with one prompt a line, instead of prompt"});
+          {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, {.help = "what guidance leads away from"});
     visit("image_url", self.image_url,
           {.help = "image to start from", .later = "image to video", .refused_by = "generate"});

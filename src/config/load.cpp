@@ -17,8 +17,6 @@ namespace {
 using io::Yaml;
 namespace fs = std::filesystem;
 
-constexpr std::string_view kCommandLine = "command line";
-
 template <typename T>
 constexpr bool is_scalar =
     std::same_as<T, bool> || std::same_as<T, int64_t> || std::same_as<T, double>;

@@ -171,7 +171,13 @@ TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
     EXPECT_TRUE(fs::exists(folder_ / video.at("path").as_string()));
   }
   EXPECT_TRUE(fs::exists(folder_ / report.at("contact_sheet").as_string()));
+  EXPECT_TRUE(fs::exists(folder_ / "out" / "tiny" / "samples" / "1" / "metadata.jsonl"));
   EXPECT_EQ(run({"inspect", "--check", "latents.safetensors"}).status, 0);
+
+  // A prompt on the command line wins over the file of the configuration.
+  write("with_file.yml", std::string(tiny_config()) + "prompt_file: prompts.txt\n");
+  const Outcome single = run({"generate", "with_file.yml", "prompt=a circle", "--json"});
+  EXPECT_EQ(io::Json::parse(single.out, "stdout").at("videos").items().size(), 1U) << single.err;
 
   // The same noise by file gives the same end; what it starts from is checked.
   run({"generate", "tiny.yml", "prompt_file=prompts.txt", "initial_latents=absent.safetensors"})
