@@ -154,6 +154,12 @@ train::LoopOptions Training::loop_options(const config::Config& config) const {
           .tflops = tflops};
 }
 
+int64_t Training::position(int64_t steps) const {
+  // Not what was read so far: a step that is to be made again needs its batch again.
+  return reuse_batch ? first_position
+                     : first_position + (steps - first_step) * batch.latents.dims[0];
+}
+
 train::LoopParts Training::parts() {
   train::LoopParts parts;
   parts.next_batch = [this, kept = std::optional<data::Batch>()]() mutable {
@@ -174,10 +180,8 @@ train::LoopParts Training::parts() {
   };
   parts.save = [this](int64_t steps) {
     checkpoints->write(steps, [&](const fs::path& folder) {
-      const train::TrainState state{.step = steps,
-                                    .data_position = prefetcher->position(),
-                                    .seed = seed,
-                                    .identity = identity};
+      const train::TrainState state{
+          .step = steps, .data_position = position(steps), .seed = seed, .identity = identity};
       train::save_state(folder, model, trainer->state(), state, save_optimizer);
     });
   };

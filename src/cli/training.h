@@ -38,6 +38,8 @@ struct Training {
   std::unique_ptr<train::Trainer> trainer;
   std::unique_ptr<train::CheckpointFolder> checkpoints;
 
+  /// Where in the data's order the step after `steps` completed ones begins.
+  int64_t position(int64_t steps) const;
   /// The loop's parts but for `report`, `stop_requested` and `say`. They refer to this object.
   train::LoopParts parts();
   train::LoopOptions loop_options(const config::Config& config) const;
