@@ -12,36 +12,50 @@
 namespace kinema::nn {
 namespace {
 
-// y = e^x rounded to a narrower dtype,  dx = dy y.
-// As one op, because e^x and its rounding as two would both be kept for the backward pass: the
-// largest values of the network, three bytes where one is enough.
-struct RoundedExpAttrs {
+// y = e^x rounded to the products' dtype, z = sum of e^x over the last axis,  dx = (dy + dz) y.
+// As one op, because its gradient needs the rounded values only: written out, the backward pass
+// would keep the largest values of the network once more, in f32.
+struct ExpWeightsAttrs {
   DType dtype;
 };
 
-constexpr Op kRoundedExp{
-    .name = "rounded_exp",
-    .infer = [](const Node& node) -> Shape {
-      return {node.get<RoundedExpAttrs>().dtype, node.shape(0).dims};
+void emit_exp_weights(const Node& node, Emitter& out) {
+  Graph body;
+  body.set_scope_path(*node.scope);
+  const Tensor x = body.input(node.shape(0));
+  out.bind(x, out.name(node.input(0)));
+  const Tensor e = exp(x);
+  const std::vector<Tensor> results{as(e, node.get<ExpWeightsAttrs>().dtype), sum(e, {-1}, true)};
+  out.body(body, results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)), out.name(results[i]));
+  }
+}
+
+constexpr Op kExpWeights{
+    .name = "exp_weights",
+    .infer = nullptr,
+    .gradient = [](Node& node, std::span<const Tensor> dys,
+                   const std::vector<bool>&) -> Cotangents {
+      const Tensor y = node.result(0);
+      const DType dtype = node.shape(0).dtype;
+      const Tensor dy = dys[0] ? as(dys[0], dtype) : constant(*node.graph, 0.0, node.shape(0));
+      return {(dys[1] ? dy + dys[1] : dy) * as(y, dtype)};
     },
-    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      const DType dtype = y.node().input(0).dtype();
-      return {as(dy, dtype) * as(y, dtype)};
-    },
-    .emit =
-        [](const Node& node, Emitter& out) {
-          Graph body;
-          body.set_scope_path(*node.scope);
-          const Tensor x = body.input(node.shape(0));
-          out.bind(x, out.name(node.input(0)));
-          const Tensor y = convert(exp(x), node.get<RoundedExpAttrs>().dtype);
-          out.body(body, std::vector<Tensor>{y});
-          out.bind(const_cast<Node&>(node).result(), out.name(y));
-        },
+    .emit = emit_exp_weights,
 };
 
-Tensor rounded_exp(Tensor x, DType dtype) {
-  return x.dtype() == dtype ? exp(x) : apply(kRoundedExp, {x}, RoundedExpAttrs{dtype});
+struct ExpWeights {
+  Tensor values;  // [..., t] in the given dtype
+  Tensor total;   // [..., 1] in x's dtype
+};
+
+ExpWeights exp_weights(Tensor x, DType dtype) {
+  Shape total = x.shape();
+  total.dims.back() = 1;
+  Node& node = x.graph().add_multi(kExpWeights, {x}, ExpWeightsAttrs{dtype},
+                                   {Shape{dtype, x.shape().dims}, total});
+  return {node.result(0), node.result(1)};
 }
 
 void check_shapes(Tensor q, Tensor k, Tensor v) {
@@ -65,8 +79,7 @@ Tensor dot_product(Tensor q, Tensor k, Tensor v, Precision precision, double sca
     scores = scores * scale;
   }
   const Tensor largest = stop_gradient(max(scores, {-1}, true));
-  const Tensor weights = rounded_exp(scores - largest, v.dtype());
-  const Tensor total = sum(as(weights, sums), {-1}, true);
+  const auto [weights, total] = exp_weights(scores - largest, v.dtype());
   const Tensor y = dot_general(
       weights, v,
       {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}},

@@ -91,7 +91,9 @@ constexpr Op kSilu{
 constexpr double kGeluScale = 0.79788456080286535588;
 constexpr double kGeluCubic = 0.044715;
 
-// y = x (1 + t) / 2,  t = tanh(a (x + b x^3)),  dx = dy ((1 + t) + x (1 - t^2) a (1 + 3 b x^2)) / 2
+// y = x (1 + t) / 2,  t = tanh u,  u = a (x + b x^3),  dx = dy s (1 + 2 x (1 - s) du/dx)
+// with s = (1 + t) / 2 = logistic(2 u): computed so in the gradient, lest the compiler recognise
+// the forward pass's tanh and keep it, a second value of x's size.
 Tensor gelu_tanh_forward(const Node&, Tensor x) {
   return (0.5 * x) * (1.0 + tanh(kGeluScale * (x + kGeluCubic * (x * x * x))));
 }
@@ -102,9 +104,9 @@ constexpr Op kGeluTanh{
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
       const Tensor x = widen(y.node().input(0));
       const Tensor x2 = x * x;
-      const Tensor t = tanh(kGeluScale * (x + kGeluCubic * (x2 * x)));
-      const Tensor slope = kGeluScale * (1.0 + (3.0 * kGeluCubic) * x2);
-      const Tensor dx = 0.5 * ((1.0 + t) + x * (1.0 - t * t) * slope);
+      const Tensor s = logistic((2.0 * kGeluScale) * (x + kGeluCubic * (x2 * x)));
+      const Tensor slope = (2.0 * kGeluScale) * (1.0 + (3.0 * kGeluCubic) * x2);
+      const Tensor dx = s * (1.0 + x * (1.0 - s) * slope);
       return {convert(widen(dy) * dx, y.dtype())};
     },
     .emit = emit_written_out<gelu_tanh_forward>,
