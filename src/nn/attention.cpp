@@ -25,7 +25,11 @@ void emit_exp_weights(const Node& node, Emitter& out) {
   const Tensor x = body.input(node.shape(0));
   out.bind(x, out.name(node.input(0)));
   const Tensor e = exp(x);
-  const std::vector<Tensor> results{as(e, node.get<ExpWeightsAttrs>().dtype), sum(e, {-1}, true)};
+  const DType dtype = node.get<ExpWeightsAttrs>().dtype;
+  // The wall keeps XLA from reading e where the rounded values are widened again, and so keeping
+  // both (xla_allow_excess_precision).
+  const Tensor y = e.dtype() == dtype ? e : optimization_barrier({convert(e, dtype)})[0];
+  const std::vector<Tensor> results{y, sum(e, {-1}, true)};
   out.body(body, results);
   for (size_t i = 0; i < results.size(); ++i) {
     out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)), out.name(results[i]));
