@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the name is CLI11's
 class App;
 }
 
