@@ -8,7 +8,8 @@
 
 namespace kinema {
 
-/// The one exception type: `[room or op] what was given, what was expected`, then a remedy if known.
+/// The one exception type: `[room or op] what was given, what was expected`, then a remedy if
+/// known.
 ///
 /// The library throws it and never prints or exits; only the command line catches it.
 class Error : public std::runtime_error {
