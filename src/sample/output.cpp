@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "io/atomic_write.h"
@@ -91,9 +92,12 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
   // The videos with their prompts are a data set themselves.
   io::write_file(folder / "metadata.jsonl", metadata);
   out.contact_sheet = folder / "contact_sheet.png";
-  io::write_png(out.contact_sheet, io::contact_sheet(videos, labels,
-                                                     {.columns = options.contact_sheet_columns,
-                                                      .enlarge = options.enlarge}));
+  constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
+  const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
+  const int64_t enlarge = std::max<int64_t>(options.enlarge, (kVisible + height - 1) / height);
+  io::write_png(out.contact_sheet,
+                io::contact_sheet(videos, labels,
+                                  {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
   return out;
 }
 
