@@ -175,19 +175,19 @@ text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_di
   return out;
 }
 
-std::unique_ptr<sample::Autoencoder> make_autoencoder(const config::Config& config) {
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config) {
   check(config.model.autoencoder == "space_to_depth",
         "[generate] the Wan VAE is not built yet: latents cannot be made into frames\n"
         "  models trained with autoencoder: space_to_depth can be sampled");
-  return sample::space_to_depth_autoencoder(space_to_depth(config));
+  return encoders::space_to_depth_autoencoder(space_to_depth(config));
 }
 
-std::unique_ptr<sample::TextEncoder> make_text_encoder(const config::Config& config,
-                                                       int64_t text_dim) {
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
+                                                         int64_t text_dim) {
   check(config.model.text_encoder == "hashed",
         "[generate] UMT5 is not built yet: prompts cannot be encoded with it\n"
         "  models trained with text_encoder: hashed can be sampled");
-  return sample::hashed_text_encoder(hashed_encoder(config, text_dim));
+  return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
 }
 
 std::unique_ptr<data::Source> make_source(const config::Config& config,

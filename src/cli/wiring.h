@@ -7,8 +7,9 @@
 #include "config/config.h"
 #include "data/source.h"
 #include "data/space_to_depth.h"
+#include "encoders/autoencoder.h"
+#include "encoders/text_encoder.h"
 #include "models/wan/transformer.h"
-#include "sample/codec.h"
 #include "text/hashed.h"
 
 /// From configuration keys to the settings of the rooms below.
@@ -29,9 +30,9 @@ data::SpaceToDepth space_to_depth(const config::Config& config);
 text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim);
 
 /// The text encoder and autoencoder of generate. Throw an Error where one is not built yet.
-std::unique_ptr<sample::Autoencoder> make_autoencoder(const config::Config& config);
-std::unique_ptr<sample::TextEncoder> make_text_encoder(const config::Config& config,
-                                                       int64_t text_dim);
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config);
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
+                                                         int64_t text_dim);
 
 /// Training samples for a transformer; `batch` samples make a batch.
 std::unique_ptr<data::Source> make_source(const config::Config& config,

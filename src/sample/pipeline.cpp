@@ -132,8 +132,9 @@ HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims) {
 }
 
 Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder,
-                   const wan::ModelOptions& options, std::unique_ptr<Autoencoder> autoencoder,
-                   std::unique_ptr<TextEncoder> text_encoder,
+                   const wan::ModelOptions& options,
+                   std::unique_ptr<encoders::Autoencoder> autoencoder,
+                   std::unique_ptr<encoders::TextEncoder> text_encoder,
                    runtime::ProgramOptions program_options)
     : experts_(client, std::move(folder), options),
       programs_(client, std::move(program_options)),
@@ -149,23 +150,17 @@ Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder,
 std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                                                  const VideoSizes& sizes) {
   const HostArray latents = starting_latents(request, sizes.latents);
-  const HostArray negative = text_encoder_->encode(request.negative_prompt);
+  // All at once, so that an encoder may take prompts and negative prompt as one batch.
+  std::vector<std::string> prompts = request.prompts;
+  prompts.push_back(request.negative_prompt);
+  const HostArray text = text_encoder_->encode(prompts);
+  const auto negative = static_cast<int64_t>(request.prompts.size());
   std::vector<DenoiseBatch> batches;
-  for (const auto& items :
-       batches_of(static_cast<int64_t>(request.prompts.size()), request.batch_size)) {
-    DenoiseBatch batch{.latents = take_rows(latents, items)};
-    batch.text = HostArray(
-        Shape{DType::F32, with_count(static_cast<int64_t>(items.size()), negative.shape.dims)});
-    batch.negative_text = HostArray(batch.text.shape);
-    for (size_t i = 0; i < items.size(); ++i) {
-      const auto at = static_cast<int64_t>(i * negative.bytes.size());
-      const HostArray text = text_encoder_->encode(request.prompts[items[i]]);
-      check(text.shape == negative.shape, "[sample] {} made {} for one prompt and {} for another",
-            text_encoder_->name(), to_string(text.shape), to_string(negative.shape));
-      std::ranges::copy(text.bytes, batch.text.bytes.begin() + at);
-      std::ranges::copy(negative.bytes, batch.negative_text.bytes.begin() + at);
-    }
-    batches.push_back(std::move(batch));
+  for (const auto& items : batches_of(negative, request.batch_size)) {
+    batches.push_back(
+        {.latents = take_rows(latents, items),
+         .text = take_rows(text, items),
+         .negative_text = take_rows(text, std::vector<int64_t>(items.size(), negative))});
   }
   return batches;
 }
@@ -214,7 +209,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const DenoiseObserv
                 one.bytes.begin());
     std::ranges::copy(one.bytes, all.bytes.begin() + i * bytes);
     out.videos.push_back(
-        {.prompt = request.prompts[i], .frames = to_frames(autoencoder_->decode(one))});
+        {.prompt = request.prompts[i], .frames = encoders::to_frames(autoencoder_->decode(one))});
   }
   if (!request.save_latents.empty()) {
     const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", all)};

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "encoders/autoencoder.h"
+#include "encoders/text_encoder.h"
 #include "models/wan/transformer.h"
 #include "pjrt/client.h"
-#include "sample/codec.h"
 #include "sample/denoiser.h"
 #include "sample/pipeline_folder.h"
 #include "sample/sizes.h"
@@ -72,14 +73,15 @@ class Pipeline {
   /// Throws what read_pipeline_folder and the model's configuration throw, and an Error when
   /// autoencoder or text encoder do not fit the transformer's channels or text_dim.
   Pipeline(const pjrt::Client& client, PipelineFolder folder, const wan::ModelOptions& options,
-           std::unique_ptr<Autoencoder> autoencoder, std::unique_ptr<TextEncoder> text_encoder,
+           std::unique_ptr<encoders::Autoencoder> autoencoder,
+           std::unique_ptr<encoders::TextEncoder> text_encoder,
            runtime::ProgramOptions program_options = {});
 
   /// Makes one video a prompt. The observer is called after every step, for a progress bar.
   Generated generate(const GenerateRequest& request, const DenoiseObserver& observer = {});
 
-  const Autoencoder& autoencoder() const { return *autoencoder_; }
-  const TextEncoder& text_encoder() const { return *text_encoder_; }
+  const encoders::Autoencoder& autoencoder() const { return *autoencoder_; }
+  const encoders::TextEncoder& text_encoder() const { return *text_encoder_; }
   const PipelineFolder& folder() const { return experts_.folder(); }
 
  private:
@@ -87,8 +89,8 @@ class Pipeline {
 
   Experts experts_;
   StepPrograms programs_;
-  std::unique_ptr<Autoencoder> autoencoder_;
-  std::unique_ptr<TextEncoder> text_encoder_;
+  std::unique_ptr<encoders::Autoencoder> autoencoder_;
+  std::unique_ptr<encoders::TextEncoder> text_encoder_;
 };
 
 /// Starting noise of one video: N(0, 1), a pure function of (seed, index, shape).

@@ -20,7 +20,8 @@ int64_t cells(const char* what, int64_t pixels, int64_t cell, int64_t patch) {
 }  // namespace
 
 VideoSizes video_sizes(int64_t num_frames, int64_t height, int64_t width,
-                       const LatentLayout& layout, const std::array<int64_t, 3>& patch_size) {
+                       const encoders::LatentLayout& layout,
+                       const std::array<int64_t, 3>& patch_size) {
   const int64_t first = layout.first_frame_alone ? 1 : 0;
   check(num_frames >= 1, "[sample] num_frames is {}, expected 1 or more", num_frames);
   int64_t latent_frames = (num_frames - first) / layout.temporal + first;

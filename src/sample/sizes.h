@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/shape.h"
-#include "sample/codec.h"
+#include "encoders/autoencoder.h"
 
 namespace kinema::sample {
 
@@ -24,6 +24,7 @@ struct VideoSizes {
 /// Throws an Error naming the nearest sizes that work when height or width does not divide into
 /// latent cells and patches, or when nothing is left of num_frames.
 VideoSizes video_sizes(int64_t num_frames, int64_t height, int64_t width,
-                       const LatentLayout& layout, const std::array<int64_t, 3>& patch_size);
+                       const encoders::LatentLayout& layout,
+                       const std::array<int64_t, 3>& patch_size);
 
 }  // namespace kinema::sample

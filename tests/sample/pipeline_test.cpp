@@ -58,8 +58,8 @@ class PipelineTest : public testing::Test {
     return {client(),
             read_pipeline_folder(folder_.path()),
             {},
-            space_to_depth_autoencoder(kBlocks),
-            hashed_text_encoder(kText),
+            encoders::space_to_depth_autoencoder(kBlocks),
+            encoders::hashed_text_encoder(kText),
             {.executable_cache = program_cache()}};
   }
   static GenerateRequest request() {
@@ -133,7 +133,7 @@ TEST_F(PipelineTest, SavedLatentsAreWhatTheFramesShow) {
   ASSERT_EQ(all.shape, (Shape{DType::F32, {3, 12, 3, 4, 6}}));
   HostArray first(Shape{DType::F32, {12, 3, 4, 6}});
   std::copy_n(all.bytes.begin(), first.bytes.size(), first.bytes.begin());
-  EXPECT_EQ(to_frames(kBlocks.decode(first)).bytes, out.videos[0].frames.bytes);
+  EXPECT_EQ(encoders::to_frames(kBlocks.decode(first)).bytes, out.videos[0].frames.bytes);
 }
 
 TEST_F(PipelineTest, GivenLatentsReplaceTheSeedsNoise) {
@@ -173,7 +173,8 @@ TEST_F(PipelineTest, RefusesAnAutoencoderOfOtherChannels) {
   EXPECT_THAT(
       [&] {
         Pipeline(client(), read_pipeline_folder(folder_.path()), {},
-                 space_to_depth_autoencoder({.block = 4}), hashed_text_encoder(kText));
+                 encoders::space_to_depth_autoencoder({.block = 4}),
+                 encoders::hashed_text_encoder(kText));
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("makes 48 channels"), HasSubstr("takes 12"))));
 }
@@ -204,7 +205,7 @@ TEST(InitialNoise, DependsOnSeedAndIndexOnly) {
 TEST(ToFrames, ClampsAndRounds) {
   const HostArray pixels = HostArray::f32({3, 1, 1, 1}, std::vector<float>{-2.0F, 0.0F, 3.0F});
 
-  EXPECT_THAT(to_frames(pixels).as<uint8_t>(), ElementsAre(0, 128, 255));
+  EXPECT_THAT(encoders::to_frames(pixels).as<uint8_t>(), ElementsAre(0, 128, 255));
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr LatentLayout kVae{.channels = 16, .spatial = 8, .temporal = 4, .first_frame_alone = true};
-constexpr LatentLayout kBlocks{
+constexpr encoders::LatentLayout kVae{
+    .channels = 16, .spatial = 8, .temporal = 4, .first_frame_alone = true};
+constexpr encoders::LatentLayout kBlocks{
     .channels = 108, .spatial = 6, .temporal = 1, .first_frame_alone = false};
 
 TEST(VideoSizes, AreTheReferencesForWansVae) {

@@ -1,15 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "core/host_array.h"
 #include "data/space_to_depth.h"
-#include "text/hashed.h"
 
-namespace kinema::sample {
+namespace kinema::encoders {
 
 /// How pixels and latents correspond.
 struct LatentLayout {
@@ -21,32 +20,29 @@ struct LatentLayout {
   bool first_frame_alone = true;
 };
 
-/// What turns latents into pixels.
+/// Given pieces of a video in order, f32 [3, k, H, W] in [-1, 1].
+using FrameSink = std::function<void(const HostArray& pixels)>;
+
+/// Between pixels and the latents that the transformer works on.
 class Autoencoder {
  public:
   virtual ~Autoencoder() = default;
   /// `space_to_depth`, for reports.
   virtual std::string name() const = 0;
   virtual LatentLayout layout() const = 0;
-  /// f32 [c, f, h, w] as the transformer makes them -> f32 [3, F, H, W] in [-1, 1] (not clamped).
-  virtual HostArray decode(const HostArray& latents) const = 0;
-};
-
-/// What turns prompts into the transformer's context.
-class TextEncoder {
- public:
-  virtual ~TextEncoder() = default;
-  virtual std::string name() const = 0;
-  /// f32 [t, d]; the same t for every prompt.
-  virtual HostArray encode(const std::string& prompt) const = 0;
+  /// f32 [3, F, H, W] in [-1, 1] -> f32 [c, f, h, w], normalised as the transformer wants them; of
+  /// a distribution, its mode. Throws an Error naming the sizes when they do not divide.
+  virtual HostArray encode(const HostArray& pixels) const = 0;
+  /// f32 [c, f, h, w] -> the video, piece by piece, so that a long one is never whole in memory.
+  virtual void decode(const HostArray& latents, const FrameSink& sink) const = 0;
+  /// The whole video, f32 [3, F, H, W].
+  HostArray decode(const HostArray& latents) const;
 };
 
 /// Pixel blocks as latents.
 std::unique_ptr<Autoencoder> space_to_depth_autoencoder(const data::SpaceToDepth& settings);
-/// Fixed random vectors for words.
-std::unique_ptr<TextEncoder> hashed_text_encoder(const text::HashedEncoder& settings);
 
 /// f32 [3, f, h, w] in [-1, 1] -> u8 [f, h, w, 3], clamped and rounded.
 HostArray to_frames(const HostArray& pixels);
 
-}  // namespace kinema::sample
+}  // namespace kinema::encoders

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/host_array.h"
+
+namespace kinema::encoders {
+
+/// What turns an image into context tokens (Wan 2.1 image-to-video).
+class ImageEncoder {
+ public:
+  virtual ~ImageEncoder() = default;
+  /// u8 [H, W, 3] of any size -> f32 [n, d].
+  virtual HostArray encode(const HostArray& image) const = 0;
+};
+
+}  // namespace kinema::encoders

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/host_array.h"
+#include "text/hashed.h"
+
+namespace kinema::encoders {
+
+/// What turns prompts into the transformer's context.
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+  /// `hashed`, for reports.
+  virtual std::string name() const = 0;
+  /// f32 [n, t, d], zeros behind the end of each prompt; t does not depend on the prompts.
+  virtual HostArray encode(std::span<const std::string> prompts) const = 0;
+};
+
+/// Fixed random vectors for words.
+std::unique_ptr<TextEncoder> hashed_text_encoder(const text::HashedEncoder& settings);
+
+}  // namespace kinema::encoders
