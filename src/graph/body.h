@@ -38,6 +38,9 @@ struct Body {
 extern const Op kScan;
 extern const Op kCall;
 
+/// kScan's emission (scan_emit.cpp).
+void emit_scan(const Node& node, Emitter& out);
+
 /// Copies nodes between graphs, with everything they need.
 class Transplant {
  public:
