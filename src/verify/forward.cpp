@@ -25,7 +25,8 @@ ForwardInputs ForwardInputs::of(const Case& c) {
 std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
                                              const ForwardInputs& inputs,
                                              const std::vector<std::string>& taps,
-                                             const wan::ModelOptions& options, Session& session) {
+                                             const wan::ModelOptions& options, Session& session,
+                                             std::span<const weights::Adapter> adapters) {
   const wan::TransformerConfig config = weights::read_config(model);
   const auto specs = wan::parameters(config, options);
 
@@ -55,7 +56,7 @@ std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
   outputs[0] = wan::transformer(params, config, options, in);
 
   const runtime::Program& program = session.program(graph, outputs, "transformer");
-  std::vector<pjrt::Buffer> buffers = weights::load(model, specs, session.client());
+  std::vector<pjrt::Buffer> buffers = weights::load(model, specs, session.client(), adapters);
   for (const HostArray& argument : arguments) {
     buffers.push_back(session.client().to_device(argument));
   }

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "verify/session.h"
+#include "weights/lora.h"
 
 namespace kinema::verify {
 
@@ -18,10 +20,11 @@ struct ForwardInputs {
 };
 
 /// Runs the transformer in `model` once; the result is `output` and those of `taps` (without their
-/// prefix `tap.`) that the form offers.
+/// prefix `tap.`) that the form offers. The adapters are merged into the weights.
 std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
                                              const ForwardInputs& inputs,
                                              const std::vector<std::string>& taps,
-                                             const wan::ModelOptions& options, Session& session);
+                                             const wan::ModelOptions& options, Session& session,
+                                             std::span<const weights::Adapter> adapters = {});
 
 }  // namespace kinema::verify

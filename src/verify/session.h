@@ -62,6 +62,7 @@ inline constexpr double kForwardRelative = 1e-4;
 // ---- Cases (one .cpp each); every function returns the case's rows or throws an Error ------
 
 std::vector<Row> forward_rows(const Case& c, Session& session);
+std::vector<Row> lora_rows(const Case& c, Session& session);
 std::vector<Row> gradient_rows(const Case& c, Session& session);
 std::vector<Row> train_rows(const Case& c, Session& session);
 std::vector<Row> scheduler_rows(const Case& c, Session& session);

@@ -21,11 +21,17 @@ using CaseRows = std::vector<Row> (*)(const Case& c, Session& session);
 /// The code for a case of this name; null when there is none yet.
 CaseRows rows_for(const std::string& name) {
   static const std::map<std::string, CaseRows> known{
-      {"transformer", forward_rows},       {"transformer_edge", forward_rows},
-      {"transformer_i2v", forward_rows},   {"transformer_ti2v", forward_rows},
-      {"transformer_grad", gradient_rows}, {"train", train_rows},
-      {"train_weighted", train_rows},      {"sched", scheduler_rows},
-      {"variants", variant_rows},          {"dataset", dataset_rows},
+      {"transformer", forward_rows},
+      {"transformer_edge", forward_rows},
+      {"transformer_i2v", forward_rows},
+      {"transformer_ti2v", forward_rows},
+      {"transformer_grad", gradient_rows},
+      {"train", train_rows},
+      {"train_weighted", train_rows},
+      {"sched", scheduler_rows},
+      {"variants", variant_rows},
+      {"dataset", dataset_rows},
+      {"lora", lora_rows},
   };
   if (name.starts_with("pipeline_")) {
     return pipeline_rows;

@@ -11,6 +11,7 @@
 #include "nn/params.h"
 #include "pjrt/buffer.h"
 #include "pjrt/client.h"
+#include "weights/lora.h"
 
 /// Parameters between diffusers folders, host and device.
 namespace kinema::weights {
@@ -34,9 +35,11 @@ std::string check_path(const std::filesystem::path& folder);
 void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs);
 
 /// Loads every parameter to the device, cast to the spec's dtype and stacked where scanned, one at
-/// a time (host memory: one stacked tensor beyond the mapped file).
+/// a time (host memory: one stacked tensor beyond the mapped file). What adapters add is merged
+/// into the weights before they are rounded; throws what Adapters throws.
 std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
-                               std::span<const nn::ParamSpec> specs, pjrt::Client& client);
+                               std::span<const nn::ParamSpec> specs, pjrt::Client& client,
+                               std::span<const Adapter> adapters = {});
 
 /// Fresh parameters by their `init`, a pure function of (seed, name, layer); independent of
 /// scanning.

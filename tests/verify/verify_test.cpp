@@ -46,6 +46,8 @@ TEST(Verify, VariantsMatchTheReference) { expect_matches("variants"); }
 
 TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
 
+TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
+
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
   const Report report = run(kGolden, client(), {.filter = "transformer_edge"});
 

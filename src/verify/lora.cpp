@@ -1,0 +1,64 @@
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "verify/compare.h"
+#include "verify/forward.h"
+#include "verify/session.h"
+
+namespace kinema::verify {
+namespace {
+
+/// `NAME.scale0.5.output`, or `base.output`.
+struct LoraOutput {
+  std::string file;  // empty: without
+  double scale = 0;
+};
+
+std::optional<LoraOutput> read_name(const std::string& tensor) {
+  constexpr std::string_view kOutput = ".output";
+  if (!tensor.ends_with(kOutput)) {
+    return std::nullopt;  // an input
+  }
+  const std::string name = tensor.substr(0, tensor.size() - kOutput.size());
+  const size_t at = name.rfind(".scale");
+  if (at == std::string::npos) {
+    return LoraOutput{};
+  }
+  LoraOutput out{.file = name.substr(0, at)};
+  const char* end = name.data() + name.size();
+  const auto read = std::from_chars(name.data() + at + 6, end, out.scale);
+  return read.ec == std::errc() && read.ptr == end ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Row> lora_rows(const Case& c, Session& session) {
+  const ForwardInputs inputs = ForwardInputs::of(c);
+  const Limit limit{.absolute = kForwardAbsolute, .relative = kForwardRelative};
+  std::vector<Row> rows;
+  for (const std::string& tensor : c.names("")) {
+    const std::optional<LoraOutput> output = read_name(tensor);
+    if (!output) {
+      continue;
+    }
+    for (const Session::Form& form : session.forms()) {
+      const std::string name = c.name() + form.suffix;
+      try {
+        std::optional<weights::Lora> file;
+        std::vector<weights::Adapter> adapters;
+        if (!output->file.empty()) {
+          file = weights::Lora::open(c.folder() / "lora" / (output->file + ".safetensors"));
+          adapters.push_back({.lora = &*file, .scale = output->scale});
+        }
+        const auto values = run_forward(c.model(), inputs, {}, form.options, session, adapters);
+        rows.push_back(compare(name, tensor, values.at("output"), c.tensor(tensor), limit));
+      } catch (const Error& error) {
+        rows.push_back(failed(name, tensor, error.what()));
+      }
+    }
+  }
+  return rows;
+}
+
+}  // namespace kinema::verify

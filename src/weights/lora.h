@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+#include "nn/params.h"
+#include "weights/lora_key.h"
+
+namespace kinema::weights {
+
+/// A LoRA file: low-rank and full differences of a Wan transformer's parameters.
+///
+/// The weight of a module becomes
+///
+///     W + s (alpha / rank up down + diff),      alpha = rank where the file has none
+///
+/// and its bias b + s (alpha / rank up_bias + diff_b), s being the adapter's scale. The product of
+/// convolutions (`patch_embedding`) is that of their kernels flattened.
+class Lora {
+ public:
+  /// What the file has for one module, under its diffusers name.
+  struct Target {
+    const io::TensorView* down = nullptr;
+    const io::TensorView* up = nullptr;
+    const io::TensorView* up_bias = nullptr;
+    const io::TensorView* diff = nullptr;
+    const io::TensorView* diff_bias = nullptr;
+    const io::TensorView* alpha = nullptr;
+    /// alpha / rank; 1 without a product.
+    double factor = 1;
+
+    int64_t rank() const { return down == nullptr ? 0 : down->shape.dims[0]; }
+  };
+  using Targets = std::map<std::string, Target, std::less<>>;
+
+  /// Reads a safetensors file, or a PEFT folder (adapter_model.safetensors and
+  /// adapter_config.json). Alpha is taken from the file's keys, else from its metadata as diffusers
+  /// writes it, else from adapter_config.json.
+  ///
+  /// Throws an Error for a damaged file, one with no LoRA key, another method (DoRA, LoHa, LoKr),
+  /// half a pair, a rank that differs between the halves, an alpha that is no finite number, and
+  /// two keys that mean the same.
+  static Lora open(const std::filesystem::path& path);
+
+  const std::string& path() const { return path_; }
+  /// By module; `expert` is 1 for the low-noise transformer of a file that has both
+  /// (`transformer.` and `transformer_2.` keys). Other files have one set for whichever they are
+  /// given to.
+  const Targets& targets(int64_t expert = 0) const {
+    return targets_[two_parts_ && expert == 1 ? 1 : 0];
+  }
+  /// The file holds a set for each of two experts.
+  bool has_two_parts() const { return two_parts_; }
+  /// Keys that are none of any format, or name no module of a Wan transformer.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+  /// `diffusers names, rank 16, 240 modules`.
+  std::string summary() const;
+
+ private:
+  void add(const io::TensorView& tensor, const LoraKey& key);
+  void finish();
+
+  std::string path_;
+  io::SafetensorsFile file_;
+  std::array<Targets, 2> targets_;
+  bool two_parts_ = false;
+  std::vector<std::string> unknown_;
+  std::vector<std::string> formats_;
+};
+
+/// A LoRA file in use.
+struct Adapter {
+  const Lora* lora = nullptr;
+  double scale = 1;
+  int64_t expert = 0;  // see Lora::targets
+};
+
+/// Adapters fitted to a model's parameters.
+class Adapters {
+ public:
+  Adapters() = default;
+  /// Throws an Error naming file, key and both shapes where a difference does not fit its
+  /// parameter, and one naming the keys that fit none. The files must outlive the result.
+  Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
+
+  /// True when a parameter under this checkpoint key changes.
+  bool change(std::string_view key) const { return changes_.contains(key); }
+  /// Adds every adapter's difference, in the order given, to the f32 values of one parameter.
+  void add_to(std::string_view key, std::span<float> values) const;
+  /// One line a file: `NAME.safetensors: 64 of 64 keys on 32 parameters, scale 1 (...)`.
+  const std::vector<std::string>& report() const { return report_; }
+
+ private:
+  struct Change {
+    const Lora::Target* target;
+    double scale;
+    bool bias;
+  };
+  std::map<std::string, std::vector<Change>, std::less<>> changes_;
+  std::vector<std::string> report_;
+};
+
+}  // namespace kinema::weights

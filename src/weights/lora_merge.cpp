@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "weights/lora.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Some files carry it, no implementation reads it.
+bool is_ignored(const std::string& module) { return module.ends_with(".norm_added_q"); }
+
+/// The checkpoint keys of a model and the shape of one layer.
+std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpec> specs) {
+  std::map<std::string, Shape, std::less<>> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      out.emplace(spec.key(layer), spec.layer_shape());
+    }
+  }
+  return out;
+}
+
+/// [out, rank, 1...] times [rank, in...]: the shape of the product.
+Dims product_dims(const Lora::Target& target) {
+  Dims dims = target.down->shape.dims;
+  dims[0] = target.up->shape.dims[0];
+  return dims;
+}
+
+/// Linear weights may be written as 1x1 convolutions.
+Dims without_trailing_ones(Dims dims, size_t rank) {
+  while (dims.size() > rank && dims.back() == 1) {
+    dims.pop_back();
+  }
+  return dims;
+}
+
+/// Runs `work(first, last)` over 0 .. rows in a few threads.
+void in_parallel(int64_t rows, const auto& work) {
+  const auto threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, rows);
+  std::vector<std::jthread> others;
+  for (int64_t i = 1; i < threads; ++i) {
+    others.emplace_back([&work, first = rows * i / threads, last = rows * (i + 1) / threads] {
+      work(first, last);
+    });
+  }
+  work(int64_t{0}, rows / threads);
+}
+
+/// values[out, in] += factor up[out, rank] down[rank, in], the sum over the rank first.
+void add_product(const HostArray& up, const HostArray& down, float factor,
+                 std::span<float> values) {
+  const int64_t rank = down.shape.dims[0];
+  const int64_t out = up.shape.dims[0];
+  const int64_t in = static_cast<int64_t>(values.size()) / out;
+  const float* u = up.as<float>().data();
+  const float* d = down.as<float>().data();
+  in_parallel(out, [&](int64_t first, int64_t last) {
+    std::vector<float> sum(static_cast<size_t>(in));
+    for (int64_t row = first; row < last; ++row) {
+      std::ranges::fill(sum, 0.0F);
+      for (int64_t r = 0; r < rank; ++r) {
+        const float a = u[row * rank + r];
+        const float* b = d + r * in;
+        for (int64_t i = 0; i < in; ++i) {
+          sum[static_cast<size_t>(i)] += a * b[i];
+        }
+      }
+      float* to = values.data() + row * in;
+      for (int64_t i = 0; i < in; ++i) {
+        to[i] += factor * sum[static_cast<size_t>(i)];
+      }
+    }
+  });
+}
+
+HostArray finite_f32(const io::TensorView& view) {
+  HostArray out = convert(view.copy(), DType::F32);
+  const auto values = std::as_const(out).as<float>();
+  check(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
+        "[lora] `{}` {} holds values that are not finite", view.name, to_string(view.shape));
+  return out;
+}
+
+void add_scaled(const io::TensorView& view, float factor, std::span<float> values) {
+  const HostArray difference = finite_f32(view);
+  const auto from = difference.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] += factor * from[i];
+  }
+}
+
+/// Finds the parameters of one file's modules and what does not fit.
+class Matcher {
+ public:
+  Matcher(const Lora& lora, const std::map<std::string, Shape, std::less<>>& shapes)
+      : lora_(lora), shapes_(shapes) {}
+
+  /// The weight's key (or that of the parameter itself) and the bias's; empty where not concerned.
+  struct Keys {
+    std::string weight;
+    std::string bias;
+  };
+  Keys match(const std::string& module, const Lora::Target& target) {
+    Keys keys;
+    if (target.down != nullptr || target.diff != nullptr) {
+      keys.weight = shapes_.contains(module) ? module : module + ".weight";
+    }
+    if (target.up_bias != nullptr || target.diff_bias != nullptr) {
+      keys.bias = module + ".bias";
+    }
+    if (target.down != nullptr) {
+      fit({target.down, target.up, target.alpha}, keys.weight, product_dims(target));
+    }
+    if (target.diff != nullptr) {
+      fit({target.diff}, keys.weight, target.diff->shape.dims);
+    }
+    for (const io::TensorView* view : {target.up_bias, target.diff_bias}) {
+      if (view != nullptr) {
+        fit({view}, keys.bias, view->shape.dims);
+      }
+    }
+    return keys;
+  }
+
+  /// How many keys have their parameter.
+  int64_t matched() const { return matched_; }
+
+  /// Throws for the first shape that differs, else for the first key without a parameter.
+  void finish() const {
+    if (!misfits_.empty()) {
+      fail("[lora] {}: {}{}: it was made for another model", lora_.path(), misfits_[0],
+           misfits_.size() == 1 ? "" : fmt::format(" ({} more differ too)", misfits_.size() - 1));
+    }
+    std::vector<std::string> unmatched = lora_.unknown();
+    unmatched.insert(unmatched.end(), missing_.begin(), missing_.end());
+    check(unmatched.empty(),
+          "[lora] {}: {} of {} keys fit no parameter of the model, `{}` for one; the other {} do",
+          lora_.path(), unmatched.size(), unmatched.size() + static_cast<size_t>(matched_),
+          unmatched.empty() ? "" : unmatched[0].substr(0, 200), matched_);
+  }
+
+ private:
+  /// Tensors (the first is there) that together change a parameter by something of these sizes.
+  void fit(std::initializer_list<const io::TensorView*> tensors, const std::string& key,
+           const Dims& dims) {
+    const auto found = shapes_.find(key);
+    for (const io::TensorView* tensor : tensors) {
+      if (tensor != nullptr && found == shapes_.end()) {
+        missing_.push_back(tensor->name);
+      } else if (tensor != nullptr) {
+        ++matched_;
+      }
+    }
+    if (found == shapes_.end()) {
+      return;
+    }
+    const Dims& wanted = found->second.dims;
+    const Dims given = without_trailing_ones(dims, wanted.size());
+    if (given != wanted) {
+      misfits_.push_back(fmt::format("`{}` is for a {} but the model's `{}` is {}",
+                                     (*tensors.begin())->name, to_string(given), key,
+                                     to_string(wanted)));
+    }
+  }
+
+  const Lora& lora_;
+  const std::map<std::string, Shape, std::less<>>& shapes_;
+  int64_t matched_ = 0;
+  std::vector<std::string> missing_;
+  std::vector<std::string> misfits_;
+};
+
+}  // namespace
+
+Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs) {
+  if (adapters.empty()) {
+    return;
+  }
+  const auto shapes = shapes_of(specs);
+  for (const Adapter& adapter : adapters) {
+    check(std::isfinite(adapter.scale), "[lora] {}: the scale is {}", adapter.lora->path(),
+          adapter.scale);
+    Matcher matcher(*adapter.lora, shapes);
+    int64_t parameters = 0;
+    for (const auto& [module, target] : adapter.lora->targets(adapter.expert)) {
+      if (is_ignored(module)) {
+        continue;
+      }
+      const Matcher::Keys found = matcher.match(module, target);
+      if (!found.weight.empty()) {
+        changes_[found.weight].push_back({&target, adapter.scale, /*bias=*/false});
+        ++parameters;
+      }
+      if (!found.bias.empty()) {
+        changes_[found.bias].push_back({&target, adapter.scale, /*bias=*/true});
+        ++parameters;
+      }
+    }
+    matcher.finish();
+    report_.push_back(fmt::format("{}: all {} keys matched, {} parameters, scale {} ({})",
+                                  fs::path(adapter.lora->path()).filename().string(),
+                                  matcher.matched(), parameters, adapter.scale,
+                                  adapter.lora->summary()));
+  }
+}
+
+void Adapters::add_to(std::string_view key, std::span<float> values) const {
+  const auto found = changes_.find(key);
+  if (found == changes_.end()) {
+    return;
+  }
+  for (const Change& change : found->second) {
+    const Lora::Target& t = *change.target;
+    const auto scale = static_cast<float>(change.scale);
+    const auto product = static_cast<float>(change.scale * t.factor);
+    if (change.bias) {
+      if (t.up_bias != nullptr) {
+        add_scaled(*t.up_bias, product, values);
+      }
+      if (t.diff_bias != nullptr) {
+        add_scaled(*t.diff_bias, scale, values);
+      }
+      continue;
+    }
+    if (t.down != nullptr) {
+      add_product(finite_f32(*t.up), finite_f32(*t.down), product, values);
+    }
+    if (t.diff != nullptr) {
+      add_scaled(*t.diff, scale, values);
+    }
+  }
+}
+
+}  // namespace kinema::weights

@@ -1,0 +1,334 @@
+#include "weights/lora.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+
+#include "core/error.h"
+#include "io/scratch.h"
+#include "models/wan/transformer.h"
+#include "weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+/// What a key is: module, part, and marks.
+std::string read(std::string_view key) {
+  const auto found = read_lora_key(key);
+  if (!found) {
+    return "";
+  }
+  constexpr std::array kParts{"down", "up", "up bias", "alpha", "diff", "diff bias"};
+  return found->module + " " + kParts.at(static_cast<size_t>(found->part)) +
+         (found->underscored ? " kohya" : "") + (found->second ? " second" : "");
+}
+
+TEST(LoraKey, ReadsEveryFormat) {
+  EXPECT_EQ(read("transformer.blocks.3.attn1.to_q.lora_A.weight"), "blocks.3.attn1.to_q down");
+  EXPECT_EQ(read("transformer.blocks.3.attn1.to_out.0.lora_B.weight"),
+            "blocks.3.attn1.to_out.0 up");
+  EXPECT_EQ(read("transformer_2.blocks.3.ffn.net.0.proj.lora_B.default.weight"),
+            "blocks.3.ffn.net.0.proj up second");
+  EXPECT_EQ(read("base_model.model.blocks.0.attn2.to_k.lora_A.my_adapter.weight"),
+            "blocks.0.attn2.to_k down");
+  EXPECT_EQ(read("base_model.model.blocks.0.attn2.to_k.lora_B.default.bias"),
+            "blocks.0.attn2.to_k up bias");
+  EXPECT_EQ(read("diffusion_model.blocks.12.self_attn.q.lora_down.weight"),
+            "blocks.12.attn1.to_q down");
+  EXPECT_EQ(read("diffusion_model.blocks.12.cross_attn.k_img.lora.up.weight"),
+            "blocks.12.attn2.add_k_proj up");
+  EXPECT_EQ(read("model.diffusion_model.blocks.0.ffn.2.alpha"), "blocks.0.ffn.net.2 alpha");
+  EXPECT_EQ(read("lora_unet_blocks_0_self_attn_q.lora_down.weight"),
+            "blocks.0.attn1.to_q down kohya");
+  EXPECT_EQ(read("lora_unet_blocks_39_ffn_0.alpha"), "blocks.39.ffn.net.0.proj alpha kohya");
+  EXPECT_EQ(read("lora_unet_blocks_7_attn2_to_out_0.lora_up.weight"),
+            "blocks.7.attn2.to_out.0 up kohya");
+  EXPECT_EQ(read("lora_unet_text_embedding_2.lora_up.weight"),
+            "condition_embedder.text_embedder.linear_2 up kohya");
+  EXPECT_EQ(read("blocks.0.self_attn.o.lora_A.weight"), "blocks.0.attn1.to_out.0 down");
+  EXPECT_EQ(read("pipe.dit.blocks.0.self_attn.o.lora_A.default.weight"),
+            "blocks.0.attn1.to_out.0 down");
+  EXPECT_EQ(read("diffusion_model.blocks.0.self_attn.q_lora.down.weight"),
+            "blocks.0.attn1.to_q down");
+  EXPECT_EQ(read("diffusion_model.blocks.0.self_attn.norm_q.diff"), "blocks.0.attn1.norm_q diff");
+  EXPECT_EQ(read("diffusion_model.blocks.0.norm3.diff_b"), "blocks.0.norm2 diff bias");
+  EXPECT_EQ(read("diffusion_model.blocks.0.diff_m"), "blocks.0.scale_shift_table diff");
+  EXPECT_EQ(read("diffusion_model.blocks.0.modulation.diff"), "blocks.0.scale_shift_table diff");
+  EXPECT_EQ(read("diffusion_model.head.diff_m"), "scale_shift_table diff");
+  EXPECT_EQ(read("diffusion_model.head.head.diff_b"), "proj_out diff bias");
+  EXPECT_EQ(read("diffusion_model.patch_embedding.diff"), "patch_embedding diff");
+  EXPECT_EQ(read("diffusion_model.time_projection.1.lora_up.weight"),
+            "condition_embedder.time_proj up");
+  EXPECT_EQ(read("diffusion_model.img_emb.proj.3.lora_up.weight"),
+            "condition_embedder.image_embedder.ff.net.2 up");
+}
+
+TEST(LoraKey, RefusesWhatNamesNoModule) {
+  for (const char* key :
+       {"", ".", "alpha", "lora_A.weight", "blocks.0.attn1.to_q.weight", "lora_te_layer_0.alpha",
+        "text_encoder.blocks.0.attn1.to_q.lora_A.weight", "blocks..attn1.to_q.lora_A.weight",
+        "blocks.00.attn1.to_q.lora_A.weight", "blocks.-1.attn1.to_q.lora_A.weight",
+        "blocks.99999.attn1.to_q.lora_A.weight", "blocks.0.lora_A.weight",
+        "blocks.0.attn1.to_q.lora_A..weight", "blocks.0.attn1.to_q.lora_A.a.b.weight",
+        "lora_unet_blocks_0.alpha", "lora_unet_blocks__self_attn_q.alpha",
+        "blocks_0_self_attn_q.lora_down.weight", "diffusion_model.blocks.0.norm1.diff"}) {
+    EXPECT_EQ(read(key), "") << key;
+  }
+}
+
+TEST(Names, TranslateEveryParameterBothWays) {
+  wan::TransformerConfig config = read_config(io::golden("wan21_i2v/transformer"));
+  config.pos_embed_seq_len = 34;
+  for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
+    const auto original = original_key(spec.name);
+    ASSERT_TRUE(original.has_value()) << spec.name;
+    EXPECT_EQ(diffusers_key(*original), spec.name);
+  }
+  EXPECT_EQ(original_key("blocks.11.norm2.bias"), "blocks.11.norm3.bias");
+  EXPECT_EQ(original_key("decoder.conv_in.weight"), std::nullopt);
+  EXPECT_EQ(diffusers_key("blocks.0.attn1.to_q.weight"), std::nullopt);
+}
+
+// ---- Files ---------------------------------------------------------------------------------
+
+HostArray filled(Dims dims, float scale) {
+  HostArray out(Shape{DType::F32, std::move(dims)});
+  float x = 0.3F;
+  for (float& value : out.as<float>()) {
+    x = 3.7F * x * (1.0F - x);  // a chaotic map: values without order in (0, 1)
+    value = scale * (x - 0.5F);
+  }
+  return out;
+}
+
+class LoraFile : public testing::Test {
+ protected:
+  void put(const std::string& key, HostArray array) { tensors_.insert_or_assign(key, array); }
+  void put(const std::string& key, Dims dims) { put(key, filled(std::move(dims), 1.0F)); }
+  void pair(const std::string& module, int64_t out, int64_t in, int64_t rank) {
+    put(module + ".lora_A.weight", {rank, in});
+    put(module + ".lora_B.weight", {out, rank});
+  }
+  std::filesystem::path write(const std::map<std::string, std::string>& metadata = {}) {
+    std::vector<io::TensorEntry> entries;
+    for (const auto& [key, array] : tensors_) {
+      entries.push_back(io::TensorEntry::of(key, array));
+    }
+    io::write_safetensors(scratch_ / "lora.safetensors", entries, metadata);
+    return scratch_ / "lora.safetensors";
+  }
+  void refuses(const std::string& why) {
+    EXPECT_THAT([&] { Lora::open(write()); },
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr(why), HasSubstr("lora.safetensors"), Not(HasSubstr("\n")))));
+  }
+
+  io::Scratch scratch_;
+  std::map<std::string, HostArray> tensors_;
+  wan::TransformerConfig config_ = read_config(io::golden("wan21_t2v/transformer"));
+  std::vector<nn::ParamSpec> specs_ = wan::parameters(config_, {});
+};
+
+TEST_F(LoraFile, SaysWhatTheReferenceFilesAre) {
+  const auto summary = [](const char* name) {
+    return Lora::open(io::golden(std::string("lora/") + name + ".safetensors")).summary();
+  };
+  EXPECT_EQ(summary("diffusers"), "diffusers names, rank 4, 16 modules");
+  EXPECT_EQ(summary("comfy"), "original Wan names, rank 4, 20 modules");
+  EXPECT_EQ(summary("comfy_bias"), "original Wan names, rank 4, 16 modules");
+}
+
+TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
+  pair("transformer.blocks.0.attn1.to_q", 64, 64, 3);
+  put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{6.0F}));
+  put("transformer.blocks.0.attn1.to_q.diff", {64, 64});
+  put("transformer.blocks.0.attn1.to_q.diff_b", {64});
+  const Lora lora = Lora::open(write());
+  const Adapter adapter{.lora = &lora, .scale = 0.25};
+  const Adapters adapters(std::span(&adapter, 1), specs_);
+  std::vector<float> weight(64 * 64, 1.0F);
+  std::vector<float> bias(64, 2.0F);
+  adapters.add_to("blocks.0.attn1.to_q.weight", weight);
+  adapters.add_to("blocks.0.attn1.to_q.bias", bias);
+
+  const auto value = [&](const std::string& part, int64_t i) {
+    const HostArray& array = tensors_.at("transformer.blocks.0.attn1.to_q." + part);
+    return static_cast<double>(array.as<float>()[static_cast<size_t>(i)]);
+  };
+  for (int64_t row = 0; row < 64; ++row) {
+    for (int64_t column = 0; column < 64; ++column) {
+      double product = 0;
+      for (int64_t r = 0; r < 3; ++r) {
+        product += value("lora_B.weight", row * 3 + r) * value("lora_A.weight", r * 64 + column);
+      }
+      const double expected = 1.0 + 0.25 * (6.0 / 3.0 * product + value("diff", row * 64 + column));
+      // Values are below 2; three products and three sums round by at most 6 ulp of f32 there.
+      EXPECT_NEAR(weight[static_cast<size_t>(row * 64 + column)], expected, 6 * 1.2e-7);
+    }
+    EXPECT_NEAR(bias[static_cast<size_t>(row)], 2.0 + 0.25 * value("diff_b", row), 2.4e-7);
+  }
+  EXPECT_TRUE(adapters.change("blocks.0.attn1.to_q.weight"));
+  EXPECT_FALSE(adapters.change("blocks.1.attn1.to_q.weight"));
+  EXPECT_THAT(adapters.report(),
+              ElementsAre("lora.safetensors: all 5 keys matched, 2 parameters, scale 0.25 "
+                          "(diffusers names, rank 3, 1 module)"));
+}
+
+TEST_F(LoraFile, AddsSeveralAdaptersInTheirOrder) {
+  pair("blocks.1.ffn.net.2", 64, 128, 2);
+  const Lora lora = Lora::open(write());
+  const Adapter twice[] = {{.lora = &lora, .scale = 0.5}, {.lora = &lora, .scale = 1.5}};
+  const Adapter once{.lora = &lora, .scale = 2.0};
+  std::vector<float> a(64 * 128);
+  std::vector<float> b(64 * 128);
+  Adapters(twice, specs_).add_to("blocks.1.ffn.net.2.weight", a);
+  Adapters(std::span(&once, 1), specs_).add_to("blocks.1.ffn.net.2.weight", b);
+
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_NEAR(a[i], b[i], 2.4e-7);  // sums below 2: one rounding each
+  }
+}
+
+TEST_F(LoraFile, MultipliesConvolutionsAsFlattenedKernels) {
+  put("diffusion_model.patch_embedding.lora_down.weight", {2, 16, 1, 2, 2});
+  put("diffusion_model.patch_embedding.lora_up.weight", {64, 2, 1, 1, 1});
+  // A linear weight written as a 1x1 convolution.
+  put("diffusion_model.blocks.0.ffn.0.lora_down.weight", {2, 64, 1, 1});
+  put("diffusion_model.blocks.0.ffn.0.lora_up.weight", {128, 2, 1, 1});
+  const Lora lora = Lora::open(write());
+  const Adapter adapter{.lora = &lora};
+  const Adapters adapters(std::span(&adapter, 1), specs_);
+  std::vector<float> weight(64 * 64);
+  adapters.add_to("patch_embedding.weight", weight);
+
+  const auto down = tensors_.at("diffusion_model.patch_embedding.lora_down.weight").as<float>();
+  const auto up = tensors_.at("diffusion_model.patch_embedding.lora_up.weight").as<float>();
+  EXPECT_NEAR(weight[5 * 64 + 9], up[10] * down[9] + up[11] * down[64 + 9], 1e-7);
+  EXPECT_TRUE(adapters.change("blocks.0.ffn.net.0.proj.weight"));
+}
+
+TEST_F(LoraFile, TakesAlphaFromTheMetadataWhereNoKeyHasIt) {
+  pair("transformer.blocks.0.attn1.to_q", 64, 64, 4);
+  pair("transformer.blocks.0.attn1.to_k", 64, 64, 4);
+  pair("transformer.blocks.0.attn1.to_v", 64, 64, 4);
+  put("transformer.blocks.0.attn1.to_v.alpha", HostArray::f32({1}, std::array{1.0F}));
+  const Lora lora = Lora::open(write({{"lora_adapter_metadata",
+                                       R"({"transformer.r": 4, "transformer.lora_alpha": 8,
+                  "transformer.alpha_pattern": {"attn1.to_k": 2}})"}}));
+
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_q").factor, 2.0);
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_k").factor, 0.5);
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 0.25);
+}
+
+TEST_F(LoraFile, ReadsAPeftFolder) {
+  pair("base_model.model.blocks.0.attn1.to_q", 64, 64, 4);
+  std::filesystem::rename(write(), scratch_ / "adapter_model.safetensors");
+  std::ofstream(scratch_ / "adapter_config.json")
+      << R"({"r": 4, "lora_alpha": 6, "use_rslora": true, "alpha_pattern": {}})";
+
+  EXPECT_EQ(Lora::open(scratch_.path()).targets().at("blocks.0.attn1.to_q").factor, 3.0);
+}
+
+TEST_F(LoraFile, KeepsTheTwoExpertsApart) {
+  pair("transformer.blocks.0.attn1.to_q", 64, 64, 4);
+  pair("transformer_2.blocks.0.attn1.to_k", 64, 64, 2);
+  const Lora lora = Lora::open(write());
+
+  EXPECT_TRUE(lora.has_two_parts());
+  EXPECT_TRUE(lora.targets(0).contains("blocks.0.attn1.to_q"));
+  EXPECT_TRUE(lora.targets(1).contains("blocks.0.attn1.to_k"));
+  EXPECT_EQ(lora.targets(1).size(), 1U);
+  EXPECT_EQ(lora.summary(), "diffusers names, ranks 2 to 4, 2 modules of two experts");
+}
+
+TEST_F(LoraFile, GivesAFileOfOneExpertToEither) {
+  pair("transformer_2.blocks.0.attn1.to_k", 64, 64, 2);
+  const Lora lora = Lora::open(write());
+
+  EXPECT_FALSE(lora.has_two_parts());
+  EXPECT_EQ(lora.targets(0).size(), 1U);
+  EXPECT_EQ(lora.targets(1).size(), 1U);
+}
+
+TEST_F(LoraFile, RefusesFilesThatMakeNoSense) {
+  put("transformer.blocks.0.attn1.to_q.lora_A.weight", {4, 64});
+  refuses("has no other half");
+  put("transformer.blocks.0.attn1.to_q.lora_B.weight", {64, 3});
+  refuses("of one rank");
+  put("transformer.blocks.0.attn1.to_q.lora_B.weight", {64});
+  refuses("of one rank");
+  put("transformer.blocks.0.attn1.to_q.lora_B.weight", {64, 4});
+  put("transformer.blocks.0.attn1.to_q.alpha", {2});
+  refuses("must be one floating-point number");
+  put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{NAN}));
+  refuses("is nan");
+  tensors_.erase("transformer.blocks.0.attn1.to_q.alpha");
+  put("blocks.0.self_attn.q.lora_up.weight", {64, 4});
+  refuses("are the same part of `blocks.0.attn1.to_q`");
+  tensors_.erase("blocks.0.self_attn.q.lora_up.weight");
+  put("transformer.blocks.0.attn1.to_q.dora_scale", {64, 1});
+  refuses("belongs to DoRA");
+  tensors_.clear();
+  put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{1.0F}));
+  refuses("no product to go with it");
+  tensors_.clear();
+  put("lora_te_text_model.alpha", {1});
+  refuses("no LoRA key of a Wan transformer");
+  tensors_.clear();
+  put("transformer.blocks.0.attn1.to_q.lora_A.weight", HostArray(Shape{DType::S8, {4, 64}}));
+  refuses("must be floating-point");
+}
+
+TEST_F(LoraFile, NamesTheKeysThatFitNoParameter) {
+  pair("transformer.blocks.1.attn1.to_q", 64, 64, 4);
+  pair("transformer.blocks.2.attn1.to_q", 64, 64, 4);
+  put("lora_te_text_model.alpha", {1});
+  const Lora lora = Lora::open(write());
+  const Adapter adapter{.lora = &lora};
+
+  EXPECT_THAT(
+      [&] { Adapters(std::span(&adapter, 1), specs_); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("3 of 5 keys fit no parameter of the model, "
+                                           "`lora_te_text_model.alpha` for one; the other 2 do"),
+                                 Not(HasSubstr("\n")))));
+}
+
+TEST_F(LoraFile, SaysInOneLineThatItIsForAnotherSize) {
+  pair("diffusion_model.blocks.0.self_attn.q", 32, 32, 4);
+  pair("diffusion_model.blocks.0.self_attn.k", 32, 32, 4);
+  pair("diffusion_model.blocks.20.self_attn.k", 32, 32, 4);
+  const Lora lora = Lora::open(write());
+  const Adapter adapter{.lora = &lora};
+
+  EXPECT_THAT([&] { Adapters(std::span(&adapter, 1), specs_); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("is for a [32,32] but the model's "
+                                  "`blocks.0.attn1.to_k.weight` is [64,64] (1 more differ too): "
+                                  "it was made for another model"),
+                        Not(HasSubstr("\n")))));
+}
+
+TEST_F(LoraFile, RefusesValuesThatAreNotFinite) {
+  pair("blocks.0.attn1.to_q", 64, 64, 4);
+  tensors_.at("blocks.0.attn1.to_q.lora_B.weight").as<float>()[7] = INFINITY;
+  const Lora lora = Lora::open(write());
+  const Adapter adapter{.lora = &lora};
+  const Adapters adapters(std::span(&adapter, 1), specs_);
+  std::vector<float> weight(64 * 64);
+
+  EXPECT_THAT([&] { adapters.add_to("blocks.0.attn1.to_q.weight", weight); },
+              ThrowsMessage<Error>(HasSubstr("not finite")));
+}
+
+}  // namespace
+}  // namespace kinema::weights
