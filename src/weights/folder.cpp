@@ -25,7 +25,8 @@ std::string join(const std::vector<std::string>& problems) {
 
 }  // namespace
 
-void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec> specs) {
+void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec> specs,
+                   const std::function<bool(const std::string& key)>& ignored) {
   std::vector<std::string> problems;
   std::map<std::string, bool> expected;
   for (const nn::ParamSpec& spec : specs) {
@@ -46,7 +47,8 @@ void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec>
     }
   }
   for (const io::TensorView* tensor : folder.tensors()) {
-    if (!expected.contains(tensor->name) && !is_ignored(tensor->name)) {
+    if (!expected.contains(tensor->name) && !is_ignored(tensor->name) &&
+        !(ignored && ignored(tensor->name))) {
       problems.push_back(fmt::format("`{}` {} is not part of the model that the config describes",
                                      tensor->name, to_string(tensor->shape)));
     }

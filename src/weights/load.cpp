@@ -39,11 +39,10 @@ HostArray gather(const io::ModelFolder& folder, const nn::ParamSpec& spec,
 
 }  // namespace
 
-std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
-                               std::span<const nn::ParamSpec> specs, pjrt::Client& client,
-                               std::span<const Adapter> adapters) {
-  const io::ModelFolder files = io::ModelFolder::open(folder);
-  check_tensors(files, specs);
+std::vector<pjrt::Buffer> load_tensors(const io::ModelFolder& files,
+                                       std::span<const nn::ParamSpec> specs,
+                                       const pjrt::Client& client,
+                                       std::span<const Adapter> adapters) {
   const Adapters changes(adapters, specs);
   std::vector<pjrt::Buffer> buffers;
   buffers.reserve(specs.size());
@@ -57,6 +56,14 @@ std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
     }
   }
   return buffers;
+}
+
+std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
+                               std::span<const nn::ParamSpec> specs, pjrt::Client& client,
+                               std::span<const Adapter> adapters) {
+  const io::ModelFolder files = io::ModelFolder::open(folder);
+  check_tensors(files, specs);
+  return load_tensors(files, specs, client, adapters);
 }
 
 }  // namespace kinema::weights
