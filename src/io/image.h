@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/host_array.h"
+#include "io/resample.h"
 
 namespace kinema::io {
 
@@ -15,8 +16,10 @@ HostArray read_image(const std::filesystem::path& path);
 /// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
 void write_png(const std::filesystem::path& path, const HostArray& image);
 
-/// u8 [h, w, 3] scaled to the given size: bicubic, with antialiasing when it gets smaller.
-HostArray resize_image(const HostArray& image, int64_t height, int64_t width);
+/// u8 [h, w, 3] scaled to the given size, byte by byte as PIL does it: with antialiasing when it
+/// gets smaller.
+HostArray resize_image(const HostArray& image, int64_t height, int64_t width,
+                       Filter filter = Filter::Bicubic);
 
 struct ContactSheetOptions {
   int64_t columns = 4;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "core/error.h"
@@ -21,52 +22,131 @@ double bicubic(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-struct Taps {
-  int64_t first = 0;
-  std::vector<float> weights;
+double sinc(double x) {
+  return x == 0 ? 1.0 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x);
+}
+
+double lanczos(double x) { return std::abs(x) < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
+struct Kernel {
+  double (*weight)(double);
+  double support;  // zero beyond it
 };
 
+Kernel kernel_of(Filter filter) {
+  switch (filter) {
+    case Filter::Bilinear:
+      return {bilinear, 1};
+    case Filter::Bicubic:
+      return {bicubic, 2};
+    case Filter::Lanczos:
+      return {lanczos, 3};
+  }
+  fail("[resample] unknown filter {}", static_cast<int>(filter));
+}
+
+template <typename Weight>
+struct Taps {
+  int64_t first = 0;
+  std::vector<Weight> weights;
+};
+
+constexpr int kFixedBits = 22;  // the sum of a row of weights times 255 stays inside 32 bits
+
+void append(std::vector<float>& weights, double w) { weights.push_back(static_cast<float>(w)); }
+void append(std::vector<int32_t>& weights, double w) {
+  weights.push_back(static_cast<int32_t>(std::lround(w * (1 << kFixedBits))));
+}
+
 // For each output position, the input positions that it averages.
-std::vector<Taps> make_taps(int64_t from, int64_t to, Filter filter) {
+template <typename Weight>
+std::vector<Taps<Weight>> make_taps(int64_t from, int64_t to, Filter filter) {
+  const Kernel kernel = kernel_of(filter);
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double stretch = std::max(scale, 1.0);
-  const double support = (filter == Filter::Bilinear ? 1.0 : 2.0) * stretch;
-  std::vector<Taps> taps(static_cast<size_t>(to));
+  const double support = kernel.support * stretch;
+  std::vector<Taps<Weight>> taps(static_cast<size_t>(to));
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     const auto first = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
     const auto last = std::min<int64_t>(from, static_cast<int64_t>(centre + support + 0.5));
-    Taps& tap = taps[static_cast<size_t>(i)];
+    Taps<Weight>& tap = taps[static_cast<size_t>(i)];
     tap.first = first;
     double sum = 0;
     std::vector<double> weights;
     for (int64_t k = first; k < last; ++k) {
-      const double x = (static_cast<double>(k) - centre + 0.5) / stretch;
-      weights.push_back(filter == Filter::Bilinear ? bilinear(x) : bicubic(x));
+      weights.push_back(kernel.weight((static_cast<double>(k) - centre + 0.5) / stretch));
       sum += weights.back();
     }
     for (const double w : weights) {
-      tap.weights.push_back(static_cast<float>(w / sum));
+      append(tap.weights, sum == 0 ? w : w / sum);
     }
   }
   return taps;
+}
+
+void check_sizes(size_t in, size_t out, int64_t height, int64_t width, int64_t channels,
+                 int64_t to_height, int64_t to_width) {
+  check(height > 0 && width > 0 && channels > 0 && to_height > 0 && to_width > 0 &&
+            static_cast<int64_t>(in) == height * width * channels &&
+            static_cast<int64_t>(out) == to_height * to_width * channels,
+        "[resample] sizes {}x{} to {}x{} do not match the arrays", height, width, to_height,
+        to_width);
+}
+
+uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFixedBits, 0, 255)); }
+
+// Rows of `width` pixels to rows of `to_width`.
+std::vector<uint8_t> scale_across(std::span<const uint8_t> in, int64_t height, int64_t width,
+                                  int64_t channels, int64_t to_width, Filter filter) {
+  const auto across = make_taps<int32_t>(width, to_width, filter);
+  std::vector<uint8_t> out(static_cast<size_t>(height * to_width * channels));
+  std::vector<int32_t> sums(static_cast<size_t>(channels));
+  auto to = out.begin();
+  for (int64_t y = 0; y < height; ++y) {
+    for (const Taps<int32_t>& tap : across) {
+      std::ranges::fill(sums, 1 << (kFixedBits - 1));
+      const uint8_t* from = &in[static_cast<size_t>((y * width + tap.first) * channels)];
+      for (const int32_t w : tap.weights) {
+        for (int32_t& sum : sums) {
+          sum += w * *from++;
+        }
+      }
+      to = std::ranges::transform(sums, to, to_byte).out;
+    }
+  }
+  return out;
+}
+
+// Columns of `height` pixels to columns of out's height; `row` bytes a row.
+void scale_down(std::span<const uint8_t> in, int64_t height, int64_t row, std::span<uint8_t> out,
+                int64_t to_height, Filter filter) {
+  const auto down = make_taps<int32_t>(height, to_height, filter);
+  std::vector<int32_t> sums(static_cast<size_t>(row));
+  auto to = out.begin();
+  for (const Taps<int32_t>& tap : down) {
+    std::ranges::fill(sums, 1 << (kFixedBits - 1));
+    const uint8_t* from = &in[static_cast<size_t>(tap.first * row)];
+    for (const int32_t w : tap.weights) {
+      for (int32_t& sum : sums) {
+        sum += w * *from++;
+      }
+    }
+    to = std::ranges::transform(sums, to, to_byte).out;
+  }
 }
 
 }  // namespace
 
 void resample(std::span<const float> in, int64_t height, int64_t width, int64_t channels,
               std::span<float> out, int64_t to_height, int64_t to_width, Filter filter) {
-  check(height > 0 && width > 0 && channels > 0 && to_height > 0 && to_width > 0 &&
-            static_cast<int64_t>(in.size()) == height * width * channels &&
-            static_cast<int64_t>(out.size()) == to_height * to_width * channels,
-        "[resample] sizes {}x{} to {}x{} do not match the arrays", height, width, to_height,
-        to_width);
-  const std::vector<Taps> across = make_taps(width, to_width, filter);
-  const std::vector<Taps> down = make_taps(height, to_height, filter);
+  check_sizes(in.size(), out.size(), height, width, channels, to_height, to_width);
+  const auto across = make_taps<float>(width, to_width, filter);
+  const auto down = make_taps<float>(height, to_height, filter);
   std::vector<float> middle(static_cast<size_t>(height * to_width * channels), 0.0F);
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t x = 0; x < to_width; ++x) {
-      const Taps& tap = across[static_cast<size_t>(x)];
+      const Taps<float>& tap = across[static_cast<size_t>(x)];
       float* to = &middle[static_cast<size_t>((y * to_width + x) * channels)];
       const float* from = &in[static_cast<size_t>((y * width + tap.first) * channels)];
       for (const float w : tap.weights) {
@@ -79,7 +159,7 @@ void resample(std::span<const float> in, int64_t height, int64_t width, int64_t 
   const int64_t row = to_width * channels;
   std::ranges::fill(out, 0.0F);
   for (int64_t y = 0; y < to_height; ++y) {
-    const Taps& tap = down[static_cast<size_t>(y)];
+    const Taps<float>& tap = down[static_cast<size_t>(y)];
     float* to = &out[static_cast<size_t>(y * row)];
     for (size_t k = 0; k < tap.weights.size(); ++k) {
       const float* from = &middle[static_cast<size_t>((tap.first + static_cast<int64_t>(k)) * row)];
@@ -87,6 +167,21 @@ void resample(std::span<const float> in, int64_t height, int64_t width, int64_t 
         to[i] += tap.weights[k] * from[i];
       }
     }
+  }
+}
+
+void resample(std::span<const uint8_t> in, int64_t height, int64_t width, int64_t channels,
+              std::span<uint8_t> out, int64_t to_height, int64_t to_width, Filter filter) {
+  check_sizes(in.size(), out.size(), height, width, channels, to_height, to_width);
+  std::vector<uint8_t> middle;
+  if (to_width != width) {
+    middle = scale_across(in, height, width, channels, to_width, filter);
+    in = middle;
+  }
+  if (to_height != height) {
+    scale_down(in, height, to_width * channels, out, to_height, filter);
+  } else {
+    std::ranges::copy(in, out.begin());
   }
 }
 

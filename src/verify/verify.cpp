@@ -32,6 +32,7 @@ CaseRows rows_for(const std::string& name) {
       {"variants", variant_rows},
       {"dataset", dataset_rows},
       {"lora", lora_rows},
+      {"image", image_rows},
   };
   if (name.starts_with("pipeline_")) {
     return pipeline_rows;

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "io/model_folder.h"
 #include "models/wan/transformer.h"
+#include "weights/clip.h"
 #include "weights/config.h"
 #include "weights/folder.h"
 #include "weights/weights.h"
@@ -83,11 +84,8 @@ std::string check_other(const io::ModelFolder& folder) {
   };
   const std::string name =
       kind("_class_name").empty() ? kind("architectures") : kind("_class_name");
-  const std::map<std::string, std::string> marks{
-      {"AutoencoderKLWan", "decoder.conv_in.weight"},
-      {"UMT5EncoderModel", "shared.weight"},
-      {"CLIPVisionModel", "vision_model.embeddings.class_embedding"},
-      {"CLIPVisionModelWithProjection", "vision_model.embeddings.class_embedding"}};
+  const std::map<std::string, std::string> marks{{"AutoencoderKLWan", "decoder.conv_in.weight"},
+                                                 {"UMT5EncoderModel", "shared.weight"}};
   const auto mark = marks.find(name);
   check(mark != marks.end(), "[weights] {}: the config's class is `{}` but must be {}",
         folder.path(), name, "`WanTransformer3DModel` or another model of a Wan pipeline");
@@ -97,8 +95,18 @@ std::string check_other(const io::ModelFolder& folder) {
   return fmt::format("{}: {} tensors", name, folder.tensors().size());
 }
 
+std::string check_clip(const io::ModelFolder& folder) {
+  const clip::VisionConfig config = parse_clip_config(folder.config());
+  check_clip_tensors(folder, config);
+  return fmt::format("CLIPVisionModel: {} layers, width {}", config.num_hidden_layers,
+                     config.hidden_size);
+}
+
 std::string check_model(const std::filesystem::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
+  if (is_clip_vision(folder.config())) {
+    return check_clip(folder);
+  }
   if (!is_transformer(folder.config())) {
     return check_other(folder);
   }

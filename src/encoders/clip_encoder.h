@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "encoders/image_encoder.h"
+#include "encoders/image_processor.h"
+#include "models/clip/config.h"
+#include "pjrt/client.h"
+#include "runtime/program.h"
+
+namespace kinema::encoders {
+
+struct ClipOptions {
+  /// Weights and activations; norms stay f32.
+  DType dtype = DType::F32;
+  runtime::ProgramOptions program = {};
+};
+
+/// CLIP's vision model: an image as the tokens of the last layer but one.
+class ClipEncoder final : public ImageEncoder {
+ public:
+  /// Reads `image_encoder` and `image_processor` folders, compiles, and puts the parameters on the
+  /// device. Throws an Error when a file or tensor is missing or does not fit, or when the
+  /// processor makes images of another size than the model takes.
+  ClipEncoder(const pjrt::Client& client, const std::filesystem::path& model,
+              const std::filesystem::path& processor, const ClipOptions& options = {});
+
+  HostArray encode(const HostArray& image) const override;
+
+  /// Of the model's own input, f32 [3, image_size, image_size]: the tokens, and what its layers
+  /// begin with, f32 [n, d] each.
+  struct Tokens {
+    HostArray tokens, embeddings;
+  };
+  Tokens run(const HostArray& pixels) const;
+  const ImageProcessor& processor() const { return processor_; }
+  const clip::VisionConfig& config() const { return config_; }
+
+ private:
+  ImageProcessor processor_;
+  clip::VisionConfig config_;
+  pjrt::Client client_;
+  std::vector<pjrt::Buffer> params_;
+  std::unique_ptr<runtime::Program> program_;
+};
+
+}  // namespace kinema::encoders
