@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/lora.h"
 #include "cli/progress.h"
 #include "cli/wiring.h"
 #include "core/error.h"
@@ -180,6 +181,9 @@ int generate(const std::vector<std::string>& words, bool json) {
   ModelToUse model = find_model(config);
   if (loaded.origin.contains("boundary_ratio") && model.folder.has_two_experts()) {
     model.folder.boundary_ratio = config.generate.boundary_ratio;
+  }
+  for (const std::string& line : add_lora(config, model_options(config), model.folder)) {
+    warn("lora: " + line);
   }
   const sample::GenerateRequest request = make_request(loaded, model);
   const int64_t text_dim = weights::read_config(model.folder.transformer).text_dim;

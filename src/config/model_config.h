@@ -250,9 +250,11 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void adapter_fields(Self& self, Visitor&& visit) {
     visit("enable_lora", self.enable_lora,
-          {.help = "load LoRA files", .later = "LoRA", .refused_by = "train generate"});
+          {.help = "merge the LoRA files of lora_config into the weights (generate)"});
     visit("lora_config", self.lora_config,
-          {.help = "LoRA files and scales", .with = "enable_lora"});
+          {.help = "LoRA files as lists, an item an adapter: lora_model_name_or_path, weight_name "
+                   "(or high_noise_weight_name, low_noise_weight_name), adapter_name, scale",
+           .with = "enable_lora"});
     visit("quantization", self.quantization,
           {.help = "quantised matmuls",
            .one_of = " | int8 | fp8 | fp8_full",

@@ -36,6 +36,9 @@ void check_train(const Loaded& loaded) {
   check(type == "T2V" || type == "TI2V" || type == "I2V",
         "[config] model_type `{}` ({}) cannot be trained yet: T2V can", type,
         origin_of(loaded, "model_type"));
+  check(!config.model.enable_lora,
+        "[config] enable_lora ({}) is not built for training yet: generate takes LoRA files",
+        origin_of(loaded, "enable_lora"));
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ const std::vector<pjrt::Buffer>& Experts::parameters(int64_t expert) {
   }
   const auto start = std::chrono::steady_clock::now();
   const auto specs = wan::parameters(configs_.at(expert), options_);
-  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, client_);
+  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, client_,
+                       expert == 0 ? folder_.adapters : folder_.adapters_2);
   load_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return mine;
 }

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "schedulers/schedule.h"
+#include "weights/lora.h"
 
 namespace kinema::sample {
 
@@ -16,6 +18,9 @@ struct PipelineFolder {
   std::filesystem::path transformer;
   /// The expert for low noise; empty for one transformer.
   std::filesystem::path transformer_2;
+  /// Merged into the weights of `transformer` and of `transformer_2` when they are loaded.
+  std::vector<weights::Adapter> adapters;
+  std::vector<weights::Adapter> adapters_2;
   /// Steps with t >= boundary_ratio * num_train_timesteps belong to `transformer`, others to
   /// `transformer_2`.
   std::optional<double> boundary_ratio;

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -45,11 +46,12 @@ std::vector<Row> lora_rows(const Case& c, Session& session) {
     for (const Session::Form& form : session.forms()) {
       const std::string name = c.name() + form.suffix;
       try {
-        std::optional<weights::Lora> file;
         std::vector<weights::Adapter> adapters;
         if (!output->file.empty()) {
-          file = weights::Lora::open(c.folder() / "lora" / (output->file + ".safetensors"));
-          adapters.push_back({.lora = &*file, .scale = output->scale});
+          const auto file = c.folder() / "lora" / (output->file + ".safetensors");
+          adapters.push_back(
+              {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(file)),
+               .scale = output->scale});
         }
         const auto values = run_forward(c.model(), inputs, {}, form.options, session, adapters);
         rows.push_back(compare(name, tensor, values.at("output"), c.tensor(tensor), limit));

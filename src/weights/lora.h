@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +78,7 @@ class Lora {
 
 /// A LoRA file in use.
 struct Adapter {
-  const Lora* lora = nullptr;
+  std::shared_ptr<const Lora> lora;  // shared: one file may be for both experts
   double scale = 1;
   int64_t expert = 0;  // see Lora::targets
 };
@@ -87,7 +88,7 @@ class Adapters {
  public:
   Adapters() = default;
   /// Throws an Error naming file, key and both shapes where a difference does not fit its
-  /// parameter, and one naming the keys that fit none. The files must outlive the result.
+  /// parameter, and one naming the keys that fit none.
   Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
 
   /// True when a parameter under this checkpoint key changes.
@@ -103,6 +104,7 @@ class Adapters {
     double scale;
     bool bias;
   };
+  std::vector<std::shared_ptr<const Lora>> files_;
   std::map<std::string, std::vector<Change>, std::less<>> changes_;
   std::vector<std::string> report_;
 };

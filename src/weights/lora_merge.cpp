@@ -204,6 +204,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
       }
     }
     matcher.finish();
+    files_.push_back(adapter.lora);
     report_.push_back(fmt::format("{}: all {} keys matched, {} parameters, scale {} ({})",
                                   fs::path(adapter.lora->path()).filename().string(),
                                   matcher.matched(), parameters, adapter.scale,

@@ -126,6 +126,7 @@ class LoraFile : public testing::Test {
     io::write_safetensors(scratch_ / "lora.safetensors", entries, metadata);
     return scratch_ / "lora.safetensors";
   }
+  std::shared_ptr<const Lora> open() { return std::make_shared<const Lora>(Lora::open(write())); }
   void refuses(const std::string& why) {
     EXPECT_THAT([&] { Lora::open(write()); },
                 ThrowsMessage<Error>(
@@ -152,8 +153,8 @@ TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{6.0F}));
   put("transformer.blocks.0.attn1.to_q.diff", {64, 64});
   put("transformer.blocks.0.attn1.to_q.diff_b", {64});
-  const Lora lora = Lora::open(write());
-  const Adapter adapter{.lora = &lora, .scale = 0.25};
+  const auto lora = open();
+  const Adapter adapter{.lora = lora, .scale = 0.25};
   const Adapters adapters(std::span(&adapter, 1), specs_);
   std::vector<float> weight(64 * 64, 1.0F);
   std::vector<float> bias(64, 2.0F);
@@ -185,9 +186,9 @@ TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
 
 TEST_F(LoraFile, AddsSeveralAdaptersInTheirOrder) {
   pair("blocks.1.ffn.net.2", 64, 128, 2);
-  const Lora lora = Lora::open(write());
-  const Adapter twice[] = {{.lora = &lora, .scale = 0.5}, {.lora = &lora, .scale = 1.5}};
-  const Adapter once{.lora = &lora, .scale = 2.0};
+  const auto lora = open();
+  const Adapter twice[] = {{.lora = lora, .scale = 0.5}, {.lora = lora, .scale = 1.5}};
+  const Adapter once{.lora = lora, .scale = 2.0};
   std::vector<float> a(64 * 128);
   std::vector<float> b(64 * 128);
   Adapters(twice, specs_).add_to("blocks.1.ffn.net.2.weight", a);
@@ -204,8 +205,8 @@ TEST_F(LoraFile, MultipliesConvolutionsAsFlattenedKernels) {
   // A linear weight written as a 1x1 convolution.
   put("diffusion_model.blocks.0.ffn.0.lora_down.weight", {2, 64, 1, 1});
   put("diffusion_model.blocks.0.ffn.0.lora_up.weight", {128, 2, 1, 1});
-  const Lora lora = Lora::open(write());
-  const Adapter adapter{.lora = &lora};
+  const auto lora = open();
+  const Adapter adapter{.lora = lora};
   const Adapters adapters(std::span(&adapter, 1), specs_);
   std::vector<float> weight(64 * 64);
   adapters.add_to("patch_embedding.weight", weight);
@@ -293,8 +294,8 @@ TEST_F(LoraFile, NamesTheKeysThatFitNoParameter) {
   pair("transformer.blocks.1.attn1.to_q", 64, 64, 4);
   pair("transformer.blocks.2.attn1.to_q", 64, 64, 4);
   put("lora_te_text_model.alpha", {1});
-  const Lora lora = Lora::open(write());
-  const Adapter adapter{.lora = &lora};
+  const auto lora = open();
+  const Adapter adapter{.lora = lora};
 
   EXPECT_THAT(
       [&] { Adapters(std::span(&adapter, 1), specs_); },
@@ -307,8 +308,8 @@ TEST_F(LoraFile, SaysInOneLineThatItIsForAnotherSize) {
   pair("diffusion_model.blocks.0.self_attn.q", 32, 32, 4);
   pair("diffusion_model.blocks.0.self_attn.k", 32, 32, 4);
   pair("diffusion_model.blocks.20.self_attn.k", 32, 32, 4);
-  const Lora lora = Lora::open(write());
-  const Adapter adapter{.lora = &lora};
+  const auto lora = open();
+  const Adapter adapter{.lora = lora};
 
   EXPECT_THAT([&] { Adapters(std::span(&adapter, 1), specs_); },
               ThrowsMessage<Error>(
@@ -321,8 +322,8 @@ TEST_F(LoraFile, SaysInOneLineThatItIsForAnotherSize) {
 TEST_F(LoraFile, RefusesValuesThatAreNotFinite) {
   pair("blocks.0.attn1.to_q", 64, 64, 4);
   tensors_.at("blocks.0.attn1.to_q.lora_B.weight").as<float>()[7] = INFINITY;
-  const Lora lora = Lora::open(write());
-  const Adapter adapter{.lora = &lora};
+  const auto lora = open();
+  const Adapter adapter{.lora = lora};
   const Adapters adapters(std::span(&adapter, 1), specs_);
   std::vector<float> weight(64 * 64);
 

@@ -1,0 +1,104 @@
+#include "cli/lora.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "config/lora.h"
+#include "core/error.h"
+#include "weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The one safetensors file of a folder.
+fs::path only_file(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") {
+      files.push_back(entry.path());
+    }
+  }
+  check(files.size() == 1,
+        "[lora] {} holds {} safetensors files: which one?\n  name it by weight_name in lora_config",
+        folder.string(), files.size());
+  return files[0];
+}
+
+fs::path locate(const std::string& source, const std::string& file) {
+  const fs::path path(source);
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (!file.empty()) {
+      return path / file;
+    }
+    // PEFT's folder is opened as a whole: its alpha is in adapter_config.json.
+    return fs::exists(path / "adapter_model.safetensors", ignored) ? path : only_file(path);
+  }
+  check(fs::exists(path, ignored), "[lora] {} does not exist", source);
+  check(file.empty() || path.filename() == file,
+        "[lora] {} is a file, but weight_name asks for {} in it", source, file);
+  return path;
+}
+
+/// Opens each file once, however many adapters are in it.
+class Files {
+ public:
+  std::shared_ptr<const weights::Lora> open(const fs::path& path) {
+    auto& file = files_[path.string()];
+    if (!file) {
+      file = std::make_shared<const weights::Lora>(weights::Lora::open(path));
+    }
+    return file;
+  }
+
+ private:
+  std::map<std::string, std::shared_ptr<const weights::Lora>> files_;
+};
+
+/// What the adapters would change, checked before anything large is read.
+void check_fit(const fs::path& transformer, const wan::ModelOptions& options,
+               std::span<const weights::Adapter> adapters, std::vector<std::string>& lines) {
+  const auto specs = wan::parameters(weights::read_config(transformer), options);
+  const weights::Adapters fitted(adapters, specs);
+  for (const std::string& line : fitted.report()) {
+    lines.push_back(transformer.filename().string() + ": " + line);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> add_lora(const config::Config& config, const wan::ModelOptions& options,
+                                  sample::PipelineFolder& folder) {
+  Files files;
+  for (const config::LoraChoice& choice : config::lora_choices(config.model)) {
+    const bool two = folder.has_two_experts();
+    check(choice.for_first || two,
+          "[lora] {} is for a low-noise expert only, but the model has one transformer\n"
+          "  give weight_name instead of low_noise_weight_name",
+          choice.name);
+    if (choice.for_first) {
+      folder.adapters.push_back({.lora = files.open(locate(choice.source, choice.file)),
+                                 .scale = choice.scale,
+                                 .expert = 0});
+    }
+    if (two && choice.for_second) {
+      folder.adapters_2.push_back({.lora = files.open(locate(choice.source, choice.file_2)),
+                                   .scale = choice.scale,
+                                   .expert = 1});
+    }
+  }
+  std::vector<std::string> lines;
+  if (!folder.adapters.empty()) {
+    check_fit(folder.transformer, options, folder.adapters, lines);
+  }
+  if (!folder.adapters_2.empty()) {
+    check_fit(folder.transformer_2, options, folder.adapters_2, lines);
+  }
+  return lines;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "models/wan/transformer.h"
+#include "sample/pipeline_folder.h"
+
+namespace kinema::cli {
+
+/// Opens the files of `lora_config`, checks them against the transformers they are for, and puts
+/// them into `folder`. Returns a line about each file and transformer.
+std::vector<std::string> add_lora(const config::Config& config, const wan::ModelOptions& options,
+                                  sample::PipelineFolder& folder);
+
+}  // namespace kinema::cli
