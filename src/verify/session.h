@@ -70,5 +70,6 @@ std::vector<Row> variant_rows(const Case& c, Session& session);
 std::vector<Row> pipeline_rows(const Case& c, Session& session);
 std::vector<Row> dataset_rows(const Case& c, Session& session);
 std::vector<Row> image_rows(const Case& c, Session& session);
+std::vector<Row> vae_rows(const Case& c, Session& session);
 
 }  // namespace kinema::verify

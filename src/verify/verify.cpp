@@ -33,6 +33,8 @@ CaseRows rows_for(const std::string& name) {
       {"dataset", dataset_rows},
       {"lora", lora_rows},
       {"image", image_rows},
+      {"vae", vae_rows},
+      {"vae22", vae_rows},
   };
   if (name.starts_with("pipeline_")) {
     return pipeline_rows;

@@ -4,10 +4,12 @@
 
 #include "core/error.h"
 #include "io/model_folder.h"
+#include "models/vae/coder.h"
 #include "models/wan/transformer.h"
 #include "weights/clip.h"
 #include "weights/config.h"
 #include "weights/folder.h"
+#include "weights/vae_config.h"
 #include "weights/weights.h"
 
 namespace kinema::weights {
@@ -84,8 +86,7 @@ std::string check_other(const io::ModelFolder& folder) {
   };
   const std::string name =
       kind("_class_name").empty() ? kind("architectures") : kind("_class_name");
-  const std::map<std::string, std::string> marks{{"AutoencoderKLWan", "decoder.conv_in.weight"},
-                                                 {"UMT5EncoderModel", "shared.weight"}};
+  const std::map<std::string, std::string> marks{{"UMT5EncoderModel", "shared.weight"}};
   const auto mark = marks.find(name);
   check(mark != marks.end(), "[weights] {}: the config's class is `{}` but must be {}",
         folder.path(), name, "`WanTransformer3DModel` or another model of a Wan pipeline");
@@ -102,8 +103,19 @@ std::string check_clip(const io::ModelFolder& folder) {
                      config.hidden_size);
 }
 
+std::string check_vae(const io::ModelFolder& folder) {
+  const vae::Config config = parse_vae_config(folder.config());
+  const std::vector<nn::ParamSpec> specs = vae::parameters(config, {});
+  check_tensors(folder, specs);
+  return fmt::format("AutoencoderKLWan: {} latent channels, {} x {} pixels a cell, {} parameters",
+                     config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
+}
+
 std::string check_model(const std::filesystem::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
+  if (is_vae(folder.config())) {
+    return check_vae(folder);
+  }
   if (is_clip_vision(folder.config())) {
     return check_clip(folder);
   }

@@ -1,0 +1,125 @@
+#include "encoders/vae_side.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "encoders/tiling.h"
+
+namespace kinema::encoders {
+namespace {
+
+/// [1, c, k, h, w] as [c, k, h, w] without the frames beyond `frames`.
+HostArray first_frames(HostArray chunk, int64_t frames) {
+  chunk.shape.dims.erase(chunk.shape.dims.begin());
+  return frames < chunk.shape.dims[1] ? cut_frames(chunk, 0, frames) : std::move(chunk);
+}
+
+}  // namespace
+
+VaeSide::VaeSide(Kind kind, const pjrt::Client& client, const vae::Config& config,
+                 const vae::Options& options, runtime::ProgramOptions program, Load load)
+    : kind_(kind),
+      client_(client),
+      config_(config),
+      options_(options),
+      program_(std::move(program)),
+      load_(std::move(load)),
+      specs_(kind == Kind::ENCODER ? vae::encoder_parameters(config, options)
+                                   : vae::decoder_parameters(config, options)) {}
+
+vae::Chunk VaeSide::build(std::span<const Tensor> params, Tensor input,
+                          std::span<const Tensor> past) const {
+  return kind_ == Kind::ENCODER ? vae::encode(params, config_, options_, input, past)
+                                : vae::decode(params, config_, options_, input, past);
+}
+
+runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> past,
+                                  std::vector<Shape>* left) const {
+  Graph graph;
+  std::vector<Tensor> params;
+  for (const nn::ParamSpec& spec : specs_) {
+    params.push_back(graph.input(spec.shape, spec.name));
+  }
+  const Tensor x = graph.input(input, kind_ == Kind::ENCODER ? "video" : "latents");
+  std::vector<Tensor> before;
+  runtime::ProgramOptions options = program_;
+  options.name = kind_ == Kind::ENCODER ? "vae_encode" : "vae_decode";
+  options.name += past.empty() ? "_first" : "";
+  for (size_t i = 0; i < past.size(); ++i) {
+    before.push_back(graph.input(past[i], "past." + std::to_string(i)));
+    // The new past takes the place of the old.
+    options.emit.donate[static_cast<int64_t>(params.size() + 1 + i)] = static_cast<int64_t>(1 + i);
+  }
+  const vae::Chunk chunk = build(params, x, before);
+  std::vector<Tensor> outputs{chunk.result};
+  outputs.insert(outputs.end(), chunk.past.begin(), chunk.past.end());
+  if (left != nullptr) {
+    for (const Tensor& each : chunk.past) {
+      left->push_back(each.shape());
+    }
+  }
+  return runtime::Program::compile(client_, graph, outputs, options);
+}
+
+VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
+  const std::scoped_lock lock(mutex_);
+  if (params_.empty()) {
+    params_ = load_(specs_);
+  }
+  Programs& programs = programs_[frame];
+  const auto input = [&](int64_t frames) {
+    return Shape{DType::F32, {1, frame[0], frames, frame[1], frame[2]}};
+  };
+  if (!programs.first) {
+    programs.past.clear();
+    programs.first = std::make_unique<runtime::Program>(compile(input(1), {}, &programs.past));
+  }
+  if (chunk == 0) {
+    return {programs.first.get(), nullptr};
+  }
+  auto next = programs.next.find(chunk);
+  if (next == programs.next.end()) {
+    next = programs.next.emplace(chunk, compile(input(chunk), programs.past, nullptr)).first;
+  }
+  return {programs.first.get(), &next->second};
+}
+
+std::vector<pjrt::Buffer> VaeSide::call(const runtime::Program& program, const HostArray& input,
+                                        std::span<const pjrt::Buffer> past) const {
+  HostArray batched = input;
+  batched.shape.dims.insert(batched.shape.dims.begin(), 1);
+  const pjrt::Buffer on_device = client_.to_device(std::move(batched));
+  std::vector<const pjrt::Buffer*> arguments;
+  for (const pjrt::Buffer& param : params_) {
+    arguments.push_back(&param);
+  }
+  arguments.push_back(&on_device);
+  for (const pjrt::Buffer& each : past) {
+    arguments.push_back(&each);
+  }
+  return program.run(arguments);
+}
+
+void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
+  const Dims& d = input.shape.dims;
+  const int64_t rest = d[1] - 1;
+  // Frames of the input and of the result that belong together.
+  const int64_t in = kind_ == Kind::ENCODER ? config_.temporal() : 1;
+  const int64_t out = kind_ == Kind::ENCODER ? 1 : config_.temporal();
+  const int64_t size = chunk < 0 ? rest : std::min(chunk, rest);
+  const Ready programs = ready({d[0], d[2], d[3]}, size);
+
+  std::vector<pjrt::Buffer> held = call(*programs.first, cut_frames(input, 0, 1), {});
+  int64_t wanted = 1;
+  for (int64_t at = 1; at < d[1]; at += size) {
+    std::vector<pjrt::Buffer> made = call(*programs.next, cut_frames(input, at, size),
+                                          std::span<const pjrt::Buffer>(held).subspan(1));
+    // The device works on while the host has the piece before.
+    sink(first_frames(held[0].to_host(), wanted));
+    wanted = std::min(size, d[1] - at) / in * out;
+    held = std::move(made);
+  }
+  sink(first_frames(held[0].to_host(), wanted));
+}
+
+}  // namespace kinema::encoders

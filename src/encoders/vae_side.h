@@ -1,0 +1,68 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/host_array.h"
+#include "models/vae/coder.h"
+#include "pjrt/client.h"
+#include "runtime/program.h"
+
+namespace kinema::encoders {
+
+/// The encoder or the decoder of a VAE on a device: parameters, and programs for the sizes seen so
+/// far. Safe to use from several threads.
+class VaeSide {
+ public:
+  enum class Kind { ENCODER, DECODER };
+  using Load = std::function<std::vector<pjrt::Buffer>(std::span<const nn::ParamSpec>)>;
+
+  /// `load` is called once, when the side is first used.
+  VaeSide(Kind kind, const pjrt::Client& client, const vae::Config& config,
+          const vae::Options& options, runtime::ProgramOptions program, Load load);
+
+  /// Called with the result of each chunk, f32 [c, k, h, w].
+  using Sink = std::function<void(HostArray piece)>;
+  /// Runs over f32 [c, f, h, w]: its first frame, then `chunk` frames at a time. Frames that fill
+  /// up the last chunk are dropped from its result.
+  void run(const HostArray& input, int64_t chunk, const Sink& sink);
+
+ private:
+  struct Programs {
+    std::unique_ptr<runtime::Program> first;
+    std::vector<Shape> past;                   // what the first leaves
+    std::map<int64_t, runtime::Program> next;  // by chunk
+  };
+
+  vae::Chunk build(std::span<const Tensor> params, Tensor input,
+                   std::span<const Tensor> past) const;
+  runtime::Program compile(const Shape& input, std::span<const Shape> past,
+                           std::vector<Shape>* left) const;
+  /// The parameters, and the programs for chunks of this shape (0 frames: the first only).
+  struct Ready {
+    const runtime::Program* first;
+    const runtime::Program* next;
+  };
+  Ready ready(const Dims& frame, int64_t chunk);
+  std::vector<pjrt::Buffer> call(const runtime::Program& program, const HostArray& input,
+                                 std::span<const pjrt::Buffer> past) const;
+
+  Kind kind_;
+  pjrt::Client client_;
+  vae::Config config_;
+  vae::Options options_;
+  runtime::ProgramOptions program_;
+  Load load_;
+  std::vector<nn::ParamSpec> specs_;
+
+  std::mutex mutex_;                   // of what follows
+  std::vector<pjrt::Buffer> params_;   // written once
+  std::map<Dims, Programs> programs_;  // by [c, h, w]; entries are never removed
+};
+
+}  // namespace kinema::encoders

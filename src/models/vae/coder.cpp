@@ -1,0 +1,256 @@
+#include "models/vae/coder.h"
+
+#include "core/error.h"
+#include "models/vae/resample.h"
+#include "nn/linear.h"
+
+namespace kinema::vae {
+namespace {
+
+/// What the parts of a network are run with.
+struct Run {
+  History& history;
+  Precision precision;
+  const Tap& tap;
+
+  void offer(const std::string& name, Tensor value) const {
+    if (tap) {
+      tap(name, value);
+    }
+  }
+};
+
+std::string numbered(const std::string& name, int64_t i) { return name + "." + std::to_string(i); }
+
+/// A level of either network: residual blocks, then a change of resolution at all but the last.
+///
+/// Wan 2.1 gives the blocks of all levels of the encoder one numbering and the decoder's resampling
+/// the name `upsamplers.0`; Wan 2.2 nests both in their level and has a shortcut around it.
+struct EncoderLevel {
+  EncoderLevel(const nn::Params& blocks, const Config& c, int64_t level, int64_t& number)
+      : width(c.encoder_dim(level)), residual(c.is_residual) {
+    const bool last = level == c.levels() - 1;
+    const bool time = !last && c.temperal_downsample[static_cast<size_t>(level)];
+    block = {.time = time ? 2 : 1, .space = last ? 1 : 2};
+    const nn::Params own = blocks / std::to_string(level);
+    int64_t in = c.encoder_dim(level - 1);
+    for (int64_t i = 0; i < c.num_res_blocks; ++i) {
+      resnets.emplace_back(
+          residual ? own / "resnets" / std::to_string(i) : blocks / std::to_string(number++), in,
+          width);
+      in = width;
+    }
+    if (!last) {
+      down.emplace(residual ? own / "downsampler" : blocks / std::to_string(number++), width, time);
+    }
+  }
+
+  Tensor operator()(Tensor x, const Run& run, int64_t level, int64_t& at) const {
+    const Tensor given = x;
+    const auto offer = [&](Tensor y) {
+      if (!residual) {
+        run.offer(numbered("down_blocks", at++), y);
+      }
+      return y;
+    };
+    for (const ResidualBlock& resnet : resnets) {
+      x = offer(resnet(x, run.history, run.precision));
+    }
+    if (down) {
+      x = offer((*down)(x, run.history, run.precision));
+    }
+    if (residual) {
+      x = x + average_down(given, width, block);
+      run.offer(numbered("down_blocks", level), x);
+    }
+    return x;
+  }
+
+  int64_t width;
+  bool residual;
+  Block block;
+  std::vector<ResidualBlock> resnets;
+  std::optional<Downsample> down;
+};
+
+struct DecoderLevel {
+  DecoderLevel(const nn::Params& params, const Config& c, int64_t level)
+      : width(c.decoder_dim(level)), residual(c.is_residual) {
+    const bool last = level == c.levels() - 1;
+    const bool time = c.temporal_upsample(level);
+    block = {.time = time ? 2 : 1, .space = 2};
+    // The upsampling of Wan 2.1 has halved the channels.
+    int64_t in = c.decoder_dim(level - 1) / (level > 0 && !residual ? 2 : 1);
+    for (int64_t i = 0; i <= c.num_res_blocks; ++i) {
+      resnets.emplace_back(params / "resnets" / std::to_string(i), in, width);
+      in = width;
+    }
+    if (!last) {
+      up.emplace(residual ? params / "upsampler" : params / "upsamplers" / "0", width,
+                 residual ? width : width / 2, time);
+    }
+  }
+
+  Tensor operator()(Tensor x, const Run& run) const {
+    const Tensor given = x;
+    for (const ResidualBlock& resnet : resnets) {
+      x = resnet(x, run.history, run.precision);
+    }
+    if (up) {
+      x = (*up)(x, run.history, run.precision);
+      if (residual) {
+        x = x + repeat_up(given, width, block, run.history.first());
+      }
+    }
+    return x;
+  }
+
+  int64_t width;
+  bool residual;
+  Block block;
+  std::vector<ResidualBlock> resnets;
+  std::optional<Upsample> up;
+};
+
+// The quoted names are the keys of the released checkpoints.
+struct Encoder {
+  Encoder(const nn::Params& root, const Config& c)
+      : conv_in(root / "encoder" / "conv_in", c.in_channels, c.base_dim),
+        middle(root / "encoder" / "mid_block", c.encoder_dim(c.levels() - 1)),
+        norm_out(root / "encoder" / "norm_out", c.encoder_dim(c.levels() - 1)),
+        conv_out(root / "encoder" / "conv_out", c.encoder_dim(c.levels() - 1), 2 * c.z_dim),
+        quant(root / "quant_conv", 2 * c.z_dim, 2 * c.z_dim, {1, 1, 1}) {
+    int64_t number = 0;
+    for (int64_t level = 0; level < c.levels(); ++level) {
+      levels.emplace_back(root / "encoder" / "down_blocks", c, level, number);
+    }
+  }
+
+  Tensor operator()(Tensor x, const Run& run) const {
+    x = conv_in(x, run.history, run.precision);
+    run.offer("conv_in", x);
+    int64_t at = 0;
+    for (size_t level = 0; level < levels.size(); ++level) {
+      const Scope scope(x.graph(), numbered("down_blocks", static_cast<int64_t>(level)));
+      x = levels[level](x, run, static_cast<int64_t>(level), at);
+    }
+    x = middle(x, run.history, run.precision);
+    run.offer("mid_block", x);
+    x = norm_out(x);
+    run.offer("norm_out", x);
+    x = conv_out(silu(x), run.history, run.precision);
+    run.offer("conv_out", x);
+    return quant(x, {}, run.precision);
+  }
+
+  CausalConv conv_in;
+  std::vector<EncoderLevel> levels;
+  MiddleBlock middle;
+  ChannelNorm norm_out;
+  CausalConv conv_out;
+  Conv quant;
+};
+
+struct Decoder {
+  Decoder(const nn::Params& root, const Config& c)
+      : post_quant(root / "post_quant_conv", c.z_dim, c.z_dim, {1, 1, 1}),
+        conv_in(root / "decoder" / "conv_in", c.z_dim, c.decoder_dim(-1)),
+        middle(root / "decoder" / "mid_block", c.decoder_dim(-1)),
+        norm_out(root / "decoder" / "norm_out", c.decoder_dim(c.levels() - 1)),
+        conv_out(root / "decoder" / "conv_out", c.decoder_dim(c.levels() - 1), c.out_channels) {
+    for (int64_t level = 0; level < c.levels(); ++level) {
+      levels.emplace_back(root / "decoder" / "up_blocks" / std::to_string(level), c, level);
+    }
+  }
+
+  Tensor operator()(Tensor x, const Run& run) const {
+    x = conv_in(post_quant(x, {}, run.precision), run.history, run.precision);
+    run.offer("conv_in", x);
+    x = middle(x, run.history, run.precision);
+    run.offer("mid_block", x);
+    for (size_t level = 0; level < levels.size(); ++level) {
+      const Scope scope(x.graph(), numbered("up_blocks", static_cast<int64_t>(level)));
+      x = levels[level](x, run);
+      run.offer(numbered("up_blocks", static_cast<int64_t>(level)), x);
+    }
+    x = norm_out(x);
+    run.offer("norm_out", x);
+    x = conv_out(silu(x), run.history, run.precision);
+    run.offer("conv_out", x);
+    return x;
+  }
+
+  Conv post_quant;
+  CausalConv conv_in;
+  MiddleBlock middle;
+  std::vector<DecoderLevel> levels;
+  ChannelNorm norm_out;
+  CausalConv conv_out;
+};
+
+template <typename Network>
+std::vector<nn::ParamSpec> specs_of(const Config& config, const Options& options) {
+  validate(config);
+  nn::SpecCollector specs([&](const std::string&) { return options.weights_dtype; });
+  const Network network(nn::Params(specs, ""), config);
+  return specs.take();
+}
+
+History history_of(std::span<const Tensor> past) {
+  return past.empty() ? History() : History(past);
+}
+
+}  // namespace
+
+std::vector<nn::ParamSpec> encoder_parameters(const Config& config, const Options& options) {
+  return specs_of<Encoder>(config, options);
+}
+
+std::vector<nn::ParamSpec> decoder_parameters(const Config& config, const Options& options) {
+  return specs_of<Decoder>(config, options);
+}
+
+std::vector<nn::ParamSpec> parameters(const Config& config, const Options& options) {
+  std::vector<nn::ParamSpec> all = encoder_parameters(config, options);
+  for (nn::ParamSpec& spec : decoder_parameters(config, options)) {
+    all.push_back(std::move(spec));
+  }
+  return all;
+}
+
+Chunk encode(std::span<const Tensor> params, const Config& config, const Options& options,
+             Tensor video, std::span<const Tensor> past, const Tap& tap) {
+  nn::Binder binder(encoder_parameters(config, options), params);
+  const Encoder encoder(nn::Params(binder, ""), config);
+  const int64_t side = config.spatial();
+  check(video.rank() == 5 && video.dim(1) == config.colours() && video.dim(3) % side == 0 &&
+            video.dim(4) % side == 0 && video.dim(3) > 0 && video.dim(4) > 0,
+        "[vae] the video is {} but must be [b, {}, f, h, w], h and w multiples of {}",
+        to_string(video.shape()), config.colours(), side);
+  check(past.empty() ? video.dim(2) == 1 : video.dim(2) % config.temporal() == 0,
+        "[vae] the chunk has {} frames: the first has one, the others multiples of {}",
+        video.dim(2), config.temporal());
+  History history = history_of(past);
+  const Scope scope(video.graph(), "encoder");
+  const Tensor x = patchify(nn::as(video, options.activations_dtype), config.patch());
+  const Tensor y = encoder(x, {history, options.precision, tap});
+  return {nn::as(y, DType::F32), history.kept()};
+}
+
+Chunk decode(std::span<const Tensor> params, const Config& config, const Options& options,
+             Tensor latents, std::span<const Tensor> past, const Tap& tap) {
+  nn::Binder binder(decoder_parameters(config, options), params);
+  const Decoder decoder(nn::Params(binder, ""), config);
+  check(latents.rank() == 5 && latents.dim(1) == config.z_dim,
+        "[vae] the latents are {} but must be [b, {}, f, h, w]", to_string(latents.shape()),
+        config.z_dim);
+  check(!past.empty() || latents.dim(2) == 1, "[vae] the first chunk is one latent frame, not {}",
+        latents.dim(2));
+  History history = history_of(past);
+  const Scope scope(latents.graph(), "decoder");
+  const Tensor y =
+      decoder(nn::as(latents, options.activations_dtype), {history, options.precision, tap});
+  return {nn::as(unpatchify(y, config.patch()), DType::F32), history.kept()};
+}
+
+}  // namespace kinema::vae

@@ -1,0 +1,156 @@
+#include "models/vae/layers.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "nn/attention.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+
+namespace kinema::vae {
+namespace {
+
+constexpr double kSmallestNorm = 1e-12;  // of torch's F.normalize
+/// Frames that a causal convolution looks back.
+constexpr int64_t kPast = 2;
+
+Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
+  Dims dims{out, in};
+  if (kernel.frames > 0) {
+    dims.push_back(kernel.frames);
+  }
+  dims.push_back(kernel.rows);
+  dims.push_back(kernel.columns);
+  return dims;
+}
+
+Tensor last_frames(Tensor x, int64_t count) { return slice(x, Axis(2), x.dim(2) - count, count); }
+
+}  // namespace
+
+Tensor History::past() {
+  if (first_) {
+    return {};
+  }
+  check(next_ < past_.size(), "[vae] the past of {} convolutions was given, there are more",
+        past_.size());
+  return past_[next_++];
+}
+
+std::vector<Tensor> History::kept() const {
+  check(first_ || next_ == past_.size(),
+        "[vae] the past of {} convolutions was given, there are {}", past_.size(), next_);
+  return kept_;
+}
+
+Conv::Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel)
+    : weight_(params.weight("weight", kernel_dims(in, out, kernel),
+                            std::vector<std::string>(kernel.frames > 0 ? 5 : 4),
+                            nn::Init::xavier())),
+      bias_(params.weight("bias", {out}, {""}, nn::Init::zeros())) {}
+
+Tensor add_bias(Tensor x, Tensor bias) {
+  const Tensor y = nn::widened(x);
+  return nn::as(y + nn::as(bias, y.dtype()), x.dtype());
+}
+
+Tensor Conv::apply(Tensor x, Tensor weight, Where where, Precision precision) const {
+  if (weight.rank() == 4) {
+    weight = expand_dims(weight, Axis(2));
+  }
+  ConvolutionAttrs attrs{.strides = Dims(where.stride.begin(), where.stride.end()),
+                         .pad = {{0, 0}, {where.before, where.after}, {where.before, where.after}}};
+  attrs.precision = precision;
+  const Tensor y = convolution(x, nn::as(weight, x.dtype()), attrs);
+  return add_bias(y, reshape(bias_, {bias_.dim(0), 1, 1, 1}));
+}
+
+Tensor Conv::operator()(Tensor x, Where where, Precision precision) const {
+  return apply(x, weight_, where, precision);
+}
+
+Tensor Conv::last_frame(Tensor x, Where where, Precision precision) const {
+  return apply(x, slice(weight_, Axis(2), weight_.dim(2) - 1, 1), where, precision);
+}
+
+Tensor CausalConv::operator()(Tensor x, History& history, Precision precision) const {
+  const Conv::Where around{.before = 1, .after = 1};
+  if (history.first()) {
+    check(x.dim(2) == 1, "[vae] the first chunk is one frame, not {}", x.dim(2));
+    history.keep(pad(x, Axis(2), kPast - 1, 0));
+    return conv_.last_frame(x, around, precision);
+  }
+  const Tensor joined = concatenate({history.past(), x}, Axis(2));
+  history.keep(last_frames(joined, kPast));
+  return conv_(joined, around, precision);
+}
+
+ChannelNorm::ChannelNorm(const nn::Params& params, int64_t dim, int64_t trailing) : dim_(dim) {
+  Dims dims{dim};
+  dims.resize(static_cast<size_t>(trailing) + 1, 1);
+  gamma_ = params.weight("gamma", dims, std::vector<std::string>(dims.size()), nn::Init::ones());
+}
+
+Tensor ChannelNorm::operator()(Tensor x) const {
+  const Tensor wide = nn::widened(x);
+  const Tensor squares = sum(square(wide), {1}, true);
+  const Tensor scale =
+      rsqrt(maximum(squares, kSmallestNorm * kSmallestNorm)) * std::sqrt(static_cast<double>(dim_));
+  const Tensor gamma = reshape(nn::as(gamma_, wide.dtype()), {dim_, 1, 1, 1});
+  return nn::as(wide * scale * gamma, x.dtype());
+}
+
+ResidualBlock::ResidualBlock(const nn::Params& params, int64_t in, int64_t out)
+    : norm1_(params / "norm1", in),
+      conv1_(params / "conv1", in, out),
+      norm2_(params / "norm2", out),
+      conv2_(params / "conv2", out, out) {
+  if (in != out) {
+    shortcut_.emplace_back(params / "conv_shortcut", in, out, Conv::Kernel{1, 1, 1});
+  }
+}
+
+Tensor ResidualBlock::operator()(Tensor x, History& history, Precision precision) const {
+  const Tensor skip = shortcut_.empty() ? x : shortcut_[0](x, {}, precision);
+  x = conv1_(silu(norm1_(x)), history, precision);
+  x = conv2_(silu(norm2_(x)), history, precision);
+  return x + skip;
+}
+
+AttentionBlock::AttentionBlock(const nn::Params& params, int64_t dim)
+    : dim_(dim),
+      norm_(params / "norm", dim, 2),
+      qkv_weight_(
+          (params / "to_qkv")
+              .weight("weight", {3 * dim, dim, 1, 1}, {"", "", "", ""}, nn::Init::xavier())),
+      qkv_bias_((params / "to_qkv").weight("bias", {3 * dim}, {""}, nn::Init::zeros())),
+      proj_weight_((params / "proj")
+                       .weight("weight", {dim, dim, 1, 1}, {"", "", "", ""}, nn::Init::xavier())),
+      proj_bias_((params / "proj").weight("bias", {dim}, {""}, nn::Init::zeros())) {}
+
+Tensor AttentionBlock::operator()(Tensor x, Precision precision) const {
+  const int64_t b = x.dim(0);
+  const int64_t f = x.dim(2);
+  const int64_t h = x.dim(3);
+  const int64_t w = x.dim(4);
+  // Frames are the batch, pixels the tokens: [b f, h w, c].
+  const Tensor tokens = reshape(transpose(norm_(x), {0, 2, 3, 4, 1}), {b * f, h * w, dim_});
+  const Tensor qkv =
+      nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, precision);
+  const std::vector<Tensor> parts = split(reshape(qkv, {b * f, h * w, 3, dim_}), Axis(2), 3);
+  Tensor y = nn::attention(parts[0], parts[1], parts[2], {.precision = precision});
+  y = nn::linear(reshape(y, {b * f, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
+                 precision);
+  return x + transpose(reshape(y, {b, f, h, w, dim_}), {0, 4, 1, 2, 3});
+}
+
+MiddleBlock::MiddleBlock(const nn::Params& params, int64_t dim)
+    : first_(params / "resnets" / "0", dim, dim),
+      attention_(params / "attentions" / "0", dim),
+      last_(params / "resnets" / "1", dim, dim) {}
+
+Tensor MiddleBlock::operator()(Tensor x, History& history, Precision precision) const {
+  return last_(attention_(first_(x, history, precision), precision), history, precision);
+}
+
+}  // namespace kinema::vae
