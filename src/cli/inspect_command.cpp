@@ -227,8 +227,9 @@ Contents list(const fs::path& path) {
 std::string accept(const fs::path& path) {
   const io::PathKind kind = io::path_kind(path);
   if (kind == io::PathKind::ModelFolder) {
-    check_transformer(path);
-  } else if (kind == io::PathKind::Pipeline || is_checkpoint(path)) {
+    return "accepted: " + weights::check_path(path);
+  }
+  if (kind == io::PathKind::Pipeline || is_checkpoint(path)) {
     if (is_checkpoint(path)) {
       const std::string problem = train::manifest_problem(path);
       check(problem.empty(), "{}: {}", path.string(), problem);
