@@ -17,6 +17,9 @@ struct DotAttrs {
 };
 extern const Op kDotGeneral;
 
+/// Its attributes are ConvolutionAttrs, dilations filled in.
+extern const Op kConvolution;
+
 /// Attributes of kTranspose: result axis i is the operand's axis `order[i]`.
 struct TransposeAttrs {
   std::vector<int64_t> order;

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "graph/ops.h"
 #include "graph/ops/all_ops.h"
+#include "graph/ops/attrs.h"
 #include "graph/ops/precision.h"
 #include "graph/ops/rules.h"
 
@@ -140,9 +141,11 @@ Tensor kernel_gradient(const Node& node, Tensor dy) {
   return exchange(convolution(x, exchange(dy), back));
 }
 
+}  // namespace
+
 // y[b, o, p] = sum over c, k of x[b, c, p stride + k - low] w[o, c, k]  (cross-correlation)
 // dx = mirrored w * dy,  dw = x * dy over the batch (above)
-constexpr Op kConvolution{
+const Op kConvolution{
     .name = "convolution",
     .infer = [](const Node& node) -> Shape {
       check_attrs(node);
@@ -176,11 +179,10 @@ constexpr Op kConvolution{
     },
 };
 
-constexpr const Op* kOps[] = {&kConvolution};
-
-}  // namespace
-
-std::span<const Op* const> convolution_ops() { return kOps; }
+std::span<const Op* const> convolution_ops() {
+  static constexpr const Op* kOps[] = {&kConvolution};
+  return kOps;
+}
 
 Tensor convolution(Tensor x, Tensor w, ConvolutionAttrs attrs) {
   if (attrs.lhs_dilation.empty()) {

@@ -5,6 +5,7 @@
 #include "graph/body.h"
 #include "graph/fused.h"
 #include "graph/ops/attrs.h"
+#include "kernels/cpu/convolution.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/strided_dot.h"
 
@@ -102,6 +103,30 @@ Operands operands_of(const Node& node, const Emitter& out) {
   return operands;
 }
 
+bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions& options) {
+  const DType dtype = node.results[0].dtype;
+  if (!(dtype == DType::F32 && options.f32) && !(dtype == DType::BF16 && options.bf16)) {
+    return false;
+  }
+  const auto plan = convolution_plan(node.shape(0).dims, node.shape(1).dims, node.results[0].dims,
+                                     node.get<ConvolutionAttrs>());
+  if (!plan || plan->flops() < options.min_convolution_flops ||
+      !has_fast_convolution(*plan, dtype)) {
+    return false;
+  }
+  const Operands in = operands_of(node, out);
+  const std::string name = out.fresh();
+  out.line(
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{plan = array<i64: {}>}}, operand_layouts = [{}], result_layouts = [{}]}} "
+      ": ({}) -> {}{}",
+      name, fmt::join(in.names, ", "), kConvolutionTarget, fmt::join(to_words(*plan), ", "),
+      fmt::join(in.layouts, ", "), layout(node.results[0]), fmt::join(in.types, ", "),
+      mlir_type(node.results[0]), out.location(node));
+  out.bind(const_cast<Node&>(node).result(), name);
+  return true;
+}
+
 /// The first `count` results are written over the operands of the same number.
 std::string in_place(size_t count) {
   std::vector<std::string> aliases;
@@ -183,6 +208,7 @@ bool write_fused(const Node& node, Emitter& out) {
 
 void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kDotTarget, dot_handler());
+  plugin.register_ffi_handler(kConvolutionTarget, convolution_handler());
   plugin.register_ffi_handler(kBarrierTarget, barrier_handler());
   plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
   plugin.register_ffi_handler(kSumsOfSquaresTarget, sums_of_squares_handler());
@@ -195,6 +221,9 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
   return [options](const Node& node, Emitter& out) {
     if (node.op == &kDotGeneral) {
       return write_dot(node, node, dense_strides(node.results[0].dims), out, options);
+    }
+    if (node.op == &kConvolution) {
+      return write_convolution(node, out, options);
     }
     if (node.op == &kCall) {
       return write_fused(node, out);

@@ -7,10 +7,12 @@ namespace kinema::kernels {
 
 /// Names of the kernels in programs, and their XLA_FFI_Handlers.
 inline constexpr const char* kDotTarget = "kinema.dot";
+inline constexpr const char* kConvolutionTarget = "kinema.convolution";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kSumsOfSquaresTarget = "kinema.sums_of_squares";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
 void* dot_handler();
+void* convolution_handler();
 void* adamw_handler();
 void* sums_of_squares_handler();
 void* barrier_handler();
@@ -21,13 +23,16 @@ struct CpuLoweringOptions {
   bool bf16 = true;
   /// Products below this many floating-point operations stay with the compiler.
   double min_flops = 4e6;
+  /// The same for convolutions.
+  double min_convolution_flops = 1e6;
 };
 
 /// Makes the kernels known to a CPU plugin; may be called more than once.
 void register_cpu_kernels(const pjrt::Plugin& plugin);
 
-/// Writes large dots as calls of the product kernel, transposes on either side included, and
-/// `fused("adamw", ...)` as calls of the kernel that updates in place.
+/// Writes large dots as calls of the product kernel, transposes on either side included, large
+/// convolutions as calls of the convolution kernel, and `fused("adamw", ...)` as calls of the
+/// kernel that updates in place.
 Lowering cpu_lowering(const CpuLoweringOptions& options = {});
 
 }  // namespace kinema::kernels

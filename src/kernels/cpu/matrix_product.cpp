@@ -1,28 +1,17 @@
 #include "kernels/cpu/matrix_product.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <map>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/cpu/onednn.h"
 
 namespace kinema::kernels {
 namespace {
 
 using dnnl::memory;
-
-const dnnl::engine& engine() {
-  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
-  return kEngine;
-}
-
-memory::data_type data_type(DType dtype) {
-  return dtype == DType::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
-}
 
 /// Rows and columns of one operand; a size of 1 takes whatever stride keeps the layout plain.
 memory::desc descriptor(DType dtype, int64_t rows, int64_t columns, int64_t row_stride,
@@ -35,7 +24,7 @@ memory::desc descriptor(DType dtype, int64_t rows, int64_t columns, int64_t row_
   } else {
     column_stride = columns == 1 ? rows : column_stride;
   }
-  return {{rows, columns}, data_type(dtype), memory::dims{row_stride, column_stride}};
+  return {{rows, columns}, dnnl_type(dtype), memory::dims{row_stride, column_stride}};
 }
 
 struct Kernel {
@@ -48,10 +37,10 @@ Kernel make_kernel(const StridedDot& dot, DType in, DType out) {
                 .b = descriptor(in, dot.k, dot.n, dot.b_k, dot.b_n),
                 .c = descriptor(out, dot.m, dot.n, dot.c_m, dot.c_n)};
 #if DNNL_VERSION_MAJOR >= 3
-  const dnnl::matmul::primitive_desc desc(engine(), kernel.a, kernel.b, kernel.c);
+  const dnnl::matmul::primitive_desc desc(dnnl_engine(), kernel.a, kernel.b, kernel.c);
 #else
   const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(kernel.a, kernel.b, kernel.c),
-                                          engine());
+                                          dnnl_engine());
 #endif
   kernel.primitive = dnnl::matmul(desc);
   return kernel;
@@ -62,8 +51,7 @@ void multiply(const StridedDot& dot, DType in, DType out, const char* a, const c
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, DType, DType>;
   thread_local std::map<Key, Kernel> kernels;
-  thread_local dnnl::stream stream(engine());
-  omp_set_num_threads(1);  // of this thread only: the split is ours
+  dnnl::stream& stream = dnnl_stream();
   if (kernels.size() > 512) {
     kernels.clear();
   }
@@ -73,10 +61,10 @@ void multiply(const StridedDot& dot, DType in, DType out, const char* a, const c
     found = kernels.emplace(key, make_kernel(dot, in, out)).first;
   }
   const Kernel& kernel = found->second;
-  kernel.primitive.execute(stream,
-                           {{DNNL_ARG_SRC, memory(kernel.a, engine(), const_cast<char*>(a))},
-                            {DNNL_ARG_WEIGHTS, memory(kernel.b, engine(), const_cast<char*>(b))},
-                            {DNNL_ARG_DST, memory(kernel.c, engine(), c)}});
+  kernel.primitive.execute(
+      stream, {{DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
+               {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
+               {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
   stream.wait();
 }
 

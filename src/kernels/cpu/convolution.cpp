@@ -1,0 +1,310 @@
+#include "kernels/cpu/convolution.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "core/error.h"
+#include "kernels/cpu/onednn.h"
+
+namespace kinema::kernels {
+namespace {
+
+using dnnl::memory;
+using Axes = ConvolutionPlan::Axes;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// The smallest size that needs no more parts than `limit` does.
+int64_t balanced(int64_t size, int64_t limit) { return ceil_div(size, ceil_div(size, limit)); }
+
+/// How a plan is cut. It depends on rows, columns and channels only, not on frames, batch or
+/// threads: oneDNN sees the same small convolution for every tile.
+struct Cut {
+  int64_t rows, columns;        // of the result, in one tile
+  int64_t channels;             // of the result, packed together
+  int64_t in_rows, in_columns;  // of x that a tile reads, zeros outside included
+  int64_t in_frames;            // of x that a frame of the result reads
+
+  explicit Cut(const ConvolutionPlan& p) {
+    constexpr int64_t kPixels = 512;  // what amortises a pass over a block of weights
+    constexpr int64_t kColumns = 64;
+    constexpr int64_t kChannels = 128;
+    columns = balanced(p.y[2], std::max(kColumns, kPixels / p.y[1]));
+    rows = balanced(p.y[1], std::max<int64_t>(1, kPixels / columns));
+    channels = p.out <= kChannels ? p.out : ceil_div(balanced(p.out, kChannels), 16) * 16;
+    const auto span = [&](size_t axis, int64_t size) {
+      return (size - 1) * p.stride[axis] + (p.w[axis] - 1) * p.dilation[axis] + 1;
+    };
+    in_frames = span(0, 1);
+    in_rows = span(1, rows);
+    in_columns = span(2, columns);
+  }
+
+  int64_t blocks(const ConvolutionPlan& p) const { return ceil_div(p.out, channels); }
+};
+
+memory::dims kernel_dims(const ConvolutionPlan& p, int64_t channels) {
+  return {channels, p.in, p.w[0], p.w[1], p.w[2]};
+}
+
+/// The convolution of one tile: one frame of the result, channels last on both sides.
+dnnl::convolution_forward::primitive_desc describe(const ConvolutionPlan& p, const Cut& cut,
+                                                   DType dtype) {
+  using tag = memory::format_tag;
+  const auto type = dnnl_type(dtype);
+  const memory::desc x({1, p.in, cut.in_frames, cut.in_rows, cut.in_columns}, type, tag::ndhwc);
+  const memory::desc w(kernel_dims(p, cut.channels), type, tag::any);
+  const memory::desc y({1, cut.channels, 1, cut.rows, cut.columns}, type, tag::ndhwc);
+  const memory::dims stride{1, p.stride[1], p.stride[2]};
+  const memory::dims dilation{p.dilation[0] - 1, p.dilation[1] - 1, p.dilation[2] - 1};
+  const memory::dims none{0, 0, 0};
+  constexpr auto kKind = dnnl::prop_kind::forward_inference;
+  constexpr auto kHow = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {dnnl_engine(), kKind, kHow, x, w, y, stride, dilation, none, none};
+#else
+  return {{kKind, kHow, x, w, y, stride, dilation, none, none}, dnnl_engine()};
+#endif
+}
+
+/// Bytes that grow and stay with their thread.
+class Buffer {
+ public:
+  char* at_least(size_t bytes) {
+    if (bytes > size_) {
+      data_.reset(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
+      size_ = data_ ? bytes : 0;
+      check(data_ != nullptr, "[convolution kernel] no memory for {} bytes", bytes);
+    }
+    return data_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(char* data) const { std::free(data); }
+  };
+  std::unique_ptr<char, Free> data_;
+  size_t size_ = 0;
+};
+
+/// Copies [c, h, w] between two layouts, by a kernel that is made once per thread.
+void copy(DType dtype, const Axes& sizes, const char* from, const Axes& from_strides, char* to,
+          const Axes& to_strides) {
+  struct Kernel {
+    memory::desc from, to;
+    dnnl::reorder reorder;
+  };
+  using Key = std::tuple<DType, Axes, Axes, Axes>;
+  thread_local std::map<Key, Kernel> kernels;
+  if (kernels.size() > 512) {
+    kernels.clear();
+  }
+  dnnl::stream& stream = dnnl_stream();
+  const Key key{dtype, sizes, from_strides, to_strides};
+  auto found = kernels.find(key);
+  if (found == kernels.end()) {
+    const auto dims = [](const Axes& axes) { return memory::dims(axes.begin(), axes.end()); };
+    const memory::desc a(dims(sizes), dnnl_type(dtype), dims(from_strides));
+    const memory::desc b(dims(sizes), dnnl_type(dtype), dims(to_strides));
+    found = kernels.emplace(key, Kernel{a, b, dnnl::reorder({dnnl_engine(), a, dnnl_engine(), b})})
+                .first;
+  }
+  memory source(found->second.from, dnnl_engine(), const_cast<char*>(from));
+  memory target(found->second.to, dnnl_engine(), to);
+  found->second.reorder.execute(stream, source, target);
+  stream.wait();
+}
+
+/// One call of the kernel.
+class Convolution {
+ public:
+  Convolution(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y)
+      : p_(plan),
+        cut_(plan),
+        dtype_(dtype),
+        bytes_(byte_size(dtype)),
+        desc_(describe(plan, cut_, dtype)),
+        x_(x),
+        w_(w),
+        y_(y) {}
+
+  void run(const ParallelFor& parallel_for) {
+    const int64_t blocks = cut_.blocks(p_);
+    const size_t block_bytes = (desc_.weights_desc().get_size() + 63) / 64 * 64;
+    char* packed = packed_.at_least(block_bytes * static_cast<size_t>(p_.groups * blocks));
+    packed_block_ = block_bytes;
+    parallel_for(p_.groups * blocks, [&](int64_t i) {
+      pack(i / blocks, i % blocks, packed + static_cast<size_t>(i) * block_bytes);
+    });
+    // Few tiles: their channels are split too.
+    constexpr int64_t kTasks = 16;
+    const int64_t places = p_.batch * p_.groups * ceil_div(p_.y[0], kFrames) * tiles(1) * tiles(2);
+    const int64_t parts = std::min(blocks, ceil_div(kTasks, places));
+    parallel_for(places * parts, [&](int64_t i) {
+      const int64_t part = i % parts;
+      work(i / parts, part * blocks / parts, (part + 1) * blocks / parts);
+    });
+  }
+
+ private:
+  static constexpr int64_t kFrames = 4;  // of the result, that share what is read
+
+  int64_t tiles(size_t axis) const {
+    return ceil_div(p_.y[axis], axis == 1 ? cut_.rows : cut_.columns);
+  }
+
+  /// Weights of one block of channels, as oneDNN wants them; zeros for channels past the end.
+  void pack(int64_t group, int64_t block, char* to) {
+    using tag = memory::format_tag;
+    dnnl::stream& stream = dnnl_stream();
+    const int64_t first = block * cut_.channels;
+    const int64_t count = std::min(cut_.channels, p_.out - first);
+    const int64_t row = p_.in * p_.w[0] * p_.w[1] * p_.w[2];
+    const char* from = w_ + (group * p_.out + first) * row * bytes_;
+    const memory::desc given(kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::oidhw);
+    const auto size = static_cast<size_t>(cut_.channels * row * bytes_);
+    Buffer whole;
+    if (count < cut_.channels) {
+      char* padded = whole.at_least(size);
+      std::memcpy(padded, from, static_cast<size_t>(count * row * bytes_));
+      std::memset(padded + count * row * bytes_, 0,
+                  static_cast<size_t>((cut_.channels - count) * row * bytes_));
+      from = padded;
+    }
+    memory source(given, dnnl_engine(), const_cast<char*>(from));
+    memory target(desc_.weights_desc(), dnnl_engine(), to);
+    if (dtype_ == DType::BF16) {
+      // oneDNN interleaves pairs of input channels ten times faster when they are neighbours.
+      Buffer last;
+      memory between({kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::odhwi}, dnnl_engine(),
+                     last.at_least(size));
+      dnnl::reorder(source, between).execute(stream, source, between);
+      dnnl::reorder(between, target).execute(stream, between, target);
+      stream.wait();
+    } else {
+      dnnl::reorder(source, target).execute(stream, source, target);
+      stream.wait();
+    }
+  }
+
+  /// One tile, at most kFrames frames of it, and some blocks of its channels.
+  void work(int64_t place, int64_t first_block, int64_t last_block) {
+    const auto take = [&place](int64_t size) {
+      const int64_t at = place % size;
+      place /= size;
+      return at;
+    };
+    const int64_t column = take(tiles(2)) * cut_.columns;
+    const int64_t row = take(tiles(1)) * cut_.rows;
+    const int64_t first_frame = take(ceil_div(p_.y[0], kFrames)) * kFrames;
+    const int64_t group = take(p_.groups);
+    const int64_t batch = take(p_.batch);
+
+    const int64_t frames = std::min(kFrames, p_.y[0] - first_frame);
+    const int64_t frame_bytes = cut_.in_rows * cut_.in_columns * p_.in * bytes_;
+    const int64_t in_frames = (frames - 1) * p_.stride[0] + cut_.in_frames;
+    thread_local Buffer in_buffer;
+    thread_local Buffer out_buffer;
+    char* in = in_buffer.at_least(static_cast<size_t>(in_frames * frame_bytes));
+    char* out =
+        out_buffer.at_least(static_cast<size_t>(cut_.rows * cut_.columns * cut_.channels * bytes_));
+    const int64_t from = (batch * p_.groups + group) * p_.in;
+    for (int64_t i = 0; i < in_frames; ++i) {
+      read(from, first_frame * p_.stride[0] - p_.low[0] + i, row * p_.stride[1] - p_.low[1],
+           column * p_.stride[2] - p_.low[2], in + i * frame_bytes);
+    }
+    dnnl::stream& stream = dnnl_stream();
+    const dnnl::convolution_forward tile(desc_);
+    for (int64_t block = first_block; block < last_block; ++block) {
+      char* weights = packed_.at_least(0) +
+                      static_cast<size_t>(group * cut_.blocks(p_) + block) * packed_block_;
+      for (int64_t i = 0; i < frames; ++i) {
+        memory x(desc_.src_desc(), dnnl_engine(), in + i * p_.stride[0] * frame_bytes);
+        memory w(desc_.weights_desc(), dnnl_engine(), weights);
+        memory y(desc_.dst_desc(), dnnl_engine(), out);
+        tile.execute(stream, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}});
+        stream.wait();
+        write(out, (batch * p_.groups + group) * p_.out, block * cut_.channels, first_frame + i,
+              row, column);
+      }
+    }
+  }
+
+  /// One frame of a tile's input, [h, w, c]; the corner may lie outside of x.
+  void read(int64_t channel, int64_t frame, int64_t row, int64_t column, char* to) {
+    const int64_t top = std::max<int64_t>(0, -row);
+    const int64_t left = std::max<int64_t>(0, -column);
+    const int64_t rows = std::min(cut_.in_rows, p_.x[1] - row) - top;
+    const int64_t columns = std::min(cut_.in_columns, p_.x[2] - column) - left;
+    const bool outside = frame < 0 || frame >= p_.x[0] || rows <= 0 || columns <= 0;
+    if (outside || rows < cut_.in_rows || columns < cut_.in_columns) {
+      std::memset(to, 0, static_cast<size_t>(cut_.in_rows * cut_.in_columns * p_.in * bytes_));
+    }
+    if (outside) {
+      return;
+    }
+    const int64_t plane = p_.x[1] * p_.x[2];
+    const int64_t start =
+        (channel * p_.x[0] + frame) * plane + (row + top) * p_.x[2] + column + left;
+    copy(dtype_, {p_.in, rows, columns}, x_ + start * bytes_, {p_.x[0] * plane, p_.x[2], 1},
+         to + (top * cut_.in_columns + left) * p_.in * bytes_, {1, cut_.in_columns * p_.in, p_.in});
+  }
+
+  /// The part of a tile's [h, w, o] that lies inside of y.
+  void write(const char* from, int64_t group_channel, int64_t channel, int64_t frame, int64_t row,
+             int64_t column) {
+    const int64_t channels = std::min(cut_.channels, p_.out - channel);
+    const int64_t rows = std::min(cut_.rows, p_.y[1] - row);
+    const int64_t columns = std::min(cut_.columns, p_.y[2] - column);
+    const int64_t plane = p_.y[1] * p_.y[2];
+    const int64_t start =
+        ((group_channel + channel) * p_.y[0] + frame) * plane + row * p_.y[2] + column;
+    copy(dtype_, {channels, rows, columns}, from, {1, cut_.columns * cut_.channels, cut_.channels},
+         y_ + start * bytes_, {p_.y[0] * plane, p_.y[2], 1});
+  }
+
+  const ConvolutionPlan p_;
+  const Cut cut_;
+  const DType dtype_;
+  const int64_t bytes_;
+  const dnnl::convolution_forward::primitive_desc desc_;
+  const char* x_;
+  const char* w_;
+  char* y_;
+  Buffer packed_;
+  size_t packed_block_ = 0;
+};
+
+}  // namespace
+
+bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
+  if (!has_fast_product(dtype)) {
+    return false;
+  }
+  try {
+    dnnl_stream();
+    const auto desc = describe(plan, Cut(plan), dtype);
+    return !std::string_view(desc.impl_info_str()).starts_with("ref");
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
+                 const ParallelFor& parallel_for) {
+  try {
+    dnnl_stream();
+    Convolution(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),
+                static_cast<char*>(y))
+        .run(parallel_for);
+  } catch (const dnnl::error& error) {
+    fail("[convolution kernel] oneDNN refuses {} to {} channels: {}", plan.in, plan.out,
+         error.message);
+  }
+}
+
+}  // namespace kinema::kernels
