@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 struct Options {
   std::string out;
-  int64_t size = 16;
+  int64_t size = 20;
   int64_t scale = 2;
   int64_t frames = 9;
   int64_t clips = 504;
