@@ -187,10 +187,9 @@ int generate(const std::vector<std::string>& words, bool json) {
   }
   const sample::GenerateRequest request = make_request(loaded, model);
   const int64_t text_dim = weights::read_config(model.folder.transformer).text_dim;
-  auto autoencoder = make_autoencoder(config);
-  auto text_encoder = make_text_encoder(config, text_dim);
-
   const pjrt::Client client = runtime::open_client(client_spec(config));
+  auto autoencoder = make_autoencoder(config, client);
+  auto text_encoder = make_text_encoder(config, text_dim);
   const fs::path output =
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   sample::Pipeline pipeline(client, model.folder, model_options(config), std::move(autoencoder),

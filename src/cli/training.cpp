@@ -219,7 +219,7 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
   out.parameters = count(specs);
   out.identity = identity_of(config, out.model, batch);
 
-  out.source = make_source(config, out.model, batch);
+  out.source = make_source(config, out.model, batch, client);
   out.batch = batch_shapes(out.source->at(0), out.model, batch);
   const train::StepOptions step = step_options(config);
   const bool ema = step.ema_decay > 0;

@@ -3,10 +3,12 @@
 #include <array>
 
 #include "cli/commands.h"
+#include "cli/device.h"
 #include "core/error.h"
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
 #include "data/video_source.h"
+#include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
 #include "weights/weights.h"
 
@@ -53,10 +55,8 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
 }
 
 std::unique_ptr<data::Source> make_videos(const config::Config& config,
-                                          const wan::TransformerConfig& model) {
-  check(config.model.autoencoder == "space_to_depth",
-        "[data] the Wan VAE is not built yet, so videos cannot be encoded with it\n"
-        "  train from TFRecords of latents, or set autoencoder=space_to_depth");
+                                          const wan::TransformerConfig& model,
+                                          const pjrt::Client& client) {
   check(config.model.text_encoder == "hashed",
         "[data] UMT5 is not built yet, so captions cannot be encoded with it\n"
         "  train from TFRecords, or set text_encoder=hashed");
@@ -77,10 +77,13 @@ std::unique_ptr<data::Source> make_videos(const config::Config& config,
   if (!config.data.cache_latents_text_encoder_outputs) {
     options.cache_bytes = 0;
   }
-  const data::SpaceToDepth blocks = space_to_depth(config);
+  const std::shared_ptr<const encoders::Autoencoder> autoencoder = make_autoencoder(config, client);
+  check(autoencoder->layout().channels == model.in_channels,
+        "[data] the autoencoder {} makes {} channels but the transformer takes {}",
+        autoencoder->name(), autoencoder->layout().channels, model.in_channels);
   const text::HashedEncoder words = hashed_encoder(config, model.text_dim);
-  return data::video_source(options, [blocks, words](const data::Clip& clip) {
-    return data::Encoded{blocks.encode(clip.pixels), words.encode(clip.caption)};
+  return data::video_source(options, [autoencoder, words](const data::Clip& clip) {
+    return data::Encoded{autoencoder->encode(clip.pixels), words.encode(clip.caption)};
   });
 }
 
@@ -175,11 +178,42 @@ text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_di
   return out;
 }
 
-std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config) {
-  check(config.model.autoencoder == "space_to_depth",
-        "[generate] the Wan VAE is not built yet: latents cannot be made into frames\n"
-        "  models trained with autoencoder: space_to_depth can be sampled");
-  return encoders::space_to_depth_autoencoder(space_to_depth(config));
+fs::path vae_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] autoencoder=wan needs a VAE: set wan_vae_pretrained_model_name_or_path=FOLDER, "
+        "or autoencoder=space_to_depth");
+  std::error_code ignored;
+  const fs::path inside = named / "vae";
+  const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  check(fs::exists(folder / "config.json", ignored),
+        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected",
+        named.string());
+  return folder;
+}
+
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
+                                                        const pjrt::Client& client) {
+  const config::ModelConfig& m = config.model;
+  if (m.autoencoder == "space_to_depth") {
+    return encoders::space_to_depth_autoencoder(space_to_depth(config));
+  }
+  encoders::WanAutoencoderOptions options;
+  options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
+                   .activations_dtype = dtype(m.vae_dtype),
+                   .precision = precision(m.precision)};
+  options.encode_chunk = m.vae_encode_chunk;
+  options.decode_chunk = m.vae_decode_chunk;
+  if (m.vae_tiling) {
+    options.tiling = encoders::Tiling{.height = m.vae_tile_height,
+                                      .width = m.vae_tile_width,
+                                      .stride_height = m.vae_tile_stride_height,
+                                      .stride_width = m.vae_tile_stride_width};
+  }
+  options.program = program_options(config);
+  return std::make_unique<encoders::WanAutoencoder>(client, vae_folder(config), options);
 }
 
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
@@ -191,14 +225,15 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
 }
 
 std::unique_ptr<data::Source> make_source(const config::Config& config,
-                                          const wan::TransformerConfig& model, int64_t batch) {
+                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const pjrt::Client& client) {
   if (config.data.dataset_type == "synthetic") {
     return make_synthetic(config, model, batch);
   }
   check(!config.data.train_data_dir.empty(), "[config] train_data_dir is empty: where are the {}?",
         config.data.dataset_type == "videos" ? "videos" : "TFRecords");
   if (config.data.dataset_type == "videos") {
-    return make_videos(config, model);
+    return make_videos(config, model, client);
   }
   return data::tfrecord_source({.folder = config.data.train_data_dir,
                                 .seed = static_cast<uint64_t>(config.run.seed),

@@ -10,6 +10,7 @@
 #include "encoders/autoencoder.h"
 #include "encoders/text_encoder.h"
 #include "models/wan/transformer.h"
+#include "pjrt/client.h"
 #include "text/hashed.h"
 
 /// From configuration keys to the settings of the rooms below.
@@ -29,13 +30,19 @@ std::filesystem::path pretrained_transformer(const config::Config& config);
 data::SpaceToDepth space_to_depth(const config::Config& config);
 text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim);
 
-/// The text encoder and autoencoder of generate. Throw an Error where one is not built yet.
-std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config);
+/// The VAE's folder; throws an Error that says what to set when there is none.
+std::filesystem::path vae_folder(const config::Config& config);
+
+/// The text encoder and autoencoder of a configuration. Throw an Error where one is not built yet.
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
+                                                        const pjrt::Client& client);
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          int64_t text_dim);
 
-/// Training samples for a transformer; `batch` samples make a batch.
+/// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
+/// client's device.
 std::unique_ptr<data::Source> make_source(const config::Config& config,
-                                          const wan::TransformerConfig& model, int64_t batch);
+                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const pjrt::Client& client);
 
 }  // namespace kinema::cli

@@ -67,12 +67,18 @@ struct ModelConfig {
   int64_t space_to_depth_temporal_regions = 1;
   double space_to_depth_mean = 0.0;
   double space_to_depth_std = 1.0;
+  std::string wan_vae_pretrained_model_name_or_path;
   std::string vae_weights_dtype = "float32";
   std::string vae_dtype = "float32";
   bool replicate_vae = false;
   int64_t vae_decode_chunk = 1;
   int64_t vae_encode_chunk = 4;
   int64_t vae_spatial = -1;
+  bool vae_tiling = false;
+  int64_t vae_tile_height = 256;
+  int64_t vae_tile_width = 256;
+  int64_t vae_tile_stride_height = 192;
+  int64_t vae_tile_stride_width = 192;
 
   std::string text_encoder = "umt5";
   std::string text_encoder_dtype = "float32";
@@ -222,16 +228,31 @@ struct ModelConfig {
           {.help = "subtracted from pixels in [-1, 1]"});
     visit("space_to_depth_std", self.space_to_depth_std,
           {.help = "divides what is left, so that latents have unit variance", .above = 0});
+    visit("wan_vae_pretrained_model_name_or_path", self.wan_vae_pretrained_model_name_or_path,
+          {.help = "folder of the VAE alone; empty: vae/ of pretrained_model_name_or_path"});
     visit("vae_weights_dtype", self.vae_weights_dtype,
-          {.help = "dtype of the VAE's weights", .one_of = kDtypes});
+          {.help = "dtype of the VAE's weights", .one_of = kComputeDtypes});
     visit("vae_dtype", self.vae_dtype,
-          {.help = "dtype of the VAE's activations", .one_of = kDtypes});
+          {.help = "dtype of the VAE's activations", .one_of = kComputeDtypes});
     visit("replicate_vae", self.replicate_vae,
           {.help = "every device decodes", .later = "sharding of the VAE"});
     visit("vae_decode_chunk", self.vae_decode_chunk,
-          {.help = "latent frames decoded at once", .min = 1, .later = "the VAE"});
+          {.help = "latent frames decoded at once behind the first; -1: all. Changes memory and "
+                   "speed, not the result",
+           .min = -1});
     visit("vae_encode_chunk", self.vae_encode_chunk,
-          {.help = "frames encoded at once", .min = 1, .later = "the VAE"});
+          {.help = "frames encoded at once behind the first, a multiple of 4; -1: all", .min = -1});
+    visit("vae_tiling", self.vae_tiling,
+          {.help = "cut videos larger than a tile into tiles that overlap: less memory, a slightly "
+                   "different picture"});
+    visit("vae_tile_height", self.vae_tile_height,
+          {.help = "rows of a tile, in pixels", .min = 1, .with = "vae_tiling"});
+    visit("vae_tile_width", self.vae_tile_width,
+          {.help = "columns of a tile", .min = 1, .with = "vae_tiling"});
+    visit("vae_tile_stride_height", self.vae_tile_stride_height,
+          {.help = "rows from one tile to the next", .min = 1, .with = "vae_tiling"});
+    visit("vae_tile_stride_width", self.vae_tile_stride_width,
+          {.help = "columns from one tile to the next", .min = 1, .with = "vae_tiling"});
     visit("vae_spatial", self.vae_spatial,
           {.help = "devices that share a frame", .min = -1, .later = "sharding of the VAE"});
     visit("text_encoder", self.text_encoder,
