@@ -33,6 +33,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"encoders",
        {"core", "io", "pjrt", "graph", "runtime", "nn", "kernels", "models", "weights", "text",
         "data"}},
+      {"prepare", {"core", "io", "data", "encoders"}},
       {"train",
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders"}},
@@ -44,7 +45,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
         "weights", "schedulers", "text", "data", "encoders", "train", "sample"}},
       {"cli",
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
-        "weights", "schedulers", "text", "data", "encoders", "train", "sample", "verify"}},
+        "weights", "schedulers", "text", "data", "encoders", "prepare", "train", "sample", "verify"}},
   };
   return table;
 }

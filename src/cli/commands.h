@@ -19,6 +19,7 @@ using Action = std::function<int()>;
 // Each adds its sub-command to `app`; when it is the chosen one, `action` is set.
 void add_train(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
+void add_prepare(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);

@@ -21,6 +21,7 @@ int run(int argc, char** argv) {
   kinema::cli::Action action;
   kinema::cli::add_train(app, action);
   kinema::cli::add_generate(app, action);
+  kinema::cli::add_prepare(app, action);
   kinema::cli::add_verify(app, action);
   kinema::cli::add_inspect(app, action);
   kinema::cli::add_config(app, action);

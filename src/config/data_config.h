@@ -37,6 +37,8 @@ struct DataConfig {
 
   std::string tfrecords_dir;
   int64_t no_records_per_shard = 0;
+  std::string records_dtype = "float32";
+  std::string eval_tfrecords_dir;
   bool enable_eval_timesteps = false;
   std::vector<int64_t> timesteps_list = {125, 250, 375, 500, 625, 750, 875};
   int64_t num_eval_samples = 420;
@@ -99,17 +101,21 @@ struct DataConfig {
           self.synthetic_override_vae_scale_factor_temporal,
           {.help = "instead of the autoencoder's", .min = 0});
 
-    visit("tfrecords_dir", self.tfrecords_dir,
-          {.help = "where prepare writes", .later = "preparing TFRecords"});
+    visit("tfrecords_dir", self.tfrecords_dir, {.help = "folder that prepare writes shards to"});
+    visit("no_records_per_shard", self.no_records_per_shard,
+          {.help = "records in a shard; 0: 64, or fewer where those exceed 128 MB", .min = 0});
+    visit("records_dtype", self.records_dtype,
+          {.help = "dtype of latents and text states in records", .one_of = "float32 | bfloat16"});
     visit(
-        "no_records_per_shard", self.no_records_per_shard,
-        {.help = "records per file that prepare writes", .min = 0, .later = "preparing TFRecords"});
-    visit("enable_eval_timesteps", self.enable_eval_timesteps,
-          {.help = "prepare writes timesteps", .later = "preparing TFRecords"});
+        "enable_eval_timesteps", self.enable_eval_timesteps,
+        {.help = "prepare writes the first num_eval_samples clips with timesteps, and no others"});
+    visit("eval_tfrecords_dir", self.eval_tfrecords_dir,
+          {.help = "prepare writes the first num_eval_samples clips with timesteps here, and the "
+                   "others to tfrecords_dir"});
     visit("timesteps_list", self.timesteps_list,
-          {.help = "timesteps of the evaluation", .min = 0, .max = 1000, .later = "evaluation"});
+          {.help = "timesteps of the evaluation, shared out evenly", .min = 0, .max = 1000});
     visit("num_eval_samples", self.num_eval_samples,
-          {.help = "samples set aside for evaluation", .min = 0, .later = "preparing TFRecords"});
+          {.help = "clips set aside for evaluation", .min = 0});
     visit("dataset_name", self.dataset_name,
           {.help = "a data set to prepare", .later = "preparing data sets by name"});
     visit("train_split", self.train_split,

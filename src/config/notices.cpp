@@ -41,11 +41,31 @@ void check_train(const Loaded& loaded) {
         origin_of(loaded, "enable_lora"));
 }
 
+void check_prepare(const Loaded& loaded) {
+  const DataConfig& data = loaded.config.data;
+  check(!data.train_data_dir.empty(), "[config] train_data_dir is empty: where are the videos?");
+  check(!data.tfrecords_dir.empty(),
+        "[config] tfrecords_dir is empty: where shall the records lie?");
+  check(data.eval_tfrecords_dir.empty() || !data.enable_eval_timesteps,
+        "[config] eval_tfrecords_dir ({}) writes evaluation records beside the others, "
+        "enable_eval_timesteps ({}) writes them alone: set one of them",
+        origin_of(loaded, "eval_tfrecords_dir"), origin_of(loaded, "enable_eval_timesteps"));
+  if (data.enable_eval_timesteps || !data.eval_tfrecords_dir.empty()) {
+    check(data.num_eval_samples > 0 && !data.timesteps_list.empty() &&
+              data.num_eval_samples % static_cast<int64_t>(data.timesteps_list.size()) == 0,
+          "[config] num_eval_samples {} ({}) must be a multiple of the {} of timesteps_list",
+          data.num_eval_samples, origin_of(loaded, "num_eval_samples"), data.timesteps_list.size());
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command) {
   if (command == "train") {
     check_train(loaded);
+  }
+  if (command == "prepare") {
+    check_prepare(loaded);
   }
   std::vector<std::string> waiting;
   const std::vector<KeyValue> defaults = describe(Config{});

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <system_error>
 
 #include "core/error.h"
 #include "data/video_source.h"
@@ -17,11 +20,14 @@ bool is_video(const fs::path& path) {
 }
 
 CaptionedClip checked(const fs::path& folder, const std::string& file_name, std::string caption,
-                      const std::string& where) {
+                      const std::string& where, MissingClip missing) {
   check(!file_name.empty(), "[videos] {}: the file name is empty", where);
-  CaptionedClip clip{folder / file_name, std::move(caption)};
-  check(fs::is_regular_file(clip.path), "[videos] {}: there is no clip {}", where,
-        clip.path.string());
+  CaptionedClip clip{folder / file_name, std::move(caption), ""};
+  std::error_code ignored;
+  if (!fs::is_regular_file(clip.path, ignored)) {
+    clip.problem = fmt::format("[videos] {}: there is no clip {}", where, clip.path.string());
+    check(missing == MissingClip::Keep, "{}", clip.problem);
+  }
   return clip;
 }
 
@@ -32,7 +38,7 @@ std::string trimmed(std::string text) {
 }
 
 std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& path,
-                                      const std::string& caption_column) {
+                                      const std::string& caption_column, MissingClip missing) {
   const std::string text = io::read_text(path);
   std::vector<CaptionedClip> clips;
   size_t at = 0;
@@ -46,7 +52,7 @@ std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& pa
     const std::string where = path.string() + ":" + std::to_string(line);
     const io::Json value = io::Json::parse(row, where);
     clips.push_back(checked(folder, value.at("file_name").as_string(),
-                            value.at(caption_column).as_string(), where));
+                            value.at(caption_column).as_string(), where, missing));
   }
   return clips;
 }
@@ -96,7 +102,7 @@ std::vector<CsvRow> parse_csv(const std::string& text, const std::string& source
 }
 
 std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path,
-                                    const std::string& caption_column) {
+                                    const std::string& caption_column, MissingClip missing) {
   std::string whole = io::read_text(path);
   if (whole.starts_with("\xef\xbb\xbf")) {
     whole.erase(0, 3);  // the mark that spreadsheets put before UTF-8
@@ -119,12 +125,13 @@ std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path
     check(rows[i].fields.size() == rows[0].fields.size(),
           "[videos] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
           rows[0].fields.size());
-    clips.push_back(checked(folder, rows[i].fields[file_name], rows[i].fields[text], where));
+    clips.push_back(
+        checked(folder, rows[i].fields[file_name], rows[i].fields[text], where, missing));
   }
   return clips;
 }
 
-std::vector<CaptionedClip> from_text_files(const fs::path& folder) {
+std::vector<CaptionedClip> from_text_files(const fs::path& folder, MissingClip missing) {
   std::vector<CaptionedClip> clips;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!is_video(entry.path())) {
@@ -132,11 +139,17 @@ std::vector<CaptionedClip> from_text_files(const fs::path& folder) {
     }
     fs::path text = entry.path();
     text.replace_extension(".txt");
-    check(fs::exists(text),
+    CaptionedClip clip{entry.path(), "", ""};
+    if (fs::exists(text)) {
+      clip.caption = trimmed(io::read_text(text, size_t{1} << 20));
+    } else {
+      clip.problem = fmt::format(
           "[videos] {} has no caption: {} is not there, and the folder has no metadata.jsonl or "
           "metadata.csv",
           entry.path().string(), text.filename().string());
-    clips.push_back({entry.path(), trimmed(io::read_text(text, size_t{1} << 20))});
+      check(missing == MissingClip::Keep, "{}", clip.problem);
+    }
+    clips.push_back(std::move(clip));
   }
   std::ranges::sort(clips, {}, &CaptionedClip::path);
   return clips;
@@ -144,15 +157,16 @@ std::vector<CaptionedClip> from_text_files(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string& caption_column) {
+std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string& caption_column,
+                                      MissingClip missing) {
   check(fs::is_directory(folder), "[videos] {} is not a folder", folder.string());
   std::vector<CaptionedClip> clips;
   if (const fs::path path = folder / "metadata.jsonl"; fs::exists(path)) {
-    clips = from_jsonl(folder, path, caption_column);
+    clips = from_jsonl(folder, path, caption_column, missing);
   } else if (const fs::path csv = folder / "metadata.csv"; fs::exists(csv)) {
-    clips = from_csv(folder, csv, caption_column);
+    clips = from_csv(folder, csv, caption_column, missing);
   } else {
-    clips = from_text_files(folder);
+    clips = from_text_files(folder, missing);
   }
   check(!clips.empty(),
         "[videos] {} holds no clips\n  put mp4 files there with a metadata.jsonl of file_name and "

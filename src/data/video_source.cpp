@@ -91,7 +91,12 @@ class VideoSource : public Source {
     }
     const CaptionedClip& clip = clips_[static_cast<size_t>(index)];
     Clip given;
-    given.pixels = fit_frames(decode_window(clip, place), options_.height, options_.width);
+    given.pixels = read_clip(clip.path,
+                             {.height = options_.height,
+                              .width = options_.width,
+                              .num_frames = options_.num_frames,
+                              .frame_stride = options_.frame_stride},
+                             options_.random_start ? std::optional(place) : std::nullopt);
     if (flip) {
       given.pixels = flipped(given.pixels);
     }
@@ -116,30 +121,6 @@ class VideoSource : public Source {
     if (skipped_.insert(index).second && options_.on_skip) {
       options_.on_skip(reason);
     }
-  }
-
-  HostArray decode_window(const CaptionedClip& clip, float place) const {
-    const std::string path = clip.path.string();
-    const int64_t span = (options_.num_frames - 1) * options_.frame_stride + 1;
-    int64_t total = io::probe_video(clip.path).frames;
-    if (total == 0) {  // the container does not say: count by decoding
-      total = io::read_video(clip.path).frames.shape.dims[0];
-    }
-    check(total >= span,
-          "[videos] {} has {} frames but num_frames {} with frame_stride {} needs {}", path, total,
-          options_.num_frames, options_.frame_stride, span);
-    const int64_t spare = total - span;
-    const int64_t start =
-        options_.random_start
-            ? std::min(spare, static_cast<int64_t>(place * static_cast<float>(spare + 1)))
-            : spare / 2;
-    io::Video video = io::read_video(
-        clip.path,
-        {.first_frame = start, .stride = options_.frame_stride, .max_frames = options_.num_frames});
-    check(video.frames.shape.dims[0] == options_.num_frames,
-          "[videos] {} gave {} frames where {} were expected", path, video.frames.shape.dims[0],
-          options_.num_frames);
-    return std::move(video.frames);
   }
 
   VideoOptions options_;
@@ -198,6 +179,27 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width) {
     }
   }
   return out;
+}
+
+HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
+                    std::optional<float> place) {
+  const int64_t span = (format.num_frames - 1) * format.frame_stride + 1;
+  int64_t total = io::probe_video(path).frames;
+  if (total == 0) {  // the container does not say: count by decoding
+    total = io::read_video(path).frames.shape.dims[0];
+  }
+  check(total >= span, "[videos] {} has {} frames but num_frames {} with frame_stride {} needs {}",
+        path.string(), total, format.num_frames, format.frame_stride, span);
+  const int64_t spare = total - span;
+  const int64_t start =
+      place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
+            : spare / 2;
+  const io::Video video = io::read_video(
+      path, {.first_frame = start, .stride = format.frame_stride, .max_frames = format.num_frames});
+  check(video.frames.shape.dims[0] == format.num_frames,
+        "[videos] {} gave {} frames where {} were expected", path.string(),
+        video.frames.shape.dims[0], format.num_frames);
+  return fit_frames(video.frames, format.height, format.width);
 }
 
 std::unique_ptr<Source> video_source(const VideoOptions& options, EncodeClip encode) {

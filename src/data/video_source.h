@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,34 @@ namespace kinema::data {
 struct CaptionedClip {
   std::filesystem::path path;
   std::string caption;
+  std::string problem;  // why it cannot be used; only where list_clips was to keep such clips
 };
+
+/// What list_clips does about a clip that is not there or has no caption.
+enum class MissingClip : uint8_t { Fail, Keep };
 
 /// Clips of a folder: from `metadata.jsonl` or `metadata.csv` (`file_name` and the caption under
 /// `caption_column`), else every mp4 with a `.txt` of the same name. Throws an Error that names
-/// file and line for a wrong caption file and for a clip that is not there.
+/// file and line for a wrong caption file and, unless it is to be kept with the reason as its
+/// `problem`, for a clip that is not there.
 std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder,
-                                      const std::string& caption_column = "text");
+                                      const std::string& caption_column = "text",
+                                      MissingClip missing = MissingClip::Fail);
+
+/// Which frames of a clip, and the size they are brought to.
+struct ClipFormat {
+  int64_t height = 480;
+  int64_t width = 832;
+  int64_t num_frames = 81;
+  /// Every n-th frame of the file.
+  int64_t frame_stride = 1;
+};
+
+/// A clip's pixels, f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. The frames begin
+/// at `place` of what the clip has to spare, from 0 (its beginning) to 1; without one, they are its
+/// middle. Throws an Error with the path for a clip that cannot be decoded or is too short.
+HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
+                    std::optional<float> place = std::nullopt);
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {

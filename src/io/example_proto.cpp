@@ -1,5 +1,8 @@
 #include "io/example_proto.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -176,7 +179,17 @@ std::string serialize_wan_record(const WanRecord& record) {
   if (record.timestep) {
     features["timesteps"].mutable_int64_list()->add_value(*record.timestep);
   }
-  return example.SerializeAsString();
+  // Maps are written in the order of their hash table unless asked otherwise; the same record is to
+  // be the same bytes.
+  std::string out;
+  {
+    google::protobuf::io::StringOutputStream stream(&out);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    check(example.SerializeToCodedStream(&coded), "[example] a record of {} and {} is too large",
+          to_string(record.latents.shape), to_string(record.encoder_hidden_states.shape));
+  }
+  return out;
 }
 
 std::vector<FeatureSummary> summarize_example(std::span<const std::byte> bytes,

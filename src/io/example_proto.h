@@ -29,6 +29,7 @@ struct WanRecord {
 /// are no Example, a missing feature, or a tensor of another rank or type.
 WanRecord parse_wan_record(std::span<const std::byte> bytes, const std::string& where);
 
+/// The record as a serialized tf.train.Example; equal records give equal bytes.
 std::string serialize_wan_record(const WanRecord& record);
 
 /// What a tf.train.Example holds, for listings.

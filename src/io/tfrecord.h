@@ -48,6 +48,8 @@ class TfRecordWriter {
  public:
   explicit TfRecordWriter(const std::filesystem::path& path) : file_(path) {}
   void append(std::string_view payload);
+  /// Bytes appended so far.
+  uint64_t written() const { return file_.written(); }
   void close() { file_.commit(); }
 
  private:

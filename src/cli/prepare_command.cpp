@@ -1,0 +1,251 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "cli/progress.h"
+#include "cli/wiring.h"
+#include "core/error.h"
+#include "io/json.h"
+#include "prepare/prepare.h"
+#include "train/stop_signal.h"
+#include "weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Width of the text states that are not an encoder's own: the transformer's, where there is one.
+int64_t text_dim(const config::Config& config) {
+  if (config.model.text_encoder != "hashed") {
+    return config.model.text_dim;
+  }
+  const fs::path transformer = pretrained_transformer(config);
+  return transformer.empty() ? config.model.text_dim : weights::read_config(transformer).text_dim;
+}
+
+/// What decides latents and text states beside the clips.
+prepare::Settings encoder_settings(const config::Config& config, int64_t text_dim) {
+  const config::ModelConfig& m = config.model;
+  prepare::Settings out;
+  out["autoencoder"] = m.autoencoder;
+  if (m.autoencoder == "space_to_depth") {
+    const data::SpaceToDepth blocks = space_to_depth(config);
+    out["space_to_depth"] = fmt::format(
+        "blocks of {}x{}x{}, regions {}x{}, ({} + x) * {}", blocks.temporal, blocks.block,
+        blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
+  } else {
+    out["vae_weights_dtype"] = m.vae_weights_dtype;
+    out["vae_dtype"] = m.vae_dtype;
+  }
+  out["text_encoder"] = m.text_encoder;
+  out["max_sequence_length"] = fmt::format("{}", m.max_sequence_length);
+  if (m.text_encoder == "hashed") {
+    out["text_dim"] = fmt::format("{}", text_dim);
+  } else {
+    out["text_encoder_dtype"] = m.text_encoder_dtype;
+  }
+  if (m.autoencoder != "space_to_depth" || m.text_encoder != "hashed") {
+    out["pretrained_model_name_or_path"] = m.pretrained_model_name_or_path;
+  }
+  return out;
+}
+
+prepare::Options options_of(const config::Config& config, int64_t text_dim) {
+  const config::DataConfig& d = config.data;
+  prepare::Options out;
+  out.clips = d.train_data_dir;
+  out.caption_column = d.caption_column;
+  out.max_clips = d.max_train_samples;
+  out.format = {.height = config.generate.height,
+                .width = config.generate.width,
+                .num_frames = config.generate.num_frames,
+                .frame_stride = d.frame_stride};
+  out.output = d.tfrecords_dir;
+  out.dtype = d.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
+  out.records_per_shard = d.no_records_per_shard;
+  out.settings = encoder_settings(config, text_dim);
+  out.decode_threads = static_cast<int>(d.decode_threads);
+  out.decode_ahead = d.prefetch_batches;
+  return out;
+}
+
+/// The folders to write, in order, each as (what it is, how). The clips of the second begin where
+/// those of the first end.
+struct Part {
+  const char* name;
+  prepare::Options options;
+};
+std::vector<Part> parts_of(const config::Config& config, int64_t text_dim) {
+  const config::DataConfig& d = config.data;
+  std::vector<Part> out;
+  const prepare::Options all = options_of(config, text_dim);
+  if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
+    prepare::Options eval = all;
+    eval.output = d.enable_eval_timesteps ? d.tfrecords_dir : d.eval_tfrecords_dir;
+    eval.max_records = d.num_eval_samples;
+    eval.timesteps = d.timesteps_list;
+    out.push_back({"evaluation", eval});
+  }
+  if (!d.enable_eval_timesteps) {
+    out.push_back({"training", all});
+  }
+  check(out.size() < 2 || fs::absolute(d.tfrecords_dir).lexically_normal() !=
+                              fs::absolute(d.eval_tfrecords_dir).lexically_normal(),
+        "[config] tfrecords_dir and eval_tfrecords_dir are both {}", d.tfrecords_dir);
+  return out;
+}
+
+/// Says what happens: lines and a bar for people; for `--json`, only what is skipped, on stderr.
+class Reporter {
+ public:
+  explicit Reporter(bool json) : json_(json) {}
+
+  prepare::Hooks hooks() {
+    return {.on_clip =
+                [this](int64_t done, int64_t total) {
+                  if (!progress_) {
+                    progress_.emplace("preparing", total);
+                  }
+                  progress_->update(done);
+                },
+            .on_skip =
+                [](const prepare::SkippedClip& clip) {
+                  const bool named = clip.reason.find(clip.file) != std::string::npos;
+                  warn(named ? "skipped: " + clip.reason
+                             : fmt::format("skipped: {}: {}", clip.file, clip.reason));
+                },
+            .on_shard =
+                [this](const prepare::Shard& shard) {
+                  line(fmt::format("{}: {} records, {:.1f} MB", shard.name, shard.records,
+                                   static_cast<double>(shard.bytes) / 1e6));
+                },
+            .stop_requested = [] { return train::StopSignal::requested(); }};
+  }
+
+  void end(const Part& part, const prepare::Prepared& made) {
+    progress_.reset();
+    const auto made_now = static_cast<double>(made.records - made.records_found);
+    line(fmt::format(
+        "{} {}: {} records in {} shards of {}{}, {:.1f} MB", part.name,
+        made.stopped ? "stopped" : "done", made.records, made.shards.size(),
+        part.options.output.string(),
+        made.records_found > 0 ? fmt::format(" ({} were there)", made.records_found) : "",
+        static_cast<double>(made.bytes) / 1e6));
+    if (made_now > 0) {
+      const prepare::Seconds& s = made.seconds;
+      line(fmt::format(
+          "a record: {} and {}; {:.2f} s (latents {:.2f}, text {:.2f}, writing {:.2f}, "
+          "waiting for clips {:.2f})",
+          to_string(made.latents), to_string(made.text), s.total / made_now, s.latents / made_now,
+          s.text / made_now, s.writing / made_now, s.waiting / made_now));
+    }
+    if (!made.skipped.empty()) {
+      line(fmt::format("skipped {} clips: {}", made.skipped.size(), made.skipped_list.string()));
+    }
+    reports_.append(report(part, made));
+  }
+
+  void finish() const {
+    if (json_) {
+      fmt::print("{}\n", io::Json::object({{"folders", reports_}}).dump());
+    }
+  }
+
+ private:
+  static io::Json report(const Part& part, const prepare::Prepared& made) {
+    io::Json skipped = io::Json::array();
+    for (const prepare::SkippedClip& clip : made.skipped) {
+      io::Json each = io::Json::object();
+      skipped.append(std::move(each.set("file", clip.file).set("reason", clip.reason)));
+    }
+    const prepare::Seconds& s = made.seconds;
+    io::Json seconds = io::Json::object();
+    seconds.set("total", s.total)
+        .set("latents", s.latents)
+        .set("text", s.text)
+        .set("writing", s.writing)
+        .set("waiting", s.waiting);
+    io::Json out = io::Json::object();
+    out.set("kind", part.name)
+        .set("folder", part.options.output.string())
+        .set("clips", made.clips)
+        .set("records", made.records)
+        .set("records_found", made.records_found)
+        .set("shards", static_cast<int64_t>(made.shards.size()))
+        .set("bytes", made.bytes)
+        .set("skipped", std::move(skipped))
+        .set("seconds", std::move(seconds))
+        .set("stopped", made.stopped);
+    return out;
+  }
+
+  void line(const std::string& text) {
+    if (json_) {
+      return;
+    }
+    if (progress_) {
+      progress_->line(text);
+    } else {
+      fmt::print("{}\n", text);
+      std::fflush(stdout);
+    }
+  }
+
+  bool json_;
+  std::optional<Progress> progress_;
+  io::Json reports_ = io::Json::array();
+};
+
+int prepare_run(const std::vector<std::string>& words, bool json) {
+  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
+  const config::Config& config = loaded.config;
+  for (const std::string& line : notices(loaded, "prepare")) {
+    warn(line);
+  }
+  const train::StopSignal stop;
+  const int64_t width = text_dim(config);
+  std::vector<Part> parts = parts_of(config, width);
+  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const auto autoencoder = make_autoencoder(config, client);
+  const auto text_encoder = make_text_encoder(config, width);
+  Reporter reporter(json);
+  int64_t first_clip = 0;
+  for (Part& part : parts) {
+    part.options.first_clip = first_clip;
+    const prepare::Prepared made =
+        prepare_records(part.options, *autoencoder, *text_encoder, reporter.hooks());
+    reporter.end(part, made);
+    first_clip = made.end_clip;
+    if (made.stopped) {
+      break;
+    }
+  }
+  reporter.finish();
+  return 0;
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand(
+      "prepare", "Encode videos and captions into TFRecords; goes on where it was interrupted");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  const auto json = std::make_shared<bool>(false);
+  command
+      ->add_option("CONFIG key=value", *words,
+                   "a YAML file, and keys that win over it: train_data_dir (the videos), "
+                   "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
+      ->required();
+  command->add_flag("--json", *json, "print JSON about what was written, and no line a shard");
+  command->callback(
+      [=, &action] { action = [words, json] { return prepare_run(*words, *json); }; });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,345 @@
+#include "prepare/prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "core/error.h"
+#include "io/example_proto.h"
+#include "io/hash.h"
+#include "io/tfrecord.h"
+#include "prepare/decode_ahead.h"
+
+namespace kinema::prepare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRecordsPerShard = 64;
+constexpr int64_t kShardBytes = 128'000'000;
+
+/// Adds the time since its construction to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& sum) : sum_(sum) {}
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  ~Stopwatch() { sum_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double& sum_;
+  Clock::time_point start_ = Clock::now();
+};
+
+void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& autoencoder) {
+  const encoders::LatentLayout layout = autoencoder.layout();
+  check(format.height > 0 && format.width > 0 && format.num_frames > 0 && format.frame_stride > 0,
+        "[prepare] height {}, width {}, num_frames {} and frame_stride {} must be positive",
+        format.height, format.width, format.num_frames, format.frame_stride);
+  check(format.height % layout.spatial == 0 && format.width % layout.spatial == 0,
+        "[prepare] height {} and width {} must be multiples of {} for {}", format.height,
+        format.width, layout.spatial, autoencoder.name());
+  const int64_t alone = layout.first_frame_alone ? 1 : 0;
+  check((format.num_frames - alone) % layout.temporal == 0,
+        "[prepare] num_frames {} must be a multiple of {}{} for {}", format.num_frames,
+        layout.temporal, alone == 1 ? " plus one" : "", autoencoder.name());
+}
+
+void check_timesteps(const Options& options, int64_t clips) {
+  check(options.max_records < 0 || options.max_records <= clips - options.first_clip,
+        "[prepare] {} records are asked for, but {} has {} clips", options.max_records,
+        options.clips.string(), clips - options.first_clip);
+  if (!options.timesteps.empty()) {
+    const auto count = static_cast<int64_t>(options.timesteps.size());
+    check(options.max_records > 0 && options.max_records % count == 0,
+          "[prepare] {} evaluation records cannot be shared out over {} timesteps evenly",
+          options.max_records, count);
+  }
+}
+
+/// Names and captions in their order.
+std::string fingerprint(std::span<const data::CaptionedClip> clips, const fs::path& folder) {
+  io::Hasher hasher;
+  const auto add = [&](const std::string& text) {
+    hasher.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
+  };
+  for (const data::CaptionedClip& clip : clips) {
+    add(clip.path.lexically_relative(folder).string());
+    add(clip.caption);
+  }
+  return fmt::format("{} with names and captions {}", clips.size(), hasher.hex().substr(0, 12));
+}
+
+Settings all_settings(const Options& options, std::span<const data::CaptionedClip> clips) {
+  Settings out = options.settings;
+  out["the list of clips"] = fingerprint(clips, options.clips);
+  out["height"] = fmt::format("{}", options.format.height);
+  out["width"] = fmt::format("{}", options.format.width);
+  out["num_frames"] = fmt::format("{}", options.format.num_frames);
+  out["frame_stride"] = fmt::format("{}", options.format.frame_stride);
+  out["records_dtype"] = to_string(options.dtype);
+  out["no_records_per_shard"] = fmt::format("{}", options.records_per_shard);
+  out["the first clip"] = fmt::format("{}", options.first_clip);
+  out["the number of records"] =
+      options.max_records < 0 ? "all" : fmt::format("{}", options.max_records);
+  out["timesteps_list"] = fmt::format("[{}]", fmt::join(options.timesteps, ", "));
+  return out;
+}
+
+bool is_finite(const HostArray& array) {
+  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
+}
+
+/// `file_07-512.tfrec`; numbers are wide enough that names sort as numbers.
+std::string shard_name(int64_t index, int64_t per_shard, int64_t most_records) {
+  const int64_t last = (most_records + per_shard - 1) / per_shard - 1;
+  const size_t digits = std::max<size_t>(2, fmt::format("{}", last).size());
+  return fmt::format("file_{:0{}}-{}.tfrec", index, digits, (index + 1) * per_shard);
+}
+
+/// One call of prepare_records.
+class Run {
+ public:
+  Run(const Options& options, const encoders::Autoencoder& autoencoder,
+      const encoders::TextEncoder& text_encoder, const Hooks& hooks)
+      : options_(options),
+        autoencoder_(autoencoder),
+        text_encoder_(text_encoder),
+        hooks_(hooks),
+        clips_(listed(options)),
+        folder_(options.output, all_settings(options, clips_)) {
+    most_records_ = total() - options.first_clip;
+    if (options.max_records >= 0) {
+      most_records_ = std::min(most_records_, options.max_records);
+    }
+    per_shard_ =
+        folder_.records_per_shard() > 0 ? folder_.records_per_shard() : options.records_per_shard;
+    for (const Shard& shard : folder_.shards()) {
+      out_.records += shard.records;
+    }
+    out_.records_found = out_.records;
+    at_ = folder_.shards().empty() ? options.first_clip : folder_.shards().back().end_clip;
+  }
+
+  Prepared operator()() {
+    {
+      const Stopwatch watch(out_.seconds.total);
+      if (at_ < total() && out_.records < most_records_) {
+        make_records();
+      }
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  static std::vector<data::CaptionedClip> listed(const Options& options) {
+    auto clips = data::list_clips(options.clips, options.caption_column, data::MissingClip::Keep);
+    if (options.max_clips >= 0 && options.max_clips < static_cast<int64_t>(clips.size())) {
+      clips.resize(static_cast<size_t>(options.max_clips));
+    }
+    check(options.first_clip >= 0 && options.first_clip < static_cast<int64_t>(clips.size()),
+          "[prepare] no clips of {} are left after the first {}", options.clips.string(),
+          options.first_clip);
+    check_timesteps(options, static_cast<int64_t>(clips.size()));
+    return clips;
+  }
+
+  int64_t total() const { return static_cast<int64_t>(clips_.size()); }
+
+  void make_records() {
+    {
+      // What fails here fails for every caption; what fails later is a caption's own.
+      const Stopwatch watch(out_.seconds.text);
+      caption_ = "";
+      states_ = text_states("");
+    }
+    DecodeAhead ahead(clips_, options_.format,
+                      {.first = at_,
+                       .threads = options_.decode_threads,
+                       .depth = std::max<int64_t>(options_.decode_ahead, 1)});
+    tell_progress();
+    while (out_.records < most_records_) {
+      if (hooks_.stop_requested && hooks_.stop_requested()) {
+        out_.stopped = true;
+        return;
+      }
+      std::optional<DecodedClip> clip;
+      {
+        const Stopwatch watch(out_.seconds.waiting);
+        clip = ahead.next();
+      }
+      if (!clip) {
+        break;
+      }
+      use(*clip);
+      at_ = clip->clip + 1;
+      if (shard_ && shard_records_ == per_shard_) {
+        close_shard();
+      }
+      tell_progress();
+    }
+    if (shard_) {
+      close_shard();
+    }
+  }
+
+  /// Puts the clip's record into the shard, or the clip on the list of those skipped.
+  void use(const DecodedClip& clip) {
+    const data::CaptionedClip& entry = clips_[static_cast<size_t>(clip.clip)];
+    const auto skip = [&](const std::string& reason) {
+      // One line: what follows is a remedy for who named the one file.
+      skipped_.push_back({clip.clip, entry.path.string(), reason.substr(0, reason.find('\n'))});
+      if (hooks_.on_skip) {
+        hooks_.on_skip(skipped_.back());
+      }
+    };
+    if (!clip.problem.empty()) {
+      return skip(clip.problem);
+    }
+    if (entry.caption != caption_) {
+      const Stopwatch watch(out_.seconds.text);
+      try {
+        states_ = text_states(entry.caption);
+        caption_ = entry.caption;
+      } catch (const Error& error) {
+        return skip(error.what());
+      }
+    }
+    HostArray latents;
+    {
+      const Stopwatch watch(out_.seconds.latents);
+      latents = autoencoder_.encode(clip.pixels);
+    }
+    if (!is_finite(latents)) {
+      return skip("[prepare] its latents are not finite");
+    }
+    if (!is_finite(states_)) {
+      return skip("[prepare] its text states are not finite");
+    }
+    append(latents);
+  }
+
+  /// f32 [t, d].
+  HostArray text_states(const std::string& caption) const {
+    HostArray states = text_encoder_.encode(std::span(&caption, 1));
+    states.shape.dims.erase(states.shape.dims.begin());
+    return states;
+  }
+
+  void append(const HostArray& latents) {
+    const Stopwatch watch(out_.seconds.writing);
+    io::WanRecord record;
+    record.latents = options_.dtype == DType::F32 ? latents : convert(latents, options_.dtype);
+    record.encoder_hidden_states =
+        options_.dtype == DType::F32 ? states_ : convert(states_, options_.dtype);
+    if (!options_.timesteps.empty()) {
+      const auto each = most_records_ / static_cast<int64_t>(options_.timesteps.size());
+      record.timestep = options_.timesteps[static_cast<size_t>(out_.records / each)];
+    }
+    out_.latents = record.latents.shape;
+    out_.text = record.encoder_hidden_states.shape;
+    const std::string bytes = io::serialize_wan_record(record);
+    if (per_shard_ == 0) {  // records are of one size, so the first one tells
+      per_shard_ = std::clamp<int64_t>(kShardBytes / static_cast<int64_t>(bytes.size()), 1,
+                                       kRecordsPerShard);
+    }
+    if (!shard_) {
+      name_ = shard_name(static_cast<int64_t>(folder_.shards().size()), per_shard_, most_records_);
+      shard_ = std::make_unique<io::TfRecordWriter>(folder_.path() / name_);
+      shard_records_ = 0;
+    }
+    shard_->append(bytes);
+    ++shard_records_;
+    ++out_.records;
+  }
+
+  void close_shard() {
+    const Stopwatch watch(out_.seconds.writing);
+    const Shard made{name_, shard_records_, static_cast<int64_t>(shard_->written()), at_};
+    shard_->close();
+    shard_.reset();
+    folder_.add(made, skipped_, per_shard_);
+    skipped_.clear();
+    if (hooks_.on_shard) {
+      hooks_.on_shard(made);
+    }
+  }
+
+  void finish() {
+    if (out_.stopped && shard_) {
+      out_.records -= shard_records_;  // given up with the shard
+      shard_.reset();
+    }
+    folder_.write_skipped(skipped_);
+    out_.shards = folder_.shards();
+    out_.skipped = folder_.skipped();
+    out_.skipped.insert(out_.skipped.end(), skipped_.begin(), skipped_.end());
+    if (!out_.skipped.empty()) {
+      out_.skipped_list = folder_.skipped_path();
+    }
+    out_.clips = total() - options_.first_clip;
+    out_.end_clip = at_;
+    for (const Shard& shard : out_.shards) {
+      out_.bytes += shard.bytes;
+    }
+    if (out_.stopped) {
+      return;
+    }
+    check(out_.records > 0, "[prepare] none of the {} clips of {} can be used; the first: {}",
+          out_.clips, options_.clips.string(),
+          out_.skipped.empty() ? "" : out_.skipped.front().reason);
+    check(options_.timesteps.empty() || out_.records == options_.max_records,
+          "[prepare] {} evaluation records are asked for, but only {} clips of {} can be used",
+          options_.max_records, out_.records, options_.clips.string());
+  }
+
+  void tell_progress() const {
+    if (!hooks_.on_clip) {
+      return;
+    }
+    if (options_.max_records >= 0) {
+      hooks_.on_clip(out_.records, most_records_);
+    } else {
+      hooks_.on_clip(at_ - options_.first_clip, total() - options_.first_clip);
+    }
+  }
+
+  const Options& options_;
+  const encoders::Autoencoder& autoencoder_;
+  const encoders::TextEncoder& text_encoder_;
+  const Hooks& hooks_;
+  std::vector<data::CaptionedClip> clips_;
+  ShardFolder folder_;
+  Prepared out_;
+  int64_t most_records_ = 0;
+  int64_t per_shard_ = 0;             // 0: the first record will tell
+  int64_t at_ = 0;                    // the next clip
+  std::vector<SkippedClip> skipped_;  // since the last shard
+  // Neighbouring clips often share a caption.
+  std::string caption_;
+  HostArray states_;
+
+  std::unique_ptr<io::TfRecordWriter> shard_;
+  std::string name_;
+  int64_t shard_records_ = 0;
+};
+
+}  // namespace
+
+Prepared prepare_records(const Options& options, const encoders::Autoencoder& autoencoder,
+                         const encoders::TextEncoder& text_encoder, const Hooks& hooks) {
+  check(options.dtype == DType::F32 || options.dtype == DType::BF16,
+        "[prepare] records of {} are not known: f32 or bf16", to_string(options.dtype));
+  check_sizes(options.format, autoencoder);
+  return Run(options, autoencoder, text_encoder, hooks)();
+}
+
+}  // namespace kinema::prepare

@@ -1,0 +1,146 @@
+// Videos to TFRecords as a user makes them, and training on what came of it.
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <map>
+#include <string>
+
+#include "cli/run_kinema.h"
+#include "io/json.h"
+
+namespace kinema::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class PrepareCommand : public KinemaTest {
+ protected:
+  void SetUp() override {
+    KinemaTest::SetUp();
+    const char* plugin = std::getenv("KINEMA_PJRT_CPU");
+    if (plugin == nullptr || !fs::exists(plugin)) {
+      GTEST_SKIP() << "no CPU plugin: KINEMA_PJRT_CPU names none";
+    }
+    write("tiny.yml", tiny_config() + std::string("no_records_per_shard: 5\n"
+                                                  "tfrecords_dir: records\n"
+                                                  "train_data_dir: " +
+                                                  golden_ + "\n"));
+  }
+
+  /// Every file of a folder by name.
+  std::map<std::string, std::string> contents(const std::string& folder) const {
+    std::map<std::string, std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder_ / folder)) {
+      out[entry.path().filename().string()] = read_text(entry.path());
+    }
+    return out;
+  }
+
+  std::string golden_ = std::string(KINEMA_SOURCE_DIR) + "/tests/golden/dataset";
+};
+
+TEST_F(PrepareCommand, WritesShardsAndSaysSo) {
+  const Outcome outcome = run({"prepare", "tiny.yml"});
+
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("file_01-10.tfrec: 5 records"));
+  EXPECT_THAT(outcome.out, HasSubstr("training done: 12 records in 3 shards of records"));
+  EXPECT_EQ(contents("records").size(), 3U);
+  EXPECT_EQ(run({"inspect", "--check", "records/file_00-5.tfrec"}).status, 0);
+
+  const Outcome again = run({"prepare", "tiny.yml"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("(12 were there)"));
+  run({"prepare", "tiny.yml", "width=32"}).expect_error("width is 32 now and was 16");
+  run({"prepare", "tiny.yml", "space_to_depth_std=0.5"}).expect_error("space_to_depth is");
+}
+
+TEST_F(PrepareCommand, PrintsJsonAlone) {
+  fs::copy(golden_, folder_ / "clips", fs::copy_options::recursive);
+  fs::remove(folder_ / "clips" / "videos" / "clip_02.mp4");
+  const Outcome outcome = run({"prepare", "tiny.yml", "train_data_dir=clips", "--json"});
+
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const io::Json report = io::Json::parse(outcome.out, "stdout").at("folders").items().at(0);
+  EXPECT_EQ(report.at("records").as_int(), 11);
+  EXPECT_EQ(report.at("skipped").items().size(), 1U);
+  EXPECT_THAT(report.at("skipped").items()[0].at("reason").as_string(), HasSubstr("clip_02.mp4"));
+  EXPECT_THAT(outcome.err, HasSubstr("skipped: [videos]"));
+  EXPECT_GT(report.at("bytes").as_int(), 0);
+  EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("clip_02.mp4"));
+}
+
+TEST_F(PrepareCommand, SetsClipsAsideForTheEvaluation) {
+  const Outcome outcome = run({"prepare", "tiny.yml", "eval_tfrecords_dir=eval",
+                               "num_eval_samples=4", "timesteps_list=[250,750]"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("evaluation done: 4 records"));
+  EXPECT_THAT(outcome.out, HasSubstr("training done: 8 records"));
+  EXPECT_THAT(run({"inspect", "eval/file_00-5.tfrec"}).out, HasSubstr("timesteps"));
+
+  const Outcome alone = run({"prepare", "tiny.yml", "tfrecords_dir=alone", "num_eval_samples=4",
+                             "timesteps_list=[250,750]", "enable_eval_timesteps=True"});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_EQ(contents("alone"), contents("eval"));
+}
+
+TEST_F(PrepareCommand, NamesWhatItCannotPrepare) {
+  run({"prepare", "tiny.yml", "train_data_dir="}).expect_error("train_data_dir");
+  run({"prepare", "tiny.yml", "tfrecords_dir="}).expect_error("tfrecords_dir");
+  run({"prepare", "tiny.yml", "train_data_dir=absent"}).expect_error("absent");
+  run({"prepare", "tiny.yml", "height=18"}).expect_error("height 18");
+  const Outcome all_bad = run({"prepare", "tiny.yml", "num_frames=500"});
+  EXPECT_EQ(all_bad.status, 1);
+  EXPECT_THAT(all_bad.err, HasSubstr("none of the 12 clips"));
+  run({"prepare", "tiny.yml", "tfrecords_dir=tiny.yml"}).expect_error("tiny.yml");
+  run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "num_eval_samples=3"})
+      .expect_error("num_eval_samples 3");
+  run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "enable_eval_timesteps=True"})
+      .expect_error("set one of them");
+  run({"prepare", "tiny.yml", "eval_tfrecords_dir=./records/", "num_eval_samples=7"})
+      .expect_error("are both records");
+  run({"prepare", "tiny.yml", "eval_tfrecords_dir=e", "num_eval_samples=14"})
+      .expect_error("has 12 clips");
+}
+
+TEST_F(PrepareCommand, SurvivesBeingKilledAtAnyMoment) {
+  ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=whole", "no_records_per_shard=1"}).status,
+            0);
+  const auto whole = contents("whole");
+  // Killed again and again, a little later each time, until one run reaches the end.
+  write("kill.sh", "cd " + quoted(folder_.string()) + "\nfor i in $(seq 1 400); do\n" +
+                       quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                       " prepare tiny.yml no_records_per_shard=1 >>.log 2>&1 &\n"
+                       "sleep 0.$(printf %03d $((20 + 5 * i)))\n"
+                       "kill -KILL $! 2>/dev/null\nwait $! && exit 0\ndone\nexit 1\n");
+  const int status = std::system(("bash " + quoted((folder_ / "kill.sh").string())).c_str());
+
+  EXPECT_EQ(WEXITSTATUS(status), 0) << read_text(folder_ / ".log");
+  EXPECT_EQ(contents("records"), whole);
+}
+
+TEST_F(PrepareCommand, MakesRecordsThatTrain) {
+  ASSERT_EQ(run({"prepare", "tiny.yml"}).status, 0);
+  const Outcome videos =
+      run({"train", "tiny.yml", "dataset_type=videos", "max_train_steps=2", "run_name=videos"});
+  const Outcome records = run({"train", "tiny.yml", "dataset_type=tfrecord", "max_train_steps=2",
+                               "run_name=records", "train_data_dir=records"});
+
+  ASSERT_EQ(videos.status, 0) << videos.err;
+  ASSERT_EQ(records.status, 0) << records.err;
+  const auto losses = [&](const std::string& name) {
+    std::vector<std::string> out;
+    std::ifstream in(folder_ / "out" / name / "metrics.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      out.push_back(io::Json::parse(line, name).at("learning/loss").dump());
+    }
+    return out;
+  };
+  EXPECT_EQ(losses("records").size(), 2U);
+  // The same clips, in the same order, at the same noise.
+  EXPECT_EQ(losses("records"), losses("videos"));
+}
+
+}  // namespace
+}  // namespace kinema::cli_test
