@@ -43,6 +43,11 @@ prepare::Settings encoder_settings(const config::Config& config, int64_t text_di
   } else {
     out["vae_weights_dtype"] = m.vae_weights_dtype;
     out["vae_dtype"] = m.vae_dtype;
+    out["precision"] = m.precision;
+    if (m.vae_tiling) {
+      out["vae_tiling"] = fmt::format("{}x{} each {}x{}", m.vae_tile_height, m.vae_tile_width,
+                                      m.vae_tile_stride_height, m.vae_tile_stride_width);
+    }
   }
   out["text_encoder"] = m.text_encoder;
   out["max_sequence_length"] = fmt::format("{}", m.max_sequence_length);
