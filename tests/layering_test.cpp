@@ -28,7 +28,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"models", {"core", "graph", "nn"}},
       {"weights", {"core", "io", "pjrt", "graph", "runtime", "nn", "models"}},
       {"schedulers", {"core", "graph"}},
-      {"text", {"core"}},
+      {"text", {"core", "io"}},
       {"data", {"core", "io", "text"}},
       {"encoders",
        {"core", "io", "pjrt", "graph", "runtime", "nn", "kernels", "models", "weights", "text",
