@@ -74,13 +74,16 @@ void check_shapes(Tensor q, Tensor k, Tensor v) {
 /// The weights stay without their sum, by which the result is divided instead: it is smaller by
 /// t / d, and so is what the backward pass reduces. The maximum only keeps the exponential finite;
 /// the result does not depend on it, so no gradient flows through it.
-Tensor dot_product(Tensor q, Tensor k, Tensor v, Precision precision, double scale) {
+Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
   const DType sums = q.dtype() == DType::F64 ? DType::F64 : DType::F32;
   Tensor scores = dot_general(
       q, k, {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}},
       precision, sums);
   if (scale != 1.0) {
     scores = scores * scale;
+  }
+  if (bias) {
+    scores = scores + as(bias, sums);
   }
   const Tensor largest = stop_gradient(max(scores, {-1}, true));
   const auto [weights, total] = exp_weights(scores - largest, v.dtype());
@@ -99,7 +102,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) 
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(3)));
   switch (options.kind) {
     case AttentionKind::DOT_PRODUCT:
-      return dot_product(q, k, v, options.precision, scale);
+      return dot_product(q, k, v, options.bias, options.precision, scale);
   }
   fail("[attention] unknown kind {}", static_cast<int>(options.kind));
 }

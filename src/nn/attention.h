@@ -11,9 +11,11 @@ struct AttentionOptions {
   Precision precision = Precision::DEFAULT;
   /// Factor of the scores; 0 stands for 1 / sqrt(d).
   double scale = 0.0;
+  /// Added to the scaled scores where given: f32, broadcasts to [b, n, s, t].
+  Tensor bias = {};
 };
 
-/// softmax(scale q k^T) v for each head, softmax in f32 (f64 for f64).
+/// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).
 ///
 /// q [b, s, n, d], k and v [b, t, n, d] -> [b, s, n, d] in q's dtype. Throws an Error naming the
 /// shapes when they do not fit.

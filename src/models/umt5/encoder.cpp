@@ -1,0 +1,121 @@
+#include "models/umt5/encoder.h"
+
+#include "core/error.h"
+#include "graph/scan.h"
+#include "models/umt5/block.h"
+#include "models/umt5/relative_bias.h"
+#include "nn/linear.h"
+
+namespace kinema::umt5 {
+namespace {
+
+constexpr const char* kStackedBlock = "encoder.block.{}";
+std::string block_key(int64_t layer) { return "encoder.block." + std::to_string(layer); }
+
+// Far below any score, and still finite when a bias is added to it.
+constexpr double kMasked = -1e30;
+
+nn::RmsNorm final_norm(const nn::Params& root, const EncoderConfig& c) {
+  return {root / "encoder" / "final_layer_norm", c.d_model, c.layer_norm_epsilon};
+}
+
+DType parameter_dtype(const std::string& key, DType weights_dtype) {
+  const bool is_small = key.find("layer_norm") != std::string::npos ||
+                        key.find("relative_attention_bias") != std::string::npos;
+  return is_small ? DType::F32 : weights_dtype;
+}
+
+void check_inputs(const EncoderInputs& in, const EncoderConfig& c) {
+  const Tensor x = in.embeddings;
+  check(x.rank() == 3 && x.dim(2) == c.d_model, "[umt5] embeddings is {} but must be [b, t, {}]",
+        to_string(x.shape()), c.d_model);
+  check(in.mask.shape().dims == Dims({x.dim(0), x.dim(1)}),
+        "[umt5] mask is {} but must be [{}, {}]", to_string(in.mask.shape()), x.dim(0), x.dim(1));
+}
+
+Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
+                      std::span<const Tensor> params, const EncoderConfig& config,
+                      const BlockInputs& given) {
+  std::vector<std::string> keys;
+  std::vector<Tensor> stacks;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].layers > 0) {
+      keys.push_back(specs[i].name);
+      stacks.push_back(params[i]);
+    }
+  }
+  const Scope scope(x.graph(), "block");
+  return scan({x}, stacks, {.length = config.num_layers},
+              [&](std::span<const Tensor> carry, std::span<const Tensor> layer) -> ScanResult {
+                nn::Binder binder;
+                for (size_t i = 0; i < keys.size(); ++i) {
+                  binder.add(keys[i], layer[i]);
+                }
+                const Block block(nn::Params(binder, kStackedBlock), config);
+                return {.carry = {block(carry[0], given)}};
+              })
+      .carry[0];
+}
+
+Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const EncoderConfig& config, BlockInputs given,
+                       const EncoderInputs& inputs) {
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const std::string layer = std::to_string(i);
+    const Scope scope(x.graph(), "block" + layer);
+    if (inputs.tap) {
+      inputs.tap("layer" + layer + "_input", x);
+      given.bias_tap = [&](Tensor bias) { inputs.tap("block" + layer + "_bias", bias); };
+    }
+    x = Block(nn::Params(binder, block_key(i)), config)(x, given);
+  }
+  return x;
+}
+
+}  // namespace
+
+nn::ParamSpec embedding_table(const EncoderConfig& c) {
+  return {.name = "shared.weight",
+          .shape = {DType::F32, {c.vocab_size, c.d_model}},
+          .axes = {"", "embed"},
+          .init = nn::Init::normal(1.0)};
+}
+
+std::vector<nn::ParamSpec> parameters(const EncoderConfig& config, const EncoderOptions& options) {
+  validate(config);
+  nn::SpecCollector specs(
+      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); });
+  const nn::Params root(specs, "");
+  final_norm(root, config);
+  if (options.scan_layers) {
+    specs.set_layers(config.num_layers);
+    const Block block(root / kStackedBlock, config);
+  } else {
+    for (int64_t i = 0; i < config.num_layers; ++i) {
+      const Block block(root / block_key(i), config);
+    }
+  }
+  return specs.take();
+}
+
+Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
+               const EncoderOptions& options, const EncoderInputs& inputs) {
+  const std::vector<nn::ParamSpec> specs = parameters(config, options);
+  check_inputs(inputs, config);
+  nn::Binder binder(specs, params);
+  Tensor x = nn::as(inputs.embeddings, options.activations_dtype);
+  Graph& graph = x.graph();
+  const Scope scope(graph, "encoder");
+  const int64_t b = x.dim(0);
+  const int64_t t = x.dim(1);
+  const Tensor is_token = compare(nn::as(inputs.mask, DType::F32), Comparison::NE, 0.0);
+  const Tensor mask = select(is_token, constant(graph, 0.0, {DType::F32, {b, t}}),
+                             constant(graph, kMasked, {DType::F32, {b, t}}));
+  BlockInputs given{.choice = bucket_choice(graph, config, t),
+                    .mask = reshape(mask, {b, 1, 1, t}),
+                    .precision = options.precision};
+  x = options.scan_layers ? scanned_blocks(x, specs, params, config, given)
+                          : unrolled_blocks(x, binder, config, std::move(given), inputs);
+  return nn::as(final_norm(nn::Params(binder, ""), config)(x), x.dtype());
+}
+
+}  // namespace kinema::umt5

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/ops.h"
+#include "models/umt5/config.h"
+
+namespace kinema::umt5 {
+
+/// The bucket of each distance key - query from -(length - 1) to length - 1, in this order.
+///
+/// Half of the buckets are for keys behind the query. Of each half, the first half holds one
+/// distance each, and the rest grows with the distance's logarithm up to
+/// relative_attention_max_distance:  e + floor(ln(r / e) / ln(max / e) * (n - e)).
+std::vector<int64_t> relative_buckets(const EncoderConfig& config, int64_t length);
+
+/// Which bucket a query and a key of a sequence meet in, as ones among zeros: f32 [buckets, t, t].
+/// The same for all layers, so it is made once.
+Tensor bucket_choice(Graph& graph, const EncoderConfig& config, int64_t length);
+
+/// What a layer adds to its scores: table [buckets, heads], choice [buckets, t, t] -> f32
+/// [1, heads, t, t]. A product, since gathers of single numbers are slow on every target.
+Tensor relative_bias(Tensor table, Tensor choice);
+
+}  // namespace kinema::umt5
