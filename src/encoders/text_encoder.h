@@ -17,6 +17,9 @@ class TextEncoder {
   virtual std::string name() const = 0;
   /// f32 [n, t, d], zeros behind the end of each prompt; t does not depend on the prompts.
   virtual HostArray encode(std::span<const std::string> prompts) const = 0;
+  /// Gives the parameters' memory back, so that the transformer has it; the next encode loads them
+  /// again.
+  virtual void release() const {}
 };
 
 /// Fixed random vectors for words.

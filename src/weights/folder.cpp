@@ -9,6 +9,7 @@
 #include "weights/clip.h"
 #include "weights/config.h"
 #include "weights/folder.h"
+#include "weights/umt5.h"
 #include "weights/vae_config.h"
 #include "weights/weights.h"
 
@@ -75,25 +76,18 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
   return count;
 }
 
-/// The other models of a Wan pipeline, each known by a tensor that it cannot do without.
-std::string check_other(const io::ModelFolder& folder) {
-  const auto kind = [&](std::string_view key) -> std::string {
-    const io::Json* name = folder.config().find(key);
+/// `_class_name` of diffusers, or the first of transformers' `architectures`.
+std::string class_of(const io::Json& config) {
+  for (const char* key : {"_class_name", "architectures"}) {
+    const io::Json* name = config.find(key);
     if (name != nullptr && name->is_array() && !name->items().empty()) {
       name = name->items().data();
     }
-    return name != nullptr && name->is_string() ? name->as_string() : "";
-  };
-  const std::string name =
-      kind("_class_name").empty() ? kind("architectures") : kind("_class_name");
-  const std::map<std::string, std::string> marks{{"UMT5EncoderModel", "shared.weight"}};
-  const auto mark = marks.find(name);
-  check(mark != marks.end(), "[weights] {}: the config's class is `{}` but must be {}",
-        folder.path(), name, "`WanTransformer3DModel` or another model of a Wan pipeline");
-  check(folder.find(mark->second) != nullptr,
-        "[weights] {}: the config's class is `{}` but there is no tensor `{}`", folder.path(), name,
-        mark->second);
-  return fmt::format("{}: {} tensors", name, folder.tensors().size());
+    if (name != nullptr && name->is_string()) {
+      return name->as_string();
+    }
+  }
+  return "";
 }
 
 std::string check_clip(const io::ModelFolder& folder) {
@@ -111,6 +105,13 @@ std::string check_vae(const io::ModelFolder& folder) {
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
 
+std::string check_umt5(const io::ModelFolder& folder) {
+  const umt5::EncoderConfig config = parse_umt5_config(folder.config());
+  check_umt5_tensors(folder, config);
+  return fmt::format("UMT5EncoderModel: {} layers, width {}, {} tokens", config.num_layers,
+                     config.d_model, config.vocab_size);
+}
+
 std::string check_model(const std::filesystem::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
   if (is_vae(folder.config())) {
@@ -119,9 +120,12 @@ std::string check_model(const std::filesystem::path& path) {
   if (is_clip_vision(folder.config())) {
     return check_clip(folder);
   }
-  if (!is_transformer(folder.config())) {
-    return check_other(folder);
+  if (is_umt5(folder.config())) {
+    return check_umt5(folder);
   }
+  check(is_transformer(folder.config()), "[weights] {}: the config's class is `{}` but must be {}",
+        folder.path(), class_of(folder.config()),
+        "`WanTransformer3DModel` or another model of a Wan pipeline");
   const wan::TransformerConfig config = parse_config(folder.config());
   const std::vector<nn::ParamSpec> specs = wan::parameters(config, {});
   check_tensors(folder, specs);

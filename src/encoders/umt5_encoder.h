@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "encoders/text_encoder.h"
+#include "models/umt5/encoder.h"
+#include "pjrt/client.h"
+#include "runtime/program.h"
+
+namespace kinema::encoders {
+
+/// Where UMT5 lies and how it is run.
+struct Umt5Settings {
+  std::filesystem::path model;      // `text_encoder` of a pipeline
+  std::filesystem::path tokenizer;  // `tokenizer` of a pipeline
+  /// Rows of the result; tokens that do not fit are dropped.
+  int64_t max_sequence_length = 512;
+  /// Width that the transformer expects; 0: any.
+  int64_t width = 0;
+  /// Several prompts in one run of the program, instead of one after the other.
+  bool batched = false;
+  umt5::EncoderOptions options;
+  runtime::ProgramOptions program;
+  /// Called with a line about a prompt that was cut.
+  std::function<void(const std::string& note)> on_note = {};
+};
+
+/// UMT5 as Wan's pipelines use it: the prompt is cleaned, tokenized, encoded under its mask; rows
+/// behind its end are zero.
+///
+/// Files are opened and checked here; parameters are loaded at the first prompt, and again at the
+/// first one after release(). Encoded prompts are remembered, so the same negative prompt costs
+/// once. Throws an Error naming the folder and what is wrong with it.
+std::unique_ptr<TextEncoder> umt5_text_encoder(const pjrt::Client& client, Umt5Settings settings);
+
+}  // namespace kinema::encoders

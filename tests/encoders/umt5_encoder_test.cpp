@@ -1,0 +1,224 @@
+#include "encoders/umt5_encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "io/model_folder.h"
+#include "io/scratch.h"
+#include "runtime/cpu_client.h"
+#include "weights/umt5.h"
+#include "weights/weights.h"
+
+namespace kinema::encoders {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const fs::path kPipeline = io::golden("wan21_t2v");
+
+// The reference's own distance to float64 is 3e-6; ours adds as much for another order of
+// summation. States are of size 10.
+constexpr float kF32Limit = 2e-5F;
+// 8 bits of every value, a few roundings a layer along the residual stream: two percent of the
+// largest.
+constexpr float kBf16Limit = 0.2F;
+
+float largest_difference(const HostArray& a, const HostArray& b) {
+  if (a.shape.elements() != b.shape.elements()) {
+    return INFINITY;
+  }
+  float out = 0.0F;
+  for (size_t i = 0; i < a.as<float>().size(); ++i) {
+    out = std::max(out, std::abs(a.as<float>()[i] - b.as<float>()[i]));
+  }
+  return out;
+}
+
+class Umt5Test : public runtime::CpuClientTest {
+ protected:
+  static Umt5Settings settings() {
+    return {.model = kPipeline / "text_encoder",
+            .tokenizer = kPipeline / "tokenizer",
+            .max_sequence_length = 64};
+  }
+
+  std::string problem_of(Umt5Settings given) const {
+    try {
+      umt5_text_encoder(client(), std::move(given));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  /// The golden model with its embedding under other names.
+  fs::path with_embedding_as(const std::vector<std::string>& names,
+                             const std::function<void(io::Json&)>& change = {}) const {
+    const io::ModelFolder from = io::ModelFolder::open(kPipeline / "text_encoder");
+    std::vector<io::TensorEntry> entries;
+    for (const io::TensorView* tensor : from.tensors()) {
+      if (tensor->name != "shared.weight") {
+        entries.push_back(io::TensorEntry::of(tensor->name, *tensor));
+        continue;
+      }
+      for (const std::string& name : names) {
+        entries.push_back(io::TensorEntry::of(name, *tensor));
+      }
+    }
+    io::Json config = from.config();
+    if (change) {
+      change(config);
+    }
+    io::write_model_folder(folder(), config, entries, {.stem = "model"});
+    return folder();
+  }
+};
+
+TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddings) {
+  const auto reference = io::SafetensorsFile::open(io::golden("io/umt5.safetensors"));
+  const io::Json about = io::Json::read(io::golden("io/umt5.json"));
+  std::vector<std::string> prompts;
+  for (const io::Json& prompt : about.at("prompt_embeds").at("prompts").items()) {
+    prompts.push_back(prompt.as_string());
+  }
+  const HostArray want = reference.at("prompt_embeds").copy();
+  for (const bool scan : {false, true}) {
+    for (const bool batched : {false, true}) {
+      SCOPED_TRACE(fmt::format("scan {} batched {}", scan, batched));
+      Umt5Settings given = settings();
+      given.options.scan_layers = scan;
+      given.batched = batched;
+      const auto encoder = umt5_text_encoder(client(), given);
+
+      const HostArray got = encoder->encode(prompts);
+
+      EXPECT_EQ(got.shape, want.shape);
+      EXPECT_LT(largest_difference(got, want), kF32Limit);
+    }
+  }
+}
+
+TEST_F(Umt5Test, HalfPrecisionStaysNear) {
+  const std::vector<std::string> prompts{"A red ball rolls", ""};
+  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);
+  Umt5Settings half = settings();
+  half.options = {.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
+  const HostArray got = umt5_text_encoder(client(), half)->encode(prompts);
+
+  EXPECT_LT(largest_difference(got, want), kBf16Limit);
+  EXPECT_GT(largest_difference(got, want), 0.0F);
+}
+
+TEST_F(Umt5Test, RowsBehindThePromptAreZero) {
+  const auto encoder = umt5_text_encoder(client(), settings());
+  const std::string empty;  // one token: the end
+  const HostArray states = encoder->encode(std::span(&empty, 1));
+  const auto values = states.as<float>();
+  const auto width = static_cast<size_t>(states.shape.dims[2]);
+
+  EXPECT_TRUE(std::ranges::any_of(values.first(width), [](float x) { return x != 0.0F; }));
+  EXPECT_TRUE(std::ranges::all_of(values.subspan(width), [](float x) { return x == 0.0F; }));
+}
+
+TEST_F(Umt5Test, TheLengthThatItRunsInDoesNotMatter) {
+  std::string longer;
+  for (int i = 0; i < 40; ++i) {
+    longer += "a red ball ";
+  }
+  Umt5Settings given = settings();
+  given.max_sequence_length = 512;
+  given.batched = true;
+  const std::vector<std::string> both{"a red ball", longer};
+  // In one run the short prompt is padded to the long one's length.
+  const HostArray together = umt5_text_encoder(client(), given)->encode(both);
+  const HostArray alone = umt5_text_encoder(client(), given)->encode(std::span(both).first(1));
+  HostArray first(alone.shape);
+  std::copy_n(together.bytes.begin(), first.bytes.size(), first.bytes.begin());
+
+  EXPECT_LT(largest_difference(first, alone), kF32Limit);
+}
+
+TEST_F(Umt5Test, ReleasedParametersAreLoadedAgain) {
+  const auto encoder = umt5_text_encoder(client(), settings());
+  const std::vector<std::string> prompts{"a cat", "a dog"};
+  const HostArray before = encoder->encode(std::span(prompts).first(1));
+  encoder->release();
+  encoder->release();
+
+  EXPECT_EQ(encoder->encode(std::span(prompts).first(1)).bytes, before.bytes);
+  EXPECT_NE(encoder->encode(std::span(prompts).last(1)).bytes, before.bytes);
+}
+
+TEST_F(Umt5Test, APromptThatIsCutGivesANote) {
+  std::vector<std::string> notes;
+  Umt5Settings given = settings();
+  given.max_sequence_length = 4;
+  given.on_note = [&](const std::string& note) { notes.push_back(note); };
+  const std::string prompt = "A cat walks on the grass";
+  const HostArray states = umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1));
+
+  EXPECT_EQ(states.shape.dims[1], 4);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0], AllOf(HasSubstr("tokens more than max_sequence_length 4 holds")));
+}
+
+TEST_F(Umt5Test, TheEmbeddingMayHaveItsOtherNameOrBoth) {
+  const std::string prompt = "a cat";
+  const HostArray want = umt5_text_encoder(client(), settings())->encode(std::span(&prompt, 1));
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"encoder.embed_tokens.weight"},
+        std::vector<std::string>{"shared.weight", "encoder.embed_tokens.weight"}}) {
+    Umt5Settings given = settings();
+    given.model = with_embedding_as(names);
+    EXPECT_EQ(umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).bytes, want.bytes);
+    EXPECT_THAT(weights::check_path(given.model), HasSubstr("UMT5EncoderModel: 2 layers"));
+  }
+}
+
+TEST_F(Umt5Test, ModelsThatDoNotFitAreRefused) {
+  Umt5Settings given = settings();
+  given.model = with_embedding_as({});
+  EXPECT_THAT(problem_of(given), HasSubstr("shared.weight"));
+  const auto changed = [&](const char* key, io::Json value) {
+    given.model = with_embedding_as({"shared.weight"},
+                                    [&](io::Json& config) { config.set(key, std::move(value)); });
+    return problem_of(given);
+  };
+  EXPECT_THAT(changed("architectures", io::Json::array({"T5EncoderModel"})),
+              AllOf(HasSubstr("T5EncoderModel"), HasSubstr("UMT5EncoderModel")));
+  EXPECT_THAT(changed("dense_act_fn", "relu"), HasSubstr("`gelu_new` only"));
+  EXPECT_THAT(changed("num_layers", 3), HasSubstr("encoder.block.2."));
+  EXPECT_THAT(changed("num_layers", 1), HasSubstr("not part of the model"));
+  EXPECT_THAT(changed("vocab_size", 511), HasSubstr("shared.weight"));
+  EXPECT_THAT(changed("d_kv", -1), AllOf(HasSubstr("`d_kv` is -1"), HasSubstr("config.json")));
+  EXPECT_THAT(changed("layer_norm_epsilon", "x"), HasSubstr("layer_norm_epsilon"));
+  given = settings();
+  given.width = 4096;
+  EXPECT_THAT(problem_of(given), HasSubstr("the transformer takes 4096"));
+  given = settings();
+  given.tokenizer = "/nowhere";
+  EXPECT_THAT(problem_of(given), HasSubstr("/nowhere"));
+}
+
+TEST_F(Umt5Test, APromptThatIsNotUtf8IsRefused) {
+  const auto encoder = umt5_text_encoder(client(), settings());
+  const std::string prompt =
+      "a\xff"
+      "b";
+  EXPECT_THAT([&] { encoder->encode(std::span(&prompt, 1)); },
+              ThrowsMessage<Error>(HasSubstr("byte 1 is 0xff")));
+}
+
+}  // namespace
+}  // namespace kinema::encoders
