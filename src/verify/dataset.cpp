@@ -78,7 +78,7 @@ void add_records(std::vector<Row>& rows, const Case& c, const std::string& set, 
 
 }  // namespace
 
-std::vector<Row> dataset_rows(const Case& c, Session& /*session*/) {
+std::vector<Row> dataset_rows(const Case& c, Session& session) {
   std::vector<Row> rows;
   // The records hold the very bits; bfloat16 keeps 8 bits, half a unit of the last is 2^-9.
   add_records(rows, c, "train", /*complete=*/true, {});
@@ -98,6 +98,11 @@ std::vector<Row> dataset_rows(const Case& c, Session& /*session*/) {
     } catch (const Error& error) {
       rows.push_back(failed(c.name(), tensor, error.what()));
     }
+  }
+  try {
+    std::ranges::move(caption_rows(c, session), std::back_inserter(rows));
+  } catch (const Error& error) {
+    rows.push_back(failed(c.name(), "encoder_hidden_states", error.what()));
   }
   return rows;
 }

@@ -107,9 +107,6 @@ std::vector<Row> variant_rows(const Case& c, Session& session) {
     const std::string variant = tensor.substr(0, dot);
     const std::string what = tensor.substr(dot + 1);
     if (variant.starts_with("text")) {
-      if (what != "ids") {
-        rows.push_back(unsupported(c.name(), tensor));
-      }
       continue;
     }
     const bool bf16 = what.ends_with("_in_bf16");
@@ -130,6 +127,7 @@ std::vector<Row> variant_rows(const Case& c, Session& session) {
       }
     }
   }
+  std::ranges::move(text_variant_rows(c, session), std::back_inserter(rows));
   return rows;
 }
 

@@ -72,8 +72,10 @@ Row expert_row(const Case& c, const Trace& trace) {
 }  // namespace
 
 std::vector<Row> pipeline_rows(const Case& c, Session& session) {
+  std::vector<Row> rows = prompt_rows(c, session);
   if (c.about().at("class").as_string() != "WanPipeline") {
-    return {unsupported(c.name())};
+    rows.push_back(unsupported(c.name()));
+    return rows;
   }
   const io::Json& call = c.about().at("call");
   const sample::PipelineFolder folder =
@@ -97,7 +99,7 @@ std::vector<Row> pipeline_rows(const Case& c, Session& session) {
                       [&](const sample::DenoiseStep& step) { trace.add(step); });
 
   const size_t steps = trace.timesteps.size();
-  std::vector<Row> rows{expert_row(c, trace)};
+  rows.push_back(expert_row(c, trace));
   const auto add = [&](const char* tensor, const HostArray& value, const Limit& limit) {
     if (c.has(tensor)) {
       rows.push_back(compare(c.name(), tensor, value, c.tensor(tensor), limit));

@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include <utility>
+
+#include "encoders/umt5_encoder.h"
 #include "graph/emit.h"
 
 namespace kinema::verify {
@@ -41,6 +44,24 @@ const runtime::Program& Session::program(const Graph& graph, std::span<const Ten
   }
   return programs_.emplace(text, runtime::Program::compile(client_, graph, outputs, options))
       .first->second;
+}
+
+const encoders::TextEncoder& Session::text_encoder(const std::filesystem::path& pipeline,
+                                                   int64_t max_sequence_length, bool batched) {
+  const std::string key =
+      pipeline.string() + " " + std::to_string(max_sequence_length) + (batched ? " batched" : "");
+  std::unique_ptr<encoders::TextEncoder>& encoder = text_encoders_[key];
+  if (encoder == nullptr) {
+    encoders::Umt5Settings settings{.model = pipeline / "text_encoder",
+                                    .tokenizer = pipeline / "tokenizer",
+                                    .max_sequence_length = max_sequence_length,
+                                    .batched = batched,
+                                    .program = options_.program};
+    settings.options.precision = model_options().precision;
+    settings.options.scan_layers = options_.scan_on;
+    encoder = encoders::umt5_text_encoder(client_, std::move(settings));
+  }
+  return *encoder;
 }
 
 std::vector<Tensor> parameter_inputs(Graph& graph, std::span<const nn::ParamSpec> specs) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "encoders/text_encoder.h"
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
 #include "nn/params.h"
@@ -40,11 +43,16 @@ class Session {
   const runtime::Program& program(const Graph& graph, std::span<const Tensor> outputs,
                                   const std::string& name);
 
+  /// The text encoder of a pipeline's folder, for prompts of at most so many tokens.
+  const encoders::TextEncoder& text_encoder(const std::filesystem::path& pipeline,
+                                            int64_t max_sequence_length, bool batched = false);
+
  private:
   pjrt::Client client_;
   Options options_;
   sample::StepPrograms step_programs_;
   std::map<std::string, runtime::Program> programs_;
+  std::map<std::string, std::unique_ptr<encoders::TextEncoder>> text_encoders_;
 };
 
 /// What a host computes from a spec's stacked tensor: one array per layer under the checkpoint's
@@ -71,5 +79,12 @@ std::vector<Row> pipeline_rows(const Case& c, Session& session);
 std::vector<Row> dataset_rows(const Case& c, Session& session);
 std::vector<Row> image_rows(const Case& c, Session& session);
 std::vector<Row> vae_rows(const Case& c, Session& session);
+std::vector<Row> tokenizer_rows(const Case& c, Session& session);
+std::vector<Row> umt5_rows(const Case& c, Session& session);
+
+// Parts of a case about text.
+std::vector<Row> text_variant_rows(const Case& c, Session& session);  // of `variants`
+std::vector<Row> caption_rows(const Case& c, Session& session);       // of `dataset`
+std::vector<Row> prompt_rows(const Case& c, Session& session);        // of `pipeline_*`
 
 }  // namespace kinema::verify

@@ -31,6 +31,8 @@ CaseRows rows_for(const std::string& name) {
       {"sched", scheduler_rows},
       {"variants", variant_rows},
       {"dataset", dataset_rows},
+      {"tokenizer", tokenizer_rows},
+      {"umt5", umt5_rows},
       {"lora", lora_rows},
       {"image", image_rows},
       {"vae", vae_rows},
