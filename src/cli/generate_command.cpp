@@ -189,7 +189,7 @@ int generate(const std::vector<std::string>& words, bool json) {
   const int64_t text_dim = weights::read_config(model.folder.transformer).text_dim;
   const pjrt::Client client = runtime::open_client(client_spec(config));
   auto autoencoder = make_autoencoder(config, client);
-  auto text_encoder = make_text_encoder(config, text_dim);
+  auto text_encoder = make_text_encoder(config, text_dim, client);
   const fs::path output =
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   sample::Pipeline pipeline(client, model.folder, model_options(config), std::move(autoencoder),

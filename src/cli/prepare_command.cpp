@@ -222,7 +222,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   std::vector<Part> parts = parts_of(config, width);
   const pjrt::Client client = runtime::open_client(client_spec(config));
   const auto autoencoder = make_autoencoder(config, client);
-  const auto text_encoder = make_text_encoder(config, width);
+  const auto text_encoder = make_text_encoder(config, width, client);
   Reporter reporter(json);
   int64_t first_clip = 0;
   for (Part& part : parts) {

@@ -8,6 +8,7 @@
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
 #include "data/video_source.h"
+#include "encoders/umt5_encoder.h"
 #include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
 #include "weights/weights.h"
@@ -57,9 +58,6 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
 std::unique_ptr<data::Source> make_videos(const config::Config& config,
                                           const wan::TransformerConfig& model,
                                           const pjrt::Client& client) {
-  check(config.model.text_encoder == "hashed",
-        "[data] UMT5 is not built yet, so captions cannot be encoded with it\n"
-        "  train from TFRecords, or set text_encoder=hashed");
   data::VideoOptions options;
   options.folder = config.data.train_data_dir;
   options.caption_column = config.data.caption_column;
@@ -81,9 +79,12 @@ std::unique_ptr<data::Source> make_videos(const config::Config& config,
   check(autoencoder->layout().channels == model.in_channels,
         "[data] the autoencoder {} makes {} channels but the transformer takes {}",
         autoencoder->name(), autoencoder->layout().channels, model.in_channels);
-  const text::HashedEncoder words = hashed_encoder(config, model.text_dim);
+  const std::shared_ptr<const encoders::TextEncoder> words =
+      make_text_encoder(config, model.text_dim, client);
   return data::video_source(options, [autoencoder, words](const data::Clip& clip) {
-    return data::Encoded{autoencoder->encode(clip.pixels), words.encode(clip.caption)};
+    HostArray text = words->encode(std::span(&clip.caption, 1));
+    text.shape.dims.erase(text.shape.dims.begin());
+    return data::Encoded{autoencoder->encode(clip.pixels), std::move(text)};
   });
 }
 
@@ -216,12 +217,44 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   return std::make_unique<encoders::WanAutoencoder>(client, vae_folder(config), options);
 }
 
+fs::path text_encoder_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
+        "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
+        "  or text_encoder=hashed where the model was trained with that");
+  std::error_code ignored;
+  for (const char* part : {"text_encoder", "tokenizer"}) {
+    check(fs::is_directory(named / part, ignored),
+          "[config] there is no {0}/ in {1}: expected the folder of a Wan pipeline", part,
+          named.string());
+  }
+  return named;
+}
+
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
-                                                         int64_t text_dim) {
-  check(config.model.text_encoder == "hashed",
-        "[generate] UMT5 is not built yet: prompts cannot be encoded with it\n"
-        "  models trained with text_encoder: hashed can be sampled");
-  return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
+                                                         int64_t text_dim,
+                                                         const pjrt::Client& client) {
+  const config::ModelConfig& m = config.model;
+  if (m.text_encoder == "hashed") {
+    return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
+  }
+  const fs::path folder = text_encoder_folder(config);
+  const DType type = dtype(m.text_encoder_dtype);
+  return encoders::umt5_text_encoder(client,
+                                     {.model = folder / "text_encoder",
+                                      .tokenizer = folder / "tokenizer",
+                                      .max_sequence_length = m.max_sequence_length,
+                                      .width = text_dim,
+                                      .batched = m.use_batched_text_encoder,
+                                      .options = {.weights_dtype = type,
+                                                  .activations_dtype = type,
+                                                  .precision = precision(m.precision),
+                                                  .scan_layers = m.scan_layers},
+                                      .program = program_options(config),
+                                      .on_note = [](const std::string& note) { warn(note); }});
 }
 
 std::unique_ptr<data::Source> make_source(const config::Config& config,

@@ -33,11 +33,13 @@ text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_di
 /// The VAE's folder; throws an Error that says what to set when there is none.
 std::filesystem::path vae_folder(const config::Config& config);
 
-/// The text encoder and autoencoder of a configuration. Throw an Error where one is not built yet.
+/// The text encoder and autoencoder of a configuration, with models of the pipeline's folder or of
+/// folders of their own. Throw an Error naming what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const pjrt::Client& client);
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
-                                                         int64_t text_dim);
+                                                         int64_t text_dim,
+                                                         const pjrt::Client& client);
 
 /// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
 /// client's device.

@@ -82,6 +82,7 @@ struct ModelConfig {
 
   std::string text_encoder = "umt5";
   std::string text_encoder_dtype = "float32";
+  std::string wan_text_encoder_pretrained_model_name_or_path;
   int64_t max_sequence_length = 512;
   bool use_batched_text_encoder = false;
 
@@ -258,12 +259,16 @@ struct ModelConfig {
     visit("text_encoder", self.text_encoder,
           {.help = "umt5, or hashed: a fixed random vector per word of the caption",
            .one_of = "umt5 | hashed"});
+    visit("wan_text_encoder_pretrained_model_name_or_path",
+          self.wan_text_encoder_pretrained_model_name_or_path,
+          {.help = "folder with text_encoder/ and tokenizer/; empty: "
+                   "pretrained_model_name_or_path"});
     visit("text_encoder_dtype", self.text_encoder_dtype,
           {.help = "dtype of the text encoder", .one_of = kDtypes});
     visit("max_sequence_length", self.max_sequence_length,
           {.help = "text tokens; shorter prompts are padded with zeros", .min = 1, .max = 65536});
     visit("use_batched_text_encoder", self.use_batched_text_encoder,
-          {.help = "prompts encoded together", .later = "batched text encoding"});
+          {.help = "several prompts in one run of the text encoder"});
     visit("scheduler_dtype", self.scheduler_dtype,
           {.help = "dtype of the sampler's arithmetic", .one_of = kDtypes, .later = "that dtype"});
   }
