@@ -70,6 +70,15 @@ void Emitter::bind(Tensor x, std::string text) {
   names_[{&x.node(), x.result()}] = std::move(text);
 }
 
+void Emitter::bind_slice(Tensor x, StackedSlice slice) {
+  slices_[{&x.node(), x.result()}] = std::move(slice);
+}
+
+const StackedSlice* Emitter::slice_of(Tensor x) const {
+  const auto found = slices_.find({&x.node(), x.result()});
+  return found == slices_.end() ? nullptr : &found->second;
+}
+
 std::string Emitter::fresh() { return fmt::format("%{}", next_++); }
 
 std::string Emitter::location(const Node& node) const {

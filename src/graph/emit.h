@@ -40,6 +40,13 @@ std::string emit(const Graph& graph, std::span<const Tensor> outputs,
 /// `#sdy.sharding<@mesh, [{"data", "fsdp"}, {}]>`
 std::string sharding_text(const Sharding& sharding);
 
+/// Where one step's slice of a loop's stacked value lies: `stack[index]`, index an s32 scalar.
+struct StackedSlice {
+  std::string stack;
+  Shape shape;  // of the stack
+  std::string index;
+};
+
 /// What an op's `emit` writes with.
 class Emitter {
  public:
@@ -52,6 +59,10 @@ class Emitter {
   int64_t uses(Tensor x) const;
   /// Makes `x` print as `text` from here on.
   void bind(Tensor x, std::string text);
+  /// Says of a bound tensor that it is a copy of this slice, which a kernel may read in its place.
+  void bind_slice(Tensor x, StackedSlice slice);
+  /// What bind_slice said, or null.
+  const StackedSlice* slice_of(Tensor x) const;
   /// A name not used before, `%13`.
   std::string fresh();
   /// Appends one line, indented.
@@ -74,6 +85,7 @@ class Emitter {
   const EmitOptions& options_;
   std::map<std::pair<const Node*, int64_t>, std::string> names_;
   std::map<std::pair<const Node*, int64_t>, int64_t> uses_;
+  std::map<std::pair<const Node*, int64_t>, StackedSlice> slices_;
   std::string text_;
   int64_t next_ = 0;
   int64_t indent_ = 1;

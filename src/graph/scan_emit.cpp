@@ -144,9 +144,13 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, Emitter& 
   }
   for (size_t i = body.carries; i < node.inputs.size(); ++i) {
     const std::string& arg = args[1 + results + i - body.carries];
-    const bool sliced = i < body.carries + body.xs;
-    out.bind(body.graph->inputs()[i],
-             sliced ? emit_slice(out, arg, node.shape(i), index, zero) : arg);
+    const Tensor inside = body.graph->inputs()[i];
+    if (i < body.carries + body.xs) {
+      out.bind(inside, emit_slice(out, arg, node.shape(i), index, zero));
+      out.bind_slice(inside, {arg, node.shape(i), index});
+    } else {
+      out.bind(inside, arg);
+    }
   }
   out.body(*body.graph, body.outputs);
   std::vector<std::string> next = args;

@@ -4,8 +4,10 @@
 
 #include "core/host_array.h"
 #include "core/threefry.h"
+#include "graph/autodiff.h"
 #include "graph/emit.h"
 #include "graph/ops.h"
+#include "graph/scan.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/matrix_product.h"
 #include "pjrt/cpu_plugin.h"
@@ -108,6 +110,34 @@ TEST_P(CpuDot, TakesVectorsAndRows) {
 TEST_P(CpuDot, SplitsLongSides) {
   expect_equal({{8, 32}, {1000, 32}}, [](auto x) { return einsum("bi,oi->bo", x[0], x[1]); });
   expect_equal({{1000, 32}, {8, 32}}, [](auto x) { return einsum("bi,oi->ob", x[0], x[1]); });
+}
+
+TEST_P(CpuDot, ReadsTheLayersOfALoopWhereTheyLie) {
+  const auto layers = [](std::span<const Tensor> x, bool reverse) {
+    const auto body = [](std::span<const Tensor> carry, std::span<const Tensor> w) {
+      const Tensor up = einsum("bsi,oi->bso", carry[0], w[0]);
+      const Tensor down = dot_general(w[1], up * 0.02, {{1}, {2}});
+      return ScanResult{{transpose(down, {1, 2, 0})}, {}};
+    };
+    return scan({x[0]}, {x[1], x[2]}, {.length = 3, .reverse = reverse}, body).carry[0];
+  };
+  const std::vector<Dims> inputs{{2, 9, 48}, {3, 96, 48}, {3, 48, 96}};
+  for (const bool reverse : {false, true}) {
+    expect_equal(inputs, [&](auto x) { return layers(x, reverse); });
+    // The weights are read again on the way back.
+    expect_equal(inputs, [&](auto x) {
+      return gradients(sum(square(layers(x, reverse))), std::vector{x[0], x[1]})[1];
+    });
+  }
+  Graph graph;
+  const std::vector<Tensor> x{graph.input({GetParam(), inputs[0]}),
+                              graph.input({GetParam(), inputs[1]}),
+                              graph.input({GetParam(), inputs[2]})};
+  EmitOptions options;
+  options.lowering = cpu_lowering({.min_flops = 0});
+  const std::string text = emit(graph, std::vector{layers(x, false)}, options);
+  EXPECT_NE(text.find("stacked = array<i64: 0, 1>"), std::string::npos);
+  EXPECT_NE(text.find("stacked = array<i64: 1, 0>"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CpuDot, ::testing::Values(DType::F32, DType::BF16),

@@ -39,6 +39,38 @@ std::string layout(const Shape& shape) {
                      shape.rank());
 }
 
+/// What every typed custom call says of its operands: names, types, row-major layouts.
+struct Operands {
+  std::vector<std::string> names, types, layouts;
+};
+
+/// The operands of a dot, then a position for each that is a slice of a loop's stack: the kernel
+/// reads slices where they lie. A copy of each layer's weights would cost as much as they do, and
+/// the compiler makes it in f32 whatever they are.
+struct DotOperands : Operands {
+  std::vector<int64_t> stacked;  // 1 for a slice
+};
+
+DotOperands dot_operands(Tensor a, Tensor b, const Emitter& out) {
+  DotOperands operands;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    operands.names.push_back(name);
+    operands.types.push_back(mlir_type(shape));
+    operands.layouts.push_back(layout(shape));
+  };
+  for (const Tensor x : {a, b}) {
+    const StackedSlice* slice = out.slice_of(x);
+    add(slice != nullptr ? slice->stack : out.name(x), slice != nullptr ? slice->shape : x.shape());
+    operands.stacked.push_back(slice != nullptr ? 1 : 0);
+  }
+  for (const Tensor x : {a, b}) {
+    if (const StackedSlice* slice = out.slice_of(x)) {
+      add(slice->index, {DType::S32, {}});
+    }
+  }
+  return operands;
+}
+
 bool covered(const Node& dot, const CpuLoweringOptions& options) {
   const DType in = dot.shape(0).dtype;
   const DType out = dot.results[0].dtype;
@@ -60,15 +92,16 @@ bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emit
   if (!plan || plan->flops() < options.min_flops) {
     return false;
   }
+  const DotOperands in = dot_operands(a.stored, b.stored, out);
   const std::string name = out.fresh();
   out.line(
-      "{} = \"stablehlo.custom_call\"({}, {}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{plan = array<i64: {}>}}, operand_layouts = [{}, {}], "
-      "result_layouts = [{}]}} : ({}, {}) -> {}{}",
-      name, out.name(a.stored), out.name(b.stored), kDotTarget, fmt::join(to_words(*plan), ", "),
-      layout(a.stored.shape()), layout(b.stored.shape()), layout(written.results[0]),
-      mlir_type(a.stored.shape()), mlir_type(b.stored.shape()), mlir_type(written.results[0]),
-      out.location(dot));
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{plan = array<i64: {}>, stacked = array<i64: {}>}}, operand_layouts = "
+      "[{}], "
+      "result_layouts = [{}]}} : ({}) -> {}{}",
+      name, fmt::join(in.names, ", "), kDotTarget, fmt::join(to_words(*plan), ", "),
+      fmt::join(in.stacked, ", "), fmt::join(in.layouts, ", "), layout(written.results[0]),
+      fmt::join(in.types, ", "), mlir_type(written.results[0]), out.location(dot));
   out.bind(const_cast<Node&>(written).result(), name);
   return true;
 }
@@ -87,11 +120,6 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   }
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
-
-/// What every typed custom call says of its operands: names, types, row-major layouts.
-struct Operands {
-  std::vector<std::string> names, types, layouts;
-};
 
 Operands operands_of(const Node& node, const Emitter& out) {
   Operands operands;
