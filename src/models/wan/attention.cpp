@@ -74,19 +74,26 @@ CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig
   }
 }
 
-Tensor CrossAttention::operator()(Tensor x, Tensor text, Tensor image,
+CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) const {
+  CrossKeys out;
+  out.key = named(nn::as(project_.key(text, precision), text.dtype()), "key_proj");
+  out.value = named(project_.value(text, precision), "value_proj");
+  for (const ImageKeys& of : image_) {
+    const Tensor key = project_.heads(of.norm(of.add_k(image, precision)));
+    out.image_key = named(nn::as(key, image.dtype()), "key_proj");
+    out.image_value = named(project_.heads(of.add_v(image, precision)), "value_proj");
+  }
+  return out;
+}
+
+Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const nn::AttentionOptions& options) const {
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
-  const Tensor k = named(nn::as(project_.key(text, precision), x.dtype()), "key_proj");
-  const Tensor v = named(project_.value(text, precision), "value_proj");
   const nn::AttentionOptions scaled = HeadProjections::scaled(options);
-  Tensor y = nn::attention(q, k, v, scaled);
-  for (const ImageKeys& keys : image_) {
-    const Tensor image_k =
-        nn::as(project_.heads(keys.norm(keys.add_k(image, precision))), x.dtype());
-    const Tensor image_v = project_.heads(keys.add_v(image, precision));
-    y = y + nn::attention(q, named(image_k, "key_proj"), named(image_v, "value_proj"), scaled);
+  Tensor y = nn::attention(q, keys.key, keys.value, scaled);
+  if (keys.image_key) {
+    y = y + nn::attention(q, keys.image_key, keys.image_value, scaled);
   }
   return project_.output(named(y, "cross_attn"), precision);
 }

@@ -56,14 +56,24 @@ class SelfAttention {
   HeadProjections project_;
 };
 
+/// What cross-attention reads of the text and the image: neither the video nor the time is in it.
+struct CrossKeys {
+  Tensor key;               // [b, t, heads, head width]
+  Tensor value;             // the same shape
+  Tensor image_key = {};    // [b, n, heads, head width], or empty
+  Tensor image_value = {};  // the same shape
+};
+
 /// Attention of the video tokens to the text and, in Wan 2.1 image-to-video, to the image through
 /// keys and values of its own; the two results are added before the output projection.
 class CrossAttention {
  public:
   CrossAttention(const nn::Params& params, const TransformerConfig& config);
 
-  /// x [b, s, d], text [b, t, d], image [b, n, d] or empty -> [b, s, d].
-  Tensor operator()(Tensor x, Tensor text, Tensor image, const nn::AttentionOptions& options) const;
+  /// text [b, t, d], image [b, n, d] or empty -> keys and values in the text's dtype.
+  CrossKeys keys(Tensor text, Tensor image, Precision precision) const;
+  /// x [b, s, d] -> [b, s, d].
+  Tensor operator()(Tensor x, const CrossKeys& keys, const nn::AttentionOptions& options) const;
 
  private:
   struct ImageKeys {

@@ -72,9 +72,9 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
   {
     const Scope scope(graph, "attn2");
     const Tensor y = offer("norm2", cross_norm_ ? (*cross_norm_)(x) : x);
-    x = x +
-        offer("attn2", given.dropout(cross_attention_(y, given.text, given.image, given.attention),
-                                     "attn2"));
+    const CrossKeys keys =
+        given.keys ? *given.keys : cross_keys(given.text, given.image, given.attention.precision);
+    x = x + offer("attn2", given.dropout(cross_attention_(y, keys, given.attention), "attn2"));
   }
   {
     const Scope scope(graph, "ffn");

@@ -12,6 +12,8 @@ struct Conditioning {
   Tensor time;        // f32 [b, 6, d], or [b, s, 6, d]: shift, scale, gate of attention, then FFN
   Tensor text;        // [b, t, d]
   Tensor image = {};  // [b, n, d] or empty
+  /// Instead of text and image: this block's keys and values.
+  std::optional<CrossKeys> keys = {};
   nn::Rope rope;
   nn::Dropout dropout = {};
   nn::AttentionOptions attention = {};
@@ -31,6 +33,10 @@ class Block {
   Block(const nn::Params& params, const TransformerConfig& config);
   /// `tap` is called with the block's own names, "attn1", "norm2", ..., where given.
   Tensor operator()(Tensor x, const Conditioning& given, const BlockTap& tap = {}) const;
+  /// What the block would make of this text and image itself.
+  CrossKeys cross_keys(Tensor text, Tensor image, Precision precision) const {
+    return cross_attention_.keys(text, image, precision);
+  }
 
  private:
   Tensor mlp(Tensor x, const Conditioning& given) const;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "graph/ops.h"
 #include "graph/scan.h"
+#include "models/wan/attention.h"
 #include "models/wan/config.h"
 #include "nn/params.h"
 
@@ -25,11 +27,16 @@ struct ModelOptions {
 };
 
 struct TransformerInputs {
-  Tensor hidden_states;          // [b, c_in, f, h, w], float
-  Tensor timestep;               // [b], or [b, s] (TI2V: one per token); float or integer, 0..1000
-  Tensor encoder_hidden_states;  // [b, t, text_dim]
+  Tensor hidden_states;  // [b, c_in, f, h, w], float
+  Tensor timestep;       // [b], or [b, s] (TI2V: one per token); float or integer, 0..1000
+  Tensor encoder_hidden_states = {};        // [b, t, text_dim]
   Tensor encoder_hidden_states_image = {};  // [b, n, image_dim], Wan 2.1 I2V only
-  Tensor dropout_key = {};                  // u32[2]; needed when dropout > 0, else empty
+  /// Instead of both, what cross_keys made of them.
+  std::optional<CrossKeys> keys = {};
+  /// Instead of running the blocks: what they added to the tokens for other inputs, [b, s, d] in
+  /// activations_dtype. Text, image and keys are then not read.
+  Tensor block_sum = {};
+  Tensor dropout_key = {};  // u32[2]; needed when dropout > 0, else empty
   /// Called with intermediate values under the names of the reference cases' taps ("patch_embed",
   /// "temb", "block0.attn1", ...). With scan_layers only taps outside the blocks are offered.
   std::function<void(const std::string& name, Tensor value)> tap = {};
@@ -54,6 +61,21 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const Mod
 /// (keys containing `norm`, `condition_embedder` or `scale_shift_table`), otherwise
 /// `weights_dtype`.
 DType parameter_dtype(std::string_view key, DType weights_dtype);
+
+/// Keys and values of all blocks, each with a leading axis of layers. Text as encoder_hidden_states
+/// and image as encoder_hidden_states_image of TransformerInputs.
+CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
+                     const ModelOptions& options, Tensor text, Tensor image = {});
+
+struct TransformerOutputs {
+  Tensor velocity;   // [b, c_out, f, h, w] in activations_dtype
+  Tensor block_sum;  // what the blocks added to the tokens, [b, s, d] in activations_dtype
+};
+
+/// As `transformer`, with the sum of the blocks' contributions.
+TransformerOutputs transformer_outputs(std::span<const Tensor> params,
+                                       const TransformerConfig& config, const ModelOptions& options,
+                                       const TransformerInputs& inputs);
 
 /// The predicted velocity (noise - data), [b, c_out, f, h, w] in activations_dtype.
 ///
