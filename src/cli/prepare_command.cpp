@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Width of the text states that are not an encoder's own: the transformer's, where there is one.
+/// Width of the text states: the transformer's, where there is one; 0: what the encoder gives.
 int64_t text_dim(const config::Config& config) {
   if (config.model.text_encoder != "hashed") {
-    return config.model.text_dim;
+    return 0;
   }
   const fs::path transformer = pretrained_transformer(config);
   return transformer.empty() ? config.model.text_dim : weights::read_config(transformer).text_dim;
@@ -41,6 +41,7 @@ prepare::Settings encoder_settings(const config::Config& config, int64_t text_di
         "blocks of {}x{}x{}, regions {}x{}, ({} + x) * {}", blocks.temporal, blocks.block,
         blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
   } else {
+    out["vae"] = vae_folder(config).string();
     out["vae_weights_dtype"] = m.vae_weights_dtype;
     out["vae_dtype"] = m.vae_dtype;
     out["precision"] = m.precision;
@@ -54,10 +55,9 @@ prepare::Settings encoder_settings(const config::Config& config, int64_t text_di
   if (m.text_encoder == "hashed") {
     out["text_dim"] = fmt::format("{}", text_dim);
   } else {
+    const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
+    out["text encoder's folder"] = own.empty() ? m.pretrained_model_name_or_path : own;
     out["text_encoder_dtype"] = m.text_encoder_dtype;
-  }
-  if (m.autoencoder != "space_to_depth" || m.text_encoder != "hashed") {
-    out["pretrained_model_name_or_path"] = m.pretrained_model_name_or_path;
   }
   return out;
 }
