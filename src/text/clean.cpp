@@ -1,6 +1,7 @@
 #include "text/clean.h"
 
 #include "core/error.h"
+#include "text/fix_text.h"
 #include "text/html.h"
 #include "text/unicode.h"
 
@@ -30,7 +31,7 @@ std::string clean_prompt(std::string_view prompt) {
   check(wrong == std::string_view::npos, "[text] the prompt is not UTF-8: byte {} is 0x{:02x}",
         wrong, wrong < prompt.size() ? static_cast<unsigned char>(prompt[wrong]) : 0);
   std::u32string text = decode_utf8(prompt);
-  text = unescape_html(unescape_html(text));
+  text = unescape_html(unescape_html(fix_text(text)));
   return encode_utf8(collapse_white_space(text));
 }
 

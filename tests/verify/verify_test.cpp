@@ -46,6 +46,10 @@ TEST(Verify, VariantsMatchTheReference) { expect_matches("variants"); }
 
 TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
 
+TEST(Verify, TokenizerMatchesTheReference) { expect_matches("tokenizer"); }
+
+TEST(Verify, TextEncoderMatchesTheReference) { expect_matches("umt5"); }
+
 TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
 
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
