@@ -58,29 +58,75 @@ int64_t load_integer(DType dtype, const std::byte* p) {
   return is_signed ? static_cast<int64_t>(raw << shift) >> shift : static_cast<int64_t>(raw);
 }
 
+/// The common pairs as loops that the compiler can vectorise; both sides may lie at any address.
+template <typename From, typename To, typename F>
+void each(std::span<const std::byte> from, std::span<std::byte> to, F f) {
+  const size_t n = from.size() / sizeof(From);
+  for (size_t i = 0; i < n; ++i) {
+    From in;
+    std::memcpy(&in, from.data() + i * sizeof(From), sizeof(From));
+    const To out = f(in);
+    std::memcpy(to.data() + i * sizeof(To), &out, sizeof(To));
+  }
+}
+
+bool convert_common(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
+                    DType to_dtype) {
+  if (from_dtype == DType::F32 && to_dtype == DType::BF16) {
+    each<float, uint16_t>(from, to, f32_to_bf16);
+  } else if (from_dtype == DType::BF16 && to_dtype == DType::F32) {
+    each<uint16_t, float>(from, to, bf16_to_f32);
+  } else if (from_dtype == DType::F16 && to_dtype == DType::F32) {
+    each<uint16_t, float>(from, to, f16_to_f32);
+  } else if (from_dtype == DType::F16 && to_dtype == DType::BF16) {
+    each<uint16_t, uint16_t>(from, to, [](uint16_t h) { return f32_to_bf16(f16_to_f32(h)); });
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
+void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
+             DType to_dtype) {
+  const auto in_width = static_cast<size_t>(byte_size(from_dtype));
+  const auto out_width = static_cast<size_t>(byte_size(to_dtype));
+  const size_t n = from.size() / in_width;
+  check(from.size() == n * in_width && to.size() == n * out_width,
+        "[convert] {} bytes of {} do not fill {} bytes of {}", from.size(), to_string(from_dtype),
+        to.size(), to_string(to_dtype));
+  check((is_float(from_dtype) && is_float(to_dtype)) ||
+            (is_integer(from_dtype) && is_integer(to_dtype)) || from_dtype == to_dtype,
+        "[convert] {} cannot become {} on the host", to_string(from_dtype), to_string(to_dtype));
+  if (n == 0) {
+    return;
+  }
+  if (from_dtype == to_dtype) {
+    std::memcpy(to.data(), from.data(), from.size());
+    return;
+  }
+  if (convert_common(from, from_dtype, to, to_dtype)) {
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const std::byte* source = from.data() + i * in_width;
+    std::byte* target = to.data() + i * out_width;
+    if (is_float(from_dtype)) {
+      store_float(to_dtype, target, load_float(from_dtype, source));
+    } else {
+      const int64_t value = load_integer(from_dtype, source);
+      std::memcpy(target, &value, out_width);
+    }
+  }
+}
+
 HostArray convert(const HostArray& x, DType dtype) {
-  const DType from = x.shape.dtype;
-  if (from == dtype) {
+  if (x.shape.dtype == dtype) {
     return x;
   }
   HostArray out(Shape{dtype, x.shape.dims});
-  const int64_t n = x.shape.elements();
-  const int64_t in_width = byte_size(from);
-  const int64_t out_width = byte_size(dtype);
-  check((is_float(from) && is_float(dtype)) || (is_integer(from) && is_integer(dtype)),
-        "[convert] {} cannot become {} on the host", to_string(x.shape), to_string(dtype));
-  for (int64_t i = 0; i < n; ++i) {
-    const std::byte* source = x.bytes.data() + i * in_width;
-    std::byte* target = out.bytes.data() + i * out_width;
-    if (is_float(from)) {
-      store_float(dtype, target, load_float(from, source));
-    } else {
-      const int64_t value = load_integer(from, source);
-      std::memcpy(target, &value, static_cast<size_t>(out_width));
-    }
-  }
+  convert(x.bytes, x.shape.dtype, out.bytes, dtype);
   return out;
 }
 

@@ -51,4 +51,8 @@ struct HostArray {
 /// integers; throws an Error for other pairs.
 HostArray convert(const HostArray& x, DType dtype);
 
+/// The same from bytes to bytes, which hold as many elements of their dtypes.
+void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
+             DType to_dtype);
+
 }  // namespace kinema

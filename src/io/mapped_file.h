@@ -1,16 +1,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace kinema::io {
 
 /// A file mapped read-only into memory; unmapped when the object goes.
 ///
-/// The mapping stays valid when the file is renamed or unlinked. A file that another process
-/// shortens meanwhile is outside what a mapping can guard against.
+/// The mapping stays valid when the file is renamed or unlinked. When another process shortens the
+/// file, or the disk fails, what can no longer be read is zeros and check_intact throws.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -24,6 +26,10 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
+  /// Throws an Error when the file became shorter since it was mapped, or could not be read; to be
+  /// asked after reading.
+  void check_intact() const;
+
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
@@ -31,7 +37,22 @@ class MappedFile {
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  int guard_ = -1;
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
 };
+
+/// Throws an Error naming `what` when a page of the mapped file that holds `bytes` could not be
+/// read. Cheap, for asking often; bytes cut off inside the last page are seen by
+/// MappedFile::check_intact alone. Bytes that lie in no mapping are intact.
+void check_intact(std::span<const std::byte> bytes, std::string_view what);
+
+/// Gives the pages that lie wholly inside `bytes`, which are a mapped file's, back to the system:
+/// for readers that are done with them. Reading them again is correct, and reads the file again.
+void release_pages(std::span<const std::byte> bytes);
+
+/// Asks the system to begin reading the file there.
+void will_read(std::span<const std::byte> bytes);
 
 /// The whole file as text; throws an Error when it is larger than `limit` bytes.
 std::string read_text(const std::filesystem::path& path, size_t limit = size_t{64} << 20);

@@ -200,8 +200,9 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
 Shape checked_shape(const HeaderEntry& entry, uint64_t data_bytes, const std::string& path) {
   const std::string name = printable(entry.name);
   const auto dtype = dtype_of(entry.dtype);
-  check(dtype.has_value(), "[safetensors] {}: tensor `{}` has dtype `{}`, which is not supported",
-        path, name, printable(entry.dtype));
+  check(dtype.has_value(), "[safetensors] {}: tensor `{}` has dtype `{}`, which is not supported{}",
+        path, name, printable(entry.dtype),
+        entry.dtype.starts_with("F8_") ? ": take the bf16, fp16 or fp32 file of this model" : "");
   uint64_t bytes = static_cast<uint64_t>(byte_size(*dtype));
   for (const int64_t size : entry.dims) {
     check(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes),
@@ -263,13 +264,21 @@ HostArray TensorView::copy() const {
   HostArray out(shape);
   if (!bytes.empty()) {
     std::memcpy(out.bytes.data(), bytes.data(), bytes.size());
+    check_intact(bytes, name);
   }
   return out;
 }
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
-  SafetensorsFile out = parse(file.bytes(), path.string());
+  SafetensorsFile out;
+  try {
+    out = parse(file.bytes(), path.string());
+  } catch (const Error&) {
+    file.check_intact();  // the better reason
+    throw;
+  }
+  file.check_intact();
   out.file_ = std::move(file);
   return out;
 }

@@ -21,7 +21,7 @@ struct TensorView {
   Shape shape;
   std::span<const std::byte> bytes;
 
-  /// A copy in host memory.
+  /// A copy in host memory; throws an Error when the file was shortened meanwhile.
   HostArray copy() const;
 };
 
@@ -42,6 +42,8 @@ class SafetensorsFile {
   const TensorView& at(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
+  /// Throws an Error when the file became shorter since it was opened; to be asked after reading.
+  void check_intact() const { file_.check_intact(); }
 
  private:
   std::string path_;

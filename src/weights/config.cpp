@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "io/json.h"
+#include "weights/checkpoint.h"
 #include "weights/config.h"
 #include "weights/weights.h"
 
@@ -13,6 +14,7 @@ namespace {
 using io::Json;
 
 constexpr std::string_view kClass = "WanTransformer3DModel";
+constexpr std::string_view kOriginalClass = "WanModel";
 constexpr std::string_view kQkNorm = "rms_norm_across_heads";
 
 constexpr std::array<std::string_view, 18> kKeys{"patch_size",
@@ -104,8 +106,17 @@ wan::TransformerConfig parse_config(const Json& json) {
   return c;
 }
 
-wan::TransformerConfig read_config(const std::filesystem::path& folder) {
-  return parse_config(Json::read(folder / "config.json"));
+wan::TransformerConfig read_config(const std::filesystem::path& path) {
+  const std::filesystem::path file = path / "config.json";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const Json config = Json::read(file);
+    if (const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+        name == nullptr || !name->is_string() || name->as_string() != kOriginalClass) {
+      return parse_config(config);  // without a look at the weights
+    }
+  }
+  return transformer_config(Checkpoint::open(path));
 }
 
 Json config_json(const wan::TransformerConfig& c) {

@@ -1,4 +1,5 @@
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,41 +30,41 @@ std::string join(const std::vector<std::string>& problems) {
 
 }  // namespace
 
-void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec> specs,
+void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
                    const std::function<bool(const std::string& key)>& ignored) {
   std::vector<std::string> problems;
-  std::map<std::string, bool> expected;
+  std::set<std::string> expected;
   for (const nn::ParamSpec& spec : specs) {
     const Shape wanted = spec.layer_shape();
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
       const std::string key = spec.key(layer);
-      expected[key] = true;
-      const io::TensorView* found = folder.find(key);
+      expected.insert(key);
+      const io::TensorView* found = checkpoint.find(key);
+      const std::string name = checkpoint.name_in_file(key);
       if (found == nullptr) {
-        problems.push_back(fmt::format("`{}` {} is missing", key, to_string(wanted.dims)));
+        problems.push_back(fmt::format("`{}` {} is missing", name, to_string(wanted.dims)));
       } else if (found->shape.dims != wanted.dims) {
-        problems.push_back(fmt::format("`{}` is {} but the config wants {}", key,
+        problems.push_back(fmt::format("`{}` is {} but the config wants {}", name,
                                        to_string(found->shape), to_string(wanted.dims)));
       } else if (!is_float(found->shape.dtype)) {
         problems.push_back(
-            fmt::format("`{}` is {} but must be floating-point", key, to_string(found->shape)));
+            fmt::format("`{}` is {} but must be floating-point", name, to_string(found->shape)));
       }
     }
   }
-  for (const io::TensorView* tensor : folder.tensors()) {
-    if (!expected.contains(tensor->name) && !is_ignored(tensor->name) &&
-        !(ignored && ignored(tensor->name))) {
+  for (const auto& [key, view] : checkpoint.tensors()) {
+    if (!expected.contains(key) && !is_ignored(key) && !(ignored && ignored(key))) {
       problems.push_back(fmt::format("`{}` {} is not part of the model that the config describes",
-                                     tensor->name, to_string(tensor->shape)));
+                                     view->name, to_string(view->shape)));
     }
   }
   if (!problems.empty()) {
-    fail("[weights] {}: {}", folder.path(), join(problems));
+    fail("[weights] {}: {}", checkpoint.path(), join(problems));
   }
 }
 
-void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs) {
-  check_tensors(io::ModelFolder::open(folder), specs);
+void check_folder(const std::filesystem::path& path, std::span<const nn::ParamSpec> specs) {
+  check_tensors(Checkpoint::open(path), specs);
 }
 
 namespace {
@@ -112,6 +113,28 @@ std::string check_umt5(const io::ModelFolder& folder) {
                      config.d_model, config.vocab_size);
 }
 
+std::string check_transformer(const Checkpoint& checkpoint) {
+  const wan::TransformerConfig config = transformer_config(checkpoint);
+  const std::vector<nn::ParamSpec> specs = wan::parameters(config, {});
+  check_tensors(checkpoint, specs);
+  return fmt::format("{}: {} layers, width {}, {} parameters",
+                     checkpoint.naming() == Naming::ORIGINAL ? "original Wan transformer"
+                                                             : "WanTransformer3DModel",
+                     config.num_layers, config.dim(), parameter_count(specs));
+}
+
+/// A file: a LoRA, or a transformer's checkpoint.
+std::string check_file(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  if (is_transformer(checkpoint)) {
+    return check_transformer(checkpoint);
+  }
+  const Lora lora = Lora::open(path);
+  check(lora.unknown().empty(), "[lora] {}: {} keys are none of a Wan transformer, `{}` for one",
+        path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
+  return "LoRA: " + lora.summary();
+}
+
 std::string check_model(const std::filesystem::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
   if (is_vae(folder.config())) {
@@ -123,19 +146,19 @@ std::string check_model(const std::filesystem::path& path) {
   if (is_umt5(folder.config())) {
     return check_umt5(folder);
   }
-  check(is_transformer(folder.config()), "[weights] {}: the config's class is `{}` but must be {}",
+  check(is_transformer(Checkpoint(folder)), "[weights] {}: the config's class is `{}` but must be {}",
         folder.path(), class_of(folder.config()),
         "`WanTransformer3DModel` or another model of a Wan pipeline");
-  const wan::TransformerConfig config = parse_config(folder.config());
-  const std::vector<nn::ParamSpec> specs = wan::parameters(config, {});
-  check_tensors(folder, specs);
-  return fmt::format("WanTransformer3DModel: {} layers, width {}, {} parameters", config.num_layers,
-                     config.dim(), parameter_count(specs));
+  return check_transformer(Checkpoint::open(path));
 }
 
 }  // namespace
 
 std::string check_path(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    return check_file(path);
+  }
   if (!std::filesystem::exists(path / "model_index.json")) {
     return check_model(path);
   }

@@ -5,21 +5,21 @@
 #include <string>
 #include <vector>
 
-#include "io/model_folder.h"
 #include "nn/params.h"
 #include "pjrt/buffer.h"
 #include "pjrt/client.h"
+#include "weights/checkpoint.h"
 #include "weights/lora.h"
 
 namespace kinema::weights {
 
-/// check_folder for a folder that is already open. Tensors that no spec asks for are refused unless
-/// `ignored` says otherwise of their key.
-void check_tensors(const io::ModelFolder& folder, std::span<const nn::ParamSpec> specs,
+/// check_folder for a folder or file that is already open. Tensors that no spec asks for are
+/// refused unless `ignored` says otherwise of their key.
+void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
                    const std::function<bool(const std::string& key)>& ignored = {});
 
-/// load for a folder that is open and checked; its other tensors are left alone.
-std::vector<pjrt::Buffer> load_tensors(const io::ModelFolder& folder,
+/// load for a folder or file that is open and checked; its other tensors are left alone.
+std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters = {});

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "core/error.h"
 #include "weights/lora.h"
+#include "weights/parallel.h"
 
 namespace kinema::weights {
 namespace {
@@ -41,18 +41,6 @@ Dims without_trailing_ones(Dims dims, size_t rank) {
   return dims;
 }
 
-/// Runs `work(first, last)` over 0 .. rows in a few threads.
-void in_parallel(int64_t rows, const auto& work) {
-  const auto threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, rows);
-  std::vector<std::jthread> others;
-  for (int64_t i = 1; i < threads; ++i) {
-    others.emplace_back([&work, first = rows * i / threads, last = rows * (i + 1) / threads] {
-      work(first, last);
-    });
-  }
-  work(int64_t{0}, rows / threads);
-}
-
 /// values[out, in] += factor up[out, rank] down[rank, in], the sum over the rank first.
 void add_product(const HostArray& up, const HostArray& down, float factor,
                  std::span<float> values) {
@@ -61,7 +49,7 @@ void add_product(const HostArray& up, const HostArray& down, float factor,
   const int64_t in = static_cast<int64_t>(values.size()) / out;
   const float* u = up.as<float>().data();
   const float* d = down.as<float>().data();
-  in_parallel(out, [&](int64_t first, int64_t last) {
+  in_parallel(out, (1 << 20) / (in * rank) + 1, [&](int64_t first, int64_t last) {
     std::vector<float> sum(static_cast<size_t>(in));
     for (int64_t row = first; row < last; ++row) {
       std::ranges::fill(sum, 0.0F);

@@ -16,28 +16,31 @@
 /// Parameters between diffusers folders, host and device.
 namespace kinema::weights {
 
-/// Reads `config.json` of a transformer folder; throws an Error naming file and key for a wrong
-/// class, a missing or wrongly typed key, or sizes that cannot be.
-wan::TransformerConfig read_config(const std::filesystem::path& folder);
+/// The sizes of a transformer: a diffusers folder's `config.json`, else those that the tensors of
+/// an original Wan folder or single safetensors file have. Throws an Error naming file and key for
+/// a wrong class, a missing or wrongly typed key, or sizes that cannot be.
+wan::TransformerConfig read_config(const std::filesystem::path& path);
 
 /// What `save` writes as `config.json`.
 std::string config_text(const wan::TransformerConfig& config);
 
 /// Says of a model folder whether it would be accepted: config, weights files against their index,
 /// and, for a Wan transformer, names, shapes and dtypes of its tensors; of a pipeline folder, the
-/// same for each model in it. Returns one line saying what it is; throws an Error saying what is
-/// wrong.
-std::string check_path(const std::filesystem::path& folder);
+/// same for each model in it; of a safetensors file, whether it is a whole transformer or a LoRA.
+/// Returns one line saying what it is; throws an Error saying what is wrong.
+std::string check_path(const std::filesystem::path& path);
 
-/// Checks that the folder's tensors are exactly those of the specs (names, shapes, float dtypes);
-/// throws an Error naming the first that is missing, extra or different and how many more there
-/// are.
-void check_folder(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs);
+/// Checks that the folder's, or the file's, tensors are exactly those of the specs (names, shapes,
+/// float dtypes); throws an Error naming the first that is missing, extra or different and how many
+/// more there are.
+void check_folder(const std::filesystem::path& path, std::span<const nn::ParamSpec> specs);
 
-/// Loads every parameter to the device, cast to the spec's dtype and stacked where scanned, one at
-/// a time (host memory: one stacked tensor beyond the mapped file). What adapters add is merged
+/// Loads every parameter to the device from a folder or a single file, cast to the spec's dtype and
+/// stacked where scanned. Files are mapped and read in pieces whose pages are given back, so that
+/// the host holds no more than one layer of one parameter beside what the device has (where the
+/// device takes arrays in pieces; else one stacked parameter). What adapters add is merged
 /// into the weights before they are rounded; throws what Adapters throws.
-std::vector<pjrt::Buffer> load(const std::filesystem::path& folder,
+std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
                                std::span<const nn::ParamSpec> specs, pjrt::Client& client,
                                std::span<const Adapter> adapters = {});
 

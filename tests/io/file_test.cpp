@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
@@ -49,6 +51,69 @@ TEST(MappedFile, SurvivesBeingMoved) {
 
   EXPECT_EQ(second.bytes().size(), 5U);
   EXPECT_EQ(static_cast<char>(second.bytes()[4]), 'o');
+}
+
+TEST(MappedFile, SaysThatItBecameShorterInsteadOfDying) {
+  const Scratch scratch;
+  write_file(scratch / "a", std::string(100'000, 'x'));
+  write_file(scratch / "b", std::string(100'000, 'y'));
+  const MappedFile cut = MappedFile::open(scratch / "a");
+  const MappedFile whole = MappedFile::open(scratch / "b");
+  cut.check_intact();
+  std::filesystem::resize_file(scratch / "a", 10'000);
+
+  EXPECT_EQ(static_cast<char>(cut.bytes()[90'000]), '\0');
+
+  EXPECT_THAT([&] { check_intact(cut.bytes().subspan(5), "the first"); },
+              ThrowsMessage<Error>(HasSubstr("the first became shorter")));
+  EXPECT_THAT([&] { cut.check_intact(); }, ThrowsMessage<Error>(HasSubstr("became shorter")));
+  check_intact(whole.bytes(), "the second");
+  whole.check_intact();
+  EXPECT_EQ(static_cast<char>(whole.bytes()[90'000]), 'y');
+}
+
+TEST(MappedFile, SeesTheLossOfOneByteInItsLastPage) {
+  const Scratch scratch;
+  write_file(scratch / "a", std::string(5'000, 'x'));
+  const MappedFile file = MappedFile::open(scratch / "a");
+  std::filesystem::resize_file(scratch / "a", 4'999);
+
+  EXPECT_THAT([&] { file.check_intact(); },
+              ThrowsMessage<Error>(HasSubstr("had 5000 bytes and became 4999")));
+}
+
+TEST(MappedFile, StaysIntactWhenTheNameIsGivenToAnother) {
+  const Scratch scratch;
+  write_file(scratch / "a", std::string(5'000, 'x'));
+  const MappedFile file = MappedFile::open(scratch / "a");
+  write_file(scratch / "a", "short");  // written beside and renamed
+
+  file.check_intact();
+  EXPECT_EQ(static_cast<char>(file.bytes()[4'999]), 'x');
+}
+
+TEST(MappedFile, ReadsTheSameAfterReleasingPages) {
+  const Scratch scratch;
+  write_file(scratch / "a", std::string(50'000, 'x') + "end");
+  const MappedFile file = MappedFile::open(scratch / "a");
+  EXPECT_EQ(static_cast<char>(file.bytes()[40'000]), 'x');
+  release_pages(file.bytes().subspan(1));
+  will_read(file.bytes());
+
+  EXPECT_EQ(static_cast<char>(file.bytes()[40'000]), 'x');
+  EXPECT_EQ(static_cast<char>(file.bytes().back()), 'd');
+}
+
+TEST(MappedFileDeathTest, LeavesABusErrorFromElsewhereAlone) {
+  const Scratch scratch;
+  write_file(scratch / "a", "hello");
+  EXPECT_DEATH(
+      {
+        const MappedFile file = MappedFile::open(scratch / "a");
+        ::raise(SIGBUS);
+        ::raise(SIGBUS);
+      },
+      "");
 }
 
 TEST(AtomicFile, ShowsNothingUntilCommit) {

@@ -1,0 +1,330 @@
+#include "weights/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "core/error.h"
+#include "io/model_folder.h"
+#include "io/scratch.h"
+#include "models/wan/transformer.h"
+#include "pjrt/cpu_plugin.h"
+#include "weights/folder.h"
+#include "weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// The tensors of a reference transformer under their original names, each after `prefix`.
+class Original {
+ public:
+  explicit Original(const std::string& folder, const std::string& prefix = "",
+                    DType dtype = DType::F32)
+      : folder_(io::ModelFolder::open(io::golden(folder))) {
+    for (const io::TensorView* view : folder_.tensors()) {
+      arrays_.emplace(prefix + original_key(view->name).value(), convert(view->copy(), dtype));
+    }
+  }
+  std::vector<io::TensorEntry> entries() const {
+    std::vector<io::TensorEntry> out;
+    for (const auto& [name, array] : arrays_) {
+      out.push_back(io::TensorEntry::of(name, array));
+    }
+    return out;
+  }
+  std::map<std::string, HostArray>& arrays() { return arrays_; }
+
+ private:
+  io::ModelFolder folder_;
+  std::map<std::string, HostArray> arrays_;
+};
+
+void copy_config(const std::string& folder, const fs::path& to) {
+  fs::copy_file(io::golden(folder + "/config.json"), to / "config.json");
+}
+
+/// A transformer of one head of 128 with every kind of parameter, in original names.
+std::map<std::string, HostArray> smallest(bool image, bool position) {
+  wan::TransformerConfig config;
+  config.num_attention_heads = 1;
+  config.in_channels = 6;
+  config.out_channels = 3;
+  config.text_dim = 5;
+  config.freq_dim = 4;
+  config.ffn_dim = 7;
+  config.num_layers = 2;
+  config.image_dim = image ? 9 : 0;
+  config.added_kv_proj_dim = image ? 128 : 0;
+  config.pos_embed_seq_len = position ? 10 : 0;
+  std::map<std::string, HostArray> out;
+  for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
+    out.emplace(original_key(spec.name).value(), HostArray(spec.shape));
+  }
+  return out;
+}
+
+fs::path write(const fs::path& path, const std::map<std::string, HostArray>& arrays) {
+  std::vector<io::TensorEntry> entries;
+  for (const auto& [name, array] : arrays) {
+    entries.push_back(io::TensorEntry::of(name, array));
+  }
+  io::write_safetensors(path, entries);
+  return path;
+}
+
+TEST(Checkpoint, ReadsTheSizesOffTheShapesOfASingleFile) {
+  const io::Scratch scratch;
+  const wan::TransformerConfig plain =
+      read_config(write(scratch / "t2v.safetensors", smallest(false, false)));
+  EXPECT_EQ(plain.num_attention_heads, 1);
+  EXPECT_EQ(plain.attention_head_dim, 128);
+  EXPECT_EQ(plain.in_channels, 6);
+  EXPECT_EQ(plain.out_channels, 3);
+  EXPECT_EQ(plain.patch_size, (std::array<int64_t, 3>{1, 2, 2}));
+  EXPECT_EQ(plain.text_dim, 5);
+  EXPECT_EQ(plain.freq_dim, 4);
+  EXPECT_EQ(plain.ffn_dim, 7);
+  EXPECT_EQ(plain.num_layers, 2);
+  EXPECT_EQ(plain.image_dim, 0);
+  EXPECT_TRUE(plain.cross_attn_norm);
+
+  const wan::TransformerConfig image =
+      read_config(write(scratch / "flf2v.safetensors", smallest(true, true)));
+  EXPECT_EQ(image.image_dim, 9);
+  EXPECT_EQ(image.added_kv_proj_dim, 128);
+  EXPECT_EQ(image.pos_embed_seq_len, 10);
+  EXPECT_EQ(check_path(scratch / "flf2v.safetensors"),
+            "original Wan transformer: 2 layers, width 128, 477664 parameters");
+}
+
+TEST(Checkpoint, TakesEpsilonFromAnOriginalFolder) {
+  const io::Scratch scratch;
+  write(scratch / "diffusion_pytorch_model.safetensors", smallest(false, false));
+  std::ofstream(scratch / "config.json")
+      << R"({"_class_name": "WanModel", "dim": 128, "eps": 1e-05, "model_type": "t2v"})";
+
+  EXPECT_EQ(read_config(scratch.path()).eps, 1e-5);
+  EXPECT_NO_THROW(check_path(scratch.path()));
+}
+
+TEST(Checkpoint, ReadsABundleWithoutItsOtherParts) {
+  const io::Scratch scratch;
+  std::map<std::string, HostArray> bundle;
+  for (const auto& [name, array] : smallest(false, false)) {
+    bundle.emplace("model.diffusion_model." + name, array);
+  }
+  bundle.emplace("vae.decoder.conv1.weight", HostArray(Shape{DType::F32, {3}}));
+  EXPECT_NO_THROW(check_path(write(scratch / "bundle.safetensors", bundle)));
+
+  bundle.emplace("model.diffusion_model.vace_blocks.0.norm.weight",
+                 HostArray(Shape{DType::F32, {3}}));
+  EXPECT_THAT([&] { check_path(write(scratch / "vace.safetensors", bundle)); },
+              ThrowsMessage<Error>(
+                  HasSubstr("`model.diffusion_model.vace_blocks.0.norm.weight` f32[3] is not")));
+}
+
+TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
+  const io::Scratch scratch;
+  const auto refuses = [&](const std::map<std::string, HostArray>& arrays, const char* why) {
+    EXPECT_THAT([&] { check_path(write(scratch / "a.safetensors", arrays)); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("a.safetensors"), HasSubstr(why))));
+  };
+  std::map<std::string, HostArray> arrays = smallest(false, false);
+  arrays.erase("blocks.1.self_attn.q.weight");
+  refuses(arrays, "`blocks.1.self_attn.q.weight` [128,128] is missing");
+  arrays = smallest(false, false);
+  arrays.insert_or_assign("head.modulation", HostArray(Shape{DType::F32, {1, 3, 128}}));
+  refuses(arrays, "`head.modulation` is f32[1,3,128] but the config wants [1,2,128]");
+  arrays.erase("head.head.weight");
+  refuses(arrays, "`head.head.weight`");
+  arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96, 6, 1, 2, 2}}));
+  refuses(arrays, "no number of heads of 128");
+  arrays.insert_or_assign("patch_embedding.weight", HostArray(Shape{DType::F32, {96}}));
+  refuses(arrays, "must have 5 axes");
+}
+
+TEST(Checkpoint, RefusesPicklesAndGgufWithARemedy) {
+  const io::Scratch scratch;
+  for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "model.ckpt", "model.gguf"}) {
+    std::ofstream(scratch / name) << "PK";
+    EXPECT_THAT([&] { check_path(scratch / name); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("\n  take the"))));
+  }
+}
+
+TEST(Checkpoint, RefusesEightBitFloatsInOneLine) {
+  const io::Scratch scratch;
+  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  std::ofstream(scratch / "fp8.safetensors", std::ios::binary) << length << header << "ab";
+
+  EXPECT_THAT([&] { check_path(scratch / "fp8.safetensors"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`F8_E4M3`"), HasSubstr("take the bf16"))));
+}
+
+TEST(Checkpoint, SaysWhatALoraFileIs) {
+  EXPECT_EQ(check_path(io::golden("lora/comfy.safetensors")),
+            "LoRA: original Wan names, rank 4, 20 modules");
+}
+
+// ---- Loading -------------------------------------------------------------------------------
+
+class LoadingTest : public pjrt::CpuTest {
+ protected:
+  static std::vector<HostArray> values(const fs::path& path, const wan::ModelOptions& options) {
+    pjrt::Client client = pjrt::cpu_client();
+    const auto specs = wan::parameters(read_config(path), options);
+    std::vector<HostArray> out;
+    for (const pjrt::Buffer& buffer : load(path, specs, client)) {
+      out.push_back(buffer.to_host());
+    }
+    return out;
+  }
+  static void expect_equal(const std::vector<HostArray>& a, const std::vector<HostArray>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].shape, b[i].shape) << i;
+      EXPECT_EQ(a[i].bytes, b[i].bytes) << i;
+    }
+  }
+};
+
+TEST_F(LoadingTest, OriginalNamesGiveTheSameParameters) {
+  for (const char* folder : {"wan21_t2v/transformer", "wan21_i2v/transformer"}) {
+    for (const char* prefix : {"", "model.diffusion_model.", "diffusion_model."}) {
+      SCOPED_TRACE(std::string(folder) + " " + prefix);
+      const io::Scratch scratch;
+      copy_config(folder, scratch.path());  // says that heads have 32 channels, not 128
+      write(scratch / "wan.safetensors", Original(folder, prefix).arrays());
+
+      for (const bool scan : {true, false}) {
+        expect_equal(values(scratch / "wan.safetensors", {.scan_layers = scan}),
+                     values(io::golden(folder), {.scan_layers = scan}));
+      }
+    }
+  }
+}
+
+TEST_F(LoadingTest, AFolderOfOriginalShardsGivesTheSameParameters) {
+  const io::Scratch scratch;
+  const io::Json config = io::Json::read(io::golden("wan21_t2v/transformer/config.json"));
+  io::write_model_folder(scratch.path(), config, Original("wan21_t2v/transformer").entries(),
+                         {.max_shard_bytes = 200'000});
+  ASSERT_TRUE(fs::exists(scratch / "diffusion_pytorch_model.safetensors.index.json"));
+
+  expect_equal(values(scratch.path(), {}), values(io::golden("wan21_t2v/transformer"), {}));
+}
+
+TEST_F(LoadingTest, CastsEveryFloatDtypeAsItReads) {
+  for (const DType stored : {DType::BF16, DType::F16, DType::F64}) {
+    SCOPED_TRACE(to_string(stored));
+    const io::Scratch scratch;
+    copy_config("wan21_t2v/transformer", scratch.path());
+    Original original("wan21_t2v/transformer", "", stored);
+    write(scratch / "wan.safetensors", original.arrays());
+    const wan::ModelOptions options{.weights_dtype = DType::BF16, .scan_layers = false};
+    const auto specs = wan::parameters(read_config(scratch.path() / "wan.safetensors"), options);
+    const auto loaded = values(scratch / "wan.safetensors", options);
+
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const HostArray& kept = original.arrays().at(original_key(specs[i].name).value());
+      EXPECT_EQ(loaded[i].bytes, convert(kept, specs[i].shape.dtype).bytes) << specs[i].name;
+    }
+  }
+}
+
+/// Bytes of this process in memory: now, and at most since `reset`.
+int64_t memory(const char* field) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(field)) {
+      return std::stoll(line.substr(std::string(field).size())) * 1024;
+    }
+  }
+  return -1;
+}
+bool reset_peak() {
+  std::ofstream out("/proc/self/clear_refs");
+  out << 5;
+  out.flush();
+  return out.good();
+}
+
+TEST_F(LoadingTest, TakesNoMoreMemoryThanTheModelAndAFewPieces) {
+  const io::Scratch scratch;
+  constexpr int64_t kLayers = 6;
+  const Shape layer{DType::F32, {1024, 3000}};
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    SCOPED_TRACE(to_string(dtype));
+    nn::ParamSpec stack{
+        .name = "blocks.{}.weight", .shape = {dtype, {kLayers, 1024, 3000}}, .layers = kLayers};
+    nn::ParamSpec single{.name = "embedding.weight", .shape = {dtype, {1024, 6000}}};
+    const std::vector<nn::ParamSpec> specs{stack, single};
+    std::vector<io::TensorEntry> entries;
+    for (int64_t i = 0; i < kLayers; ++i) {
+      entries.push_back(
+          io::TensorEntry::lazy(stack.key(i), layer, [&] { return HostArray(layer); }));
+    }
+    const Shape large{DType::F32, {1024, 6000}};
+    entries.push_back(
+        io::TensorEntry::lazy("embedding.weight", large, [&] { return HostArray(large); }));
+    io::write_model_folder(scratch / "model", io::Json::object(), entries,
+                           {.max_shard_bytes = 40'000'000});
+    pjrt::Client client = pjrt::cpu_client();
+    const auto folder = io::ModelFolder::open(scratch / "model");
+    ASSERT_GE(folder.files().size(), 3U);
+    const int64_t model = stack.shape.bytes() + single.shape.bytes();
+    const int64_t before = memory("VmRSS:");
+    if (!reset_peak()) {
+      GTEST_SKIP() << "this system does not let the peak be reset";
+    }
+    const auto buffers = load_tensors(folder, specs, client);
+
+    // On CPU the device's copy is in this process. Beside it: a piece of the file (16 MiB, and what
+    // the kernel maps around it), its cast, and what the allocator keeps.
+    const int64_t growth = memory("VmHWM:") - before;
+    EXPECT_GT(growth, model / 2) << "the measurement sees nothing";
+    EXPECT_LT(growth, model + (int64_t{48} << 20));
+  }
+}
+
+TEST_F(LoadingTest, SaysThatAFileBecameShorterWhileItWasLoaded) {
+  const io::Scratch scratch;
+  copy_config("wan21_t2v/transformer", scratch.path());
+  const fs::path file =
+      write(scratch / "wan.safetensors", Original("wan21_t2v/transformer").arrays());
+  const Checkpoint checkpoint = Checkpoint::open(file);
+  const auto specs = wan::parameters(transformer_config(checkpoint), {});
+  pjrt::Client client = pjrt::cpu_client();
+  fs::resize_file(file, fs::file_size(file) / 2);
+
+  EXPECT_THAT(
+      [&] { load_tensors(checkpoint, specs, client); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("wan.safetensors"), HasSubstr("became shorter"))));
+}
+
+TEST_F(LoadingTest, SeesThatTheLastByteWasCutOff) {
+  const io::Scratch scratch;
+  copy_config("wan21_t2v/transformer", scratch.path());
+  const fs::path file =
+      write(scratch / "wan.safetensors", Original("wan21_t2v/transformer").arrays());
+  const Checkpoint checkpoint = Checkpoint::open(file);
+  const auto specs = wan::parameters(transformer_config(checkpoint), {});
+  pjrt::Client client = pjrt::cpu_client();
+  fs::resize_file(file, fs::file_size(file) - 1);
+
+  EXPECT_THAT([&] { load_tensors(checkpoint, specs, client); },
+              ThrowsMessage<Error>(HasSubstr("became")));
+}
+
+}  // namespace
+}  // namespace kinema::weights
