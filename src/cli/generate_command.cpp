@@ -101,10 +101,11 @@ ModelToUse find_model(const config::Config& config) {
         "[generate] no model: give run_name=... of a training run, or "
         "pretrained_model_name_or_path=FOLDER");
   ModelToUse out;
-  out.folder =
-      sample::read_pipeline_folder(transformer.filename() == "transformer"
-                                       ? transformer.parent_path()
-                                       : fs::path(config.model.pretrained_model_name_or_path));
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  out.folder = sample::read_pipeline_folder(!pipeline.empty() &&
+                                                    fs::path(pipeline).filename() != "transformer"
+                                                ? fs::path(pipeline)
+                                                : transformer.parent_path());
   out.folder.transformer = transformer;
   out.has_schedule = fs::exists(out.folder.folder / "scheduler" / "scheduler_config.json");
   out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"

@@ -16,6 +16,7 @@
 #include "io/tfrecord.h"
 #include "models/wan/transformer.h"
 #include "train/checkpoint_folder.h"
+#include "weights/checkpoint.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -60,7 +61,34 @@ void add_tensors(Contents& out, const Tensors& tensors) {
       fmt::format("{} tensors, {} elements, {}", tensors.size(), elements, as_gigabytes(bytes));
 }
 
+/// A line a module: what changes it, at which rank and alpha.
+Contents list_lora(const fs::path& path) {
+  const weights::Lora lora = weights::Lora::open(path);
+  Contents out{.summary = "LoRA: " + lora.summary()};
+  for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
+    const std::string prefix =
+        lora.has_two_parts() ? (expert == 0 ? "transformer." : "transformer_2.") : "";
+    for (const auto& [module, target] : lora.targets(expert)) {
+      std::string line = fmt::format("{:<60}", prefix + module);
+      if (target.down != nullptr) {
+        line += fmt::format(" rank {}, alpha {}", target.rank(),
+                            target.factor * static_cast<double>(target.rank()));
+      }
+      line += target.diff != nullptr ? " diff" : "";
+      line += target.diff_bias != nullptr || target.up_bias != nullptr ? " bias" : "";
+      out.add(std::move(line));
+    }
+  }
+  for (const std::string& key : lora.unknown()) {
+    out.add(fmt::format("{:<60} is no key of a Wan transformer", key));
+  }
+  return out;
+}
+
 Contents list_safetensors(const fs::path& path) {
+  if (weights::file_kind(path) == weights::FileKind::LORA) {
+    return list_lora(path);
+  }
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   Contents out{.summary = "safetensors file: "};
   std::vector<const io::TensorView*> tensors;
@@ -213,6 +241,7 @@ Contents list(const fs::path& path) {
   if (fs::is_directory(path) && !train::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
   }
+  weights::refuse_other_formats(path);
   check(fs::is_directory(path),
         "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
         path.string());
@@ -239,9 +268,13 @@ std::string accept(const fs::path& path) {
     }
     return "accepted: the transformers of " + path.string();
   }
+  if (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER) {
+    return "accepted: " + weights::check_path(path);
+  }
   if (kind == io::PathKind::TfRecord) {
     return fmt::format("accepted: TFRecord file of {} records", check_records(path));
   }
+  weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {
     return "accepted: " + check_data_set(path);
   }

@@ -146,19 +146,18 @@ wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
 
 fs::path pretrained_transformer(const config::Config& config) {
   const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
-  const std::string& pipeline = config.model.pretrained_model_name_or_path;
-  const std::string& named = own.empty() ? pipeline : own;
-  if (named.empty()) {
+  const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
+  if (path.empty()) {
     return {};
   }
-  const fs::path folder(named);
   std::error_code ignored;
-  check(fs::is_directory(folder, ignored),
-        "[config] the model `{}` is not a folder here; nothing is downloaded\n"
-        "  fetch it with the hub's own tool and give the folder, or leave "
-        "pretrained_model_name_or_path empty to start from scratch",
-        named);
-  return fs::is_directory(folder / "transformer", ignored) ? folder / "transformer" : folder;
+  // Only the transformer alone may be a file.
+  const bool there = own.empty() ? fs::is_directory(path, ignored) : fs::exists(path, ignored);
+  check(there,
+        "[config] the model `{}` is not {} here\n"
+        "  leave pretrained_model_name_or_path empty to start from scratch",
+        path.string(), own.empty() ? "a folder" : "a folder or file");
+  return fs::is_directory(path / "transformer", ignored) ? path / "transformer" : path;
 }
 
 data::SpaceToDepth space_to_depth(const config::Config& config) {

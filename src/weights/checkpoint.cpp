@@ -19,20 +19,6 @@ constexpr std::array<std::string_view, 5> kOtherParts{
 /// A tensor that every Wan transformer has, in both namings.
 constexpr std::string_view kMark = "patch_embedding.weight";
 
-void refuse_other_formats(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  const bool pickle =
-      extension == ".pth" || extension == ".pt" || extension == ".ckpt" || extension == ".bin";
-  check(!pickle,
-        "[weights] {} is a pickle, which may run code when it is read: it is not opened\n"
-        "  take the model's -Diffusers folder, or save the tensors as safetensors",
-        path.string());
-  check(extension != ".gguf",
-        "[weights] {} is GGUF, whose quantised blocks are not read\n"
-        "  take the bf16 or fp16 safetensors of the same model",
-        path.string());
-}
-
 std::vector<const io::TensorView*> views(const io::SafetensorsFile& file) {
   std::vector<const io::TensorView*> out;
   for (const io::TensorView& tensor : file.tensors()) {
@@ -119,6 +105,20 @@ wan::TransformerConfig config_from_shapes(const Checkpoint& checkpoint) {
 }
 
 }  // namespace
+
+void refuse_other_formats(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  const bool pickle =
+      extension == ".pth" || extension == ".pt" || extension == ".ckpt" || extension == ".bin";
+  check(!pickle,
+        "[weights] {} is a pickle, which may run code when it is read: it is not opened\n"
+        "  take the model's -Diffusers folder, or save the tensors as safetensors",
+        path.string());
+  check(extension != ".gguf",
+        "[weights] {} is GGUF, whose quantised blocks are not read\n"
+        "  take the bf16 or fp16 safetensors of the same model",
+        path.string());
+}
 
 Checkpoint Checkpoint::open(const fs::path& path) {
   refuse_other_formats(path);

@@ -59,6 +59,9 @@ class Checkpoint {
   std::map<std::string, const io::TensorView*, std::less<>> index_;
 };
 
+/// Throws an Error with a remedy when the name is that of a pickle or a GGUF file.
+void refuse_other_formats(const std::filesystem::path& path);
+
 /// The sizes of a Wan transformer: those of its diffusers configuration where there is one, else
 /// read off the shapes, with heads of 128 as every released model has them.
 ///

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -146,13 +147,24 @@ std::string check_model(const std::filesystem::path& path) {
   if (is_umt5(folder.config())) {
     return check_umt5(folder);
   }
-  check(is_transformer(Checkpoint(folder)), "[weights] {}: the config's class is `{}` but must be {}",
-        folder.path(), class_of(folder.config()),
-        "`WanTransformer3DModel` or another model of a Wan pipeline");
+  check(is_transformer(Checkpoint(folder)),
+        "[weights] {}: the config's class is `{}` but must be {}", folder.path(),
+        class_of(folder.config()), "`WanTransformer3DModel` or another model of a Wan pipeline");
   return check_transformer(Checkpoint::open(path));
 }
 
 }  // namespace
+
+FileKind file_kind(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  if (is_transformer(checkpoint)) {
+    return FileKind::TRANSFORMER;
+  }
+  const bool lora = std::ranges::any_of(checkpoint.tensors(), [](const Checkpoint::Entry& entry) {
+    return read_lora_key(entry.view->name).has_value();
+  });
+  return lora ? FileKind::LORA : FileKind::OTHER;
+}
 
 std::string check_path(const std::filesystem::path& path) {
   std::error_code ignored;

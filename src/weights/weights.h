@@ -24,6 +24,10 @@ wan::TransformerConfig read_config(const std::filesystem::path& path);
 /// What `save` writes as `config.json`.
 std::string config_text(const wan::TransformerConfig& config);
 
+/// What a safetensors file is.
+enum class FileKind { TRANSFORMER, LORA, OTHER };
+FileKind file_kind(const std::filesystem::path& path);
+
 /// Says of a model folder whether it would be accepted: config, weights files against their index,
 /// and, for a Wan transformer, names, shapes and dtypes of its tensors; of a pipeline folder, the
 /// same for each model in it; of a safetensors file, whether it is a whole transformer or a LoRA.
