@@ -1,7 +1,9 @@
 """Measures kinema beside its peer, one process each in turn, and prints ratios.
 
 Sections: step (time and memory of a training step against plain JAX), start (process start to first
-step), layers (compile time of scanned layers), remat (temporaries of FULL against NONE).
+step), layers (compile time of scanned layers), remat (temporaries of FULL against NONE); and against
+PyTorch: denoise, text and vae (time and memory of the parts of generating a video), first (process start
+to the first denoising step).
 """
 
 import argparse
@@ -101,17 +103,49 @@ def remat(a, ours):
               f"ratio {found['FULL'] / found['NONE']:.2f}", flush=True)
 
 
+# Part: (title, options of both programs, what differs between the runs).
+SAMPLING = {
+    "denoise": ("A denoising step without guidance, 2 layers of the 1.3B shape, 1,024 tokens",
+                ("bench_denoise_step", "torch_denoise_step.py"),
+                [dict(dtype=d) for d in ("float32", "bfloat16")]),
+    "text": ("UMT5, 2 layers of xxl width, 512 tokens, without the embedding table",
+             ("bench_text_encoder", "torch_text_encoder.py"),
+             [dict(dtype=d) for d in ("float32", "bfloat16")]),
+    "vae": ("Decoding 9 frames of 128 x 128 pixels",
+            ("bench_vae_decode", "torch_vae_decode.py"),
+            [dict(version=v, dtype=d) for v in ("2.1", "2.2") for d in ("float32", "bfloat16")]),
+}
+
+
+def sampling(a, part):
+    title, (ours, peer), variants = SAMPLING[part]
+    print(f"{title}; min / median of all runs. RSS is the peak; in brackets what PyTorch has before it begins")
+    for options in variants:
+        results = {"ours": [], "torch": []}
+        for _ in range(a.rounds):
+            results["ours"].append(run([str(Path(a.kinema) / ours), *flags(options)]))
+            results["torch"].append(run([a.torch, str(HERE / "peers" / peer), *flags(options)]))
+        low, mid, rss = summary(results["ours"])
+        torch_low, torch_mid, torch_rss = summary(results["torch"])
+        imported = max(r["imported_rss_bytes"] for r in results["torch"])
+        print(f"  {' '.join(options.values()):14} kinema {low:7.3f}/{mid:7.3f} s   torch {torch_low:7.3f}/{torch_mid:7.3f} s   "
+              f"ratio {low / torch_low:.2f}/{mid / torch_mid:.2f}   RSS {rss / 1e9:.2f} and {torch_rss / 1e9:.2f} "
+              f"({imported / 1e9:.2f}) GB   ratio {rss / torch_rss:.2f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", default=["step", "start", "layers", "remat"])
-    parser.add_argument("--kinema", required=True, help="build folder with bench_train_step")
+    parser.add_argument("sections", nargs="+")
+    parser.add_argument("--kinema", required=True, help="build folder with the benches")
+    parser.add_argument("--jax", required=True, help="Python with requirements.txt")
+    parser.add_argument("--torch", required=True, help="Python with requirements-torch.txt")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
     parser.add_argument("--steps", type=int, default=5, help="counted steps of each process")
     a = parser.parse_args()
     ours = [str(Path(a.kinema) / "bench_train_step")]
-    peer = [sys.executable, str(HERE / "peers" / "jax_train_step.py")]
+    peer = [a.jax, str(HERE / "peers" / "jax_train_step.py")]
     if "step" in a.sections:
-        matmul = run([sys.executable, str(HERE / "peers" / "jax_matmul.py")])
+        matmul = run([a.jax, str(HERE / "peers" / "jax_matmul.py")])
         print("Matmul limit (2048^3, JAX): " + ", ".join(f"{k} {v:.0f} GFLOP/s" for k, v in matmul.items()))
         steps(a, ours, peer, matmul)
     if "start" in a.sections:
@@ -120,6 +154,9 @@ def main():
         layers(a, ours)
     if "remat" in a.sections:
         remat(a, ours)
+    for part in SAMPLING:
+        if part in a.sections:
+            sampling(a, part)
 
 
 main()

@@ -1,25 +1,49 @@
 #!/usr/bin/env bash
-# bench/run.sh BUILD_FOLDER [ARG...]: bench/compare.py with its peers, which live in the cache.
+# bench/run.sh BUILD_FOLDER [SECTION...] [OPTION...]: bench/compare.py with its peers, which live in the cache.
 set -euo pipefail
 build=$(realpath "$1")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")"
 cache=${KINEMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kinema}
 mkdir -p "$cache"
-peers=$cache/bench-$(sha256sum requirements.txt | cut -c1-12)
-if [ ! -x "$peers/bin/python" ]; then
-  part=$(mktemp -d "$peers.part.XXXXXX")
-  trap 'rm -rf "$part"' EXIT
-  if ! python3 -m venv "$part" >/dev/null; then
-    echo "bench: python3 cannot make a virtual environment" >&2
-    echo "  apt-get install python3-venv" >&2
-    exit 1
+
+# peers REQUIREMENTS: makes a virtual environment of them once, and prints its folder.
+peers() {
+  local folder part
+  folder=$cache/bench-$(sha256sum "$1" | cut -c1-12)
+  if [ ! -x "$folder/bin/python" ]; then
+    part=$(mktemp -d "$folder.part.XXXXXX")
+    # shellcheck disable=SC2064 # the folder of now
+    trap "rm -rf '$part'" EXIT
+    if ! python3 -m venv "$part" >/dev/null; then
+      echo "bench: python3 cannot make a virtual environment" >&2
+      echo "  apt-get install python3-venv" >&2
+      return 1
+    fi
+    if ! "$part/bin/pip" install -q --require-hashes -r "$1" >&2; then
+      echo "bench: the peers could not be installed; they need Python 3.11 or 3.12 and the network" >&2
+      return 1
+    fi
+    mv -T "$part" "$folder"
   fi
-  if ! "$part/bin/pip" install -q --require-hashes -r requirements.txt; then
-    echo "bench: the peers could not be installed; they need Python 3.11 or 3.12 and the network" >&2
-    exit 1
-  fi
-  mv -T "$part" "$peers"
-fi
-# The scripts in bin/ name the temporary folder; python itself does not.
-exec "$peers/bin/python" compare.py --kinema "$build" "$@"
+  # The scripts in bin/ name the temporary folder; python itself does not.
+  echo "$folder"
+}
+
+sections=() options=()
+for word in "$@"; do
+  case $word in
+    step | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
+    *) options+=("$word") ;;
+  esac
+done
+[ ${#sections[@]} -gt 0 ] || sections=(step start layers remat denoise text vae first)
+jax=/nonexistent torch=/nonexistent
+for section in "${sections[@]}"; do
+  case $section in
+    step | start) jax=$(peers requirements.txt) ;;
+    denoise | text | vae | first) torch=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)} ;;
+  esac
+done
+exec python3 compare.py --kinema "$build" --jax "$jax/bin/python" --torch "$torch/bin/python" \
+  "${sections[@]}" "${options[@]}"

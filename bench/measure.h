@@ -1,0 +1,67 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/host_array.h"
+#include "core/threefry.h"
+#include "runtime/environment.h"
+
+/// What the benches share: each measures one thing and prints one line of JSON.
+namespace kinema::bench {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Standard normal, f32.
+inline HostArray noise(Dims dims, uint64_t seed) {
+  HostArray array(Shape{DType::F32, std::move(dims)});
+  RandomStream stream(random_key(seed, "bench"));
+  for (float& value : array.as<float>()) {
+    value = stream.normal();
+  }
+  return array;
+}
+
+/// Seconds of `count` runs after `warmup` that do not count.
+inline std::vector<double> time_runs(int64_t warmup, int64_t count,
+                                     const std::function<void()>& run) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < warmup + count; ++i) {
+    const Clock::time_point start = Clock::now();
+    run();
+    if (i >= warmup) {
+      seconds.push_back(seconds_since(start));
+    }
+  }
+  return seconds;
+}
+
+/// What bench/compare.py reads. `checksum` shows that something was computed.
+inline void print_result(const std::vector<double>& seconds, double compile_seconds,
+                         double first_seconds, double checksum) {
+  fmt::print(
+      "{{\"name\": \"kinema\", \"seconds\": [{:.5f}], \"compile_seconds\": {:.3f}, "
+      "\"first_seconds\": {:.3f}, \"checksum\": {:.6g}, \"peak_rss_bytes\": {}}}\n",
+      fmt::join(seconds, ", "), compile_seconds, first_seconds, checksum,
+      runtime::peak_rss_bytes());
+}
+
+/// Mean of absolute values, f32.
+inline double magnitude(const HostArray& array) {
+  double sum = 0;
+  for (const float value : array.as<float>()) {
+    sum += value < 0 ? -value : value;
+  }
+  return sum / static_cast<double>(array.as<float>().size());
+}
+
+}  // namespace kinema::bench

@@ -1,0 +1,84 @@
+// The decoder of a Wan VAE over a short video, as `kinema generate` runs it: by chunks of one
+// latent frame. One JSON line; bench/peers/torch_vae_decode.py takes the same arguments.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "encoders/vae_side.h"
+#include "measure.h"
+#include "runtime/client.h"
+#include "weights/weights.h"
+
+namespace kinema {
+namespace {
+
+struct Settings {
+  std::string version = "2.1", dtype = "float32", cache, dump;
+  int64_t frames = 9, height = 128, width = 128;
+  int64_t runs = 3, warmup = 1, chunk = 1;
+};
+
+/// The published sizes.
+vae::Config config_of(const std::string& version) {
+  vae::Config config;
+  if (version == "2.2") {
+    config.base_dim = 160;
+    config.decoder_base_dim = 256;
+    config.z_dim = 48;
+    config.is_residual = true;
+    config.in_channels = config.out_channels = 12;
+    config.patch_size = 2;
+  }
+  // Normalisation is not part of what is measured, but the configuration wants the numbers.
+  config.latents_mean.assign(static_cast<size_t>(config.z_dim), 0.0);
+  config.latents_std.assign(static_cast<size_t>(config.z_dim), 1.0);
+  return config;
+}
+
+void run(const Settings& s) {
+  const bench::Clock::time_point start = bench::Clock::now();
+  pjrt::Client client = runtime::open_client({});
+  const vae::Config config = config_of(s.version);
+  const DType dtype = *dtype_from_string(s.dtype);
+  encoders::VaeSide decoder(
+      encoders::VaeSide::Kind::DECODER, client, config,
+      {.weights_dtype = dtype, .activations_dtype = dtype},
+      {.executable_cache = s.cache, .dump = s.dump},
+      [&](std::span<const nn::ParamSpec> specs) { return weights::initialise(specs, 0, client); });
+  const HostArray latents = bench::noise({config.z_dim, (s.frames - 1) / config.temporal() + 1,
+                                          s.height / config.spatial(), s.width / config.spatial()},
+                                         1);
+  double first = 0;
+  double sum = 0;
+  const auto seconds = bench::time_runs(s.warmup, s.runs, [&] {
+    sum = 0;
+    decoder.run(latents, s.chunk, [&](const HostArray& piece) { sum += bench::magnitude(piece); });
+    first = first > 0 ? first : bench::seconds_since(start);
+  });
+  bench::print_result(seconds, 0, first, sum);
+}
+
+}  // namespace
+}  // namespace kinema
+
+int main(int argc, char** argv) {
+  kinema::Settings s;
+  CLI::App app("decoding with a Wan VAE of the published sizes, random weights");
+  app.add_option("--version", s.version)->check(CLI::IsMember({"2.1", "2.2"}));
+  app.add_option("--frames", s.frames, "of the video");
+  app.add_option("--height", s.height, "pixels");
+  app.add_option("--width", s.width, "pixels");
+  app.add_option("--runs", s.runs);
+  app.add_option("--warmup", s.warmup);
+  app.add_option("--chunk", s.chunk, "latent frames");
+  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
+  app.add_option("--cache", s.cache, "executable cache folder");
+  app.add_option("--dump", s.dump, "folder for the programs' text");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    kinema::run(s);
+  } catch (const std::exception& error) {
+    std::cerr << "vae_decode: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
