@@ -8,10 +8,13 @@ to the first denoising step).
 
 import argparse
 import json
+import os
+import pty
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -133,6 +136,55 @@ def sampling(a, part):
               f"({imported / 1e9:.2f}) GB   ratio {rss / torch_rss:.2f}", flush=True)
 
 
+def seconds_until(word, command):
+    """From the start of a process to the moment it shows the word on its terminal."""
+    begin = time.time()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(command[0], command)
+    shown, found = b"", None
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the process has closed it
+            part = b""
+        if not part:
+            break
+        shown += part
+        if found is None and word in shown:
+            found = time.time() - begin
+    os.close(terminal)
+    if os.waitpid(pid, 0)[1] != 0 or found is None:
+        sys.exit(f"compare: {' '.join(command)} failed:\n{shown[-2000:].decode(errors='replace')}")
+    return found
+
+
+def first(a):
+    print("Process start to the first denoising step of a tiny pipeline with all its parts, seconds; min / median")
+    tokenizer = HERE.parent / "tests" / "golden" / "wan21_t2v" / "tokenizer"
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/model"
+        subprocess.run([a.torch, str(HERE / "peers" / "torch_tiny_pipeline.py"), model, str(tokenizer)],
+                       check=True, capture_output=True)
+        config = Path(folder) / "generate.yml"
+        config.write_text(f"pretrained_model_name_or_path: {model}\ntext_encoder: umt5\nprompt: a cat\n"
+                          "num_frames: 5\nheight: 32\nwidth: 32\nnum_inference_steps: 2\n"
+                          "guidance_scale: 5.0\n" f"video_folder: {folder}/videos\n")
+        ours = [str(Path(a.kinema) / "kinema"), "generate", str(config)]
+        commands = {
+            "kinema, nothing compiled": [*ours, "executable_cache=none"],
+            "kinema, executable cache": [*ours, f"executable_cache={folder}/cache"],
+            "diffusers": [a.torch, str(HERE / "peers" / "torch_first_step.py"), model],
+        }
+        results = {name: [] for name in commands}
+        seconds_until(b"sampling", commands["kinema, executable cache"])
+        for _ in range(a.rounds):
+            for name, command in commands.items():
+                results[name].append(seconds_until(b"sampling", command))
+        for name, seconds in results.items():
+            print(f"  {name:26} {min(seconds):6.2f} / {statistics.median(seconds):6.2f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sections", nargs="+")
@@ -157,6 +209,8 @@ def main():
     for part in SAMPLING:
         if part in a.sections:
             sampling(a, part)
+    if "first" in a.sections:
+        first(a)
 
 
 main()
