@@ -43,7 +43,7 @@ int64_t shuffled_index(uint64_t seed, int64_t position, int64_t size) {
         "[data] position {} in a data set of {} samples", position, size);
   const auto epoch = static_cast<uint64_t>(position / size);
   const auto key = random_key(seed, "data order", epoch);
-  const int bits = std::bit_width(static_cast<uint64_t>(size - 1));
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1)));
   const int half_bits = std::max(1, (bits + 1) / 2);
   // Walk the cycle until it comes back into the data set: the domain is at most 4 times larger, so
   // about as many steps on average.

@@ -72,7 +72,7 @@ constinit const Op kCall{
 
 namespace {
 
-std::vector<Tensor> call(std::shared_ptr<Body> inside, std::vector<Tensor> inputs,
+std::vector<Tensor> call(const std::shared_ptr<Body>& inside, std::vector<Tensor> inputs,
                          const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
   Graph& parent = innermost(inputs);
   inside->graph = std::make_unique<Graph>(&parent);
@@ -105,7 +105,7 @@ std::vector<Tensor> checkpoint(
   }
   auto inside = std::make_shared<Body>();
   inside->remat = std::move(policy);
-  return call(std::move(inside), std::move(inputs), body);
+  return call(inside, std::move(inputs), body);
 }
 
 std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Tensor> inputs,
@@ -114,7 +114,7 @@ std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Ten
   inside->remat = {.kind = RematPolicy::Kind::FULL};
   inside->kernel = std::move(kernel);
   inside->settings = std::move(settings);
-  return call(std::move(inside), std::move(inputs), body);
+  return call(inside, std::move(inputs), body);
 }
 
 }  // namespace kinema
