@@ -18,6 +18,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
   static const std::map<std::string, std::set<std::string>> table = {
       {"core", {}},
       {"io", {"core"}},
+      {"remote", {"core", "io"}},
       {"config", {"core", "io"}},
       {"mesh", {"core"}},
       {"pjrt", {"core"}},
@@ -44,7 +45,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders", "train", "sample"}},
       {"cli",
-       {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
+       {"core", "io", "remote", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders", "prepare", "train", "sample", "verify"}},
   };
   return table;

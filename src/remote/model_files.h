@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kinema::remote {
+
+/// What of a repository is wanted.
+struct Wanted {
+  /// Folders of a pipeline (`transformer`, `vae`, ...); empty: all that it has.
+  std::vector<std::string> parts = {};
+  /// One file by its path, and nothing else; empty: a model or pipeline.
+  std::string file = {};
+};
+
+/// Of all paths of a repository, those that `wanted` needs: of a pipeline, model_index.json and
+/// from each part the configuration, tokenizer files and weights in safetensors; of a lone model,
+/// its configuration and weights. Other formats and precision variants are left out. A pipeline
+/// without the parts that were asked for, or no safetensors, is an Error naming `source`.
+std::vector<std::string> choose_files(const std::vector<std::string>& all, const Wanted& wanted,
+                                      const std::string& source);
+
+/// What of `wanted` is missing in a local folder: the path of the first file, or empty. Reads
+/// model_index.json and the weights' indices.
+std::string first_missing(const std::filesystem::path& folder, const Wanted& wanted);
+
+}  // namespace kinema::remote

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace kinema::remote {
+
+/// One repository's folder in the layout that huggingface_hub's cache has:
+///
+///     CACHE/NAME/blobs/ETAG                  contents
+///     CACHE/NAME/snapshots/COMMIT/PATH       links to them
+///     CACHE/NAME/refs/REVISION               the commit that a branch or tag was at
+///     CACHE/.locks/NAME/ETAG.lock
+///
+/// Names from a server are checked before they become paths.
+class RepoCache {
+ public:
+  RepoCache(std::filesystem::path cache, std::string name);
+
+  std::filesystem::path snapshot(const std::string& commit) const;
+  std::filesystem::path blob(const std::string& etag) const;
+  std::filesystem::path lock(const std::string& etag) const;
+  /// The commit of a revision, itself when it is one, or nothing when it is not in the cache.
+  std::optional<std::string> commit_of(const std::string& revision) const;
+  void set_ref(const std::string& revision, const std::string& commit) const;
+  /// Makes snapshots/COMMIT/PATH a link to the blob (a copy where links cannot be made).
+  void link(const std::string& commit, const std::string& path, const std::string& etag) const;
+
+ private:
+  std::filesystem::path cache_;
+  std::string name_;
+};
+
+/// True for a relative path of plain names: no `..`, no empty part, no control characters.
+bool is_plain_path(const std::string& path);
+
+}  // namespace kinema::remote
