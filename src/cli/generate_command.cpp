@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "cli/lora.h"
+#include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/wiring.h"
 #include "core/error.h"
@@ -72,13 +73,22 @@ ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
   return out;
 }
 
+train::CheckpointFolder checkpoints_of(const config::Config& config) {
+  return train::CheckpointFolder(config.run.checkpoint_dir.empty()
+                                     ? run_folder(config) / "checkpoints"
+                                     : fs::path(config.run.checkpoint_dir));
+}
+
+/// True when a run was named that has checkpoints: the pretrained transformer is not read then.
+bool has_checkpoint(const config::Config& config) {
+  return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
+}
+
 /// The newest (or the given) checkpoint of the run, else the pretrained folder.
 ModelToUse find_model(const config::Config& config) {
   if (!config.run.run_name.empty()) {
     const fs::path run = run_folder(config);
-    const train::CheckpointFolder checkpoints(config.run.checkpoint_dir.empty()
-                                                  ? run / "checkpoints"
-                                                  : fs::path(config.run.checkpoint_dir));
+    const train::CheckpointFolder checkpoints = checkpoints_of(config);
     if (const int64_t step = config.generate.generate_checkpoint_step; step >= 0) {
       const fs::path folder = checkpoints.path(step);
       const std::string problem = train::manifest_problem(folder);
@@ -174,11 +184,13 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
 }
 
 int generate(const std::vector<std::string>& words, bool json) {
-  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
-  const config::Config& config = loaded.config;
+  config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   for (const std::string& line : notices(loaded, "generate")) {
     warn(line);
   }
+  fetch_models(loaded.config,
+               has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
+  const config::Config& config = loaded.config;
   ModelToUse model = find_model(config);
   if (loaded.origin.contains("boundary_ratio") && model.folder.has_two_experts()) {
     model.folder.boundary_ratio = config.generate.boundary_ratio;

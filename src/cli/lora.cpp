@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "cli/models.h"
 #include "config/lora.h"
 #include "core/error.h"
 #include "weights/weights.h"
@@ -29,7 +30,7 @@ fs::path only_file(const fs::path& folder) {
 }
 
 fs::path locate(const std::string& source, const std::string& file) {
-  const fs::path path(source);
+  const fs::path path = local_model(source, "", {.file = file});
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     if (!file.empty()) {
@@ -39,7 +40,7 @@ fs::path locate(const std::string& source, const std::string& file) {
     return fs::exists(path / "adapter_model.safetensors", ignored) ? path : only_file(path);
   }
   check(fs::exists(path, ignored), "[lora] {} does not exist", source);
-  check(file.empty() || path.filename() == file,
+  check(file.empty() || path.filename() == fs::path(file).filename(),
         "[lora] {} is a file, but weight_name asks for {} in it", source, file);
   return path;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/wiring.h"
 #include "core/error.h"
@@ -212,11 +213,12 @@ class Reporter {
 };
 
 int prepare_run(const std::vector<std::string>& words, bool json) {
-  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
-  const config::Config& config = loaded.config;
+  config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   for (const std::string& line : notices(loaded, "prepare")) {
     warn(line);
   }
+  fetch_models(loaded.config, Use::PREPARE);
+  const config::Config& config = loaded.config;
   const train::StopSignal stop;
   const int64_t width = text_dim(config);
   std::vector<Part> parts = parts_of(config, width);

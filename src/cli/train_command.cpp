@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/training.h"
 #include "core/error.h"
@@ -83,17 +84,19 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, bool 
 }
 
 int train_run(const std::vector<std::string>& words, bool json) {
-  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
-  const config::Config& config = loaded.config;
+  config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   for (const std::string& line : notices(loaded, "train")) {
     warn(line);
   }
-  const fs::path run = run_folder(config);
+  const config::Config given = loaded.config;  // with models as they were named
+  const fs::path run = run_folder(given);
   const train::RunLock lock(run);
+  fetch_models(loaded.config, Use::TRAIN);
+  const config::Config& config = loaded.config;
   const train::StopSignal stop;
   const pjrt::Client client = runtime::open_client(client_spec(config));
   Training training = prepare_training(loaded, client, run);
-  io::write_file(run / "config.yml", to_yaml(config));
+  io::write_file(run / "config.yml", to_yaml(given));
   if (!json) {
     announce(training, config);
   }

@@ -11,6 +11,7 @@ namespace kinema::config {
 /// The networks: which weights, which precision, how they are laid out and remembered.
 struct ModelConfig {
   std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
+  std::string revision;
   std::string wan_transformer_pretrained_model_name_or_path;
   std::string model_name = "wan2.1";
   std::string model_type = "T2V";
@@ -116,10 +117,13 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void weights_fields(Self& self, Visitor&& visit) {
     visit("pretrained_model_name_or_path", self.pretrained_model_name_or_path,
-          {.help = "diffusers folder to start from; empty: from scratch, from the keys below"});
+          {.help = "diffusers folder or hub id (org/name, org/name@revision) to start from; empty: "
+                   "from scratch, from the keys below"});
+    visit("revision", self.revision,
+          {.help = "branch, tag or commit of models that are hub ids; empty: main"});
     visit("wan_transformer_pretrained_model_name_or_path",
           self.wan_transformer_pretrained_model_name_or_path,
-          {.help = "another folder or file for the transformer's weights"});
+          {.help = "another folder, safetensors file or hub id for the transformer"});
     visit("model_name", self.model_name,
           {.help = "wan2.2 has two experts, or one (5B)", .one_of = "wan2.1 | wan2.2"});
     visit("model_type", self.model_type,

@@ -99,7 +99,10 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("LoRA");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
   run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");
-  run({"train", "tiny.yml", "pretrained_model_name_or_path=Wan-AI/Some"})
+  run({"train", "tiny.yml", "pretrained_model_name_or_path=Wan-AI/Some"},
+      "HF_HUB_OFFLINE=1 HF_HUB_CACHE=cache")
+      .expect_error("Wan-AI/Some");
+  run({"train", "tiny.yml", "pretrained_model_name_or_path=./Wan-AI/Some"})
       .expect_error("Wan-AI/Some");
   run({"train", "tiny.yml", "attention_head_dim=11"}).expect_error("attention_head_dim");
   run({"train", "tiny.yml", "patch_size=[1,3,3]"}).expect_error("3x3");

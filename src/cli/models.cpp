@@ -1,0 +1,88 @@
+#include "cli/models.h"
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+
+#include "cli/progress.h"
+#include "remote/hub.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A bar that begins with the first byte: what is in the cache already is no download.
+remote::DownloadProgress download_bar(const std::string& name) {
+  return [name, bar = std::shared_ptr<Progress>()](int64_t done, int64_t total) mutable {
+    constexpr int64_t kMegabyte = 1'000'000;  // shared: std::function wants to copy what it holds
+    if (!bar) {
+      bar = std::make_shared<Progress>("MB of " + name, std::max<int64_t>(total / kMegabyte, 1));
+    }
+    bar->update(done / kMegabyte);
+  };
+}
+
+/// The parts of the pipeline's own folder that a command reads.
+std::vector<std::string> needed_parts(const config::Config& config, Use use) {
+  const config::ModelConfig& m = config.model;
+  std::vector<std::string> parts;
+  const bool denoises = use == Use::GENERATE || use == Use::TRAIN;
+  if (denoises && m.wan_transformer_pretrained_model_name_or_path.empty()) {
+    parts.emplace_back("transformer");
+  }
+  if (use == Use::GENERATE) {
+    parts.insert(parts.end(), {"transformer_2", "scheduler", "image_encoder", "image_processor"});
+  }
+  const bool encodes = use != Use::TRAIN || config.data.dataset_type == "videos";
+  if (encodes && m.autoencoder == "wan" && m.wan_vae_pretrained_model_name_or_path.empty()) {
+    parts.emplace_back("vae");
+  }
+  const bool reads_text = encodes || config.optimizer.caption_dropout > 0;
+  if (reads_text && m.text_encoder == "umt5" &&
+      m.wan_text_encoder_pretrained_model_name_or_path.empty()) {
+    parts.insert(parts.end(), {"text_encoder", "tokenizer"});
+  }
+  return parts;
+}
+
+}  // namespace
+
+fs::path local_model(const std::string& name, const std::string& revision,
+                     const remote::Wanted& wanted) {
+  std::error_code ignored;
+  if (name.empty() || fs::exists(name, ignored)) {
+    return name;
+  }
+  const auto id = remote::read_hub_id(name, revision.empty() ? "main" : revision);
+  if (!id) {
+    return name;
+  }
+  remote::Wanted all = wanted;
+  if (!id->file.empty()) {
+    all = {.file = id->file};
+  }
+  return remote::fetch_from_hub(*id, all, remote::HubOptions::from_environment(),
+                                download_bar(id->repo));
+}
+
+void fetch_models(config::Config& config, Use use) {
+  config::ModelConfig& m = config.model;
+  const auto resolve = [&](std::string& name, const std::vector<std::string>& parts) {
+    if (!parts.empty()) {
+      name = local_model(name, m.revision, {.parts = parts});
+    }
+  };
+  resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
+  if (use == Use::GENERATE || use == Use::TRAIN) {
+    resolve(m.wan_transformer_pretrained_model_name_or_path, {"transformer"});
+  }
+  if (m.autoencoder == "wan") {
+    resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});
+  }
+  if (m.text_encoder == "umt5") {
+    resolve(m.wan_text_encoder_pretrained_model_name_or_path, {"text_encoder", "tokenizer"});
+  }
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "remote/model_files.h"
+
+namespace kinema::cli {
+
+/// Where a model that was named lies on this machine: a path that is there as it is; a hub id
+/// (`org/name`, `org/name@revision`, `org/name/FILE.safetensors`) or a gs:// path after what of it
+/// is wanted came into the cache, with a progress bar. Other names are returned as they are, for
+/// whoever opens them to say what is missing.
+std::filesystem::path local_model(const std::string& name, const std::string& revision,
+                                  const remote::Wanted& wanted);
+
+/// What a command does with the models of a configuration, which decides what of them it needs.
+enum class Use { TRAIN, PREPARE, GENERATE, GENERATE_FROM_RUN };
+
+/// Puts local folders in the place of every ..._pretrained_model_name_or_path that the command
+/// needs; the others stay as they are.
+void fetch_models(config::Config& config, Use use);
+
+}  // namespace kinema::cli
