@@ -109,6 +109,22 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddings) {
   }
 }
 
+TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
+  const std::vector<std::string> prompts{"A red ball rolls", "two dogs"};
+  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);
+  for (const bool scan : {false, true}) {
+    // Two groups of two heads, and each head alone.
+    for (const int64_t bytes : {2 * 64 * 64 * 4, 1}) {
+      SCOPED_TRACE(fmt::format("scan {} bytes {}", scan, bytes));
+      Umt5Settings grouped = settings();
+      grouped.options.scan_layers = scan;
+      grouped.options.scores_bytes = bytes;
+      EXPECT_LT(largest_difference(umt5_text_encoder(client(), grouped)->encode(prompts), want),
+                kF32Limit);
+    }
+  }
+}
+
 TEST_F(Umt5Test, HalfPrecisionStaysNear) {
   const std::vector<std::string> prompts{"A red ball rolls", ""};
   const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);

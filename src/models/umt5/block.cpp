@@ -1,5 +1,6 @@
 #include "models/umt5/block.h"
 
+#include "graph/scan.h"
 #include "models/umt5/relative_bias.h"
 #include "nn/attention.h"
 #include "nn/linear.h"
@@ -21,7 +22,7 @@ Tensor Projection::operator()(Tensor x, Precision precision) const {
 }
 
 SelfAttention::SelfAttention(const nn::Params& params, const EncoderConfig& c)
-    : heads_(c.num_heads),
+    : config_(c),
       q_(params / "q", c.d_model, c.inner_dim(), "embed", "heads"),
       k_(params / "k", c.d_model, c.inner_dim(), "embed", "heads"),
       v_(params / "v", c.d_model, c.inner_dim(), "embed", "heads"),
@@ -31,18 +32,55 @@ SelfAttention::SelfAttention(const nn::Params& params, const EncoderConfig& c)
                               nn::Init::normal(1.0))) {}
 
 Tensor SelfAttention::heads(Tensor x) const {
-  return reshape(x, {x.dim(0), x.dim(1), heads_, x.dim(2) / heads_});
+  return reshape(x, {x.dim(0), x.dim(1), config_.num_heads, config_.d_kv});
 }
 
-Tensor SelfAttention::operator()(Tensor x, const BlockInputs& given) const {
-  const Tensor bias = relative_bias(bias_table_, given.choice);
+/// q, k, v [b, t, n, d_kv] and the bias table [buckets, n] of these heads -> [b, t, n, d_kv].
+Tensor SelfAttention::all_heads(Tensor q, Tensor k, Tensor v, Tensor table,
+                                const BlockInputs& given) const {
+  const Tensor bias = relative_bias(table, config_, q.dim(1));
   if (given.bias_tap) {
     given.bias_tap(bias);
   }
-  const Tensor y = nn::attention(
-      heads(q_(x, given.precision)), heads(k_(x, given.precision)), heads(v_(x, given.precision)),
-      {.precision = given.precision, .scale = 1.0, .bias = bias + given.mask});
-  return o_(reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)}), given.precision);
+  return nn::attention(q, k, v,
+                       {.precision = given.precision, .scale = 1.0, .bias = bias + given.mask});
+}
+
+/// The same, one group of neighbouring heads after the other.
+Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, int64_t groups,
+                                const BlockInputs& given) const {
+  const int64_t n = config_.num_heads / groups;
+  const Tensor first_heads = iota(q.graph(), {DType::S32, {groups}}, Axis(0)) *
+                             constant(q.graph(), static_cast<double>(n), {DType::S32, {}});
+  const ScanResult result = scan(
+      {}, {first_heads}, {.length = groups},
+      [&](std::span<const Tensor>, std::span<const Tensor> x) -> ScanResult {
+        const auto group = [&](Tensor all, Axis axis) { return dynamic_slice(all, axis, x[0], n); };
+        return {.ys = {all_heads(group(q, Axis(2)), group(k, Axis(2)), group(v, Axis(2)),
+                                 group(bias_table_, Axis(1)), given)}};
+      });
+  return reshape(transpose(result.ys[0], {1, 2, 0, 3, 4}), q.shape().dims);
+}
+
+/// The fewest groups of equally many heads whose scores fit.
+int64_t SelfAttention::groups(int64_t b, int64_t t, int64_t scores_bytes) const {
+  int64_t groups = 1;
+  while (groups < config_.num_heads &&
+         (config_.num_heads % groups != 0 ||
+          b * (config_.num_heads / groups) * t * t * byte_size(DType::F32) > scores_bytes)) {
+    ++groups;
+  }
+  return groups;
+}
+
+Tensor SelfAttention::operator()(Tensor x, const BlockInputs& given) const {
+  const Tensor q = heads(q_(x, given.precision));
+  const Tensor k = heads(k_(x, given.precision));
+  const Tensor v = heads(v_(x, given.precision));
+  const int64_t count = given.bias_tap ? 1 : groups(x.dim(0), x.dim(1), given.scores_bytes);
+  const Tensor y =
+      count == 1 ? all_heads(q, k, v, bias_table_, given) : in_groups(q, k, v, count, given);
+  return o_(reshape(y, {x.dim(0), x.dim(1), config_.inner_dim()}), given.precision);
 }
 
 GatedFeedForward::GatedFeedForward(const nn::Params& params, const EncoderConfig& c)

@@ -23,9 +23,10 @@ class Projection {
 
 /// What a block is told beside the tokens.
 struct BlockInputs {
-  Tensor choice;  // f32 [buckets, t, t], of bucket_choice
-  Tensor mask;    // f32 [b, 1, 1, t]: added to the scores; very negative where there is no token
+  Tensor mask;  // f32 [b, 1, 1, t]: added to the scores; very negative where there is no token
   Precision precision = Precision::DEFAULT;
+  /// Heads are taken in groups whose scores stay below this.
+  int64_t scores_bytes = 0;
   /// May be empty; is called with the layer's position bias, f32 [1, heads, t, t].
   std::function<void(Tensor bias)> bias_tap = {};
 };
@@ -41,7 +42,12 @@ class SelfAttention {
  private:
   Tensor heads(Tensor x) const;
 
-  int64_t heads_;
+  Tensor all_heads(Tensor q, Tensor k, Tensor v, Tensor table, const BlockInputs& given) const;
+  Tensor in_groups(Tensor q, Tensor k, Tensor v, int64_t groups, const BlockInputs& given) const;
+
+  int64_t groups(int64_t b, int64_t t, int64_t scores_bytes) const;
+
+  EncoderConfig config_;
   Projection q_;
   Projection k_;
   Projection v_;

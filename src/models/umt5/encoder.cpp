@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "graph/scan.h"
 #include "models/umt5/block.h"
-#include "models/umt5/relative_bias.h"
 #include "nn/linear.h"
 
 namespace kinema::umt5 {
@@ -110,9 +109,9 @@ Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
   const Tensor is_token = compare(nn::as(inputs.mask, DType::F32), Comparison::NE, 0.0);
   const Tensor mask = select(is_token, constant(graph, 0.0, {DType::F32, {b, t}}),
                              constant(graph, kMasked, {DType::F32, {b, t}}));
-  BlockInputs given{.choice = bucket_choice(graph, config, t),
-                    .mask = reshape(mask, {b, 1, 1, t}),
-                    .precision = options.precision};
+  BlockInputs given{.mask = reshape(mask, {b, 1, 1, t}),
+                    .precision = options.precision,
+                    .scores_bytes = options.scores_bytes};
   x = options.scan_layers ? scanned_blocks(x, specs, params, config, given)
                           : unrolled_blocks(x, binder, config, std::move(given), inputs);
   return nn::as(final_norm(nn::Params(binder, ""), config)(x), x.dtype());

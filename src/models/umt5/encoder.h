@@ -19,6 +19,9 @@ struct EncoderOptions {
   Precision precision = Precision::DEFAULT;
   /// Blocks as one loop over stacked parameters; else one after the other.
   bool scan_layers = true;
+  /// Attention goes through the heads in groups whose scores (f32 [b, heads, t, t]) stay below
+  /// this, so that they do not outgrow the rest of the memory a block needs.
+  int64_t scores_bytes = int64_t{8} << 20;
 };
 
 struct EncoderInputs {

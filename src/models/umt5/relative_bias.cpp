@@ -29,25 +29,26 @@ std::vector<int64_t> relative_buckets(const EncoderConfig& c, int64_t length) {
   return buckets;
 }
 
-Tensor bucket_choice(Graph& graph, const EncoderConfig& c, int64_t length) {
-  const std::vector<int64_t> by_distance = relative_buckets(c, length);
-  std::vector<int32_t> buckets;
-  buckets.reserve(static_cast<size_t>(length * length));
-  for (int64_t query = 0; query < length; ++query) {
-    const auto row = by_distance.begin() + (length - 1 - query);
-    buckets.insert(buckets.end(), row, row + length);
-  }
-  const Tensor of_pair = constant(graph, {DType::S32, {1, length, length}},
-                                  std::as_bytes(std::span<const int32_t>(buckets)));
-  const int64_t count = c.relative_attention_num_buckets;
-  const Tensor bucket = iota(graph, {DType::S32, {count, 1, 1}}, Axis(0));
-  return convert(compare(bucket, Comparison::EQ, of_pair), DType::F32);
-}
-
-Tensor relative_bias(Tensor table, Tensor choice) {
-  const Tensor bias = dot_general(nn::as(table, DType::F32), choice,
-                                  {.lhs_contract = {0}, .rhs_contract = {0}}, Precision::HIGHEST);
-  return expand_dims(bias, Axis(0));
+Tensor relative_bias(Tensor table, const EncoderConfig& c, int64_t length) {
+  Graph& graph = table.graph();
+  const std::vector<int64_t> buckets = relative_buckets(c, length);
+  const std::vector<int32_t> narrow(buckets.begin(), buckets.end());
+  const int64_t distances = 2 * length - 1;
+  const Tensor ids =
+      constant(graph, {DType::S32, {distances}}, std::as_bytes(std::span<const int32_t>(narrow)));
+  const int64_t heads = table.dim(1);
+  // Of every head, a value per distance; then of every pair, the value of its distance. Flat, so
+  // that the second step is one number by one place, which compilers put into the sum it is part
+  // of instead of writing [heads, t, t] down.
+  const Tensor by_distance =
+      reshape(transpose(take(nn::as(table, DType::F32), ids), {1, 0}), {heads * distances});
+  const auto place = [&](int64_t axis) {
+    return iota(graph, {DType::S32, {1, heads, length, length}}, Axis(axis));
+  };
+  const auto number = [&](int64_t value) {
+    return constant(graph, static_cast<double>(value), {DType::S32, {}});
+  };
+  return take(by_distance, place(1) * number(distances) + place(3) - place(2) + number(length - 1));
 }
 
 }  // namespace kinema::umt5

@@ -15,12 +15,8 @@ namespace kinema::umt5 {
 /// relative_attention_max_distance:  e + floor(ln(r / e) / ln(max / e) * (n - e)).
 std::vector<int64_t> relative_buckets(const EncoderConfig& config, int64_t length);
 
-/// Which bucket a query and a key of a sequence meet in, as ones among zeros: f32 [buckets, t, t].
-/// The same for all layers, so it is made once.
-Tensor bucket_choice(Graph& graph, const EncoderConfig& config, int64_t length);
-
-/// What a layer adds to its scores: table [buckets, heads], choice [buckets, t, t] -> f32
-/// [1, heads, t, t]. A product, since gathers of single numbers are slow on every target.
-Tensor relative_bias(Tensor table, Tensor choice);
+/// What a layer adds to its scores: table [buckets, heads] -> f32 [1, heads, t, t], a function of
+/// key - query.
+Tensor relative_bias(Tensor table, const EncoderConfig& config, int64_t length);
 
 }  // namespace kinema::umt5
