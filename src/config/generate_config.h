@@ -19,11 +19,13 @@ struct GenerateConfig {
   std::string prompt_file;
   std::string negative_prompt;
   std::string image_url;
+  std::string last_image_url;
   std::string scheduler = "unipc";
   int64_t num_inference_steps = 50;
   double guidance_scale = 5.0;
   double guidance_scale_low = 3.0;
   double guidance_scale_high = 4.0;
+  double guidance_rescale = 0.0;
   double boundary_ratio = 0.875;
   double flow_shift = 5.0;
   bool use_ema = true;
@@ -33,6 +35,10 @@ struct GenerateConfig {
   std::string video_folder;
   int64_t video_enlarge = 1;
   int64_t contact_sheet_columns = 4;
+  bool contact_sheet = true;
+  bool save_frames = false;
+  int64_t num_videos_per_prompt = 1;
+  int64_t first_video_index = 0;
   int64_t generate_batch_size = 1;
   bool guidance_in_two_passes = false;
   int64_t generate_checkpoint_step = -1;
@@ -73,7 +79,9 @@ struct GenerateConfig {
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, {.help = "what guidance leads away from"});
     visit("image_url", self.image_url,
-          {.help = "image to start from", .later = "image to video", .refused_by = "generate"});
+          {.help = "image file that the video begins with (image to video, TI2V)"});
+    visit("last_image_url", self.last_image_url,
+          {.help = "image file that the video ends with (first and last frame)"});
     visit("scheduler", self.scheduler,
           {.help = "how noise becomes video", .one_of = "unipc | euler"});
     visit("num_inference_steps", self.num_inference_steps,
@@ -84,6 +92,11 @@ struct GenerateConfig {
           {.help = "wan2.2: of the low-noise expert", .min = 0});
     visit("guidance_scale_high", self.guidance_scale_high,
           {.help = "wan2.2: of the high-noise expert", .min = 0});
+    visit(
+        "guidance_rescale", self.guidance_rescale,
+        {.help = "how far the guided prediction is drawn back to the spread of the prompt's; 0 or "
+                 "less: not at all",
+         .max = 1});
     visit("boundary_ratio", self.boundary_ratio,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,
@@ -101,6 +114,15 @@ struct GenerateConfig {
            .max = 64});
     visit("contact_sheet_columns", self.contact_sheet_columns,
           {.help = "videos beside each other on the contact sheet", .min = 1, .max = 100});
+    visit("contact_sheet", self.contact_sheet,
+          {.help = "write contact_sheet.png, some frames of every video"});
+    visit("save_frames", self.save_frames, {.help = "write every frame as a PNG too"});
+    visit("num_videos_per_prompt", self.num_videos_per_prompt,
+          {.help = "videos of each prompt, each from its own noise", .min = 1, .max = 100000});
+    visit("first_video_index", self.first_video_index,
+          {.help = "the noise of a video follows from seed and index: make the video of this index "
+                   "again",
+           .min = 0});
     visit("generate_batch_size", self.generate_batch_size,
           {.help = "videos denoised at once", .min = 1, .max = 4096});
     visit("guidance_in_two_passes", self.guidance_in_two_passes,

@@ -34,7 +34,6 @@ constexpr IgnoredKey kIgnored[] = {
     {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
     {"enable_single_replica_ckpt_restoring", kDead},
     {"from_pt", kDead},
-    {"guidance_rescale", kDead},
     {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
     {"hf_data_dir", kDead},
     {"hf_train_files", kDead},

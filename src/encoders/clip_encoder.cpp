@@ -44,19 +44,19 @@ HostArray first(const pjrt::Buffer& buffer) {
 
 ClipEncoder::ClipEncoder(const pjrt::Client& client, const std::filesystem::path& model,
                          const std::filesystem::path& processor, const ClipOptions& options)
-    : processor_(read_image_processor(processor)), client_(client) {
+    : processor_(read_image_processor(processor)),
+      client_(client),
+      folder_(model),
+      options_(options) {
   const io::ModelFolder folder = io::ModelFolder::open(model);
   config_ = weights::parse_clip_config(folder.config());
   weights::check_clip_tensors(folder, config_);
-  const std::string prefix = weights::clip_prefix(folder);
+  prefix_ = weights::clip_prefix(folder);
   check(!processor_.do_center_crop || (processor_.crop_height == config_.image_size &&
                                        processor_.crop_width == config_.image_size),
         "[image] {} crops images to {} x {}, but the model in {} takes {} x {}", processor.string(),
         processor_.crop_height, processor_.crop_width, model.string(), config_.image_size,
         config_.image_size);
-  program_ = std::make_unique<runtime::Program>(compile(client_, config_, prefix, options));
-  params_ = weights::load_tensors(folder, clip::token_parameters(config_, prefix, options.dtype),
-                                  client_);
 }
 
 HostArray ClipEncoder::encode(const HostArray& image) const {
@@ -67,6 +67,14 @@ ClipEncoder::Tokens ClipEncoder::run(const HostArray& pixels) const {
   check(pixels.shape == Shape{DType::F32, {3, config_.image_size, config_.image_size}},
         "[image] the image processor made {}, but the model takes f32[3,{},{}]",
         to_string(pixels.shape), config_.image_size, config_.image_size);
+  if (!program_) {
+    program_ = std::make_unique<runtime::Program>(compile(client_, config_, prefix_, options_));
+  }
+  if (params_.empty()) {
+    params_ =
+        weights::load_tensors(io::ModelFolder::open(folder_),
+                              clip::token_parameters(config_, prefix_, options_.dtype), client_);
+  }
   HostArray batch = pixels;
   batch.shape.dims.insert(batch.shape.dims.begin(), 1);
   const pjrt::Buffer input = client_.to_device(std::move(batch));

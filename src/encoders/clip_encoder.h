@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "encoders/image_encoder.h"
@@ -18,16 +19,19 @@ struct ClipOptions {
   runtime::ProgramOptions program = {};
 };
 
-/// CLIP's vision model: an image as the tokens of the last layer but one.
+/// CLIP's vision model: an image as the tokens of the last layer but one. The program is compiled
+/// and the parameters are loaded when the first image comes, the parameters again for the first one
+/// after release().
 class ClipEncoder final : public ImageEncoder {
  public:
-  /// Reads `image_encoder` and `image_processor` folders, compiles, and puts the parameters on the
-  /// device. Throws an Error when a file or tensor is missing or does not fit, or when the
-  /// processor makes images of another size than the model takes.
+  /// Reads and checks the `image_encoder` and `image_processor` folders. Throws an Error when a
+  /// file or tensor is missing or does not fit, or when the processor makes images of another size
+  /// than the model takes.
   ClipEncoder(const pjrt::Client& client, const std::filesystem::path& model,
               const std::filesystem::path& processor, const ClipOptions& options = {});
 
   HostArray encode(const HostArray& image) const override;
+  void release() const override { params_.clear(); }
 
   /// Of the model's own input, f32 [3, image_size, image_size]: the tokens, and what its layers
   /// begin with, f32 [n, d] each.
@@ -42,8 +46,11 @@ class ClipEncoder final : public ImageEncoder {
   ImageProcessor processor_;
   clip::VisionConfig config_;
   pjrt::Client client_;
-  std::vector<pjrt::Buffer> params_;
-  std::unique_ptr<runtime::Program> program_;
+  std::filesystem::path folder_;
+  std::string prefix_;
+  ClipOptions options_;
+  mutable std::vector<pjrt::Buffer> params_;
+  mutable std::unique_ptr<runtime::Program> program_;
 };
 
 }  // namespace kinema::encoders

@@ -10,6 +10,8 @@ class ImageEncoder {
   virtual ~ImageEncoder() = default;
   /// u8 [H, W, 3] of any size -> f32 [n, d].
   virtual HostArray encode(const HostArray& image) const = 0;
+  /// Gives the parameters' memory back; the next encode loads them again.
+  virtual void release() const {}
 };
 
 }  // namespace kinema::encoders

@@ -8,8 +8,13 @@ namespace kinema::io {
 
 HostArray read_image(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
-  Video video = decode(file, "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif", {.max_frames = 1});
-  HostArray image = std::move(video.frames);
+  HostArray image;
+  try {
+    image = decode(file, "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif", {.max_frames = 1}).frames;
+  } catch (const Error& error) {
+    fail("[image] {} cannot be decoded, expected a sound PNG, JPEG, WebP, BMP or GIF: {}",
+         path.string(), error.what());
+  }
   image.shape.dims.erase(image.shape.dims.begin());
   return image;
 }

@@ -30,6 +30,10 @@ struct Environment {
 /// Looks for the plugin, loads it and opens its devices. Does not throw for what is missing.
 Environment describe_environment(const ClientSpec& spec = {});
 
+/// Memory of this machine that may still be taken without swapping, or what the control group of
+/// this process leaves of it, in bytes.
+int64_t available_memory_bytes();
+
 /// Highest resident memory of this process so far, in bytes.
 int64_t peak_rss_bytes();
 

@@ -20,6 +20,16 @@ enum class Guidance : uint8_t {
   TWO_PASSES,     // one after the other: less memory
 };
 
+/// How the transformer is shown the video's images.
+enum class Condition : uint8_t {
+  NONE,
+  /// Behind the channels of the noisy latents: which frames are given, and the latents of a video
+  /// of them (image to video).
+  CHANNELS,
+  /// In place of the first latent frame, whose tokens have timestep 0 (Wan 2.2 TI2V).
+  FIRST_FRAME,
+};
+
 /// What one compiled denoising step depends on.
 struct StepSpec {
   wan::TransformerConfig model;
@@ -27,17 +37,28 @@ struct StepSpec {
   Dims latents;  // [b, c, f, h, w]
   int64_t text_length = 512;
   Guidance guidance = Guidance::DOUBLED_BATCH;
+  /// The guided velocity is drawn towards the spread of the prompt's (guidance_rescale).
+  bool rescale = false;
   bool expand_timesteps = false;
+  Condition condition = Condition::NONE;
+  int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
 };
+
+/// The video and the conditions as the transformer's hidden_states. `condition` is empty for NONE,
+/// [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
+Tensor model_input(Tensor x, Tensor condition, Condition kind);
 
 /// Inputs of the step after the parameters, in order. All f32.
 ///
 ///     x, previous, m1, m2   [b, c, f, h, w]   the sample and the solver's history, donated
 ///     text                  [b, t, d], or [2 b, t, d] (prompts, then negative prompts)
-///     numbers               [12]              StepCoefficients, timestep, guidance scale
+///     condition             see model_input; absent for NONE
+///     image                 [b, n, d]; absent without image tokens
+///     numbers               [13]              StepCoefficients, timestep, guidance scale, rescale
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
-/// m1; this step's m1 is the next m2) and the velocity after guidance, u + g (c - u).
+/// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
+/// s32[]: 1 where every value of the next x is.
 struct StepGraph {
   Graph graph;
   std::vector<Tensor> outputs;

@@ -1,7 +1,8 @@
 #include "sample/denoiser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -33,15 +34,44 @@ std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts
   return phases;
 }
 
+double guidance_scale(const DenoiseSettings& settings, int64_t expert) {
+  return expert == 0 ? settings.guidance_scale : settings.guidance_scale_2;
+}
+
+bool guided(const DenoiseSettings& settings, int64_t expert) {
+  return guidance_scale(settings, expert) > 1.0;
+}
+
+void check_condition(const DenoiseBatch& batch, const wan::TransformerConfig& config) {
+  const int64_t extra = config.in_channels - config.out_channels;
+  Dims dims = batch.latents.shape.dims;
+  switch (batch.condition_kind) {
+    case Condition::NONE:
+      check(extra == 0,
+            "[sample] the transformer takes {} channels and makes {}: it needs an image, and none "
+            "was given",
+            config.in_channels, config.out_channels);
+      return;
+    case Condition::CHANNELS:
+      check(extra > 0, "[sample] the transformer takes {} channels and makes as many: no image",
+            config.in_channels);
+      dims[1] = extra;
+      break;
+    case Condition::FIRST_FRAME:
+      dims[2] = 1;
+      break;
+  }
+  check(batch.condition.shape == Shape{DType::F32, dims},
+        "[sample] the image condition is {}, expected f32{}", to_string(batch.condition.shape),
+        to_string(dims));
+}
+
 void check_batch(const DenoiseBatch& batch, const wan::TransformerConfig& config, bool guided) {
   const Dims& x = batch.latents.shape.dims;
-  check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == config.in_channels,
+  check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == config.out_channels,
         "[sample] latents are {}, expected f32[b,{},f,h,w]", to_string(batch.latents.shape),
-        config.in_channels);
-  check(config.in_channels == config.out_channels,
-        "[sample] the transformer takes {} channels and makes {}: it needs an image, which is not "
-        "supported",
-        config.in_channels, config.out_channels);
+        config.out_channels);
+  check_condition(batch, config);
   const Dims& text = batch.text.shape.dims;
   check(batch.text.shape.dtype == DType::F32 && text.size() == 3 && text[0] == x[0] &&
             text[2] == config.text_dim,
@@ -50,6 +80,12 @@ void check_batch(const DenoiseBatch& batch, const wan::TransformerConfig& config
   check(!guided || batch.negative_text.shape == batch.text.shape,
         "[sample] negative prompt embeddings are {}, expected {} as the prompt's",
         to_string(batch.negative_text.shape), to_string(batch.text.shape));
+  const Dims& image = batch.image.shape.dims;
+  check((config.image_dim == 0) == batch.image.bytes.empty() &&
+            (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
+        "[sample] image tokens are {}, expected {}", to_string(batch.image.shape),
+        config.image_dim == 0 ? std::string("none")
+                              : fmt::format("f32[{},n,{}]", x[0], config.image_dim));
 }
 
 State start(const DenoiseBatch& batch, const pjrt::Client& client) {
@@ -71,20 +107,25 @@ pjrt::Buffer context(const DenoiseBatch& batch, bool guided, const pjrt::Client&
   return client.to_device(std::move(both));
 }
 
-HostArray numbers(const schedulers::Schedule& schedule, int64_t step, double guidance_scale) {
-  std::vector<float> values = schedule.steps[step].values();
-  values.push_back(schedule.timesteps[step]);
+HostArray numbers(const DenoiseSettings& settings, int64_t step, double guidance_scale) {
+  std::vector<float> values = settings.schedule.steps[step].values();
+  values.push_back(settings.schedule.timesteps[step]);
   values.push_back(static_cast<float>(guidance_scale));
+  values.push_back(static_cast<float>(settings.guidance_rescale));
   return HostArray::f32({static_cast<int64_t>(values.size())}, values);
 }
 
-HostArray finished(const State& state, int64_t batch) {
+/// The final sample. A given first frame comes back as it was: the solver moved it like the others.
+HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
-  const auto values = latents.as<float>();
-  check(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
-        "[sample] batch {} ended with values that are not finite: the weights or the precision are "
-        "unfit",
-        batch);
+  if (batch.condition_kind == Condition::FIRST_FRAME) {
+    const Dims& dims = latents.shape.dims;
+    const int64_t frame = dims[3] * dims[4] * static_cast<int64_t>(sizeof(float));
+    for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
+      std::copy_n(batch.condition.bytes.begin() + i * frame, frame,
+                  latents.bytes.begin() + i * dims[2] * frame);
+    }
+  }
   return latents;
 }
 
@@ -102,7 +143,8 @@ class Run {
   std::vector<HostArray> operator()() {
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
-      check_batch(batch, experts_.config(0), guided(0) || guided(experts_.size() - 1));
+      check_batch(batch, experts_.config(0),
+                  guided(settings_, 0) || guided(settings_, experts_.size() - 1));
       states.push_back(start(batch, programs_.client()));
     }
     for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
@@ -112,56 +154,60 @@ class Run {
     }
     std::vector<HostArray> results;
     for (size_t i = 0; i < states.size(); ++i) {
-      results.push_back(finished(states[i], static_cast<int64_t>(i)));
+      results.push_back(finished(states[i], batches_[i]));
     }
     return results;
   }
 
  private:
-  double scale(int64_t expert) const {
-    return expert == 0 ? settings_.guidance_scale : settings_.guidance_scale_2;
-  }
-  bool guided(int64_t expert) const { return scale(expert) > 1.0; }
-
-  const runtime::Program& program(const DenoiseBatch& batch, int64_t expert) {
-    Guidance guidance = Guidance::NONE;
-    if (guided(expert)) {
-      guidance = settings_.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
-    }
-    return programs_.get({.model = experts_.config(expert),
-                          .options = experts_.options(),
-                          .latents = batch.latents.shape.dims,
-                          .text_length = batch.text.shape.dims[1],
-                          .guidance = guidance,
-                          .expand_timesteps = experts_.folder().expand_timesteps});
-  }
-
   void advance(State& state, int64_t index, const Phase& phase) {
     const DenoiseBatch& batch = batches_[index];
     const pjrt::Client& client = programs_.client();
-    const runtime::Program& step = program(batch, phase.expert);
+    const runtime::Program& step =
+        programs_.get(step_spec(experts_, phase.expert, batch, settings_));
     const std::vector<pjrt::Buffer>& params = experts_.parameters(phase.expert);
-    const pjrt::Buffer text = context(batch, guided(phase.expert), client);
+    std::vector<pjrt::Buffer> given;  // the same at every step
+    given.push_back(context(batch, guided(settings_, phase.expert), client));
+    for (const HostArray* array : {&batch.condition, &batch.image}) {
+      if (!array->bytes.empty()) {
+        given.push_back(client.to_device(*array));
+      }
+    }
     for (int64_t i = phase.first; i < phase.last; ++i) {
       const pjrt::Buffer table =
-          client.to_device(numbers(settings_.schedule, i, scale(phase.expert)));
+          client.to_device(numbers(settings_, i, guidance_scale(settings_, phase.expert)));
       std::vector<const pjrt::Buffer*> arguments;
-      arguments.reserve(params.size() + 6);
-      for (const pjrt::Buffer& param : params) {
-        arguments.push_back(&param);
-      }
-      arguments.insert(arguments.end(),
-                       {&state.x, &state.previous, &state.m1, &state.m2, &text, &table});
+      const auto append = [&](const std::vector<pjrt::Buffer>& buffers) {
+        for (const pjrt::Buffer& buffer : buffers) {
+          arguments.push_back(&buffer);
+        }
+      };
+      append(params);
+      arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
+      append(given);
+      arguments.push_back(&table);
       std::vector<pjrt::Buffer> results = step.run(arguments);
       state.m2 = std::move(state.m1);
       state.x = std::move(results[0]);
       state.previous = std::move(results[1]);
       state.m1 = std::move(results[2]);
-      // Waiting keeps the progress honest and bounds what is queued; a step is long against it.
-      state.x.await();
+      check_finite(results[4], index, i, phase.expert);
       ++done_;
       report(state, results[3], index, i, phase.expert);
     }
+  }
+
+  /// Reads the step's own answer, four bytes. Waiting for it keeps the progress honest and bounds
+  /// what is queued; a step is long against it.
+  void check_finite(const pjrt::Buffer& finite, int64_t batch, int64_t step, int64_t expert) const {
+    check(finite.to_host().as<int32_t>()[0] != 0,
+          "[sample] latents are not finite after step {} of {} ({}, batch {}): nothing is decoded\n"
+          "  the weights are damaged or the precision does not suffice (activations_dtype)",
+          step + 1, settings_.schedule.size(), name_of(expert), batch);
+  }
+
+  static const char* name_of(int64_t expert) {
+    return expert == 0 ? "transformer" : "transformer_2";
   }
 
   void report(const State& state, const pjrt::Buffer& velocity, int64_t batch, int64_t step,
@@ -172,7 +218,7 @@ class Run {
                  .done = done_,
                  .total = settings_.schedule.size() * static_cast<int64_t>(batches_.size()),
                  .timestep = settings_.schedule.timesteps[step],
-                 .expert = expert == 0 ? "transformer" : "transformer_2",
+                 .expert = name_of(expert),
                  .latents = state.x,
                  .model_output = velocity});
     }
@@ -187,6 +233,23 @@ class Run {
 };
 
 }  // namespace
+
+StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
+                   const DenoiseSettings& settings) {
+  StepSpec spec{.model = experts.config(expert),
+                .options = experts.options(),
+                .latents = batch.latents.shape.dims,
+                .text_length = batch.text.shape.dims[1],
+                .guidance = Guidance::NONE,
+                .expand_timesteps = experts.folder().expand_timesteps,
+                .condition = batch.condition_kind,
+                .image_tokens = batch.image.bytes.empty() ? 0 : batch.image.shape.dims[1]};
+  if (guided(settings, expert)) {
+    spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
+    spec.rescale = settings.guidance_rescale > 0.0;
+  }
+  return spec;
+}
 
 std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
                                std::span<const DenoiseBatch> batches,

@@ -19,6 +19,9 @@ struct DenoiseBatch {
   HostArray latents;        // f32 [b, c, f, h, w], noise at the first sigma
   HostArray text;           // f32 [b, t, d]
   HostArray negative_text;  // the same shape; not read where no guidance scale is above 1
+  Condition condition_kind = Condition::NONE;
+  HostArray condition;  // f32, see model_input; no bytes for NONE
+  HostArray image;      // f32 [b, n, image_dim] of CLIP; no bytes where the model takes none
 };
 
 struct DenoiseSettings {
@@ -27,6 +30,8 @@ struct DenoiseSettings {
   double guidance_scale = 5.0;
   /// For the expert for low noise.
   double guidance_scale_2 = 5.0;
+  /// 0: none. See StepSpec::rescale.
+  double guidance_rescale = 0.0;
   bool two_passes = false;
 };
 
@@ -46,11 +51,15 @@ using DenoiseObserver = std::function<void(const DenoiseStep&)>;
 /// Denoises batches; latents stay on the device. With two experts that do not both fit in memory,
 /// all batches go through the first before the second is loaded. Returns f32 [b, c, f, h, w] each.
 ///
-/// Throws an Error when a shape does not fit the model, or when a batch ends with values that are
-/// not finite.
+/// Throws an Error when a shape does not fit the model, and at the first step after which a value
+/// is not finite.
 std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
                                std::span<const DenoiseBatch> batches,
                                const DenoiseSettings& settings,
                                const DenoiseObserver& observer = {});
+
+/// The step that `denoise` runs for a batch with an expert.
+StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
+                   const DenoiseSettings& settings);
 
 }  // namespace kinema::sample

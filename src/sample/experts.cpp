@@ -1,35 +1,13 @@
 #include "sample/experts.h"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "sample/memory.h"
 #include "weights/weights.h"
 
 namespace kinema::sample {
-namespace {
-
-int64_t bytes_of(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
-  int64_t bytes = 0;
-  for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
-    bytes += spec.shape.bytes();
-  }
-  return bytes;
-}
-
-/// Bytes that may still be taken: the device's own figures, else (CPU) this machine's memory.
-int64_t available_bytes(const pjrt::Client& client) {
-  if (const auto memory = client.addressable_devices().front().memory();
-      memory.has_value() && memory->bytes_limit.has_value()) {
-    return *memory->bytes_limit - memory->bytes_in_use;
-  }
-  return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-}
-
-}  // namespace
 
 Experts::Experts(const pjrt::Client& client, PipelineFolder folder,
                  const wan::ModelOptions& options)
@@ -59,7 +37,7 @@ int64_t Experts::at_timestep(float timestep) const {
 
 bool Experts::both_fit() const {
   // Twice the second expert's size must be free: activations and the compiler's space come on top.
-  return available_bytes(client_) > 2 * bytes_of(configs_.back(), options_);
+  return available_bytes(client_) > 2 * parameter_bytes(configs_.back(), options_);
 }
 
 const std::vector<pjrt::Buffer>& Experts::parameters(int64_t expert) {

@@ -28,6 +28,7 @@ class Experts {
 
   /// The expert's parameters on the device, in the order of wan::parameters.
   const std::vector<pjrt::Buffer>& parameters(int64_t expert);
+  bool is_loaded(int64_t expert) const { return !loaded_.at(expert).empty(); }
   double load_seconds() const { return load_seconds_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 
 #include "io/atomic_write.h"
 #include "io/image.h"
@@ -36,24 +37,50 @@ std::string slug(const std::string& prompt) {
   return out;
 }
 
+std::string word(Condition condition) {
+  switch (condition) {
+    case Condition::NONE:
+      return "text";
+    case Condition::CHANNELS:
+      return "image";
+    case Condition::FIRST_FRAME:
+      return "first_frame";
+  }
+  return "";
+}
+
+/// Settings that make video `index` alone, with its prompt.
+io::Json settings_of(const OutputOptions& options, const GeneratedVideo& video) {
+  io::Json out = options.settings;
+  out.set("prompt", video.prompt).set("prompt_file", "");
+  out.set("num_videos_per_prompt", 1).set("first_video_index", video.index);
+  return out;
+}
+
 io::Json describe(const GenerateRequest& request, const Generated& generated,
-                  const Pipeline& pipeline, size_t index, double fps) {
+                  const Pipeline& pipeline, const GeneratedVideo& video,
+                  const OutputOptions& options) {
   const PipelineFolder& folder = pipeline.folder();
   io::Json out = io::Json::object();
-  out.set("prompt", generated.videos[index].prompt);
+  out.set("prompt", video.prompt);
   out.set("negative_prompt", request.negative_prompt);
+  out.set("condition", word(generated.condition));
   out.set("seed", static_cast<int64_t>(request.seed));
-  out.set("index", static_cast<int64_t>(index));
+  out.set("index", video.index);
   out.set("num_inference_steps", request.num_inference_steps);
   out.set("guidance_scale", request.guidance_scale);
   if (folder.has_two_experts()) {
     out.set("guidance_scale_2", request.guidance_scale_2.value_or(request.guidance_scale));
     out.set("boundary_ratio", folder.boundary_ratio.value_or(0.0));
   }
+  out.set("guidance_rescale", request.guidance_rescale);
   out.set("scheduler", class_name(generated.schedule.sampler));
   out.set("flow_shift", generated.schedule.shift);
   out.set("model", folder.folder.string());
   out.set("transformer", folder.transformer.string());
+  if (folder.has_two_experts()) {
+    out.set("transformer_2", folder.transformer_2.string());
+  }
   out.set("autoencoder", pipeline.autoencoder().name());
   out.set("text_encoder", pipeline.text_encoder().name());
   if (!request.initial_latents.empty()) {
@@ -62,8 +89,74 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   out.set("num_frames", generated.sizes.num_frames);
   out.set("height", generated.sizes.height);
   out.set("width", generated.sizes.width);
-  out.set("fps", fps);
+  out.set("fps", options.fps);
+  out.set("kinema", options.version);
+  out.set("settings", settings_of(options, video));
   return out;
+}
+
+/// Every frame as a PNG.
+fs::path write_frames(const fs::path& folder, const HostArray& frames) {
+  fs::create_directories(folder);
+  HostArray frame(Shape{DType::U8, {frames.shape.dims[1], frames.shape.dims[2], 3}});
+  for (int64_t i = 0; i < frames.shape.dims[0]; ++i) {
+    const auto size = static_cast<int64_t>(frame.bytes.size());
+    std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
+    io::write_png(folder / fmt::format("{:04}.png", i), frame);
+  }
+  return folder;
+}
+
+/// Frames of a size that can be made out on a sheet, and that let a sheet of many be opened.
+HostArray for_sheet(const HostArray& frames) {
+  constexpr int64_t kTallest = 240;
+  constexpr int64_t kShown = 5;  // see ContactSheetOptions::frames_per_video
+  const Dims& dims = frames.shape.dims;
+  if (dims[1] <= kTallest) {
+    return frames;
+  }
+  const int64_t width = std::max<int64_t>(1, dims[2] * kTallest / dims[1]);
+  const int64_t count = std::min(dims[0], kShown);
+  HostArray out(Shape{DType::U8, {count, kTallest, width, 3}});
+  HostArray frame(Shape{DType::U8, {dims[1], dims[2], 3}});
+  const auto size = static_cast<int64_t>(frame.bytes.size());
+  auto to = out.bytes.begin();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t from = count == 1 ? 0 : i * (dims[0] - 1) / (count - 1);
+    std::copy_n(frames.bytes.begin() + from * size, size, frame.bytes.begin());
+    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+  }
+  return out;
+}
+
+void write_sheet(const fs::path& path, const Generated& generated, const OutputOptions& options) {
+  std::vector<HostArray> videos;
+  std::vector<std::string> labels;
+  for (const GeneratedVideo& video : generated.videos) {
+    videos.push_back(for_sheet(video.frames));
+    labels.push_back(video.prompt);
+  }
+  constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
+  const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
+  const bool tiny = generated.sizes.height == height;
+  const int64_t enlarge =
+      std::max<int64_t>(tiny ? options.enlarge : 1, (kVisible + height - 1) / height);
+  io::write_png(path,
+                io::contact_sheet(videos, labels,
+                                  {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
+}
+
+/// Calls visit(what, seconds) for each part, in the order of the work.
+void for_each_part(const Timings& t, const std::function<void(const char*, double)>& visit) {
+  visit("load", t.load);
+  visit("text", t.text);
+  if (t.image > 0) {
+    visit("image", t.image);
+  }
+  visit("compile", t.compile);
+  visit("denoise", t.denoise);
+  visit("decode", t.decode);
+  visit("total", t.total());
 }
 
 }  // namespace
@@ -73,45 +166,42 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
                           const OutputOptions& options) {
   fs::create_directories(folder);
   OutputFiles out;
-  std::vector<HostArray> videos;
-  std::vector<std::string> labels;
   std::string metadata;
-  for (size_t i = 0; i < generated.videos.size(); ++i) {
-    const GeneratedVideo& video = generated.videos[i];
-    const fs::path path = folder / fmt::format("{:03}_{}.mp4", i, slug(video.prompt));
+  for (const GeneratedVideo& video : generated.videos) {
+    const std::string stem = fmt::format("{:03}_{}", video.index, slug(video.prompt));
+    const fs::path path = folder / (stem + ".mp4");
     io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
-    io::write_file(fs::path(path).replace_extension(".json"),
-                   describe(request, generated, pipeline, i, options.fps).dump() + "\n");
+    io::write_file(folder / (stem + ".json"),
+                   describe(request, generated, pipeline, video, options).dump() + "\n");
     out.videos.push_back(path);
-    videos.push_back(video.frames);
-    labels.push_back(video.prompt);
+    if (options.frames) {
+      out.frames.push_back(write_frames(folder / stem, video.frames));
+    }
     metadata += io::Json::object({{"file_name", path.filename().string()}, {"text", video.prompt}})
                     .dump(-1) +
                 "\n";
   }
   // The videos with their prompts are a data set themselves.
   io::write_file(folder / "metadata.jsonl", metadata);
-  out.contact_sheet = folder / "contact_sheet.png";
-  constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
-  const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
-  const int64_t enlarge = std::max<int64_t>(options.enlarge, (kVisible + height - 1) / height);
-  io::write_png(out.contact_sheet,
-                io::contact_sheet(videos, labels,
-                                  {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
+  if (options.contact_sheet) {
+    out.contact_sheet = folder / "contact_sheet.png";
+    write_sheet(out.contact_sheet, generated, options);
+  }
   return out;
 }
 
 std::string timing_table(const Generated& generated) {
-  const Timings& t = generated.timings;
   std::string out;
-  for (const auto& [what, seconds] : {std::pair{"load", t.load},
-                                      {"text", t.text},
-                                      {"compile", t.compile},
-                                      {"denoise", t.denoise},
-                                      {"decode", t.decode},
-                                      {"total", t.total()}}) {
+  for_each_part(generated.timings, [&](const char* what, double seconds) {
     out += fmt::format("{:<8}{:>9.2f} s\n", what, seconds);
-  }
+  });
+  return out;
+}
+
+io::Json timing_json(const Generated& generated) {
+  io::Json out = io::Json::object();
+  for_each_part(generated.timings,
+                [&](const char* what, double seconds) { out.set(what, seconds); });
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "io/json.h"
 #include "sample/pipeline.h"
 
 namespace kinema::sample {
@@ -13,23 +14,33 @@ struct OutputOptions {
   /// Each pixel becomes a square of this many a side in the mp4 and the contact sheet, so that tiny
   /// videos can be looked at.
   int enlarge = 1;
+  bool contact_sheet = true;
   int64_t contact_sheet_columns = 4;
+  /// Every frame as `NNN_words/FFFF.png` too.
+  bool frames = false;
+  /// Of the program, for the story.
+  std::string version = {};
+  /// What makes the videos again, as keys of the configuration: part of each video's story.
+  io::Json settings = io::Json::object();
 };
 
 /// Files that were written.
 struct OutputFiles {
   std::vector<std::filesystem::path> videos;  // one mp4 a prompt
-  std::filesystem::path contact_sheet;        // contact_sheet.png
+  std::filesystem::path contact_sheet;        // contact_sheet.png; empty for none
+  std::vector<std::filesystem::path> frames;  // folders of PNGs, one a video, or none
 };
 
-/// Writes `NNN_words_of_the_prompt.mp4` with a `.json` beside it (prompt, seed, steps, guidance,
-/// sampler, shift, model, sizes) for each video, `metadata.jsonl` with all prompts, and
-/// `contact_sheet.png`, into `folder`.
+/// Writes `NNN_words_of_the_prompt.mp4` with a `.json` beside it (everything that the video follows
+/// from) for each video, `metadata.jsonl` with all prompts, and what the options ask for, into
+/// `folder`. NNN is the video's index.
 OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});
 
-/// Load, text, compile, denoise, decode and total, a line each.
+/// Load, text, image, compile, denoise, decode and total, a line each.
 std::string timing_table(const Generated& generated);
+/// The same: {"load": seconds, ...}.
+io::Json timing_json(const Generated& generated);
 
 }  // namespace kinema::sample

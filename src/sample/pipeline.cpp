@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
-#include "core/threefry.h"
 #include "io/safetensors.h"
+#include "sample/latents.h"
+#include "sample/memory.h"
 
 namespace kinema::sample {
 namespace {
 
-namespace fs = std::filesystem;
+/// The text that Wan 2.1 image-to-video was trained with: what lies behind it in the context is
+/// taken for text, what lies before it for the image.
+constexpr int64_t kImageModelText = 512;
 
 /// Adds the seconds it lives to a total.
 class Stopwatch {
@@ -29,75 +33,6 @@ class Stopwatch {
   double& total_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-Dims with_count(int64_t count, const Dims& dims) {
-  Dims out{count};
-  out.insert(out.end(), dims.begin(), dims.end());
-  return out;
-}
-
-/// The tensor `latents`, `initial_latents`, or the only one there is.
-const io::TensorView& latents_tensor(const io::SafetensorsFile& file) {
-  for (const char* name : {"latents", "initial_latents"}) {
-    if (const io::TensorView* tensor = file.find(name)) {
-      return *tensor;
-    }
-  }
-  check(file.tensors().size() == 1,
-        "[sample] {} has {} tensors and none of them is called `latents`", file.path(),
-        file.tensors().size());
-  return file.tensors().front();
-}
-
-/// f32 [n, c, f, h, w]: the file's latents, one set for each prompt.
-HostArray read_initial_latents(const fs::path& path, int64_t prompts, const Dims& video) {
-  const auto file = io::SafetensorsFile::open(path);
-  const io::TensorView& tensor = latents_tensor(file);
-  Dims dims = tensor.shape.dims;
-  if (dims.size() == 4) {
-    dims.insert(dims.begin(), 1);
-  }
-  check(is_float(tensor.shape.dtype) && dims.size() == 5 && (dims[0] == prompts || dims[0] == 1) &&
-            std::ranges::equal(dims.begin() + 1, dims.end(), video.begin(), video.end()),
-        "[sample] `{}` in {} is {}, expected f32{}{}", tensor.name, path.string(),
-        to_string(tensor.shape), to_string(with_count(prompts, video)),
-        prompts == 1 ? ""
-                     : fmt::format(" or, the same noise for every prompt, f32{}",
-                                   to_string(with_count(1, video))));
-  const HostArray one = convert(tensor.copy(), DType::F32);
-  HostArray out(Shape{DType::F32, with_count(prompts, video)});
-  for (size_t at = 0; at < out.bytes.size(); at += one.bytes.size()) {
-    std::ranges::copy(one.bytes, out.bytes.begin() + static_cast<int64_t>(at));
-  }
-  return out;
-}
-
-HostArray starting_latents(const GenerateRequest& request, const Dims& video) {
-  const auto prompts = static_cast<int64_t>(request.prompts.size());
-  if (!request.initial_latents.empty()) {
-    return read_initial_latents(request.initial_latents, prompts, video);
-  }
-  HostArray out(Shape{DType::F32, with_count(prompts, video)});
-  for (int64_t i = 0; i < prompts; ++i) {
-    const HostArray noise = initial_noise(request.seed, i, video);
-    std::ranges::copy(noise.bytes,
-                      out.bytes.begin() + i * static_cast<int64_t>(noise.bytes.size()));
-  }
-  return out;
-}
-
-/// Rows `items` of the first axis, one after the other.
-HostArray take_rows(const HostArray& x, const std::vector<int64_t>& items) {
-  Shape shape = x.shape;
-  const int64_t row = shape.bytes() / shape.dims[0];
-  shape.dims[0] = static_cast<int64_t>(items.size());
-  HostArray out(shape);
-  for (size_t i = 0; i < items.size(); ++i) {
-    std::copy_n(x.bytes.begin() + items[i] * row, row,
-                out.bytes.begin() + static_cast<int64_t>(i) * row);
-  }
-  return out;
-}
 
 /// Which videos each batch holds; the last one is filled up with its last video, so that every
 /// batch runs the same program.
@@ -116,104 +51,238 @@ std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t batch_size)
 
 void check_request(const GenerateRequest& request) {
   check(!request.prompts.empty(), "[sample] there is no prompt");
+  check(request.num_videos_per_prompt >= 1,
+        "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
   check(request.batch_size >= 1, "[sample] the batch size is {}, expected 1 or more",
         request.batch_size);
+  check(request.guidance_rescale >= 0.0 && request.guidance_rescale <= 1.0,
+        "[sample] guidance_rescale is {}, expected 0 to 1", request.guidance_rescale);
 }
 
-}  // namespace
-
-HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims) {
-  HostArray out(Shape{DType::F32, dims});
-  RandomStream stream(random_key(seed, "initial_latents", static_cast<uint64_t>(index)));
-  for (float& value : out.as<float>()) {
-    value = stream.normal();
+/// The same array for every video of a batch: a leading axis of `count`.
+HostArray repeated(const HostArray& one, int64_t count) {
+  if (one.bytes.empty()) {
+    return {};
+  }
+  Shape shape = one.shape;
+  shape.dims.insert(shape.dims.begin(), count);
+  HostArray out(shape);
+  for (auto to = out.bytes.begin(); to != out.bytes.end();) {
+    to = std::ranges::copy(one.bytes, to).out;
   }
   return out;
 }
 
-Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder,
-                   const wan::ModelOptions& options,
-                   std::unique_ptr<encoders::Autoencoder> autoencoder,
-                   std::unique_ptr<encoders::TextEncoder> text_encoder,
-                   runtime::ProgramOptions program_options)
-    : experts_(client, std::move(folder), options),
-      programs_(client, std::move(program_options)),
-      autoencoder_(std::move(autoencoder)),
-      text_encoder_(std::move(text_encoder)) {
-  const int64_t channels = experts_.config(0).in_channels;
-  check(autoencoder_->layout().channels == channels,
-        "[sample] the autoencoder {} makes {} channels but the transformer in {} takes {}",
-        autoencoder_->name(), autoencoder_->layout().channels,
-        experts_.folder().transformer.string(), channels);
+/// Row i of the first axis, without it.
+HostArray row(const HostArray& x, int64_t i) {
+  HostArray out = take_rows(x, {i});
+  out.shape.dims.erase(out.shape.dims.begin());
+  return out;
 }
 
-std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
-                                                 const VideoSizes& sizes) {
-  const HostArray latents = starting_latents(request, sizes.latents);
-  // All at once, so that an encoder may take prompts and negative prompt as one batch.
-  std::vector<std::string> prompts = request.prompts;
-  prompts.push_back(request.negative_prompt);
-  const HostArray text = text_encoder_->encode(prompts);
+/// The video piece by piece as bytes: the f32 frames are never whole in memory.
+HostArray decode_frames(const encoders::Autoencoder& autoencoder, const HostArray& latents,
+                        const VideoSizes& sizes) {
+  HostArray frames(Shape{DType::U8, {sizes.num_frames, sizes.height, sizes.width, 3}});
+  auto to = frames.bytes.begin();
+  autoencoder.decode(latents, [&](const HostArray& pixels) {
+    const HostArray piece = encoders::to_frames(pixels);
+    check(piece.bytes.size() <= static_cast<size_t>(frames.bytes.end() - to) &&
+              piece.shape.dims[1] == sizes.height && piece.shape.dims[2] == sizes.width,
+          "[sample] the autoencoder {} made more than f32[3,{},{},{}]", autoencoder.name(),
+          sizes.num_frames, sizes.height, sizes.width);
+    to = std::ranges::copy(piece.bytes, to).out;
+  });
+  check(to == frames.bytes.end(), "[sample] the autoencoder {} made too few frames",
+        autoencoder.name());
+  return frames;
+}
+
+void save(const std::filesystem::path& path, const std::vector<GeneratedVideo>& videos) {
+  Shape shape = videos.front().latents.shape;
+  shape.dims.insert(shape.dims.begin(), static_cast<int64_t>(videos.size()));
+  HostArray all(shape);
+  auto to = all.bytes.begin();
+  for (const GeneratedVideo& video : videos) {
+    to = std::ranges::copy(video.latents.bytes, to).out;
+  }
+  const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", all)};
+  io::write_safetensors(path, entries);
+}
+
+}  // namespace
+
+/// Everything about a request that is known before anything is computed.
+struct Pipeline::Plan {
+  int64_t videos = 0;
+  VideoSizes sizes;
+  Condition condition = Condition::NONE;
+  schedulers::ScheduleConfig schedule;
+  DenoiseSettings settings;
+  bool guided = false;        // by any expert that the schedule uses
+  std::set<int64_t> experts;  // that the schedule uses
+};
+
+Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
+                   PipelineOptions options)
+    : experts_(client, std::move(folder), options.model),
+      programs_(client, options.program),
+      parts_(std::move(parts)),
+      options_(std::move(options)) {
+  const wan::TransformerConfig& config = experts_.config(0);
+  const int64_t z = parts_.autoencoder->layout().channels;
+  const int64_t with_image = 2 * z + parts_.autoencoder->layout().temporal;
+  check(config.out_channels == z && (config.in_channels == z || config.in_channels == with_image),
+        "[sample] the autoencoder {} makes {} channels, but the transformer in {} takes {} and "
+        "makes {}: they belong to different models",
+        parts_.autoencoder->name(), z, experts_.folder().transformer.string(), config.in_channels,
+        config.out_channels);
+  const std::string& name = experts_.folder().class_name;
+  const bool takes_image = config.in_channels != z || experts_.folder().expand_timesteps;
+  check(name.empty() || (name == "WanPipeline" ? config.in_channels == z : takes_image),
+        "[sample] {} is a {}, but its transformer takes {} channels and makes {}: model_index.json "
+        "does not fit",
+        experts_.folder().folder.string(), name, config.in_channels, config.out_channels);
+}
+
+Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
+                              const GenerateObserver& observer) const {
+  check_request(request);
+  const wan::TransformerConfig& config = experts_.config(0);
+  const encoders::LatentLayout layout = parts_.autoencoder->layout();
+  Plan out;
+  out.videos = static_cast<int64_t>(request.prompts.size()) * request.num_videos_per_prompt;
+  out.condition = condition_of(config, layout, experts_.folder().expand_timesteps, request.images);
+  check_image_tokens(config, parts_.image_encoder != nullptr, request.images);
+  out.sizes = video_sizes(request.num_frames, request.height, request.width, layout,
+                          config.patch_size, config.rope_max_seq_len);
+  if (observer.note && out.sizes.num_frames != request.num_frames) {
+    observer.note(fmt::format(
+        "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
+        out.sizes.num_frames, parts_.autoencoder->name(),
+        layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
+                                 : fmt::format("multiples of {}", layout.temporal)));
+  }
+  out.schedule = request.schedule.value_or(experts_.folder().schedule);
+  out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps),
+                  .guidance_scale = request.guidance_scale,
+                  .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
+                  .guidance_rescale = request.guidance_rescale,
+                  .two_passes = request.two_passes};
+  for (const float t : out.settings.schedule.timesteps) {
+    const int64_t expert = experts_.at_timestep(t);
+    out.experts.insert(expert);
+    out.guided |= (expert == 0 ? out.settings.guidance_scale : out.settings.guidance_scale_2) > 1.0;
+  }
+  return out;
+}
+
+std::vector<DenoiseBatch> Pipeline::encode(const GenerateRequest& request, const Plan& plan,
+                                           Timings& timings) const {
+  const HostArray latents =
+      request.initial_latents.empty()
+          ? initial_noise(request.seed, plan.videos, plan.sizes.latents, request.first_index)
+          : read_latents(request.initial_latents, plan.videos, plan.sizes.latents);
+  HostArray text;
   const auto negative = static_cast<int64_t>(request.prompts.size());
+  {
+    const Stopwatch watch(timings.text);
+    // All at once, so that an encoder may take prompts and negative prompt as one batch.
+    std::vector<std::string> prompts = request.prompts;
+    if (plan.guided) {
+      prompts.push_back(request.negative_prompt);
+    }
+    text = parts_.text_encoder->encode(prompts);
+  }
+  check(experts_.config(0).image_dim == 0 || text.shape.dims[1] == kImageModelText,
+        "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
+        "  max_sequence_length={} is needed",
+        kImageModelText, text.shape.dims[1], kImageModelText);
+  HostArray condition;
+  HostArray tokens;
+  {
+    const Stopwatch watch(timings.image);
+    condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
+    if (experts_.config(0).image_dim > 0) {
+      tokens = image_tokens(request.images, *parts_.image_encoder);
+    }
+  }
   std::vector<DenoiseBatch> batches;
-  for (const auto& items : batches_of(negative, request.batch_size)) {
-    batches.push_back(
-        {.latents = take_rows(latents, items),
-         .text = take_rows(text, items),
-         .negative_text = take_rows(text, std::vector<int64_t>(items.size(), negative))});
+  for (const auto& items : batches_of(plan.videos, request.batch_size)) {
+    const auto count = static_cast<int64_t>(items.size());
+    std::vector<int64_t> prompts(items);
+    for (int64_t& item : prompts) {
+      item /= request.num_videos_per_prompt;
+    }
+    DenoiseBatch batch{.latents = take_rows(latents, items),
+                       .text = take_rows(text, prompts),
+                       .condition_kind = plan.condition,
+                       .condition = repeated(condition, count),
+                       .image = repeated(tokens, count)};
+    if (plan.guided) {
+      batch.negative_text = take_rows(text, std::vector<int64_t>(items.size(), negative));
+    }
+    batches.push_back(std::move(batch));
   }
   return batches;
 }
 
-Generated Pipeline::generate(const GenerateRequest& request, const DenoiseObserver& observer) {
-  check_request(request);
-  const auto prompts = static_cast<int64_t>(request.prompts.size());
-  Generated out;
-  out.schedule = request.schedule.value_or(experts_.folder().schedule);
-  out.sizes = video_sizes(request.num_frames, request.height, request.width, autoencoder_->layout(),
-                          experts_.config(0).patch_size);
-  if (out.sizes.num_frames != request.num_frames) {
-    out.notes.push_back(fmt::format("num_frames {} is made {}: what the autoencoder {} has",
-                                    request.num_frames, out.sizes.num_frames,
-                                    autoencoder_->name()));
-  }
-  const DenoiseSettings settings{
-      .schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps),
-      .guidance_scale = request.guidance_scale,
-      .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
-      .two_passes = request.two_passes};
+int64_t Pipeline::free_bytes() const {
+  return options_.available_bytes.value_or(available_bytes(programs_.client()));
+}
 
-  std::vector<DenoiseBatch> batches;
-  {
-    const Stopwatch watch(out.timings.text);
-    batches = make_batches(request, out.sizes);
+/// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
+void Pipeline::make_room(const Plan& plan, const DenoiseBatch& batch) {
+  bool released = false;
+  for (const int64_t expert : plan.experts) {
+    const StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
+    const int64_t needed = programs_.get(spec).report().memory.total();
+    if (!released && needed > free_bytes()) {
+      parts_.text_encoder->release();
+      if (parts_.image_encoder) {
+        parts_.image_encoder->release();
+      }
+      parts_.autoencoder->release();
+      released = true;
+    }
+    check_step_fits(programs_, spec, plan.sizes, parts_.autoencoder->layout(),
+                    experts_.is_loaded(expert), free_bytes());
   }
+}
+
+Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
+  const Plan plan = this->plan(request, observer);
+  Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
+  const std::vector<DenoiseBatch> batches = encode(request, plan, out.timings);
+
   const double loaded = experts_.load_seconds();
   const double compiled = programs_.compile_seconds();
   std::vector<HostArray> latents;
   {
     const Stopwatch watch(out.timings.denoise);
-    latents = denoise(experts_, programs_, batches, settings, observer);
+    make_room(plan, batches.front());
+    latents = denoise(experts_, programs_, batches, plan.settings, observer.step);
   }
   out.timings.load = experts_.load_seconds() - loaded;
   out.timings.compile = programs_.compile_seconds() - compiled;
   out.timings.denoise -= out.timings.load + out.timings.compile;
 
-  const Stopwatch watch(out.timings.decode);
-  HostArray all(Shape{DType::F32, with_count(prompts, out.sizes.latents)});
-  const int64_t bytes = all.shape.bytes() / prompts;
-  const int64_t per_batch = std::min(request.batch_size, prompts);
-  for (int64_t i = 0; i < prompts; ++i) {
-    HostArray one(Shape{DType::F32, out.sizes.latents});
-    std::copy_n(latents[i / per_batch].bytes.begin() + (i % per_batch) * bytes, bytes,
-                one.bytes.begin());
-    std::ranges::copy(one.bytes, all.bytes.begin() + i * bytes);
-    out.videos.push_back(
-        {.prompt = request.prompts[i], .frames = encoders::to_frames(autoencoder_->decode(one))});
+  const int64_t per_batch = batches.front().latents.shape.dims[0];
+  for (int64_t i = 0; i < plan.videos; ++i) {
+    out.videos.push_back({.prompt = request.prompts[i / request.num_videos_per_prompt],
+                          .index = request.first_index + i,
+                          .latents = row(latents[i / per_batch], i % per_batch)});
   }
   if (!request.save_latents.empty()) {
-    const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", all)};
-    io::write_safetensors(request.save_latents, entries);
+    save(request.save_latents, out.videos);  // before decoding: they cost the most
+  }
+  const Stopwatch watch(out.timings.decode);
+  for (int64_t i = 0; i < plan.videos; ++i) {
+    GeneratedVideo& video = out.videos[i];
+    video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
+    if (observer.decoded) {
+      observer.decoded(i + 1, plan.videos);
+    }
   }
   return out;
 }

@@ -9,20 +9,25 @@
 #include <vector>
 
 #include "encoders/autoencoder.h"
+#include "encoders/image_encoder.h"
 #include "encoders/text_encoder.h"
 #include "models/wan/transformer.h"
 #include "pjrt/client.h"
+#include "sample/condition.h"
 #include "sample/denoiser.h"
 #include "sample/pipeline_folder.h"
 #include "sample/sizes.h"
 #include "schedulers/schedule.h"
 
-/// Text to video: prompts in, frames out.
+/// Prompts, and images for models that take them, in; frames out.
 namespace kinema::sample {
 
 struct GenerateRequest {
   std::vector<std::string> prompts;
   std::string negative_prompt;
+  /// Of all videos.
+  GivenImages images;
+  int64_t num_videos_per_prompt = 1;
   int64_t num_frames = 81;
   int64_t height = 480;
   int64_t width = 832;
@@ -30,14 +35,18 @@ struct GenerateRequest {
   double guidance_scale = 5.0;
   /// For the low-noise expert; the same as guidance_scale when absent.
   std::optional<double> guidance_scale_2;
+  double guidance_rescale = 0.0;
   uint64_t seed = 0;
+  /// Index of the first video: video i of the request is what it would be at first_index + i of a
+  /// longer one.
+  int64_t first_index = 0;
   /// Videos denoised at once; the result does not depend on it but for rounding.
   int64_t batch_size = 1;
   bool two_passes = false;
   /// Instead of the folder's own schedule.
   std::optional<schedulers::ScheduleConfig> schedule;
   /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w], n the number of
-  /// prompts or 1: the starting noise instead of the seed's.
+  /// videos or 1: the starting noise instead of the seed's.
   std::filesystem::path initial_latents;
   /// Where the final latents go, as `latents` f32 [n, c, f, h, w]; empty writes none.
   std::filesystem::path save_latents;
@@ -45,55 +54,84 @@ struct GenerateRequest {
 
 struct GeneratedVideo {
   std::string prompt;
-  HostArray frames;  // u8 [f, h, w, 3]
+  int64_t index = 0;  // of the video; its noise is a function of seed and index
+  HostArray latents;  // f32 [c, f, h, w], normalised
+  HostArray frames;   // u8 [f, h, w, 3]
 };
 
-/// Seconds by part, for the report.
+/// Seconds by part, for the report. Encoders load and compile when they are first used.
 struct Timings {
-  double load = 0;
-  double text = 0;
-  double compile = 0;
+  double load = 0;     // the transformers
+  double text = 0;     // prompts to embeddings
+  double image = 0;    // images to latents and tokens
+  double compile = 0;  // the denoising step
   double denoise = 0;
   double decode = 0;
-  double total() const { return load + text + compile + denoise + decode; }
+  double total() const { return load + text + image + compile + denoise + decode; }
 };
 
 struct Generated {
-  std::vector<GeneratedVideo> videos;
+  std::vector<GeneratedVideo> videos;  // prompt by prompt
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
+  Condition condition = Condition::NONE;
   Timings timings;
-  /// One line each: what was done otherwise than asked (`num_frames 80 is made 77`).
-  std::vector<std::string> notes;
 };
 
-/// A text-to-video pipeline on one device.
+/// What stands around the transformers.
+struct PipelineParts {
+  std::unique_ptr<encoders::Autoencoder> autoencoder;
+  std::unique_ptr<encoders::TextEncoder> text_encoder;
+  std::unique_ptr<encoders::ImageEncoder> image_encoder;  // null: none
+};
+
+/// Who wants to hear of what while a video is made; every function may be empty.
+struct GenerateObserver {
+  /// One line: what is done otherwise than asked (`num_frames 80 is made 81`). Called before the
+  /// work begins.
+  std::function<void(const std::string& note)> note = {};
+  /// After each step.
+  DenoiseObserver step = {};
+  /// After each video that was decoded.
+  std::function<void(int64_t done, int64_t total)> decoded = {};
+};
+
+struct PipelineOptions {
+  wan::ModelOptions model;
+  runtime::ProgramOptions program;
+  /// As if so many bytes of device memory were free; asks the device when absent.
+  std::optional<int64_t> available_bytes = {};
+};
+
+/// A video pipeline on one device: text to video, image to video (through CLIP or not), first and
+/// last frame, one transformer or two experts, and TI2V, by what the folder holds.
 class Pipeline {
  public:
-  /// Throws what read_pipeline_folder and the model's configuration throw, and an Error when
-  /// autoencoder or text encoder do not fit the transformer's channels or text_dim.
-  Pipeline(const pjrt::Client& client, PipelineFolder folder, const wan::ModelOptions& options,
-           std::unique_ptr<encoders::Autoencoder> autoencoder,
-           std::unique_ptr<encoders::TextEncoder> text_encoder,
-           runtime::ProgramOptions program_options = {});
+  /// Throws what the configurations' readers throw, and an Error when the autoencoder does not fit
+  /// the transformer's channels.
+  Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
+           PipelineOptions options = {});
 
-  /// Makes one video a prompt. The observer is called after every step, for a progress bar.
-  Generated generate(const GenerateRequest& request, const DenoiseObserver& observer = {});
+  /// Makes num_videos_per_prompt videos a prompt. Everything that can be checked without computing
+  /// is checked first, then the compiled step's memory, then the work begins.
+  Generated generate(const GenerateRequest& request, const GenerateObserver& observer = {});
 
-  const encoders::Autoencoder& autoencoder() const { return *autoencoder_; }
-  const encoders::TextEncoder& text_encoder() const { return *text_encoder_; }
+  const encoders::Autoencoder& autoencoder() const { return *parts_.autoencoder; }
+  const encoders::TextEncoder& text_encoder() const { return *parts_.text_encoder; }
   const PipelineFolder& folder() const { return experts_.folder(); }
 
  private:
-  std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const VideoSizes& sizes);
+  struct Plan;
+  Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
+  std::vector<DenoiseBatch> encode(const GenerateRequest& request, const Plan& plan,
+                                   Timings& timings) const;
+  void make_room(const Plan& plan, const DenoiseBatch& batch);
+  int64_t free_bytes() const;
 
   Experts experts_;
   StepPrograms programs_;
-  std::unique_ptr<encoders::Autoencoder> autoencoder_;
-  std::unique_ptr<encoders::TextEncoder> text_encoder_;
+  PipelineParts parts_;
+  PipelineOptions options_;
 };
-
-/// Starting noise of one video: N(0, 1), a pure function of (seed, index, shape).
-HostArray initial_noise(uint64_t seed, int64_t index, const Dims& dims);
 
 }  // namespace kinema::sample

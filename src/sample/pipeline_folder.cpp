@@ -1,5 +1,10 @@
 #include "sample/pipeline_folder.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -60,7 +65,30 @@ bool lists(const io::Json& index, std::string_view part) {
          !entry->items()[1].is_null();
 }
 
-fs::path existing_part(const fs::path& folder, std::string_view part) {
+/// The classes that a part may be of; a part that is not named here may be of any.
+const std::vector<std::string_view>& classes_of(std::string_view part) {
+  static const std::map<std::string_view, std::vector<std::string_view>> known{
+      {"transformer", {"WanTransformer3DModel"}},
+      {"transformer_2", {"WanTransformer3DModel"}},
+      {"vae", {"AutoencoderKLWan"}},
+      {"text_encoder", {"UMT5EncoderModel"}},
+      {"image_encoder", {"CLIPVisionModel", "CLIPVisionModelWithProjection"}},
+  };
+  static const std::vector<std::string_view> any;
+  const auto found = known.find(part);
+  return found == known.end() ? any : found->second;
+}
+
+/// The folder of a part that the index lists; empty for one that it does not list.
+fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part) {
+  if (!lists(index, part)) {
+    return {};
+  }
+  const io::Json& name = index.at(part).items()[1];
+  const auto& classes = classes_of(part);
+  check(classes.empty() || std::ranges::find(classes, name.as_string()) != classes.end(),
+        "[sample] {} is a `{}`, expected {}", name.where(), name.as_string(),
+        fmt::join(classes, " or "));
   fs::path path = folder / part;
   check(fs::is_directory(path), "[sample] {} has no `{}` folder, which its model_index.json lists",
         folder.string(), part);
@@ -69,18 +97,26 @@ fs::path existing_part(const fs::path& folder, std::string_view part) {
 
 void read_index(PipelineFolder& out, const io::Json& index) {
   const std::string& name = index.at("_class_name").as_string();
-  check(name == "WanPipeline", "[sample] {} is a {}, expected a WanPipeline (text to video)",
+  check(name == "WanPipeline" || name == "WanImageToVideoPipeline",
+        "[sample] {} is a {}, expected a WanPipeline or a WanImageToVideoPipeline",
         out.folder.string(), name);
+  out.class_name = name;
   check(lists(index, "transformer"), "[sample] {} lists no `transformer`",
         (out.folder / "model_index.json").string());
-  out.transformer = existing_part(out.folder, "transformer");
+  const auto part = [&](std::string_view part) { return part_of(out.folder, index, part); };
+  out.transformer = part("transformer");
+  out.vae = part("vae");
+  out.text_encoder = part("text_encoder");
+  out.tokenizer = part("tokenizer");
+  out.image_encoder = part("image_encoder");
+  out.image_processor = part("image_processor");
   if (const io::Json* ratio = index.find("boundary_ratio"); ratio != nullptr && !ratio->is_null()) {
     out.boundary_ratio = ratio->as_number();
     check(*out.boundary_ratio >= 0.0 && *out.boundary_ratio <= 1.0,
           "[sample] {} is {}, expected 0 to 1", ratio->where(), *out.boundary_ratio);
   }
-  if (lists(index, "transformer_2")) {
-    out.transformer_2 = existing_part(out.folder, "transformer_2");
+  out.transformer_2 = part("transformer_2");
+  if (out.has_two_experts()) {
     check(out.boundary_ratio.has_value(),
           "[sample] {} has two transformers but its model_index.json no `boundary_ratio`",
           out.folder.string());
@@ -89,13 +125,71 @@ void read_index(PipelineFolder& out, const io::Json& index) {
       expand != nullptr && !expand->is_null()) {
     out.expand_timesteps = expand->as_bool();
   }
-  if (lists(index, "scheduler")) {
-    out.schedule =
-        read_scheduler_config(existing_part(out.folder, "scheduler") / "scheduler_config.json");
+  if (const fs::path scheduler = part("scheduler"); !scheduler.empty()) {
+    out.schedule = read_scheduler_config(scheduler / "scheduler_config.json");
   }
 }
 
+/// What the names around a transformer say of its place: folders that links lead to, weight files,
+/// and where its config was saved from.
+std::string names_around(const fs::path& pipeline, const fs::path& transformer) {
+  std::error_code ignored;
+  const fs::path real = fs::canonical(transformer, ignored);
+  std::string out = real.filename().string();
+  if (!fs::equivalent(real.parent_path(), pipeline, ignored)) {
+    out += " " + real.parent_path().filename().string();
+  }
+  for (const auto& entry : fs::directory_iterator(transformer, ignored)) {
+    out += " " + fs::canonical(entry.path(), ignored).filename().string();
+  }
+  try {
+    const io::Json config = io::Json::read(transformer / "config.json");
+    if (const io::Json* from = config.find("_name_or_path"); from != nullptr && from->is_string()) {
+      out += " " + from->as_string();
+    }
+  } catch (const Error&) {
+    // A config that cannot be read is reported by who needs it.
+  }
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+bool speaks_of(const std::string& names, std::string_view noise) {
+  for (const std::string_view between : {"", "_", "-", " "}) {
+    if (names.find(fmt::format("{}{}noise", noise, between)) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+std::vector<std::string> doubts(const PipelineFolder& folder) {
+  if (!folder.has_two_experts()) {
+    return {};
+  }
+  const std::string high = names_around(folder.folder, folder.transformer);
+  const std::string low = names_around(folder.folder, folder.transformer_2);
+  const bool first_is_low = (speaks_of(high, "low") && !speaks_of(high, "high")) ||
+                            (high.find("transformer_2") != std::string::npos &&
+                             folder.transformer.filename() != "transformer_2");
+  const bool second_is_high = speaks_of(low, "high") && !speaks_of(low, "low");
+  std::vector<std::string> out;
+  if (first_is_low || second_is_high) {
+    out.push_back(fmt::format(
+        "the experts seem to have changed places: by its name, {} is for {} noise, but it is used "
+        "for {} noise",
+        first_is_low ? folder.transformer.string() : folder.transformer_2.string(),
+        first_is_low ? "low" : "high", first_is_low ? "high" : "low"));
+  }
+  std::error_code ignored;
+  if (fs::equivalent(folder.transformer, folder.transformer_2, ignored)) {
+    out.push_back(fmt::format("both experts are the same folder, {}",
+                              fs::canonical(folder.transformer, ignored).string()));
+  }
+  return out;
+}
 
 PipelineFolder read_pipeline_folder(const fs::path& folder) {
   check(fs::is_directory(folder), "[sample] {} is not a folder", folder.string());
@@ -107,6 +201,13 @@ PipelineFolder read_pipeline_folder(const fs::path& folder) {
   check(fs::is_directory(folder / "transformer"),
         "[sample] {} has neither model_index.json nor a `transformer` folder", folder.string());
   out.transformer = folder / "transformer";
+  for (const auto& [part, name] : {std::pair{&out.vae, "vae"},
+                                   {&out.text_encoder, "text_encoder"},
+                                   {&out.tokenizer, "tokenizer"}}) {
+    if (fs::is_directory(folder / name)) {
+      *part = folder / name;
+    }
+  }
   return out;
 }
 

@@ -14,6 +14,8 @@ namespace kinema::sample {
 /// Where the parts of a pipeline lie and what its configuration says.
 struct PipelineFolder {
   std::filesystem::path folder;
+  /// `WanPipeline` or `WanImageToVideoPipeline`; empty without model_index.json.
+  std::string class_name;
   /// The only transformer, or the expert for high noise.
   std::filesystem::path transformer;
   /// The expert for low noise; empty for one transformer.
@@ -27,6 +29,8 @@ struct PipelineFolder {
   /// One timestep for every token (Wan 2.2 TI2V).
   bool expand_timesteps = false;
   schedulers::ScheduleConfig schedule;
+  // The other parts; empty where the pipeline does not list them.
+  std::filesystem::path vae, text_encoder, tokenizer, image_encoder, image_processor;
 
   bool has_two_experts() const { return !transformer_2.empty(); }
 };
@@ -35,9 +39,12 @@ struct PipelineFolder {
 /// without `model_index.json` but with `transformer/` (a checkpoint of a training run) is a
 /// pipeline of one transformer with the default schedule.
 ///
-/// Throws an Error that names the missing part, a pipeline or scheduler class that is not known, or
-/// a scheduler setting that would change the result and is not supported.
+/// Throws an Error that names the missing part, a pipeline, part or scheduler class that is not
+/// known, or a scheduler setting that would change the result and is not supported.
 PipelineFolder read_pipeline_folder(const std::filesystem::path& folder);
+
+/// What looks wrong without being certain, a line each: experts that seem to have changed places.
+std::vector<std::string> doubts(const PipelineFolder& folder);
 
 /// Reads a `scheduler_config.json` alone.
 schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file);

@@ -87,10 +87,85 @@ TEST(PipelineFolder, RefusesAFolderOfNothing) {
 
 TEST(PipelineFolder, RefusesOtherPipelines) {
   const TemporaryFolder folder;
-  folder.write("model_index.json", R"({"_class_name": "WanImageToVideoPipeline"})");
+  folder.write("model_index.json", R"({"_class_name": "FluxPipeline"})");
 
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
-              ThrowsMessage<Error>(HasSubstr("is a WanImageToVideoPipeline")));
+              ThrowsMessage<Error>(HasSubstr("is a FluxPipeline")));
+}
+
+TEST(PipelineFolder, ListsThePartsOfAnImageToVideoPipeline) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", R"({"_class_name": "WanImageToVideoPipeline",
+    "boundary_ratio": null,
+    "image_encoder": ["transformers", "CLIPVisionModel"],
+    "image_processor": ["transformers", "CLIPImageProcessor"],
+    "text_encoder": ["transformers", "UMT5EncoderModel"],
+    "tokenizer": ["transformers", "T5TokenizerFast"],
+    "transformer": ["diffusers", "WanTransformer3DModel"],
+    "transformer_2": [null, null], "vae": ["diffusers", "AutoencoderKLWan"]})");
+  for (const char* part : {"image_encoder", "image_processor", "text_encoder", "tokenizer",
+                           "transformer", "vae"}) {
+    fs::create_directories(folder.path() / part);
+  }
+
+  const PipelineFolder pipeline = read_pipeline_folder(folder.path());
+
+  EXPECT_EQ(pipeline.class_name, "WanImageToVideoPipeline");
+  EXPECT_EQ(pipeline.image_encoder, folder.path() / "image_encoder");
+  EXPECT_EQ(pipeline.vae, folder.path() / "vae");
+  EXPECT_FALSE(pipeline.has_two_experts());
+}
+
+TEST(PipelineFolder, RefusesAPartOfAnotherClass) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", R"({"_class_name": "WanPipeline",
+    "transformer": ["diffusers", "WanTransformer3DModel"],
+    "vae": ["diffusers", "AutoencoderKL"]})");
+  fs::create_directories(folder.path() / "transformer");
+  fs::create_directories(folder.path() / "vae");
+
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`AutoencoderKL`"),
+                                         HasSubstr("expected AutoencoderKLWan"))));
+}
+
+/// Two experts whose folders are links to folders of these names.
+PipelineFolder linked_experts(const TemporaryFolder& folder, const char* first,
+                              const char* second) {
+  for (const auto& [link, name] : {std::pair{"transformer", first}, {"transformer_2", second}}) {
+    fs::create_directories(folder.path() / name);
+    fs::create_directory_symlink(folder.path() / name, folder.path() / link);
+  }
+  return {.folder = folder.path(),
+          .transformer = folder.path() / "transformer",
+          .transformer_2 = folder.path() / "transformer_2",
+          .boundary_ratio = 0.9};
+}
+
+TEST(PipelineFolder, DoubtsExpertsThatSeemToHaveChangedPlaces) {
+  const TemporaryFolder folder;
+  const auto swapped =
+      linked_experts(folder, "wan2.2_i2v_low_noise_14B", "wan2.2_i2v_high_noise_14B");
+  EXPECT_THAT(doubts(swapped), testing::ElementsAre(HasSubstr("changed places")));
+}
+
+TEST(PipelineFolder, DoubtsNothingWhereNamesFitOrSayNothing) {
+  const TemporaryFolder named;
+  EXPECT_THAT(doubts(linked_experts(named, "high_noise_model", "low_noise_model")),
+              testing::IsEmpty());
+  fs::remove(named.path() / "transformer");
+  fs::remove(named.path() / "transformer_2");
+  EXPECT_THAT(doubts(linked_experts(named, "a", "b")), testing::IsEmpty());
+}
+
+TEST(PipelineFolder, DoubtsOneFolderForBothExperts) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "transformer");
+  fs::create_directory_symlink(folder.path() / "transformer", folder.path() / "transformer_2");
+  EXPECT_THAT(doubts({.folder = folder.path(),
+                      .transformer = folder.path() / "transformer",
+                      .transformer_2 = folder.path() / "transformer_2"}),
+              testing::ElementsAre(HasSubstr("the same folder")));
 }
 
 TEST(SchedulerConfig, ReadsEulersShift) {

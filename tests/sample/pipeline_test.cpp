@@ -10,6 +10,8 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "runtime/client.h"
+#include "sample/latents.h"
+#include "sample/memory.h"
 #include "sample/output.h"
 #include "sample/temporary_folder.h"
 #include "weights/weights.h"
@@ -54,13 +56,12 @@ class PipelineTest : public testing::Test {
                   weights::initialise(specs, 1, client()));
   }
 
-  Pipeline pipeline() {
+  Pipeline pipeline(std::optional<int64_t> available_bytes = {}) {
     return {client(),
             read_pipeline_folder(folder_.path()),
-            {},
-            encoders::space_to_depth_autoencoder(kBlocks),
-            encoders::hashed_text_encoder(kText),
-            {.executable_cache = program_cache()}};
+            {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks),
+             .text_encoder = encoders::hashed_text_encoder(kText)},
+            {.program = {.executable_cache = program_cache()}, .available_bytes = available_bytes}};
   }
   static GenerateRequest request() {
     return {.prompts = {"a red circle", "a blue square", "a green triangle"},
@@ -84,7 +85,7 @@ TEST_F(PipelineTest, MakesOneVideoAPrompt) {
   EXPECT_EQ(out.videos[1].prompt, "a blue square");
   EXPECT_EQ(out.videos[1].frames.shape, (Shape{DType::U8, {3, 8, 12, 3}}));
   EXPECT_NE(out.videos[0].frames.bytes, out.videos[1].frames.bytes);
-  EXPECT_TRUE(out.notes.empty());
+  EXPECT_EQ(out.videos[1].index, 1);
   EXPECT_GT(out.timings.compile, 0.0);
 }
 
@@ -172,9 +173,9 @@ TEST_F(PipelineTest, RefusesGivenLatentsOfAnotherShape) {
 TEST_F(PipelineTest, RefusesAnAutoencoderOfOtherChannels) {
   EXPECT_THAT(
       [&] {
-        Pipeline(client(), read_pipeline_folder(folder_.path()), {},
-                 encoders::space_to_depth_autoencoder({.block = 4}),
-                 encoders::hashed_text_encoder(kText));
+        Pipeline(client(), read_pipeline_folder(folder_.path()),
+                 {.autoencoder = encoders::space_to_depth_autoencoder({.block = 4}),
+                  .text_encoder = encoders::hashed_text_encoder(kText)});
       },
       ThrowsMessage<Error>(AllOf(HasSubstr("makes 48 channels"), HasSubstr("takes 12"))));
 }
@@ -194,6 +195,102 @@ TEST_F(PipelineTest, WritesAnMp4WithItsStoryAPromptAndAContactSheet) {
   EXPECT_EQ(story.at("seed").as_int(), 7);
   EXPECT_EQ(story.at("num_inference_steps").as_int(), 3);
   EXPECT_THAT(timing_table(out), AllOf(HasSubstr("compile"), HasSubstr("denoise")));
+}
+
+TEST_F(PipelineTest, SeveralVideosAPromptDifferInTheirNoiseOnly) {
+  Pipeline made = pipeline();
+  GenerateRequest two = request();
+  two.prompts = {"a red circle", "a blue square"};
+  two.num_videos_per_prompt = 2;
+  two.batch_size = 3;  // a batch of videos of both prompts
+  GenerateRequest plain = request();
+  plain.prompts = {"a red circle"};
+
+  const Generated out = made.generate(two);
+
+  ASSERT_EQ(out.videos.size(), 4U);
+  EXPECT_EQ(out.videos[1].prompt, "a red circle");
+  EXPECT_EQ(out.videos[2].prompt, "a blue square");
+  EXPECT_EQ(out.videos[3].index, 3);
+  EXPECT_NE(out.videos[0].frames.bytes, out.videos[1].frames.bytes);
+  const auto alone = made.generate(plain).videos[0].frames;
+  for (size_t i = 0; i < alone.bytes.size(); ++i) {
+    ASSERT_NEAR(alone.as<uint8_t>()[i], out.videos[0].frames.as<uint8_t>()[i], 1);
+  }
+}
+
+TEST_F(PipelineTest, AVideoOfSeveralIsMadeAgainByItsIndex) {
+  Pipeline made = pipeline();
+  GenerateRequest third = request();
+  third.prompts = {request().prompts[2]};
+  third.first_index = 2;
+
+  EXPECT_EQ(made.generate(third).videos[0].frames.bytes,
+            made.generate(request()).videos[2].frames.bytes);
+}
+
+TEST_F(PipelineTest, SaysWhatIsDoneWithOtherNumbersOfFramesBeforeTheWork) {
+  const wan::TransformerConfig odd = [] {
+    auto config = tiny();
+    config.patch_size = {2, 1, 1};
+    return config;
+  }();
+  auto specs = wan::parameters(odd, {});
+  weights::save(folder_.path() / "transformer", odd, specs,
+                weights::initialise(specs, 1, client()));
+  Pipeline made = pipeline();
+  std::vector<std::string> heard;
+  bool worked = false;
+  made.generate(request(), {.note =
+                                [&](const std::string& note) {
+                                  EXPECT_FALSE(worked);
+                                  heard.push_back(note);
+                                },
+                            .step = [&](const DenoiseStep&) { worked = true; }});
+  EXPECT_THAT(heard, ElementsAre(HasSubstr("num_frames 3 is made 2")));
+}
+
+TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
+  GenerateRequest long_video = request();
+  long_video.prompts = {"a red circle"};
+  long_video.num_frames = 64;
+  const int64_t weights = parameter_bytes(tiny(), {});
+  bool worked = false;
+  const auto generate = [&](int64_t frames, int64_t available) -> std::string {
+    Pipeline made = pipeline(available);
+    GenerateRequest each = long_video;
+    each.num_frames = frames;
+    try {
+      made.generate(each, {.step = [&](const DenoiseStep&) { worked = true; }});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+
+  EXPECT_THAT(generate(64, weights - 1), HasSubstr("weights alone take"));
+  const std::string message = generate(64, weights + (int64_t{1} << 20));
+  EXPECT_FALSE(worked);
+  ASSERT_THAT(message, AllOf(HasSubstr("64 frames of 8 x 12 take"), HasSubstr("frames of this")));
+  // The number that it names fits, and well above it does not.
+  const size_t at = message.find("about ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const int64_t fit = std::stoll(message.substr(at + 6));
+  EXPECT_GE(fit, 1);
+  EXPECT_EQ(generate(fit, weights + (int64_t{1} << 20)), "");
+  EXPECT_NE(generate(fit * 2, weights + (int64_t{1} << 20)), "");
+}
+
+// ---- memory.h ----
+
+TEST(StepGrowth, GoesThroughBothMeasurements) {
+  // 100 s + 3 s^2
+  const StepGrowth growth = StepGrowth::through(10, 1300, 40, 8800);
+  EXPECT_NEAR(growth.linear, 100, 1e-9);
+  EXPECT_NEAR(growth.square, 3, 1e-9);
+  EXPECT_NEAR(growth.bytes(20), 3200, 1e-6);
+  // What grows more slowly than the tokens is taken as linear: never too many frames.
+  EXPECT_EQ(StepGrowth::through(10, 1300, 40, 4000).square, 0);
 }
 
 TEST(InitialNoise, DependsOnSeedAndIndexOnly) {

@@ -25,9 +25,30 @@ TEST(VideoSizes, AreTheReferencesForWansVae) {
   EXPECT_THAT(sizes.latents, ElementsAre(16, 21, 60, 104));
 }
 
-TEST(VideoSizes, RoundFramesDownToWhatTheAutoencoderHas) {
-  EXPECT_EQ(video_sizes(80, 480, 832, kVae, {1, 2, 2}).num_frames, 77);
-  EXPECT_EQ(video_sizes(3, 480, 832, kVae, {1, 2, 2}).num_frames, 1);
+TEST(VideoSizes, MakeOtherNumbersOfFramesWhatTheReferenceMakesOfThem) {
+  const auto frames = [](int64_t n) {
+    return video_sizes(n, 480, 832, kVae, {1, 2, 2}).num_frames;
+  };
+  EXPECT_EQ(frames(79), 77);
+  EXPECT_EQ(frames(80), 81);
+  EXPECT_EQ(frames(83), 81);
+  EXPECT_EQ(frames(84), 85);
+  EXPECT_EQ(frames(3), 1);
+  EXPECT_EQ(frames(1), 1);
+}
+
+TEST(VideoSizes, EndWhereTheModelHasNoPositions) {
+  EXPECT_THAT(
+      [] {
+        video_sizes(4101, 480, 832, kVae, {1, 2, 2});
+      },
+      ThrowsMessage<Error>(HasSubstr("1024 latent frames: at most 4093")));
+  EXPECT_EQ(video_sizes(4093, 480, 832, kVae, {1, 2, 2}).latents[1], 1024);
+  EXPECT_THAT(
+      [] {
+        video_sizes(81, 480, 16400, kVae, {1, 2, 2});
+      },
+      ThrowsMessage<Error>(HasSubstr("at most 16384")));
 }
 
 TEST(VideoSizes, TakeEveryFrameAsItIsWithoutTemporalBlocks) {

@@ -1,0 +1,216 @@
+#include "cli/generation.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/device.h"
+#include "cli/wiring.h"
+#include "config/keys.h"
+#include "core/error.h"
+#include "encoders/clip_encoder.h"
+#include "io/image.h"
+#include "train/checkpoint_folder.h"
+#include "weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+bool prompt_wins(const config::Loaded& loaded) {
+  const auto on_command_line = [&](const char* key) {
+    const auto found = loaded.origin.find(key);
+    return found != loaded.origin.end() && found->second == config::kCommandLine;
+  };
+  return on_command_line("prompt") && !on_command_line("prompt_file");
+}
+
+/// The prompts of prompt_file, one a line, or the one prompt.
+std::vector<std::string> read_prompts(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::string& path = config.generate.prompt_file;
+  if (path.empty() || prompt_wins(loaded)) {
+    return {config.generate.prompt};
+  }
+  std::ifstream in(path);
+  check(in.good() && !fs::is_directory(path), "[generate] prompt_file {} cannot be read", path);
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    if (!line.empty()) {
+      prompts.push_back(line);
+    }
+  }
+  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  return prompts;
+}
+
+/// A run's checkpoint as a pipeline, with the averaged weights when there are such.
+ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
+                           const fs::path& checkpoint) {
+  ModelToUse out;
+  out.folder = sample::read_pipeline_folder(checkpoint);
+  const fs::path average = checkpoint / "transformer_ema";
+  if (config.generate.use_ema && fs::is_directory(average)) {
+    out.folder.transformer = average;
+  }
+  out.output = run / "samples" / checkpoint.filename();
+  return out;
+}
+
+train::CheckpointFolder checkpoints_of(const config::Config& config) {
+  return train::CheckpointFolder(config.run.checkpoint_dir.empty()
+                                     ? run_folder(config) / "checkpoints"
+                                     : fs::path(config.run.checkpoint_dir));
+}
+
+ModelToUse pretrained_or_trained(const config::Config& config) {
+  if (!config.run.run_name.empty()) {
+    const fs::path run = run_folder(config);
+    const train::CheckpointFolder checkpoints = checkpoints_of(config);
+    if (const int64_t step = config.generate.generate_checkpoint_step; step >= 0) {
+      const fs::path folder = checkpoints.path(step);
+      const std::string problem = train::manifest_problem(folder);
+      check(problem.empty(), "[generate] {} cannot be used: {}", folder.string(), problem);
+      return from_checkpoint(config, run, folder);
+    }
+    const train::Found found = checkpoints.newest();
+    for (const train::Damage& each : found.damaged) {
+      warn(fmt::format("{} is passed over: {}", each.folder.string(), each.reason));
+    }
+    if (found.step) {
+      return from_checkpoint(config, run, found.folder);
+    }
+    check(!config.model.pretrained_model_name_or_path.empty(),
+          "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}",
+          checkpoints.path().string(), config.run.run_name);
+  }
+  const fs::path transformer = pretrained_transformer(config);
+  check(!transformer.empty(),
+        "[generate] no model: give run_name=... of a training run, or "
+        "pretrained_model_name_or_path=FOLDER");
+  ModelToUse out;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  out.folder = sample::read_pipeline_folder(!pipeline.empty() &&
+                                                    fs::path(pipeline).filename() != "transformer"
+                                                ? fs::path(pipeline)
+                                                : transformer.parent_path());
+  out.folder.transformer = transformer;
+  out.has_schedule = fs::exists(out.folder.folder / "scheduler" / "scheduler_config.json");
+  out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
+                                           : run_folder(config) / "samples" / "pretrained";
+  return out;
+}
+
+/// The folder's own schedule where there is one, with what was given on top.
+schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model) {
+  schedulers::ScheduleConfig out = model.folder.schedule;
+  const config::GenerateConfig& g = loaded.config.generate;
+  if (!model.has_schedule || loaded.origin.contains("scheduler")) {
+    out.sampler = schedulers::sampler_from_string(g.scheduler);
+  }
+  if (!model.has_schedule || loaded.origin.contains("flow_shift")) {
+    out.shift = g.flow_shift;
+  }
+  return out;
+}
+
+/// An image of this machine; `file://` may stand before its path.
+HostArray read_given_image(const std::string& url) {
+  if (url.empty()) {
+    return {};
+  }
+  constexpr std::string_view kFile = "file://";
+  check(!url.starts_with("http://") && !url.starts_with("https://"),
+        "[generate] the image {} is not on this machine: fetch it first, and give its path", url);
+  return io::read_image(url.starts_with(kFile) ? url.substr(kFile.size()) : url);
+}
+
+/// The scale of an expert: its own key where that was given, else guidance_scale where that was,
+/// else its own key's default.
+double guidance_of(const config::Loaded& loaded, const char* key, double own) {
+  return !loaded.origin.contains(key) && loaded.origin.contains("guidance_scale")
+             ? loaded.config.generate.guidance_scale
+             : own;
+}
+
+}  // namespace
+
+bool has_checkpoint(const config::Config& config) {
+  return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
+}
+
+ModelToUse find_model(const config::Loaded& loaded) {
+  ModelToUse model = pretrained_or_trained(loaded.config);
+  if (loaded.origin.contains("boundary_ratio") && model.folder.has_two_experts()) {
+    model.folder.boundary_ratio = loaded.config.generate.boundary_ratio;
+  }
+  return model;
+}
+
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GenerateRequest request;
+  request.prompts = read_prompts(loaded);
+  request.negative_prompt = g.negative_prompt;
+  request.images = {.first = read_given_image(g.image_url),
+                    .last = read_given_image(g.last_image_url)};
+  request.num_videos_per_prompt = g.num_videos_per_prompt;
+  request.first_index = g.first_video_index;
+  request.num_frames = g.num_frames;
+  request.height = g.height;
+  request.width = g.width;
+  request.num_inference_steps = g.num_inference_steps;
+  request.guidance_scale = g.guidance_scale;
+  if (model.folder.has_two_experts()) {
+    request.guidance_scale = guidance_of(loaded, "guidance_scale_high", g.guidance_scale_high);
+    request.guidance_scale_2 = guidance_of(loaded, "guidance_scale_low", g.guidance_scale_low);
+  }
+  request.guidance_rescale = std::max(0.0, g.guidance_rescale);
+  request.seed = static_cast<uint64_t>(loaded.config.run.seed);
+  request.batch_size = g.generate_batch_size;
+  request.two_passes = g.guidance_in_two_passes;
+  request.schedule = schedule(loaded, model);
+  request.initial_latents = g.initial_latents;
+  request.save_latents = g.save_latents;
+  return request;
+}
+
+sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+                                 const pjrt::Client& client) {
+  const wan::TransformerConfig transformer = weights::read_config(model.folder.transformer);
+  sample::PipelineParts parts;
+  parts.autoencoder = make_autoencoder(config, client);
+  parts.text_encoder = make_text_encoder(config, transformer.text_dim, client);
+  if (transformer.image_dim > 0 && !model.folder.image_encoder.empty() &&
+      !model.folder.image_processor.empty()) {
+    auto clip = std::make_unique<encoders::ClipEncoder>(
+        client, model.folder.image_encoder, model.folder.image_processor,
+        encoders::ClipOptions{.program = program_options(config)});
+    check(clip->config().hidden_size == transformer.image_dim,
+          "[generate] the image encoder in {} makes tokens of width {}, but the transformer in {} "
+          "takes {}",
+          model.folder.image_encoder.string(), clip->config().hidden_size,
+          model.folder.transformer.string(), transformer.image_dim);
+    parts.image_encoder = std::move(clip);
+  }
+  return parts;
+}
+
+io::Json given_settings(const config::Loaded& loaded) {
+  io::Json out = io::Json::object();
+  for (const config::KeyValue& each : config::describe(loaded.config)) {
+    if (loaded.origin.contains(std::string(each.key))) {
+      out.set(each.key, io::Json::parse(each.value, each.key));
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+
+#include "config/config.h"
+#include "io/json.h"
+#include "pjrt/client.h"
+#include "sample/pipeline.h"
+
+/// From a configuration to what the sampling room is asked.
+namespace kinema::cli {
+
+/// The model of a run, or the pretrained one.
+struct ModelToUse {
+  sample::PipelineFolder folder;
+  bool has_schedule = false;     // the folder says how to sample
+  std::filesystem::path output;  // where videos go by default
+};
+
+/// True when a run was named that has checkpoints: the pretrained transformer is not read then.
+bool has_checkpoint(const config::Config& config);
+
+/// The newest (or the given) checkpoint of the run, else the pretrained folder.
+ModelToUse find_model(const config::Loaded& loaded);
+
+/// Prompts, images, sizes, guidance and schedule. Reads the images.
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model);
+
+/// Autoencoder, text encoder and, where the folder has one, image encoder.
+sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+                                 const pjrt::Client& client);
+
+/// The keys that were given, with their values: read back as key=value words they make the same
+/// configuration.
+io::Json given_settings(const config::Loaded& loaded);
+
+}  // namespace kinema::cli

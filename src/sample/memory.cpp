@@ -1,0 +1,117 @@
+#include "sample/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "runtime/environment.h"
+
+namespace kinema::sample {
+namespace {
+
+std::string gib(double bytes) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  return bytes < 0.01 * kGiB ? fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0))
+                             : fmt::format("{:.2f} GiB", bytes / kGiB);
+}
+
+double tokens(const Dims& latents, const wan::TransformerConfig& config) {
+  double out = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    out *= static_cast<double>(latents[axis + 2] / config.patch_size[axis]);
+  }
+  return out;
+}
+
+double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
+  return static_cast<double>(programs.get(spec).report().memory.total() -
+                             parameter_bytes(spec.model, spec.options));
+}
+
+/// The most latent frames whose step was seen to take at most so many bytes beside the parameters;
+/// 0 for none. The next guess follows from the last two measurements.
+int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double available) {
+  constexpr int kMeasurements = 5;
+  const int64_t patch = spec.model.patch_size[0];
+  const auto measure = [&](int64_t frames) {
+    spec.latents[2] = frames;
+    return std::pair{tokens(spec.latents, spec.model), beside_parameters(programs, spec)};
+  };
+  int64_t fits = 0;
+  int64_t too_many = spec.latents[2];
+  auto before = measure(too_many);
+  int64_t guess = std::max(patch, too_many / 4 / patch * patch);
+  for (int i = 0; i < kMeasurements && too_many - fits > patch; ++i) {
+    const auto now = measure(guess);
+    (now.second <= available ? fits : too_many) = guess;
+    const auto growth = StepGrowth::through(now.first, now.second, before.first, before.second);
+    const double per_frame = now.first / static_cast<double>(guess);
+    guess = too_many - patch;
+    while (guess > fits + patch &&
+           growth.bytes(per_frame * static_cast<double>(guess)) > available) {
+      guess -= patch;
+    }
+    if (guess <= fits + fits / 16) {
+      break;
+    }
+    before = now;
+  }
+  return fits;
+}
+
+}  // namespace
+
+int64_t available_bytes(const pjrt::Client& client) {
+  if (const auto memory = client.addressable_devices().front().memory();
+      memory.has_value() && memory->bytes_limit.has_value()) {
+    return *memory->bytes_limit - memory->bytes_in_use;
+  }
+  return runtime::available_memory_bytes();
+}
+
+int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
+  int64_t bytes = 0;
+  for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
+    bytes += spec.shape.bytes();
+  }
+  return bytes;
+}
+
+StepGrowth StepGrowth::through(double tokens_1, double bytes_1, double tokens_2, double bytes_2) {
+  const double per_token_1 = bytes_1 / tokens_1;
+  const double per_token_2 = bytes_2 / tokens_2;
+  const double square = tokens_1 == tokens_2
+                            ? 0.0
+                            : std::max(0.0, (per_token_2 - per_token_1) / (tokens_2 - tokens_1));
+  return {.linear = std::max(0.0, per_token_2 - square * tokens_2), .square = square};
+}
+
+void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
+                     const encoders::LatentLayout& layout, bool loaded, int64_t available) {
+  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  const double rest = beside_parameters(programs, spec);
+  const auto free = static_cast<double>(available) + (loaded ? weights : 0.0);
+  if (weights + rest <= free) {
+    return;
+  }
+  check(weights < free,
+        "[sample] the transformer's weights alone take {}, but {} are free\n"
+        "  weights_dtype=bfloat16 stores two bytes a number",
+        gib(weights), gib(free));
+  const int64_t fit = latent_frames_that_fit(programs, spec, free - weights);
+  const int64_t alone = layout.first_frame_alone ? 1 : 0;
+  const std::string remedy =
+      fit == 0 ? fmt::format("not even {} frames of this size fit",
+                             (spec.model.patch_size[0] - alone) * layout.temporal + alone)
+               : fmt::format("about {} frames of this size fit",
+                             (fit - alone) * layout.temporal + alone);
+  fail(
+      "[sample] {} frames of {} x {} take {} ({} of it weights), but {} are free\n"
+      "  {}; guidance_in_two_passes=true and smaller frames take less",
+      sizes.num_frames, sizes.height, sizes.width, gib(weights + rest), gib(weights), gib(free),
+      remedy);
+}
+
+}  // namespace kinema::sample

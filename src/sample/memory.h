@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "encoders/autoencoder.h"
+#include "pjrt/client.h"
+#include "sample/denoise_step.h"
+#include "sample/sizes.h"
+
+/// What a run takes, asked before it begins.
+namespace kinema::sample {
+
+/// Bytes of the first device that may still be taken: its own figures, else (CPU) this machine's.
+int64_t available_bytes(const pjrt::Client& client);
+
+/// Bytes of a transformer's parameters on the device.
+int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options);
+
+/// How what a step takes beside its parameters grows with the tokens of a video, linear s +
+/// square s^2: the square is attention's scores, where they are kept.
+struct StepGrowth {
+  double linear = 0;
+  double square = 0;
+
+  double bytes(double tokens) const { return (linear + square * tokens) * tokens; }
+  /// Through two measurements.
+  static StepGrowth through(double tokens_1, double bytes_1, double tokens_2, double bytes_2);
+};
+
+/// Throws an Error naming how many frames fit when the step takes more than `available` bytes.
+/// `loaded`: the parameters lie on the device already. To say how many fit, the step is compiled
+/// a few times more, for shorter videos.
+void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
+                     const encoders::LatentLayout& layout, bool loaded, int64_t available);
+
+}  // namespace kinema::sample
