@@ -192,7 +192,9 @@ TEST_F(GenerateCommand, SaysWhatIsMissing) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   run({"generate", "tiny.yml", "prompt_file=absent.txt"}).expect_error("absent.txt");
   run({"generate", "tiny.yml", "generate_checkpoint_step=77"}).expect_error("77");
-  run({"generate", "tiny.yml", "image_url=a.png"}).expect_error("image");
+  run({"generate", "tiny.yml", "image_url=a.png"}).expect_error("cannot read a.png");
+  run({"generate", "tiny.yml", "image_url=tiny.yml"}).expect_error("tiny.yml cannot be decoded");
+  run({"generate", "tiny.yml", "image_url=https://host/a.png"}).expect_error("fetch it first");
 }
 
 class DoctorCommand : public TrainCommand {};
