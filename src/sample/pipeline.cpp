@@ -126,7 +126,8 @@ struct Pipeline::Plan {
 Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
                    PipelineOptions options)
     : experts_(client, std::move(folder), options.model),
-      programs_(client, options.program),
+      programs_(options.programs ? options.programs
+                                 : std::make_shared<StepPrograms>(client, options.program)),
       parts_(std::move(parts)),
       options_(std::move(options)) {
   const wan::TransformerConfig& config = experts_.config(0);
@@ -228,7 +229,7 @@ std::vector<DenoiseBatch> Pipeline::encode(const GenerateRequest& request, const
 }
 
 int64_t Pipeline::free_bytes() const {
-  return options_.available_bytes.value_or(available_bytes(programs_.client()));
+  return options_.available_bytes.value_or(available_bytes(programs_->client()));
 }
 
 /// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
@@ -236,7 +237,7 @@ void Pipeline::make_room(const Plan& plan, const DenoiseBatch& batch) {
   bool released = false;
   for (const int64_t expert : plan.experts) {
     const StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
-    const int64_t needed = programs_.get(spec).report().memory.total();
+    const int64_t needed = programs_->get(spec).report().memory.total();
     if (!released && needed > free_bytes()) {
       parts_.text_encoder->release();
       if (parts_.image_encoder) {
@@ -245,7 +246,7 @@ void Pipeline::make_room(const Plan& plan, const DenoiseBatch& batch) {
       parts_.autoencoder->release();
       released = true;
     }
-    check_step_fits(programs_, spec, plan.sizes, parts_.autoencoder->layout(),
+    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(),
                     experts_.is_loaded(expert), free_bytes());
   }
 }
@@ -254,17 +255,20 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   const Plan plan = this->plan(request, observer);
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
   const std::vector<DenoiseBatch> batches = encode(request, plan, out.timings);
+  if (observer.encoded) {
+    observer.encoded(batches);
+  }
 
   const double loaded = experts_.load_seconds();
-  const double compiled = programs_.compile_seconds();
+  const double compiled = programs_->compile_seconds();
   std::vector<HostArray> latents;
   {
     const Stopwatch watch(out.timings.denoise);
     make_room(plan, batches.front());
-    latents = denoise(experts_, programs_, batches, plan.settings, observer.step);
+    latents = denoise(experts_, *programs_, batches, plan.settings, observer.step);
   }
   out.timings.load = experts_.load_seconds() - loaded;
-  out.timings.compile = programs_.compile_seconds() - compiled;
+  out.timings.compile = programs_->compile_seconds() - compiled;
   out.timings.denoise -= out.timings.load + out.timings.compile;
 
   const int64_t per_batch = batches.front().latents.shape.dims[0];

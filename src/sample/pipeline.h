@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,11 +79,11 @@ struct Generated {
   Timings timings;
 };
 
-/// What stands around the transformers.
+/// What stands around the transformers. Shared: several pipelines may have one text encoder.
 struct PipelineParts {
-  std::unique_ptr<encoders::Autoencoder> autoencoder;
-  std::unique_ptr<encoders::TextEncoder> text_encoder;
-  std::unique_ptr<encoders::ImageEncoder> image_encoder;  // null: none
+  std::shared_ptr<const encoders::Autoencoder> autoencoder;
+  std::shared_ptr<const encoders::TextEncoder> text_encoder;
+  std::shared_ptr<const encoders::ImageEncoder> image_encoder;  // null: none
 };
 
 /// Who wants to hear of what while a video is made; every function may be empty.
@@ -90,6 +91,8 @@ struct GenerateObserver {
   /// One line: what is done otherwise than asked (`num_frames 80 is made 81`). Called before the
   /// work begins.
   std::function<void(const std::string& note)> note = {};
+  /// Before the first step: what the transformer is given.
+  std::function<void(std::span<const DenoiseBatch> batches)> encoded = {};
   /// After each step.
   DenoiseObserver step = {};
   /// After each video that was decoded.
@@ -99,6 +102,9 @@ struct GenerateObserver {
 struct PipelineOptions {
   wan::ModelOptions model;
   runtime::ProgramOptions program;
+  /// Where compiled steps are kept, for several pipelines that have steps in common; its own when
+  /// null.
+  std::shared_ptr<StepPrograms> programs = {};
   /// As if so many bytes of device memory were free; asks the device when absent.
   std::optional<int64_t> available_bytes = {};
 };
@@ -129,7 +135,7 @@ class Pipeline {
   int64_t free_bytes() const;
 
   Experts experts_;
-  StepPrograms programs_;
+  std::shared_ptr<StepPrograms> programs_;
   PipelineParts parts_;
   PipelineOptions options_;
 };

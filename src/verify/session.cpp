@@ -1,16 +1,18 @@
 #include "verify/session.h"
 
 #include <cstring>
-
 #include <utility>
 
 #include "encoders/umt5_encoder.h"
+#include "encoders/wan_autoencoder.h"
 #include "graph/emit.h"
 
 namespace kinema::verify {
 
 Session::Session(const pjrt::Client& client, const Options& options)
-    : client_(client), options_(options), step_programs_(client, options.program) {}
+    : client_(client),
+      options_(options),
+      step_programs_(std::make_shared<sample::StepPrograms>(client, options.program)) {}
 
 wan::ModelOptions Session::model_options() const {
   wan::ModelOptions model;
@@ -62,6 +64,16 @@ const encoders::TextEncoder& Session::text_encoder(const std::filesystem::path& 
     encoder = encoders::umt5_text_encoder(client_, std::move(settings));
   }
   return *encoder;
+}
+
+const encoders::Autoencoder& Session::autoencoder(const std::filesystem::path& pipeline) {
+  std::unique_ptr<encoders::Autoencoder>& vae = autoencoders_[pipeline.string()];
+  if (vae == nullptr) {
+    encoders::WanAutoencoderOptions options{.program = options_.program};
+    options.model.precision = model_options().precision;
+    vae = std::make_unique<encoders::WanAutoencoder>(client_, pipeline / "vae", options);
+  }
+  return *vae;
 }
 
 std::vector<Tensor> parameter_inputs(Graph& graph, std::span<const nn::ParamSpec> specs) {

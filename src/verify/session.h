@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "encoders/autoencoder.h"
 #include "encoders/text_encoder.h"
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
@@ -26,7 +27,7 @@ class Session {
   Session(const pjrt::Client& client, const Options& options);
 
   pjrt::Client& client() { return client_; }
-  sample::StepPrograms& step_programs() { return step_programs_; }
+  const std::shared_ptr<sample::StepPrograms>& step_programs() const { return step_programs_; }
   const runtime::ProgramOptions& program_options() const { return options_.program; }
   const Options& options() const { return options_; }
 
@@ -46,13 +47,16 @@ class Session {
   /// The text encoder of a pipeline's folder, for prompts of at most so many tokens.
   const encoders::TextEncoder& text_encoder(const std::filesystem::path& pipeline,
                                             int64_t max_sequence_length, bool batched = false);
+  /// The autoencoder of a pipeline's folder.
+  const encoders::Autoencoder& autoencoder(const std::filesystem::path& pipeline);
 
  private:
   pjrt::Client client_;
   Options options_;
-  sample::StepPrograms step_programs_;
+  std::shared_ptr<sample::StepPrograms> step_programs_;
   std::map<std::string, runtime::Program> programs_;
   std::map<std::string, std::unique_ptr<encoders::TextEncoder>> text_encoders_;
+  std::map<std::string, std::unique_ptr<encoders::Autoencoder>> autoencoders_;
 };
 
 /// What a host computes from a spec's stacked tensor: one array per layer under the checkpoint's
