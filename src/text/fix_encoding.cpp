@@ -12,11 +12,7 @@
 namespace kinema::text {
 namespace {
 
-// Places in code_pages().
-constexpr size_t kLatin1 = 0;
-constexpr size_t kMacRoman = 8;
-
-constexpr unsigned char kLost = 0x1a;  // what sloppy pages write U+FFFD as
+constexpr size_t kMacRoman = 8;  // in code_pages()
 
 unsigned char byte_at(std::string_view bytes, size_t i) {
   return static_cast<unsigned char>(bytes[i]);
@@ -257,13 +253,11 @@ std::u32string fix_one_step(const std::u32string& text) {
   if (is_ascii(text) || !looks_garbled(text)) {
     return text;
   }
-  bool is_latin_1 = false;
   for (size_t page = 0; page < code_pages().size(); ++page) {
     const std::optional<std::string> bytes = code_pages()[page].encode(text);
     if (!bytes) {
       continue;
     }
-    is_latin_1 = is_latin_1 || page == kLatin1;
     if (const auto fixed = reread(*bytes, page)) {
       return *fixed;
     }

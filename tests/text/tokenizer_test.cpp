@@ -175,6 +175,24 @@ TEST(Tokenizer, ALongPromptTakesLittleTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
+TEST(Tokenizer, AVocabularyOfUmt5sSizeIsReadyAtOnce) {
+  TokenizerParts parts = small_parts();
+  std::mt19937 random(7);
+  while (parts.pieces.size() < 256384) {
+    std::string text = random() % 2 == 0 ? "" : "\xe2\x96\x81";
+    for (size_t i = 1 + random() % 12; i > 0; --i) {
+      text += static_cast<char>('a' + random() % 26);
+    }
+    parts.pieces.push_back({text, -3.0 - random() % 15});
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Tokenizer tokenizer(std::move(parts));
+  EXPECT_GT(ids(tokenizer, "a red ball").size(), 3U);
+
+  // A twentieth of a second here.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
 void expect_refused(const std::string& model, const std::string& why) {
   EXPECT_THAT(
       [&] { parse_sentencepiece(std::as_bytes(std::span(model.data(), model.size())), "a.model"); },
