@@ -52,6 +52,8 @@ TEST(Verify, TextEncoderMatchesTheReference) { expect_matches("umt5"); }
 
 TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
 
+TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }
+
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
   const Report report = run(kGolden, client(), {.filter = "transformer_edge"});
 

@@ -140,7 +140,7 @@ struct Encoder {
     run.offer("norm_out", x);
     x = conv_out(silu(x), run.history, run.precision);
     run.offer("conv_out", x);
-    return quant(x, {}, run.precision);
+    return quant(x, {.units = run.history.units()}, run.precision);
   }
 
   CausalConv conv_in;
@@ -164,7 +164,8 @@ struct Decoder {
   }
 
   Tensor operator()(Tensor x, const Run& run) const {
-    x = conv_in(post_quant(x, {}, run.precision), run.history, run.precision);
+    x = conv_in(post_quant(x, {.units = run.history.units()}, run.precision), run.history,
+                run.precision);
     run.offer("conv_in", x);
     x = middle(x, run.history, run.precision);
     run.offer("mid_block", x);
@@ -196,8 +197,8 @@ std::vector<nn::ParamSpec> specs_of(const Config& config, const Options& options
   return specs.take();
 }
 
-History history_of(std::span<const Tensor> past) {
-  return past.empty() ? History() : History(past);
+History history_of(std::span<const Tensor> past, int64_t units) {
+  return past.empty() ? History() : History(past, units);
 }
 
 }  // namespace
@@ -220,17 +221,18 @@ std::vector<nn::ParamSpec> parameters(const Config& config, const Options& optio
 
 Chunk encode(std::span<const Tensor> params, const Config& config, const Options& options,
              Tensor video, std::span<const Tensor> past, const Tap& tap) {
-  nn::Binder binder(encoder_parameters(config, options), params);
-  const Encoder encoder(nn::Params(binder, ""), config);
   const int64_t side = config.spatial();
   check(video.rank() == 5 && video.dim(1) == config.colours() && video.dim(3) % side == 0 &&
             video.dim(4) % side == 0 && video.dim(3) > 0 && video.dim(4) > 0,
         "[vae] the video is {} but must be [b, {}, f, h, w], h and w multiples of {}",
         to_string(video.shape()), config.colours(), side);
-  check(past.empty() ? video.dim(2) == 1 : video.dim(2) % config.temporal() == 0,
+  check(video.dim(2) > 0 &&
+            (past.empty() ? video.dim(2) == 1 : video.dim(2) % config.temporal() == 0),
         "[vae] the chunk has {} frames: the first has one, the others multiples of {}",
         video.dim(2), config.temporal());
-  History history = history_of(past);
+  nn::Binder binder(encoder_parameters(config, options), params);
+  const Encoder encoder(nn::Params(binder, ""), config);
+  History history = history_of(past, video.dim(2) / config.temporal());
   const Scope scope(video.graph(), "encoder");
   const Tensor x = patchify(nn::as(video, options.activations_dtype), config.patch());
   const Tensor y = encoder(x, {history, options.precision, tap});
@@ -239,14 +241,14 @@ Chunk encode(std::span<const Tensor> params, const Config& config, const Options
 
 Chunk decode(std::span<const Tensor> params, const Config& config, const Options& options,
              Tensor latents, std::span<const Tensor> past, const Tap& tap) {
-  nn::Binder binder(decoder_parameters(config, options), params);
-  const Decoder decoder(nn::Params(binder, ""), config);
-  check(latents.rank() == 5 && latents.dim(1) == config.z_dim,
+  check(latents.rank() == 5 && latents.dim(1) == config.z_dim && latents.dim(2) > 0,
         "[vae] the latents are {} but must be [b, {}, f, h, w]", to_string(latents.shape()),
         config.z_dim);
   check(!past.empty() || latents.dim(2) == 1, "[vae] the first chunk is one latent frame, not {}",
         latents.dim(2));
-  History history = history_of(past);
+  nn::Binder binder(decoder_parameters(config, options), params);
+  const Decoder decoder(nn::Params(binder, ""), config);
+  History history = history_of(past, latents.dim(2));
   const Scope scope(latents.graph(), "decoder");
   const Tensor y =
       decoder(nn::as(latents, options.activations_dtype), {history, options.precision, tap});

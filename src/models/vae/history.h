@@ -17,10 +17,12 @@ class History {
  public:
   /// Before the first chunk.
   History() = default;
-  /// After one: what `kept` was then.
-  explicit History(std::span<const Tensor> past) : past_(past), first_(false) {}
+  /// After one: what `kept` was then. `units` is how many latent frames the chunk has.
+  explicit History(std::span<const Tensor> past, int64_t units = 1)
+      : past_(past), units_(units), first_(false) {}
 
   bool first() const { return first_; }
+  int64_t units() const { return units_; }
   /// The frames that the next convolution has kept; in its first chunk an empty tensor.
   Tensor past();
   /// What it keeps for the next chunk.
@@ -30,6 +32,7 @@ class History {
 
  private:
   std::span<const Tensor> past_;
+  int64_t units_ = 1;
   bool first_ = true;
   size_t next_ = 0;
   std::vector<Tensor> kept_;

@@ -24,9 +24,17 @@ Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
   return dims;
 }
 
-Tensor last_frames(Tensor x, int64_t count) { return slice(x, Axis(2), x.dim(2) - count, count); }
-
 }  // namespace
+
+Tensor remember(History& history, Tensor x, int64_t count) {
+  // The walls keep what is remembered next to what it is cut from; else the compiler makes it anew
+  // at the end of the program, out of values that it holds until then.
+  const Tensor joined = optimization_barrier({concatenate({history.past(), x}, Axis(2))})[0];
+  const std::vector<Tensor> both =
+      optimization_barrier({joined, slice(joined, Axis(2), joined.dim(2) - count, count)});
+  history.keep(both[1]);
+  return both[0];
+}
 
 Tensor History::past() {
   if (first_) {
@@ -54,6 +62,36 @@ Tensor add_bias(Tensor x, Tensor bias) {
   return nn::as(y + nn::as(bias, y.dtype()), x.dtype());
 }
 
+namespace {
+
+/// Below so many products and sums, a latent frame has a convolution of its own. Kernels that share
+/// the work otherwise, or are left to the compiler, begin far below.
+constexpr double kLargeConvolution = 2e7;
+
+double flops(const Shape& y, Tensor weight) {
+  return 2.0 * static_cast<double>(y.elements()) *
+         static_cast<double>(weight.shape().elements() / weight.dim(0));
+}
+
+/// Output frames of each unit by themselves.
+Tensor convolve_units(Tensor x, Tensor weight, const ConvolutionAttrs& attrs, int64_t units) {
+  const Tensor whole = convolution(x, weight, attrs);
+  if (units == 1 ||
+      flops(whole.shape(), weight) >= kLargeConvolution * static_cast<double>(units)) {
+    return whole;
+  }
+  const int64_t out = whole.dim(2) / units;
+  const int64_t stride = attrs.strides[0];
+  const int64_t in = (out - 1) * stride + weight.dim(2);
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < units; ++i) {
+    parts.push_back(convolution(slice(x, Axis(2), i * out * stride, in), weight, attrs));
+  }
+  return concatenate(parts, Axis(2));
+}
+
+}  // namespace
+
 Tensor Conv::apply(Tensor x, Tensor weight, Where where, Precision precision) const {
   if (weight.rank() == 4) {
     weight = expand_dims(weight, Axis(2));
@@ -61,7 +99,7 @@ Tensor Conv::apply(Tensor x, Tensor weight, Where where, Precision precision) co
   ConvolutionAttrs attrs{.strides = Dims(where.stride.begin(), where.stride.end()),
                          .pad = {{0, 0}, {where.before, where.after}, {where.before, where.after}}};
   attrs.precision = precision;
-  const Tensor y = convolution(x, nn::as(weight, x.dtype()), attrs);
+  const Tensor y = convolve_units(x, nn::as(weight, x.dtype()), attrs, where.units);
   return add_bias(y, reshape(bias_, {bias_.dim(0), 1, 1, 1}));
 }
 
@@ -74,15 +112,13 @@ Tensor Conv::last_frame(Tensor x, Where where, Precision precision) const {
 }
 
 Tensor CausalConv::operator()(Tensor x, History& history, Precision precision) const {
-  const Conv::Where around{.before = 1, .after = 1};
+  const Conv::Where around{.before = 1, .after = 1, .units = history.units()};
   if (history.first()) {
     check(x.dim(2) == 1, "[vae] the first chunk is one frame, not {}", x.dim(2));
     history.keep(pad(x, Axis(2), kPast - 1, 0));
     return conv_.last_frame(x, around, precision);
   }
-  const Tensor joined = concatenate({history.past(), x}, Axis(2));
-  history.keep(last_frames(joined, kPast));
-  return conv_(joined, around, precision);
+  return conv_(remember(history, x, kPast), around, precision);
 }
 
 ChannelNorm::ChannelNorm(const nn::Params& params, int64_t dim, int64_t trailing) : dim_(dim) {
@@ -111,7 +147,8 @@ ResidualBlock::ResidualBlock(const nn::Params& params, int64_t in, int64_t out)
 }
 
 Tensor ResidualBlock::operator()(Tensor x, History& history, Precision precision) const {
-  const Tensor skip = shortcut_.empty() ? x : shortcut_[0](x, {}, precision);
+  const Tensor skip =
+      shortcut_.empty() ? x : shortcut_[0](x, {.units = history.units()}, precision);
   x = conv1_(silu(norm1_(x)), history, precision);
   x = conv2_(silu(norm2_(x)), history, precision);
   return x + skip;
@@ -129,19 +166,26 @@ AttentionBlock::AttentionBlock(const nn::Params& params, int64_t dim)
       proj_bias_((params / "proj").weight("bias", {dim}, {""}, nn::Init::zeros())) {}
 
 Tensor AttentionBlock::operator()(Tensor x, Precision precision) const {
+  std::vector<Tensor> frames;
+  for (int64_t i = 0; i < x.dim(2); ++i) {
+    frames.push_back(frame(slice(x, Axis(2), i, 1), precision));
+  }
+  return frames.size() == 1 ? frames[0] : concatenate(frames, Axis(2));
+}
+
+Tensor AttentionBlock::frame(Tensor x, Precision precision) const {
   const int64_t b = x.dim(0);
-  const int64_t f = x.dim(2);
   const int64_t h = x.dim(3);
   const int64_t w = x.dim(4);
-  // Frames are the batch, pixels the tokens: [b f, h w, c].
-  const Tensor tokens = reshape(transpose(norm_(x), {0, 2, 3, 4, 1}), {b * f, h * w, dim_});
+  // Pixels are the tokens: [b, h w, c].
+  const Tensor tokens = reshape(transpose(norm_(x), {0, 2, 3, 4, 1}), {b, h * w, dim_});
   const Tensor qkv =
       nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, precision);
-  const std::vector<Tensor> parts = split(reshape(qkv, {b * f, h * w, 3, dim_}), Axis(2), 3);
+  const std::vector<Tensor> parts = split(reshape(qkv, {b, h * w, 3, dim_}), Axis(2), 3);
   Tensor y = nn::attention(parts[0], parts[1], parts[2], {.precision = precision});
-  y = nn::linear(reshape(y, {b * f, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
+  y = nn::linear(reshape(y, {b, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
                  precision);
-  return x + transpose(reshape(y, {b, f, h, w, dim_}), {0, 4, 1, 2, 3});
+  return x + transpose(reshape(y, {b, 1, h, w, dim_}), {0, 4, 1, 2, 3});
 }
 
 MiddleBlock::MiddleBlock(const nn::Params& params, int64_t dim)

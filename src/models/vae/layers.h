@@ -22,6 +22,9 @@ class Conv {
     std::array<int64_t, 3> stride{1, 1, 1};
     int64_t before = 0;  // rows above, columns to the left
     int64_t after = 0;   // rows below, columns to the right
+    /// Latent frames of the chunk. The order of a small convolution's sums may depend on its sizes,
+    /// so each of them gets a convolution of its own.
+    int64_t units = 1;
   };
   Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel);
 
@@ -36,6 +39,9 @@ class Conv {
   Tensor weight_;
   Tensor bias_;
 };
+
+/// x behind the past of the next convolution, whose new past are the last `count` frames.
+Tensor remember(History& history, Tensor x, int64_t count);
 
 /// x + y with broadcasting, in f32 at least, as x's dtype.
 Tensor add_bias(Tensor x, Tensor bias);
@@ -89,6 +95,9 @@ class AttentionBlock {
   Tensor operator()(Tensor x, Precision precision) const;
 
  private:
+  /// One frame, [b, c, 1, h, w].
+  Tensor frame(Tensor x, Precision precision) const;
+
   int64_t dim_;
   ChannelNorm norm_;
   Tensor qkv_weight_;   // [3 c, c, 1, 1]

@@ -21,14 +21,17 @@ Downsample::Downsample(const nn::Params& params, int64_t dim, bool time)
 }
 
 Tensor Downsample::operator()(Tensor x, History& history, Precision precision) const {
-  x = conv_(x, {.stride = {1, 2, 2}, .after = 1}, precision);
+  x = conv_(x, {.stride = {1, 2, 2}, .after = 1, .units = history.units()}, precision);
   if (!time_) {
     return x;
   }
   // The first frame passes as it is; later chunks see the last frame before them.
-  const Tensor past = history.past();
-  history.keep(slice(x, Axis(2), x.dim(2) - 1, 1));
-  return past ? (*time_)(concatenate({past, x}, Axis(2)), {.stride = {2, 1, 1}}, precision) : x;
+  if (history.first()) {
+    history.keep(slice(x, Axis(2), x.dim(2) - 1, 1));
+    return x;
+  }
+  return (*time_)(remember(history, x, 1), {.stride = {2, 1, 1}, .units = history.units()},
+                  precision);
 }
 
 Upsample::Upsample(const nn::Params& params, int64_t in, int64_t out, bool time)
@@ -42,7 +45,8 @@ Tensor Upsample::operator()(Tensor x, History& history, Precision precision) con
   if (time_) {
     x = double_frames(x, history, precision);
   }
-  return conv_(repeat_rows_and_columns(x), {.before = 1, .after = 1}, precision);
+  return conv_(repeat_rows_and_columns(x), {.before = 1, .after = 1, .units = history.units()},
+               precision);
 }
 
 Tensor Upsample::double_frames(Tensor x, History& history, Precision precision) const {
@@ -55,10 +59,10 @@ Tensor Upsample::double_frames(Tensor x, History& history, Precision precision) 
     return x;
   }
   const Dims d = x.shape().dims;
-  const Tensor joined = concatenate({history.past(), x}, Axis(2));
-  history.keep(slice(joined, Axis(2), joined.dim(2) - kPast, kPast));
+  const Tensor joined = remember(history, x, kPast);
   // The channels hold the earlier of the two frames first.
-  const Tensor y = reshape((*time_)(joined, {}, precision), {d[0], 2, d[1], d[2], d[3], d[4]});
+  const Tensor y = reshape((*time_)(joined, {.units = history.units()}, precision),
+                           {d[0], 2, d[1], d[2], d[3], d[4]});
   return reshape(transpose(y, {0, 2, 3, 1, 4, 5}), {d[0], d[1], 2 * d[2], d[3], d[4]});
 }
 
