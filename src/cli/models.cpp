@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "cli/progress.h"
+#include "remote/gcs.h"
 #include "remote/hub.h"
 
 namespace kinema::cli {
@@ -53,6 +54,10 @@ fs::path local_model(const std::string& name, const std::string& revision,
   std::error_code ignored;
   if (name.empty() || fs::exists(name, ignored)) {
     return name;
+  }
+  if (const auto path = remote::read_gs_path(name)) {
+    return remote::fetch_from_gs(*path, wanted, remote::GcsOptions::from_environment(),
+                                 download_bar(name));
   }
   const auto id = remote::read_hub_id(name, revision.empty() ? "main" : revision);
   if (!id) {

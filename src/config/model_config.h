@@ -117,13 +117,13 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void weights_fields(Self& self, Visitor&& visit) {
     visit("pretrained_model_name_or_path", self.pretrained_model_name_or_path,
-          {.help = "diffusers folder or hub id (org/name, org/name@revision) to start from; empty: "
-                   "from scratch, from the keys below"});
+          {.help = "diffusers folder, hub id (org/name, org/name@revision) or gs:// path to start "
+                   "from; empty: from scratch, from the keys below"});
     visit("revision", self.revision,
           {.help = "branch, tag or commit of models that are hub ids; empty: main"});
     visit("wan_transformer_pretrained_model_name_or_path",
           self.wan_transformer_pretrained_model_name_or_path,
-          {.help = "another folder, safetensors file or hub id for the transformer"});
+          {.help = "another folder, safetensors file, hub id or gs:// path for the transformer"});
     visit("model_name", self.model_name,
           {.help = "wan2.2 has two experts, or one (5B)", .one_of = "wan2.1 | wan2.2"});
     visit("model_type", self.model_type,

@@ -55,14 +55,14 @@ __attribute__((target("sse4.2"))) uint32_t by_instruction(uint32_t crc,
 
 }  // namespace
 
-uint32_t crc32c(std::span<const std::byte> bytes) {
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
 #if defined(__x86_64__)
   static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
   if (has_instruction) {
-    return ~by_instruction(~0U, bytes);
+    return ~by_instruction(~before, bytes);
   }
 #endif
-  return ~by_table(~0U, bytes);
+  return ~by_table(~before, bytes);
 }
 
 uint32_t masked_crc32c(std::span<const std::byte> bytes) {

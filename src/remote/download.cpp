@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "io/crc32c.h"
 #include "remote/digest.h"
 
 namespace kinema::remote {
@@ -51,9 +52,7 @@ class Partial {
   void append(std::span<const std::byte> bytes) {
     check(file_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= file_.size,
           "[remote] {} should have {} bytes but more came", file_.what, file_.size);
-    if (digest_) {
-      digest_->update(bytes);
-    }
+    take(bytes);
     while (!bytes.empty()) {
       const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
       check(written > 0 || errno == EINTR, "[remote] cannot write {}: {}", path_.string(),
@@ -67,6 +66,14 @@ class Partial {
 
   /// Throws, and removes the file, when the bytes are not those that were promised.
   void verify() {
+    if (file_.crc32c && *file_.crc32c != crc_) {
+      fs::remove(path_);
+      fail(
+          "[remote] {} came with CRC-32C {:08x}, expected {:08x}: it was damaged on the way, and "
+          "is "
+          "removed",
+          file_.what, crc_, *file_.crc32c);
+    }
     const std::string& expected = file_.sha256.empty() ? file_.git_sha1 : file_.sha256;
     if (!digest_ || expected.empty()) {
       return;
@@ -85,8 +92,18 @@ class Partial {
   }
 
  private:
+  void take(std::span<const std::byte> bytes) {
+    if (digest_) {
+      digest_->update(bytes);
+    }
+    if (file_.crc32c) {
+      crc_ = io::crc32c(bytes, crc_);
+    }
+  }
+
   void begin_digest() {
     digest_.reset();
+    crc_ = 0;
     if (!file_.sha256.empty()) {
       digest_ = std::make_unique<Digest>(Digest::Kind::SHA256);
     } else if (!file_.git_sha1.empty() && file_.size >= 0) {
@@ -106,9 +123,7 @@ class Partial {
         return;
       }
       size_ += got;
-      if (digest_) {
-        digest_->update(std::span(buffer).first(static_cast<size_t>(got)));
-      }
+      take(std::span(buffer).first(static_cast<size_t>(got)));
     }
   }
 
@@ -117,6 +132,7 @@ class Partial {
   int fd_ = -1;
   int64_t size_ = 0;
   std::unique_ptr<Digest> digest_;
+  uint32_t crc_ = 0;
 };
 
 /// One request for what is missing. Returns why it did not end well, or nothing.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct RemoteFile {
   int64_t size = -1;     // -1: not known
   std::string sha256;    // hexadecimal; empty: not known
   std::string git_sha1;  // of git's blob object; empty: not known; needs the size
+  std::optional<uint32_t> crc32c = {};
 };
 
 /// Brings a file to `to`, beside which `to`.incomplete holds what has come so far; another process
