@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -57,14 +58,21 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
   fmt::print("{}\n", out.dump());
 }
 
-/// `FOLDER` or `STORY.json` in place of a configuration: a pipeline's folder is the model, and the
-/// `.json` beside a video holds the settings that make it again.
+/// `org/name`, perhaps with a revision, and no file of this machine.
+bool is_hub_id(const std::string& word) {
+  return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
+         !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
+         !fs::exists(word);
+}
+
+/// `FOLDER`, `org/name` or `STORY.json` in place of a configuration: a pipeline's folder or hub id
+/// is the model, and the `.json` beside a video holds the settings that make it again.
 std::vector<std::string> expanded(const std::vector<std::string>& words) {
   std::vector<std::string> out;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
       out.push_back(word);
-    } else if (fs::is_directory(word)) {
+    } else if (fs::is_directory(word) || is_hub_id(word)) {
       out.insert(out.begin(), "pretrained_model_name_or_path=" + word);
     } else if (word.ends_with(".json")) {
       const io::Json story = io::Json::read(word);
@@ -140,10 +148,11 @@ void add_generate(CLI::App& app, Action& action) {
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
-      ->add_option("CONFIG key=value", *words,
-                   "a YAML file, the folder of a pipeline, or the .json beside a video, and keys "
-                   "that win over it: prompt, prompt_file, image_url, run_name, "
-                   "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+      ->add_option(
+          "CONFIG key=value", *words,
+          "a YAML file, the folder or hub id of a pipeline, or the .json beside a video, and "
+          "keys that win over it: prompt, prompt_file, image_url, run_name, "
+          "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       ->required();
   command->add_flag("--json", *json, "print JSON about what was written");
   command->callback([=, &action] { action = [words, json] { return generate(*words, *json); }; });

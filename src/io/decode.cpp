@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
@@ -130,6 +131,40 @@ HostArray turned(const HostArray& frames) {
   return out;
 }
 
+// How a camera was held, as Exif (CIPA DC-008, tag 0x0112) says it: 1 upright; 2 to 8 otherwise.
+int exif_orientation(const AVFrame& frame) {
+  const AVDictionaryEntry* entry = av_dict_get(frame.metadata, "Orientation", nullptr, 0);
+  const int value = entry == nullptr ? 1 : std::atoi(entry->value);
+  return value >= 1 && value <= 8 ? value : 1;
+}
+
+// u8 [f, h, w, 3] with left and right exchanged.
+HostArray mirrored(const HostArray& frames) {
+  HostArray out(frames.shape);
+  const int64_t width = frames.shape.dims[2];
+  const int64_t rows = frames.shape.dims[0] * frames.shape.dims[1];
+  for (int64_t y = 0; y < rows; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      std::memcpy(out.bytes.data() + (y * width + width - 1 - x) * 3,
+                  frames.bytes.data() + (y * width + x) * 3, 3);
+    }
+  }
+  return out;
+}
+
+// Upright again. Clockwise turns, after exchanging left and right for the even ones above 1 but 8.
+HostArray oriented(HostArray frames, int orientation) {
+  constexpr int kTurns[] = {0, 0, 0, 2, 2, 3, 1, 1, 3};
+  constexpr bool kMirrored[] = {false, false, true, false, true, true, false, true, false};
+  if (kMirrored[orientation]) {
+    frames = mirrored(frames);
+  }
+  for (int turn = kTurns[orientation]; turn > 0; --turn) {
+    frames = turned(frames);
+  }
+  return frames;
+}
+
 class Decoder {
  public:
   Decoder(const MappedFile& file, const char* formats, const ReadVideoOptions& options)
@@ -195,6 +230,7 @@ class Decoder {
     for (int turn = quarter_turns(*stream_); turn > 0; --turn) {
       frames = turned(frames);
     }
+    frames = oriented(std::move(frames), orientation_);
     return {std::move(frames), probe().fps};
   }
 
@@ -227,6 +263,7 @@ class Decoder {
     if (kept_ == 0) {
       height_ = frame.height;
       width_ = frame.width;
+      orientation_ = exif_orientation(frame);
     }
     check(frame.height == height_ && frame.width == width_,
           "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, index, width_, height_,
@@ -278,6 +315,7 @@ class Decoder {
   int64_t width_ = 0;
   int64_t seen_ = 0;     // frames decoded
   int64_t kept_ = 0;     // of them, kept
+  int orientation_ = 1;  // see exif_orientation
   int64_t skipped_ = 0;  // packets that the container says are not to be shown
 };
 

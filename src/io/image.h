@@ -10,7 +10,8 @@
 
 namespace kinema::io {
 
-/// Reads a PNG, JPEG or WebP image as u8 [h, w, 3], RGB; throws an Error with the path.
+/// Reads a PNG, JPEG, WebP, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif says; an alpha
+/// channel is dropped. Throws an Error with the path.
 HostArray read_image(const std::filesystem::path& path);
 
 /// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.

@@ -243,7 +243,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .guidance = Guidance::NONE,
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .condition = batch.condition_kind,
-                .image_tokens = batch.image.bytes.empty() ? 0 : batch.image.shape.dims[1]};
+                .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
   if (guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;

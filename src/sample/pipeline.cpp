@@ -178,14 +178,9 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   return out;
 }
 
-std::vector<DenoiseBatch> Pipeline::encode(const GenerateRequest& request, const Plan& plan,
-                                           Timings& timings) const {
-  const HostArray latents =
-      request.initial_latents.empty()
-          ? initial_noise(request.seed, plan.videos, plan.sizes.latents, request.first_index)
-          : read_latents(request.initial_latents, plan.videos, plan.sizes.latents);
-  HostArray text;
-  const auto negative = static_cast<int64_t>(request.prompts.size());
+Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& plan,
+                                   Timings& timings) const {
+  Context out;
   {
     const Stopwatch watch(timings.text);
     // All at once, so that an encoder may take prompts and negative prompt as one batch.
@@ -193,21 +188,27 @@ std::vector<DenoiseBatch> Pipeline::encode(const GenerateRequest& request, const
     if (plan.guided) {
       prompts.push_back(request.negative_prompt);
     }
-    text = parts_.text_encoder->encode(prompts);
+    out.text = parts_.text_encoder->encode(prompts);
   }
-  check(experts_.config(0).image_dim == 0 || text.shape.dims[1] == kImageModelText,
-        "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
-        "  max_sequence_length={} is needed",
-        kImageModelText, text.shape.dims[1], kImageModelText);
-  HostArray condition;
-  HostArray tokens;
-  {
+  if (experts_.config(0).image_dim > 0) {
+    check(out.text.shape.dims[1] == kImageModelText,
+          "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
+          "  max_sequence_length={} is needed",
+          kImageModelText, out.text.shape.dims[1], kImageModelText);
     const Stopwatch watch(timings.image);
-    condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
-    if (experts_.config(0).image_dim > 0) {
-      tokens = image_tokens(request.images, *parts_.image_encoder);
-    }
+    out.image = image_tokens(request.images, *parts_.image_encoder);
   }
+  return out;
+}
+
+std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request, const Plan& plan,
+                                                 const Context& context,
+                                                 const HostArray& condition) {
+  const HostArray latents =
+      request.initial_latents.empty()
+          ? initial_noise(request.seed, plan.videos, plan.sizes.latents, request.first_index)
+          : read_latents(request.initial_latents, plan.videos, plan.sizes.latents);
+  const auto negative = static_cast<int64_t>(request.prompts.size());
   std::vector<DenoiseBatch> batches;
   for (const auto& items : batches_of(plan.videos, request.batch_size)) {
     const auto count = static_cast<int64_t>(items.size());
@@ -216,12 +217,12 @@ std::vector<DenoiseBatch> Pipeline::encode(const GenerateRequest& request, const
       item /= request.num_videos_per_prompt;
     }
     DenoiseBatch batch{.latents = take_rows(latents, items),
-                       .text = take_rows(text, prompts),
+                       .text = take_rows(context.text, prompts),
                        .condition_kind = plan.condition,
                        .condition = repeated(condition, count),
-                       .image = repeated(tokens, count)};
+                       .image = repeated(context.image, count)};
     if (plan.guided) {
-      batch.negative_text = take_rows(text, std::vector<int64_t>(items.size(), negative));
+      batch.negative_text = take_rows(context.text, std::vector<int64_t>(items.size(), negative));
     }
     batches.push_back(std::move(batch));
   }
@@ -233,18 +234,27 @@ int64_t Pipeline::free_bytes() const {
 }
 
 /// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
-void Pipeline::make_room(const Plan& plan, const DenoiseBatch& batch) {
-  bool released = false;
+void Pipeline::make_room(const Plan& plan, const Context& context, int64_t batch_size) {
+  // Shapes alone say what a step takes.
+  DenoiseBatch batch{.condition_kind = plan.condition};
+  const int64_t count = std::min(plan.videos, batch_size);
+  const auto batched = [&](Dims dims) {
+    dims.insert(dims.begin(), count);
+    return Shape{DType::F32, std::move(dims)};
+  };
+  batch.latents.shape = batched(plan.sizes.latents);
+  batch.text.shape = batched({context.text.shape.dims[1], context.text.shape.dims[2]});
+  if (!context.image.bytes.empty()) {
+    batch.image.shape = batched(context.image.shape.dims);
+  }
   for (const int64_t expert : plan.experts) {
     const StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
-    const int64_t needed = programs_->get(spec).report().memory.total();
-    if (!released && needed > free_bytes()) {
+    if (programs_->get(spec).report().memory.total() > free_bytes()) {
       parts_.text_encoder->release();
       if (parts_.image_encoder) {
         parts_.image_encoder->release();
       }
       parts_.autoencoder->release();
-      released = true;
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(),
                     experts_.is_loaded(expert), free_bytes());
@@ -254,17 +264,26 @@ void Pipeline::make_room(const Plan& plan, const DenoiseBatch& batch) {
 Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
   const Plan plan = this->plan(request, observer);
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
-  const std::vector<DenoiseBatch> batches = encode(request, plan, out.timings);
+  const double compiled = programs_->compile_seconds();
+  const Context context = encode(request, plan, out.timings);
+  {
+    const Stopwatch watch(out.timings.denoise);
+    make_room(plan, context, request.batch_size);
+  }
+  HostArray condition;
+  if (plan.condition != Condition::NONE) {
+    const Stopwatch watch(out.timings.image);
+    condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
+  }
+  const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, condition);
   if (observer.encoded) {
     observer.encoded(batches);
   }
 
   const double loaded = experts_.load_seconds();
-  const double compiled = programs_->compile_seconds();
   std::vector<HostArray> latents;
   {
     const Stopwatch watch(out.timings.denoise);
-    make_room(plan, batches.front());
     latents = denoise(experts_, *programs_, batches, plan.settings, observer.step);
   }
   out.timings.load = experts_.load_seconds() - loaded;

@@ -128,10 +128,16 @@ class Pipeline {
 
  private:
   struct Plan;
+  /// What the transformer is told: prompts, then the negative one, and CLIP's tokens.
+  struct Context {
+    HostArray text;   // f32 [n, t, d]
+    HostArray image;  // f32 [n, d], or no bytes
+  };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
-  std::vector<DenoiseBatch> encode(const GenerateRequest& request, const Plan& plan,
-                                   Timings& timings) const;
-  void make_room(const Plan& plan, const DenoiseBatch& batch);
+  Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
+  void make_room(const Plan& plan, const Context& context, int64_t batch_size);
+  static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
+                                                const Context& context, const HostArray& condition);
   int64_t free_bytes() const;
 
   Experts experts_;

@@ -215,6 +215,37 @@ TEST(Image, WritesPngThatReadsBackExactly) {
   EXPECT_EQ(read_image(scratch / "a.png").bytes, image.bytes);
 }
 
+/// Which of red, green, blue is strongest in a corner of an image, `w` for none.
+char colour(const HostArray& image, bool bottom, bool right) {
+  const int64_t y = bottom ? image.shape.dims[0] - 4 : 4;
+  const int64_t x = right ? image.shape.dims[1] - 4 : 4;
+  const auto pixel = image.as<uint8_t>().subspan((y * image.shape.dims[1] + x) * 3, 3);
+  for (const char c : {'r', 'g', 'b'}) {
+    const size_t i = c == 'r' ? 0 : (c == 'g' ? 1 : 2);
+    if (pixel[i] > pixel[(i + 1) % 3] + 100 && pixel[i] > pixel[(i + 2) % 3] + 100) {
+      return c;
+    }
+  }
+  return 'w';
+}
+
+std::string corners(const HostArray& image) {
+  return {colour(image, false, false), colour(image, false, true), colour(image, true, false),
+          colour(image, true, true)};
+}
+
+// The stored corners are red, green / blue, white; expected is what PIL's exif_transpose gives.
+TEST(Image, StandsUprightAsExifSays) {
+  const std::filesystem::path folder =
+      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
+  const HostArray transposed = read_image(folder / "orientation_5.jpg");
+  EXPECT_EQ(transposed.shape.dims, (Dims{64, 32, 3}));
+  EXPECT_EQ(corners(transposed), "rbgw");
+  const HostArray turned = read_image(folder / "orientation_6.jpg");
+  EXPECT_EQ(turned.shape.dims, (Dims{64, 32, 3}));
+  EXPECT_EQ(corners(turned), "brwg");
+}
+
 TEST(Image, ResizesConstantsToThemselvesAndKeepsTheMean) {
   HostArray image(Shape{DType::U8, {10, 14, 3}});
   std::ranges::fill(image.as<uint8_t>(), uint8_t{77});
