@@ -126,7 +126,7 @@ std::u32string join_surrogates(std::u32string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char32_t c = text[i];
     if (is_high(c) && i + 1 < text.size() && is_low(text[i + 1])) {
-      out += 0x10000 + ((c - 0xd800) << 10) + (text[++i] - 0xdc00);
+      out.push_back(0x10000 + ((c - 0xd800) << 10) + (text[++i] - 0xdc00));
     } else {
       out += is_high(c) || is_low(c) ? U'\ufffd' : c;
     }
