@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "encoders/wan_autoencoder.h"
 #include "io/example_proto.h"
 #include "io/tfrecord.h"
 #include "io/video.h"
 #include "verify/compare.h"
 #include "verify/session.h"
+#include "verify/vae.h"
 
 namespace kinema::verify {
 namespace {
@@ -76,6 +78,45 @@ void add_records(std::vector<Row>& rows, const Case& c, const std::string& set, 
   }
 }
 
+/// u8 [f, h, w, 3] as f32 [3, f, h, w] in [-1, 1], by the reference's x / 127.5 - 1.
+HostArray to_pixels(const HostArray& frames) {
+  const Dims& d = frames.shape.dims;
+  check(frames.shape.dtype == DType::U8 && d.size() == 4 && d[3] == 3,
+        "[verify] frames are {}, expected u8[f,h,w,3]", to_string(frames.shape));
+  HostArray out(Shape{DType::F32, {3, d[0], d[1], d[2]}});
+  const auto from = frames.as<uint8_t>();
+  const auto to = out.as<float>();
+  const size_t plane = to.size() / 3;
+  for (size_t i = 0; i < to.size(); ++i) {
+    to[i] = static_cast<float>(from[i % plane * 3 + i / plane]) / 127.5F - 1.0F;
+  }
+  return out;
+}
+
+/// Latents of the clips whose frames are in the case: our own decoding may differ by a level.
+void add_latents(std::vector<Row>& rows, const Case& c, Session& session) {
+  try {
+    const std::string& models = c.about().at("model").as_string();
+    const encoders::WanAutoencoder vae(
+        session.client(), c.folder() / models.substr(0, models.find(',')),
+        {.model = vae_options(session), .program = session.program_options()});
+    const HostArray latents = c.tensor("latents");
+    constexpr std::string_view kClip = "clip_";
+    for (const std::string& tensor : c.names(kClip)) {
+      if (tensor.ends_with(".rgb")) {
+        const int64_t clip = std::stoll(tensor.substr(kClip.size()));
+        check(clip < latents.shape.dims.at(0), "[verify] there are latents of {} clips, not of {}",
+              latents.shape.dims[0], tensor);
+        rows.push_back(compare(c.name(), fmt::format("latents[{}]", clip),
+                               vae.encode(to_pixels(c.tensor(tensor))), row_of(latents, clip),
+                               {.absolute = kVaeAbsolute}));
+      }
+    }
+  } catch (const std::exception& error) {
+    rows.push_back(failed(c.name(), "latents", error.what()));
+  }
+}
+
 }  // namespace
 
 std::vector<Row> dataset_rows(const Case& c, Session& session) {
@@ -99,6 +140,7 @@ std::vector<Row> dataset_rows(const Case& c, Session& session) {
       rows.push_back(failed(c.name(), tensor, error.what()));
     }
   }
+  add_latents(rows, c, session);
   try {
     std::ranges::move(caption_rows(c, session), std::back_inserter(rows));
   } catch (const Error& error) {

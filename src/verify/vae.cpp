@@ -10,8 +10,7 @@
 namespace kinema::verify {
 namespace {
 
-/// Of the fixtures' README.
-constexpr Limit kLimit{.absolute = 1e-4};
+constexpr Limit kLimit{.absolute = kVaeAbsolute};
 
 /// Video i of a batch.
 HostArray video_of(const HostArray& batch, int64_t i) {

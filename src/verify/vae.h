@@ -5,6 +5,9 @@
 
 namespace kinema::verify {
 
+/// Limit of the fixtures' README for float32.
+inline constexpr double kVaeAbsolute = 1e-4;
+
 /// How VAEs are computed in this run.
 vae::Options vae_options(const Session& session);
 
