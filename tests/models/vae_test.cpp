@@ -98,6 +98,40 @@ TEST_F(VaeTest, RepeatsChannelsOverABlockAndDropsWhatIsBeforeTheFirstFrame) {
             (std::vector<float>{1, 1, 1, 1}));
 }
 
+// 72 x 60 pixels are 4,320 tokens, more than one block of queries. With
+// queries of zero every token gets the mean of all values.
+TEST_F(VaeTest, AttentionInBlocksOfQueriesSeesEveryPixel) {
+  constexpr int64_t kRows = 72;
+  constexpr int64_t kColumns = 60;
+  HostArray x = counting({1, 1, 1, kRows, kColumns});
+  for (float& value : x.as<float>()) {
+    value = value < 100.0F ? -1.0F : 1.0F;  // what the norm makes of it is the sign
+  }
+  Graph graph;
+  const Tensor input = graph.input(x.shape);
+  nn::Binder binder;
+  const auto set = [&](const char* key, Dims dims, std::vector<float> values) {
+    binder.add(std::string("block.") + key, constant_f32(graph, std::move(dims), values));
+  };
+  set("norm.gamma", {1, 1, 1}, {1.0F});
+  set("to_qkv.weight", {3, 1, 1, 1}, {0.0F, 1.0F, 1.0F});
+  set("to_qkv.bias", {3}, {0.0F, 0.0F, 0.0F});
+  set("proj.weight", {1, 1, 1, 1}, {1.0F});
+  set("proj.bias", {1}, {0.0F});
+  const std::vector<Tensor> y{
+      AttentionBlock(nn::Params(binder, "block"), 1)(input, Precision::HIGHEST)};
+
+  const std::vector<HostArray> arguments{x};
+  const HostArray out = HostProgram(graph, y)(arguments)[0];
+
+  const double pixels = kRows * kColumns;
+  const double mean = (pixels - 200.0) / pixels;
+  for (size_t i = 0; i < out.as<float>().size(); ++i) {
+    // A sum of 4,320 ones and its quotient, in f32.
+    ASSERT_NEAR(out.as<float>()[i], x.as<float>()[i] + mean, 1e-5) << i;
+  }
+}
+
 /// A residual block with another number of channels on f64 inputs: video, past of both
 /// convolutions, parameters.
 TEST_F(VaeTest, AResidualBlocksGradientMatchesFiniteDifferences) {

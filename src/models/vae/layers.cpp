@@ -1,5 +1,6 @@
 #include "models/vae/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -22,6 +23,23 @@ Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
   dims.push_back(kernel.rows);
   dims.push_back(kernel.columns);
   return dims;
+}
+
+/// Scores of one block of queries, at most.
+constexpr int64_t kScores = int64_t{1} << 24;
+
+/// Attention of q to k and v, some queries after the others: scores among all pixels of a frame
+/// would be larger than all else together.
+Tensor attention_by_rows(Tensor q, Tensor k, Tensor v, Precision precision) {
+  const int64_t tokens = q.dim(1);
+  const int64_t blocks = (tokens * tokens + kScores - 1) / kScores;
+  const int64_t rows = (tokens + blocks - 1) / blocks;
+  std::vector<Tensor> parts;
+  for (int64_t at = 0; at < tokens; at += rows) {
+    const Tensor some = slice(q, Axis(1), at, std::min(rows, tokens - at));
+    parts.push_back(nn::attention(some, k, v, {.precision = precision}));
+  }
+  return parts.size() == 1 ? parts[0] : concatenate(parts, Axis(1));
 }
 
 }  // namespace
@@ -182,7 +200,7 @@ Tensor AttentionBlock::frame(Tensor x, Precision precision) const {
   const Tensor qkv =
       nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, precision);
   const std::vector<Tensor> parts = split(reshape(qkv, {b, h * w, 3, dim_}), Axis(2), 3);
-  Tensor y = nn::attention(parts[0], parts[1], parts[2], {.precision = precision});
+  Tensor y = attention_by_rows(parts[0], parts[1], parts[2], precision);
   y = nn::linear(reshape(y, {b, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
                  precision);
   return x + transpose(reshape(y, {b, 1, h, w, dim_}), {0, 4, 1, 2, 3});
