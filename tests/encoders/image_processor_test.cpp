@@ -119,6 +119,30 @@ TEST(ImageProcessor, OnlyRgbBytesAreTaken) {
   EXPECT_THROW(ImageProcessor()(HostArray(Shape{DType::F32, {4, 4, 3}})), Error);
 }
 
+// Pillow 13.0.0's own bytes, for sizes in both orders of the two passes.
+TEST(ResizeImage, EveryByteIsPils) {
+  const auto file = io::SafetensorsFile::open(kGolden / "images" / "pil.safetensors");
+  int compared = 0;
+  for (const io::TensorView& tensor : file.tensors()) {
+    const size_t dot = tensor.name.find(".lanczos");
+    if (dot == std::string::npos) {
+      continue;
+    }
+    const std::string name = tensor.name.substr(0, dot);
+    const HostArray image = file.at(name + ".image").copy();
+    for (const auto& [key, filter] : {std::pair{".lanczos", io::Filter::Lanczos},
+                                      {".bicubic", io::Filter::Bicubic},
+                                      {".bilinear", io::Filter::Bilinear}}) {
+      const HostArray expected = file.at(name + key).copy();
+      const Dims& size = expected.shape.dims;
+      EXPECT_EQ(io::resize_image(image, size[0], size[1], filter).bytes, expected.bytes)
+          << name << key;
+      ++compared;
+    }
+  }
+  EXPECT_GE(compared, 30);
+}
+
 TEST(ResizeImage, AConstantStaysConstantWithEveryFilter) {
   for (const io::Filter filter : {io::Filter::Bilinear, io::Filter::Bicubic, io::Filter::Lanczos}) {
     const HostArray got = io::resize_image(plain(17, 5, 201), 6, 23, filter);
