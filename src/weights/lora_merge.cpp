@@ -1,3 +1,5 @@
+#include <oneapi/dnnl/dnnl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -5,7 +7,6 @@
 
 #include "core/error.h"
 #include "weights/lora.h"
-#include "weights/parallel.h"
 
 namespace kinema::weights {
 namespace {
@@ -41,31 +42,17 @@ Dims without_trailing_ones(Dims dims, size_t rank) {
   return dims;
 }
 
-/// values[out, in] += factor up[out, rank] down[rank, in], the sum over the rank first.
+/// values[out, in] += factor up[out, rank] down[rank, in]
 void add_product(const HostArray& up, const HostArray& down, float factor,
                  std::span<float> values) {
   const int64_t rank = down.shape.dims[0];
   const int64_t out = up.shape.dims[0];
   const int64_t in = static_cast<int64_t>(values.size()) / out;
-  const float* u = up.as<float>().data();
-  const float* d = down.as<float>().data();
-  in_parallel(out, (1 << 20) / (in * rank) + 1, [&](int64_t first, int64_t last) {
-    std::vector<float> sum(static_cast<size_t>(in));
-    for (int64_t row = first; row < last; ++row) {
-      std::ranges::fill(sum, 0.0F);
-      for (int64_t r = 0; r < rank; ++r) {
-        const float a = u[row * rank + r];
-        const float* b = d + r * in;
-        for (int64_t i = 0; i < in; ++i) {
-          sum[static_cast<size_t>(i)] += a * b[i];
-        }
-      }
-      float* to = values.data() + row * in;
-      for (int64_t i = 0; i < in; ++i) {
-        to[i] += factor * sum[static_cast<size_t>(i)];
-      }
-    }
-  });
+  const dnnl_status_t status =
+      dnnl_sgemm('N', 'N', out, in, rank, factor, up.as<float>().data(), rank,
+                 down.as<float>().data(), in, 1.0F, values.data(), in);
+  check(status == dnnl_success, "[lora] the product {} x {} failed in oneDNN ({})",
+        to_string(up.shape), to_string(down.shape), static_cast<int>(status));
 }
 
 HostArray finite_f32(const io::TensorView& view) {
