@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
 #include "runtime/program.h"
+#include "sample/reuse.h"
 
 namespace kinema::sample {
 
@@ -42,23 +43,37 @@ struct StepSpec {
   bool expand_timesteps = false;
   Condition condition = Condition::NONE;
   int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
+  Reuse reuse = Reuse::NOTHING;
+  /// Text and image come as the blocks' keys and values, made by StepPrograms::keys.
+  bool keys = false;
 };
 
 /// The video and the conditions as the transformer's hidden_states. `condition` is empty for NONE,
 /// [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
 Tensor model_input(Tensor x, Tensor condition, Condition kind);
 
-/// Inputs of the step after the parameters, in order. All f32.
+/// Inputs of the step after the parameters, in order. f32 but for `keys` and `block_sum`, which are
+/// in activations_dtype.
 ///
 ///     x, previous, m1, m2   [b, c, f, h, w]   the sample and the solver's history, donated
 ///     text                  [b, t, d], or [2 b, t, d] (prompts, then negative prompts)
-///     condition             see model_input; absent for NONE
 ///     image                 [b, n, d]; absent without image tokens
-///     numbers               [13]              StepCoefficients, timestep, guidance scale, rescale
+///       or, with `keys`, in place of these two: keys and values of the text, then of the image
+///                           [layers, b or 2 b, t or n, heads, head width]
+///     condition             see model_input; absent for NONE
+///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
+///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
+///     numbers               [15]              StepCoefficients, timestep, guidance scale, rescale,
+///                                             weights of low and high frequencies (BRANCH)
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
-/// s32[]: 1 where every value of the next x is.
+/// s32[]: 1 where every value of the next x is. Then, by reuse:
+///
+///     KEEP_BLOCKS: block_sum      KEEP_BRANCHES: prompted, plain      BRANCH: prompted
+///     KEEP_VELOCITY: reference (this step's x), drift                 VELOCITY: drift
+///
+/// drift, f32[], is the root mean square distance of the next x from the reference.
 struct StepGraph {
   Graph graph;
   std::vector<Tensor> outputs;
@@ -68,6 +83,10 @@ struct StepGraph {
 /// The graph of transformer, guidance and solver for one step.
 std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 
+/// The graph that makes the keys and values of a step with `keys`. Inputs after the parameters:
+/// text and image as above; outputs as the step takes them.
+std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
+
 /// Compiled steps by what they depend on; two experts of one shape, and any number of steps,
 /// guidance scales and samplers, share one.
 class StepPrograms {
@@ -76,10 +95,15 @@ class StepPrograms {
       : client_(client), options_(std::move(options)) {}
 
   const runtime::Program& get(const StepSpec& spec);
+  /// build_keys, compiled.
+  const runtime::Program& keys(const StepSpec& spec);
   const pjrt::Client& client() const { return client_; }
   double compile_seconds() const { return compile_seconds_; }
 
  private:
+  const runtime::Program& compile(const std::string& key, const StepGraph& made,
+                                  const runtime::ProgramOptions& options);
+
   pjrt::Client client_;
   runtime::ProgramOptions options_;
   std::map<std::string, runtime::Program> programs_;

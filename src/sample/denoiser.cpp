@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
@@ -40,6 +41,29 @@ double guidance_scale(const DenoiseSettings& settings, int64_t expert) {
 
 bool guided(const DenoiseSettings& settings, int64_t expert) {
   return guidance_scale(settings, expert) > 1.0;
+}
+
+/// The first step of the low-noise expert; nothing for one transformer.
+std::optional<int64_t> split_of(const schedulers::Schedule& schedule, const Experts& experts) {
+  if (experts.size() == 1) {
+    return std::nullopt;
+  }
+  int64_t high = 0;
+  for (const float t : schedule.timesteps) {
+    high += experts.at_timestep(t) == 0 ? 1 : 0;
+  }
+  return high;
+}
+
+ReusePlan reuse_plan(const DenoiseSettings& settings, const Experts& experts) {
+  return {settings.reuse, settings.schedule.size(), split_of(settings.schedule, experts),
+          guided(settings, 0) || guided(settings, experts.size() - 1)};
+}
+
+void append(std::vector<const pjrt::Buffer*>& to, const std::vector<pjrt::Buffer>& buffers) {
+  for (const pjrt::Buffer& buffer : buffers) {
+    to.push_back(&buffer);
+  }
 }
 
 void check_condition(const DenoiseBatch& batch, const wan::TransformerConfig& config) {
@@ -107,11 +131,14 @@ pjrt::Buffer context(const DenoiseBatch& batch, bool guided, const pjrt::Client&
   return client.to_device(std::move(both));
 }
 
-HostArray numbers(const DenoiseSettings& settings, int64_t step, double guidance_scale) {
+HostArray numbers(const DenoiseSettings& settings, int64_t step, double guidance_scale,
+                  const GuidanceReuse& weights) {
   std::vector<float> values = settings.schedule.steps[step].values();
   values.push_back(settings.schedule.timesteps[step]);
   values.push_back(static_cast<float>(guidance_scale));
   values.push_back(static_cast<float>(settings.guidance_rescale));
+  values.push_back(static_cast<float>(weights.low));
+  values.push_back(static_cast<float>(weights.high));
   return HostArray::f32({static_cast<int64_t>(values.size())}, values);
 }
 
@@ -141,6 +168,7 @@ class Run {
         observer_(observer) {}
 
   std::vector<HostArray> operator()() {
+    check_reuse(settings_.reuse, guided(settings_, 0) && guided(settings_, experts_.size() - 1));
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
       check_batch(batch, experts_.config(0),
@@ -162,39 +190,87 @@ class Run {
  private:
   void advance(State& state, int64_t index, const Phase& phase) {
     const DenoiseBatch& batch = batches_[index];
-    const pjrt::Client& client = programs_.client();
-    const runtime::Program& step =
-        programs_.get(step_spec(experts_, phase.expert, batch, settings_));
+    StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
     const std::vector<pjrt::Buffer>& params = experts_.parameters(phase.expert);
-    std::vector<pjrt::Buffer> given;  // the same at every step
-    given.push_back(context(batch, guided(settings_, phase.expert), client));
-    for (const HostArray* array : {&batch.condition, &batch.image}) {
-      if (!array->bytes.empty()) {
-        given.push_back(client.to_device(*array));
-      }
-    }
+    const std::vector<pjrt::Buffer> given = given_to_steps(batch, spec, params);
+    // What is kept is of this expert and batch: an expert's first step is whole.
+    ReusePlan plan = reuse_plan(settings_, experts_);
+    std::vector<pjrt::Buffer> kept;
+    double drift = 0;
     for (int64_t i = phase.first; i < phase.last; ++i) {
-      const pjrt::Buffer table =
-          client.to_device(numbers(settings_, i, guidance_scale(settings_, phase.expert)));
+      spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
+      const pjrt::Buffer table = programs_.client().to_device(
+          numbers(settings_, i, guidance_scale(settings_, phase.expert), plan.weights(i)));
       std::vector<const pjrt::Buffer*> arguments;
-      const auto append = [&](const std::vector<pjrt::Buffer>& buffers) {
-        for (const pjrt::Buffer& buffer : buffers) {
-          arguments.push_back(&buffer);
-        }
-      };
-      append(params);
+      append(arguments, params);
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
-      append(given);
+      append(arguments, given);
+      if (takes(spec.reuse)) {
+        append(arguments, kept);
+      }
       arguments.push_back(&table);
-      std::vector<pjrt::Buffer> results = step.run(arguments);
+      std::vector<pjrt::Buffer> results = programs_.get(spec).run(arguments);
       state.m2 = std::move(state.m1);
       state.x = std::move(results[0]);
       state.previous = std::move(results[1]);
       state.m1 = std::move(results[2]);
       check_finite(results[4], index, i, phase.expert);
       ++done_;
-      report(state, results[3], index, i, phase.expert);
+      report(state, results[3], index, i, phase.expert, spec.reuse);
+      drift = keep(spec.reuse, results, kept);
     }
+  }
+
+  /// The same at every step: text and image or their keys and values, and the condition.
+  std::vector<pjrt::Buffer> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
+                                           const std::vector<pjrt::Buffer>& params) {
+    const pjrt::Client& client = programs_.client();
+    std::vector<pjrt::Buffer> given;
+    given.push_back(context(batch, spec.guidance != Guidance::NONE, client));
+    if (!batch.image.bytes.empty()) {
+      given.push_back(client.to_device(batch.image));
+    }
+    if (spec.keys) {
+      std::vector<const pjrt::Buffer*> arguments;
+      append(arguments, params);
+      append(arguments, given);
+      given = programs_.keys(spec).run(arguments);
+    }
+    if (!batch.condition.bytes.empty()) {
+      given.push_back(client.to_device(batch.condition));
+    }
+    return given;
+  }
+
+  static bool takes(Reuse reuse) {
+    return reuse == Reuse::BLOCKS || reuse == Reuse::BRANCH || reuse == Reuse::VELOCITY;
+  }
+
+  /// Moves what the step keeps for later ones to `kept`; returns how far the sample is from the
+  /// reference, where the step says so.
+  static double keep(Reuse reuse, std::vector<pjrt::Buffer>& results,
+                     std::vector<pjrt::Buffer>& kept) {
+    switch (reuse) {
+      case Reuse::NOTHING:
+      case Reuse::BLOCKS:
+        break;
+      case Reuse::KEEP_BLOCKS:
+      case Reuse::KEEP_BRANCHES:
+        kept.clear();
+        std::move(results.begin() + 5, results.end(), std::back_inserter(kept));
+        break;
+      case Reuse::BRANCH:
+        kept.at(0) = std::move(results[5]);
+        break;
+      case Reuse::KEEP_VELOCITY:
+        kept.clear();
+        kept.push_back(std::move(results[3]));
+        kept.push_back(std::move(results[5]));
+        return results[6].to_host().as<float>()[0];
+      case Reuse::VELOCITY:
+        return results[5].to_host().as<float>()[0];
+    }
+    return 0;
   }
 
   /// Reads the step's own answer, four bytes. Waiting for it keeps the progress honest and bounds
@@ -211,7 +287,7 @@ class Run {
   }
 
   void report(const State& state, const pjrt::Buffer& velocity, int64_t batch, int64_t step,
-              int64_t expert) const {
+              int64_t expert, Reuse reuse) const {
     if (observer_) {
       observer_({.batch = batch,
                  .index = step,
@@ -220,7 +296,8 @@ class Run {
                  .timestep = settings_.schedule.timesteps[step],
                  .expert = name_of(expert),
                  .latents = state.x,
-                 .model_output = velocity});
+                 .model_output = velocity,
+                 .reuse = reuse});
     }
   }
 
@@ -248,6 +325,8 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;
   }
+  spec.reuse = reuse_plan(settings, experts).whole();
+  spec.keys = settings.reuse.keys;
   return spec;
 }
 

@@ -33,6 +33,7 @@ struct DenoiseSettings {
   /// 0: none. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;
+  ReuseSettings reuse;
 };
 
 /// What an observer is told after a step.
@@ -45,6 +46,7 @@ struct DenoiseStep {
   std::string expert;                // `transformer` or `transformer_2`
   const pjrt::Buffer& latents;       // after the step, f32 [b, c, f, h, w]
   const pjrt::Buffer& model_output;  // velocity after guidance
+  Reuse reuse = Reuse::NOTHING;      // BLOCKS, BRANCH, VELOCITY: less was computed
 };
 using DenoiseObserver = std::function<void(const DenoiseStep&)>;
 
@@ -58,7 +60,8 @@ std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
                                const DenoiseSettings& settings,
                                const DenoiseObserver& observer = {});
 
-/// The step that `denoise` runs for a batch with an expert.
+/// The whole step that `denoise` runs for a batch with an expert; steps that reuse differ in
+/// `reuse` alone, and take less.
 StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
                    const DenoiseSettings& settings);
 

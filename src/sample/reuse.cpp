@@ -1,5 +1,6 @@
 #include "sample/reuse.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -128,6 +129,51 @@ bool SenCache::reuse(int64_t step, double time, double drift) {
   reused_ = 0;
   reference_time_ = time;
   return false;
+}
+
+void check_reuse(const ReuseSettings& settings, bool guided) {
+  const int ways =
+      (settings.magcache ? 1 : 0) + (settings.guidance ? 1 : 0) + (settings.sencache ? 1 : 0);
+  check(ways <= 1,
+        "[sample] use_magcache, use_cfg_cache and use_sen_cache cannot be combined: choose one");
+  check(guided || !settings.guidance,
+        "[sample] use_cfg_cache reuses the negative prompt's prediction, and there is none: the "
+        "guidance scale is 1 or less");
+  check(guided || !settings.sencache,
+        "[sample] use_sen_cache is for runs with guidance, and there is none: the guidance scale "
+        "is 1 or less");
+}
+
+ReusePlan::ReusePlan(const ReuseSettings& settings, int64_t steps, std::optional<int64_t> split,
+                     bool guided) {
+  if (settings.magcache) {
+    skips_ = magcache_skips(*settings.magcache, steps, split, guided);
+    if (std::ranges::find(skips_, true) != skips_.end()) {
+      whole_ = Reuse::KEEP_BLOCKS;
+    }
+  } else if (settings.guidance) {
+    guidance_ = guidance_reuse(*settings.guidance, steps, split);
+    if (std::ranges::any_of(guidance_, &GuidanceReuse::reuse)) {
+      whole_ = Reuse::KEEP_BRANCHES;
+    }
+  } else if (settings.sencache) {
+    sencache_.emplace(steps, split);
+    whole_ = Reuse::KEEP_VELOCITY;
+  }
+}
+
+Reuse ReusePlan::at(int64_t step, double time, double drift) {
+  const auto i = static_cast<size_t>(step);
+  if (!skips_.empty() && skips_.at(i)) {
+    return Reuse::BLOCKS;
+  }
+  if (!guidance_.empty() && guidance_.at(i).reuse) {
+    return Reuse::BRANCH;
+  }
+  if (sencache_ && sencache_->reuse(step, time, drift)) {
+    return Reuse::VELOCITY;
+  }
+  return whole_;
 }
 
 }  // namespace kinema::sample

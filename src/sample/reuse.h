@@ -7,6 +7,17 @@
 /// Which sampling steps take a part of their result from an earlier step.
 namespace kinema::sample {
 
+/// What a step takes from an earlier one, and what it keeps for later ones.
+enum class Reuse : uint8_t {
+  NOTHING,
+  KEEP_BLOCKS,    // keeps what the blocks added to the tokens
+  BLOCKS,         // adds that instead of running the blocks
+  KEEP_BRANCHES,  // keeps the velocities with the prompt and with the negative prompt
+  BRANCH,         // makes the prompt's, and estimates the other from the difference of those
+  KEEP_VELOCITY,  // keeps the velocity and where the sample was
+  VELOCITY,       // takes that velocity: the transformer does not run
+};
+
 /// MagCache (arXiv:2506.09045): a step may add to its tokens what the blocks added at an earlier
 /// step, as long as a table of how that sum's magnitude changes from step to step says that the
 /// error stays small.
@@ -62,6 +73,42 @@ class SenCache {
   double reference_time_ = 0;
   double score_ = 0;
   int64_t reused_ = 0;
+};
+
+/// Which of them are used; at most one but for `keys`.
+struct ReuseSettings {
+  /// Keys and values of the text and image are made once for each expert, not at every step. Keeps
+  /// the result but for rounding.
+  bool keys = false;
+  std::optional<MagCache> magcache;
+  std::optional<GuidanceCache> guidance;
+  bool sencache = false;
+};
+
+/// Throws an Error when more than one way to skip is asked for, or one that reuses guidance without
+/// there being any. `guided`: at every expert.
+void check_reuse(const ReuseSettings& settings, bool guided);
+
+/// What each step of one batch's run reuses.
+class ReusePlan {
+ public:
+  /// `guided`: at some expert.
+  ReusePlan(const ReuseSettings& settings, int64_t steps, std::optional<int64_t> split,
+            bool guided);
+
+  /// What whole steps keep: NOTHING where no step would take it.
+  Reuse whole() const { return whole_; }
+  /// To be asked for every step, in order; see SenCache::reuse.
+  Reuse at(int64_t step, double time, double drift);
+  GuidanceReuse weights(int64_t step) const {
+    return guidance_.empty() ? GuidanceReuse() : guidance_.at(static_cast<size_t>(step));
+  }
+
+ private:
+  Reuse whole_ = Reuse::NOTHING;
+  std::vector<bool> skips_;
+  std::vector<GuidanceReuse> guidance_;
+  std::optional<SenCache> sencache_;
 };
 
 }  // namespace kinema::sample
