@@ -26,6 +26,9 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
             const ModelToUse& model, bool json) {
   if (!json) {
     fmt::print("{}", sample::timing_table(made));
+    if (made.reused_steps > 0) {
+      fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
+    }
     for (const fs::path& video : files.videos) {
       fmt::print("{}\n", video.string());
     }
@@ -54,6 +57,7 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
   if (!files.contact_sheet.empty()) {
     out.set("contact_sheet", files.contact_sheet.string());
   }
+  out.set("steps", made.steps).set("reused_steps", made.reused_steps);
   out.set("seconds", made.timings.total()).set("timings", sample::timing_json(made));
   fmt::print("{}\n", out.dump());
 }

@@ -140,6 +140,30 @@ double guidance_of(const config::Loaded& loaded, const char* key, double own) {
              : own;
 }
 
+/// What steps take from earlier ones.
+sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
+  sample::ReuseSettings out;
+  out.keys = g.use_kv_cache;
+  out.sencache = g.use_sen_cache;
+  if (g.use_cfg_cache) {
+    out.guidance = sample::GuidanceCache{};
+  }
+  if (g.use_magcache) {
+    const std::vector<double>& by_height =
+        g.height >= 720 ? g.mag_ratios_base_720p : g.mag_ratios_base_480p;
+    const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
+    check(!table.empty(),
+          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers a step\n"
+          "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
+          "their models");
+    out.magcache = sample::MagCache{.ratios = table,
+                                    .threshold = g.magcache_thresh,
+                                    .longest_skip = g.magcache_K,
+                                    .retention = g.retention_ratio};
+  }
+  return out;
+}
+
 }  // namespace
 
 bool has_checkpoint(const config::Config& config) {
@@ -176,6 +200,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.seed = static_cast<uint64_t>(loaded.config.run.seed);
   request.batch_size = g.generate_batch_size;
   request.two_passes = g.guidance_in_two_passes;
+  request.reuse = reuse_of(g);
   request.schedule = schedule(loaded, model);
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;

@@ -129,33 +129,50 @@ struct GenerateConfig {
           {.help = "with and without prompt one after the other: less memory, more time"});
     visit("generate_checkpoint_step", self.generate_checkpoint_step,
           {.help = "checkpoint of the run to use; -1: the newest", .min = -1});
+    cache_fields(self, visit);
     later_fields(self, visit);
   }
 
  private:
   template <typename Self, typename Visitor>
+  static void cache_fields(Self& self, Visitor&& visit) {
+    visit(
+        "use_kv_cache", self.use_kv_cache,
+        {.help = "make the text's keys and values once, not at every step: the same video but for "
+                 "rounding"});
+    visit(
+        "use_cfg_cache", self.use_cfg_cache,
+        {.help = "in four of five steps from a third on, estimate the negative prompt's prediction "
+                 "from an older one"});
+    visit(
+        "use_sen_cache", self.use_sen_cache,
+        {.help = "take the last whole step's prediction while sample and time have moved little"});
+    visit("use_magcache", self.use_magcache,
+          {.help = "skip the blocks while a table says that what they add changes little"});
+    visit("magcache_thresh", self.magcache_thresh,
+          {.help = "errors that may sum up before a whole step", .min = 0, .with = "use_magcache"});
+    visit("magcache_K", self.magcache_K,
+          {.help = "steps skipped in a row at most", .min = 0, .with = "use_magcache"});
+    visit("retention_ratio", self.retention_ratio,
+          {.help = "share of the steps, from the beginning, that are never skipped",
+           .min = 0,
+           .max = 1,
+           .with = "use_magcache"});
+    visit("mag_ratios_base", self.mag_ratios_base,
+          {.help = "the model's table: with prompt and without, step by step",
+           .with = "use_magcache"});
+    visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
+          {.help = "the table from 720 rows on, where mag_ratios_base is empty",
+           .with = "use_magcache"});
+    visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
+          {.help = "the table of smaller frames, where mag_ratios_base is empty",
+           .with = "use_magcache"});
+  }
+
+  template <typename Self, typename Visitor>
   static void later_fields(Self& self, Visitor&& visit) {
-    constexpr std::string_view kCaches = "caches between sampling steps";
     visit("scan_diffusion_loop", self.scan_diffusion_loop,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
-    visit("use_cfg_cache", self.use_cfg_cache,
-          {.help = "reuse the unguided half", .later = kCaches, .refused_by = "generate"});
-    visit("use_kv_cache", self.use_kv_cache,
-          {.help = "keep the text keys and values", .later = kCaches});
-    visit("use_sen_cache", self.use_sen_cache,
-          {.help = "skip steps by sensitivity", .later = kCaches, .refused_by = "generate"});
-    visit("use_magcache", self.use_magcache,
-          {.help = "skip steps by magnitude", .later = kCaches, .refused_by = "generate"});
-    visit("magcache_thresh", self.magcache_thresh, {.help = "its limit", .with = "use_magcache"});
-    visit("magcache_K", self.magcache_K,
-          {.help = "its longest skip", .min = 0, .with = "use_magcache"});
-    visit("retention_ratio", self.retention_ratio,
-          {.help = "share of steps never skipped", .min = 0, .max = 1, .with = "use_magcache"});
-    visit("mag_ratios_base", self.mag_ratios_base, {.help = "its table", .with = "use_magcache"});
-    visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
-          {.help = "its table", .with = "use_magcache"});
-    visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
-          {.help = "its table", .with = "use_magcache"});
     visit("mode", self.mode,
           {.help = "Animate: animate or replace",
            .later = "Animate",

@@ -137,6 +137,17 @@ std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepS
 
 }  // namespace
 
+HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
+                       const StepNumbers& others) {
+  std::vector<float> values = schedule.steps.at(static_cast<size_t>(step)).values();
+  values.push_back(schedule.timesteps[static_cast<size_t>(step)]);
+  for (const double each :
+       {others.guidance_scale, others.guidance_rescale, others.weights.low, others.weights.high}) {
+    values.push_back(static_cast<float>(each));
+  }
+  return HostArray::f32({kNumbers}, values);
+}
+
 std::unique_ptr<StepGraph> build_step(const StepSpec& spec) {
   check(spec.latents.size() == 5, "[sample] latents are {}, expected [b,c,f,h,w]",
         to_string(spec.latents));

@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/host_array.h"
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
 #include "runtime/program.h"
 #include "sample/reuse.h"
+#include "schedulers/schedule.h"
 
 namespace kinema::sample {
 
@@ -79,6 +81,15 @@ struct StepGraph {
   std::vector<Tensor> outputs;
   int64_t parameters = 0;  // how many inputs are parameters
 };
+
+/// What of a step's `numbers` does not come from the schedule.
+struct StepNumbers {
+  double guidance_scale = 1.0;
+  double guidance_rescale = 0.0;
+  GuidanceReuse weights = {};
+};
+HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
+                       const StepNumbers& others = {});
 
 /// The graph of transformer, guidance and solver for one step.
 std::unique_ptr<StepGraph> build_step(const StepSpec& spec);

@@ -131,17 +131,6 @@ pjrt::Buffer context(const DenoiseBatch& batch, bool guided, const pjrt::Client&
   return client.to_device(std::move(both));
 }
 
-HostArray numbers(const DenoiseSettings& settings, int64_t step, double guidance_scale,
-                  const GuidanceReuse& weights) {
-  std::vector<float> values = settings.schedule.steps[step].values();
-  values.push_back(settings.schedule.timesteps[step]);
-  values.push_back(static_cast<float>(guidance_scale));
-  values.push_back(static_cast<float>(settings.guidance_rescale));
-  values.push_back(static_cast<float>(weights.low));
-  values.push_back(static_cast<float>(weights.high));
-  return HostArray::f32({static_cast<int64_t>(values.size())}, values);
-}
-
 /// The final sample. A given first frame comes back as it was: the solver moved it like the others.
 HostArray finished(const State& state, const DenoiseBatch& batch) {
   HostArray latents = state.x.to_host();
@@ -200,12 +189,15 @@ class Run {
     for (int64_t i = phase.first; i < phase.last; ++i) {
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
       const pjrt::Buffer table = programs_.client().to_device(
-          numbers(settings_, i, guidance_scale(settings_, phase.expert), plan.weights(i)));
+          step_numbers(settings_.schedule, i,
+                       {.guidance_scale = guidance_scale(settings_, phase.expert),
+                        .guidance_rescale = settings_.guidance_rescale,
+                        .weights = plan.weights(i)}));
       std::vector<const pjrt::Buffer*> arguments;
       append(arguments, params);
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       append(arguments, given);
-      if (takes(spec.reuse)) {
+      if (is_reuse(spec.reuse)) {
         append(arguments, kept);
       }
       arguments.push_back(&table);
@@ -240,10 +232,6 @@ class Run {
       given.push_back(client.to_device(batch.condition));
     }
     return given;
-  }
-
-  static bool takes(Reuse reuse) {
-    return reuse == Reuse::BLOCKS || reuse == Reuse::BRANCH || reuse == Reuse::VELOCITY;
   }
 
   /// Moves what the step keeps for later ones to `kept`; returns how far the sample is from the

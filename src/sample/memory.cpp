@@ -88,6 +88,12 @@ StepGrowth StepGrowth::through(double tokens_1, double bytes_1, double tokens_2,
   return {.linear = std::max(0.0, per_token_2 - square * tokens_2), .square = square};
 }
 
+bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {
+  const double rest = beside_parameters(programs, spec);
+  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  return rest + (loaded ? 0.0 : weights) <= static_cast<double>(available);
+}
+
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available) {
   const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));

@@ -28,6 +28,10 @@ struct StepGrowth {
   static StepGrowth through(double tokens_1, double bytes_1, double tokens_2, double bytes_2);
 };
 
+/// Whether the step's program fits into `available` bytes. `loaded`: the parameters lie on the
+/// device already.
+bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available);
+
 /// Throws an Error naming how many frames fit when the step takes more than `available` bytes.
 /// `loaded`: the parameters lie on the device already. To say how many fit, the step is compiled
 /// a few times more, for shorter videos.

@@ -169,12 +169,24 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                   .guidance_scale = request.guidance_scale,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
                   .guidance_rescale = request.guidance_rescale,
-                  .two_passes = request.two_passes};
+                  .two_passes = request.two_passes,
+                  .reuse = request.reuse};
+  if (out.settings.reuse.magcache) {
+    out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
+  }
+  if (out.settings.reuse.guidance) {
+    out.settings.reuse.guidance->height = out.sizes.height;
+  }
+  bool all_guided = true;
   for (const float t : out.settings.schedule.timesteps) {
     const int64_t expert = experts_.at_timestep(t);
     out.experts.insert(expert);
-    out.guided |= (expert == 0 ? out.settings.guidance_scale : out.settings.guidance_scale_2) > 1.0;
+    const bool guided =
+        (expert == 0 ? out.settings.guidance_scale : out.settings.guidance_scale_2) > 1.0;
+    out.guided |= guided;
+    all_guided &= guided;
   }
+  check_reuse(out.settings.reuse, all_guided);
   return out;
 }
 
@@ -234,7 +246,10 @@ int64_t Pipeline::free_bytes() const {
 }
 
 /// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
-void Pipeline::make_room(const Plan& plan, const Context& context, int64_t batch_size) {
+/// Prompt and negative prompt at once take less time; where only one after the other fits, they
+/// go so.
+void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
+                         const GenerateObserver& observer) {
   // Shapes alone say what a step takes.
   DenoiseBatch batch{.condition_kind = plan.condition};
   const int64_t count = std::min(plan.videos, batch_size);
@@ -256,19 +271,33 @@ void Pipeline::make_room(const Plan& plan, const Context& context, int64_t batch
       }
       parts_.autoencoder->release();
     }
-    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(),
-                    experts_.is_loaded(expert), free_bytes());
+    const bool loaded = experts_.is_loaded(expert);
+    if (spec.guidance == Guidance::DOUBLED_BATCH &&
+        !step_fits(*programs_, spec, loaded, free_bytes())) {
+      DenoiseSettings apart = plan.settings;
+      apart.two_passes = true;
+      if (step_fits(*programs_, step_spec(experts_, expert, batch, apart), loaded, free_bytes())) {
+        plan.settings = apart;
+        if (observer.note) {
+          observer.note(
+              "prompt and negative prompt go one after the other: both at once do not fit");
+        }
+        continue;
+      }
+    }
+    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), loaded,
+                    free_bytes());
   }
 }
 
 Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
-  const Plan plan = this->plan(request, observer);
+  Plan plan = this->plan(request, observer);
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
   const double compiled = programs_->compile_seconds();
   const Context context = encode(request, plan, out.timings);
   {
     const Stopwatch watch(out.timings.denoise);
-    make_room(plan, context, request.batch_size);
+    make_room(plan, context, request.batch_size, observer);
   }
   HostArray condition;
   if (plan.condition != Condition::NONE) {
@@ -284,7 +313,13 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   std::vector<HostArray> latents;
   {
     const Stopwatch watch(out.timings.denoise);
-    latents = denoise(experts_, *programs_, batches, plan.settings, observer.step);
+    latents = denoise(experts_, *programs_, batches, plan.settings, [&](const DenoiseStep& step) {
+      out.steps = step.total;
+      out.reused_steps += is_reuse(step.reuse) ? 1 : 0;
+      if (observer.step) {
+        observer.step(step);
+      }
+    });
   }
   out.timings.load = experts_.load_seconds() - loaded;
   out.timings.compile = programs_->compile_seconds() - compiled;

@@ -43,7 +43,10 @@ struct GenerateRequest {
   int64_t first_index = 0;
   /// Videos denoised at once; the result does not depend on it but for rounding.
   int64_t batch_size = 1;
+  /// Prompt and negative prompt one after the other; done by itself where both at once do not fit.
   bool two_passes = false;
+  /// Heights and the kind of model are filled in.
+  ReuseSettings reuse;
   /// Instead of the folder's own schedule.
   std::optional<schedulers::ScheduleConfig> schedule;
   /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w], n the number of
@@ -76,6 +79,8 @@ struct Generated {
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
   Condition condition = Condition::NONE;
+  int64_t steps = 0;         // of all batches
+  int64_t reused_steps = 0;  // of these, those that took something from earlier ones
   Timings timings;
 };
 
@@ -135,7 +140,8 @@ class Pipeline {
   };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
-  void make_room(const Plan& plan, const Context& context, int64_t batch_size);
+  void make_room(Plan& plan, const Context& context, int64_t batch_size,
+                 const GenerateObserver& observer);
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const HostArray& condition);
   int64_t free_bytes() const;

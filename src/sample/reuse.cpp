@@ -16,6 +16,14 @@ constexpr int64_t kSenLongest = 3;
 constexpr double kSenWholeAtStart = 0.3;
 constexpr double kSenWholeAtEnd = 0.1;
 
+void check_table(const std::vector<double>& ratios) {
+  check(!ratios.empty() && ratios.size() % 2 == 0 &&
+            std::ranges::all_of(ratios, [](double r) { return std::isfinite(r); }),
+        "[sample] the table of magnitude ratios (mag_ratios_base) has {} values, expected two "
+        "finite ones a step",
+        ratios.size());
+}
+
 /// n entries of every second value from `offset`, each the nearest of the table's.
 std::vector<double> nearest(const std::vector<double>& table, size_t offset, int64_t n) {
   const auto count = static_cast<int64_t>(table.size() / 2);
@@ -64,9 +72,7 @@ struct Drift {
 
 std::vector<bool> magcache_skips(const MagCache& cache, int64_t steps, std::optional<int64_t> split,
                                  bool guided) {
-  check(!cache.ratios.empty() && cache.ratios.size() % 2 == 0,
-        "[sample] the table of magnitude ratios has {} values, expected two a step",
-        cache.ratios.size());
+  check_table(cache.ratios);
   const std::vector<double> prompted = nearest(cache.ratios, 0, steps);
   const std::vector<double> plain = nearest(cache.ratios, 1, steps);
   std::vector<bool> skips;
@@ -136,6 +142,9 @@ void check_reuse(const ReuseSettings& settings, bool guided) {
       (settings.magcache ? 1 : 0) + (settings.guidance ? 1 : 0) + (settings.sencache ? 1 : 0);
   check(ways <= 1,
         "[sample] use_magcache, use_cfg_cache and use_sen_cache cannot be combined: choose one");
+  if (settings.magcache) {
+    check_table(settings.magcache->ratios);
+  }
   check(guided || !settings.guidance,
         "[sample] use_cfg_cache reuses the negative prompt's prediction, and there is none: the "
         "guidance scale is 1 or less");

@@ -18,6 +18,11 @@ enum class Reuse : uint8_t {
   VELOCITY,       // takes that velocity: the transformer does not run
 };
 
+/// Whether such a step computes less than a whole one.
+constexpr bool is_reuse(Reuse reuse) {
+  return reuse == Reuse::BLOCKS || reuse == Reuse::BRANCH || reuse == Reuse::VELOCITY;
+}
+
 /// MagCache (arXiv:2506.09045): a step may add to its tokens what the blocks added at an earlier
 /// step, as long as a table of how that sum's magnitude changes from step to step says that the
 /// error stays small.
@@ -85,8 +90,8 @@ struct ReuseSettings {
   bool sencache = false;
 };
 
-/// Throws an Error when more than one way to skip is asked for, or one that reuses guidance without
-/// there being any. `guided`: at every expert.
+/// Throws an Error when more than one way to skip is asked for, for a table that is none, and for
+/// the guidance cache and SenCache where there is no guidance. `guided`: at every expert.
 void check_reuse(const ReuseSettings& settings, bool guided);
 
 /// What each step of one batch's run reuses.

@@ -237,8 +237,7 @@ class DenoiseReuse : public testing::Test {
                 std::vector<int64_t>* reused = nullptr) {
     const std::vector<DenoiseBatch> batches{batch(1)};
     return denoise(experts, programs_, batches, settings, [&](const DenoiseStep& step) {
-      if (reused != nullptr && (step.reuse == Reuse::BLOCKS || step.reuse == Reuse::BRANCH ||
-                                step.reuse == Reuse::VELOCITY)) {
+      if (reused != nullptr && is_reuse(step.reuse)) {
         reused->push_back(step.index);
       }
     })[0];
