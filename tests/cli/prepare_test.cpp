@@ -1,11 +1,13 @@
 // Videos to TFRecords as a user makes them, and training on what came of it.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <csignal>
 #include <map>
 #include <string>
 
 #include "cli/run_kinema.h"
+#include "data/tfrecord_source.h"
 #include "io/json.h"
 
 namespace kinema::cli_test {
@@ -13,6 +15,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+
+double largest_difference(const HostArray& a, const HostArray& b) {
+  EXPECT_EQ(a.shape, b.shape);
+  double largest = 0;
+  for (size_t i = 0; i < a.as<float>().size(); ++i) {
+    largest = std::max(largest, std::abs(double{a.as<float>()[i]} - b.as<float>()[i]));
+  }
+  return largest;
+}
 
 class PrepareCommand : public KinemaTest {
  protected:
@@ -140,6 +151,35 @@ TEST_F(PrepareCommand, MakesRecordsThatTrain) {
   EXPECT_EQ(losses("records").size(), 2U);
   // The same clips, in the same order, at the same noise.
   EXPECT_EQ(losses("records"), losses("videos"));
+}
+
+TEST_F(PrepareCommand, GivesTheReferencesRecords) {
+  const std::string golden = std::string(KINEMA_SOURCE_DIR) + "/tests/golden";
+  write("wan.yml",
+        "output_dir: out\nheight: 64\nwidth: 64\nnum_frames: 17\nmax_sequence_length: 96\n"
+        "no_records_per_shard: 8\ntfrecords_dir: wan\nexecutable_cache: ../kinema_cli_programs\n"
+        "pretrained_model_name_or_path: " +
+            golden + "/wan21_t2v\ntrain_data_dir: " + golden_ + "\n");
+  const Outcome outcome = run({"prepare", "wan.yml"});
+
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto made = data::tfrecord_source({.folder = folder_ / "wan", .shuffle = false});
+  const auto wanted =
+      data::tfrecord_source({.folder = golden_ + "/tfrecords/train", .shuffle = false});
+  ASSERT_EQ(made->size(), wanted->size());
+  // Decoded pixels are within 3 of 255 levels of the reference's, 0.024 in [-1, 1]; the encoder's
+  // means follow them about one to one, and latents are divided by a deviation near 1.
+  constexpr double kPixels = 3.0 / 127.5;
+  // Embeddings only differ by rounding: the reference's own is 1e-6.
+  constexpr double kRounding = 1e-4;
+  for (int64_t i = 0; i < made->size(); ++i) {
+    SCOPED_TRACE(i);
+    const data::Sample a = made->at(i);
+    const data::Sample b = wanted->at(i);
+    EXPECT_EQ(a.id, b.id);
+    EXPECT_LT(largest_difference(a.latents, b.latents), kPixels);
+    EXPECT_LT(largest_difference(a.encoder_hidden_states, b.encoder_hidden_states), kRounding);
+  }
 }
 
 }  // namespace
