@@ -115,7 +115,7 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
                              (fit - alone) * layout.temporal + alone);
   fail(
       "[sample] {} frames of {} x {} take {} ({} of it weights), but {} are free\n"
-      "  {}; guidance_in_two_passes=true and smaller frames take less",
+      "  {}; smaller frames take less",
       sizes.num_frames, sizes.height, sizes.width, gib(weights + rest), gib(weights), gib(free),
       remedy);
 }

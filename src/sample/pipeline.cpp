@@ -263,7 +263,7 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
     batch.image.shape = batched(context.image.shape.dims);
   }
   for (const int64_t expert : plan.experts) {
-    const StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
+    StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
     if (programs_->get(spec).report().memory.total() > free_bytes()) {
       parts_.text_encoder->release();
       if (parts_.image_encoder) {
@@ -276,13 +276,13 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
         !step_fits(*programs_, spec, loaded, free_bytes())) {
       DenoiseSettings apart = plan.settings;
       apart.two_passes = true;
-      if (step_fits(*programs_, step_spec(experts_, expert, batch, apart), loaded, free_bytes())) {
+      spec = step_spec(experts_, expert, batch, apart);
+      if (step_fits(*programs_, spec, loaded, free_bytes())) {
         plan.settings = apart;
         if (observer.note) {
           observer.note(
               "prompt and negative prompt go one after the other: both at once do not fit");
         }
-        continue;
       }
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), loaded,
