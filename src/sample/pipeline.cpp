@@ -271,7 +271,9 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
       }
       parts_.autoencoder->release();
     }
-    const bool loaded = experts_.is_loaded(expert);
+    // The other expert makes way where both do not fit.
+    const bool loaded =
+        experts_.is_loaded(expert) || (experts_.size() == 2 && experts_.is_loaded(1 - expert));
     if (spec.guidance == Guidance::DOUBLED_BATCH &&
         !step_fits(*programs_, spec, loaded, free_bytes())) {
       DenoiseSettings apart = plan.settings;
