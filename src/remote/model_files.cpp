@@ -1,5 +1,7 @@
 #include "remote/model_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <regex>
@@ -78,7 +80,8 @@ void add_folder(const std::vector<std::string>& all, const std::string& folder,
       out.push_back(folder + name);
     }
   }
-  for (const std::string& name : weights_of(names, source + (folder.empty() ? "" : "/" + folder))) {
+  const std::string where = folder.empty() ? source : fmt::format("{}/{}", source, folder);
+  for (const std::string& name : weights_of(names, where)) {
     out.push_back(folder + name);
   }
 }
@@ -174,7 +177,7 @@ std::string first_missing(const fs::path& folder, const Wanted& wanted) {
                         !value->items()[0].is_null();
     if (listed && (wanted.parts.empty() || has(wanted.parts, part))) {
       if (const std::string missing = missing_in(folder / part, part); !missing.empty()) {
-        return part + "/" + missing;
+        return fmt::format("{}/{}", part, missing);
       }
     }
   }
