@@ -30,7 +30,7 @@ fs::path only_file(const fs::path& folder) {
 }
 
 fs::path locate(const std::string& source, const std::string& file) {
-  const fs::path path = local_model(source, "", {.file = file});
+  fs::path path = local_model(source, "", {.file = file});
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     if (!file.empty()) {
