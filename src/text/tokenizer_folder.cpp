@@ -20,6 +20,8 @@ using io::Json;
 // A T5 tokenizer without word of its extra ids has a hundred.
 constexpr int64_t kDefaultExtraIds = 100;
 constexpr int64_t kMostExtraIds = 100000;
+// Several times the largest vocabulary in use.
+constexpr int64_t kMostTokens = 1 << 20;
 constexpr size_t kLargestFile = size_t{512} << 20;
 
 /// `"eos_token": "</s>"` or `"eos_token": {"content": "</s>", ...}`.
@@ -195,11 +197,12 @@ Tokenizer Tokenizer::open(const fs::path& folder) {
   // Added tokens may lie behind the pieces; each is a piece then, of score 0.
   std::ranges::sort(parts.added, {}, &AddedToken::id);
   for (const AddedToken& token : parts.added) {
-    const auto size = static_cast<int64_t>(parts.pieces.size());
-    check(token.id >= 0 && token.id <= size,
-          "[text] {}: the added token `{}` has id {} where {} tokens are known", folder.string(),
-          token.text, token.id, size);
-    if (token.id == size) {
+    check(token.id >= 0 && token.id < kMostTokens,
+          "[text] {}: the added token `{}` has id {}, expected 0 to {}", folder.string(),
+          token.text, token.id, kMostTokens - 1);
+    if (token.id >= static_cast<int64_t>(parts.pieces.size())) {
+      // Ids that nobody has stay without a text.
+      parts.pieces.resize(static_cast<size_t>(token.id));
       parts.pieces.push_back({token.text, 0.0});
     }
   }

@@ -100,6 +100,22 @@ TEST(Tokenizer, AddedTokensDecoderOfTheConfigIsRead) {
   EXPECT_THAT(ids(tokenizer, "<new>  <new>"), ElementsAre(480, 480, 1));
 }
 
+TEST(Tokenizer, AddedTokensMayLeaveIdsOutButNotGoFarBeyond) {
+  const io::Scratch scratch;
+  fs::copy_file(kFolder / "spiece.model", scratch / "spiece.model");
+  const auto add = [&](const std::string& id) {
+    std::ofstream(scratch / "tokenizer_config.json")
+        << R"({"added_tokens_decoder": {")" << id << R"(": {"content": "<new>"}}})";
+  };
+  add("490");
+  const Tokenizer tokenizer = Tokenizer::open(scratch.path());
+  EXPECT_EQ(tokenizer.size(), 491);
+  EXPECT_THAT(ids(tokenizer, "<new>"), ElementsAre(490, 1));
+  add("99999999");
+  EXPECT_THAT([&] { Tokenizer::open(scratch.path()); },
+              ThrowsMessage<Error>(HasSubstr("`<new>` has id 99999999")));
+}
+
 TEST(Tokenizer, TakesThePathOfTheLargestSum) {
   const Tokenizer tokenizer(small_parts());
 

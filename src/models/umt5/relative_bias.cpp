@@ -32,23 +32,20 @@ std::vector<int64_t> relative_buckets(const EncoderConfig& c, int64_t length) {
 Tensor relative_bias(Tensor table, const EncoderConfig& c, int64_t length) {
   Graph& graph = table.graph();
   const std::vector<int64_t> buckets = relative_buckets(c, length);
-  const std::vector<int32_t> narrow(buckets.begin(), buckets.end());
-  const int64_t distances = 2 * length - 1;
-  const Tensor ids =
-      constant(graph, {DType::S32, {distances}}, std::as_bytes(std::span<const int32_t>(narrow)));
+  std::vector<int32_t> narrow(buckets.begin(), buckets.end());
+  narrow.push_back(0);  // never read: it only makes the rows one longer than they are apart
   const int64_t heads = table.dim(1);
-  // Of every head, a value per distance; then of every pair, the value of its distance. Flat, so
-  // that the second step is one number by one place, which compilers put into the sum it is part
-  // of instead of writing [heads, t, t] down.
-  const Tensor by_distance =
-      reshape(transpose(take(nn::as(table, DType::F32), ids), {1, 0}), {heads * distances});
-  const auto place = [&](int64_t axis) {
-    return iota(graph, {DType::S32, {1, heads, length, length}}, Axis(axis));
-  };
-  const auto number = [&](int64_t value) {
-    return constant(graph, static_cast<double>(value), {DType::S32, {}});
-  };
-  return take(by_distance, place(1) * number(distances) + place(3) - place(2) + number(length - 1));
+  const int64_t row = 2 * length;
+  const Tensor ids =
+      constant(graph, {DType::S32, {row}}, std::as_bytes(std::span<const int32_t>(narrow)));
+  // [heads, row]: of every head a value per distance, from 1 - t to t - 1. The row of query q is
+  // the t values that begin t - 1 - q places in, so rows of 2t values, read 2t - 1 apart, move by
+  // one a query. Compilers read such a sum of slices in place, without gathering single numbers.
+  Tensor x = transpose(take(nn::as(table, DType::F32), ids), {1, 0});
+  x = broadcast_to(expand_dims(x, Axis(1)), {heads, length, row});
+  x = slice(reshape(x, {heads, length * row}), Axis(1), 0, length * (row - 1));
+  x = slice(reshape(x, {heads, length, row - 1}), Axis(2), length - 1, length);
+  return expand_dims(x, Axis(0));
 }
 
 }  // namespace kinema::umt5
