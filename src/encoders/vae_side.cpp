@@ -50,6 +50,11 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
     // The new past takes the place of the old.
     options.emit.donate[static_cast<int64_t>(params.size() + 1 + i)] = static_cast<int64_t>(1 + i);
   }
+  if (!past.empty()) {
+    // With XLA's CPU plugin, this program loaded from the cache gives other results from run to
+    // run.
+    options.executable_cache.clear();
+  }
   const vae::Chunk chunk = build(params, x, before);
   std::vector<Tensor> outputs{chunk.result};
   outputs.insert(outputs.end(), chunk.past.begin(), chunk.past.end());
@@ -84,20 +89,21 @@ VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
   return {programs.first.get(), &next->second};
 }
 
-std::vector<pjrt::Buffer> VaeSide::call(const runtime::Program& program, const HostArray& input,
-                                        std::span<const pjrt::Buffer> past) const {
+VaeSide::Call VaeSide::call(const runtime::Program& program, const HostArray& input,
+                            std::span<const pjrt::Buffer> past) const {
   HostArray batched = input;
   batched.shape.dims.insert(batched.shape.dims.begin(), 1);
-  const pjrt::Buffer on_device = client_.to_device(std::move(batched));
+  Call out{client_.to_device(batched), {}};
   std::vector<const pjrt::Buffer*> arguments;
   for (const pjrt::Buffer& param : params_) {
     arguments.push_back(&param);
   }
-  arguments.push_back(&on_device);
+  arguments.push_back(&out.input);
   for (const pjrt::Buffer& each : past) {
     arguments.push_back(&each);
   }
-  return program.run(arguments);
+  out.results = program.run(arguments);
+  return out;
 }
 
 void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
@@ -109,17 +115,17 @@ void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
   const int64_t size = chunk < 0 ? rest : std::min(chunk, rest);
   const Ready programs = ready({d[0], d[2], d[3]}, size);
 
-  std::vector<pjrt::Buffer> held = call(*programs.first, cut_frames(input, 0, 1), {});
+  Call held = call(*programs.first, cut_frames(input, 0, 1), {});
   int64_t wanted = 1;
   for (int64_t at = 1; at < d[1]; at += size) {
-    std::vector<pjrt::Buffer> made = call(*programs.next, cut_frames(input, at, size),
-                                          std::span<const pjrt::Buffer>(held).subspan(1));
+    Call made = call(*programs.next, cut_frames(input, at, size),
+                     std::span<const pjrt::Buffer>(held.results).subspan(1));
     // The device works on while the host has the piece before.
-    sink(first_frames(held[0].to_host(), wanted));
+    sink(first_frames(held.results[0].to_host(), wanted));
     wanted = std::min(size, d[1] - at) / in * out;
     held = std::move(made);
   }
-  sink(first_frames(held[0].to_host(), wanted));
+  sink(first_frames(held.results[0].to_host(), wanted));
 }
 
 }  // namespace kinema::encoders

@@ -49,8 +49,13 @@ class VaeSide {
     const runtime::Program* next;
   };
   Ready ready(const Dims& frame, int64_t chunk);
-  std::vector<pjrt::Buffer> call(const runtime::Program& program, const HostArray& input,
-                                 std::span<const pjrt::Buffer> past) const;
+  /// A chunk on its way: result and past, and the input, which must outlive the run.
+  struct Call {
+    pjrt::Buffer input;
+    std::vector<pjrt::Buffer> results;
+  };
+  Call call(const runtime::Program& program, const HostArray& input,
+            std::span<const pjrt::Buffer> past) const;
 
   Kind kind_;
   pjrt::Client client_;
