@@ -61,6 +61,7 @@ void run(const Settings& s) {
   spec.model.in_channels = spec.model.out_channels = s.channels;
   spec.options.weights_dtype = spec.options.activations_dtype = *dtype_from_string(s.dtype);
   const auto params = weights::initialise(wan::parameters(spec.model, spec.options), 0, client);
+  bench::weights_are_there(params);
   sample::StepPrograms programs(client, {.executable_cache = s.cache, .dump = s.dump});
   const runtime::Program& program = programs.get(spec);
 

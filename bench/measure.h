@@ -5,11 +5,13 @@
 
 #include <chrono>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/host_array.h"
 #include "core/threefry.h"
+#include "pjrt/buffer.h"
 #include "runtime/environment.h"
 
 /// What the benches share: each measures one thing and prints one line of JSON.
@@ -19,6 +21,15 @@ using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Waits for the weights and starts the peak of memory anew: making them at random is no part of
+/// what is measured. The peers do the same.
+inline void weights_are_there(std::span<const pjrt::Buffer> weights) {
+  for (const pjrt::Buffer& each : weights) {
+    each.await();
+  }
+  runtime::reset_peak_rss();
 }
 
 /// Standard normal, f32.

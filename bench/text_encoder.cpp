@@ -37,6 +37,7 @@ void run(const Settings& s) {
   const std::vector<Tensor> outputs{
       convert(umt5::encoder(tensors, config, options, inputs), DType::F32)};
   const auto params = weights::initialise(specs, 0, client);
+  bench::weights_are_there(params);
   const auto program = runtime::Program::compile(
       client, graph, outputs, {.name = "umt5", .executable_cache = s.cache, .dump = s.dump});
 

@@ -13,6 +13,14 @@ struct SumsOfSquaresSettings {
   std::vector<int64_t> rows;
 };
 
+/// `fused("attention", AttentionSettings, {q, k, v[, bias]})` -> softmax(scale q k^T + bias) v.
+///
+/// q and the result [b, s, n, d], k and v [b, t, n, d], of one dtype; bias f32, each size that of
+/// [b, n, s, t] or 1.
+struct AttentionSettings {
+  double scale;
+};
+
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
 ///
 /// F32 tensors of one shape (the gradient may be BF16) and F32 scalars [5]: the gradient's factor,

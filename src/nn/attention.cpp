@@ -4,8 +4,10 @@
 
 #include "core/error.h"
 #include "graph/emit.h"
+#include "graph/fused.h"
 #include "graph/graph.h"
 #include "graph/op.h"
+#include "graph/scan.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 
@@ -94,6 +96,21 @@ Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precisio
   return as(transpose(y, {0, 2, 1, 3}) / transpose(total, {0, 2, 1, 3}), q.dtype());
 }
 
+/// Where there is a kernel, it runs instead; the gradient, and other targets, take the scores.
+Tensor flash(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
+  std::vector<Tensor> inputs{q, k, v};
+  if (bias) {
+    Dims dims = bias.shape().dims;
+    dims.insert(dims.begin(), static_cast<size_t>(4 - bias.rank()), 1);
+    inputs.push_back(reshape(as(bias, DType::F32), dims));
+  }
+  return fused("attention", AttentionSettings{scale}, inputs,
+               [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+                 return {dot_product(in[0], in[1], in[2], in.size() > 3 ? in[3] : Tensor(),
+                                     precision, scale)};
+               })[0];
+}
+
 }  // namespace
 
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) {
@@ -103,6 +120,8 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) 
   switch (options.kind) {
     case AttentionKind::DOT_PRODUCT:
       return dot_product(q, k, v, options.bias, options.precision, scale);
+    case AttentionKind::FLASH:
+      return flash(q, k, v, options.bias, options.precision, scale);
   }
   fail("[attention] unknown kind {}", static_cast<int>(options.kind));
 }

@@ -4,7 +4,10 @@
 
 namespace kinema::nn {
 
-enum class AttentionKind { DOT_PRODUCT };
+enum class AttentionKind {
+  DOT_PRODUCT,  // all scores at once
+  FLASH,        // by a kernel that keeps few of them, where the target has one
+};
 
 struct AttentionOptions {
   AttentionKind kind = AttentionKind::DOT_PRODUCT;

@@ -148,7 +148,9 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
   return HostArray::f32({kNumbers}, values);
 }
 
-std::unique_ptr<StepGraph> build_step(const StepSpec& spec) {
+std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
+  StepSpec spec = given_spec;
+  spec.options.attention = nn::AttentionKind::FLASH;  // nothing is differentiated
   check(spec.latents.size() == 5, "[sample] latents are {}, expected [b,c,f,h,w]",
         to_string(spec.latents));
   auto step = std::make_unique<StepGraph>();

@@ -1,13 +1,13 @@
 #include "kernels/cpu/convolution.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <string_view>
 
 #include "core/error.h"
+#include "kernels/cpu/buffer.h"
 #include "kernels/cpu/onednn.h"
 
 namespace kinema::kernels {
@@ -70,26 +70,6 @@ dnnl::convolution_forward::primitive_desc describe(const ConvolutionPlan& p, con
   return {{kKind, kHow, x, w, y, stride, dilation, none, none}, dnnl_engine()};
 #endif
 }
-
-/// Bytes that grow and stay with their thread.
-class Buffer {
- public:
-  char* at_least(size_t bytes) {
-    if (bytes > size_) {
-      data_.reset(static_cast<char*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)));
-      size_ = data_ ? bytes : 0;
-      check(data_ != nullptr, "[convolution kernel] no memory for {} bytes", bytes);
-    }
-    return data_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(char* data) const { std::free(data); }
-  };
-  std::unique_ptr<char, Free> data_;
-  size_t size_ = 0;
-};
 
 /// Copies [c, h, w] between two layouts, by a kernel that is made once per thread.
 void copy(DType dtype, const Axes& sizes, const char* from, const Axes& from_strides, char* to,
@@ -220,8 +200,8 @@ class Convolution {
     dnnl::stream& stream = dnnl_stream();
     const dnnl::convolution_forward tile(desc_);
     for (int64_t block = first_block; block < last_block; ++block) {
-      char* weights = packed_.at_least(0) +
-                      static_cast<size_t>(group * cut_.blocks(p_) + block) * packed_block_;
+      char* weights =
+          packed_.data() + static_cast<size_t>(group * cut_.blocks(p_) + block) * packed_block_;
       for (int64_t i = 0; i < frames; ++i) {
         memory x(desc_.src_desc(), dnnl_engine(), in + i * p_.stride[0] * frame_bytes);
         memory w(desc_.weights_desc(), dnnl_engine(), weights);

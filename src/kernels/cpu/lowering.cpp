@@ -5,6 +5,7 @@
 #include "graph/body.h"
 #include "graph/fused.h"
 #include "graph/ops/attrs.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/convolution.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/strided_dot.h"
@@ -221,10 +222,57 @@ bool write_sums_of_squares(const Node& node, const SumsOfSquaresSettings& settin
   return true;
 }
 
-bool write_fused(const Node& node, Emitter& out) {
+/// q, k, v and perhaps a bias that broadcasts to [b, n, s, t].
+std::optional<AttentionPlan> attention_plan(const Node& node) {
+  const Dims& q = node.shape(0).dims;
+  const Dims& k = node.shape(1).dims;
+  AttentionPlan plan{q[0], q[1], k[1], q[2], q[3]};
+  if (node.inputs.size() > 3) {
+    const Shape& bias = node.shape(3);
+    const Dims whole{q[0], q[2], q[1], k[1]};
+    if (bias.dtype != DType::F32 || bias.rank() != 4) {
+      return std::nullopt;
+    }
+    const Dims strides = dense_strides(bias.dims);
+    for (size_t i = 0; i < 4; ++i) {
+      if (bias.dims[i] != whole[i] && bias.dims[i] != 1) {
+        return std::nullopt;
+      }
+      plan.bias[i] = bias.dims[i] == 1 ? 0 : strides[i];
+    }
+  }
+  return plan;
+}
+
+bool write_attention(const Node& node, const AttentionSettings& settings, Emitter& out,
+                     const CpuLoweringOptions& options) {
+  const DType dtype = node.results[0].dtype;
+  const bool covered =
+      (dtype == DType::F32 && options.f32) || (dtype == DType::BF16 && options.bf16);
+  const auto plan = attention_plan(node);
+  if (!covered || !plan || plan->flops() < options.min_attention_flops) {
+    return false;
+  }
+  const Operands in = operands_of(node, out);
+  const std::string name = out.fresh();
+  out.line(
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{plan = array<i64: {}>, scale = {:.17e} : f64}}, operand_layouts = [{}], "
+      "result_layouts = [{}]}} : ({}) -> {}{}",
+      name, fmt::join(in.names, ", "), kAttentionTarget, fmt::join(to_words(*plan), ", "),
+      settings.scale, fmt::join(in.layouts, ", "), layout(node.results[0]),
+      fmt::join(in.types, ", "), mlir_type(node.results[0]), out.location(node));
+  out.bind(const_cast<Node&>(node).result(), name);
+  return true;
+}
+
+bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& options) {
   const auto& body = *node.get<std::shared_ptr<Body>>();
   if (const auto* adamw = std::any_cast<AdamWSettings>(&body.settings)) {
     return node.results.size() == 3 && write_adamw(node, *adamw, out);
+  }
+  if (const auto* attention = std::any_cast<AttentionSettings>(&body.settings)) {
+    return node.results.size() == 1 && write_attention(node, *attention, out, options);
   }
   if (const auto* sums = std::any_cast<SumsOfSquaresSettings>(&body.settings)) {
     return node.results.size() == 1 && write_sums_of_squares(node, *sums, out);
@@ -237,6 +285,7 @@ bool write_fused(const Node& node, Emitter& out) {
 void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kDotTarget, dot_handler());
   plugin.register_ffi_handler(kConvolutionTarget, convolution_handler());
+  plugin.register_ffi_handler(kAttentionTarget, attention_handler());
   plugin.register_ffi_handler(kBarrierTarget, barrier_handler());
   plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
   plugin.register_ffi_handler(kSumsOfSquaresTarget, sums_of_squares_handler());
@@ -254,7 +303,7 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
       return write_convolution(node, out, options);
     }
     if (node.op == &kCall) {
-      return write_fused(node, out);
+      return write_fused(node, out, options);
     }
     if (node.op == &kOptimizationBarrier) {
       return write_barrier(node, out);

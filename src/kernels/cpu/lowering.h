@@ -8,11 +8,13 @@ namespace kinema::kernels {
 /// Names of the kernels in programs, and their XLA_FFI_Handlers.
 inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kConvolutionTarget = "kinema.convolution";
+inline constexpr const char* kAttentionTarget = "kinema.attention";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kSumsOfSquaresTarget = "kinema.sums_of_squares";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
 void* dot_handler();
 void* convolution_handler();
+void* attention_handler();
 void* adamw_handler();
 void* sums_of_squares_handler();
 void* barrier_handler();
@@ -25,6 +27,8 @@ struct CpuLoweringOptions {
   double min_flops = 4e6;
   /// The same for convolutions.
   double min_convolution_flops = 1e6;
+  /// The same for attention.
+  double min_attention_flops = 4e6;
 };
 
 /// Makes the kernels known to a CPU plugin; may be called more than once.

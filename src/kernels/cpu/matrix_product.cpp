@@ -46,28 +46,6 @@ Kernel make_kernel(const StridedDot& dot, DType in, DType out) {
   return kernel;
 }
 
-/// One matrix product on the calling thread; kernels are made once per thread and shape.
-void multiply(const StridedDot& dot, DType in, DType out, const char* a, const char* b, char* c) {
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         int64_t, DType, DType>;
-  thread_local std::map<Key, Kernel> kernels;
-  dnnl::stream& stream = dnnl_stream();
-  if (kernels.size() > 512) {
-    kernels.clear();
-  }
-  const Key key{dot.m, dot.n, dot.k, dot.a_m, dot.a_k, dot.b_k, dot.b_n, dot.c_m, dot.c_n, in, out};
-  auto found = kernels.find(key);
-  if (found == kernels.end()) {
-    found = kernels.emplace(key, make_kernel(dot, in, out)).first;
-  }
-  const Kernel& kernel = found->second;
-  kernel.primitive.execute(
-      stream, {{DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
-               {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
-               {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
-  stream.wait();
-}
-
 /// c^T = b^T a^T: for results whose columns, not rows, are contiguous.
 StridedDot transposed(const StridedDot& dot) {
   StridedDot t{dot.n,   dot.m,   dot.k,   dot.b_n, dot.b_k,
@@ -122,6 +100,29 @@ std::vector<Piece> split(const StridedDot& dot, int64_t threads) {
 
 }  // namespace
 
+void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
+                    char* c) {
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t, DType, DType>;
+  // Kernels are made once per thread and shape.
+  thread_local std::map<Key, Kernel> kernels;
+  dnnl::stream& stream = dnnl_stream();
+  if (kernels.size() > 512) {
+    kernels.clear();
+  }
+  const Key key{dot.m, dot.n, dot.k, dot.a_m, dot.a_k, dot.b_k, dot.b_n, dot.c_m, dot.c_n, in, out};
+  auto found = kernels.find(key);
+  if (found == kernels.end()) {
+    found = kernels.emplace(key, make_kernel(dot, in, out)).first;
+  }
+  const Kernel& kernel = found->second;
+  kernel.primitive.execute(
+      stream, {{DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
+               {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
+               {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
+  stream.wait();
+}
+
 void matrix_product(const StridedDot& given, DType in, DType out, const void* a, const void* b,
                     void* c, int64_t threads, const ParallelFor& parallel_for) {
   const bool swap = given.c_n != 1 && given.n != 1;
@@ -135,8 +136,8 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
-      multiply(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
-               result + piece.c * out_bytes);
+      multiply_alone(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
+                     result + piece.c * out_bytes);
     });
   } catch (const dnnl::error& error) {
     fail("[dot kernel] oneDNN refuses a product of {} x {} x {}: {}", dot.m, dot.n, dot.k,

@@ -17,6 +17,11 @@ using ParallelFor = std::function<void(int64_t count, const std::function<void(i
 void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, const void* b,
                     void* c, int64_t threads, const ParallelFor& parallel_for);
 
+/// One product without batch loops on the calling thread alone; c_n must be 1. Throws a dnnl::error
+/// when oneDNN refuses.
+void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
+                    char* c);
+
 /// True when this processor multiplies the dtype at full speed.
 bool has_fast_product(DType dtype);
 

@@ -81,8 +81,9 @@ class Layer {
 
   Tensor operator()(Tensor x, Precision precision) const {
     const Tensor y = norm1_(x);
-    const Tensor attended = nn::attention(heads(q_(y, precision)), heads(k_(y, precision)),
-                                          heads(v_(y, precision)), {.precision = precision});
+    const Tensor attended =
+        nn::attention(heads(q_(y, precision)), heads(k_(y, precision)), heads(v_(y, precision)),
+                      {.kind = nn::AttentionKind::FLASH, .precision = precision});
     x = x + out_(reshape(attended, x.shape().dims), precision);
     return x + down_(activate(up_(norm2_(x), precision), activation_), precision);
   }

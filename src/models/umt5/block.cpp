@@ -43,7 +43,10 @@ Tensor SelfAttention::all_heads(Tensor q, Tensor k, Tensor v, Tensor table,
     given.bias_tap(bias);
   }
   return nn::attention(q, k, v,
-                       {.precision = given.precision, .scale = 1.0, .bias = bias + given.mask});
+                       {.kind = nn::AttentionKind::FLASH,
+                        .precision = given.precision,
+                        .scale = 1.0,
+                        .bias = bias + given.mask});
 }
 
 /// The same, one group of neighbouring heads after the other.

@@ -304,7 +304,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   check_inputs(inputs, config, options, grid[0] * grid[1] * grid[2]);
 
   Conditioning given;
-  given.attention.precision = precision;
+  given.attention = {.kind = options.attention, .precision = precision};
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   Tensor x;
   {

@@ -11,6 +11,7 @@
 #include "graph/scan.h"
 #include "models/wan/attention.h"
 #include "models/wan/config.h"
+#include "nn/attention.h"
 #include "nn/params.h"
 
 namespace kinema::wan {
@@ -24,6 +25,8 @@ struct ModelOptions {
   bool scan_layers = true;
   RematPolicy remat = {};
   double dropout = 0.0;
+  /// FLASH saves memory and time where nothing is differentiated; training would compute it twice.
+  nn::AttentionKind attention = nn::AttentionKind::DOT_PRODUCT;
 };
 
 struct TransformerInputs {
