@@ -44,9 +44,9 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"verify",
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders", "train", "sample"}},
-      {"cli",
-       {"core", "io", "remote", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
-        "weights", "schedulers", "text", "data", "encoders", "prepare", "train", "sample", "verify"}},
+      {"cli", {"core",    "io",       "remote",  "config", "mesh",    "pjrt",       "graph",
+               "runtime", "nn",       "kernels", "models", "weights", "schedulers", "text",
+               "data",    "encoders", "prepare", "train",  "sample",  "verify"}},
   };
   return table;
 }

@@ -64,9 +64,9 @@ Loaded load_defaults(std::span<const std::string> overrides = {});
 /// The whole configuration as YAML that `load` reads back to an equal one.
 std::string to_yaml(const Config& config);
 
-/// What `command` ("train", "generate" or "prepare") has to say before it begins: at most one line on keys
-/// without meaning here, one on keys that are not built yet. Throws Error where such a key would
-/// change the command's result, and where the values do not fit each other.
+/// What `command` ("train", "generate" or "prepare") has to say before it begins: at most one line
+/// on keys without meaning here, one on keys that are not built yet. Throws Error where such a key
+/// would change the command's result, and where the values do not fit each other.
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command);
 
 /// OUTPUT_DIR/RUN_NAME. Throws Error when run_name is empty or leaves output_dir.

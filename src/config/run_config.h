@@ -59,8 +59,10 @@ struct RunConfig {
     visit("pjrt_plugin", self.pjrt_plugin, {.help = "path of a PJRT plugin (.so) to load"});
     visit("cpu_device_count", self.cpu_device_count,
           {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
-    visit("cpu_kernels", self.cpu_kernels,
-          {.help = "large matrix products and convolutions on CPU run in oneDNN instead of the plugin"});
+    visit(
+        "cpu_kernels", self.cpu_kernels,
+        {.help =
+             "large matrix products and convolutions on CPU run in oneDNN instead of the plugin"});
     visit("executable_cache", self.executable_cache,
           {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
     visit("dump_to", self.dump_to, {.help = "folder for the programs' StableHLO text"});

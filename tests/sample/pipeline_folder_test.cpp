@@ -103,8 +103,8 @@ TEST(PipelineFolder, ListsThePartsOfAnImageToVideoPipeline) {
     "tokenizer": ["transformers", "T5TokenizerFast"],
     "transformer": ["diffusers", "WanTransformer3DModel"],
     "transformer_2": [null, null], "vae": ["diffusers", "AutoencoderKLWan"]})");
-  for (const char* part : {"image_encoder", "image_processor", "text_encoder", "tokenizer",
-                           "transformer", "vae"}) {
+  for (const char* part :
+       {"image_encoder", "image_processor", "text_encoder", "tokenizer", "transformer", "vae"}) {
     fs::create_directories(folder.path() / part);
   }
 
@@ -125,8 +125,8 @@ TEST(PipelineFolder, RefusesAPartOfAnotherClass) {
   fs::create_directories(folder.path() / "vae");
 
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`AutoencoderKL`"),
-                                         HasSubstr("expected AutoencoderKLWan"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("`AutoencoderKL`"), HasSubstr("expected AutoencoderKLWan"))));
 }
 
 /// Two experts whose folders are links to folders of these names.
