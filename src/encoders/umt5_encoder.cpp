@@ -110,11 +110,11 @@ class Umt5TextEncoder final : public TextEncoder {
 
   /// Puts what is not remembered yet into the memory.
   void encode_new(const std::vector<Ids>& all) const {
-    std::vector<Ids> todo;
+    std::vector<Ids> missing;
     int64_t longest = 0;
     for (const Ids& ids : all) {
-      if (memory_.find(ids) == nullptr && std::ranges::find(todo, ids) == todo.end()) {
-        todo.push_back(ids);
+      if (memory_.find(ids) == nullptr && std::ranges::find(missing, ids) == missing.end()) {
+        missing.push_back(ids);
         longest = std::max(longest, static_cast<int64_t>(ids.size()));
       }
     }
@@ -123,9 +123,9 @@ class Umt5TextEncoder final : public TextEncoder {
       length = std::min(2 * length, settings_.max_sequence_length);
     }
     const size_t batch = settings_.batched ? kLargestBatch : 1;
-    for (size_t start = 0; start < todo.size(); start += batch) {
-      const size_t count = std::min(batch, todo.size() - start);
-      run(std::span(todo).subspan(start, count), length);
+    for (size_t start = 0; start < missing.size(); start += batch) {
+      const size_t count = std::min(batch, missing.size() - start);
+      run(std::span(missing).subspan(start, count), length);
     }
   }
 

@@ -79,6 +79,20 @@ bool covered(const Node& dot, const CpuLoweringOptions& options) {
          (in == DType::BF16 && options.bf16 && (out == DType::F32 || out == DType::BF16));
 }
 
+/// Writes a typed call with one result, and binds the result of `written` to it. `location` is that
+/// of the node that the call computes.
+void write_call(const Node& written, const char* target, const std::string& config,
+                const Operands& in, Emitter& out, const std::string& location) {
+  const Shape& result = written.results[0];
+  const std::string name = out.fresh();
+  out.line(
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{{}}}, operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> {}{}",
+      name, fmt::join(in.names, ", "), target, config, fmt::join(in.layouts, ", "), layout(result),
+      fmt::join(in.types, ", "), mlir_type(result), location);
+  out.bind(const_cast<Node&>(written).result(), name);
+}
+
 /// Writes `dot` with its result stored as `written` (the dot itself or a transpose of it);
 /// `c_strides` are those of the dot's axes in that array.
 bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emitter& out,
@@ -94,16 +108,10 @@ bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emit
     return false;
   }
   const DotOperands in = dot_operands(a.stored, b.stored, out);
-  const std::string name = out.fresh();
-  out.line(
-      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{plan = array<i64: {}>, stacked = array<i64: {}>}}, operand_layouts = "
-      "[{}], "
-      "result_layouts = [{}]}} : ({}) -> {}{}",
-      name, fmt::join(in.names, ", "), kDotTarget, fmt::join(to_words(*plan), ", "),
-      fmt::join(in.stacked, ", "), fmt::join(in.layouts, ", "), layout(written.results[0]),
-      fmt::join(in.types, ", "), mlir_type(written.results[0]), out.location(dot));
-  out.bind(const_cast<Node&>(written).result(), name);
+  write_call(written, kDotTarget,
+             fmt::format("plan = array<i64: {}>, stacked = array<i64: {}>",
+                         fmt::join(to_words(*plan), ", "), fmt::join(in.stacked, ", ")),
+             in, out, out.location(dot));
   return true;
 }
 
@@ -143,16 +151,9 @@ bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions&
       !has_fast_convolution(*plan, dtype)) {
     return false;
   }
-  const Operands in = operands_of(node, out);
-  const std::string name = out.fresh();
-  out.line(
-      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{plan = array<i64: {}>}}, operand_layouts = [{}], result_layouts = [{}]}} "
-      ": ({}) -> {}{}",
-      name, fmt::join(in.names, ", "), kConvolutionTarget, fmt::join(to_words(*plan), ", "),
-      fmt::join(in.layouts, ", "), layout(node.results[0]), fmt::join(in.types, ", "),
-      mlir_type(node.results[0]), out.location(node));
-  out.bind(const_cast<Node&>(node).result(), name);
+  write_call(node, kConvolutionTarget,
+             fmt::format("plan = array<i64: {}>", fmt::join(to_words(*plan), ", ")),
+             operands_of(node, out), out, out.location(node));
   return true;
 }
 
@@ -209,16 +210,9 @@ bool write_adamw(const Node& node, const AdamWSettings& settings, Emitter& out) 
 }
 
 bool write_sums_of_squares(const Node& node, const SumsOfSquaresSettings& settings, Emitter& out) {
-  const Operands in = operands_of(node, out);
-  const std::string name = out.fresh();
-  out.line(
-      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{rows = array<i64: {}>}}, operand_layouts = [{}], result_layouts = [{}]}} "
-      ": ({}) -> {}{}",
-      name, fmt::join(in.names, ", "), kSumsOfSquaresTarget, fmt::join(settings.rows, ", "),
-      fmt::join(in.layouts, ", "), layout(node.results[0]), fmt::join(in.types, ", "),
-      mlir_type(node.results[0]), out.location(node));
-  out.bind(const_cast<Node&>(node).result(), name);
+  write_call(node, kSumsOfSquaresTarget,
+             fmt::format("rows = array<i64: {}>", fmt::join(settings.rows, ", ")),
+             operands_of(node, out), out, out.location(node));
   return true;
 }
 
@@ -253,16 +247,10 @@ bool write_attention(const Node& node, const AttentionSettings& settings, Emitte
   if (!covered || !plan || plan->flops() < options.min_attention_flops) {
     return false;
   }
-  const Operands in = operands_of(node, out);
-  const std::string name = out.fresh();
-  out.line(
-      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{plan = array<i64: {}>, scale = {:.17e} : f64}}, operand_layouts = [{}], "
-      "result_layouts = [{}]}} : ({}) -> {}{}",
-      name, fmt::join(in.names, ", "), kAttentionTarget, fmt::join(to_words(*plan), ", "),
-      settings.scale, fmt::join(in.layouts, ", "), layout(node.results[0]),
-      fmt::join(in.types, ", "), mlir_type(node.results[0]), out.location(node));
-  out.bind(const_cast<Node&>(node).result(), name);
+  write_call(node, kAttentionTarget,
+             fmt::format("plan = array<i64: {}>, scale = {:.17e} : f64",
+                         fmt::join(to_words(*plan), ", "), settings.scale),
+             operands_of(node, out), out, out.location(node));
   return true;
 }
 
