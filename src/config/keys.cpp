@@ -60,6 +60,36 @@ constexpr IgnoredKey kIgnored[] = {
     {"write_timing_metrics", kDead},
 };
 
+/// What other programs call one of our keys, where no edit distance would find it.
+struct OtherName {
+  std::string_view other;
+  std::string_view key;
+};
+
+constexpr OtherName kOtherNames[] = {
+    {"batch_size", "per_device_batch_size"},
+    {"cfg_scale", "guidance_scale"},
+    {"data_dir", "train_data_dir"},
+    {"frames", "num_frames"},
+    {"gradient_checkpointing", "remat_policy"},
+    {"guidance_scale_2", "guidance_scale_low"},
+    {"image", "image_url"},
+    {"last_image", "last_image_url"},
+    {"latents", "initial_latents"},
+    {"lora", "lora_config"},
+    {"lr", "learning_rate"},
+    {"model", "pretrained_model_name_or_path"},
+    {"model_id", "pretrained_model_name_or_path"},
+    {"model_path", "pretrained_model_name_or_path"},
+    {"n_prompt", "negative_prompt"},
+    {"output", "output_dir"},
+    {"prompts", "prompt_file"},
+    {"sample_shift", "flow_shift"},
+    {"sampling_steps", "num_inference_steps"},
+    {"steps", "num_inference_steps"},
+    {"train_steps", "max_train_steps"},
+};
+
 // The type's name and the value as YAML, for each type that a member may have.
 std::string_view type_name(const bool&) { return "true or false"; }
 std::string_view type_name(const int64_t&) { return "an integer"; }
@@ -119,6 +149,11 @@ bool is_ignored(std::string_view key) {
 }
 
 std::string nearest_key(std::string_view key) {
+  for (const OtherName& each : kOtherNames) {
+    if (each.other == key) {
+      return std::string(each.key);
+    }
+  }
   std::string_view best = "base";
   int least = edit_distance(key, best);
   const auto consider = [&](std::string_view known) {

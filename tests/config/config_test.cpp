@@ -115,6 +115,27 @@ TEST_F(LoadTest, NamesTheNearestKeyWhenOneIsUnknown) {
       ThrowsMessage<Error>(AllOf(HasSubstr("command line"), HasSubstr("`max_train_steps`"))));
 }
 
+TEST_F(LoadTest, KnowsWhatOtherProgramsCallAKey) {
+  EXPECT_THAT([&] { load_text("", {"image=cat.png"}); },
+              ThrowsMessage<Error>(HasSubstr("the nearest is `image_url`")));
+  EXPECT_THAT([&] { load_text("", {"steps=20"}); },
+              ThrowsMessage<Error>(HasSubstr("the nearest is `num_inference_steps`")));
+}
+
+// A name that points at no key would send its reader in a circle.
+TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
+  const Config config;
+  for (const char* other : {"batch_size", "cfg_scale", "image", "lora", "model", "prompts", "lr",
+                            "train_steps", "sample_shift", "output", "zzz"}) {
+    const std::string key = nearest_key(other);
+    bool known = key == "base";
+    Config::fields(config, [&](std::string_view each, const auto&, const Field&) {
+      known = known || each == key;
+    });
+    EXPECT_TRUE(known || is_ignored(key)) << other << " -> " << key;
+  }
+}
+
 TEST_F(LoadTest, NamesKeyValuePlaceAndExpectationOfAWrongValue) {
   EXPECT_THAT([&] { load_text("max_train_steps: many\n"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("max_train_steps is `many`"),
