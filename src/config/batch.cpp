@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -22,15 +23,19 @@ BatchSizes batch_sizes(const Config& config, int64_t devices) {
   const double per_device = config.optimizer.per_device_batch_size;
   const int64_t global = config.optimizer.global_batch_size;
   if (global > 0) {
-    check(global % devices == 0 || global < devices,
-          "[config] global_batch_size {} does not divide over {} devices", global, devices);
-    return {.load = global < devices ? devices : global, .train = global};
+    return {.load = std::max(global, devices), .train = global};
   }
+  const double samples = static_cast<double>(devices) * per_device;
+  const auto train = static_cast<int64_t>(std::round(samples));
+  // As near as a product with a fraction written in decimals comes to a whole number: 3 x 0.3333333
+  // is meant to be 1.
+  check(
+      train > 0 && std::abs(samples - static_cast<double>(train)) < 1e-6 * samples,
+      "[config] per_device_batch_size {} on {} devices is {} samples, which is no whole number\n  "
+      "set global_batch_size={}, or per_device_batch_size to a multiple of 1/{}",
+      per_device, devices, samples, std::max<int64_t>(train, 1), devices);
   // As MaxDiffusion: a fraction loads one sample per device and trains on the first of them.
-  const auto train = static_cast<int64_t>(std::floor(static_cast<double>(devices) * per_device));
-  check(train > 0, "[config] per_device_batch_size {} on {} devices leaves no sample to train on",
-        per_device, devices);
-  return {.load = per_device < 1 ? devices : train, .train = train};
+  return {.load = std::max(train, devices), .train = train};
 }
 
 int64_t schedule_steps(const Config& config) {

@@ -79,7 +79,7 @@ struct BatchSizes {
 };
 
 /// per_device_batch_size (may be fractional) or global_batch_size on `devices` devices. Throws
-/// Error when nothing is left to train on, or the batch does not divide over the devices.
+/// Error when the product is no whole number. Whether a mesh can split it is mesh::check_batch's.
 BatchSizes batch_sizes(const Config& config, int64_t devices);
 
 /// learning_rate_schedule_steps, or max_train_steps where that is -1.

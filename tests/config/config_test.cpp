@@ -284,11 +284,16 @@ TEST(BatchSizes, FollowDevicesFractionsAndTheGlobalOverride) {
   config.optimizer.per_device_batch_size = 0.25;
   EXPECT_EQ(batch_sizes(config, 8).train, 2);
   EXPECT_EQ(batch_sizes(config, 8).load, 8);
-  EXPECT_THAT([&] { batch_sizes(config, 2); }, ThrowsMessage<Error>(HasSubstr("no sample")));
+  EXPECT_THAT([&] { batch_sizes(config, 2); }, ThrowsMessage<Error>(HasSubstr("is 0.5 samples")));
+  config.optimizer.per_device_batch_size = 1.5;
+  EXPECT_EQ(batch_sizes(config, 2).train, 3);
+  EXPECT_THAT([&] { batch_sizes(config, 3); },
+              ThrowsMessage<Error>(HasSubstr("set global_batch_size=5")));
+  config.optimizer.per_device_batch_size = 0.3333333;  // a third
+  EXPECT_EQ(batch_sizes(config, 3).train, 1);
 
   config.optimizer.global_batch_size = 6;
-  EXPECT_EQ(batch_sizes(config, 3).train, 6);
-  EXPECT_THAT([&] { batch_sizes(config, 4); }, ThrowsMessage<Error>(HasSubstr("does not divide")));
+  EXPECT_EQ(batch_sizes(config, 4).train, 6);
 }
 
 TEST(ScheduleSteps, AreTheTrainingStepsUnlessGiven) {

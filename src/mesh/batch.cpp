@@ -1,0 +1,68 @@
+#include "mesh/batch.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "io/json.h"
+
+namespace kinema::mesh {
+namespace {
+
+std::string sizes_text(const Mesh& mesh, std::span<const std::string> axes) {
+  std::vector<std::string> parts;
+  for (const std::string& axis : axes) {
+    parts.push_back(fmt::format("{}={}", axis, mesh.size(axis)));
+  }
+  return fmt::format("{}", fmt::join(parts, " x "));
+}
+
+}  // namespace
+
+void check_batch(const Placement& placement, int64_t samples, double per_device) {
+  const int64_t parts = placement.parts("activation_batch");
+  if (samples % parts == 0) {
+    return;
+  }
+  const Mesh& mesh = placement.mesh();
+  const std::string over = sizes_text(mesh, placement.axes_of("activation_batch"));
+  check(
+      per_device <= 0 || per_device >= 1,
+      "[mesh] per_device_batch_size {} on {} devices is a batch of {}, which does not divide over "
+      "{}: a fraction leaves fewer samples than devices\n  put devices on context or tensor until "
+      "the product is {}, or set per_device_batch_size=1",
+      per_device, mesh.devices(), samples, over, divisors_text(samples));
+  const int64_t up = (samples + parts - 1) / parts * parts;
+  fail(
+      "[mesh] a batch of {} samples does not divide over {}\n  set global_batch_size={}, or "
+      "another "
+      "multiple of {}; or put devices on context or tensor instead",
+      samples, over, up, parts);
+}
+
+void check_divides(const Placement& placement, std::string_view what, int64_t size,
+                   std::string_view logical) {
+  const int64_t parts = placement.parts(logical);
+  check(size % parts == 0,
+        "[mesh] {} {} do not divide over {} (`{}` of logical_axis_rules)\n  the product must be {}",
+        size, what, sizes_text(placement.mesh(), placement.axes_of(logical)), logical,
+        divisors_text(size));
+}
+
+Sharding data_sharding(const Placement& placement, const config::Tree& axes, const Dims& dims) {
+  if (!placement.active() || dims.empty()) {
+    return {};
+  }
+  const io::Json tree = io::Json::parse(axes.json, "data_sharding");
+  check(tree.is_array() && tree.items().size() == 1,
+        "[mesh] data_sharding is {}, expected one list of mesh axes, for the samples of a batch",
+        tree.dump(-1));
+  // A rule with a name that nothing else has.
+  const io::Json rules = io::Json::array({io::Json::array({"samples", tree.items()[0]})});
+  const Placement own(placement.mesh(), AxisRules::parse({rules.dump(-1)}, "data_sharding"),
+                      "data_sharding");
+  std::vector<std::string> logical(dims.size());
+  logical[0] = "samples";
+  return own.sharding(logical, dims);
+}
+
+}  // namespace kinema::mesh

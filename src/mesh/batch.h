@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "config/field.h"
+#include "core/shape.h"
+#include "mesh/placement.h"
+
+namespace kinema::mesh {
+
+/// Throws an Error with the remedy when `samples` do not divide over the mesh axes that
+/// `activation_batch` lies on. `per_device` is per_device_batch_size where that made the number, 0
+/// where global_batch_size did.
+void check_batch(const Placement& placement, int64_t samples, double per_device);
+
+/// Throws an Error that names the numbers that work when `size` (40 attention heads, say) does not
+/// divide over the mesh axes that the logical axis lies on.
+void check_divides(const Placement& placement, std::string_view what, int64_t size,
+                   std::string_view logical);
+
+/// How a batch [b, ...] of `rank` dimensions is split as it comes from the host: over the axes of
+/// `data_sharding` ([["data", "fsdp", ...]]: one list, for the samples), less the last of them that
+/// the samples do not divide over.
+Sharding data_sharding(const Placement& placement, const config::Tree& axes, const Dims& dims);
+
+}  // namespace kinema::mesh

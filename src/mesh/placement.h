@@ -1,0 +1,56 @@
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/shape.h"
+#include "graph/graph.h"
+#include "mesh/mesh.h"
+#include "mesh/rules.h"
+
+namespace kinema::mesh {
+
+/// Where tensors lie: a mesh and the rules of one network. A cheap handle to pass to model code,
+/// which names logical axes only. Without a mesh it leaves every tensor as it is.
+class Placement {
+ public:
+  /// One device.
+  Placement() = default;
+  /// Throws an Error when a rule names an axis that the mesh does not have; `key` names the rules.
+  Placement(Mesh mesh, AxisRules rules, std::string_view key = "logical_axis_rules");
+
+  /// More than one device.
+  bool active() const { return data_ != nullptr && data_->mesh.devices() > 1; }
+  /// Of an inactive one: no axes, no devices.
+  const Mesh& mesh() const;
+  const AxisRules& rules() const;
+
+  /// The mesh axes of more than one device that a logical axis lies on, major first; and how many
+  /// devices those are.
+  std::vector<std::string> axes_of(std::string_view logical) const;
+  int64_t parts(std::string_view logical) const;
+
+  /// How an array that the program takes or gives is split: by the rules, less the last of a
+  /// dimension's mesh axes that its size does not divide over. Axes of one device are left out.
+  /// `logical` has a name per dimension ("": none). Without a mesh: empty.
+  Sharding sharding(std::span<const std::string> logical, const Dims& dims) const;
+  Sharding sharding(std::initializer_list<std::string_view> logical, const Dims& dims) const;
+  /// The same for values inside a program, where the compiler pads what does not divide.
+  Sharding constraint(std::span<const std::string> logical, const Dims& dims) const;
+
+  /// x, asked to lie as the rules say; x itself without a mesh, or where they say nothing of it.
+  Tensor operator()(Tensor x, std::initializer_list<std::string_view> logical) const;
+
+ private:
+  struct Data {
+    Mesh mesh;
+    AxisRules rules;
+  };
+  std::shared_ptr<const Data> data_;
+};
+
+}  // namespace kinema::mesh
