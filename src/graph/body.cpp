@@ -25,6 +25,7 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->xs = body.xs;
   copy->kernel = body.kernel;
   copy->settings = body.settings;
+  copy->rule = body.rule;
   Transplant transplant(*copy->graph);
   for (const Tensor x : body.graph->inputs()) {
     transplant.know(x, copy->graph->input(x.shape()));

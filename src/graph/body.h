@@ -15,8 +15,8 @@ namespace kinema {
 using TensorKey = std::pair<const Node*, int64_t>;
 inline TensorKey key_of(Tensor x) { return {&x.node(), x.result()}; }
 
-/// The inside of a loop or of a checkpointed call; the attributes of kScan and kCall hold one as
-/// `std::shared_ptr<Body>`.
+/// The inside of a loop, a call or a manual region; the attributes of kScan, kCall and kManual hold
+/// one as `std::shared_ptr<Body>`.
 ///
 /// Its inputs are the node's inputs in order: carry, slices of the xs, captures.
 struct Body {
@@ -30,13 +30,17 @@ struct Body {
   size_t xs = 0;
   /// Results added for a backward pass, by the body's tensor.
   std::map<TensorKey, int64_t> exported;
-  /// Calls made by `fused`: the name and settings that a target's kernel goes by.
+  /// Calls made by `fused`: the name and settings that a target's kernel goes by. Manual regions:
+  /// their ManualAttrs.
   std::string kernel;
   std::any settings;
+  /// Calls made by `with_gradient`: their backward pass.
+  GradientRule rule;
 };
 
 extern const Op kScan;
 extern const Op kCall;
+extern const Op kManual;
 
 /// kScan's emission (scan_emit.cpp).
 void emit_scan(const Node& node, Emitter& out);

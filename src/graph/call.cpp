@@ -1,8 +1,9 @@
-// Calls: a body inlined where it stands, as a unit for the backward pass (`checkpoint`) or for a
-// target's kernel (`fused`).
+// Calls: a body inlined where it stands, as a unit for the backward pass (`checkpoint`,
+// `with_gradient`) or for a target's kernel (`fused`).
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "graph/body.h"
 #include "graph/emit.h"
 #include "graph/ops.h"
@@ -16,14 +17,37 @@ void emit_call(const Node& node, Emitter& out) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     out.bind(body.graph->inputs()[i], out.name(node.input(i)));
   }
-  out.body(*body.graph, body.outputs);
+  // Only what somebody reads: a kernel inside may do without results that nobody wants.
+  std::vector<Tensor> results;
+  std::vector<Tensor> outputs;
   for (size_t i = 0; i < node.results.size(); ++i) {
-    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)), out.name(body.outputs[i]));
+    const Tensor result = const_cast<Node&>(node).result(static_cast<int64_t>(i));
+    if (out.uses(result) > 0) {
+      results.push_back(result);
+      outputs.push_back(body.outputs[i]);
+    }
   }
+  out.body(*body.graph, outputs);
+  for (size_t i = 0; i < results.size(); ++i) {
+    out.bind(results[i], out.name(outputs[i]));
+  }
+}
+
+/// The gradient that the call came with.
+Cotangents ruled_gradient(Node& node, const Body& body, std::span<const Tensor> dys) {
+  std::vector<Tensor> ys;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    ys.push_back(node.result(static_cast<int64_t>(i)));
+  }
+  const std::vector<Tensor> inputs = node.inputs;
+  return body.rule(inputs, ys, dys);
 }
 
 Cotangents call_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
   Body& body = *node.get<std::shared_ptr<Body>>();
+  if (body.rule) {
+    return ruled_gradient(node, body, dys);
+  }
   std::vector<bool> has_cotangent;
   std::vector<Tensor> walled;
   for (const Tensor dy : dys) {
@@ -115,6 +139,18 @@ std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Ten
   inside->kernel = std::move(kernel);
   inside->settings = std::move(settings);
   return call(inside, std::move(inputs), body);
+}
+
+std::vector<Tensor> with_gradient(
+    std::vector<Tensor> inputs,
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule) {
+  auto inside = std::make_shared<Body>();
+  inside->rule = std::move(rule);
+  std::vector<Tensor> outputs = call(inside, std::move(inputs), body);
+  check(inside->graph->captures().empty(),
+        "[with_gradient] the body uses a tensor that is not among its inputs, for which the rule "
+        "gives no gradient");
+  return outputs;
 }
 
 }  // namespace kinema

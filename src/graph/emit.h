@@ -16,14 +16,10 @@ namespace kinema {
 /// Replaces the plain emission of a node by a kernel of the target: returns true when it wrote one.
 using Lowering = std::function<bool(const Node& node, Emitter& out)>;
 
-/// Device mesh of the program: axis names and sizes, major first. Empty = one device.
-struct MeshAxes {
-  std::vector<std::pair<std::string, int64_t>> axes;
-};
-
 struct EmitOptions {
   /// Input index -> output index whose buffer it may take over (`tf.aliasing_output`).
   std::map<int64_t, int64_t> donate;
+  /// The program's devices.
   MeshAxes mesh;
   std::vector<Sharding> output_shardings;  // empty, or one per output
   /// The device has a host memory space: offloaded values go to `pinned_host`.
@@ -77,6 +73,9 @@ class Emitter {
   /// Writes the nodes of a body that `outputs` need; its inputs must be bound.
   void body(const Graph& graph, std::span<const Tensor> outputs);
   void indent(int64_t by) { indent_ += by; }
+  /// How many manual regions (graph/manual.h) surround what is being written.
+  int64_t manual_depth() const { return manual_depth_; }
+  void enter_manual(int64_t by) { manual_depth_ += by; }
   std::string take() { return std::move(text_); }
 
  private:
@@ -89,6 +88,7 @@ class Emitter {
   std::string text_;
   int64_t next_ = 0;
   int64_t indent_ = 1;
+  int64_t manual_depth_ = 0;
 };
 
 }  // namespace kinema

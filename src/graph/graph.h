@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/op.h"
@@ -18,6 +19,13 @@ struct Sharding {
   /// One list of mesh axis names per dimension, major first.
   std::vector<std::vector<std::string>> dims;
   bool operator==(const Sharding&) const = default;
+};
+
+/// A device mesh: axis names and sizes, major first; devices are numbered row by row. Empty = one
+/// device.
+struct MeshAxes {
+  std::vector<std::pair<std::string, int64_t>> axes;
+  bool operator==(const MeshAxes&) const = default;
 };
 
 /// An arena of nodes in creation order. Not movable: nodes and tensors point into it.

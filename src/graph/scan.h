@@ -57,6 +57,18 @@ ScanResult scan(std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions o
 std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Tensor> inputs,
                           const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body);
 
+/// The backward pass of `with_gradient`: a gradient per input, empty where there is none, from the
+/// inputs, the results and their cotangents (empty where a result got none). Graph code.
+using GradientRule = std::function<std::vector<Tensor>(
+    std::span<const Tensor> inputs, std::span<const Tensor> ys, std::span<const Tensor> dys)>;
+
+/// `body(inputs)`, inlined, differentiated by `rule` and not through the body. What the rule reads
+/// of the results is kept for the backward pass, nothing from inside. The body uses its inputs
+/// only.
+std::vector<Tensor> with_gradient(
+    std::vector<Tensor> inputs,
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule);
+
 /// `body(inputs)`, inlined, whose intermediate values the backward pass keeps or computes again
 /// according to the policy.
 std::vector<Tensor> checkpoint(

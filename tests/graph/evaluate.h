@@ -1,6 +1,9 @@
 #pragma once
 
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/host_array.h"
@@ -10,43 +13,74 @@
 
 namespace kinema {
 
-/// One client for the whole test process; PJRT clients start threads.
-inline const pjrt::Client& shared_client() {
-  static const pjrt::Client client = pjrt::cpu_client();
-  return client;
+/// One client per number of devices for the whole test process; PJRT clients start threads.
+inline const pjrt::Client& shared_client(int64_t devices = 1) {
+  static std::map<int64_t, pjrt::Client> clients;
+  const auto found = clients.find(devices);
+  return found != clients.end() ? found->second
+                                : clients.emplace(devices, pjrt::cpu_client(devices)).first->second;
 }
 
-/// A compiled graph that takes and gives host arrays.
+inline int64_t device_count(const MeshAxes& mesh) {
+  int64_t count = 1;
+  for (const auto& [axis, size] : mesh.axes) {
+    count *= size;
+  }
+  return count;
+}
+
+/// Copies on all devices, said of every axis.
+inline Sharding replicated(const Shape& shape) {
+  return {.dims = std::vector<std::vector<std::string>>(shape.dims.size())};
+}
+
+/// A compiled graph that takes and gives host arrays. Over a mesh every device gets the whole
+/// inputs, whose sharding must say so, and gives whole results; those of the last one are returned.
 class HostProgram {
  public:
-  HostProgram(const Graph& graph, std::span<const Tensor> outputs)
-      : executable_(shared_client().compile(emit(graph, outputs))) {}
+  HostProgram(const Graph& graph, std::span<const Tensor> outputs, const MeshAxes& mesh = {})
+      : devices_(device_count(mesh)) {
+    EmitOptions options{.mesh = mesh};
+    for (const Tensor output : outputs) {
+      options.output_shardings.push_back(replicated(output.shape()));
+    }
+    executable_.emplace(client().compile(emit(graph, outputs, options), {.partitions = devices_}));
+  }
 
   std::vector<HostArray> operator()(std::span<const HostArray> inputs) const {
-    std::vector<pjrt::Buffer> buffers;
-    std::vector<const pjrt::Buffer*> arguments;
-    for (const HostArray& input : inputs) {
-      buffers.push_back(shared_client().to_device(input));
+    std::vector<std::vector<pjrt::Buffer>> buffers;
+    std::vector<std::vector<const pjrt::Buffer*>> arguments;
+    for (const int64_t id : executable_->device_ids()) {
+      auto& on_device = buffers.emplace_back();
+      for (const HostArray& input : inputs) {
+        on_device.push_back(client().to_device(input, client().device(id)));
+      }
+      auto& pointers = arguments.emplace_back();
+      for (const pjrt::Buffer& buffer : on_device) {
+        pointers.push_back(&buffer);
+      }
     }
-    for (const pjrt::Buffer& buffer : buffers) {
-      arguments.push_back(&buffer);
-    }
+    const auto everywhere = executable_->execute_all(arguments);
     std::vector<HostArray> results;
-    for (const pjrt::Buffer& result : executable_.execute(arguments)) {
+    for (const pjrt::Buffer& result : everywhere.back()) {
       results.push_back(result.to_host());
     }
     return results;
   }
-  const pjrt::Executable& executable() const { return executable_; }
+  const pjrt::Executable& executable() const { return *executable_; }
 
  private:
-  pjrt::Executable executable_;
+  const pjrt::Client& client() const { return shared_client(devices_); }
+
+  int64_t devices_;
+  std::optional<pjrt::Executable> executable_;
 };
 
 /// Compiles `outputs` and runs them once on the CPU plugin; inputs in the order of the graph's.
 inline std::vector<HostArray> evaluate(const Graph& graph, std::span<const Tensor> outputs,
-                                       std::span<const HostArray> inputs = {}) {
-  return HostProgram(graph, outputs)(inputs);
+                                       std::span<const HostArray> inputs = {},
+                                       const MeshAxes& mesh = {}) {
+  return HostProgram(graph, outputs, mesh)(inputs);
 }
 
 }  // namespace kinema

@@ -64,7 +64,9 @@ inline TensorFunction gradient_of(TensorFunction function) {
 /// costs one compilation. With step h = 1e-5 the difference quotient is off by h^2 f''' / 6 ~ 2e-11
 /// f''' and by rounding 2^-53 |f| / h ~ 1e-11 |f|; the tests keep f and f''' below 1e3, so 1e-7 of
 /// the larger of 1 and the gradient holds with room, while a wrong rule is off by its own size.
-inline void expect_gradients_match(const std::vector<GradientCase>& cases) {
+/// With a mesh, its devices share the work as the functions say.
+inline void expect_gradients_match(const std::vector<GradientCase>& cases,
+                                   const MeshAxes& mesh = {}) {
   constexpr double kStep = 1e-5;
   constexpr double kTolerance = 1e-7;
   Graph graph;
@@ -80,7 +82,8 @@ inline void expect_gradients_match(const std::vector<GradientCase>& cases) {
     std::vector<Tensor> x;
     std::vector<Tensor> wrt;
     for (const HostArray& array : cases[c].inputs) {
-      x.push_back(graph.input(array.shape));
+      x.push_back(
+          graph.input(array.shape, "", mesh.axes.empty() ? Sharding() : replicated(array.shape)));
       if (array.shape.dtype == DType::F64) {
         wrt.push_back(x.back());
         operands.push_back({c, arrays.size()});
@@ -93,8 +96,8 @@ inline void expect_gradients_match(const std::vector<GradientCase>& cases) {
   }
   std::vector<Tensor> outputs = losses;
   outputs.insert(outputs.end(), grads.begin(), grads.end());
-  const std::vector<HostArray> analytic = evaluate(graph, outputs, arrays);
-  const HostProgram forward(graph, losses);
+  const std::vector<HostArray> analytic = evaluate(graph, outputs, arrays, mesh);
+  const HostProgram forward(graph, losses, mesh);
 
   // Per case one operand at a time: `turn` is its number within the case.
   std::vector<size_t> turn(operands.size(), 0);

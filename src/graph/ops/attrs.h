@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/manual.h"
 #include "graph/op.h"
 #include "graph/ops.h"
 
@@ -36,6 +37,14 @@ extern const Op kNamed;
 extern const Op kOptimizationBarrier;
 /// The identity without gradient; no attributes.
 extern const Op kStopGradient;
+
+/// Attributes of the ops between devices.
+struct CollectiveAttrs {
+  DeviceGroups groups;
+  int64_t axis = 0;    // gathered, scattered or split
+  int64_t concat = 0;  // all_to_all only
+  int64_t by = 0;      // ring_shift only
+};
 
 /// Attributes of kWithSharding.
 struct ShardingAttrs {
