@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 #include "io/av.h"
+#include "io/mapped_file.h"
+#include "io/orientation.h"
 
 namespace kinema::io {
 namespace {
@@ -113,62 +115,19 @@ int quarter_turns(const AVStream& stream) {
   return std::isfinite(degrees) ? (4 - static_cast<int>(std::lround(degrees / 90)) % 4) % 4 : 0;
 }
 
-// u8 [f, h, w, 3] turned clockwise once.
-HostArray turned(const HostArray& frames) {
-  const int64_t count = frames.shape.dims[0];
-  const int64_t height = frames.shape.dims[1];
-  const int64_t width = frames.shape.dims[2];
-  HostArray out(Shape{DType::U8, {count, width, height, 3}});
-  const std::byte* from = frames.bytes.data();
-  for (int64_t f = 0; f < count; ++f) {
-    std::byte* frame = out.bytes.data() + f * height * width * 3;
-    for (int64_t y = 0; y < height; ++y) {
-      for (int64_t x = 0; x < width; ++x, from += 3) {
-        std::memcpy(frame + (x * height + height - 1 - y) * 3, from, 3);
-      }
-    }
-  }
-  return out;
-}
-
 // How a camera was held, as Exif (CIPA DC-008, tag 0x0112) says it: 1 upright; 2 to 8 otherwise.
-int exif_orientation(const AVFrame& frame) {
+int stated_orientation(const AVFrame& frame) {
   const AVDictionaryEntry* entry = av_dict_get(frame.metadata, "Orientation", nullptr, 0);
   const int value = entry == nullptr ? 1 : std::atoi(entry->value);
   return value >= 1 && value <= 8 ? value : 1;
 }
 
-// u8 [f, h, w, 3] with left and right exchanged.
-HostArray mirrored(const HostArray& frames) {
-  HostArray out(frames.shape);
-  const int64_t width = frames.shape.dims[2];
-  const int64_t rows = frames.shape.dims[0] * frames.shape.dims[1];
-  for (int64_t y = 0; y < rows; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
-      std::memcpy(out.bytes.data() + (y * width + width - 1 - x) * 3,
-                  frames.bytes.data() + (y * width + x) * 3, 3);
-    }
-  }
-  return out;
-}
-
-// Upright again. Clockwise turns, after exchanging left and right for the even ones above 1 but 8.
-HostArray oriented(HostArray frames, int orientation) {
-  constexpr int kTurns[] = {0, 0, 0, 2, 2, 3, 1, 1, 3};
-  constexpr bool kMirrored[] = {false, false, true, false, true, true, false, true, false};
-  if (kMirrored[orientation]) {
-    frames = mirrored(frames);
-  }
-  for (int turn = kTurns[orientation]; turn > 0; --turn) {
-    frames = turned(frames);
-  }
-  return frames;
-}
-
 class Decoder {
  public:
-  Decoder(const MappedFile& file, const char* formats, const ReadVideoOptions& options)
-      : path_(file.path()), options_(options), input_(file.bytes()) {
+  Decoder(std::span<const std::byte> bytes, const std::string& name, const char* formats,
+          const ReadVideoOptions& options)
+      : path_(name), options_(options), input_(bytes) {
+    check(!bytes.empty(), "[video] {} is empty", path_);
     av::silence();
     AVDictionary* settings = nullptr;
     av_dict_set(&settings, "format_whitelist", formats, 0);
@@ -227,10 +186,7 @@ class Decoder {
     HostArray frames;
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
-    for (int turn = quarter_turns(*stream_); turn > 0; --turn) {
-      frames = turned(frames);
-    }
-    frames = oriented(std::move(frames), orientation_);
+    frames = upright(turned(std::move(frames), quarter_turns(*stream_)), orientation_);
     return {std::move(frames), probe().fps};
   }
 
@@ -263,7 +219,7 @@ class Decoder {
     if (kept_ == 0) {
       height_ = frame.height;
       width_ = frame.width;
-      orientation_ = exif_orientation(frame);
+      orientation_ = stated_orientation(frame);
     }
     check(frame.height == height_ && frame.width == width_,
           "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, index, width_, height_,
@@ -315,27 +271,31 @@ class Decoder {
   int64_t width_ = 0;
   int64_t seen_ = 0;     // frames decoded
   int64_t kept_ = 0;     // of them, kept
-  int orientation_ = 1;  // see exif_orientation
+  int orientation_ = 1;  // see stated_orientation
   int64_t skipped_ = 0;  // packets that the container says are not to be shown
 };
 
 }  // namespace
 
-Video decode(const MappedFile& file, const char* formats, const ReadVideoOptions& options) {
-  check(!file.bytes().empty(), "[video] {} is empty", file.path());
-  return Decoder(file, formats, options).run();
+Video decode(std::span<const std::byte> bytes, const std::string& name, const char* formats,
+             const ReadVideoOptions& options) {
+  return Decoder(bytes, name, formats, options).run();
 }
 
 VideoProbe probe_video(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
-  check(!file.bytes().empty(), "[video] {} is empty", file.path());
   const ReadVideoOptions options;
-  return Decoder(file, kVideoFormats, options).probe();
+  return Decoder(file.bytes(), file.path(), kVideoFormats, options).probe();
+}
+
+Video read_video(std::span<const std::byte> bytes, const std::string& name,
+                 const ReadVideoOptions& options) {
+  return decode(bytes, name, kVideoFormats, options);
 }
 
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options) {
   const MappedFile file = MappedFile::open(path);
-  return decode(file, kVideoFormats, options);
+  return read_video(file.bytes(), file.path(), options);
 }
 
 }  // namespace kinema::io

@@ -2,20 +2,30 @@
 
 #include "core/error.h"
 #include "io/decode.h"
+#include "io/jpeg.h"
+#include "io/mapped_file.h"
 #include "io/resample.h"
 
 namespace kinema::io {
 
-HostArray read_image(const std::filesystem::path& path) {
-  const MappedFile file = MappedFile::open(path);
+HostArray read_image(std::span<const std::byte> bytes, const std::string& name) {
   HostArray image;
   try {
-    image = decode(file, "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif", {.max_frames = 1}).frames;
+    const ReadVideoOptions options{.max_frames = 1};
+    image = is_jpeg(bytes) ? decode_jpeg(bytes, options.max_pixels)
+                           : decode(bytes, name, "png_pipe,webp_pipe,bmp_pipe,gif", options).frames;
   } catch (const Error& error) {
-    fail("[image] {} cannot be decoded, expected a sound PNG, JPEG, WebP, BMP or GIF: {}",
-         path.string(), error.what());
+    fail("[image] {} cannot be decoded, expected a sound PNG, JPEG, WebP, BMP or GIF: {}", name,
+         error.what());
   }
   image.shape.dims.erase(image.shape.dims.begin());
+  return image;
+}
+
+HostArray read_image(const std::filesystem::path& path) {
+  const MappedFile file = MappedFile::open(path);
+  HostArray image = read_image(file.bytes(), file.path());
+  file.check_intact();
   return image;
 }
 

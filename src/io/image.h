@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@ namespace kinema::io {
 /// Reads a PNG, JPEG, WebP, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif says; an alpha
 /// channel is dropped. Throws an Error with the path.
 HostArray read_image(const std::filesystem::path& path);
+/// The same from bytes, which messages call `name`.
+HostArray read_image(std::span<const std::byte> bytes, const std::string& name);
 
 /// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
 void write_png(const std::filesystem::path& path, const HostArray& image);

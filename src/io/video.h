@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "core/host_array.h"
@@ -42,6 +44,9 @@ struct ReadVideoOptions {
 ///
 /// Throws an Error with the path for a missing, truncated, undecodable or too large file.
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options = {});
+/// The same from bytes, which messages call `name`.
+Video read_video(std::span<const std::byte> bytes, const std::string& name,
+                 const ReadVideoOptions& options = {});
 
 struct WriteMp4Options {
   double fps = 16;

@@ -234,6 +234,32 @@ std::string corners(const HostArray& image) {
           colour(image, true, true)};
 }
 
+// Expected pixels are those of Pillow 13 (`exif_transpose`, `convert("RGB")`), to the level: same
+// inverse cosine transform, same smoothing of colours between blocks.
+TEST(Image, HasThePixelsThatPillowReadsFromJpeg) {
+  const std::filesystem::path folder =
+      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images" / "jpeg";
+  for (const std::string name : {"420", "422", "444", "progressive", "grey", "cmyk", "turned"}) {
+    const HostArray read = read_image(folder / (name + ".jpg"));
+    const HostArray expected = read_image(folder / (name + ".png"));
+    EXPECT_EQ(read.shape, expected.shape) << name;
+    EXPECT_TRUE(read.bytes == expected.bytes) << name;
+  }
+}
+
+TEST(Image, RefusesJpegThatIsCutOffAnywhere) {
+  const Scratch scratch;
+  const std::string whole = read_text(std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" /
+                                      "golden" / "images" / "jpeg" / "progressive.jpg");
+  // The last two bytes are the marker of the end, which decoders do without.
+  for (size_t size = 3; size + 2 < whole.size(); size += 29) {
+    std::ofstream(scratch / "cut.jpg", std::ios::binary) << whole.substr(0, size);
+    EXPECT_THAT([&] { read_image(scratch / "cut.jpg"); },
+                ThrowsMessage<Error>(HasSubstr("cut.jpg cannot be decoded")))
+        << size;
+  }
+}
+
 // The stored corners are red, green / blue, white; expected is what PIL's exif_transpose gives.
 TEST(Image, StandsUprightAsExifSays) {
   const std::filesystem::path folder =

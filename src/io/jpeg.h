@@ -1,0 +1,21 @@
+#pragma once
+
+// Private to the room: JPEG through libjpeg, whose pixels are those that Pillow has.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/host_array.h"
+
+namespace kinema::io {
+
+/// Whether the bytes begin as a JPEG file does.
+bool is_jpeg(std::span<const std::byte> bytes);
+
+/// Decodes to u8 [1, h, w, 3], RGB, upright as Exif says. Grey and CMYK become RGB as Pillow's
+/// `convert("RGB")` has it. Throws an Error with the decoder's words for a damaged or truncated
+/// file, one with more than `max_pixels`, and one of more scans than any encoder makes.
+HostArray decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels);
+
+}  // namespace kinema::io
