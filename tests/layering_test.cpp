@@ -44,9 +44,10 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"verify",
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders", "train", "sample"}},
+      {"plan", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
       {"cli", {"core",    "io",       "remote",  "config", "mesh",    "pjrt",       "graph",
                "runtime", "nn",       "kernels", "models", "weights", "schedulers", "text",
-               "data",    "encoders", "prepare", "train",  "sample",  "verify"}},
+               "data",    "encoders", "prepare", "train",  "sample",  "verify",     "plan"}},
   };
   return table;
 }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "io/json.h"
+#include "plan/install.h"
 #include "runtime/environment.h"
 
 namespace kinema::cli {
@@ -59,6 +60,12 @@ std::vector<Line> describe(const runtime::Environment& found) {
       {"cache", fmt::format("{} ({})", found.cache_folder, writable(found.cache_folder))},
       {"plugin", found.plugin_path.empty() ? "none" : found.plugin_path},
   };
+  for (const plan::PluginWheel& wheel : plan::plugin_wheels()) {
+    const std::string path = runtime::installed_plugin(wheel.hardware);
+    lines.push_back(
+        {wheel.hardware + " plugin",
+         path.empty() ? fmt::format("none (kinema doctor --install {})", wheel.hardware) : path});
+  }
   if (found.problem.empty()) {
     lines.push_back({"PJRT", found.pjrt_version});
     lines.push_back({"StableHLO", found.stablehlo_version});
@@ -71,6 +78,12 @@ std::vector<Line> describe(const runtime::Environment& found) {
     }
   }
   return lines;
+}
+
+int install(const std::string& hardware) {
+  const fs::path folder = plan::install_plugin(hardware, runtime::cache_folder());
+  fmt::print("{} plugin: {}\n", hardware, folder.string());
+  return 0;
 }
 
 int diagnose(const std::vector<std::string>& words, bool json) {
@@ -104,7 +117,14 @@ void add_doctor(CLI::App& app, Action& action) {
   const auto json = std::make_shared<bool>(false);
   command->add_option("CONFIG key=value", *words, "hardware, pjrt_plugin, cpu_device_count, ...");
   command->add_flag("--json", *json, "print JSON");
-  command->callback([=, &action] { action = [words, json] { return diagnose(*words, *json); }; });
+  const auto wanted = std::make_shared<std::string>();
+  command->add_option("--install", *wanted,
+                      "fetch the plugin for tpu or cuda with pip, into the cache folder");
+  command->callback([=, &action] {
+    action = [words, json, wanted] {
+      return wanted->empty() ? diagnose(*words, *json) : install(*wanted);
+    };
+  });
 }
 
 }  // namespace kinema::cli

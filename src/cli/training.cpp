@@ -16,29 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-train::StepOptions step_options(const config::Config& config) {
-  const config::OptimizerConfig& o = config.optimizer;
-  train::StepOptions out;
-  out.adamw.b1 = o.adam_b1;
-  out.adamw.b2 = o.adam_b2;
-  out.adamw.eps = o.adam_eps;
-  out.adamw.weight_decay = o.adam_weight_decay;
-  out.adamw.decay_min_rank = o.weight_decay_min_rank;
-  if (o.opt_enable_grad_clipping) {
-    out.adamw.max_value = o.max_grad_value;
-  }
-  if (o.opt_enable_grad_global_norm_clipping) {
-    out.adamw.max_norm = o.max_grad_norm;
-  }
-  out.objective.flow.shift = o.training_shift;
-  out.objective.weigh = !o.disable_training_weights;
-  out.objective.stratified = o.stratified_timesteps;
-  out.objective.caption_dropout = o.caption_dropout;
-  out.accumulation = o.gradient_accumulation_steps;
-  out.ema_decay = o.ema_decay;
-  return out;
-}
-
 train::Schedule schedule_of(const config::Config& config) {
   const config::OptimizerConfig& o = config.optimizer;
   return {.learning_rate = o.learning_rate,
@@ -143,6 +120,29 @@ std::vector<pjrt::Buffer> first_state(const config::Config& config, const fs::pa
 }
 
 }  // namespace
+
+train::StepOptions step_options(const config::Config& config) {
+  const config::OptimizerConfig& o = config.optimizer;
+  train::StepOptions out;
+  out.adamw.b1 = o.adam_b1;
+  out.adamw.b2 = o.adam_b2;
+  out.adamw.eps = o.adam_eps;
+  out.adamw.weight_decay = o.adam_weight_decay;
+  out.adamw.decay_min_rank = o.weight_decay_min_rank;
+  if (o.opt_enable_grad_clipping) {
+    out.adamw.max_value = o.max_grad_value;
+  }
+  if (o.opt_enable_grad_global_norm_clipping) {
+    out.adamw.max_norm = o.max_grad_norm;
+  }
+  out.objective.flow.shift = o.training_shift;
+  out.objective.weigh = !o.disable_training_weights;
+  out.objective.stratified = o.stratified_timesteps;
+  out.objective.caption_dropout = o.caption_dropout;
+  out.accumulation = o.gradient_accumulation_steps;
+  out.ema_decay = o.ema_decay;
+  return out;
+}
 
 train::LoopOptions Training::loop_options(const config::Config& config) const {
   return {.first_step = first_step,

@@ -16,6 +16,9 @@
 
 namespace kinema::cli {
 
+/// What of a configuration decides the training step.
+train::StepOptions step_options(const config::Config& config);
+
 /// A training run, ready for its first step: everything the loop is made of.
 struct Training {
   std::filesystem::path run;

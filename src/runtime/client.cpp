@@ -18,15 +18,11 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// A wheel is unpacked as CACHE/NAME-VERSION/xla_plugins/xla_cpu_pjrt/; the newest name wins.
-std::string plugin_in_cache(const fs::path& cache) {
-  std::vector<std::string> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(cache, error)) {
-    const fs::path plugin = entry.path() / "xla_plugins" / "xla_cpu_pjrt" / "xla_cpu_pjrt.so";
-    if (fs::is_regular_file(plugin, error)) found.push_back(plugin.string());
-  }
-  return found.empty() ? "" : *std::max_element(found.begin(), found.end());
+// Where a plugin's wheel keeps it; a wheel is unpacked as CACHE/NAME-VERSION.
+fs::path place_in_wheel(const std::string& hardware) {
+  if (hardware == "tpu") return fs::path("libtpu") / "libtpu.so";
+  if (hardware == "cuda") return fs::path("jax_plugins") / "xla_cuda13" / "xla_cuda_plugin.so";
+  return fs::path("xla_plugins") / "xla_cpu_pjrt" / "xla_cpu_pjrt.so";
 }
 
 }  // namespace
@@ -38,15 +34,29 @@ std::string cache_folder() {
   return (home.empty() ? "/tmp" : home) + "/.cache/kinema";
 }
 
+std::string installed_plugin(const std::string& hardware) {
+  std::string newest;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cache_folder(), error)) {
+    const fs::path plugin = entry.path() / place_in_wheel(hardware);
+    if (fs::is_regular_file(plugin, error)) newest = std::max(newest, plugin.string());
+  }
+  return newest;
+}
+
 std::string find_plugin(const ClientSpec& spec) {
   if (!spec.plugin.empty()) return spec.plugin;
   if (std::string path = environment("KINEMA_PJRT_PLUGIN"); !path.empty()) return path;
-  check(spec.hardware == "cpu",
-        "[runtime] no plugin given for hardware `{}`\n"
-        "  set pjrt_plugin=PATH to its shared object (for TPU: libtpu.so), or hardware=cpu",
-        spec.hardware);
+  if (spec.hardware != "cpu") {
+    std::string path = installed_plugin(spec.hardware);
+    check(!path.empty(),
+          "[runtime] no plugin for hardware `{0}` in `{1}`\n"
+          "  fetch it with: kinema doctor --install {0}; or set pjrt_plugin=PATH",
+          spec.hardware, cache_folder());
+    return path;
+  }
   if (std::string path = environment("KINEMA_PJRT_CPU"); !path.empty()) return path;
-  if (std::string path = plugin_in_cache(cache_folder()); !path.empty()) return path;
+  if (std::string path = installed_plugin("cpu"); !path.empty()) return path;
   constexpr std::string_view kBuiltWith = KINEMA_BUILT_WITH_PJRT_CPU;
   std::error_code error;
   if (!kBuiltWith.empty() && fs::is_regular_file(kBuiltWith, error)) return std::string(kBuiltWith);

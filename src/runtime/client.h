@@ -22,8 +22,12 @@ struct ClientSpec {
   bool keep_freed_memory = true;
 };
 
-/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU, the
-/// newest wheel unpacked in the cache folder, and the path this build was configured with. Throws
+/// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;
+/// empty when there is none.
+std::string installed_plugin(const std::string& hardware);
+
+/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU, else
+/// installed_plugin, else (for cpu) the path this build was configured with. Throws
 /// an Error that says what was looked for and what to do.
 std::string find_plugin(const ClientSpec& spec);
 

@@ -156,7 +156,9 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   auto step = std::make_unique<StepGraph>();
   Graph& graph = step->graph;
   const std::vector<Tensor> params = parameter_inputs(graph, spec);
-  step->parameters = static_cast<int64_t>(params.size());
+  const auto p = static_cast<int64_t>(params.size());
+  step->parameters = p;
+  step->donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
 
   const Shape video{DType::F32, spec.latents};
   const Tensor x = graph.input(video, "x");
@@ -222,9 +224,7 @@ const runtime::Program& StepPrograms::get(const StepSpec& spec) {
   options.output_names = {"x", "previous", "m1", "velocity", "finite"};
   const std::vector<std::string> kept = kept_names(spec.reuse);
   options.output_names.insert(options.output_names.end(), kept.begin(), kept.end());
-  // x, previous and m2 are dead after the step and have the shapes of what it makes.
-  const int64_t p = step->parameters;
-  options.emit.donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
+  options.emit.donate = step->donate;
   return compile(key, *step, options);
 }
 

@@ -80,6 +80,9 @@ struct StepGraph {
   Graph graph;
   std::vector<Tensor> outputs;
   int64_t parameters = 0;  // how many inputs are parameters
+  /// Input index -> output index that takes over its buffer: x, previous and m2 are dead after the
+  /// step and have the shapes of what it makes.
+  std::map<int64_t, int64_t> donate;
 };
 
 /// What of a step's `numbers` does not come from the schedule.

@@ -19,7 +19,8 @@ class CommandLine : public KinemaTest {};
 TEST_F(CommandLine, ListsItsCommandsAndVersion) {
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"train", "generate", "verify", "inspect", "config", "doctor"}) {
+  for (const char* command :
+       {"train", "generate", "verify", "inspect", "config", "doctor", "plan"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const Outcome own = run({command, "--help"});
     EXPECT_EQ(own.status, 0);

@@ -66,10 +66,12 @@ TEST_F(FindPlugin, TakesTheNewestWheelOfTheCache) {
 
 TEST_F(FindPlugin, SaysWhatToDoForOtherHardware) {
   const ScopedVariable any("KINEMA_PJRT_PLUGIN", "");
+  const ScopedVariable cache("KINEMA_CACHE", "/nowhere");
 
-  EXPECT_THAT([] { find_plugin({.hardware = "tpu"}); },
-              ThrowsMessage<Error>(MatchesRegex("\\[runtime\\] no plugin given for hardware `tpu`\n"
-                                                "  set pjrt_plugin=PATH.*")));
+  EXPECT_THAT(
+      [] { find_plugin({.hardware = "tpu"}); },
+      ThrowsMessage<Error>(MatchesRegex("\\[runtime\\] no plugin for hardware `tpu` in `/nowhere`\n"
+                                        "  fetch it with: kinema doctor --install tpu; .*")));
 }
 
 TEST_F(FindPlugin, PutsTheCacheWhereTheVariablesSay) {

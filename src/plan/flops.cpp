@@ -1,0 +1,55 @@
+#include "plan/flops.h"
+
+#include <memory>
+#include <vector>
+
+#include "graph/body.h"
+#include "graph/ops/attrs.h"
+
+namespace kinema::plan {
+namespace {
+
+double size(const Shape& shape) { return static_cast<double>(shape.elements()); }
+
+double dot_flops(const Node& node) {
+  double summed = 1;
+  for (const int64_t axis : node.get<DotAttrs>().dims.lhs_contract) {
+    summed *= static_cast<double>(node.shape(0).dims[static_cast<size_t>(axis)]);
+  }
+  return 2 * size(node.results[0]) * summed;
+}
+
+double convolution_flops(const Node& node) {
+  const Shape& kernel = node.shape(1);  // [o, c / groups, spatial...]
+  return 2 * size(node.results[0]) * size(kernel) / static_cast<double>(kernel.dims[0]);
+}
+
+}  // namespace
+
+double matrix_flops(const Graph& graph, std::span<const Tensor> outputs) {
+  std::vector<bool> needed(graph.nodes().size(), false);
+  for (const Tensor x : outputs) {
+    needed[static_cast<size_t>(x.node().id)] = true;
+  }
+  double sum = 0;
+  for (auto id = static_cast<int64_t>(needed.size()) - 1; id >= 0; --id) {
+    if (!needed[static_cast<size_t>(id)]) {
+      continue;
+    }
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    for (const Tensor x : node.inputs) {
+      needed[static_cast<size_t>(x.node().id)] = true;
+    }
+    if (node.op == &kDotGeneral) {
+      sum += dot_flops(node);
+    } else if (node.op == &kConvolution) {
+      sum += convolution_flops(node);
+    } else if (const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
+      sum += matrix_flops(*(*body)->graph, (*body)->outputs) *
+             static_cast<double>(node.op == &kScan ? (*body)->length : 1);
+    }
+  }
+  return sum;
+}
+
+}  // namespace kinema::plan

@@ -1,0 +1,66 @@
+#include "plan/target.h"
+
+#include <gmock/gmock.h>
+
+#include "core/error.h"
+
+namespace kinema::plan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Target, CountsTheDevicesOfAGridOfChips) {
+  EXPECT_EQ(parse_target("v6e:4x4").devices, 16);
+  EXPECT_EQ(parse_target("v5p:2x2x1").devices, 4);
+  EXPECT_EQ(parse_target("tpu7x:2x2x1").devices, 8) << "a chip shows as two devices";
+  EXPECT_EQ(parse_target("h100:8").devices, 8);
+  EXPECT_EQ(parse_target("b200").devices, 1);
+  EXPECT_EQ(parse_target("cpu:4").devices, 4);
+}
+
+TEST(Target, GivesTheCompilerTheNameItKnows) {
+  EXPECT_EQ(parse_target("v5e:2x2").topology_name(), "v5e:2x2");
+  EXPECT_EQ(parse_target("h200:4").topology_name(), "");
+
+  const pjrt::NamedValues options = parse_target("h200:4").topology_options();
+  EXPECT_EQ(std::get<std::string>(options.at("topology")), "1x1x4");
+  EXPECT_THAT(std::get<std::string>(options.at("target_config")),
+              AllOf(HasSubstr("major: 9 minor: 0"), HasSubstr("device_memory_size: 141000000000")));
+}
+
+TEST(Target, RefusesWhatItDoesNotKnowWithWhatItDoes) {
+  const auto refuses = [](const std::string& text, const std::string& about) {
+    EXPECT_THAT([&] { parse_target(text); }, ThrowsMessage<Error>(HasSubstr(about))) << text;
+  };
+  refuses("v9x:2x2", "v4, v5e, v5p, v6e, tpu7x, h100, h200, b200, cpu");
+  refuses("", "is not known");
+  refuses("v6e", "target=v6e:4x4");
+  refuses("v6e:16", "a grid of 2 axes");
+  refuses("v5p:2x2", "target=v5p:2x2x1");
+  refuses("h100:2x4", "a count");
+  refuses("cpu:0", "a count");
+  refuses("cpu:4x", "a count");
+  refuses("cpu:-1", "a count");
+  refuses("v6e:4xx4", "a grid");
+  refuses("v5p:65536x65536x65536", "more than 65536 chips");
+  refuses("cpu:99999999999999999999", "a count");
+}
+
+// Whoever adds a chip must fill in every figure that a report divides by.
+TEST(Target, HasPublishedFiguresForEveryAccelerator) {
+  for (const Chip& chip : chips()) {
+    if (chip.family == Family::CPU) {
+      continue;
+    }
+    EXPECT_GT(chip.flops, 1e14) << chip.name;
+    EXPECT_GT(chip.memory_bandwidth, 5e11) << chip.name;
+    EXPECT_GT(chip.link_bandwidth, 1e11) << chip.name;
+    EXPECT_GT(chip.memory_bytes, 1e10) << chip.name;
+    EXPECT_FALSE(chip.source.empty()) << chip.name;
+  }
+}
+
+}  // namespace
+}  // namespace kinema::plan
