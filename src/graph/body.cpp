@@ -124,16 +124,24 @@ BodyGradient::BodyGradient(const Body& body, const std::vector<bool>& has_cotang
 }
 
 // A name belongs to the value, not to the identity node that carries it: gradient rules read the
-// value itself (tanh's own result, say), so that is what a policy keeps.
+// value itself (tanh's own result, say), so that is what a policy keeps. A reshape is the same
+// value in other words. A call with a rule of its own gives back through all its results, so the
+// name of one keeps them all: an attention's output alone would not save computing it again.
 void BodyGradient::collect_names() {
   for (const auto& [key, original] : original_) {
     const Node& node = original.node();
     if (node.op == &kNamed) {
       Tensor value = node.input(0);
-      while (value.node().op == &kNamed) {
+      while (value.node().op == &kNamed || value.node().op == &kReshape) {
         value = value.node().input(0);
       }
-      names_[key_of(value)].push_back(node.get<NamedAttrs>().name);
+      const auto* body = std::any_cast<BodyAttr>(&value.node().attrs);
+      const bool together = body != nullptr && (*body)->rule;
+      for (int64_t i = 0; i < static_cast<int64_t>(value.node().results.size()); ++i) {
+        if (together || i == value.result()) {
+          names_[key_of(value.node().result(i))].push_back(node.get<NamedAttrs>().name);
+        }
+      }
     }
   }
 }

@@ -13,12 +13,48 @@ struct SumsOfSquaresSettings {
   std::vector<int64_t> rows;
 };
 
-/// `fused("attention", AttentionSettings, {q, k, v[, bias]})` -> softmax(scale q k^T + bias) v.
+/// `fused("attention", AttentionSettings, {q, k, v, bias})` -> softmax(scale q k^T + bias) v.
 ///
 /// q and the result [b, s, n, d], k and v [b, t, n, d], of one dtype; bias f32, each size that of
 /// [b, n, s, t] or 1.
 struct AttentionSettings {
   double scale;
+};
+
+/// How many queries and keys are worked on together, under the names of configurations. The kernels
+/// of TPUs take all of them; the blockwise form takes `block_q` and `block_kv_compute` forward,
+/// `block_q_dkv` and `block_kv_dkv_compute` backward.
+struct FlashBlockSizes {
+  int64_t block_q = 512;
+  int64_t block_kv = 512;
+  int64_t block_kv_compute = 512;
+  int64_t block_q_dkv = 512;
+  int64_t block_kv_dkv = 512;
+  int64_t block_kv_dkv_compute = 512;
+  int64_t block_q_dq = 512;
+  int64_t block_kv_dq = 512;
+  bool use_fused_bwd_kernel = false;
+  bool operator==(const FlashBlockSizes&) const = default;
+};
+
+/// `fused("flash_attention", FlashAttentionSettings, {q, k, v[, keys]})` -> y, lse:
+///
+///   y = softmax(scale q k^T) v,  lse = log sum_t exp(scale q k^T)
+///
+/// q [b, s, n, d], k and v [b, t, n, d] of one dtype, y [b, s, n, d], lse [b, n, s] f32 (f64 for
+/// f64). `keys`, an S32 scalar, is how many of the t keys count.
+struct FlashAttentionSettings {
+  double scale;
+  FlashBlockSizes blocks;
+};
+
+/// `fused("flash_attention_backward", FlashAttentionBackwardSettings,
+/// {q, k, v, lse, delta, dy[, keys]})` -> dq, dk, dv in lse's dtype.
+///
+/// As above; delta [b, n, s] is the sum over d of y dy, dy has q's shape and dtype.
+struct FlashAttentionBackwardSettings {
+  double scale;
+  FlashBlockSizes blocks;
 };
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.

@@ -236,11 +236,25 @@ std::string types_text(std::span<const Shape> shapes) {
   return text;
 }
 
+/// The one device's part is the whole; compilers for one device know no regions.
+void emit_inline(const Node& node, const Body& body, Emitter& out) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    out.bind(body.graph->inputs()[i], out.name(node.input(i)));
+  }
+  out.body(*body.graph, body.outputs);
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)), out.name(body.outputs[i]));
+  }
+}
+
 void emit_manual(const Node& node, Emitter& out) {
   const Body& body = *node.get<std::shared_ptr<Body>>();
   const ManualSpec& spec = std::any_cast<ManualAttrs>(&body.settings)->spec;
   check(out.options().mesh == spec.mesh,
         "[manual] a region was built for another mesh than the program is written for");
+  if (std::ranges::all_of(spec.mesh.axes, [](const auto& axis) { return axis.second == 1; })) {
+    return emit_inline(node, body, out);
+  }
   std::string operands;
   std::string arguments;
   std::vector<Shape> types;

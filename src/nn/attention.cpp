@@ -1,68 +1,17 @@
 #include "nn/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
-#include "graph/emit.h"
-#include "graph/fused.h"
-#include "graph/graph.h"
-#include "graph/op.h"
+#include "graph/manual.h"
 #include "graph/scan.h"
+#include "nn/attention_parts.h"
+#include "nn/attention_plain.h"
 #include "nn/linear.h"
-#include "nn/norm.h"
 
 namespace kinema::nn {
 namespace {
-
-// y = e^x rounded to the products' dtype, z = sum of e^x over the last axis,  dx = (dy + dz) y.
-// As one op, because its gradient needs the rounded values only: written out, the backward pass
-// would keep the largest values of the network once more, in f32.
-struct ExpWeightsAttrs {
-  DType dtype;
-};
-
-void emit_exp_weights(const Node& node, Emitter& out) {
-  Graph body;
-  body.set_scope_path(*node.scope);
-  const Tensor x = body.input(node.shape(0));
-  out.bind(x, out.name(node.input(0)));
-  const Tensor e = exp(x);
-  const DType dtype = node.get<ExpWeightsAttrs>().dtype;
-  // The wall keeps XLA from reading e where the rounded values are widened again, and so keeping
-  // both (xla_allow_excess_precision).
-  const Tensor y = e.dtype() == dtype ? e : optimization_barrier({convert(e, dtype)})[0];
-  const std::vector<Tensor> results{y, sum(e, {-1}, true)};
-  out.body(body, results);
-  for (size_t i = 0; i < results.size(); ++i) {
-    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)), out.name(results[i]));
-  }
-}
-
-constexpr Op kExpWeights{
-    .name = "exp_weights",
-    .infer = nullptr,
-    .gradient = [](Node& node, std::span<const Tensor> dys,
-                   const std::vector<bool>&) -> Cotangents {
-      const Tensor y = node.result(0);
-      const DType dtype = node.shape(0).dtype;
-      const Tensor dy = dys[0] ? as(dys[0], dtype) : constant(*node.graph, 0.0, node.shape(0));
-      return {(dys[1] ? dy + dys[1] : dy) * as(y, dtype)};
-    },
-    .emit = emit_exp_weights,
-};
-
-struct ExpWeights {
-  Tensor values;  // [..., t] in the given dtype
-  Tensor total;   // [..., 1] in x's dtype
-};
-
-ExpWeights exp_weights(Tensor x, DType dtype) {
-  Shape total = x.shape();
-  total.dims.back() = 1;
-  Node& node = x.graph().add_multi(kExpWeights, {x}, ExpWeightsAttrs{dtype},
-                                   {Shape{dtype, x.shape().dims}, total});
-  return {node.result(0), node.result(1)};
-}
 
 void check_shapes(Tensor q, Tensor k, Tensor v) {
   check(q.rank() == 4 && k.rank() == 4 && k.shape() == v.shape() && q.dtype() == k.dtype() &&
@@ -71,44 +20,197 @@ void check_shapes(Tensor q, Tensor k, Tensor v) {
         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
 }
 
-/// Scores of all pairs at once, [b, n, s, t].
-///
-/// The weights stay without their sum, by which the result is divided instead: it is smaller by
-/// t / d, and so is what the backward pass reduces. The maximum only keeps the exponential finite;
-/// the result does not depend on it, so no gradient flows through it.
-Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
-  const DType sums = q.dtype() == DType::F64 ? DType::F64 : DType::F32;
-  Tensor scores = dot_general(
-      q, k, {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}},
-      precision, sums);
-  if (scale != 1.0) {
-    scores = scores * scale;
-  }
-  if (bias) {
-    scores = scores + as(bias, sums);
-  }
-  const Tensor largest = stop_gradient(max(scores, {-1}, true));
-  const auto [weights, total] = exp_weights(scores - largest, v.dtype());
-  const Tensor y = dot_general(
-      weights, v,
-      {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}},
-      precision, sums);
-  return as(transpose(y, {0, 2, 1, 3}) / transpose(total, {0, 2, 1, 3}), q.dtype());
+/// Heads as further samples: [b, s, n, d] -> [b n, s, 1, d], and back.
+Tensor fold_heads(Tensor x) {
+  return reshape(transpose(x, {0, 2, 1, 3}), {x.dim(0) * x.dim(2), x.dim(1), 1, x.dim(3)});
+}
+Tensor unfold_heads(Tensor x, int64_t heads) {
+  return transpose(reshape(x, {x.dim(0) / heads, heads, x.dim(1), x.dim(3)}), {0, 2, 1, 3});
 }
 
-/// Where there is a kernel, it runs instead; the gradient, and other targets, take the scores.
-Tensor flash(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
-  std::vector<Tensor> inputs{q, k, v};
-  if (bias) {
-    Dims dims = bias.shape().dims;
-    dims.insert(dims.begin(), static_cast<size_t>(4 - bias.rank()), 1);
-    inputs.push_back(reshape(as(bias, DType::F32), dims));
+// ---- Plain ---------------------------------------------------------------------------------
+
+/// The partitioner finds what devices must send each other.
+Tensor plain(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, double scale) {
+  if (!options.split_heads && !options.bias) {
+    const Tensor y =
+        dot_product(fold_heads(q), fold_heads(k), fold_heads(v), {}, options.precision, scale);
+    return unfold_heads(y, q.dim(2));
   }
-  return fused("attention", AttentionSettings{scale}, inputs,
+  const AttentionAxes& axes = options.axes;
+  if (!axes.mesh.axes.empty()) {
+    const Sharding rows{{axes.batch, axes.sequence, axes.heads, {}}};
+    const Sharding keys{{axes.batch, {}, axes.heads, {}}};
+    const Tensor y = dot_product(with_sharding(q, rows), with_sharding(k, keys),
+                                 with_sharding(v, keys), options.bias, options.precision, scale);
+    return with_sharding(y, rows);
+  }
+  return dot_product(q, k, v, options.bias, options.precision, scale);
+}
+
+/// Scores with something added are all computed; a kernel of the target that keeps fewer may take
+/// over where nothing is differentiated.
+Tensor biased(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
+  Dims dims = bias.shape().dims;
+  dims.insert(dims.begin(), static_cast<size_t>(4 - bias.rank()), 1);
+  return fused("attention", AttentionSettings{scale},
+               {q, k, v, reshape(as(bias, DType::F32), dims)},
                [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-                 return {dot_product(in[0], in[1], in[2], in.size() > 3 ? in[3] : Tensor(),
-                                     precision, scale)};
+                 return {dot_product(in[0], in[1], in[2], in[3], precision, scale)};
                })[0];
+}
+
+// ---- In blocks, on one device or on parts ---------------------------------------------------
+
+/// How the work is split: the groups, and where q, k, v and the result lie.
+struct Split {
+  PartPlan plan;
+  ManualSpec forward;
+  ManualSpec backward;
+  // Sizes are filled up to multiples of these.
+  int64_t batch, sequence, keys, heads;
+};
+
+DeviceGroups alone() { return {.axes = {}, .members = {{0}}}; }
+
+/// The groups of a kind within the devices along the sequence.
+void set_groups(PartPlan& plan, const DeviceGroups& line, const AttentionOptions& options) {
+  if (options.whole_keys) {
+    plan.copies = line;
+    return;
+  }
+  switch (options.kind) {
+    case AttentionKind::RING:
+      plan.ring = line;
+      return;
+    case AttentionKind::ULYSSES:
+      plan.exchange = line;
+      return;
+    case AttentionKind::ULYSSES_RING: {
+      const int64_t shards = options.ulysses_shards;
+      check(
+          shards > 0 && line.size() % shards == 0,
+          "[attention] ulysses_ring splits the sequence over {} devices and exchanges heads among "
+          "ulysses_shards={} of them\nset ulysses_shards to a divisor of {}",
+          line.size(), shards, line.size());
+      plan.exchange = subgroups(line, shards, 1);
+      plan.ring = subgroups(line, line.size() / shards, shards);
+      return;
+    }
+    case AttentionKind::DOT_PRODUCT:
+    case AttentionKind::FLASH:
+      plan.gather = line;
+  }
+}
+
+int64_t devices_along(const AttentionAxes& axes, const std::vector<std::string>& names) {
+  return device_groups(axes.mesh, names).size();
+}
+
+Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64_t keys) {
+  const AttentionAxes& axes = options.axes;
+  check(options.ulysses_chunks > 0, "[attention] ulysses_chunks is {} but must be positive",
+        options.ulysses_chunks);
+  Split split{.plan = {.gather = alone(),
+                       .exchange = alone(),
+                       .ring = alone(),
+                       .copies = alone(),
+                       .keys = keys,
+                       .chunks = options.ulysses_chunks,
+                       .flash = flash}};
+  const DeviceGroups line = device_groups(axes.mesh, axes.sequence);
+  set_groups(split.plan, line, options);
+  split.batch = devices_along(axes, axes.batch);
+  split.sequence = line.size();
+  split.keys = options.whole_keys ? 1 : line.size();
+  split.heads = devices_along(axes, axes.heads) * split.plan.exchange.size();
+  const Sharding q{{axes.batch, axes.sequence, axes.heads, {}}};
+  const Sharding k{{axes.batch,
+                    options.whole_keys ? std::vector<std::string>{} : axes.sequence,
+                    axes.heads,
+                    {}}};
+  const Sharding lse{{axes.batch, axes.heads, axes.sequence}};
+  split.forward = {axes.mesh, {q, k, k}, {q, lse}};
+  split.backward = {axes.mesh, {q, k, k, lse, lse, q}, {q, k, k}};
+  return split;
+}
+
+Tensor filled_up(Tensor x, int64_t axis, int64_t multiple) {
+  const int64_t missing = (multiple - x.dim(axis) % multiple) % multiple;
+  return missing == 0 ? x : pad(x, Axis(axis), 0, missing);
+}
+
+Tensor cut_back(Tensor x, const Dims& dims) {
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    const int64_t size = dims[static_cast<size_t>(i)];
+    x = x.dim(i) == size ? x : slice(x, Axis(i), 0, size);
+  }
+  return x;
+}
+
+Tensor fill_up(Tensor x, const Split& split, int64_t sequence) {
+  return filled_up(filled_up(filled_up(x, 0, split.batch), 1, sequence), 2, split.heads);
+}
+
+/// With one device the parts are the whole and no region is needed.
+std::vector<Tensor> on_parts(
+    const std::vector<Tensor>& inputs, const ManualSpec& spec,
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body) {
+  return spec.mesh.axes.empty() ? body(inputs) : manual(inputs, spec, body);
+}
+
+Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, double scale) {
+  const FlashOptions flash{.scale = scale,
+                           .precision = options.precision,
+                           .blocks = options.blocks,
+                           .mask_padding = options.mask_padding};
+  const Split split = split_of(options, flash, k.dim(1));
+  const auto forward = [&](std::span<const Tensor> in) {
+    const std::vector<Tensor> whole{fill_up(in[0], split, split.sequence),
+                                    fill_up(in[1], split, split.keys),
+                                    fill_up(in[2], split, split.keys)};
+    std::vector<Tensor> ys =
+        on_parts(whole, split.forward, [&](std::span<const Tensor> part) -> std::vector<Tensor> {
+          const FlashResult result = part_forward(part[0], part[1], part[2], split.plan);
+          return {result.y, result.lse};
+        });
+    ys[0] = cut_back(ys[0], in[0].shape().dims);
+    return ys;
+  };
+  // Nothing of the scores is kept: the rule computes them again, block by block.
+  const auto backward = [split](std::span<const Tensor> in, std::span<const Tensor> ys,
+                                std::span<const Tensor> dys) {
+    const Tensor y = fill_up(ys[0], split, split.sequence);
+    const Tensor dy = dys[0] ? fill_up(dys[0], split, split.sequence) : zeros_like(y);
+    Tensor delta = flash_delta(y, dy);
+    if (dys[1]) {
+      delta = delta - dys[1];  // a gradient of a gradient: d lse / d s = p
+    }
+    const std::vector<Tensor> whole{fill_up(in[0], split, split.sequence),
+                                    fill_up(in[1], split, split.keys),
+                                    fill_up(in[2], split, split.keys),
+                                    ys[1],
+                                    delta,
+                                    dy};
+    std::vector<Tensor> grads =
+        on_parts(whole, split.backward, [&](std::span<const Tensor> part) -> std::vector<Tensor> {
+          const FlashGradients result =
+              part_backward(part[0], part[1], part[2], part[3], part[4], part[5], split.plan);
+          return {result.dq, result.dk, result.dv};
+        });
+    for (size_t i = 0; i < grads.size(); ++i) {
+      grads[i] = cut_back(grads[i], in[i].shape().dims);
+    }
+    return grads;
+  };
+  return with_gradient({q, k, v}, forward, backward)[0];
+}
+
+/// What is computed instead of the kind that was asked for.
+AttentionKind kind_for(Tensor q, Tensor k, const AttentionOptions& options) {
+  const bool is_short = std::min(q.dim(1), k.dim(1)) < options.min_length;
+  const bool goes_round = options.kind == AttentionKind::RING && !options.whole_keys;
+  return is_short && !goes_round ? AttentionKind::DOT_PRODUCT : options.kind;
 }
 
 }  // namespace
@@ -117,13 +219,16 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) 
   check_shapes(q, k, v);
   const double scale =
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(3)));
-  switch (options.kind) {
-    case AttentionKind::DOT_PRODUCT:
-      return dot_product(q, k, v, options.bias, options.precision, scale);
-    case AttentionKind::FLASH:
-      return flash(q, k, v, options.bias, options.precision, scale);
+  const AttentionKind kind = kind_for(q, k, options);
+  if (kind == AttentionKind::DOT_PRODUCT) {
+    return plain(q, k, v, options, scale);
   }
-  fail("[attention] unknown kind {}", static_cast<int>(options.kind));
+  if (options.bias) {
+    check(kind == AttentionKind::FLASH && options.axes.mesh.axes.empty(),
+          "[attention] a bias is for dot_product and, on one device, flash");
+    return biased(q, k, v, options.bias, options.precision, scale);
+  }
+  return in_blocks(q, k, v, options, scale);
 }
 
 }  // namespace kinema::nn

@@ -21,6 +21,9 @@ extern const Op kDotGeneral;
 /// Its attributes are ConvolutionAttrs, dilations filled in.
 extern const Op kConvolution;
 
+/// Its attributes are the sizes of its result.
+extern const Op kReshape;
+
 /// Attributes of kTranspose: result axis i is the operand's axis `order[i]`.
 struct TransposeAttrs {
   std::vector<int64_t> order;

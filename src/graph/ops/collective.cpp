@@ -203,6 +203,9 @@ std::span<const Op* const> collective_ops() {
 }
 
 Tensor position_in(Graph& graph, const DeviceGroups& groups) {
+  if (groups.size() == 1) {
+    return constant(graph, 0.0, {DType::S32, {}});
+  }
   std::vector<int32_t> positions;
   for (const auto& members : groups.members) {
     for (int64_t i = 0; i < groups.size(); ++i) {

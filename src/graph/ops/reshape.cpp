@@ -21,8 +21,18 @@ struct BroadcastAttrs {
   std::vector<int64_t> axes;
 };
 
+std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
+  std::vector<int64_t> out(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    out[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  return out;
+}
+
+}  // namespace
+
 // y = x's elements in the same order,  dx = dy in x's sizes
-constexpr Op kReshape{
+constinit const Op kReshape{
     .name = "reshape",
     .infer = [](const Node& node) -> Shape {
       const Shape& x = node.shape(0);
@@ -37,16 +47,6 @@ constexpr Op kReshape{
     .mlir = "stablehlo.reshape",
     .free_to_recompute = true,
 };
-
-std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
-  std::vector<int64_t> out(order.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    out[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  }
-  return out;
-}
-
-}  // namespace
 
 // y = x with axes in another order,  dx = dy in the inverse order
 constinit const Op kTranspose{

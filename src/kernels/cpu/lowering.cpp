@@ -238,7 +238,7 @@ std::optional<AttentionPlan> attention_plan(const Node& node) {
   return plan;
 }
 
-bool write_attention(const Node& node, const AttentionSettings& settings, Emitter& out,
+bool write_attention(const Node& node, double scale, Emitter& out,
                      const CpuLoweringOptions& options) {
   const DType dtype = node.results[0].dtype;
   const bool covered =
@@ -249,7 +249,7 @@ bool write_attention(const Node& node, const AttentionSettings& settings, Emitte
   }
   write_call(node, kAttentionTarget,
              fmt::format("plan = array<i64: {}>, scale = {:.17e} : f64",
-                         fmt::join(to_words(*plan), ", "), settings.scale),
+                         fmt::join(to_words(*plan), ", "), scale),
              operands_of(node, out), out, out.location(node));
   return true;
 }
@@ -260,7 +260,13 @@ bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& optio
     return node.results.size() == 3 && write_adamw(node, *adamw, out);
   }
   if (const auto* attention = std::any_cast<AttentionSettings>(&body.settings)) {
-    return node.results.size() == 1 && write_attention(node, *attention, out, options);
+    return node.results.size() == 1 && write_attention(node, attention->scale, out, options);
+  }
+  if (const auto* flash = std::any_cast<FlashAttentionSettings>(&body.settings)) {
+    // The kernel gives y only: what is differentiated reads the sums of the weights too.
+    return node.inputs.size() == 3 && node.results[0].dtype == node.shape(0).dtype &&
+           out.uses(const_cast<Node&>(node).result(1)) == 0 &&
+           write_attention(node, flash->scale, out, options);
   }
   if (const auto* sums = std::any_cast<SumsOfSquaresSettings>(&body.settings)) {
     return node.results.size() == 1 && write_sums_of_squares(node, *sums, out);
