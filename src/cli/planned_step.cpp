@@ -184,8 +184,12 @@ wan::TransformerConfig planned_model(const config::Loaded& loaded) {
   return out;
 }
 
-PlannedStep build_planned_step(const config::Loaded& loaded, const plan::Target& target,
+PlannedStep build_planned_step(const config::Loaded& given, const plan::Target& target,
                                PlanMode mode) {
+  config::Loaded loaded = given;
+  if (target.chip.family == plan::Family::TPU) {
+    loaded.config.run.hardware = "tpu";  // attention's block sizes are checked for it
+  }
   const wan::TransformerConfig model = planned_model(loaded);
   const config::GenerateConfig& g = loaded.config.generate;
   const sample::VideoSizes sizes =

@@ -1,6 +1,7 @@
 #include "cli/wiring.h"
 
 #include <array>
+#include <map>
 
 #include "cli/commands.h"
 #include "cli/device.h"
@@ -11,6 +12,7 @@
 #include "encoders/umt5_encoder.h"
 #include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
+#include "io/json.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -23,6 +25,53 @@ DType dtype(const std::string& name) { return name == "bfloat16" ? DType::BF16 :
 Precision precision(const std::string& name) {
   return name == "HIGHEST" ? Precision::HIGHEST
                            : (name == "HIGH" ? Precision::HIGH : Precision::DEFAULT);
+}
+
+FlashBlockSizes block_sizes(const config::Tree& given) {
+  const io::Json tree = io::Json::parse(given.json, "flash_block_sizes");
+  FlashBlockSizes sizes;
+  if (tree.is_null()) {
+    return sizes;
+  }
+  const std::map<std::string, int64_t*> numbers{
+      {"block_q", &sizes.block_q},
+      {"block_kv", &sizes.block_kv},
+      {"block_kv_compute", &sizes.block_kv_compute},
+      {"block_q_dkv", &sizes.block_q_dkv},
+      {"block_kv_dkv", &sizes.block_kv_dkv},
+      {"block_kv_dkv_compute", &sizes.block_kv_dkv_compute},
+      {"block_q_dq", &sizes.block_q_dq},
+      {"block_kv_dq", &sizes.block_kv_dq}};
+  for (const auto& [key, value] : tree.members()) {
+    const auto found = numbers.find(key);
+    if (key == "use_fused_bwd_kernel") {
+      sizes.use_fused_bwd_kernel = value.as_bool();
+    } else if (found != numbers.end()) {
+      if (!value.is_null()) {  // configurations without a pass for dq say null
+        *found->second = value.as_int();
+      }
+    } else {
+      // Of kernels that are tuned further inside, which these sizes do not depend on.
+      check(key == "block_kv_compute_in" || key == "heads_per_tile" || key == "vmem_limit_bytes",
+            "[config] flash_block_sizes has no `{}`: it has {}", key,
+            nn::to_string(FlashBlockSizes{}));
+    }
+  }
+  return sizes;
+}
+
+nn::AttentionOptions attention_options(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  nn::AttentionOptions options;
+  options.kind = nn::attention_kind(m.attention);
+  options.blocks = block_sizes(m.flash_block_sizes);
+  options.rules = config.run.hardware == "tpu" ? nn::BlockRules::TPU_TRAINING : nn::BlockRules::ANY;
+  options.min_length = m.flash_min_seq_length;
+  options.mask_padding = m.mask_padding_tokens;
+  options.split_heads = m.split_head_dim;
+  options.ulysses_shards = m.ulysses_shards;
+  options.ulysses_chunks = m.ulysses_attention_chunks;
+  return options;
 }
 
 /// The override when there is one.
@@ -100,6 +149,7 @@ wan::ModelOptions model_options(const config::Config& config) {
   options.remat =
       remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
   options.dropout = m.dropout;
+  options.attention = attention_options(config);
   return options;
 }
 

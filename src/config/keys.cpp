@@ -51,7 +51,6 @@ constexpr IgnoredKey kIgnored[] = {
     {"scale_lr", kDead},
     {"skip_jax_distributed_system", kJax},
     {"snr_gamma", kDead},
-    {"split_head_dim", kDead},
     {"timestep_bias", kDead},
     {"timing_metrics_file", kDead},
     {"tokenize_captions_num_proc", kDead},

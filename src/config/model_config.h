@@ -25,6 +25,7 @@ struct ModelConfig {
   std::string attention = "flash";
   int64_t flash_min_seq_length = 4096;
   bool mask_padding_tokens = true;
+  bool split_head_dim = true;
   int64_t ulysses_shards = -1;
   int64_t ulysses_attention_chunks = 1;
   bool use_base2_exp = true;
@@ -157,24 +158,27 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void attention_fields(Self& self, Visitor&& visit) {
     visit("attention", self.attention,
-          {.help = "attention kernel",
+          {.help = "how attention is computed; names of kernels stand for their kind",
            .one_of = "dot_product | flash | tokamax_flash | cudnn_flash_te | ring | tokamax_ring | "
                      "tokamax_ring_custom | ulysses | ulysses_custom | ulysses_custom_fixed_m | "
-                     "ulysses_ring | ulysses_ring_custom | ulysses_ring_custom_bidir"});
+                     "ulysses_ring | ulysses_ring_custom | ulysses_ring_custom_fixed_m | "
+                     "ulysses_ring_custom_bidir"});
     visit("flash_min_seq_length", self.flash_min_seq_length,
           {.help = "shorter sequences take dot_product", .min = 0});
     visit("mask_padding_tokens", self.mask_padding_tokens,
-          {.help = "padding of a block is masked", .later = "leaving padding unmasked"});
+          {.help = "keys that only fill up blocks or devices are left out"});
+    visit("split_head_dim", self.split_head_dim,
+          {.help = "dot_product: heads stay an axis; false folds them into the batch"});
     visit("ulysses_shards", self.ulysses_shards,
-          {.help = "heads are split this many ways", .min = -1, .later = "ulysses attention"});
+          {.help = "ulysses_ring: devices that exchange heads", .min = -1});
     visit("ulysses_attention_chunks", self.ulysses_attention_chunks,
-          {.help = "groups of heads per all-to-all", .min = 1, .later = "ulysses attention"});
+          {.help = "ulysses: heads are exchanged in this many groups", .min = 1});
     visit("use_base2_exp", self.use_base2_exp,
           {.help = "TPU kernels use exp2", .later = "TPU attention kernels"});
     visit("use_experimental_scheduler", self.use_experimental_scheduler,
           {.help = "TPU kernels use the experimental scheduler", .later = "TPU attention kernels"});
     visit("flash_block_sizes", self.flash_block_sizes,
-          {.help = "block sizes of TPU kernels", .later = "TPU attention kernels"});
+          {.help = "queries and keys that are worked on together (docs/attention.md)"});
     visit("enable_tile_search", self.enable_tile_search,
           {.help = "time block sizes first", .later = "the search for block sizes"});
     visit("tile_search_mode", self.tile_search_mode,

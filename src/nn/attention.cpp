@@ -75,6 +75,9 @@ DeviceGroups alone() { return {.axes = {}, .members = {{0}}}; }
 
 /// The groups of a kind within the devices along the sequence.
 void set_groups(PartPlan& plan, const DeviceGroups& line, const AttentionOptions& options) {
+  if (line.size() == 1) {
+    return;
+  }
   if (options.whole_keys) {
     plan.copies = line;
     return;
@@ -207,19 +210,32 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
 }
 
 /// What is computed instead of the kind that was asked for.
-AttentionKind kind_for(Tensor q, Tensor k, const AttentionOptions& options) {
-  const bool is_short = std::min(q.dim(1), k.dim(1)) < options.min_length;
+AttentionKind kind_for(int64_t queries, int64_t keys, const AttentionOptions& options) {
+  const bool is_short = std::min(queries, keys) < options.min_length;
   const bool goes_round = options.kind == AttentionKind::RING && !options.whole_keys;
   return is_short && !goes_round ? AttentionKind::DOT_PRODUCT : options.kind;
 }
 
+int64_t share(int64_t length, int64_t devices) { return (length + devices - 1) / devices; }
+
 }  // namespace
+
+void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys) {
+  if (kind_for(queries, keys, options) == AttentionKind::DOT_PRODUCT) {
+    return;
+  }
+  const Split split = split_of(options, {}, keys);
+  const PartPlan& plan = split.plan;
+  check_block_sizes(options.blocks, options.rules,
+                    share(queries, split.sequence) * plan.exchange.size(),
+                    plan.ring.size() == 1 ? keys : share(keys, split.keys) * plan.exchange.size());
+}
 
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) {
   check_shapes(q, k, v);
   const double scale =
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(3)));
-  const AttentionKind kind = kind_for(q, k, options);
+  const AttentionKind kind = kind_for(q.dim(1), k.dim(1), options);
   if (kind == AttentionKind::DOT_PRODUCT) {
     return plain(q, k, v, options, scale);
   }

@@ -6,6 +6,7 @@
 
 #include "graph/fused.h"
 #include "graph/ops.h"
+#include "nn/flash_block_sizes.h"
 
 namespace kinema::nn {
 
@@ -43,6 +44,8 @@ struct AttentionOptions {
   /// FLASH.
   bool whole_keys = false;
   FlashBlockSizes blocks = {};
+  /// What the target's kernels ask of `blocks`; see check_attention.
+  BlockRules rules = BlockRules::ANY;
   /// Where queries or keys are fewer, DOT_PRODUCT is used. RING is not replaced.
   int64_t min_length = 0;
   /// Positions that only fill up blocks or devices do not count as keys. Without, they may: with a
@@ -56,6 +59,11 @@ struct AttentionOptions {
   /// way while another is computed.
   int64_t ulysses_chunks = 1;
 };
+
+/// Throws an Error with the remedy when attention of this many queries and keys is more than the
+/// options allow: block sizes that the target does not take at the lengths that one device works
+/// on, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
+void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).
 ///

@@ -150,7 +150,14 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
 
 std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   StepSpec spec = given_spec;
-  spec.options.attention = nn::AttentionKind::FLASH;  // nothing is differentiated
+  // Nothing is differentiated: blocks are best at any length.
+  if (nn::AttentionOptions& attention = spec.options.attention;
+      attention.rules == nn::BlockRules::ANY) {
+    attention.kind = nn::AttentionKind::FLASH;
+    attention.min_length = 0;
+  } else {
+    attention.rules = nn::BlockRules::TPU_FORWARD;
+  }
   check(spec.latents.size() == 5, "[sample] latents are {}, expected [b,c,f,h,w]",
         to_string(spec.latents));
   auto step = std::make_unique<StepGraph>();

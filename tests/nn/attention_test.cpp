@@ -345,6 +345,27 @@ TEST(AttentionChoice, NamesOfKernelsStandForTheirKind) {
   EXPECT_THAT([] { attention_kind("rings"); }, ThrowsMessage<Error>(HasSubstr("`rings`")));
 }
 
+TEST(AttentionChoice, BlockSizesAreCheckedAgainstWhatOneDeviceWorksOn) {
+  // 16 devices: each has 4725 of 75600 queries, filled up to 5120 by blocks of 1024.
+  const MeshAxes mesh{{{"context", 16}}};
+  AttentionOptions options{.kind = AttentionKind::RING,
+                           .axes = {.mesh = mesh, .sequence = {"context"}},
+                           .rules = BlockRules::TPU_TRAINING,
+                           .ulysses_shards = 4};
+  options.blocks.block_q = 1024;
+  EXPECT_NO_THROW(check_attention(options, 75600, 75600));
+  options.blocks.block_q_dkv = 768;
+  EXPECT_THAT([&] { check_attention(options, 75600, 75600); },
+              ThrowsMessage<Error>(HasSubstr("4725 queries are filled up to 5120")));
+  options.kind = AttentionKind::ULYSSES_RING;
+  EXPECT_THAT([&] { check_attention(options, 75600, 75600); },
+              ThrowsMessage<Error>(HasSubstr("18900 queries are filled up to 19456")));
+  options.min_length = 100000;
+  EXPECT_NO_THROW(check_attention(options, 75600, 75600));
+  EXPECT_NO_THROW(
+      check_attention({.kind = AttentionKind::ULYSSES_RING, .ulysses_shards = 3}, 9, 9));
+}
+
 TEST(AttentionErrors, NameTheOptionAndTheRemedy) {
   Graph graph;
   const Tensor q = graph.input({DType::F32, {1, 8, 2, 8}});

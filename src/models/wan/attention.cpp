@@ -90,7 +90,8 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const nn::AttentionOptions& options) const {
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
-  const nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  scaled.whole_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);
   if (keys.image_key) {
     y = y + nn::attention(q, keys.image_key, keys.image_value, scaled);

@@ -301,10 +301,13 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
     return value;
   };
   const std::array<int64_t, 3> grid = patch_grid(inputs.hidden_states, config);
-  check_inputs(inputs, config, options, grid[0] * grid[1] * grid[2]);
+  const int64_t tokens = grid[0] * grid[1] * grid[2];
+  check_inputs(inputs, config, options, tokens);
+  nn::check_attention(options.attention, tokens, tokens);
 
   Conditioning given;
-  given.attention = {.kind = options.attention, .precision = precision};
+  given.attention = options.attention;
+  given.attention.precision = precision;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   Tensor x;
   {

@@ -25,8 +25,8 @@ struct ModelOptions {
   bool scan_layers = true;
   RematPolicy remat = {};
   double dropout = 0.0;
-  /// FLASH saves memory and time where nothing is differentiated; training would compute it twice.
-  nn::AttentionKind attention = nn::AttentionKind::DOT_PRODUCT;
+  /// Kind and settings; scale, precision and axes are the model's own.
+  nn::AttentionOptions attention = {};
 };
 
 struct TransformerInputs {
