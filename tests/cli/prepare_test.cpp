@@ -1,11 +1,11 @@
 // Videos to TFRecords as a user makes them, and training on what came of it.
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <csignal>
 #include <map>
 #include <string>
 
+#include "arrays.h"
 #include "cli/run_kinema.h"
 #include "data/tfrecord_source.h"
 #include "io/json.h"
@@ -15,15 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-double largest_difference(const HostArray& a, const HostArray& b) {
-  EXPECT_EQ(a.shape, b.shape);
-  double largest = 0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    largest = std::max(largest, std::abs(double{a.as<float>()[i]} - b.as<float>()[i]));
-  }
-  return largest;
-}
 
 class PrepareCommand : public KinemaTest {
  protected:

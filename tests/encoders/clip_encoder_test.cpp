@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <string>
 
+#include "arrays.h"
 #include "core/error.h"
 #include "io/model_folder.h"
 #include "runtime/cpu_client.h"
@@ -57,15 +57,6 @@ class ClipTest : public runtime::CpuClientTest {
     return "";
   }
 };
-
-double largest_difference(const HostArray& a, const HostArray& b) {
-  EXPECT_EQ(a.shape.elements(), b.shape.elements());
-  double largest = 0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    largest = std::max<double>(largest, std::abs(a.as<float>()[i] - b.as<float>()[i]));
-  }
-  return largest;
-}
 
 // The reference is 2e-6 from float64 on values up to 6; another order of sums adds as much.
 constexpr double kLimit = 2e-5;

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "arrays.h"
 #include "core/error.h"
 #include "io/image.h"
 #include "io/safetensors.h"
@@ -20,15 +20,6 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests" / "golden";
-
-double largest_difference(const HostArray& a, const HostArray& b) {
-  EXPECT_EQ(a.shape.elements(), b.shape.elements());
-  double largest = 0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    largest = std::max<double>(largest, std::abs(a.as<float>()[i] - b.as<float>()[i]));
-  }
-  return largest;
-}
 
 /// A folder with one preprocessor_config.json.
 class ProcessorFolder {

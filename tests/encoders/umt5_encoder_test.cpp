@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "core/error.h"
 #include "io/model_folder.h"
 #include "io/scratch.h"
@@ -33,17 +33,6 @@ constexpr float kF32Limit = 2e-5F;
 // 8 bits of every value, a few roundings a layer along the residual stream: two percent of the
 // largest.
 constexpr float kBf16Limit = 0.2F;
-
-float largest_difference(const HostArray& a, const HostArray& b) {
-  if (a.shape.elements() != b.shape.elements()) {
-    return INFINITY;
-  }
-  float out = 0.0F;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    out = std::max(out, std::abs(a.as<float>()[i] - b.as<float>()[i]));
-  }
-  return out;
-}
 
 class Umt5Test : public runtime::CpuClientTest {
  protected:

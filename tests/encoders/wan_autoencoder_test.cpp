@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "arrays.h"
 #include "core/error.h"
 #include "core/threefry.h"
 #include "io/safetensors.h"
@@ -37,18 +38,6 @@ HostArray random_array(Dims dims, uint64_t seed) {
     value = 2.0F * static_cast<float>(stream.uniform()) - 1.0F;
   }
   return out;
-}
-
-double largest_difference(const HostArray& a, const HostArray& b) {
-  if (a.shape.dims != b.shape.dims) {
-    return INFINITY;
-  }
-  double largest = 0.0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    const double d = std::abs(static_cast<double>(a.as<float>()[i]) - b.as<float>()[i]);
-    largest = std::isnan(d) ? INFINITY : std::max(largest, d);
-  }
-  return largest;
 }
 
 class WanAutoencoderTest : public runtime::CpuClientTest {

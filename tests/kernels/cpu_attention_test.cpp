@@ -1,30 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <thread>
 
-#include "core/host_array.h"
-#include "core/threefry.h"
 #include "graph/autodiff.h"
-#include "graph/emit.h"
 #include "graph/ops.h"
 #include "kernels/cpu/attention.h"
-#include "kernels/cpu/lowering.h"
+#include "kernels/cpu_kernel.h"
 #include "nn/attention.h"
-#include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
 
 namespace kinema::kernels {
 namespace {
-
-HostArray random_array(DType dtype, Dims dims, uint64_t seed) {
-  HostArray x(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "cpu_attention_test"));
-  for (float& value : x.as<float>()) {
-    value = stream.normal();
-  }
-  return convert(x, dtype);
-}
 
 struct Case {
   int64_t batch, queries, keys, heads, width;
@@ -49,11 +34,11 @@ const std::vector<Case>& cases() {
 }
 
 std::vector<HostArray> arguments(const Case& c, DType dtype) {
-  std::vector<HostArray> given{random_array(dtype, {c.batch, c.queries, c.heads, c.width}, 1),
-                               random_array(dtype, {c.batch, c.keys, c.heads, c.width}, 2),
-                               random_array(dtype, {c.batch, c.keys, c.heads, c.width}, 3)};
+  std::vector<HostArray> given{normal(dtype, {c.batch, c.queries, c.heads, c.width}, 1),
+                               normal(dtype, {c.batch, c.keys, c.heads, c.width}, 2),
+                               normal(dtype, {c.batch, c.keys, c.heads, c.width}, 3)};
   if (!c.bias.empty()) {
-    given.push_back(random_array(DType::F32, c.bias, 4));
+    given.push_back(normal(DType::F32, c.bias, 4));
     // As masks are.
     given.back().as<float>()[0] = -1e30F;
   }
@@ -75,22 +60,10 @@ std::vector<Tensor> build(Graph& graph, const Case& c, std::span<const HostArray
   return gradients(sum(square(convert(y, DType::F32))), std::span<const Tensor>(x).first(3));
 }
 
-class CpuAttention : public ::testing::TestWithParam<DType> {
+class CpuAttention : public CpuKernel {
  protected:
-  void SetUp() override {
-    if (!has_fast_product(GetParam())) {
-      GTEST_SKIP() << "this processor has no fast product of " << to_string(GetParam());
-    }
-    register_cpu_kernels(client().plugin());
-  }
-  static const pjrt::Client& client() {
-    static const pjrt::Client kClient = pjrt::cpu_client();
-    return kClient;
-  }
   static EmitOptions with_kernel() {
-    EmitOptions options;
-    options.lowering = cpu_lowering({.min_flops = 1e18, .min_attention_flops = 0});
-    return options;
+    return with_kernels({.min_flops = 1e18, .min_attention_flops = 0});
   }
   void expect_equal(std::span<const Case> some, bool differentiate) {
     for (const Case& c : some) {
@@ -117,16 +90,10 @@ class CpuAttention : public ::testing::TestWithParam<DType> {
   // largest value; in bf16 a rounded weight, and the result, may be the neighbouring value.
   // Gradients also read rounded results and rounded differences of the scores: four such values.
   void expect_near(const HostArray& got, const HostArray& want, bool differentiate) const {
-    double largest = 0;
-    double difference = 0;
-    for (size_t i = 0; i < want.as<float>().size(); ++i) {
-      largest = std::max(largest, std::abs(static_cast<double>(want.as<float>()[i])));
-      difference = std::max(difference, std::abs(static_cast<double>(want.as<float>()[i]) -
-                                                 static_cast<double>(got.as<float>()[i])));
-    }
-    EXPECT_GT(largest, 0.1);
     const double bf16 = differentiate ? 0x1p-6 : 0x1p-7;
-    EXPECT_LE(difference, largest * (GetParam() == DType::BF16 ? bf16 : 0x1p-24 * 64));
+    const double unit = GetParam() == DType::BF16 ? bf16 : 0x1p-24 * 64;
+    EXPECT_GT(largest(want), 0.1);
+    EXPECT_LE(largest_difference(got, want), unit * largest(want));
   }
 };
 
@@ -137,8 +104,7 @@ TEST_P(CpuAttention, HasTheGradientOfTheScoresWrittenOut) {
   expect_equal(some, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, CpuAttention, ::testing::Values(DType::F32, DType::BF16),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Dtypes, CpuAttention, ::testing::Values(DType::F32, DType::BF16), name_of);
 
 // ---- The kernel alone ----------------------------------------------------------------------
 
@@ -146,15 +112,7 @@ HostArray run_alone(const AttentionPlan& plan, const std::vector<HostArray>& giv
                     int64_t threads) {
   HostArray y(given[0].shape);
   attention(plan, y.shape.dtype, scale, given[0].bytes.data(), given[1].bytes.data(),
-            given[2].bytes.data(), nullptr, y.bytes.data(),
-            [&](int64_t count, const std::function<void(int64_t)>& task) {
-              std::vector<std::jthread> helpers;
-              for (int64_t t = 0; t < threads; ++t) {
-                helpers.emplace_back([&, t] {
-                  for (int64_t i = t; i < count; i += threads) task(i);
-                });
-              }
-            });
+            given[2].bytes.data(), nullptr, y.bytes.data(), on_threads(threads));
   return y;
 }
 

@@ -1,29 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <thread>
-
-#include "core/host_array.h"
-#include "core/threefry.h"
 #include "graph/autodiff.h"
-#include "graph/emit.h"
 #include "graph/ops.h"
 #include "kernels/cpu/convolution.h"
-#include "kernels/cpu/lowering.h"
-#include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
+#include "kernels/cpu_kernel.h"
 
 namespace kinema::kernels {
 namespace {
-
-HostArray random_array(DType dtype, Dims dims, uint64_t seed) {
-  HostArray x(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "cpu_convolution_test"));
-  for (float& value : x.as<float>()) {
-    value = stream.normal();
-  }
-  return convert(x, dtype);
-}
 
 struct Case {
   Dims x, w;
@@ -48,22 +31,10 @@ const std::vector<Case>& cases() {
   return kCases;
 }
 
-class CpuConvolution : public ::testing::TestWithParam<DType> {
+class CpuConvolution : public CpuKernel {
  protected:
-  void SetUp() override {
-    if (!has_fast_product(GetParam())) {
-      GTEST_SKIP() << "this processor has no fast product of " << to_string(GetParam());
-    }
-    register_cpu_kernels(client().plugin());
-  }
-  static const pjrt::Client& client() {
-    static const pjrt::Client kClient = pjrt::cpu_client();
-    return kClient;
-  }
   static EmitOptions with_kernel() {
-    EmitOptions options;
-    options.lowering = cpu_lowering({.min_flops = 0, .min_convolution_flops = 0});
-    return options;
+    return with_kernels({.min_flops = 0, .min_convolution_flops = 0});
   }
   /// Sums of n products of normal numbers, in another order than the compiler's; a bf16 result may
   /// round to the neighbouring value.
@@ -77,15 +48,8 @@ void expect_near(const HostArray& actual, const HostArray& expected,
   ASSERT_EQ(actual.shape, expected.shape);
   const HostArray a = convert(actual, DType::F32);
   const HostArray e = convert(expected, DType::F32);
-  double largest = 0;
-  double difference = 0;
-  for (size_t i = 0; i < e.as<float>().size(); ++i) {
-    const double want = e.as<float>()[i];
-    largest = std::max(largest, std::abs(want));
-    difference = std::max(difference, std::abs(want - a.as<float>()[i]));
-  }
-  EXPECT_GT(largest, 1.0);
-  EXPECT_LE(difference, tolerance_of_largest(dtype, largest));
+  EXPECT_GT(largest(e), 1.0);
+  EXPECT_LE(largest_difference(a, e), tolerance_of_largest(dtype, largest(e)));
 }
 
 TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
@@ -101,8 +65,8 @@ TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
     const Tensor wide_w = wide.input({DType::F32, given.w});
     const std::vector<Tensor> wide_outputs{
         convert(convolution(wide_x, wide_w, given.attrs), GetParam())};
-    const HostArray a = random_array(GetParam(), given.x, 1);
-    const HostArray b = random_array(GetParam(), given.w, 2);
+    const HostArray a = normal(GetParam(), given.x, 1);
+    const HostArray b = normal(GetParam(), given.w, 2);
     const auto expected =
         runtime::Program::compile(client(), wide, wide_outputs, {.kernels = false})
             .run_on_host(std::vector{convert(a, DType::F32), convert(b, DType::F32)});
@@ -114,7 +78,7 @@ TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CpuConvolution, ::testing::Values(DType::F32, DType::BF16),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+                         name_of);
 
 class CpuConvolutionOnly : public CpuConvolution {};
 
@@ -126,8 +90,8 @@ TEST_P(CpuConvolutionOnly, GradientsEqualTheCompilersOwn) {
     const Tensor w = graph.input({DType::F32, given.w});
     const Tensor y = convolution(x, w, given.attrs);
     const std::vector<Tensor> grads = gradients(sum(square(y)), std::vector{x, w});
-    const std::vector<HostArray> arguments{random_array(DType::F32, given.x, 1),
-                                           random_array(DType::F32, given.w, 2)};
+    const std::vector<HostArray> arguments{normal(DType::F32, given.x, 1),
+                                           normal(DType::F32, given.w, 2)};
     const auto expected = runtime::Program::compile(client(), graph, grads, {.kernels = false})
                               .run_on_host(arguments);
     const auto actual = runtime::Program::compile(client(), graph, grads, {.emit = with_kernel()})
@@ -147,14 +111,7 @@ std::vector<std::byte> run_alone(const Case& given, DType dtype, const HostArray
   const auto plan = convolution_plan(given.x, given.w, y, given.attrs);
   HostArray result(Shape{dtype, y});
   convolution(*plan, dtype, x.bytes.data(), w.bytes.data(), result.bytes.data(),
-              [&](int64_t count, const std::function<void(int64_t)>& task) {
-                std::vector<std::jthread> helpers;
-                for (int64_t t = 0; t < threads; ++t) {
-                  helpers.emplace_back([&, t] {
-                    for (int64_t i = t; i < count; i += threads) task(i);
-                  });
-                }
-              });
+              on_threads(threads));
   const auto bytes = result.bytes;
   return {bytes.begin(), bytes.end()};
 }
@@ -163,8 +120,8 @@ TEST_P(CpuConvolution, GivesTheSameBitsWithAnyNumberOfThreads) {
   const Case given{{1, 40, 4, 20, 70},
                    {200, 40, 3, 3, 3},
                    {{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}, {1, 1, 1}, {1, 1, 1}}};
-  const HostArray x = random_array(GetParam(), given.x, 1);
-  const HostArray w = random_array(GetParam(), given.w, 2);
+  const HostArray x = normal(GetParam(), given.x, 1);
+  const HostArray w = normal(GetParam(), given.w, 2);
   const Dims y{1, 200, 2, 20, 70};
   const auto one = run_alone(given, GetParam(), x, w, y, 1);
   EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 3));
@@ -193,8 +150,8 @@ TEST_P(CpuConvolution, GivesTheSameBitsForAFrameInAnyChunk) {
         {1, 48, 9, 18, 22},
         kernel,
         {{1, 1, 1}, {{0, 0}, {border, border}, {border, border}}, {1, 1, 1}, {1, 1, 1}}};
-    const HostArray x = random_array(GetParam(), whole.x, 1);
-    const HostArray w = random_array(GetParam(), whole.w, 2);
+    const HostArray x = normal(GetParam(), whole.x, 1);
+    const HostArray w = normal(GetParam(), whole.w, 2);
     HostArray y(Shape{GetParam(), {1, 72, 9 - reach, 18, 22}});
     const auto all = run_alone(whole, GetParam(), x, w, y.shape.dims, 2);
     std::memcpy(y.bytes.data(), all.data(), all.size());

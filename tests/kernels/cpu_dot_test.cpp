@@ -1,29 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "core/host_array.h"
-#include "core/threefry.h"
 #include "graph/autodiff.h"
-#include "graph/emit.h"
 #include "graph/ops.h"
 #include "graph/scan.h"
-#include "kernels/cpu/lowering.h"
 #include "kernels/cpu/matrix_product.h"
-#include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
+#include "kernels/cpu_kernel.h"
 
 namespace kinema::kernels {
 namespace {
-
-HostArray random_array(DType dtype, Dims dims, uint64_t seed) {
-  HostArray x(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "cpu_dot_test"));
-  for (float& value : x.as<float>()) {
-    value = stream.normal();
-  }
-  return convert(x, dtype);
-}
 
 struct Comparison {
   double largest = 0;
@@ -34,40 +18,30 @@ struct Comparison {
 /// The function compiled with the kernel and without; every product goes to the kernel.
 Comparison compare_lowerings(DType dtype, std::vector<Dims> inputs,
                              const std::function<Tensor(std::span<const Tensor>)>& function) {
-  static const pjrt::Client client = pjrt::cpu_client();
-  register_cpu_kernels(client.plugin());
   Graph graph;
   std::vector<Tensor> x;
   std::vector<HostArray> arrays;
   for (const Dims& dims : inputs) {
     x.push_back(graph.input({dtype, dims}));
-    arrays.push_back(random_array(dtype, dims, arrays.size()));
+    arrays.push_back(normal(dtype, dims, arrays.size()));
   }
   const std::vector<Tensor> outputs{function(x)};
   runtime::ProgramOptions plain{.kernels = false};
-  runtime::ProgramOptions fast;
-  fast.emit.lowering = cpu_lowering({.min_flops = 0});
-  const auto expected = convert(
-      runtime::Program::compile(client, graph, outputs, plain).run_on_host(arrays)[0], DType::F32);
+  const runtime::ProgramOptions fast{.emit = with_kernels({.min_flops = 0})};
+  const auto expected =
+      convert(runtime::Program::compile(client(), graph, outputs, plain).run_on_host(arrays)[0],
+              DType::F32);
   const auto actual = convert(
-      runtime::Program::compile(client, graph, outputs, fast).run_on_host(arrays)[0], DType::F32);
+      runtime::Program::compile(client(), graph, outputs, fast).run_on_host(arrays)[0], DType::F32);
   Comparison result;
   result.kernel_used = emit(graph, outputs, fast.emit).find(kDotTarget) != std::string::npos;
-  for (size_t i = 0; i < expected.as<float>().size(); ++i) {
-    const double want = expected.as<float>()[i];
-    result.largest = std::max(result.largest, std::abs(want));
-    result.difference = std::max(result.difference, std::abs(want - actual.as<float>()[i]));
-  }
+  result.largest = largest(expected);
+  result.difference = largest_difference(expected, actual);
   return result;
 }
 
-class CpuDot : public ::testing::TestWithParam<DType> {
+class CpuDot : public CpuKernel {
  protected:
-  void SetUp() override {
-    if (!has_fast_product(GetParam())) {
-      GTEST_SKIP() << "this processor has no fast product of " << to_string(GetParam());
-    }
-  }
   void expect_equal(const std::vector<Dims>& inputs,
                     const std::function<Tensor(std::span<const Tensor>)>& function) {
     const Comparison result = compare_lowerings(GetParam(), inputs, function);
@@ -133,15 +107,13 @@ TEST_P(CpuDot, ReadsTheLayersOfALoopWhereTheyLie) {
   const std::vector<Tensor> x{graph.input({GetParam(), inputs[0]}),
                               graph.input({GetParam(), inputs[1]}),
                               graph.input({GetParam(), inputs[2]})};
-  EmitOptions options;
-  options.lowering = cpu_lowering({.min_flops = 0});
-  const std::string text = emit(graph, std::vector{layers(x, false)}, options);
+  const std::string text =
+      emit(graph, std::vector{layers(x, false)}, with_kernels({.min_flops = 0}));
   EXPECT_NE(text.find("stacked = array<i64: 0, 1>"), std::string::npos);
   EXPECT_NE(text.find("stacked = array<i64: 1, 0>"), std::string::npos);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, CpuDot, ::testing::Values(DType::F32, DType::BF16),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Dtypes, CpuDot, ::testing::Values(DType::F32, DType::BF16), name_of);
 
 }  // namespace
 }  // namespace kinema::kernels

@@ -2,10 +2,7 @@
 
 #include <cmath>
 
-#include "core/threefry.h"
-#include "kernels/cpu/lowering.h"
-#include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
+#include "kernels/cpu_kernel.h"
 #include "train/adamw.h"
 
 namespace kinema::train {
@@ -18,10 +15,8 @@ struct Result {
 };
 
 HostArray values(DType dtype, Dims dims, uint64_t seed, bool positive = false) {
-  HostArray x(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "cpu_update_test"));
+  HostArray x = normal(std::move(dims), seed);
   for (float& value : x.as<float>()) {
-    value = stream.normal();
     value = positive ? value * value : value;
   }
   return convert(x, dtype);
@@ -34,7 +29,6 @@ std::vector<nn::ParamSpec> specs() {
 
 /// One update of two tensors with the kernels and without; outputs p, mu, nu each, then the sums.
 Result update(DType gradient_dtype, const AdamWOptions& options, bool ok) {
-  static const pjrt::Client client = pjrt::cpu_client();
   Graph graph;
   std::vector<HostArray> arrays;
   const auto input = [&](DType dtype, Dims dims, bool positive = false) {
@@ -60,8 +54,9 @@ Result update(DType gradient_dtype, const AdamWOptions& options, bool ok) {
     outputs.insert(outputs.end(), {next.params[i], next.mu[i], next.nu[i]});
   }
   outputs.push_back(squares);
-  const auto plain = runtime::Program::compile(client, graph, outputs, {.kernels = false});
-  const auto kernel = runtime::Program::compile(client, graph, outputs, {});
+  const auto plain =
+      runtime::Program::compile(kernels::client(), graph, outputs, {.kernels = false});
+  const auto kernel = runtime::Program::compile(kernels::client(), graph, outputs, {});
   EXPECT_NE(kernel.executable().optimized_text().find(kernels::kAdamWTarget), std::string::npos);
   EXPECT_NE(kernel.executable().optimized_text().find(kernels::kSumsOfSquaresTarget),
             std::string::npos);

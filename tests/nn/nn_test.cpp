@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "arrays.h"
 #include "core/error.h"
-#include "core/threefry.h"
 #include "graph/autodiff.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
@@ -20,15 +20,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-HostArray normal(Dims dims, uint64_t seed) {
-  HostArray x(Shape{DType::F32, std::move(dims)});
-  RandomStream random(random_key(seed, "test"));
-  for (float& value : x.as<float>()) {
-    value = random.normal();
-  }
-  return x;
-}
 
 TEST(Params, OpenTheCheckpointsKeyPath) {
   SpecCollector specs([](const std::string&) { return DType::BF16; });

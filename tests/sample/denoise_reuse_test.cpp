@@ -9,13 +9,10 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/threefry.h"
 #include "graph/ops.h"
-#include "runtime/client.h"
 #include "sample/denoiser.h"
 #include "sample/low_pass.h"
-#include "sample/temporary_folder.h"
-#include "weights/weights.h"
+#include "sample/tiny_transformer.h"
 
 namespace kinema::sample {
 namespace {
@@ -25,40 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr int64_t kSteps = 12;
-
-pjrt::Client& client() {
-  static pjrt::Client opened = runtime::open_client({});
-  return opened;
-}
-
-wan::TransformerConfig tiny() {
-  return {.num_attention_heads = 2,
-          .attention_head_dim = 12,
-          .in_channels = 4,
-          .out_channels = 4,
-          .text_dim = 6,
-          .freq_dim = 8,
-          .ffn_dim = 16,
-          .num_layers = 2};
-}
-
-HostArray normal(Dims dims, uint64_t seed) {
-  HostArray out(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "test"));
-  for (float& x : out.as<float>()) {
-    x = stream.normal();
-  }
-  return out;
-}
-
-double largest_difference(const HostArray& a, const HostArray& b) {
-  EXPECT_EQ(a.shape, b.shape);
-  double largest = 0.0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    largest = std::max<double>(largest, std::abs(a.as<float>()[i] - b.as<float>()[i]));
-  }
-  return largest;
-}
+const wan::TransformerConfig kConfig = tiny(/*num_layers=*/2);
 
 /// f(a[i], b[i]) for every element.
 template <typename F>
@@ -117,7 +81,7 @@ HostArray weighed(const HostArray& x, double low, double high) {
 class PlainModel {
  public:
   explicit PlainModel(const std::filesystem::path& folder)
-      : specs_(wan::parameters(tiny(), {})), buffers_(weights::load(folder, specs_, client())) {}
+      : specs_(wan::parameters(kConfig, {})), buffers_(weights::load(folder, specs_, client())) {}
 
   struct Made {
     HostArray velocity;
@@ -145,7 +109,7 @@ class PlainModel {
     wan::TransformerInputs in{.hidden_states = graph.input(x.shape),
                               .timestep = graph.input({DType::F32, {1}})};
     give(in, graph.input(other.shape));
-    const auto out = wan::transformer_outputs(params, tiny(), {}, in);
+    const auto out = wan::transformer_outputs(params, kConfig, {}, in);
     const auto program =
         runtime::Program::compile(client(), graph, std::vector{out.velocity, out.block_sum},
                                   {.executable_cache = program_cache()});
@@ -189,33 +153,10 @@ class PlainSolver {
   HostArray x_, previous_, m1_, m2_;
 };
 
-class DenoiseReuse : public testing::Test {
+class DenoiseReuse : public TwoTransformers {
  protected:
-  DenoiseReuse() {
-    auto specs = wan::parameters(tiny(), {});
-    for (nn::ParamSpec& spec : specs) {
-      spec.init = {.kind = nn::Init::Kind::NORMAL, .scale = 0.2};
-    }
-    for (const uint64_t seed : {1, 2}) {
-      const auto name = seed == 1 ? "transformer" : "transformer_2";
-      weights::save(folder_.path() / name, tiny(), specs,
-                    weights::initialise(specs, seed, client()));
-    }
-  }
+  DenoiseReuse() : TwoTransformers(kConfig) {}
 
-  Experts one_expert(const wan::ModelOptions& options = {}) {
-    return {client(),
-            {.folder = folder_.path(), .transformer = folder_.path() / "transformer"},
-            options};
-  }
-  Experts two_experts(double boundary) {
-    return {client(),
-            {.folder = folder_.path(),
-             .transformer = folder_.path() / "transformer",
-             .transformer_2 = folder_.path() / "transformer_2",
-             .boundary_ratio = boundary},
-            {}};
-  }
   static DenoiseBatch batch(uint64_t seed) {
     return {.latents = normal({1, 4, 2, 8, 16}, seed),
             .text = normal({1, 3, 6}, seed + 100),
@@ -242,10 +183,6 @@ class DenoiseReuse : public testing::Test {
       }
     })[0];
   }
-
-  TemporaryFolder folder_;
-  // Tests of one shape compile once.
-  StepPrograms programs_{client(), {.executable_cache = program_cache()}};
 };
 
 // The same sums in other programs and another order: a few float32 roundings of values near 1, at
