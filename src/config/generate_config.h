@@ -89,9 +89,9 @@ struct GenerateConfig {
     visit("guidance_scale", self.guidance_scale,
           {.help = "classifier-free guidance; 1: none", .min = 0});
     visit("guidance_scale_low", self.guidance_scale_low,
-          {.help = "wan2.2: of the low-noise expert", .min = 0});
+          {.help = "wan2.2: of the low-noise expert, where there is guidance", .min = 0});
     visit("guidance_scale_high", self.guidance_scale_high,
-          {.help = "wan2.2: of the high-noise expert", .min = 0});
+          {.help = "wan2.2: of the high-noise expert; 1: no guidance for either", .min = 0});
     visit(
         "guidance_rescale", self.guidance_rescale,
         {.help = "how far the guided prediction is drawn back to the spread of the prompt's; 0 or "

@@ -35,14 +35,6 @@ std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts
   return phases;
 }
 
-double guidance_scale(const DenoiseSettings& settings, int64_t expert) {
-  return expert == 0 ? settings.guidance_scale : settings.guidance_scale_2;
-}
-
-bool guided(const DenoiseSettings& settings, int64_t expert) {
-  return guidance_scale(settings, expert) > 1.0;
-}
-
 /// The first step of the low-noise expert; nothing for one transformer.
 std::optional<int64_t> split_of(const schedulers::Schedule& schedule, const Experts& experts) {
   if (experts.size() == 1) {
@@ -57,7 +49,7 @@ std::optional<int64_t> split_of(const schedulers::Schedule& schedule, const Expe
 
 ReusePlan reuse_plan(const DenoiseSettings& settings, const Experts& experts) {
   return {settings.reuse, settings.schedule.size(), split_of(settings.schedule, experts),
-          guided(settings, 0) || guided(settings, experts.size() - 1)};
+          is_guided(settings, 0) || is_guided(settings, experts.size() - 1)};
 }
 
 void append(std::vector<const pjrt::Buffer*>& to, const std::vector<pjrt::Buffer>& buffers) {
@@ -157,11 +149,12 @@ class Run {
         observer_(observer) {}
 
   std::vector<HostArray> operator()() {
-    check_reuse(settings_.reuse, guided(settings_, 0) && guided(settings_, experts_.size() - 1));
+    check_reuse(settings_.reuse,
+                is_guided(settings_, 0) && is_guided(settings_, experts_.size() - 1));
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
       check_batch(batch, experts_.config(0),
-                  guided(settings_, 0) || guided(settings_, experts_.size() - 1));
+                  is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
       states.push_back(start(batch, programs_.client()));
     }
     for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
@@ -190,7 +183,7 @@ class Run {
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
       const pjrt::Buffer table = programs_.client().to_device(
           step_numbers(settings_.schedule, i,
-                       {.guidance_scale = guidance_scale(settings_, phase.expert),
+                       {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
                         .weights = plan.weights(i)}));
       std::vector<const pjrt::Buffer*> arguments;
@@ -299,6 +292,14 @@ class Run {
 
 }  // namespace
 
+double guidance_scale_of(const DenoiseSettings& settings, int64_t expert) {
+  return expert == 0 ? settings.guidance_scale : settings.guidance_scale_2;
+}
+
+bool is_guided(const DenoiseSettings& settings, int64_t expert) {
+  return settings.guidance_scale > 1.0 && guidance_scale_of(settings, expert) != 1.0;
+}
+
 StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
                    const DenoiseSettings& settings) {
   StepSpec spec{.model = experts.config(expert),
@@ -309,7 +310,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
                 .expand_timesteps = experts.folder().expand_timesteps,
                 .condition = batch.condition_kind,
                 .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
-  if (guided(settings, expert)) {
+  if (is_guided(settings, expert)) {
     spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
     spec.rescale = settings.guidance_rescale > 0.0;
   }

@@ -18,7 +18,7 @@ namespace kinema::sample {
 struct DenoiseBatch {
   HostArray latents;        // f32 [b, c, f, h, w], noise at the first sigma
   HostArray text;           // f32 [b, t, d]
-  HostArray negative_text;  // the same shape; not read where no guidance scale is above 1
+  HostArray negative_text;  // the same shape; not read without guidance
   Condition condition_kind = Condition::NONE;
   HostArray condition;  // f32, see model_input; no bytes for NONE
   HostArray image;      // f32 [b, n, image_dim] of CLIP; no bytes where the model takes none
@@ -26,15 +26,23 @@ struct DenoiseBatch {
 
 struct DenoiseSettings {
   schedulers::Schedule schedule;
-  /// For the only transformer, or the expert for high noise. 1 or less: no guidance.
+  /// For the only transformer, or the expert for high noise. 1 or less: no guidance at all.
   double guidance_scale = 5.0;
-  /// For the expert for low noise.
+  /// For the expert for low noise, where there is guidance.
   double guidance_scale_2 = 5.0;
   /// 0: none. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;
   ReuseSettings reuse;
 };
+
+/// The guidance scale of expert 0 or 1.
+double guidance_scale_of(const DenoiseSettings& settings, int64_t expert);
+
+/// Whether the expert's prediction is u + g (c - u). As in diffusers, guidance_scale alone decides
+/// whether there is guidance; then an expert goes without the negative prompt only where its g is
+/// 1, which gives c.
+bool is_guided(const DenoiseSettings& settings, int64_t expert);
 
 /// What an observer is told after a step.
 struct DenoiseStep {

@@ -181,12 +181,17 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   for (const float t : out.settings.schedule.timesteps) {
     const int64_t expert = experts_.at_timestep(t);
     out.experts.insert(expert);
-    const bool guided =
-        (expert == 0 ? out.settings.guidance_scale : out.settings.guidance_scale_2) > 1.0;
+    const bool guided = is_guided(out.settings, expert);
     out.guided |= guided;
     all_guided &= guided;
   }
   check_reuse(out.settings.reuse, all_guided);
+  if (observer.note && !out.guided && experts_.size() == 2 && out.settings.guidance_scale_2 > 1.0) {
+    observer.note(fmt::format(
+        "the low-noise expert's guidance scale {} has no effect: that of the high-noise expert is "
+        "{}, and 1 or less turns guidance off for both, as in diffusers",
+        out.settings.guidance_scale_2, out.settings.guidance_scale));
+  }
   return out;
 }
 

@@ -34,7 +34,7 @@ struct GenerateRequest {
   int64_t width = 832;
   int64_t num_inference_steps = 50;
   double guidance_scale = 5.0;
-  /// For the low-noise expert; the same as guidance_scale when absent.
+  /// For the low-noise expert; the same as guidance_scale when absent. See is_guided.
   std::optional<double> guidance_scale_2;
   double guidance_rescale = 0.0;
   uint64_t seed = 0;

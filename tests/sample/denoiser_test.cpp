@@ -5,14 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <vector>
 
 #include "core/error.h"
-#include "core/threefry.h"
-#include "runtime/client.h"
-#include "sample/temporary_folder.h"
-#include "weights/weights.h"
+#include "sample/tiny_transformer.h"
 
 namespace kinema::sample {
 namespace {
@@ -20,41 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-pjrt::Client& client() {
-  static pjrt::Client opened = runtime::open_client({});
-  return opened;
-}
-
-wan::TransformerConfig tiny() {
-  return {.num_attention_heads = 2,
-          .attention_head_dim = 12,
-          .in_channels = 4,
-          .out_channels = 4,
-          .text_dim = 6,
-          .freq_dim = 8,
-          .ffn_dim = 16,
-          .num_layers = 1};
-}
-
-/// Random parameters everywhere: fresh ones would predict zero.
-void save_transformer(const std::filesystem::path& folder, uint64_t seed) {
-  auto specs = wan::parameters(tiny(), {});
-  for (nn::ParamSpec& spec : specs) {
-    spec.init = {.kind = nn::Init::Kind::NORMAL, .scale = 0.2};
-  }
-  const auto buffers = weights::initialise(specs, seed, client());
-  weights::save(folder, tiny(), specs, buffers);
-}
-
-HostArray normal(Dims dims, uint64_t seed) {
-  HostArray out(Shape{DType::F32, std::move(dims)});
-  RandomStream stream(random_key(seed, "test"));
-  for (float& x : out.as<float>()) {
-    x = stream.normal();
-  }
-  return out;
-}
 
 /// Rows of the first axis, one after the other.
 HostArray joined(const HostArray& a, const HostArray& b) {
@@ -65,34 +26,8 @@ HostArray joined(const HostArray& a, const HostArray& b) {
   return out;
 }
 
-double largest_difference(const HostArray& a, const HostArray& b) {
-  EXPECT_EQ(a.shape, b.shape);
-  double largest = 0.0;
-  for (size_t i = 0; i < a.as<float>().size(); ++i) {
-    largest = std::max<double>(largest, std::abs(a.as<float>()[i] - b.as<float>()[i]));
-  }
-  return largest;
-}
-
-class Denoiser : public testing::Test {
+class Denoiser : public TwoTransformers {
  protected:
-  Denoiser() {
-    save_transformer(folder_.path() / "transformer", 1);
-    save_transformer(folder_.path() / "transformer_2", 2);
-  }
-
-  Experts one_expert() {
-    return {
-        client(), {.folder = folder_.path(), .transformer = folder_.path() / "transformer"}, {}};
-  }
-  Experts two_experts(double boundary) {
-    return {client(),
-            {.folder = folder_.path(),
-             .transformer = folder_.path() / "transformer",
-             .transformer_2 = folder_.path() / "transformer_2",
-             .boundary_ratio = boundary},
-            {}};
-  }
   static DenoiseBatch batch(uint64_t seed) {
     return {.latents = normal({1, 4, 2, 4, 4}, seed),
             .text = normal({1, 3, 6}, seed + 100),
@@ -103,10 +38,6 @@ class Denoiser : public testing::Test {
             .guidance_scale = guidance_scale,
             .guidance_scale_2 = guidance_scale};
   }
-
-  TemporaryFolder folder_;
-  // Tests of one shape compile once.
-  StepPrograms programs_{client(), {.executable_cache = program_cache()}};
 };
 
 // Both forms are the same sums in another arrangement: a few float32 roundings of values near 1,
@@ -141,6 +72,24 @@ TEST_F(Denoiser, WithoutGuidanceTheNegativePromptIsNotRead) {
   const auto results = denoise(experts, programs_, std::span(&without, 1), settings(1.0));
 
   EXPECT_EQ(results[0].shape, without.latents.shape);
+}
+
+// guidance_scale 1 and guidance_scale_2 3: no guidance, 3 and 1: the low-noise expert's own
+// prediction. 4 steps, of which 2 belong to each expert.
+TEST_F(Denoiser, TheHighNoiseScaleDecidesWhetherThereIsGuidance) {
+  Experts experts = two_experts(0.9);
+  const std::vector<DenoiseBatch> batches{batch(1)};
+  const auto made = [&](double high, double low) {
+    DenoiseSettings scales = settings(high);
+    scales.guidance_scale_2 = low;
+    return denoise(experts, programs_, batches, scales)[0];
+  };
+  EXPECT_EQ(made(1.0, 3.0).bytes, made(1.0, 1.0).bytes);
+  EXPECT_EQ(made(0.5, 3.0).bytes, made(1.0, 1.0).bytes);
+  // u + 1 (c - u) is c but for rounding; a scale below 1 lies between the predictions.
+  EXPECT_LT(largest_difference(made(3.0, 1.0), made(3.0, 1.0 + 1e-9)), 1e-4);
+  EXPECT_GT(largest_difference(made(3.0, 0.5), made(3.0, 1.0)), 1e-2);
+  EXPECT_GT(largest_difference(made(3.0, 1.0), made(1.0, 1.0)), 1e-2);
 }
 
 TEST_F(Denoiser, TwoVideosInABatchEqualTwoBatches) {

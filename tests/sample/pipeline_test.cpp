@@ -9,12 +9,10 @@
 #include "core/error.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "runtime/client.h"
 #include "sample/latents.h"
 #include "sample/memory.h"
 #include "sample/output.h"
-#include "sample/temporary_folder.h"
-#include "weights/weights.h"
+#include "sample/tiny_transformer.h"
 
 namespace kinema::sample {
 namespace {
@@ -25,36 +23,21 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-pjrt::Client& client() {
-  static pjrt::Client opened = runtime::open_client({});
-  return opened;
-}
-
 constexpr data::SpaceToDepth kBlocks{.block = 2, .temporal = 1};
 constexpr text::HashedEncoder kText{.max_sequence_length = 4, .text_dim = 6};
 
-wan::TransformerConfig tiny() {
-  return {.patch_size = {1, 1, 1},
-          .num_attention_heads = 1,
-          .attention_head_dim = 12,
-          .in_channels = 12,
-          .out_channels = 12,
-          .text_dim = 6,
-          .freq_dim = 8,
-          .ffn_dim = 16,
-          .num_layers = 1};
+/// Of the channels that kBlocks makes.
+wan::TransformerConfig twelve_channels() {
+  wan::TransformerConfig config = tiny();
+  config.patch_size = {1, 1, 1};
+  config.num_attention_heads = 1;
+  config.in_channels = config.out_channels = 12;
+  return config;
 }
 
 class PipelineTest : public testing::Test {
  protected:
-  PipelineTest() {
-    auto specs = wan::parameters(tiny(), {});
-    for (nn::ParamSpec& spec : specs) {
-      spec.init = {.kind = nn::Init::Kind::NORMAL, .scale = 0.2};
-    }
-    weights::save(folder_.path() / "transformer", tiny(), specs,
-                  weights::initialise(specs, 1, client()));
-  }
+  PipelineTest() { save_transformer(folder_.path() / "transformer", twelve_channels(), 1); }
 
   Pipeline pipeline(std::optional<int64_t> available_bytes = {}) {
     return {client(),
@@ -231,13 +214,11 @@ TEST_F(PipelineTest, AVideoOfSeveralIsMadeAgainByItsIndex) {
 
 TEST_F(PipelineTest, SaysWhatIsDoneWithOtherNumbersOfFramesBeforeTheWork) {
   const wan::TransformerConfig odd = [] {
-    auto config = tiny();
+    auto config = twelve_channels();
     config.patch_size = {2, 1, 1};
     return config;
   }();
-  auto specs = wan::parameters(odd, {});
-  weights::save(folder_.path() / "transformer", odd, specs,
-                weights::initialise(specs, 1, client()));
+  save_transformer(folder_.path() / "transformer", odd, 1);
   Pipeline made = pipeline();
   std::vector<std::string> heard;
   bool worked = false;
@@ -254,7 +235,7 @@ TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
   GenerateRequest long_video = request();
   long_video.prompts = {"a red circle"};
   long_video.num_frames = 64;
-  const int64_t weights = parameter_bytes(tiny(), {});
+  const int64_t weights = parameter_bytes(twelve_channels(), {});
   bool worked = false;
   const auto generate = [&](int64_t frames, int64_t available) -> std::string {
     Pipeline made = pipeline(available);
@@ -281,6 +262,67 @@ TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
   EXPECT_GE(fit, 1);
   EXPECT_EQ(generate(fit, available), "");
   EXPECT_NE(generate(fit * 2, available), "");
+}
+
+// Both predictions in one batch take more than one after the other; the machine is said to have
+// just as much as each takes, and one byte less.
+TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
+  GenerateRequest one = request();
+  one.prompts = {"a red circle"};
+  one.num_frames = 16;
+  const Experts experts(client(), read_pipeline_folder(folder_.path()), {});
+  StepPrograms programs(client(), {.executable_cache = program_cache()});
+  DenoiseBatch shapes;
+  shapes.latents.shape = {DType::F32, {1, 12, 16, 4, 6}};
+  shapes.text.shape = {DType::F32, {1, 4, 6}};
+  const auto bytes = [&](bool two_passes) {
+    const DenoiseSettings settings{.guidance_scale = 2.0, .two_passes = two_passes};
+    return programs.get(step_spec(experts, 0, shapes, settings)).report().memory.total();
+  };
+  ASSERT_GT(bytes(false), bytes(true));
+  std::vector<std::string> heard;
+  const auto generate = [&](std::optional<int64_t> available, bool two_passes = false) {
+    heard.clear();
+    GenerateRequest each = one;
+    each.two_passes = two_passes;
+    return pipeline(available)
+        .generate(each, {.note = [&](const std::string& note) { heard.push_back(note); }})
+        .videos[0]
+        .latents;
+  };
+
+  const HostArray at_once = generate(bytes(false));
+  EXPECT_THAT(heard, ElementsAre());
+  const HostArray fallen_back = generate(bytes(false) - 1);
+  EXPECT_THAT(heard, ElementsAre(HasSubstr("one after the other")));
+  const HostArray tight = generate(bytes(true));
+  EXPECT_THAT(heard, ElementsAre(HasSubstr("one after the other")));
+  // The same program as the one that guidance_in_two_passes asks for; the other form rounds
+  // otherwise, by some 2^-24 of values near 1 at each of three steps.
+  EXPECT_EQ(fallen_back.bytes, generate({}, true).bytes);
+  EXPECT_EQ(tight.bytes, fallen_back.bytes);
+  EXPECT_LT(largest_difference(fallen_back, at_once), 1e-4);
+  EXPECT_THAT([&] { generate(bytes(true) - 1); },
+              ThrowsMessage<Error>(HasSubstr("frames of 8 x 12 take")));
+}
+
+TEST_F(PipelineTest, SaysWhenTheLowNoiseScaleHasNoEffect) {
+  save_transformer(folder_.path() / "transformer_2", twelve_channels(), 2);
+  folder_.write("model_index.json",
+                R"({"_class_name": "WanPipeline", "boundary_ratio": 0.875,
+                    "transformer": ["diffusers", "WanTransformer3DModel"],
+                    "transformer_2": ["diffusers", "WanTransformer3DModel"]})");
+  Pipeline made = pipeline();
+  GenerateRequest scales = request();
+  std::vector<std::string> heard;
+  const GenerateObserver observer{.note = [&](const std::string& n) { heard.push_back(n); }};
+  scales.guidance_scale_2 = 1.0;
+  made.generate(scales, observer);
+  EXPECT_THAT(heard, ElementsAre());
+  scales.guidance_scale = 1.0;
+  scales.guidance_scale_2 = 3.0;
+  made.generate(scales, observer);
+  EXPECT_THAT(heard, ElementsAre(HasSubstr("guidance scale 3 has no effect")));
 }
 
 // ---- memory.h ----
