@@ -1,12 +1,10 @@
 // One denoising step as `kinema generate` runs it: the transformer's forward pass, guidance where
 // asked for, and the solver's update, latents on the device. One JSON line;
 // bench/peers/torch_denoise_step.py takes the same arguments, but for --guided, --keys and --reuse.
-#include <CLI/CLI.hpp>
-#include <iostream>
-
-#include "measure.h"
-#include "runtime/client.h"
 #include "sample/denoise_step.h"
+#include "measure.h"
+#include "options.h"
+#include "runtime/client.h"
 #include "schedulers/schedule.h"
 #include "weights/weights.h"
 
@@ -14,10 +12,15 @@ namespace kinema {
 namespace {
 
 struct Settings {
-  int64_t layers = 2, heads = 12, head_dim = 128, ffn = 8960;
-  int64_t frames = 4, height = 32, width = 32, text = 512, text_dim = 4096, channels = 16;
-  int64_t steps = 5, warmup = 1;
-  std::string dtype = "float32", cache, dump, reuse = "nothing";
+  bench::TransformerSettings model{.layers = 2,
+                                   .heads = 12,
+                                   .head_dim = 128,
+                                   .ffn = 8960,
+                                   .frames = 4,
+                                   .height = 32,
+                                   .width = 32};
+  bench::RunSettings run;
+  std::string reuse = "nothing";
   bool guided = false, keys = false;
 };
 
@@ -47,27 +50,23 @@ std::vector<pjrt::Buffer> kept_by(const sample::StepSpec& spec, const pjrt::Clie
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = runtime::open_client({});
+  const bench::TransformerSettings& m = s.model;
   sample::StepSpec spec{
-      .latents = {1, s.channels, s.frames, s.height, s.width},
-      .text_length = s.text,
+      .model = m.config(),
+      .latents = {1, m.channels, m.frames, m.height, m.width},
+      .text_length = m.text,
       .guidance = s.guided ? sample::Guidance::DOUBLED_BATCH : sample::Guidance::NONE,
       .reuse = reuse_of(s.reuse),
       .keys = s.keys};
-  spec.model.num_layers = s.layers;
-  spec.model.num_attention_heads = s.heads;
-  spec.model.attention_head_dim = s.head_dim;
-  spec.model.ffn_dim = s.ffn;
-  spec.model.text_dim = s.text_dim;
-  spec.model.in_channels = spec.model.out_channels = s.channels;
-  spec.options.weights_dtype = spec.options.activations_dtype = *dtype_from_string(s.dtype);
+  spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
   const auto params = weights::initialise(wan::parameters(spec.model, spec.options), 0, client);
   bench::weights_are_there(params);
-  sample::StepPrograms programs(client, {.executable_cache = s.cache, .dump = s.dump});
+  sample::StepPrograms programs(client, {.executable_cache = s.run.cache, .dump = s.run.dump});
   const runtime::Program& program = programs.get(spec);
 
-  const auto schedule = schedulers::make_schedule({}, s.steps + s.warmup);
+  const auto schedule = schedulers::make_schedule({}, s.run.runs + s.run.warmup);
   std::vector<pjrt::Buffer> given;
-  given.push_back(client.to_device(bench::noise({s.guided ? 2 : 1, s.text, s.text_dim}, 1)));
+  given.push_back(client.to_device(bench::noise({s.guided ? 2 : 1, m.text, m.text_dim}, 1)));
   if (s.keys) {
     std::vector<const pjrt::Buffer*> arguments;
     for (const pjrt::Buffer& param : params) {
@@ -86,7 +85,7 @@ void run(const Settings& s) {
   pjrt::Buffer m2 = zeros();
   double first = 0;
   int64_t step = 0;
-  const auto seconds = bench::time_runs(s.warmup, s.steps, [&] {
+  const auto seconds = bench::time_runs(s.run.warmup, s.run.runs, [&] {
     const pjrt::Buffer numbers =
         client.to_device(sample::step_numbers(schedule, step, {.guidance_scale = 5.0}));
     std::vector<const pjrt::Buffer*> arguments;
@@ -114,32 +113,12 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("one denoising step of a Wan transformer");
-  app.add_option("--layers", s.layers);
-  app.add_option("--heads", s.heads);
-  app.add_option("--head-dim", s.head_dim);
-  app.add_option("--ffn", s.ffn);
-  app.add_option("--frames", s.frames, "latent frames");
-  app.add_option("--height", s.height, "latent rows");
-  app.add_option("--width", s.width, "latent columns");
-  app.add_option("--text", s.text, "text tokens");
-  app.add_option("--text-dim", s.text_dim);
-  app.add_option("--channels", s.channels);
-  app.add_option("--steps", s.steps);
-  app.add_option("--warmup", s.warmup);
+  CLI::App app("one denoising step of a Wan transformer", "denoise_step");
+  s.model.add_to(app);
+  s.run.add_to(app, "--steps");
   app.add_flag("--guided", s.guided, "with prompt and negative prompt, as one batch");
   app.add_flag("--keys", s.keys, "the text's keys and values are made beforehand");
   app.add_option("--reuse", s.reuse, "what the step takes from an earlier one")
       ->check(CLI::IsMember({"nothing", "blocks", "branch", "velocity"}));
-  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--cache", s.cache, "executable cache folder");
-  app.add_option("--dump", s.dump, "folder for the program's text");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    kinema::run(s);
-  } catch (const std::exception& error) {
-    std::cerr << "denoise_step: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
 }

@@ -1,11 +1,9 @@
 // UMT5 over one prompt that fills its length, as `kinema generate` runs it: rows of the embedding
 // table go in, states come out. One JSON line; bench/peers/torch_text_encoder.py takes the same
 // arguments.
-#include <CLI/CLI.hpp>
-#include <iostream>
-
 #include "measure.h"
 #include "models/umt5/encoder.h"
+#include "options.h"
 #include "runtime/client.h"
 #include "runtime/program.h"
 #include "weights/weights.h"
@@ -15,15 +13,14 @@ namespace {
 
 struct Settings {
   int64_t layers = 2, tokens = 512;
-  int64_t runs = 5, warmup = 1;
-  std::string dtype = "float32", cache, dump;
+  bench::RunSettings run;
 };
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = runtime::open_client({});
   const umt5::EncoderConfig config{.num_layers = s.layers};  // the other sizes are umt5-xxl's
-  const DType dtype = *dtype_from_string(s.dtype);
+  const DType dtype = s.run.precision();
   const umt5::EncoderOptions options{.weights_dtype = dtype, .activations_dtype = dtype};
   const auto specs = umt5::parameters(config, options);
   Graph graph;
@@ -39,7 +36,8 @@ void run(const Settings& s) {
   const auto params = weights::initialise(specs, 0, client);
   bench::weights_are_there(params);
   const auto program = runtime::Program::compile(
-      client, graph, outputs, {.name = "umt5", .executable_cache = s.cache, .dump = s.dump});
+      client, graph, outputs,
+      {.name = "umt5", .executable_cache = s.run.cache, .dump = s.run.dump});
 
   const pjrt::Buffer embeddings =
       client.to_device(convert(bench::noise({1, s.tokens, config.d_model}, 1), dtype));
@@ -55,7 +53,7 @@ void run(const Settings& s) {
   arguments.insert(arguments.end(), {&embeddings, &mask});
   double first = 0;
   double sum = 0;
-  const auto seconds = bench::time_runs(s.warmup, s.runs, [&] {
+  const auto seconds = bench::time_runs(s.run.warmup, s.run.runs, [&] {
     sum = bench::magnitude(program.run(arguments)[0].to_host());
     first = first > 0 ? first : bench::seconds_since(start);
   });
@@ -67,20 +65,9 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("a UMT5 encoder of xxl width, random weights");
+  CLI::App app("a UMT5 encoder of xxl width, random weights", "text_encoder");
   app.add_option("--layers", s.layers);
   app.add_option("--tokens", s.tokens);
-  app.add_option("--runs", s.runs);
-  app.add_option("--warmup", s.warmup);
-  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--cache", s.cache, "executable cache folder");
-  app.add_option("--dump", s.dump, "folder for the program's text");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    kinema::run(s);
-  } catch (const std::exception& error) {
-    std::cerr << "text_encoder: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  s.run.add_to(app);
+  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
 }

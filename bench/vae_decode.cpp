@@ -1,10 +1,8 @@
 // The decoder of a Wan VAE over a short video, as `kinema generate` runs it: by chunks of one
 // latent frame. One JSON line; bench/peers/torch_vae_decode.py takes the same arguments.
-#include <CLI/CLI.hpp>
-#include <iostream>
-
 #include "encoders/vae_side.h"
 #include "measure.h"
+#include "options.h"
 #include "runtime/client.h"
 #include "weights/weights.h"
 
@@ -12,9 +10,10 @@ namespace kinema {
 namespace {
 
 struct Settings {
-  std::string version = "2.1", dtype = "float32", cache, dump;
+  std::string version = "2.1";
   int64_t frames = 9, height = 128, width = 128;
-  int64_t runs = 3, warmup = 1, chunk = 1;
+  int64_t chunk = 1;
+  bench::RunSettings run{.runs = 3};
 };
 
 /// The published sizes.
@@ -38,18 +37,18 @@ void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = runtime::open_client({});
   const vae::Config config = config_of(s.version);
-  const DType dtype = *dtype_from_string(s.dtype);
+  const DType dtype = s.run.precision();
   encoders::VaeSide decoder(
       encoders::VaeSide::Kind::DECODER, client, config,
       {.weights_dtype = dtype, .activations_dtype = dtype},
-      {.executable_cache = s.cache, .dump = s.dump},
+      {.executable_cache = s.run.cache, .dump = s.run.dump},
       [&](std::span<const nn::ParamSpec> specs) { return weights::initialise(specs, 0, client); });
   const HostArray latents = bench::noise({config.z_dim, (s.frames - 1) / config.temporal() + 1,
                                           s.height / config.spatial(), s.width / config.spatial()},
                                          1);
   double first = 0;
   double sum = 0;
-  const auto seconds = bench::time_runs(s.warmup, s.runs, [&] {
+  const auto seconds = bench::time_runs(s.run.warmup, s.run.runs, [&] {
     sum = 0;
     decoder.run(latents, s.chunk, [&](const HostArray& piece) { sum += bench::magnitude(piece); });
     first = first > 0 ? first : bench::seconds_since(start);
@@ -62,23 +61,12 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("decoding with a Wan VAE of the published sizes, random weights");
+  CLI::App app("decoding with a Wan VAE of the published sizes, random weights", "vae_decode");
   app.add_option("--version", s.version)->check(CLI::IsMember({"2.1", "2.2"}));
   app.add_option("--frames", s.frames, "of the video");
   app.add_option("--height", s.height, "pixels");
   app.add_option("--width", s.width, "pixels");
-  app.add_option("--runs", s.runs);
-  app.add_option("--warmup", s.warmup);
   app.add_option("--chunk", s.chunk, "latent frames");
-  app.add_option("--dtype", s.dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--cache", s.cache, "executable cache folder");
-  app.add_option("--dump", s.dump, "folder for the programs' text");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    kinema::run(s);
-  } catch (const std::exception& error) {
-    std::cerr << "vae_decode: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+  s.run.add_to(app);
+  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
 }

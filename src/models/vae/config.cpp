@@ -5,14 +5,12 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "models/config_check.h"
 
 namespace kinema::vae {
 namespace {
 
-void check_range(std::string_view key, int64_t value, int64_t low, int64_t high) {
-  check(value >= low && value <= high, "[vae] `{}` is {} but must be from {} to {}", key, value,
-        low, high);
-}
+constexpr ConfigCheck kCheck{"vae"};
 
 void check_latents(std::string_view key, const std::vector<double>& values, int64_t z_dim) {
   check(static_cast<int64_t>(values.size()) == z_dim,
@@ -24,17 +22,17 @@ void check_latents(std::string_view key, const std::vector<double>& values, int6
 }
 
 void check_levels(const Config& c) {
-  check_range("number of levels in dim_mult", c.levels(), 2, 8);
+  kCheck.range("number of levels in dim_mult", c.levels(), 2, 8);
   for (const int64_t factor : c.dim_mult) {
-    check_range("dim_mult", factor, 1, 1024);
+    kCheck.range("dim_mult", factor, 1, 1024);
   }
   check(static_cast<int64_t>(c.temperal_downsample.size()) == c.levels() - 1,
         "[vae] `temperal_downsample` has {} values but `dim_mult` has {}: one less is needed",
         c.temperal_downsample.size(), c.levels());
   for (int64_t level = 0; level < c.levels(); ++level) {
     const bool last = level == c.levels() - 1;
-    check_range("base_dim * dim_mult", c.encoder_dim(level), 1, 1 << 16);
-    check_range("decoder_base_dim * dim_mult", c.decoder_dim(level), 1, 1 << 16);
+    kCheck.range("base_dim * dim_mult", c.encoder_dim(level), 1, 1 << 16);
+    kCheck.range("decoder_base_dim * dim_mult", c.decoder_dim(level), 1, 1 << 16);
     // Wan 2.1 halves the channels with every upsampling.
     check(c.is_residual || last || c.decoder_dim(level) % 2 == 0,
           "[vae] level {} of the decoder is {} wide, which its upsampling cannot halve", level,
@@ -84,13 +82,13 @@ std::vector<double> default_latents_std() {
 
 void validate(const Config& c) {
   // An order of magnitude above the largest published VAE (Wan 2.2).
-  check_range("base_dim", c.base_dim, 1, 4096);
-  check_range("decoder_base_dim", c.decoder_base_dim, 0, 4096);
-  check_range("z_dim", c.z_dim, 1, 4096);
-  check_range("num_res_blocks", c.num_res_blocks, 1, 64);
-  check_range("in_channels", c.in_channels, 1, 4096);
-  check_range("out_channels", c.out_channels, 1, 4096);
-  check_range("patch_size", c.patch_size, 0, 64);
+  kCheck.range("base_dim", c.base_dim, 1, 4096);
+  kCheck.range("decoder_base_dim", c.decoder_base_dim, 0, 4096);
+  kCheck.range("z_dim", c.z_dim, 1, 4096);
+  kCheck.range("num_res_blocks", c.num_res_blocks, 1, 64);
+  kCheck.range("in_channels", c.in_channels, 1, 4096);
+  kCheck.range("out_channels", c.out_channels, 1, 4096);
+  kCheck.range("patch_size", c.patch_size, 0, 64);
   check_levels(c);
   check(c.attn_scales.empty(),
         "[vae] `attn_scales` has {} values but must be empty: no Wan VAE has attention outside the "

@@ -1,17 +1,12 @@
 #include "models/wan/config.h"
 
-#include <cmath>
-#include <string_view>
-
 #include "core/error.h"
+#include "models/config_check.h"
 
 namespace kinema::wan {
 namespace {
 
-void check_range(std::string_view key, int64_t value, int64_t low, int64_t high) {
-  check(value >= low && value <= high, "[wan] `{}` is {} but must be from {} to {}", key, value,
-        low, high);
-}
+constexpr ConfigCheck kCheck{"wan"};
 
 }  // namespace
 
@@ -19,28 +14,27 @@ void validate(const TransformerConfig& c) {
   // The bounds leave an order of magnitude above the largest published model (14B) and keep every
   // product of sizes far inside int64.
   for (const int64_t size : c.patch_size) {
-    check_range("patch_size", size, 1, 64);
+    kCheck.range("patch_size", size, 1, 64);
   }
-  check_range("num_attention_heads", c.num_attention_heads, 1, 1024);
-  check_range("attention_head_dim", c.attention_head_dim, 1, 4096);
-  check_range("in_channels", c.in_channels, 1, 65536);
-  check_range("out_channels", c.out_channels, 1, 65536);
-  check_range("text_dim", c.text_dim, 1, 1 << 20);
-  check_range("freq_dim", c.freq_dim, 2, 1 << 20);
-  check_range("ffn_dim", c.ffn_dim, 1, 1 << 22);
-  check_range("num_layers", c.num_layers, 1, 1000);
-  check_range("image_dim", c.image_dim, 0, 1 << 20);
-  check_range("added_kv_proj_dim", c.added_kv_proj_dim, 0, 1 << 22);
-  check_range("pos_embed_seq_len", c.pos_embed_seq_len, 0, 1 << 20);
-  check_range("rope_max_seq_len", c.rope_max_seq_len, 1, 1 << 24);
-  check(std::isfinite(c.eps) && c.eps > 0.0 && c.eps < 1.0,
-        "[wan] `eps` is {} but must lie between 0 and 1", c.eps);
+  kCheck.range("num_attention_heads", c.num_attention_heads, 1, 1024);
+  kCheck.range("attention_head_dim", c.attention_head_dim, 1, 4096);
+  kCheck.range("in_channels", c.in_channels, 1, 65536);
+  kCheck.range("out_channels", c.out_channels, 1, 65536);
+  kCheck.range("text_dim", c.text_dim, 1, 1 << 20);
+  kCheck.range("freq_dim", c.freq_dim, 2, 1 << 20);
+  kCheck.range("ffn_dim", c.ffn_dim, 1, 1 << 22);
+  kCheck.range("num_layers", c.num_layers, 1, 1000);
+  kCheck.range("image_dim", c.image_dim, 0, 1 << 20);
+  kCheck.range("added_kv_proj_dim", c.added_kv_proj_dim, 0, 1 << 22);
+  kCheck.range("pos_embed_seq_len", c.pos_embed_seq_len, 0, 1 << 20);
+  kCheck.range("rope_max_seq_len", c.rope_max_seq_len, 1, 1 << 24);
+  kCheck.epsilon("eps", c.eps);
   check(c.attention_head_dim % 2 == 0,
         "[wan] `attention_head_dim` is {} but must be even: the rotary embedding turns pairs",
         c.attention_head_dim);
   check(c.freq_dim % 2 == 0, "[wan] `freq_dim` is {} but must be even: cosines and sines",
         c.freq_dim);
-  check_range("num_attention_heads * attention_head_dim", c.dim(), 2, 1 << 17);
+  kCheck.range("num_attention_heads * attention_head_dim", c.dim(), 2, 1 << 17);
   check((c.image_dim > 0) == (c.added_kv_proj_dim > 0),
         "[wan] `image_dim` is {} and `added_kv_proj_dim` is {}: image conditioning needs both",
         c.image_dim, c.added_kv_proj_dim);
