@@ -184,11 +184,6 @@ std::string fetch_rest(const RemoteFile& file, Partial& partial, const Patience&
   return "";
 }
 
-std::string without_room(const std::string& message) {
-  const size_t end = message.find("] ");
-  return message.starts_with('[') && end != std::string::npos ? message.substr(end + 2) : message;
-}
-
 }  // namespace
 
 FileLock::FileLock(const fs::path& path)

@@ -11,21 +11,11 @@
 
 #include "remote/download.h"
 #include "remote/gcs_credentials.h"
+#include "remote/gcs_object.h"
 #include "remote/hub.h"
 #include "remote/model_files.h"
 
 namespace kinema::remote {
-
-/// `gs://BUCKET/NAME`; the name may be empty and has no slash at its end.
-struct GsPath {
-  std::string bucket;
-  std::string name;
-
-  bool operator==(const GsPath&) const = default;
-};
-
-/// Reads a gs:// path; nothing for other text. Throws an Error for a bucket name that cannot be.
-std::optional<GsPath> read_gs_path(const std::string& text);
 
 struct GcsOptions {
   std::string endpoint = "https://storage.googleapis.com";
@@ -38,13 +28,6 @@ struct GcsOptions {
   /// STORAGE_EMULATOR_HOST (then without credentials), else Google and the credentials of the
   /// environment; the cache is XDG_CACHE_HOME/kinema/gs or ~/.cache/kinema/gs.
   static GcsOptions from_environment();
-};
-
-struct GcsObject {
-  std::string name;
-  int64_t size = 0;
-  int64_t generation = 0;          // changes with every write
-  std::optional<uint32_t> crc32c;  // of the contents
 };
 
 /// A bucket of Google Cloud Storage, through its JSON API. An object appears whole or not at all,

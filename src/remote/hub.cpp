@@ -302,11 +302,10 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
   check(!options.offline, "[hub] {} is not whole in {} ({} is missing) and HF_HUB_OFFLINE is set",
         id.repo, options.cache.string(), cached.missing);
   const auto network = [&](const NetworkError& error) {
-    const std::string text = error.what();
     fail(
         "[hub] {} is not in {}, and cannot be fetched: {}\n  check the network, HF_ENDPOINT and "
         "proxies, or give a local folder",
-        id.repo, options.cache.string(), text.substr(text.find("] ") + 2));
+        id.repo, options.cache.string(), error.reason());
   };
   std::vector<Download> downloads;
   std::string commit;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "core/error.h"
 
 namespace kinema::remote {
@@ -8,6 +10,8 @@ namespace kinema::remote {
 class NetworkError : public Error {
  public:
   using Error::Error;
+  /// What happened, to stand within another message.
+  std::string reason() const { return without_room(what()); }
 };
 
 }  // namespace kinema::remote

@@ -1,6 +1,11 @@
 #include "remote/repo_cache.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -99,8 +104,9 @@ void RepoCache::link(const std::string& commit, const std::string& path,
   if (fs::exists(at, error) && fs::equivalent(at, target, error)) {
     return;
   }
-  // Beside it and renamed over: another process may be at the same link.
-  const fs::path fresh = at.string() + ".new";
+  // Beside it and renamed over: another thread or process may be at the same link.
+  static std::atomic<int64_t> links = 0;
+  const fs::path fresh = fmt::format("{}.{}-{}.new", at.string(), ::getpid(), links++);
   fs::remove(fresh, error);
   fs::create_symlink(fs::relative(target, at.parent_path()), fresh, error);
   if (error) {
