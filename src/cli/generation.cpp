@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "encoders/clip_encoder.h"
 #include "io/image.h"
+#include "remote/web_file.h"
 #include "train/checkpoint_folder.h"
 #include "weights/weights.h"
 
@@ -121,14 +122,20 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
   return out;
 }
 
-/// An image of this machine; `file://` may stand before its path.
+/// An image of this machine, `file://` before its path or not, or of the web.
 HostArray read_given_image(const std::string& url) {
   if (url.empty()) {
     return {};
   }
+  if (remote::is_web_url(url)) {
+    const remote::WebFile file(url);
+    try {
+      return io::read_image(file.path());
+    } catch (const Error&) {
+      fail("[generate] {} is no image that can be read", file.name());
+    }
+  }
   constexpr std::string_view kFile = "file://";
-  check(!url.starts_with("http://") && !url.starts_with("https://"),
-        "[generate] the image {} is not on this machine: fetch it first, and give its path", url);
   return io::read_image(url.starts_with(kFile) ? url.substr(kFile.size()) : url);
 }
 

@@ -79,9 +79,9 @@ struct GenerateConfig {
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, {.help = "what guidance leads away from"});
     visit("image_url", self.image_url,
-          {.help = "image file that the video begins with (image to video, TI2V)"});
+          {.help = "image that the video begins with, a path or URL (image to video, TI2V)"});
     visit("last_image_url", self.last_image_url,
-          {.help = "image file that the video ends with (first and last frame)"});
+          {.help = "image that the video ends with, a path or URL (first and last frame)"});
     visit("scheduler", self.scheduler,
           {.help = "how noise becomes video", .one_of = "unipc | euler"});
     visit("num_inference_steps", self.num_inference_steps,

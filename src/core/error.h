@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace kinema {
@@ -30,12 +29,6 @@ void check(bool ok, fmt::format_string<Args...> format, Args&&... args) {
   if (!ok) [[unlikely]] {
     fail(format, std::forward<Args>(args)...);
   }
-}
-
-/// A message without the `[room] ` that it begins with, to stand within another.
-inline std::string without_room(std::string_view message) {
-  const size_t end = message.starts_with('[') ? message.find("] ") : std::string_view::npos;
-  return std::string(end == std::string_view::npos ? message : message.substr(end + 2));
 }
 
 }  // namespace kinema

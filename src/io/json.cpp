@@ -162,8 +162,12 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::json::exception& error) override {
+    std::string text = error.what();
     // nlohmann prefixes `[json.exception.parse_error.101] `, which says nothing to a user.
-    fail("[json] {} is not JSON: {}", *source, shortened_line(without_room(error.what())));
+    if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos) {
+      text.erase(0, end + 2);
+    }
+    fail("[json] {} is not JSON: {}", *source, shortened_line(text));
   }
   static std::string shortened_line(std::string text) {
     for (char& c : text) {

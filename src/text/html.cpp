@@ -42,7 +42,7 @@ References read_references() {
   References out;
   std::string_view table = named_references();
   while (!table.empty()) {
-    std::string_view entry = table.substr(0, table.find(' '));
+    std::string_view entry = table.substr(0, table.find_first_of(" \n"));
     table.remove_prefix(std::min(entry.size() + 1, table.size()));
     const size_t mark = entry.find_first_of("=!");
     Reference reference{.bare = entry[mark] == '!'};

@@ -194,7 +194,9 @@ TEST_F(GenerateCommand, SaysWhatIsMissing) {
   run({"generate", "tiny.yml", "generate_checkpoint_step=77"}).expect_error("77");
   run({"generate", "tiny.yml", "image_url=a.png"}).expect_error("cannot read a.png");
   run({"generate", "tiny.yml", "image_url=tiny.yml"}).expect_error("tiny.yml cannot be decoded");
-  run({"generate", "tiny.yml", "image_url=https://host/a.png"}).expect_error("fetch it first");
+  run({"generate", "tiny.yml", "image_url=http://127.0.0.1:1/a.png?key=secret"})
+      .expect_error("http://127.0.0.1:1/a.png did not come");
+  run({"generate", "tiny.yml", "image_url=https://"}).expect_error("is not a URL");
 }
 
 class DoctorCommand : public TrainCommand {};
