@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/wiring.h"
 #include "core/error.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "sample/output.h"
 #include "sample/pipeline.h"
@@ -119,6 +120,9 @@ int generate(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : add_lora(config, model_options(config), model.folder)) {
     warn("lora: " + line);
   }
+  const fs::path output =
+      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
+  io::check_writable(output);
   const sample::GenerateRequest request = make_request(loaded, model);
   const pjrt::Client client = runtime::open_client(client_spec(config));
   sample::Pipeline pipeline(client, model.folder, make_parts(config, model, client),
@@ -128,6 +132,8 @@ int generate(const std::vector<std::string>& words, bool json) {
     std::unique_ptr<Progress> progress;
     sample::GenerateObserver observer;
     observer.note = warn;
+    // Again before the long part: some folders say only then that nothing can be made there.
+    observer.encoded = [&](std::span<const sample::DenoiseBatch>) { io::make_folder(output); };
     observer.step = [&](const sample::DenoiseStep& step) {
       if (!progress) {
         progress = std::make_unique<Progress>("sampling", step.total);
@@ -136,8 +142,6 @@ int generate(const std::vector<std::string>& words, bool json) {
     };
     made = pipeline.generate(request, observer);
   }
-  const fs::path output =
-      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   const sample::OutputFiles files =
       sample::write_outputs(output, request, made, pipeline, output_settings);
   report(made, files, model, json);

@@ -13,6 +13,7 @@
 #include "encoders/clip_encoder.h"
 #include "io/image.h"
 #include "remote/web_file.h"
+#include "text/unicode.h"
 #include "train/checkpoint_folder.h"
 #include "weights/weights.h"
 
@@ -40,11 +41,18 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   std::ifstream in(path);
   check(in.good() && !fs::is_directory(path), "[generate] prompt_file {} cannot be read", path);
   std::vector<std::string> prompts;
+  int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (++number == 1 && line.starts_with(kByteOrderMark)) {
+      line.erase(0, kByteOrderMark.size());
+    }
     if (line.ends_with('\r')) {
       line.pop_back();
     }
-    if (!line.empty()) {
+    check(text::invalid_utf8_at(line) == std::string_view::npos,
+          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
+    if (line.find_first_not_of(" \t") != std::string::npos) {
       prompts.push_back(line);
     }
   }

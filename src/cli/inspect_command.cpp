@@ -15,6 +15,8 @@
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "models/wan/transformer.h"
+#include "sample/pipeline_folder.h"
+#include "text/tokenizer.h"
 #include "train/checkpoint_folder.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
@@ -258,11 +260,16 @@ std::string accept(const fs::path& path) {
   if (kind == io::PathKind::ModelFolder) {
     return "accepted: " + weights::check_path(path);
   }
-  if (kind == io::PathKind::Pipeline || is_checkpoint(path)) {
-    if (is_checkpoint(path)) {
-      const std::string problem = train::manifest_problem(path);
-      check(problem.empty(), "{}: {}", path.string(), problem);
+  if (kind == io::PathKind::Pipeline && !is_checkpoint(path)) {
+    const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
+    if (!pipeline.tokenizer.empty()) {
+      text::Tokenizer::open(pipeline.tokenizer);
     }
+    return "accepted: " + weights::check_path(path);
+  }
+  if (is_checkpoint(path)) {
+    const std::string problem = train::manifest_problem(path);
+    check(problem.empty(), "{}: {}", path.string(), problem);
     for (const fs::path& transformer : transformers(path)) {
       check_transformer(transformer);
     }

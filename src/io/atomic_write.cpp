@@ -44,6 +44,9 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  check(!std::filesystem::is_directory(path_, ignored), "[io] cannot write {}: it is a folder",
+        path_.string());
   // Not mkstemp: its files are private whatever the umask says.
   static std::atomic<uint64_t> counter = 0;
   do {

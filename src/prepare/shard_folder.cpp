@@ -129,7 +129,7 @@ void ShardFolder::read(const Settings& settings) {
     }
   }
   const std::string file = any_file(folder_);
-  check(other.empty() || (shards_.empty() && file.empty()),
+  check(other.empty() || file.empty(),
         "[prepare] the shards in {} were made with other settings: {}\n"
         "  give another tfrecords_dir, or delete it and {}",
         folder_.string(), other, state_path().filename().string());
@@ -138,6 +138,9 @@ void ShardFolder::read(const Settings& settings) {
         "  give a tfrecords_dir that is empty or new",
         folder_.string(), file);
 
+  if (!other.empty()) {
+    shards_.clear();  // of other settings, and gone
+  }
   // From the first shard that is not as it was, everything is made again.
   const auto sound = [&](const Shard& shard) {
     std::error_code ignored;

@@ -35,8 +35,8 @@ class ShardFolder {
  public:
   /// Makes the folder or opens it, holds it for this process, and removes what a killed run left
   /// half written. Shards that are gone or have another size are forgotten, with those after them.
-  /// Throws an Error when another process holds it, when its shards were made with other settings
-  /// (naming one), and when it holds files that are not known.
+  /// Throws an Error when another process holds it, when shards of other settings are there (naming
+  /// one setting), and when it holds files that are not known.
   ShardFolder(const std::filesystem::path& folder, const Settings& settings);
   ShardFolder(const ShardFolder&) = delete;
   ShardFolder& operator=(const ShardFolder&) = delete;

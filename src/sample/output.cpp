@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "io/atomic_write.h"
+#include "io/folder.h"
 #include "io/image.h"
 #include "io/json.h"
 #include "io/video.h"
@@ -97,7 +98,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
 
 /// Every frame as a PNG.
 fs::path write_frames(const fs::path& folder, const HostArray& frames) {
-  fs::create_directories(folder);
+  io::make_folder(folder);
   HostArray frame(Shape{DType::U8, {frames.shape.dims[1], frames.shape.dims[2], 3}});
   for (int64_t i = 0; i < frames.shape.dims[0]; ++i) {
     const auto size = static_cast<int64_t>(frame.bytes.size());
@@ -164,7 +165,7 @@ void for_each_part(const Timings& t, const std::function<void(const char*, doubl
 OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options) {
-  fs::create_directories(folder);
+  io::make_folder(folder);
   OutputFiles out;
   std::string metadata;
   for (const GeneratedVideo& video : generated.videos) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "io/folder.h"
 #include "io/safetensors.h"
 #include "sample/latents.h"
 #include "sample/memory.h"
@@ -57,6 +58,11 @@ void check_request(const GenerateRequest& request) {
         request.batch_size);
   check(request.guidance_rescale >= 0.0 && request.guidance_rescale <= 1.0,
         "[sample] guidance_rescale is {}, expected 0 to 1", request.guidance_rescale);
+  if (const std::filesystem::path& path = request.save_latents; !path.empty()) {
+    check(!std::filesystem::is_directory(path),
+          "[sample] save_latents {} is a folder, a file was expected", path.string());
+    io::make_folder(path.parent_path());
+  }
 }
 
 /// The same array for every video of a batch: a leading axis of `count`.

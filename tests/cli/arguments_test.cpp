@@ -1,10 +1,12 @@
 // The command line without a device: help, configuration, inspection, wrong input.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <string>
 
 #include "cli/run_kinema.h"
 #include "io/json.h"
+#include "io/scratch.h"
 
 namespace kinema::cli_test {
 namespace {
@@ -135,6 +137,26 @@ TEST_F(InspectCommand, ChecksWithoutListing) {
   run({"inspect", "--check", "absent"}).expect_error("absent");
   write("notes.txt", "hello");
   run({"inspect", "--check", "notes.txt"}).expect_error("notes.txt");
+}
+
+TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
+  for (const char* name : {"wan21_t2v", "wan22_t2v", "wan21_i2v", "wan22_i2v", "wan22_ti2v"}) {
+    EXPECT_THAT(run({"inspect", "--check", io::golden(name).string()}).out,
+                AllOf(HasSubstr("accepted: pipeline: "), HasSubstr("vae")))
+        << name;
+  }
+  const std::string copy = (folder_ / "copy").string();
+  const auto damaged = [&](const std::string& file, const std::string& text) {
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(io::golden("wan21_t2v"), copy, std::filesystem::copy_options::recursive);
+    write("copy/" + file, text);
+    return run({"inspect", "--check", copy});
+  };
+  damaged("model_index.json", "[]").expect_error("must be an object");
+  damaged("vae/config.json", "{}").expect_error("vae");
+  damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");
+  damaged("text_encoder/model.safetensors", "short").expect_error("text_encoder");
+  damaged("tokenizer/spiece.model", "short").expect_error("tokenizer");
 }
 
 }  // namespace

@@ -187,6 +187,34 @@ TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
       .expect_error("absent.safetensors");
 }
 
+TEST_F(GenerateCommand, AsksForItsFoldersBeforeTheWork) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  write("file", "");
+  for (const char* folder : {"file", "file/a", "/proc/nothing"}) {
+    const Outcome outcome = run({"generate", "tiny.yml", std::string("video_folder=") + folder});
+    outcome.expect_error("[io] ");
+    EXPECT_THAT(outcome.err, Not(HasSubstr("sampling"))) << "steps were made";
+  }
+  run({"generate", "tiny.yml", "save_latents=file/a.safetensors"}).expect_error("cannot be a");
+  run({"generate", "tiny.yml", "save_latents=out"}).expect_error("a file was expected");
+}
+
+TEST_F(GenerateCommand, ReadsPromptFilesByTheirLines) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  write("prompts.txt",
+        "\xef\xbb\xbf"
+        "a red circle\r\n \t\n\n");
+  const Outcome outcome = run({"generate", "tiny.yml", "prompt_file=prompts.txt", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const io::Json report = io::Json::parse(outcome.out, "stdout");
+  ASSERT_EQ(report.at("videos").items().size(), 1U);
+  EXPECT_EQ(report.at("videos").items()[0].at("prompt").as_string(), "a red circle");
+  write("blank.txt", " \n\t\n");
+  run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("holds no prompt");
+  write("latin.txt", "a\nna\xefve\n");
+  run({"generate", "tiny.yml", "prompt_file=latin.txt"}).expect_error("latin.txt:2 is not text");
+}
+
 TEST_F(GenerateCommand, SaysWhatIsMissing) {
   run({"generate", "tiny.yml"}).expect_error("no checkpoint");
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);

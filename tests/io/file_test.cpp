@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "io/atomic_write.h"
+#include "io/folder.h"
 #include "io/hash.h"
 #include "io/mapped_file.h"
 #include "io/scratch.h"
@@ -19,6 +20,32 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+
+TEST(Folder, IsAskedForBeforeLongWork) {
+  const Scratch scratch;
+  write_file(scratch / "file", "");
+  check_writable(scratch / "a/b/c");
+  EXPECT_FALSE(std::filesystem::exists(scratch / "a"));
+  make_folder(scratch / "a/b/c");
+  write_file(scratch / "a/b/c/d", "");
+  make_folder("");
+
+  EXPECT_THAT([&] { check_writable(scratch / "file"); },
+              ThrowsMessage<Error>(HasSubstr("cannot be a folder")));
+  EXPECT_THAT([&] { make_folder(scratch / "file/a"); },
+              ThrowsMessage<Error>(HasSubstr("cannot be a folder")));
+  std::filesystem::create_symlink("nowhere", scratch / "link");
+  EXPECT_THAT([&] { make_folder(scratch / "link/a"); },
+              ThrowsMessage<Error>(HasSubstr("cannot be a folder")));
+  // Whoever one is, nothing can be made there.
+  EXPECT_THAT([&] { make_folder("/proc/nothing"); }, ThrowsMessage<Error>(HasSubstr("/proc")));
+}
+
+TEST(AtomicFile, IsNoFolder) {
+  const Scratch scratch;
+  EXPECT_THAT([&] { AtomicFile(scratch.path()); },
+              ThrowsMessage<Error>(HasSubstr("it is a folder")));
+}
 
 TEST(MappedFile, MapsTheBytes) {
   const Scratch scratch;

@@ -236,6 +236,13 @@ TEST(Prepare, RefusesOtherSettingsAndForeignFolders) {
   other = given;
   other.settings["vae"] = "another";
   EXPECT_THAT([&] { run(other); }, ThrowsMessage<Error>(HasSubstr("vae is another now")));
+  // Not where the shards are gone.
+  other = given;
+  other.format.num_frames = 5;
+  for (const auto& entry : fs::directory_iterator(scratch / "records")) {
+    fs::remove(entry.path());
+  }
+  EXPECT_EQ(run(other).records, 12);
   other = given;
   other.output = scratch / "foreign";
   write_file(scratch / "foreign.prepare.json", "{");
