@@ -244,6 +244,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) 
           "[attention] a bias is for dot_product and, on one device, flash");
     return biased(q, k, v, options.bias, options.precision, scale);
   }
+  check_block_sizes(options.blocks, BlockRules::ANY, q.dim(1), k.dim(1));
   return in_blocks(q, k, v, options, scale);
 }
 

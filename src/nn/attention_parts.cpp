@@ -104,7 +104,8 @@ struct HeadRun {
 std::vector<HeadRun> head_runs(int64_t heads, const PartPlan& plan) {
   const int64_t shards = plan.exchange.size();
   const int64_t shares = heads / shards;
-  const int64_t size = (shares + plan.chunks - 1) / plan.chunks * shards;
+  const int64_t chunks = std::min(plan.chunks, shares);
+  const int64_t size = (shares + chunks - 1) / chunks * shards;
   std::vector<HeadRun> runs;
   for (int64_t start = 0; start < heads; start += size) {
     runs.push_back({start, std::min(size, heads - start)});

@@ -20,7 +20,8 @@ struct Blocks {
   int64_t length, count, size;
 
   static Blocks of(int64_t length, int64_t wanted) {
-    const int64_t count = (length + wanted - 1) / wanted;
+    const int64_t size = std::min(length, wanted);
+    const int64_t count = (length + size - 1) / size;
     return {length, count, (length + count - 1) / count};
   }
   int64_t padding() const { return count * size - length; }

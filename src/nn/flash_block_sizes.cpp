@@ -9,7 +9,8 @@ namespace kinema::nn {
 namespace {
 
 constexpr int64_t kLanes = 128;
-constexpr int64_t kSublanes = 16;  // of bf16
+constexpr int64_t kSublanes = 16;               // of bf16
+constexpr int64_t kLargest = int64_t{1} << 20;  // more than any sequence has; sums stay in range
 
 struct Named {
   std::string_view name;
@@ -36,7 +37,9 @@ std::span<const Named> used(std::span<const Named> all, const FlashBlockSizes& s
 }
 
 int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-int64_t round_near(int64_t x, int64_t to) { return std::max(to, (x + to / 2) / to * to); }
+int64_t round_near(int64_t x, int64_t to) {
+  return std::max(to, (std::clamp<int64_t>(x, 1, kLargest) + to / 2) / to * to);
+}
 
 // Block sizes for which the largest is a multiple of every other: the smallest is kept, the others
 // become it or the nearest multiple of it to the largest.
@@ -172,9 +175,10 @@ void check_block_sizes(const FlashBlockSizes& sizes, BlockRules rules, int64_t q
        {std::span<const Named>(kQueries), std::span<const Named>(kKeys),
         std::span<const Named>(kComputed)}) {
     for (const Named& each : names) {
-      if (sizes.*each.size < 1) {
-        refuse(fmt::format("{} is {} but must be positive", each.name, sizes.*each.size), sizes,
-               rules);
+      if (sizes.*each.size < 1 || sizes.*each.size > kLargest) {
+        refuse(
+            fmt::format("{} is {} but must be from 1 to {}", each.name, sizes.*each.size, kLargest),
+            sizes, rules);
       }
     }
   }

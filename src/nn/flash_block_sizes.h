@@ -35,9 +35,9 @@ FlashBlockSizes fitting_block_sizes(const FlashBlockSizes& sizes, BlockRules rul
 /// Throws an Error that names the size, the rule and sizes that fit. `queries` and `keys` are how
 /// many of each one device works on at a time.
 ///
-/// ANY: sizes are positive. TPU: blocks of keys are multiples of 128, of queries of 16; what is
-/// computed at a time divides the block. Lengths are filled up to a multiple of the largest block,
-/// which every other one must divide. Backward, blocks of queries are multiples of 128 too.
+/// ANY: sizes are from 1 to 2^20. TPU: blocks of keys are multiples of 128, of queries of 16; what
+/// is computed at a time divides the block. Lengths are filled up to a multiple of the largest
+/// block, which every other one must divide. Backward, blocks of queries are multiples of 128 too.
 void check_block_sizes(const FlashBlockSizes& sizes, BlockRules rules, int64_t queries,
                        int64_t keys);
 

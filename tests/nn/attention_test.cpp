@@ -381,6 +381,9 @@ TEST(AttentionErrors, NameTheOptionAndTheRemedy) {
   options.ulysses_chunks = 0;
   EXPECT_THAT([&] { attention(q, q, q, options); },
               ThrowsMessage<Error>(HasSubstr("ulysses_chunks is 0")));
+  options.blocks.block_q = 0;
+  EXPECT_THAT([&] { attention(q, q, q, options); },
+              ThrowsMessage<Error>(HasSubstr("block_q is 0")));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ FlashBlockSizes quoted_for_v5p() { return {3024, 2048, 1024, 1024, 3072, 256, 10
 TEST(BlockSizes, AreTakenAnyhowWhereBlocksAreStableHlo) {
   EXPECT_NO_THROW(check_block_sizes(quoted_for_v6e(), BlockRules::ANY, 7, 5));
   EXPECT_THAT([] { check_block_sizes({.block_q = 0}, BlockRules::ANY, 7, 5); },
-              ThrowsMessage<Error>(HasSubstr("block_q is 0 but must be positive")));
+              ThrowsMessage<Error>(HasSubstr("block_q is 0 but must be from 1 to 1048576")));
 }
 
 TEST(BlockSizes, OfScriptsForV6eRunForwardAndAreRefusedBackward) {
@@ -57,8 +57,9 @@ TEST(BlockSizes, ThatAreSuggestedOrKnownFit) {
       EXPECT_NO_THROW(check_block_sizes(known.sizes, known.use, length, length));
     }
   }
+  const FlashBlockSizes far{-7, int64_t{1} << 62, 0, 1, 1, int64_t{1} << 62, 1 << 20, 1, false};
   const FlashBlockSizes odd{100, 300, 77, 1000, 700, 650, 3000, 5000, false};
-  for (const FlashBlockSizes& sizes : {quoted_for_v5p(), quoted_for_v6e(), odd}) {
+  for (const FlashBlockSizes& sizes : {quoted_for_v5p(), quoted_for_v6e(), odd, far}) {
     for (const BlockRules rules : {BlockRules::TPU_FORWARD, BlockRules::TPU_TRAINING}) {
       const FlashBlockSizes fitting = fitting_block_sizes(sizes, rules);
       for (const int64_t length : kLengths) {
