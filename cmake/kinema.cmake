@@ -18,35 +18,35 @@ if(KINEMA_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-add_library(kinema_flags INTERFACE)
-target_compile_features(kinema_flags INTERFACE cxx_std_20)
+add_library(kinema_build_flags INTERFACE)
+target_compile_features(kinema_build_flags INTERFACE cxx_std_20)
 # Warnings are ours alone: who links the installed libraries keeps their own.
-target_compile_options(kinema_flags INTERFACE
+target_compile_options(kinema_build_flags INTERFACE
   $<BUILD_INTERFACE:-Wall> $<BUILD_INTERFACE:-Wextra>
   $<BUILD_INTERFACE:-Wno-missing-field-initializers>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105651).
-  target_compile_options(kinema_flags INTERFACE -Wno-restrict)
+  target_compile_options(kinema_build_flags INTERFACE -Wno-restrict)
 endif()
 if(KINEMA_DEVELOPER)
-  target_compile_options(kinema_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
+  target_compile_options(kinema_build_flags INTERFACE $<BUILD_INTERFACE:-Werror>)
 endif()
 if(KINEMA_SANITIZE)
   if(KINEMA_SANITIZE MATCHES "address" AND KINEMA_SANITIZE MATCHES "thread")
     message(FATAL_ERROR "KINEMA_SANITIZE takes address,undefined or thread, not both")
   endif()
-  target_compile_options(kinema_flags INTERFACE -fsanitize=${KINEMA_SANITIZE}
+  target_compile_options(kinema_build_flags INTERFACE -fsanitize=${KINEMA_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 warns of its own <regex> and <functional> when they are instrumented (GCC bug 105562).
-    target_compile_options(kinema_flags INTERFACE -Wno-maybe-uninitialized)
+    target_compile_options(kinema_build_flags INTERFACE -Wno-maybe-uninitialized)
   endif()
-  target_link_options(kinema_flags INTERFACE -fsanitize=${KINEMA_SANITIZE})
+  target_link_options(kinema_build_flags INTERFACE -fsanitize=${KINEMA_SANITIZE})
 endif()
 if(KINEMA_FUZZ)
-  target_compile_options(kinema_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_compile_options(kinema_build_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
-install(TARGETS kinema_flags EXPORT kinema)
+install(TARGETS kinema_build_flags EXPORT kinema)
 
 # kinema_module(graph SOURCES graph.cpp ops/dot.cpp DEPENDS core LIBS fmt::fmt INCLUDES dir)
 # SOURCES are relative to the room's folder; LIBS stay private to the room.
@@ -58,7 +58,7 @@ function(kinema_module name)
   target_include_directories(kinema_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kinema>)
   target_include_directories(kinema_${name} SYSTEM PRIVATE ${ARG_INCLUDES})
-  target_link_libraries(kinema_${name} PUBLIC kinema_flags fmt::fmt)
+  target_link_libraries(kinema_${name} PUBLIC kinema_build_flags fmt::fmt)
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(kinema_${name} PUBLIC kinema_${dep})
   endforeach()
@@ -81,7 +81,7 @@ function(kinema_test name)
   foreach(dep IN LISTS ARG_DEPENDS)
     target_link_libraries(${target} PRIVATE kinema_${dep})
   endforeach()
-  target_link_libraries(${target} PRIVATE kinema_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main
+  target_link_libraries(${target} PRIVATE kinema_build_flags ${ARG_LIBS} GTest::gmock GTest::gtest_main
                         Threads::Threads)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${target} PRIVATE

@@ -20,6 +20,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"io", {"core"}},
       {"remote", {"core", "io"}},
       {"config", {"core", "io"}},
+      {"flags", {"core", "io"}},
       {"mesh", {"core", "io", "config", "graph"}},
       {"pjrt", {"core"}},
       {"graph", {"core"}},
