@@ -48,7 +48,8 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"plan", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
       {"cli", {"core",    "io",       "remote",  "config", "mesh",    "pjrt",       "graph",
                "runtime", "nn",       "kernels", "models", "weights", "schedulers", "text",
-               "data",    "encoders", "prepare", "train",  "sample",  "verify",     "plan"}},
+               "data",    "encoders", "prepare", "train",  "sample",  "verify",     "plan",
+               "flags"}},
   };
   return table;
 }

@@ -23,6 +23,7 @@ void add_prepare(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
+void add_flags(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 

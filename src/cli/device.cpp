@@ -1,5 +1,7 @@
 #include "cli/device.h"
 
+#include "cli/compiler_flags.h"
+
 namespace kinema::cli {
 
 runtime::ClientSpec client_spec(const config::Config& config) {
@@ -18,6 +20,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   }
   options.dump = config.run.dump_to;
   options.kernels = config.run.cpu_kernels;
+  options.compile.flags = resolve_flags({.config = config}, {}).options();
   return options;
 }
 

@@ -9,7 +9,8 @@ namespace kinema::cli {
 /// Which plugin and devices a configuration asks for.
 runtime::ClientSpec client_spec(const config::Config& config);
 
-/// Cache, dump folder and kernels of a configuration's programs.
+/// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
+/// are sound is check_flags's.
 runtime::ProgramOptions program_options(const config::Config& config);
 
 }  // namespace kinema::cli

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "io/json.h"
 #include "plan/install.h"
@@ -88,6 +89,7 @@ int install(const std::string& hardware) {
 
 int diagnose(const std::vector<std::string>& words, bool json) {
   const config::Loaded loaded = load_arguments(words, /*need_file=*/false);
+  check_flags(loaded);
   const runtime::Environment found = runtime::describe_environment(client_spec(loaded.config));
   if (json) {
     io::Json report = io::Json::object();

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "cli/generation.h"
 #include "cli/lora.h"
@@ -109,6 +110,7 @@ int generate(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : notices(loaded, "generate")) {
     warn(line);
   }
+  const flags::Effective flags = check_flags(loaded);
   const sample::OutputOptions output_settings = output_options(loaded);
   fetch_models(loaded.config,
                has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
@@ -137,6 +139,9 @@ int generate(const std::vector<std::string>& words, bool json) {
     observer.step = [&](const sample::DenoiseStep& step) {
       if (!progress) {
         progress = std::make_unique<Progress>("sampling", step.total);
+        if (const std::string allowed = allowed_text(flags); !allowed.empty()) {
+          warn("step 1" + allowed);
+        }
       }
       progress->update(step.done);
     };

@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
   kinema::cli::add_verify(app, action);
   kinema::cli::add_inspect(app, action);
   kinema::cli::add_config(app, action);
+  kinema::cli::add_flags(app, action);
   kinema::cli::add_doctor(app, action);
   kinema::cli::add_plan(app, action);
   // CLI11 only says that a command is required when it gets one that it does not know.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "cli/planned_step.h"
 #include "core/error.h"
@@ -55,27 +56,6 @@ void read_words(std::vector<std::string>& words, PlanOptions& options) {
   }
 }
 
-/// `NAME=VALUE` with the type that the value looks like.
-void add_flag(const std::string& text, pjrt::CompileOptions& options) {
-  const size_t equal = text.find('=');
-  const size_t dashes = std::min(text.find_first_not_of('-'), text.size());
-  check(equal != std::string::npos && equal > dashes,
-        "[plan] --flag `{}` is not NAME=VALUE, e.g. xla_tpu_scoped_vmem_limit_kib=65536", text);
-  const std::string name = text.substr(dashes, equal - dashes);
-  const std::string value = text.substr(equal + 1);
-  if (value == "true" || value == "false") {
-    options.flags[name] = value == "true";
-    return;
-  }
-  char* end = nullptr;
-  const int64_t whole = std::strtoll(value.c_str(), &end, 10);
-  if (!value.empty() && *end == '\0') {
-    options.flags[name] = whole;
-  } else {
-    options.flags[name] = value;
-  }
-}
-
 std::string plugin_for(const config::Config& config, const plan::Target& target) {
   runtime::ClientSpec spec;
   spec.plugin = config.run.pjrt_plugin;
@@ -105,6 +85,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 plan::Report make_report(const config::Loaded& loaded, const PlanOptions& options) {
+  std::map<std::string, pjrt::FlagValue> flags =
+      check_flags(loaded, {.target = options.target.name, .words = options.flags}).options();
   const auto start = std::chrono::steady_clock::now();
   const PlannedStep step = build_planned_step(loaded, options.target, options.mode);
   plan::CompileJob job{.target = options.target,
@@ -114,9 +96,7 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
                        .save_executable = options.save_executable};
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
   job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
-  for (const std::string& flag : options.flags) {
-    add_flag(flag, job.options);
-  }
+  job.options.flags = std::move(flags);
   plan::Report report;
   report.target = options.target;
   report.what = step.what;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "cli/models.h"
 #include "cli/progress.h"
@@ -217,6 +218,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : notices(loaded, "prepare")) {
     warn(line);
   }
+  check_flags(loaded);
   fetch_models(loaded.config, Use::PREPARE);
   const config::Config& config = loaded.config;
   const train::StopSignal stop;

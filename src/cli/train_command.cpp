@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "cli/models.h"
 #include "cli/progress.h"
@@ -48,7 +49,8 @@ void draw_curve(const fs::path& metrics, const fs::path& run) {
   train::write_curve(run / "loss.svg", train::read_losses(metrics), "loss");
 }
 
-train::LoopEnd run_steps(Training& training, const config::Config& config, bool quiet) {
+train::LoopEnd run_steps(Training& training, const config::Config& config, bool quiet,
+                         const std::string& allowed) {
   const fs::path metrics = metrics_path(config, training.run);
   std::optional<train::MetricsFile> file;
   std::optional<train::EventFile> events;
@@ -69,7 +71,9 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, bool 
       }
     }
     if (!quiet) {
-      progress.line(train::console_line(record));
+      // Who runs against advice shall see it beside the first numbers.
+      const bool first = record.step == training.first_step;
+      progress.line(train::console_line(record) + (first ? allowed : ""));
     }
     progress.update(record.step + 1);
   };
@@ -88,6 +92,7 @@ int train_run(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : notices(loaded, "train")) {
     warn(line);
   }
+  const flags::Effective flags = check_flags(loaded);
   const config::Config given = loaded.config;  // with models as they were named
   const fs::path run = run_folder(given);
   const train::RunLock lock(run);
@@ -97,13 +102,14 @@ int train_run(const std::vector<std::string>& words, bool json) {
   const pjrt::Client client = runtime::open_client(client_spec(config));
   Training training = prepare_training(loaded, client, run);
   io::write_file(run / "config.yml", to_yaml(given));
+  io::write_file(run / "flags.json", flags::to_json(flags).dump());
   if (!json) {
     announce(training, config);
   }
   if (training.first_step >= config.optimizer.max_train_steps) {
     warn(fmt::format("all {} steps are done; max_train_steps says how many", training.first_step));
   }
-  const train::LoopEnd end = run_steps(training, config, json);
+  const train::LoopEnd end = run_steps(training, config, json, allowed_text(flags));
   if (json) {
     io::Json report = io::Json::object();
     report.set("run_folder", run.string())

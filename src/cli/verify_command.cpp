@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "verify/verify.h"
 
@@ -20,6 +21,7 @@ struct VerifyOptions {
 
 int verify_folder(const VerifyOptions& options) {
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
+  check_flags(loaded);
   const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
   verify::Options settings;
   settings.filter = options.filter;

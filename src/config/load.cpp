@@ -17,6 +17,8 @@ namespace {
 using io::Yaml;
 namespace fs = std::filesystem;
 
+constexpr std::string_view kXlaFlags = "xla_flags";
+
 template <typename T>
 constexpr bool is_scalar =
     std::same_as<T, bool> || std::same_as<T, int64_t> || std::same_as<T, double>;
@@ -94,6 +96,19 @@ Yaml as_yaml(const std::string& text) {
   }
 }
 
+/// `xla_flags.NAME=VALUE`: one flag more, or another value of one that a file gives.
+void apply_flag(Loaded& loaded, const std::string& key, const std::string& text) {
+  Tree& tree = loaded.config.run.xla_flags;
+  io::Json flags = io::Json::parse(tree.json, kXlaFlags);
+  if (!flags.is_object()) {
+    flags = io::Json::object();
+  }
+  flags.set(key.substr(kXlaFlags.size() + 1), text);
+  tree.json = flags.dump(-1);
+  loaded.origin[key] = kCommandLine;
+  loaded.origin.emplace(kXlaFlags, kCommandLine);
+}
+
 void apply_override(Loaded& loaded, const std::string& override_text) {
   const size_t equals = override_text.find('=');
   check(equals != std::string::npos && equals > 0,
@@ -103,6 +118,10 @@ void apply_override(Loaded& loaded, const std::string& override_text) {
   check(is_utf8(override_text), "[config] {} (command line) is not text in UTF-8", key);
   if (is_ignored(key)) {
     note_ignored(loaded, key, std::string(kCommandLine));
+    return;
+  }
+  if (key.starts_with(std::string(kXlaFlags) + ".") && key.size() > kXlaFlags.size() + 1) {
+    apply_flag(loaded, key, text);
     return;
   }
   const bool known = with_field(loaded.config, key, [&](auto& value, const Field& field) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "config/field.h"
 
@@ -19,6 +20,10 @@ struct RunConfig {
   bool cpu_kernels = true;
   std::string executable_cache;
   std::string dump_to;
+  std::string flags_profile;
+  Tree xla_flags{"{}"};
+  std::vector<std::string> allow_flags;
+  bool deterministic = false;
 
   bool write_metrics = true;
   std::string metrics_file;
@@ -66,6 +71,15 @@ struct RunConfig {
     visit("executable_cache", self.executable_cache,
           {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
     visit("dump_to", self.dump_to, {.help = "folder for the programs' StableHLO text"});
+
+    visit("flags_profile", self.flags_profile,
+          {.help = "compiler flags of a profile; `kinema flags list` names them"});
+    visit("xla_flags", self.xla_flags,
+          {.help = "compiler flags: {NAME: VALUE}; xla_flags.NAME=VALUE on the command line"});
+    visit("allow_flags", self.allow_flags,
+          {.help = "rules of docs/flags.md whose errors do not stop a run"});
+    visit("deterministic", self.deterministic,
+          {.help = "flags may not make results depend on the run or on how arrays are split"});
 
     visit("write_metrics", self.write_metrics, {.help = "write metrics.jsonl and TensorBoard"});
     visit("metrics_file", self.metrics_file,

@@ -229,9 +229,13 @@ class Merge {
           "correct it");
       return;
     }
+    const Layer option{.value = *value, .origin = given.origin, .is_option = true};
     const std::optional<ProbeAnswer> answer =
         ask(flag, {.options = {{given.name, to_option(flag, *value)}}});
     if (!is_known(flag, given.name, given.origin, "is refused", answer, {})) {
+      if (flag == nullptr || state_of(*flag, request_.platform).kind != Kind::IGNORED) {
+        push(given.name, option);  // for who allows the error
+      }
       return;
     }
     if (answer && answer->kind == Answer::BAD_VALUE) {
@@ -247,7 +251,7 @@ class Merge {
           fmt::format("set it in {}", to_string(flag->variable)));
       return;
     }
-    push(given.name, {.value = *value, .origin = given.origin, .is_option = true});
+    push(given.name, option);
   }
 
   void note_defaults() {

@@ -28,7 +28,7 @@ constexpr std::string_view kModeWire = "COLLECTIVE_PIPELINING_MODE_";
 constexpr std::string_view kDreamer = "DreamerV3";
 constexpr std::string_view kCuda = "jax-cuda13-pjrt 0.12.0.1 measured";
 constexpr std::string_view kList = "flag list of jaxlib 0.11.0";
-constexpr std::string_view kOlder = "flag lists of jaxlib before 0.11.0";
+constexpr std::string_view kOlder = "flag lists of older jaxlib";
 constexpr std::string_view kAsync =
     "nothing: collectives are asynchronous; xla_gpu_disable_async_collectives lists exceptions";
 
@@ -122,7 +122,7 @@ constexpr auto kFlags = std::to_array<Flag>({
      "asynchronous reduce-scatters", "ends the process", "DreamerV3 (in a comment)", "", kAsync},
     {"xla_gpu_enable_async_all_to_all", Backend::GPU, kXla, BOOL, kRemoved,
      "asynchronous all-to-alls", "ends the process", kOlder, "", kAsync},
-    {"xla_gpu_enable_pipelined_collectives", Backend::GPU, kXla, BOOL, kRemoved,
+    {"xla_gpu_enable_pipelined_collectives", Backend::GPU, kXla, BOOL, "xla: removed; cpu 0.0.1: false",
      "pipelining of all collectives", "ends the process", kOlder, "",
      "xla_gpu_enable_latency_hiding_scheduler=true"},
     // Of the GPU compiler: arithmetic, graphs, choice of kernels.

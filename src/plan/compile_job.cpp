@@ -74,6 +74,10 @@ io::Json job_json(const CompileJob& job) {
   for (const auto& [name, value] : job.options.flags) {
     flags.set(name, flag_json(value));
   }
+  io::Json environment = io::Json::object();
+  for (const auto& [name, value] : job.environment) {
+    environment.set(name, value);
+  }
   const std::vector<int64_t>& devices = job.options.device_ids;
   std::vector<io::Json> ids(devices.begin(), devices.end());
   return io::Json::object()
@@ -83,6 +87,7 @@ io::Json job_json(const CompileJob& job) {
       .set("shardy", job.options.shardy)
       .set("device_ids", io::Json::array(std::move(ids)))
       .set("flags", std::move(flags))
+      .set("environment", std::move(environment))
       .set("kernels", job.kernels)
       .set("save_executable", job.save_executable);
 }
@@ -97,6 +102,9 @@ CompileJob read_job(const fs::path& folder) {
   job.options.device_ids = json.at("device_ids").as_ints();
   for (const auto& [name, value] : json.at("flags").members()) {
     job.options.flags[name] = read_flag(value);
+  }
+  for (const auto& [name, value] : json.at("environment").members()) {
+    job.environment[name] = value.as_string();
   }
   job.kernels = json.at("kernels").as_bool();
   job.save_executable = json.at("save_executable").as_string();
@@ -237,6 +245,9 @@ Made compile_for_topology(const CompileJob& job) {
 void compile_into(const fs::path& folder) {
   const CompileJob job = read_job(folder);
   for (const auto& [name, value] : job.target.environment()) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  for (const auto& [name, value] : job.environment) {
     setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   }
   const Made made =

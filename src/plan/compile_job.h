@@ -28,6 +28,8 @@ struct CompileJob {
   std::string save_executable;
   /// The child is ended when it takes more; 0: no limit.
   int64_t memory_limit = 0;
+  /// Variables that the plugin finds with these values; others are those of this process.
+  std::map<std::string, std::string> environment;
 };
 
 /// What the compiler says of a program, for one device.

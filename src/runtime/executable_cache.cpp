@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -68,6 +69,13 @@ std::string ExecutableCache::key(const pjrt::Client& client, std::string_view pr
   add(state, client.addressable_devices().front().description().kind);
   add(state, std::to_string(client.devices().size()));
   add(state, cpu_features());
+  // The plugin's compiler takes flags from these too.
+  for (const char* const name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') {
+      add(state, name);
+      add(state, value);
+    }
+  }
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

@@ -90,6 +90,17 @@ TEST_F(LoadTest, TakesOverridesLastAndLiterally) {
   EXPECT_FALSE(loaded.origin.contains("width"));
 }
 
+TEST_F(LoadTest, AddsCompilerFlagsOfTheCommandLineToThoseOfTheFile) {
+  const Loaded loaded = load_text("xla_flags: {xla_a: 1, xla_b: true}\n",
+                                  {"xla_flags.xla_b=false", "xla_flags.xla_c=x=y"});
+
+  EXPECT_EQ(loaded.config.run.xla_flags.json, R"({"xla_a": 1, "xla_b": "false", "xla_c": "x=y"})");
+  EXPECT_THAT(loaded.origin.at("xla_flags"), HasSubstr("run.yml:1"));
+  EXPECT_EQ(loaded.origin.at("xla_flags.xla_b"), "command line");
+  EXPECT_FALSE(loaded.origin.contains("xla_flags.xla_a"));
+  EXPECT_EQ(load_text("", {"xla_flags.xla_a=1"}).origin.at("xla_flags"), "command line");
+}
+
 TEST_F(LoadTest, StandsOnItsBaseAndWins) {
   write("base.yml", "height: 24\nwidth: 24\n");
   write("middle.yml", "base: base.yml\nwidth: 32\n");

@@ -132,6 +132,11 @@ TEST_F(ExecutableCacheTest, GivesEveryDifferenceAKeyOfItsOwn) {
   EXPECT_NE(key, ExecutableCache::key(client(), "programo", "ptions"));
   EXPECT_NE(key, ExecutableCache::key(client(), "program", "other options"));
   EXPECT_NE(key, ExecutableCache::key(open_client({.cpu_devices = 3}), "program", "options"));
+  // Flags that the plugin read from the environment made the program what it is.
+  setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false", /*overwrite=*/1);
+  EXPECT_NE(key, ExecutableCache::key(client(), "program", "options"));
+  unsetenv("XLA_FLAGS");
+  EXPECT_EQ(key, ExecutableCache::key(client(), "program", "options"));
 }
 
 }  // namespace
