@@ -46,10 +46,9 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core", "io", "config", "mesh", "pjrt", "graph", "runtime", "nn", "kernels", "models",
         "weights", "schedulers", "text", "data", "encoders", "train", "sample"}},
       {"plan", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
-      {"cli", {"core",    "io",       "remote",  "config", "mesh",    "pjrt",       "graph",
-               "runtime", "nn",       "kernels", "models", "weights", "schedulers", "text",
-               "data",    "encoders", "prepare", "train",  "sample",  "verify",     "plan",
-               "flags"}},
+      {"cli", {"core",    "io",      "remote", "config",  "mesh",       "pjrt", "graph", "runtime",
+               "nn",      "kernels", "models", "weights", "schedulers", "text", "data",  "encoders",
+               "prepare", "train",   "sample", "verify",  "plan",       "flags"}},
   };
   return table;
 }

@@ -122,9 +122,9 @@ constexpr auto kFlags = std::to_array<Flag>({
      "asynchronous reduce-scatters", "ends the process", "DreamerV3 (in a comment)", "", kAsync},
     {"xla_gpu_enable_async_all_to_all", Backend::GPU, kXla, BOOL, kRemoved,
      "asynchronous all-to-alls", "ends the process", kOlder, "", kAsync},
-    {"xla_gpu_enable_pipelined_collectives", Backend::GPU, kXla, BOOL, "xla: removed; cpu 0.0.1: false",
-     "pipelining of all collectives", "ends the process", kOlder, "",
-     "xla_gpu_enable_latency_hiding_scheduler=true"},
+    {"xla_gpu_enable_pipelined_collectives", Backend::GPU, kXla, BOOL,
+     "xla: removed; cpu 0.0.1: false", "pipelining of all collectives", "ends the process", kOlder,
+     "", "xla_gpu_enable_latency_hiding_scheduler=true"},
     // Of the GPU compiler: arithmetic, graphs, choice of kernels.
     {"xla_gpu_enable_triton_gemm", Backend::GPU, kXla, BOOL, kTrue,
      "matrix products by Triton, where it is faster; off: cuBLAS", "", kDreamer},
