@@ -64,6 +64,15 @@ TEST_F(GradientTest, EveryParameterMatchesTheReferenceScanned) {
   expect_reference(backward({.scan_layers = true}));
 }
 
+TEST_F(GradientTest, EveryParameterMatchesTheReferenceWithAttentionInBlocks) {
+  ModelOptions options{.remat = remat_policy("CUSTOM", {"attn_output"})};
+  options.attention.kind = nn::AttentionKind::FLASH;
+  // Neither divides the 40 tokens or the 24 of the text.
+  options.attention.blocks = {
+      .block_q = 7, .block_kv_compute = 9, .block_q_dkv = 9, .block_kv_dkv_compute = 7};
+  expect_reference(backward(options));
+}
+
 TEST_F(GradientTest, EveryParameterMatchesTheReferenceUnrolled) {
   expect_reference(backward({.scan_layers = false}));
 }
