@@ -50,11 +50,6 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
     // The new past takes the place of the old.
     options.emit.donate[static_cast<int64_t>(params.size() + 1 + i)] = static_cast<int64_t>(1 + i);
   }
-  if (!past.empty()) {
-    // With XLA's CPU plugin, this program loaded from the cache gives other results from run to
-    // run.
-    options.executable_cache.clear();
-  }
   const vae::Chunk chunk = build(params, x, before);
   std::vector<Tensor> outputs{chunk.result};
   outputs.insert(outputs.end(), chunk.past.begin(), chunk.past.end());
@@ -68,8 +63,8 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
 
 VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
   const std::scoped_lock lock(mutex_);
-  if (params_.empty()) {
-    params_ = load_(specs_);
+  if (!params_) {
+    params_ = std::make_shared<const std::vector<pjrt::Buffer>>(load_(specs_));
   }
   Programs& programs = programs_[frame];
   const auto input = [&](int64_t frames) {
@@ -80,22 +75,27 @@ VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
     programs.first = std::make_unique<runtime::Program>(compile(input(1), {}, &programs.past));
   }
   if (chunk == 0) {
-    return {programs.first.get(), nullptr};
+    return {params_, programs.first.get(), nullptr};
   }
   auto next = programs.next.find(chunk);
   if (next == programs.next.end()) {
     next = programs.next.emplace(chunk, compile(input(chunk), programs.past, nullptr)).first;
   }
-  return {programs.first.get(), &next->second};
+  return {params_, programs.first.get(), &next->second};
 }
 
-VaeSide::Call VaeSide::call(const runtime::Program& program, const HostArray& input,
-                            std::span<const pjrt::Buffer> past) const {
+void VaeSide::release() {
+  const std::scoped_lock lock(mutex_);
+  params_.reset();
+}
+
+VaeSide::Call VaeSide::call(const runtime::Program& program, const Params& params,
+                            const HostArray& input, std::span<const pjrt::Buffer> past) const {
   HostArray batched = input;
   batched.shape.dims.insert(batched.shape.dims.begin(), 1);
   Call out{client_.to_device(batched), {}};
   std::vector<const pjrt::Buffer*> arguments;
-  for (const pjrt::Buffer& param : params_) {
+  for (const pjrt::Buffer& param : *params) {
     arguments.push_back(&param);
   }
   arguments.push_back(&out.input);
@@ -115,10 +115,10 @@ void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
   const int64_t size = chunk < 0 ? rest : std::min(chunk, rest);
   const Ready programs = ready({d[0], d[2], d[3]}, size);
 
-  Call held = call(*programs.first, cut_frames(input, 0, 1), {});
+  Call held = call(*programs.first, programs.params, cut_frames(input, 0, 1), {});
   int64_t wanted = 1;
   for (int64_t at = 1; at < d[1]; at += size) {
-    Call made = call(*programs.next, cut_frames(input, at, size),
+    Call made = call(*programs.next, programs.params, cut_frames(input, at, size),
                      std::span<const pjrt::Buffer>(held.results).subspan(1));
     // The device works on while the host has the piece before.
     sink(first_frames(held.results[0].to_host(), wanted));

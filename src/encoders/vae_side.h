@@ -22,7 +22,7 @@ class VaeSide {
   enum class Kind { ENCODER, DECODER };
   using Load = std::function<std::vector<pjrt::Buffer>(std::span<const nn::ParamSpec>)>;
 
-  /// `load` is called once, when the side is first used.
+  /// `load` is called when the side is first used, and when it is first used after release().
   VaeSide(Kind kind, const pjrt::Client& client, const vae::Config& config,
           const vae::Options& options, runtime::ProgramOptions program, Load load);
 
@@ -32,7 +32,13 @@ class VaeSide {
   /// up the last chunk are dropped from its result.
   void run(const HostArray& input, int64_t chunk, const Sink& sink);
 
+  /// Gives the parameters back, as soon as the runs that are under way end. Programs stay: they
+  /// are small beside parameters and take seconds to compile.
+  void release();
+
  private:
+  using Params = std::shared_ptr<const std::vector<pjrt::Buffer>>;
+
   struct Programs {
     std::unique_ptr<runtime::Program> first;
     std::vector<Shape> past;                   // what the first leaves
@@ -45,6 +51,7 @@ class VaeSide {
                            std::vector<Shape>* left) const;
   /// The parameters, and the programs for chunks of this shape (0 frames: the first only).
   struct Ready {
+    Params params;
     const runtime::Program* first;
     const runtime::Program* next;
   };
@@ -54,7 +61,7 @@ class VaeSide {
     pjrt::Buffer input;
     std::vector<pjrt::Buffer> results;
   };
-  Call call(const runtime::Program& program, const HostArray& input,
+  Call call(const runtime::Program& program, const Params& params, const HostArray& input,
             std::span<const pjrt::Buffer> past) const;
 
   Kind kind_;
@@ -66,7 +73,7 @@ class VaeSide {
   std::vector<nn::ParamSpec> specs_;
 
   std::mutex mutex_;                   // of what follows
-  std::vector<pjrt::Buffer> params_;   // written once
+  Params params_;                      // null when released; runs hold their own share
   std::map<Dims, Programs> programs_;  // by [c, h, w]; entries are never removed
 };
 

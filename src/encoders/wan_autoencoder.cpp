@@ -147,6 +147,11 @@ class WanAutoencoder::Network {
     });
   }
 
+  void release() {
+    encoder_->release();
+    decoder_->release();
+  }
+
  private:
   static vae::Config checked_config(const io::ModelFolder& files) {
     const vae::Config config = weights::parse_vae_config(files.config());
@@ -270,6 +275,8 @@ void WanAutoencoder::decode(const HostArray& latents, const FrameSink& sink) con
         config().z_dim);
   decode_denormalised(denormalise(latents), sink);
 }
+
+void WanAutoencoder::release() const { network_->release(); }
 
 HostArray WanAutoencoder::normalise(const HostArray& latents) const {
   std::vector<double> scale;

@@ -30,7 +30,8 @@ struct WanAutoencoderOptions {
 /// Videos pass in chunks. What a chunk leaves behind for the next stays on the device, in buffers
 /// of fixed size, so memory does not grow with the number of frames (but for the host's own array
 /// of pixels or latents). Programs are compiled for each size when it is first seen; parameters of
-/// a side are loaded when it is first used. Safe to use from several threads.
+/// a side are loaded when it is first used, and again after release(). Safe to use from several
+/// threads.
 class WanAutoencoder final : public Autoencoder {
  public:
   /// Checks config and tensors of the folder; throws an Error naming what does not fit.
@@ -47,6 +48,7 @@ class WanAutoencoder final : public Autoencoder {
   HostArray encode(const HostArray& pixels) const override;
   void decode(const HostArray& latents, const FrameSink& sink) const override;
   using Autoencoder::decode;
+  void release() const override;
 
   /// The distribution of the latents, not normalised: f32 [z, f, h, w] each.
   struct Moments {

@@ -127,6 +127,7 @@ struct Pipeline::Plan {
   DenoiseSettings settings;
   bool guided = false;        // by any expert that the schedule uses
   std::set<int64_t> experts;  // that the schedule uses
+  bool encoders_go = false;   // to make room for the steps
 };
 
 Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
@@ -276,6 +277,7 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
   for (const int64_t expert : plan.experts) {
     StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
     if (programs_->get(spec).report().memory.total() > free_bytes()) {
+      plan.encoders_go = true;
       parts_.text_encoder->release();
       if (parts_.image_encoder) {
         parts_.image_encoder->release();
@@ -316,6 +318,9 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   if (plan.condition != Condition::NONE) {
     const Stopwatch watch(out.timings.image);
     condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
+    if (plan.encoders_go) {
+      parts_.autoencoder->release();
+    }
   }
   const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, condition);
   if (observer.encoded) {
