@@ -20,7 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-DType dtype(const std::string& name) { return name == "bfloat16" ? DType::BF16 : DType::F32; }
+/// Of the names that the configuration takes where something is computed.
+DType dtype(const std::string& name) {
+  check(name == "float32" || name == "bfloat16",
+        "[config] nothing is computed in {}: float32 and bfloat16 work", name);
+  return name == "bfloat16" ? DType::BF16 : DType::F32;
+}
 
 Precision precision(const std::string& name) {
   return name == "HIGHEST" ? Precision::HIGHEST

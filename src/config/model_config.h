@@ -271,8 +271,11 @@ struct ModelConfig {
           self.wan_text_encoder_pretrained_model_name_or_path,
           {.help = "folder with text_encoder/ and tokenizer/; empty: "
                    "pretrained_model_name_or_path"});
-    visit("text_encoder_dtype", self.text_encoder_dtype,
-          {.help = "dtype of the text encoder", .one_of = kDtypes});
+    visit(
+        "text_encoder_dtype", self.text_encoder_dtype,
+        {.help = "dtype of the text encoder; not float16, whose range UMT5 leaves: bfloat16 takes "
+                 "as little memory",
+         .one_of = kComputeDtypes});
     visit("max_sequence_length", self.max_sequence_length,
           {.help = "text tokens; shorter prompts are padded with zeros", .min = 1, .max = 65536});
     visit("use_batched_text_encoder", self.use_batched_text_encoder,
