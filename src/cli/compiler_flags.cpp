@@ -114,6 +114,9 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
       plan::compile_in_child(job);
     } catch (const Error& error) {
       std::string said = error.what();
+      if (said.find("lock file") != std::string::npos) {
+        throw;  // says nothing of the flag
+      }
       std::ranges::replace(said, '\n', ' ');
       return flags::answer_of(said);
     }

@@ -25,6 +25,12 @@ fs::path place_in_wheel(const std::string& hardware) {
   return fs::path("xla_plugins") / "xla_cpu_pjrt" / "xla_cpu_pjrt.so";
 }
 
+/// True when the kernel shows a TPU: /dev/accel0 up to v4, /dev/vfio from v5e on.
+bool shows_tpu() {
+  std::error_code error;
+  return fs::exists("/dev/accel0", error) || fs::exists("/dev/vfio", error);
+}
+
 }  // namespace
 
 std::string cache_folder() {
@@ -68,6 +74,12 @@ std::string find_plugin(const ClientSpec& spec) {
 
 pjrt::Client open_client(const ClientSpec& spec) {
   const std::string path = find_plugin(spec);
+  const bool chosen = !spec.plugin.empty() || !environment("KINEMA_PJRT_PLUGIN").empty();
+  // Without a TPU libtpu asks the network for one, and waits for minutes.
+  check(spec.hardware != "tpu" || chosen || shows_tpu(),
+        "[runtime] hardware is tpu, but this machine shows none: there is no /dev/accel0 and no "
+        "/dev/vfio\n"
+        "  kinema plan compiles for TPUs that are not here; pjrt_plugin=PATH opens libtpu anyway");
   // Read by the plugin when it is loaded; 2 leaves errors only. A user's own setting wins.
   setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*overwrite=*/0);
   const bool is_cpu = spec.hardware == "cpu";

@@ -36,6 +36,7 @@ std::string cache_folder();
 
 /// Loads the plugin and opens its devices; the one place that sets process-wide state for it
 /// (reuse of large memory blocks, the plugin's log level), so call it before other threads start.
+/// Throws an Error for `tpu` on a machine that shows none, unless the plugin is named.
 pjrt::Client open_client(const ClientSpec& spec);
 
 }  // namespace kinema::runtime
