@@ -136,6 +136,13 @@ class Mp4Writer {
     AVDictionary* settings = nullptr;
     av_dict_set_int(&settings, "crf", options.crf, 0);
     av_dict_set(&settings, "preset", options.preset.c_str(), 0);
+#ifdef __x86_64__
+    // x264's AVX-512 code for macroblock trees reads memory that nothing has written: the same
+    // frames would make another file from run to run.
+    if (__builtin_cpu_supports("avx512bw")) {
+      av_dict_set(&settings, "x264-params", "asm=avx2", 0);
+    }
+#endif
     const int result = avcodec_open2(codec_.get(), encoder, &settings);
     av_dict_free(&settings);
     must(result);

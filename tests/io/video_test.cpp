@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/threefry.h"
@@ -202,6 +207,26 @@ TEST(Video, SaysWhyItCannotWrite) {
       },
       ThrowsMessage<Error>(HasSubstr("f32[1,4,4,3]")));
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
+// Whatever lay in the encoder's memory before.
+TEST(Video, SameFramesMakeTheSameFile) {
+  const Scratch scratch;
+  HostArray frames(Shape{DType::U8, {9, 64, 96, 3}});
+  RandomStream random({5, 6});
+  const auto pixels = frames.as<uint8_t>();
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const double wave = std::sin(static_cast<double>(i) / 900.0);
+    pixels[i] = static_cast<uint8_t>(128 + 60 * wave + 60 * random.uniform());
+  }
+  std::set<std::string> files;
+  for (int i = 0; i < 8; ++i) {
+    mallopt(M_PERTURB, 1 + 30 * i);  // what fresh and freed memory is filled with
+    write_mp4(scratch / "a.mp4", frames);
+    files.insert(read_text(scratch / "a.mp4"));
+  }
+  mallopt(M_PERTURB, 0);
+  EXPECT_EQ(files.size(), 1U);
 }
 
 TEST(Image, WritesPngThatReadsBackExactly) {
