@@ -1,5 +1,8 @@
 #include "cli/device.h"
 
+#include <variant>
+#include <vector>
+
 #include "cli/compiler_flags.h"
 
 namespace kinema::cli {
@@ -10,6 +13,24 @@ runtime::ClientSpec client_spec(const config::Config& config) {
   spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
   spec.cpu_devices = config.run.cpu_device_count;
   return spec;
+}
+
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
+  std::vector<mesh::Device> devices;
+  for (const pjrt::Device& device : client.devices()) {
+    const pjrt::DeviceDescription description = device.description();
+    mesh::Device each{description.id, 0};
+    if (const auto slice = description.attributes.find("slice_index");
+        slice != description.attributes.end() && std::holds_alternative<int64_t>(slice->second)) {
+      each.slice = std::get<int64_t>(slice->second);
+    }
+    devices.push_back(each);
+  }
+  const config::ParallelConfig& parallel = config.parallel;
+  const mesh::AxisRules rules =
+      mesh::AxisRules::parse(parallel.logical_axis_rules, "logical_axis_rules");
+  return {mesh::make_mesh(parallel, devices),
+          rules.for_attention(config.model.attention, parallel.attention_sharding_uniform)};
 }
 
 runtime::ProgramOptions program_options(const config::Config& config) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "config/config.h"
+#include "mesh/placement.h"
 #include "runtime/client.h"
 #include "runtime/program.h"
 
@@ -8,6 +9,10 @@ namespace kinema::cli {
 
 /// Which plugin and devices a configuration asks for.
 runtime::ClientSpec client_spec(const config::Config& config);
+
+/// The mesh of a configuration over all devices of a client, with the rules of the transformer.
+/// Throws what mesh::make_mesh throws.
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client);
 
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
 /// are sound is check_flags's.

@@ -35,6 +35,9 @@ void announce(const Training& training, const config::Config& config) {
              training.first_step > 0 ? fmt::format("resumed after step {}", training.first_step)
              : training.pretrained.empty() ? "from scratch"
                                            : "from " + training.pretrained.string());
+  if (const mesh::Placement& place = training.options.place; place.active()) {
+    fmt::print("devices: {}, {}\n", place.mesh().devices(), mesh::axes_text(place.mesh().axes));
+  }
   fmt::print("batch: {} samples of {} with text {}\n", training.batch.latents.dims[0],
              to_string(training.batch.latents), to_string(training.batch.text));
   const runtime::ProgramReport& report = training.trainer->report();
@@ -42,6 +45,11 @@ void announce(const Training& training, const config::Config& config) {
              report.from_cache ? " (from the cache)" : "",
              static_cast<double>(report.memory.temporary) / 1e6);
   fmt::print("steps: {} to {}\n", training.first_step, config.optimizer.max_train_steps);
+  if (config.parallel.debug_sharding) {
+    for (const std::string& line : training.trainer->sharding_report()) {
+      fmt::print("{}\n", line);
+    }
+  }
   std::fflush(stdout);
 }
 

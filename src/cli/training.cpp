@@ -6,6 +6,7 @@
 #include "cli/device.h"
 #include "cli/wiring.h"
 #include "core/error.h"
+#include "mesh/batch.h"
 #include "train/flops.h"
 #include "train/wan_model.h"
 #include "weights/config.h"
@@ -105,18 +106,18 @@ train::Found find_checkpoint(const train::CheckpointFolder& checkpoints) {
   return found;
 }
 
-std::vector<pjrt::Buffer> first_state(const config::Config& config, const fs::path& pretrained,
-                                      std::span<const nn::ParamSpec> specs, bool ema,
-                                      pjrt::Client& client) {
+std::vector<runtime::Array> first_state(const config::Config& config, const fs::path& pretrained,
+                                        std::span<const nn::ParamSpec> specs, bool ema,
+                                        const runtime::Devices& devices) {
   const std::vector<nn::ParamSpec> masters = train::master_specs(specs);
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, masters);
   }
-  std::vector<pjrt::Buffer> params =
+  std::vector<runtime::Array> params =
       pretrained.empty()
-          ? weights::initialise(masters, static_cast<uint64_t>(config.run.seed), client)
-          : weights::load(pretrained, masters, client);
-  return train::fresh_state(std::move(params), specs, ema, client);
+          ? weights::initialise(masters, static_cast<uint64_t>(config.run.seed), devices)
+          : weights::load(pretrained, masters, devices);
+  return train::fresh_state(std::move(params), specs, ema, devices);
 }
 
 }  // namespace
@@ -202,18 +203,19 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
       config.run.checkpoints_to_keep);
   out.checkpoints->clean();
 
-  // One device is used until sharding is built.
-  const config::BatchSizes sizes = batch_sizes(config, 1);
-  const int64_t accumulation = config.optimizer.gradient_accumulation_steps;
-  const int64_t batch = sizes.train * accumulation;
-  if (const size_t devices = client.addressable_devices().size(); devices > 1) {
-    warn(fmt::format("1 of {} devices is used: sharding is not built yet", devices));
-  }
+  out.options.place = placement(config, client);
+  const mesh::Placement& place = out.options.place;
+  const runtime::Devices devices(client, place);
+  const config::BatchSizes sizes = batch_sizes(config, static_cast<int64_t>(devices.count()));
+  const config::OptimizerConfig& o = config.optimizer;
+  mesh::check_batch(place, sizes.train, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
+  const int64_t batch = sizes.train * o.gradient_accumulation_steps;
 
   const train::Found checkpoint = find_checkpoint(*out.checkpoints);
   out.pretrained = pretrained_transformer(config);
   out.model =
       out.pretrained.empty() ? scratch_config(loaded) : weights::read_config(out.pretrained);
+  wan::check_divides(out.model, place);
   const std::vector<nn::ParamSpec> specs =
       wan::parameters(out.model, out.options, init_options(config));
   out.parameters = count(specs);
@@ -221,23 +223,25 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
 
   out.source = make_source(config, out.model, batch, client);
   out.batch = batch_shapes(out.source->at(0), out.model, batch);
-  const train::StepOptions step = step_options(config);
+  train::StepOptions step = step_options(config);
+  step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, batch);
   const bool ema = step.ema_decay > 0;
-  std::vector<pjrt::Buffer> state;
+  std::vector<runtime::Array> state;
   if (checkpoint.step) {
     const train::TrainState saved = train::read_train_state(checkpoint.folder);
     train::check_identity(saved, out.identity, checkpoint.folder);
     out.first_step = saved.step;
     out.first_position = saved.data_position;
-    state = train::load_state(checkpoint.folder, specs, ema, client);
+    state = train::load_state(checkpoint.folder, specs, ema, devices);
   } else {
-    state = first_state(config, out.pretrained, specs, ema, client);
+    state = first_state(config, out.pretrained, specs, ema, devices);
   }
   const Dims& latents = out.batch.latents.dims;
-  out.tflops = train::training_tflops(out.model, {latents[1], latents[2], latents[3], latents[4]},
-                                      out.batch.text.dims[1], static_cast<double>(batch));
+  out.tflops = train::training_tflops(
+      out.model, {latents[1], latents[2], latents[3], latents[4]}, out.batch.text.dims[1],
+      static_cast<double>(batch) / static_cast<double>(devices.count()));
   out.trainer = std::make_unique<train::Trainer>(
-      client, specs, train::wan_model(out.model, out.options), out.batch, step, std::move(state),
+      devices, specs, train::wan_model(out.model, out.options), out.batch, step, std::move(state),
       train::TrainerOptions{.seed = static_cast<uint64_t>(config.run.seed),
                             .empty_text = empty_text(config, out.model),
                             .program = program_options(config)});

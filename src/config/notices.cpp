@@ -71,13 +71,18 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   const std::vector<KeyValue> values = describe(loaded.config);
   for (size_t i = 0; i < values.size(); ++i) {
     const KeyValue& each = values[i];
-    if (each.field.later.empty() || each.value == defaults[i].value) {
+    // A mesh splits training so far; sampling and preparing use one device.
+    const std::string_view later =
+        each.field.later.empty() && each.group == "parallel" && command != "train"
+            ? "sharding of this command"
+            : each.field.later;
+    if (later.empty() || each.value == defaults[i].value) {
       continue;
     }
     check(!is_refused(each.field, command),
           "[config] {} is {} ({}), but {} is not built yet and would change the result", each.key,
-          each.value, origin_of(loaded, each.key), each.field.later);
-    waiting.push_back(fmt::format("{} ({})", each.key, each.field.later));
+          each.value, origin_of(loaded, each.key), later);
+    waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
   std::vector<std::string> out;
   if (!loaded.ignored.empty()) {

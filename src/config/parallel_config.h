@@ -8,7 +8,7 @@
 
 namespace kinema::config {
 
-/// The device mesh and what lies where on it. One device is used until sharding is built.
+/// The device mesh and what lies where on it: see docs/parallelism.md.
 struct ParallelConfig {
   std::vector<std::string> mesh_axes = {"data", "fsdp", "context", "tensor"};
   Tree logical_axis_rules{
@@ -36,43 +36,46 @@ struct ParallelConfig {
   bool allow_split_physical_axes = false;
   bool attention_sharding_uniform = true;
   int64_t compile_topology_num_slices = -1;
+  bool debug_sharding = false;
 
   bool operator==(const ParallelConfig&) const = default;
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    constexpr std::string_view kSharding = "sharding";
-    visit("mesh_axes", self.mesh_axes, {.help = "axes of the device mesh", .later = kSharding});
+    visit("mesh_axes", self.mesh_axes,
+          {.help = "axes of the device mesh, outermost first",
+           .one_of = "data | fsdp | context | tensor"});
     visit("logical_axis_rules", self.logical_axis_rules,
-          {.help = "which mesh axes a logical axis lies on", .later = kSharding});
+          {.help = "which mesh axes a logical axis lies on; the first rule that fits wins"});
     visit("vae_logical_axis_rules", self.vae_logical_axis_rules,
-          {.help = "the same for the VAE", .later = kSharding});
+          {.help = "the same for the VAE", .later = "sharding of the VAE"});
     visit("data_sharding", self.data_sharding,
-          {.help = "mesh axes that split a batch", .later = kSharding});
+          {.help = "mesh axes that split a batch as it comes from the host"});
     visit("dcn_data_parallelism", self.dcn_data_parallelism,
-          {.help = "slices along data", .min = -1, .later = kSharding});
+          {.help = "slices along data; -1: what is left", .min = -1});
     visit("dcn_fsdp_parallelism", self.dcn_fsdp_parallelism,
-          {.help = "slices along fsdp", .min = -1, .later = kSharding});
+          {.help = "slices along fsdp; -1: what is left", .min = -1});
     visit("dcn_context_parallelism", self.dcn_context_parallelism,
-          {.help = "slices along context; -1: what is left", .min = -1, .later = kSharding});
+          {.help = "slices along context; -1: what is left", .min = -1});
     visit("dcn_tensor_parallelism", self.dcn_tensor_parallelism,
-          {.help = "slices along tensor", .min = -1, .later = kSharding});
+          {.help = "slices along tensor; -1: what is left", .min = -1});
     visit("ici_data_parallelism", self.ici_data_parallelism,
-          {.help = "devices of a slice along data", .min = -1, .later = kSharding});
+          {.help = "devices of a slice along data; -1: what is left", .min = -1});
     visit("ici_fsdp_parallelism", self.ici_fsdp_parallelism,
-          {.help = "devices of a slice along fsdp", .min = -1, .later = kSharding});
+          {.help = "devices of a slice along fsdp; -1: what is left", .min = -1});
     visit("ici_context_parallelism", self.ici_context_parallelism,
-          {.help = "devices of a slice along context; -1: what is left",
-           .min = -1,
-           .later = kSharding});
+          {.help = "devices of a slice along context; -1: what is left", .min = -1});
     visit("ici_tensor_parallelism", self.ici_tensor_parallelism,
-          {.help = "devices of a slice along tensor", .min = -1, .later = kSharding});
+          {.help = "devices of a slice along tensor; -1: what is left", .min = -1});
     visit("allow_split_physical_axes", self.allow_split_physical_axes,
-          {.help = "a mesh axis may use part of a physical one", .later = kSharding});
+          {.help = "a mesh axis may use part of a physical one",
+           .later = "placing mesh axes on physical ones"});
     visit("attention_sharding_uniform", self.attention_sharding_uniform,
-          {.help = "self- and cross-attention split the sequence alike", .later = kSharding});
+          {.help = "self- and cross-attention split the sequence alike"});
     visit("compile_topology_num_slices", self.compile_topology_num_slices,
-          {.help = "slices of the target", .min = -1, .later = kSharding});
+          {.help = "slices that the devices form; -1: as they say", .min = -1});
+    visit("debug_sharding", self.debug_sharding,
+          {.help = "print where each tensor lies and what the compiler moves between devices"});
   }
 };
 

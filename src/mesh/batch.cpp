@@ -48,11 +48,12 @@ void check_divides(const Placement& placement, std::string_view what, int64_t si
         divisors_text(size));
 }
 
-Sharding data_sharding(const Placement& placement, const config::Tree& axes, const Dims& dims) {
-  if (!placement.active() || dims.empty()) {
+std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
+                                    int64_t samples) {
+  if (!placement.active()) {
     return {};
   }
-  const io::Json tree = io::Json::parse(axes.json, "data_sharding");
+  const io::Json tree = io::Json::parse(data_sharding.json, "data_sharding");
   check(tree.is_array() && tree.items().size() == 1,
         "[mesh] data_sharding is {}, expected one list of mesh axes, for the samples of a batch",
         tree.dump(-1));
@@ -60,9 +61,7 @@ Sharding data_sharding(const Placement& placement, const config::Tree& axes, con
   const io::Json rules = io::Json::array({io::Json::array({"samples", tree.items()[0]})});
   const Placement own(placement.mesh(), AxisRules::parse({rules.dump(-1)}, "data_sharding"),
                       "data_sharding");
-  std::vector<std::string> logical(dims.size());
-  logical[0] = "samples";
-  return own.sharding(logical, dims);
+  return own.sharding({"samples"}, {samples}).dims[0];
 }
 
 }  // namespace kinema::mesh

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/field.h"
-#include "core/shape.h"
 #include "mesh/placement.h"
 
 namespace kinema::mesh {
@@ -19,9 +20,10 @@ void check_batch(const Placement& placement, int64_t samples, double per_device)
 void check_divides(const Placement& placement, std::string_view what, int64_t size,
                    std::string_view logical);
 
-/// How a batch [b, ...] of `rank` dimensions is split as it comes from the host: over the axes of
-/// `data_sharding` ([["data", "fsdp", ...]]: one list, for the samples), less the last of them that
-/// the samples do not divide over.
-Sharding data_sharding(const Placement& placement, const config::Tree& axes, const Dims& dims);
+/// The mesh axes that split a batch as it comes from the host: those of `data_sharding` ([["data",
+/// "fsdp", ...]]: one list, for the samples), less the last of them that the samples do not divide
+/// over and those of one device.
+std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
+                                    int64_t samples);
 
 }  // namespace kinema::mesh

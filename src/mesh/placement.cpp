@@ -70,11 +70,20 @@ Sharding Placement::sharding(std::initializer_list<std::string_view> logical,
   return sharding(strings(logical), dims);
 }
 
-Tensor Placement::operator()(Tensor x, std::initializer_list<std::string_view> logical) const {
+Sharding Placement::whole(const Dims& dims) const {
+  Sharding out;
+  if (active()) {
+    out.dims.resize(dims.size());
+  }
+  return out;
+}
+
+Tensor Placement::operator()(Tensor x, std::span<const std::string_view> logical) const {
   if (!active()) {
     return x;
   }
-  return with_sharding(x, constraint(strings(logical), x.shape().dims));
+  const std::vector<std::string> names(logical.begin(), logical.end());
+  return with_sharding(x, constraint(names, x.shape().dims));
 }
 
 }  // namespace kinema::mesh

@@ -41,9 +41,14 @@ class Placement {
   Sharding sharding(std::initializer_list<std::string_view> logical, const Dims& dims) const;
   /// The same for values inside a program, where the compiler pads what does not divide.
   Sharding constraint(std::span<const std::string> logical, const Dims& dims) const;
+  /// That every device holds all of an array, said so that the compiler does not split it.
+  Sharding whole(const Dims& dims) const;
 
   /// x, asked to lie as the rules say; x itself without a mesh, or where they say nothing of it.
-  Tensor operator()(Tensor x, std::initializer_list<std::string_view> logical) const;
+  Tensor operator()(Tensor x, std::span<const std::string_view> logical) const;
+  Tensor operator()(Tensor x, std::initializer_list<std::string_view> logical) const {
+    return (*this)(x, std::span(logical.begin(), logical.size()));
+  }
 
  private:
   struct Data {

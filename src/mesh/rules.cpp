@@ -100,11 +100,10 @@ AxisRules AxisRules::for_attention(std::string_view attention, bool uniform) con
   const AxisRules known(base);
   const std::vector<std::string> length = known.axes_of("activation_length");
   const std::vector<std::string> heads = known.axes_of("activation_heads");
-  const std::vector<std::string> keys = moves_keys ? length : std::vector<std::string>();
-  std::vector<Rule> all = {
-      {"activation_self_attn_q_length", length}, {"activation_self_attn_kv_length", keys},
-      {"activation_self_attn_heads", heads},     {"activation_cross_attn_q_length", length},
-      {"activation_cross_attn_kv_length", keys}, {"activation_cross_attn_heads", heads}};
+  std::vector<Rule> all = {{"activation_self_attn_q_length", length},
+                           {"activation_self_attn_heads", heads},
+                           {"activation_cross_attn_q_length", length},
+                           {"activation_cross_attn_heads", heads}};
   all.insert(all.end(), base.begin(), base.end());
   return AxisRules(std::move(all));
 }

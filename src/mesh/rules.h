@@ -39,8 +39,8 @@ class AxisRules {
 
   /// The rules with those for attention's lengths and heads in front, when attention is of a kind
   /// that moves keys around (`ring`, `ulysses`) or `uniform` asks for it: queries of self- and
-  /// cross-attention lie as `activation_length` does, heads as `activation_heads`; keys and values
-  /// are split with the queries for the kinds that move them, and whole otherwise.
+  /// cross-attention lie as `activation_length` does, heads as `activation_heads`. Where keys and
+  /// values lie is the kind's affair.
   AxisRules for_attention(std::string_view attention, bool uniform) const;
 
   const std::vector<Rule>& rules() const { return rules_; }

@@ -19,6 +19,19 @@ Shape ParamSpec::layer_shape() const {
   return {shape.dtype, Dims(shape.dims.begin() + 1, shape.dims.end())};
 }
 
+std::vector<std::string> ParamSpec::logical_axes() const {
+  std::vector<std::string> logical = axes;
+  logical.resize(static_cast<size_t>(layer_shape().rank()));
+  if (layers > 0) {
+    logical.insert(logical.begin(), "layers_per_stage");
+  }
+  return logical;
+}
+
+Sharding ParamSpec::sharding(const mesh::Placement& placement) const {
+  return placement.sharding(logical_axes(), shape.dims);
+}
+
 Params Params::operator/(std::string_view name) const {
   return {*source_, prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name)};
 }

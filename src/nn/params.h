@@ -9,6 +9,7 @@
 
 #include "core/shape.h"
 #include "graph/tensor.h"
+#include "mesh/placement.h"
 
 namespace kinema::nn {
 
@@ -46,6 +47,10 @@ struct ParamSpec {
   int64_t count() const { return layers > 0 ? layers : 1; }
   /// The shape of one of them.
   Shape layer_shape() const;
+  /// The logical axis of each dimension as stored.
+  std::vector<std::string> logical_axes() const;
+  /// How it is split over a mesh: every layer of a stack alike.
+  Sharding sharding(const mesh::Placement& placement) const;
 };
 
 /// A place in the parameter tree: weights are opened by the checkpoint's own key path,

@@ -32,6 +32,7 @@ struct HloInstruction {
   std::vector<size_t> calls;     // computations
   int64_t number = 0;            // of a parameter, or of a tuple's element
   int64_t group = 0;             // devices that take part in a collective; 0: not said
+  std::vector<int64_t> members;  // those of one group, or the two ends of one hop
   std::optional<int64_t> value;  // of a whole-number constant with one element
 };
 

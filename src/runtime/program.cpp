@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -42,7 +43,8 @@ std::vector<Port> input_ports(const Graph& graph, const MeshAxes& mesh) {
   std::vector<Port> ports;
   for (const Tensor& x : graph.inputs()) {
     const auto& attrs = std::any_cast<const InputAttrs&>(x.node().attrs);
-    ports.push_back({attrs.name, x.shape(), shard_of(x.shape(), attrs.sharding, mesh)});
+    ports.push_back(
+        {attrs.name, x.shape(), shard_of(x.shape(), attrs.sharding, mesh), attrs.sharding});
   }
   return ports;
 }
@@ -52,9 +54,9 @@ std::vector<Port> output_ports(std::span<const Tensor> outputs, const ProgramOpt
   std::vector<Port> ports;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Shape& shape = outputs[i].shape();
-    ports.push_back(
-        {i < options.output_names.size() ? options.output_names[i] : "", shape,
-         i < shardings.size() ? shard_of(shape, shardings[i], options.emit.mesh) : shape});
+    const Sharding sharding = i < shardings.size() ? shardings[i] : Sharding();
+    ports.push_back({i < options.output_names.size() ? options.output_names[i] : "", shape,
+                     shard_of(shape, sharding, options.emit.mesh), sharding});
   }
   return ports;
 }
@@ -199,6 +201,52 @@ std::vector<std::vector<pjrt::Buffer>> Program::run_all(
     std::span<const std::vector<const pjrt::Buffer*>> arguments) const {
   for (const auto& on_device : arguments) check_arguments(on_device);
   return executable_.execute_all(arguments);
+}
+
+std::vector<Array> Program::run(const Devices& devices,
+                                std::span<const Array* const> arguments) const {
+  // The plugin's lists are in the order of its own device list, arrays in that of the mesh.
+  const std::vector<int64_t> ids = executable_.device_ids();
+  check(ids.size() == devices.count(), "[{}] runs on {} devices but is given arrays on {}", name_,
+        ids.size(), devices.count());
+  std::vector<size_t> place(ids.size());
+  for (size_t d = 0; d < devices.count(); ++d) {
+    const auto found = std::ranges::find(ids, devices[d].id());
+    check(found != ids.end(), "[{}] was not compiled for device {}", name_, devices[d].id());
+    place[d] = static_cast<size_t>(found - ids.begin());
+  }
+  std::vector<std::vector<const pjrt::Buffer*>> lists(ids.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Array* array = arguments[i];
+    check(array != nullptr && array->shards().size() == ids.size(),
+          "[{}] argument {} lies on {} devices but the program runs on {}", name_, i,
+          array == nullptr ? 0 : array->shards().size(), ids.size());
+    for (size_t d = 0; d < ids.size(); ++d) {
+      lists[place[d]].push_back(&array->shards()[d]);
+    }
+  }
+  std::vector<std::vector<pjrt::Buffer>> results = run_all(lists);
+  std::vector<Array> out;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    std::vector<pjrt::Buffer> shards;
+    for (size_t d = 0; d < ids.size(); ++d) {
+      shards.push_back(std::move(results[place[d]][i]));
+    }
+    out.emplace_back(outputs_[i].shape,
+                     devices.blocks(outputs_[i].sharding, outputs_[i].shape.dims),
+                     std::move(shards));
+  }
+  return out;
+}
+
+void split_over(const Devices& devices, ProgramOptions& options) {
+  if (!devices.placement().active()) {
+    return;
+  }
+  const mesh::Mesh& mesh = devices.placement().mesh();
+  options.emit.mesh = mesh.axes;
+  options.compile.partitions = mesh.devices();
+  options.compile.device_ids = mesh.device_ids;
 }
 
 std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,

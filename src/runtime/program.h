@@ -12,6 +12,7 @@
 #include "graph/emit.h"
 #include "graph/graph.h"
 #include "pjrt/client.h"
+#include "runtime/array.h"
 
 namespace kinema::runtime {
 
@@ -49,6 +50,7 @@ struct Port {
   std::string name;  // may be empty
   Shape shape;       // the whole array
   Shape shard;       // what one device holds; equal to shape where nothing is split
+  Sharding sharding = {};
 };
 
 /// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.
@@ -75,6 +77,9 @@ class Program {
   std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;
   /// Uploads, runs and downloads: for tests and small programs.
   std::vector<HostArray> run_on_host(std::span<const HostArray> arguments) const;
+  /// Runs on the devices that it was compiled for (`split_over`), one or many. Arguments must lie
+  /// as the inputs' shardings say; donated ones are consumed.
+  std::vector<Array> run(const Devices& devices, std::span<const Array* const> arguments) const;
   /// Runs on all devices of the program; `arguments[d][i]` is the shard of argument i on device d.
   std::vector<std::vector<pjrt::Buffer>> run_all(
       std::span<const std::vector<const pjrt::Buffer*>> arguments) const;
@@ -91,6 +96,10 @@ class Program {
   std::string name_;
   ProgramReport report_;
 };
+
+/// Has a program compiled for the devices of a mesh, in its order. Its graph's inputs carry their
+/// shardings and `emit.output_shardings` those of its outputs. Changes nothing for one device.
+void split_over(const Devices& devices, ProgramOptions& options);
 
 /// Compiles a graph, runs it once on the first device with host values and returns the results.
 std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,

@@ -66,15 +66,21 @@ Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Ten
   for (const nn::ParamSpec& spec : specs) {
     settings.rows.push_back(spec.layers > 0 ? spec.layers : 1);
   }
-  return fused("sums_of_squares", settings, {gradients.begin(), gradients.end()},
-               [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-                 std::vector<Tensor> parts;
-                 for (size_t i = 0; i < in.size(); ++i) {
-                   const Tensor rows = reshape(convert(in[i], DType::F32), {settings.rows[i], -1});
-                   parts.push_back(sum(square(rows), {1}));
-                 }
-                 return {concatenate(parts, Axis(0))};
-               })[0];
+  return fused(
+      "sums_of_squares", settings, {gradients.begin(), gradients.end()},
+      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+        std::vector<Tensor> parts;
+        for (size_t i = 0; i < in.size(); ++i) {
+          // Not through a flat view: over a mesh, that would gather the gradient.
+          std::vector<int64_t> axes;
+          for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < in[i].rank(); ++axis) {
+            axes.push_back(axis);
+          }
+          const Tensor squares = square(convert(in[i], DType::F32));
+          parts.push_back(reshape(axes.empty() ? squares : sum(squares, axes), {settings.rows[i]}));
+        }
+        return {concatenate(parts, Axis(0))};
+      })[0];
 }
 
 Tensor total(Tensor x) {

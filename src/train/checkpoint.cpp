@@ -9,6 +9,7 @@
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "train/step.h"
+#include "weights/folder.h"
 #include "weights/weights.h"
 
 namespace kinema::train {
@@ -28,12 +29,12 @@ Shape layer_shape(const nn::ParamSpec& spec) {
   return shape;
 }
 
-/// Writes F32 buffers of the specs' shapes under the keys of their layers, so that the file does
+/// Writes F32 arrays of the specs' shapes under the keys of their layers, so that the file does
 /// not depend on how layers are stacked. One stacked tensor at a time is in host memory.
 void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
-                  std::span<const pjrt::Buffer> buffers) {
+                  std::span<const runtime::Array> arrays) {
   struct Loaded {
-    const pjrt::Buffer* from = nullptr;
+    const runtime::Array* from = nullptr;
     HostArray array;
   };
   const auto loaded = std::make_shared<Loaded>();
@@ -42,12 +43,12 @@ void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
     const Shape shape = layer_shape(specs[i]);
     const std::vector<std::string> names = layer_names(specs.subspan(i, 1));
     for (size_t layer = 0; layer < names.size(); ++layer) {
-      const pjrt::Buffer* buffer = &buffers[i];
+      const runtime::Array* from = &arrays[i];
       entries.push_back({names[layer], shape, [=](const io::ByteSink& sink) {
-                           if (loaded->from != buffer) {
+                           if (loaded->from != from) {
                              loaded->array = HostArray();  // free before the next one comes
-                             loaded->array = buffer->to_host();
-                             loaded->from = buffer;
+                             loaded->array = from->to_host();
+                             loaded->from = from;
                            }
                            const auto size = static_cast<size_t>(shape.bytes());
                            sink(std::span(loaded->array.bytes).subspan(layer * size, size));
@@ -57,42 +58,39 @@ void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
   io::write_safetensors(path, entries);
 }
 
-std::vector<pjrt::Buffer> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
-                                       const pjrt::Client& client) {
-  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
-  std::vector<pjrt::Buffer> buffers;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const Shape shape = layer_shape(specs[i]);
-    HostArray whole(Shape{DType::F32, specs[i].shape.dims});
-    size_t at = 0;
-    for (const std::string& name : layer_names(specs.subspan(i, 1))) {
-      const io::TensorView& tensor = file.at(name);
-      check(tensor.shape == shape, "[checkpoint] {} is {} in {} but the model's is {}", name,
-            to_string(tensor.shape), path.string(), to_string(shape));
-      std::memcpy(whole.bytes.data() + at, tensor.bytes.data(), tensor.bytes.size());
-      at += tensor.bytes.size();
-    }
-    buffers.push_back(client.to_device(std::move(whole)));
-  }
-  return buffers;
+std::vector<runtime::Array> load_tensors(const fs::path& path,
+                                         std::span<const nn::ParamSpec> masters,
+                                         const runtime::Devices& devices) {
+  const weights::Checkpoint file = weights::Checkpoint::open(path);
+  weights::check_tensors(file, masters);
+  return weights::load_arrays(file, masters, devices);
 }
 
 /// F32 zeros of the specs' shapes.
-void append_zeros(std::vector<pjrt::Buffer>& to, std::span<const nn::ParamSpec> specs,
-                  const pjrt::Client& client) {
+void append_zeros(std::vector<runtime::Array>& to, std::span<const nn::ParamSpec> specs,
+                  const runtime::Devices& devices) {
   for (const nn::ParamSpec& spec : specs) {
-    to.push_back(client.to_device(HostArray(Shape{DType::F32, spec.shape.dims})));
+    to.push_back(devices.zeros({DType::F32, spec.shape.dims}, spec.sharding(devices.placement())));
   }
 }
 
-pjrt::Buffer count_buffer(int64_t updates, const pjrt::Client& client) {
-  const auto count = static_cast<int32_t>(updates);
-  return client.to_device(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
+/// A second array with the same values, device by device.
+runtime::Array copy(const runtime::Array& array, const runtime::Devices& devices) {
+  std::vector<pjrt::Buffer> shards;
+  for (size_t d = 0; d < array.shards().size(); ++d) {
+    shards.push_back(devices.client().to_device(array.shards()[d].to_host(), devices[d]));
+  }
+  return {array.shape(), {array.blocks().begin(), array.blocks().end()}, std::move(shards)};
 }
 
-void append(std::vector<pjrt::Buffer>& to, std::vector<pjrt::Buffer> more) {
-  for (pjrt::Buffer& buffer : more) {
-    to.push_back(std::move(buffer));
+runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
+  const auto count = static_cast<int32_t>(updates);
+  return devices.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
+}
+
+void append(std::vector<runtime::Array>& to, std::vector<runtime::Array> more) {
+  for (runtime::Array& array : more) {
+    to.push_back(std::move(array));
   }
 }
 
@@ -157,42 +155,48 @@ void check_identity(const TrainState& saved, const Identity& now, const fs::path
   }
 }
 
-std::vector<pjrt::Buffer> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
-                                     bool ema, pjrt::Client& client) {
+std::vector<runtime::Array> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
+                                       bool ema, const runtime::Devices& devices) {
   const std::vector<nn::ParamSpec> masters = master_specs(specs);
-  std::vector<pjrt::Buffer> state = weights::load(folder / "transformer", masters, client);
+  std::vector<runtime::Array> state = weights::load(folder / "transformer", masters, devices);
   int64_t updates = 0;
   if (fs::exists(folder / "optimizer")) {
-    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", specs, client));
-    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", specs, client));
+    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", masters, devices));
+    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", masters, devices));
     updates = read_state_json(folder).at("updates").as_int();
   } else {
-    append_zeros(state, specs, client);
-    append_zeros(state, specs, client);
+    append_zeros(state, specs, devices);
+    append_zeros(state, specs, devices);
   }
   if (ema) {
     const char* name = fs::exists(folder / "transformer_ema") ? "transformer_ema" : "transformer";
-    append(state, weights::load(folder / name, masters, client));
+    append(state, weights::load(folder / name, masters, devices));
   }
-  state.push_back(count_buffer(updates, client));
+  state.push_back(count_array(updates, devices));
   return state;
 }
 
-std::vector<pjrt::Buffer> fresh_state(std::vector<pjrt::Buffer> params,
-                                      std::span<const nn::ParamSpec> specs, bool ema,
-                                      const pjrt::Client& client) {
-  std::vector<pjrt::Buffer> state = std::move(params);
-  std::vector<pjrt::Buffer> averages;
+std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
+                                        std::span<const nn::ParamSpec> specs, bool ema,
+                                        const runtime::Devices& devices) {
+  std::vector<runtime::Array> state = std::move(params);
+  std::vector<runtime::Array> averages;
   if (ema) {
-    for (const pjrt::Buffer& param : state) {
-      averages.push_back(client.to_device(param.to_host()));
+    for (const runtime::Array& param : state) {
+      averages.push_back(copy(param, devices));
     }
   }
-  append_zeros(state, specs, client);
-  append_zeros(state, specs, client);
+  append_zeros(state, specs, devices);
+  append_zeros(state, specs, devices);
   append(state, std::move(averages));
-  state.push_back(count_buffer(0, client));
+  state.push_back(count_array(0, devices));
   return state;
+}
+
+std::vector<runtime::Array> fresh_state(std::vector<pjrt::Buffer> params,
+                                        std::span<const nn::ParamSpec> specs, bool ema,
+                                        const runtime::Devices& devices) {
+  return fresh_state(runtime::to_arrays(std::move(params)), specs, ema, devices);
 }
 
 }  // namespace kinema::train

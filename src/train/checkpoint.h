@@ -11,7 +11,7 @@
 #include "models/wan/config.h"
 #include "nn/params.h"
 #include "pjrt/buffer.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 
 /// What a checkpoint of a training run holds:
 ///
@@ -32,21 +32,21 @@ struct TrainState {
   Identity identity;
 };
 
-/// The state's buffers in StepGraph's order: params, mu, nu, [ema], count.
+/// The state's arrays in StepGraph's order: params, mu, nu, [ema], count.
 struct StateView {
   std::span<const nn::ParamSpec> specs;  // in the dtypes the network works in
   bool ema = false;
-  std::span<const pjrt::Buffer> buffers;
+  std::span<const runtime::Array> arrays;
 
-  std::span<const pjrt::Buffer> params() const { return part(0); }
-  std::span<const pjrt::Buffer> mu() const { return part(1); }
-  std::span<const pjrt::Buffer> nu() const { return part(2); }
-  std::span<const pjrt::Buffer> averages() const { return part(3); }
-  const pjrt::Buffer& count() const { return buffers.back(); }
+  std::span<const runtime::Array> params() const { return part(0); }
+  std::span<const runtime::Array> mu() const { return part(1); }
+  std::span<const runtime::Array> nu() const { return part(2); }
+  std::span<const runtime::Array> averages() const { return part(3); }
+  const runtime::Array& count() const { return arrays.back(); }
 
  private:
-  std::span<const pjrt::Buffer> part(size_t i) const {
-    return buffers.subspan(i * specs.size(), specs.size());
+  std::span<const runtime::Array> part(size_t i) const {
+    return arrays.subspan(i * specs.size(), specs.size());
   }
 };
 
@@ -62,15 +62,20 @@ TrainState read_train_state(const std::filesystem::path& folder);
 void check_identity(const TrainState& saved, const Identity& now,
                     const std::filesystem::path& folder);
 
-/// The state's buffers from a checkpoint. An average that the checkpoint does not hold starts as
-/// the parameters; without an optimizer in it moments and count start at zero.
-std::vector<pjrt::Buffer> load_state(const std::filesystem::path& folder,
-                                     std::span<const nn::ParamSpec> specs, bool ema,
-                                     pjrt::Client& client);
+/// The state from a checkpoint, whatever devices wrote it: each device reads what it holds. An
+/// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
+/// moments and count start at zero.
+std::vector<runtime::Array> load_state(const std::filesystem::path& folder,
+                                       std::span<const nn::ParamSpec> specs, bool ema,
+                                       const runtime::Devices& devices);
 
 /// The state of a run that begins with these F32 parameters.
-std::vector<pjrt::Buffer> fresh_state(std::vector<pjrt::Buffer> params,
-                                      std::span<const nn::ParamSpec> specs, bool ema,
-                                      const pjrt::Client& client);
+std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
+                                        std::span<const nn::ParamSpec> specs, bool ema,
+                                        const runtime::Devices& devices);
+/// The same from parameters on one device.
+std::vector<runtime::Array> fresh_state(std::vector<pjrt::Buffer> params,
+                                        std::span<const nn::ParamSpec> specs, bool ema,
+                                        const runtime::Devices& devices);
 
 }  // namespace kinema::train

@@ -35,9 +35,10 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
 
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : specs) {
-    params.push_back(graph.input({DType::F32, spec.shape.dims}, "param." + spec.name));
+    params.push_back(graph.input({DType::F32, spec.shape.dims}, "param." + spec.name,
+                                 spec.sharding(options.place)));
   }
-  const Tensor run_key = graph.input({DType::U32, {2}}, "key");
+  const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
   const Tensor number = graph.input({DType::U32, {}}, "step");
   const Tensor key = fold_in(run_key, number);
   const TrainBatch part = batch_inputs(graph, batch, options, key);

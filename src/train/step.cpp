@@ -39,6 +39,16 @@ LossAndGradients differentiate(const Model& model, std::span<const Tensor> weigh
   return out;
 }
 
+/// x with its axis of samples where the rules put it, the others whole.
+Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place) {
+  if (!place.active()) {
+    return x;
+  }
+  std::vector<std::string> logical(static_cast<size_t>(x.rank()));
+  logical[axis] = "activation_batch";
+  return with_sharding(x, place.constraint(logical, x.shape().dims));
+}
+
 /// [b, ...] as [parts, b / parts, ...].
 Tensor cut(Tensor x, int64_t parts) {
   Dims dims = x.shape().dims;
@@ -49,16 +59,21 @@ Tensor cut(Tensor x, int64_t parts) {
 
 /// The same over a loop of parts, with F32 sums in its carry.
 LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
-                            const TrainBatch& whole, Tensor dropout_key,
-                            const ObjectiveOptions& objective, int64_t parts) {
+                            std::span<const nn::ParamSpec> specs, const TrainBatch& whole,
+                            Tensor dropout_key, const StepOptions& options) {
+  const int64_t parts = options.accumulation;
+  const ObjectiveOptions& objective = options.objective;
+  const mesh::Placement& place = options.place;
   Graph& graph = whole.latents.graph();
   std::vector<Tensor> carry{constant(graph, 0.0, {DType::F32, {}})};
-  for (const Tensor w : weights) {
-    carry.push_back(constant(graph, 0.0, {DType::F32, w.shape().dims}));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const Tensor zeros = constant(graph, 0.0, {DType::F32, weights[i].shape().dims});
+    carry.push_back(place.active() ? with_sharding(zeros, specs[i].sharding(place)) : zeros);
   }
   std::vector<Tensor> xs;
   for (const Tensor x : to_list(whole)) {
-    xs.push_back(cut(x, parts));
+    // Each part over all devices, not each device its own parts.
+    xs.push_back(by_sample(cut(x, parts), 1, place));
   }
   const size_t batch_inputs = xs.size();
   xs.push_back(iota(graph, {DType::U32, {parts}}, Axis(0)));
@@ -95,11 +110,13 @@ struct StateInputs {
   std::vector<Tensor> ema;
 };
 
-StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, bool ema) {
+StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, bool ema,
+                         const mesh::Placement& place) {
   const auto list = [&](const std::string& prefix) {
     std::vector<Tensor> tensors;
     for (const nn::ParamSpec& spec : specs) {
-      tensors.push_back(graph.input({DType::F32, spec.shape.dims}, prefix + spec.name));
+      tensors.push_back(
+          graph.input({DType::F32, spec.shape.dims}, prefix + spec.name, spec.sharding(place)));
     }
     return tensors;
   };
@@ -150,22 +167,32 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
 TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options,
                         Tensor key) {
   TrainBatch part;
-  part.latents = graph.input(batch.latents, "latents");
-  part.text = graph.input(batch.text, "text");
+  const mesh::Placement& place = options.place;
+  const auto input = [&](const Shape& shape, const char* name) {
+    Sharding sharding = place.whole(shape.dims);
+    if (place.active()) {
+      sharding.dims[0] = options.batch_axes;
+    }
+    return by_sample(graph.input(shape, name, sharding), 0, place);
+  };
+  part.latents = input(batch.latents, "latents");
+  part.text = input(batch.text, "text");
   if (options.objective.caption_dropout > 0.0) {
     const Dims& text = batch.text.dims;
-    const Tensor empty = graph.input({batch.text.dtype, {text[1], text[2]}}, "empty_text");
+    const Tensor empty = graph.input({batch.text.dtype, {text[1], text[2]}}, "empty_text",
+                                     place.whole({text[1], text[2]}));
     part.text = drop_captions(key, part.text, empty, options.objective.caption_dropout);
   }
   const int64_t samples = batch.latents.dims[0];
   if (options.given_draw) {
-    part.noise = graph.input({DType::F32, batch.latents.dims}, "noise");
-    part.timestep = graph.input({DType::F32, {samples}}, "timestep");
-    part.weight = graph.input({DType::F32, {samples}}, "weight");
+    part.noise = input({DType::F32, batch.latents.dims}, "noise");
+    part.timestep = input({DType::F32, {samples}}, "timestep");
+    part.weight = input({DType::F32, {samples}}, "weight");
   } else {
     const Draw drawn = draw(key, part.latents, options.objective);
-    part.noise = drawn.noise;
-    part.timestep = drawn.timestep;
+    // Every device draws what it holds: a number depends on its position alone.
+    part.noise = by_sample(drawn.noise, 0, place);
+    part.timestep = by_sample(drawn.timestep, 0, place);
     part.weight = drawn.weight;
   }
   return part;
@@ -204,8 +231,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   step.gradient_names = layer_names(specs);
   Graph& graph = *step.graph;
 
-  const StateInputs state = state_inputs(graph, specs, step.ema);
-  const Tensor run_key = graph.input({DType::U32, {2}}, "key");
+  const StateInputs state = state_inputs(graph, specs, step.ema, options.place);
+  const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
   const Tensor number = graph.input({DType::U32, {}}, "step");
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
   const Tensor key = fold_in(run_key, number);
@@ -215,12 +242,15 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   std::vector<Tensor> weights;
   for (size_t i = 0; i < specs.size(); ++i) {
     weights.push_back(convert(state.adamw.params[i], specs[i].shape.dtype));
+    if (options.place.active()) {  // and gradients alike: each device sums what it keeps
+      weights.back() = with_sharding(weights.back(), specs[i].sharding(options.place));
+    }
   }
   const Tensor dropout_key = fold_in(key, "dropout");
   const LossAndGradients found =
       options.accumulation == 1
           ? differentiate(model, weights, part, dropout_key, options.objective)
-          : accumulate(model, weights, part, dropout_key, options.objective, options.accumulation);
+          : accumulate(model, weights, specs, part, dropout_key, options);
 
   const Tensor squares = sums_of_squares(specs, found.gradients);
   const Tensor norm = sqrt(total(squares));
@@ -249,6 +279,14 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   }
   step.outputs.push_back(concatenate(metrics, Axis(0)));
   step.outputs.push_back(squares);
+  for (int64_t list = 0; list < (step.ema ? 4 : 3); ++list) {
+    for (const nn::ParamSpec& spec : specs) {
+      step.output_shardings.push_back(spec.sharding(options.place));
+    }
+  }
+  for (size_t i = step.output_shardings.size(); i < step.outputs.size(); ++i) {
+    step.output_shardings.push_back(options.place.whole(step.outputs[i].shape().dims));
+  }
   return step;
 }
 

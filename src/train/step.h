@@ -37,6 +37,10 @@ struct StepOptions {
   bool given_draw = false;
   /// A step whose loss or gradients are not finite leaves the state as it was.
   bool check_finite = true;
+  /// Which devices of a mesh hold what.
+  mesh::Placement place = {};
+  /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
+  std::vector<std::string> batch_axes = {};
   /// Also find the largest magnitude of a gradient element (one more pass over the gradients).
   bool max_abs_gradient = true;
 };
@@ -75,6 +79,8 @@ struct StepGraph {
   std::vector<Tensor> outputs;
   /// Input index -> output index that takes over its buffer.
   std::map<int64_t, int64_t> donate;
+  /// One per output.
+  std::vector<Sharding> output_shardings;
   std::vector<nn::ParamSpec> specs;
   bool ema = false;
   /// Parameter (and layer) behind each entry of the sums of squares.

@@ -5,47 +5,57 @@
 
 #include "core/error.h"
 #include "core/threefry.h"
+#include "runtime/sharding_report.h"
 
 namespace kinema::train {
 
 namespace {
 
-runtime::Program compile(const pjrt::Client& client, const StepGraph& step,
+runtime::Program compile(const runtime::Devices& devices, const StepGraph& step,
                          runtime::ProgramOptions options) {
   options.emit.donate = step.donate;
-  return runtime::Program::compile(client, *step.graph, step.outputs, options);
+  options.emit.output_shardings = step.output_shardings;
+  split_over(devices, options);
+  return runtime::Program::compile(devices.client(), *step.graph, step.outputs, options);
 }
 
 template <typename T>
-pjrt::Buffer scalar(const pjrt::Client& client, DType dtype, T value) {
-  return client.to_device(HostArray::from<T>(dtype, {}, std::span<const T>(&value, 1)));
+runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
+  return devices.upload(HostArray::from<T>(dtype, {}, std::span<const T>(&value, 1)));
+}
+
+StepOptions over(const runtime::Devices& devices, StepOptions step) {
+  step.place = devices.placement();
+  return step;
 }
 
 }  // namespace
 
-Trainer::Trainer(const pjrt::Client& client, std::span<const nn::ParamSpec> specs,
-                 const Model& model, const BatchShapes& batch, const StepOptions& step,
-                 std::vector<pjrt::Buffer> state, const TrainerOptions& options)
-    : client_(client),
+Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
+                 const Model& model, const BatchShapes& batch, StepOptions step,
+                 std::vector<runtime::Array> state, const TrainerOptions& options)
+    : devices_(devices),
       batch_(batch),
-      options_(step),
-      graph_(build_step(specs, model, batch, step)),
-      program_(compile(client, graph_, options.program)),
+      options_(over(devices, std::move(step))),
+      graph_(build_step(specs, model, batch, options_)),
+      program_(compile(devices_, graph_, options.program)),
       state_(std::move(state)) {
   check(static_cast<int64_t>(state_.size()) == graph_.state_size(),
         "[train] a state of {} buffers for a step that keeps {}", state_.size(),
         graph_.state_size());
   const std::array<uint32_t, 2> key = random_key(options.seed, "train");
-  key_ = client_.to_device(HostArray::from<uint32_t>(DType::U32, {2}, key));
-  if (step.objective.caption_dropout > 0.0) {
+  key_ = devices_.upload(HostArray::from<uint32_t>(DType::U32, {2}, key));
+  if (options_.objective.caption_dropout > 0.0) {
     check(options.empty_text.has_value(),
           "[train] caption_dropout is {} but there are no text states of the empty caption",
-          step.objective.caption_dropout);
-    empty_text_ = client_.to_device(*options.empty_text);
+          options_.objective.caption_dropout);
+    empty_text_ = devices_.upload(*options.empty_text);
   }
 }
 
-pjrt::Buffer Trainer::upload(const HostArray& array, const Shape& wanted, const char* what) const {
+runtime::Array Trainer::upload(const HostArray& array, const runtime::Port& port,
+                               const char* what) const {
+  const Shape& wanted = port.shape;
   // A fractional batch size loads more samples than it trains on: the first ones count.
   Shape cut = array.shape;
   if (cut.rank() > 0 && wanted.rank() > 0 && cut.dims[0] > wanted.dims[0]) {
@@ -53,8 +63,8 @@ pjrt::Buffer Trainer::upload(const HostArray& array, const Shape& wanted, const 
   }
   check(cut == wanted, "[train] a batch has {} as {} but the step was built for {}",
         to_string(array.shape), what, to_string(wanted));
-  return client_.to_device(std::span(array.bytes).first(static_cast<size_t>(wanted.bytes())),
-                           wanted);
+  return devices_.upload(std::span(array.bytes).first(static_cast<size_t>(wanted.bytes())), wanted,
+                         port.sharding);
 }
 
 StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& batch) {
@@ -63,30 +73,30 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
 
 StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& batch,
                         std::span<const HostArray> draw) {
-  std::vector<const pjrt::Buffer*> arguments;
-  for (const pjrt::Buffer& buffer : state_) {
-    arguments.push_back(&buffer);
+  std::vector<const runtime::Array*> arguments;
+  for (const runtime::Array& array : state_) {
+    arguments.push_back(&array);
   }
-  const pjrt::Buffer number = scalar(client_, DType::U32, static_cast<uint32_t>(step));
-  const pjrt::Buffer rate = scalar(client_, DType::F32, static_cast<float>(learning_rate));
+  const runtime::Array number = scalar(devices_, DType::U32, static_cast<uint32_t>(step));
+  const runtime::Array rate = scalar(devices_, DType::F32, static_cast<float>(learning_rate));
   arguments.insert(arguments.end(), {&key_, &number, &rate});
 
-  std::vector<pjrt::Buffer> uploaded;
+  std::vector<runtime::Array> uploaded;
   uploaded.reserve(2 + draw.size());  // their addresses are taken below
-  const auto add = [&](const HostArray& array, const Shape& wanted, const char* what) {
-    uploaded.push_back(upload(array, wanted, what));
+  const auto add = [&](const HostArray& array, const char* what) {
+    uploaded.push_back(upload(array, program_.inputs()[arguments.size()], what));
     arguments.push_back(&uploaded.back());
   };
-  add(batch.latents, batch_.latents, "latents");
-  add(batch.encoder_hidden_states, batch_.text, "text states");
+  add(batch.latents, "latents");
+  add(batch.encoder_hidden_states, "text states");
   if (empty_text_) {
     arguments.push_back(&empty_text_);
   }
   for (const HostArray& array : draw) {
-    add(array, program_.inputs()[arguments.size()].shape, "noise, timesteps or weights");
+    add(array, "noise, timesteps or weights");
   }
 
-  std::vector<pjrt::Buffer> results = program_.run(arguments);
+  std::vector<runtime::Array> results = program_.run(devices_, arguments);
   const size_t n = state_.size();
   squares_ = std::move(results[n + 1]);
   const HostArray metrics = results[n].to_host();
@@ -104,21 +114,47 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
                                     const TappedModel& model) const {
   check(!options_.given_draw, "[train] a step with a given draw cannot be looked into");
   const ProbeGraph probe = build_probe(graph_.specs, model, batch_, options_);
+  runtime::ProgramOptions how{.name = "find_nonfinite"};
+  split_over(devices_, how);
   const runtime::Program program =
-      runtime::Program::compile(client_, *probe.graph, probe.outputs, {.name = "find_nonfinite"});
-  const pjrt::Buffer number = scalar(client_, DType::U32, static_cast<uint32_t>(step));
-  const pjrt::Buffer latents = upload(batch.latents, batch_.latents, "latents");
-  const pjrt::Buffer text = upload(batch.encoder_hidden_states, batch_.text, "text states");
-  std::vector<const pjrt::Buffer*> arguments;
-  for (const pjrt::Buffer& param : state().params()) {
+      runtime::Program::compile(devices_.client(), *probe.graph, probe.outputs, how);
+  std::vector<const runtime::Array*> arguments;
+  for (const runtime::Array& param : state().params()) {
     arguments.push_back(&param);
   }
-  arguments.insert(arguments.end(), {&key_, &number, &latents, &text});
+  const runtime::Array number = scalar(devices_, DType::U32, static_cast<uint32_t>(step));
+  arguments.insert(arguments.end(), {&key_, &number});
+  const runtime::Array latents =
+      upload(batch.latents, program.inputs()[arguments.size()], "latents");
+  const runtime::Array text =
+      upload(batch.encoder_hidden_states, program.inputs()[arguments.size() + 1], "text states");
+  arguments.insert(arguments.end(), {&latents, &text});
   if (empty_text_) {
     arguments.push_back(&empty_text_);
   }
-  const HostArray flags = program.run(arguments)[0].to_host();
+  const HostArray flags = program.run(devices_, arguments)[0].to_host();
   return describe_nonfinite(probe.names, flags.as<float>(), nonfinite_gradients());
+}
+
+std::vector<std::string> Trainer::sharding_report() const {
+  const mesh::Mesh& mesh = devices_.placement().mesh();
+  const auto logical = [&](const std::string& input) -> std::vector<std::string> {
+    if (input == "latents" || input == "text") {
+      return {"data_sharding"};
+    }
+    const size_t dot = input.find('.');
+    for (const nn::ParamSpec& spec : graph_.specs) {
+      if (dot != std::string::npos && input.substr(dot + 1) == spec.name) {
+        return spec.logical_axes();
+      }
+    }
+    return {};
+  };
+  std::vector<std::string> lines = runtime::tensor_lines(mesh, program_.inputs(), logical);
+  const std::vector<std::string> moved =
+      runtime::collective_lines(mesh, pjrt::collectives(program_.executable().optimized()));
+  lines.insert(lines.end(), moved.begin(), moved.end());
+  return lines;
 }
 
 std::vector<std::string> Trainer::nonfinite_gradients() const {

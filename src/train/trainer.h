@@ -9,7 +9,7 @@
 
 #include "core/host_array.h"
 #include "data/source.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "runtime/program.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
@@ -25,12 +25,13 @@ struct TrainerOptions {
   runtime::ProgramOptions program;
 };
 
-/// A compiled step and the state it works on, on the device.
+/// A compiled step and the state it works on, on one device or over a mesh.
 class Trainer {
  public:
-  /// Compiles the step. `state` as from fresh_state or load_state.
-  Trainer(const pjrt::Client& client, std::span<const nn::ParamSpec> specs, const Model& model,
-          const BatchShapes& batch, const StepOptions& step, std::vector<pjrt::Buffer> state,
+  /// Compiles the step for the devices, over whose mesh it works as `step` says. `state` as from
+  /// fresh_state or load_state with the same devices.
+  Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs, const Model& model,
+          const BatchShapes& batch, StepOptions step, std::vector<runtime::Array> state,
           const TrainerOptions& options);
 
   /// One step on a batch, whose shapes are those the step was built with (a larger batch is cut to
@@ -51,19 +52,21 @@ class Trainer {
   /// The parameters whose gradients were not finite in the last step.
   std::vector<std::string> nonfinite_gradients() const;
   const runtime::ProgramReport& report() const { return program_.report(); }
+  /// Where each input of the step lies, and what the compiler moves between devices, as lines.
+  std::vector<std::string> sharding_report() const;
 
  private:
-  pjrt::Buffer upload(const HostArray& array, const Shape& wanted, const char* what) const;
+  runtime::Array upload(const HostArray& array, const runtime::Port& port, const char* what) const;
 
-  pjrt::Client client_;
+  runtime::Devices devices_;
   BatchShapes batch_;
   StepOptions options_;
   StepGraph graph_;
   runtime::Program program_;
-  std::vector<pjrt::Buffer> state_;
-  pjrt::Buffer key_;
-  pjrt::Buffer empty_text_;  // null without caption dropout
-  pjrt::Buffer squares_;     // of the last step
+  std::vector<runtime::Array> state_;
+  runtime::Array key_;
+  runtime::Array empty_text_;  // empty without caption dropout
+  runtime::Array squares_;     // of the last step
 };
 
 }  // namespace kinema::train

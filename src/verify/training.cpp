@@ -52,7 +52,7 @@ HostArray loss_weights(const Case& c, int64_t step, int64_t batch) {
 
 void add_state(std::vector<Row>& rows, const Case& c, const std::string& name,
                const std::string& prefix, std::span<const nn::ParamSpec> specs,
-               std::span<const pjrt::Buffer> buffers, const Limit& limit) {
+               std::span<const runtime::Array> buffers, const Limit& limit) {
   for (size_t i = 0; i < specs.size(); ++i) {
     for (const auto& [key, value] : unstack(specs[i], buffers[i].to_host())) {
       if (c.has(prefix + key)) {

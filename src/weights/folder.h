@@ -8,6 +8,7 @@
 #include "nn/params.h"
 #include "pjrt/buffer.h"
 #include "pjrt/client.h"
+#include "runtime/array.h"
 #include "weights/checkpoint.h"
 #include "weights/lora.h"
 
@@ -17,6 +18,12 @@ namespace kinema::weights {
 /// refused unless `ignored` says otherwise of their key.
 void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
                    const std::function<bool(const std::string& key)>& ignored = {});
+
+/// load for a folder or file that is open and checked, over the devices of a mesh.
+std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
+                                        std::span<const nn::ParamSpec> specs,
+                                        const runtime::Devices& devices,
+                                        std::span<const Adapter> adapters = {});
 
 /// load for a folder or file that is open and checked; its other tensors are left alone.
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,

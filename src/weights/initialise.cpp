@@ -51,4 +51,14 @@ std::vector<pjrt::Buffer> initialise(std::span<const nn::ParamSpec> specs, uint6
   return buffers;
 }
 
+std::vector<runtime::Array> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
+                                       const runtime::Devices& devices) {
+  std::vector<runtime::Array> arrays;
+  arrays.reserve(specs.size());
+  for (const nn::ParamSpec& spec : specs) {
+    arrays.push_back(devices.upload(initial(spec, seed), spec.sharding(devices.placement())));
+  }
+  return arrays;
+}
+
 }  // namespace kinema::weights

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "io/mapped_file.h"
+#include "mesh/blocks.h"
 #include "pjrt/upload.h"
 #include "weights/folder.h"
 #include "weights/parallel.h"
@@ -21,11 +22,24 @@ struct Source {
   std::string key;
 };
 
+/// Devices that hold the same part of a parameter, and the transfers to them.
+struct Target {
+  mesh::Block block;  // of the whole parameter, all layers
+  std::vector<size_t> devices;
+  std::vector<pjrt::Upload> uploads;
+
+  void write(std::span<const std::byte> bytes) {
+    for (pjrt::Upload& upload : uploads) {
+      upload.write(bytes);
+    }
+  }
+};
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
-         const Adapters& adapters, const pjrt::Client& client)
-      : checkpoint_(checkpoint), specs_(specs), adapters_(adapters), client_(client) {
+         const Adapters& adapters, const runtime::Devices& devices)
+      : checkpoint_(checkpoint), specs_(specs), adapters_(adapters), devices_(devices) {
     for (const nn::ParamSpec& spec : specs_) {
       for (int64_t layer = 0; layer < spec.count(); ++layer) {
         const std::string key = spec.key(layer);
@@ -34,46 +48,115 @@ class Loader {
     }
   }
 
-  std::vector<pjrt::Buffer> operator()() {
-    std::vector<pjrt::Buffer> buffers;
-    buffers.reserve(specs_.size());
+  std::vector<runtime::Array> operator()() {
+    std::vector<runtime::Array> arrays;
+    arrays.reserve(specs_.size());
     size_t next = 0;
     for (const nn::ParamSpec& spec : specs_) {
-      pjrt::Upload upload(client_, spec.shape);
+      std::vector<mesh::Block> blocks =
+          devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
+      std::vector<Target> targets = targets_of(blocks, spec.shape.dtype);
       for (int64_t layer = 0; layer < spec.count(); ++layer) {
         const Source& source = sources_[next++];
         if (next < sources_.size()) {
           io::will_read(sources_[next].view->bytes);  // the disk works while this one is cast
         }
-        read(source, spec.shape.dtype, upload);
+        read(source, spec, layer, targets);
         io::check_intact(source.view->bytes, checkpoint_.path());
       }
-      buffers.push_back(upload.finish());
+      std::vector<pjrt::Buffer> shards(blocks.size());
+      for (Target& target : targets) {
+        for (size_t i = 0; i < target.devices.size(); ++i) {
+          shards[target.devices[i]] = target.uploads[i].finish();
+        }
+      }
+      arrays.emplace_back(spec.shape, std::move(blocks), std::move(shards));
     }
     checkpoint_.check_intact();
-    return buffers;
+    return arrays;
   }
 
  private:
-  void read(const Source& source, DType dtype, pjrt::Upload& upload) {
-    if (adapters_.change(source.key)) {
-      merge(source, dtype, upload);
-      return;
+  std::vector<Target> targets_of(std::span<const mesh::Block> blocks, DType dtype) const {
+    std::vector<Target> targets;
+    for (mesh::Holders& part : mesh::holders_of(blocks)) {
+      Target target{std::move(part.block), std::move(part.devices), {}};
+      for (const size_t device : target.devices) {
+        target.uploads.emplace_back(devices_.client(), Shape{dtype, target.block.size},
+                                    devices_[device]);
+      }
+      targets.push_back(std::move(target));
     }
-    const std::span<const std::byte> bytes = source.view->bytes;
-    for (size_t at = 0; at < bytes.size(); at += kPiece) {
-      const auto piece = bytes.subspan(at, std::min(kPiece, bytes.size() - at));
-      upload.write(cast(piece, source.view->shape.dtype, dtype));
-      io::release_pages(piece);
+    return targets;
+  }
+
+  /// Hands every target its part of one layer.
+  void read(const Source& source, const nn::ParamSpec& spec, int64_t layer,
+            std::vector<Target>& targets) {
+    const DType dtype = spec.shape.dtype;
+    HostArray merged;
+    if (adapters_.change(source.key)) {
+      merged = merge(source, dtype);
+    }
+    for (Target& target : targets) {
+      mesh::Block part = target.block;
+      if (spec.layers > 0) {
+        if (layer < part.start[0] || layer >= part.start[0] + part.size[0]) {
+          continue;
+        }
+        part.start.erase(part.start.begin());
+        part.size.erase(part.size.begin());
+      }
+      if (!merged.bytes.empty()) {
+        copy(merged.bytes, merged.shape, part, dtype, target, /*release=*/false);
+      } else {
+        copy(source.view->bytes, source.view->shape, part, dtype, target,
+             /*release=*/targets.size() == 1);
+      }
+    }
+    io::release_pages(source.view->bytes);
+  }
+
+  /// Writes a part of an array, cast, in pieces. Runs that are shorter than a piece are gathered.
+  void copy(std::span<const std::byte> bytes, const Shape& shape, const mesh::Block& part,
+            DType dtype, Target& target, bool release) {
+    const auto width = static_cast<size_t>(byte_size(shape.dtype));
+    gathered_.clear();
+    const auto flush = [&] {
+      target.write(cast(gathered_, shape.dtype, dtype));
+      gathered_.clear();
+    };
+    mesh::for_each_run(shape.dims, part, [&](int64_t offset, int64_t count) {
+      auto run =
+          bytes.subspan(static_cast<size_t>(offset) * width, static_cast<size_t>(count) * width);
+      const bool alone = count == part.elements();
+      while (!run.empty()) {
+        const auto piece = run.first(std::min(run.size(), kPiece - gathered_.size()));
+        if (alone || piece.size() == kPiece) {
+          target.write(cast(piece, shape.dtype, dtype));
+          if (release) {
+            io::release_pages(piece);
+          }
+        } else {
+          gathered_.insert(gathered_.end(), piece.begin(), piece.end());
+          if (gathered_.size() == kPiece) {
+            flush();
+          }
+        }
+        run = run.subspan(piece.size());
+      }
+    });
+    if (!gathered_.empty()) {
+      flush();
     }
   }
 
   /// With what adapters add: computed in f32 and rounded once.
-  void merge(const Source& source, DType dtype, pjrt::Upload& upload) const {
+  HostArray merge(const Source& source, DType dtype) const {
     HostArray values = convert(source.view->copy(), DType::F32);
     io::release_pages(source.view->bytes);
     adapters_.add_to(source.key, values.as<float>());
-    upload.write(dtype == DType::F32 ? values.bytes : convert(values, dtype).bytes);
+    return dtype == DType::F32 ? std::move(values) : convert(values, dtype);
   }
 
   /// The piece itself, or its values as another dtype, which the next call overwrites.
@@ -100,19 +183,31 @@ class Loader {
   const Checkpoint& checkpoint_;
   std::span<const nn::ParamSpec> specs_;
   const Adapters& adapters_;
-  const pjrt::Client& client_;
+  const runtime::Devices& devices_;
   std::vector<Source> sources_;  // in the order in which they are read
+  std::vector<std::byte> gathered_;
   std::vector<std::byte> cast_;
 };
 
 }  // namespace
 
+std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
+                                        std::span<const nn::ParamSpec> specs,
+                                        const runtime::Devices& devices,
+                                        std::span<const Adapter> adapters) {
+  const Adapters changes(adapters, specs);
+  return Loader(checkpoint, specs, changes, devices)();
+}
+
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters) {
-  const Adapters changes(adapters, specs);
-  return Loader(checkpoint, specs, changes, client)();
+  std::vector<pjrt::Buffer> buffers;
+  for (runtime::Array& array : load_arrays(checkpoint, specs, client, adapters)) {
+    buffers.push_back(std::move(array).take());
+  }
+  return buffers;
 }
 
 std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
@@ -121,6 +216,15 @@ std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
   const Checkpoint checkpoint = Checkpoint::open(path);
   check_tensors(checkpoint, specs);
   return load_tensors(checkpoint, specs, client, adapters);
+}
+
+std::vector<runtime::Array> load(const std::filesystem::path& path,
+                                 std::span<const nn::ParamSpec> specs,
+                                 const runtime::Devices& devices,
+                                 std::span<const Adapter> adapters) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  check_tensors(checkpoint, specs);
+  return load_arrays(checkpoint, specs, devices, adapters);
 }
 
 }  // namespace kinema::weights

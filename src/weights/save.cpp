@@ -1,4 +1,4 @@
-#include <memory>
+#include <functional>
 #include <utility>
 
 #include "core/error.h"
@@ -9,17 +9,20 @@
 namespace kinema::weights {
 namespace {
 
+/// Gives parameter i on the host.
+using ToHost = std::function<HostArray(size_t parameter)>;
+
 /// Brings one parameter at a time to the host; the layers of a stack follow one another, so that a
 /// stack is fetched once.
 class Fetch {
  public:
-  Fetch(std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers)
-      : specs_(specs), buffers_(buffers) {}
+  Fetch(std::span<const nn::ParamSpec> specs, ToHost to_host)
+      : specs_(specs), to_host_(std::move(to_host)) {}
 
   HostArray layer(size_t parameter, int64_t layer, DType dtype) {
     if (held_ != static_cast<int64_t>(parameter)) {
       array_ = HostArray();
-      array_ = buffers_[parameter].to_host();
+      array_ = to_host_(parameter);
       held_ = static_cast<int64_t>(parameter);
     }
     HostArray one(specs_[parameter].layer_shape());
@@ -30,25 +33,32 @@ class Fetch {
 
  private:
   std::span<const nn::ParamSpec> specs_;
-  std::span<const pjrt::Buffer> buffers_;
+  ToHost to_host_;
   int64_t held_ = -1;
   HostArray array_;
 };
 
-}  // namespace
+void check_shapes(std::span<const nn::ParamSpec> specs, std::span<const Shape> shapes) {
+  check(specs.size() == shapes.size(), "[weights] {} buffers were given for {} parameters",
+        shapes.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    check(shapes[i] == specs[i].shape, "[weights] `{}` is {} on the device, expected {}",
+          specs[i].name, to_string(shapes[i]), to_string(specs[i].shape));
+  }
+}
 
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
-          std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
-          std::optional<DType> dtype, int64_t max_shard_bytes) {
-  check(specs.size() == buffers.size(), "[weights] {} buffers were given for {} parameters",
-        buffers.size(), specs.size());
-  Fetch fetch(specs, buffers);
+struct How {
+  std::optional<DType> dtype;
+  int64_t max_shard_bytes;
+};
+
+void save_all(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+              std::span<const nn::ParamSpec> specs, ToHost to_host, const How& how) {
+  Fetch fetch(specs, std::move(to_host));
   std::vector<io::TensorEntry> entries;
   for (size_t i = 0; i < specs.size(); ++i) {
-    check(buffers[i].shape() == specs[i].shape, "[weights] `{}` is {} on the device, expected {}",
-          specs[i].name, to_string(buffers[i].shape()), to_string(specs[i].shape));
     Shape shape = specs[i].layer_shape();
-    shape.dtype = dtype.value_or(shape.dtype);
+    shape.dtype = how.dtype.value_or(shape.dtype);
     for (int64_t layer = 0; layer < specs[i].count(); ++layer) {
       entries.push_back(io::TensorEntry::lazy(
           specs[i].key(layer), shape,
@@ -56,7 +66,33 @@ void save(const std::filesystem::path& folder, const wan::TransformerConfig& con
     }
   }
   io::write_model_folder(folder, config_json(config), entries,
-                         {.max_shard_bytes = max_shard_bytes});
+                         {.max_shard_bytes = how.max_shard_bytes});
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+          std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
+          std::optional<DType> dtype, int64_t max_shard_bytes) {
+  std::vector<Shape> shapes;
+  for (const pjrt::Buffer& buffer : buffers) {
+    shapes.push_back(buffer.shape());
+  }
+  check_shapes(specs, shapes);
+  save_all(folder, config, specs, [&](size_t i) { return buffers[i].to_host(); },
+           {dtype, max_shard_bytes});
+}
+
+void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+          std::span<const nn::ParamSpec> specs, std::span<const runtime::Array> arrays,
+          std::optional<DType> dtype, int64_t max_shard_bytes) {
+  std::vector<Shape> shapes;
+  for (const runtime::Array& array : arrays) {
+    shapes.push_back(array.shape());
+  }
+  check_shapes(specs, shapes);
+  save_all(folder, config, specs, [&](size_t i) { return arrays[i].to_host(); },
+           {dtype, max_shard_bytes});
 }
 
 }  // namespace kinema::weights

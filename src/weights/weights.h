@@ -11,6 +11,7 @@
 #include "nn/params.h"
 #include "pjrt/buffer.h"
 #include "pjrt/client.h"
+#include "runtime/array.h"
 #include "weights/lora.h"
 
 /// Parameters between diffusers folders, host and device.
@@ -48,15 +49,29 @@ std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
                                std::span<const nn::ParamSpec> specs, pjrt::Client& client,
                                std::span<const Adapter> adapters = {});
 
+/// The same over the devices of a mesh: each is given only the part of a parameter that the
+/// placement's rules lay on it, straight from the mapped file.
+std::vector<runtime::Array> load(const std::filesystem::path& path,
+                                 std::span<const nn::ParamSpec> specs,
+                                 const runtime::Devices& devices,
+                                 std::span<const Adapter> adapters = {});
+
 /// Fresh parameters by their `init`, a pure function of (seed, name, layer); independent of
 /// scanning.
 std::vector<pjrt::Buffer> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
                                      pjrt::Client& client);
+/// The same values, split over the devices of a mesh.
+std::vector<runtime::Array> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
+                                       const runtime::Devices& devices);
 
 /// Writes a diffusers transformer folder: config.json and safetensors (sharded above
 /// `max_shard_bytes`), each layer of a stack under its own key, in the dtype given (or the stored).
 void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
           std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
+          std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
+/// The same from arrays that may be split: the folder is that of the whole ones.
+void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+          std::span<const nn::ParamSpec> specs, std::span<const runtime::Array> arrays,
           std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
 
 }  // namespace kinema::weights

@@ -249,10 +249,13 @@ TEST(Keys, HaveDefaultsThatTheyWouldAccept) {
 TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
   const Loaded loaded = load_defaults(
       std::vector<std::string>{"run_name=a", "dataset_type=synthetic", "scale_lr=True",
-                               "snr_gamma=5.0", "ici_fsdp_parallelism=4"});
+                               "snr_gamma=5.0", "allow_split_physical_axes=true"});
 
-  EXPECT_THAT(notices(loaded, "train"),
-              ElementsAre(HasSubstr("scale_lr, snr_gamma"), HasSubstr("ici_fsdp_parallelism")));
+  EXPECT_THAT(notices(loaded, "train"), ElementsAre(HasSubstr("scale_lr, snr_gamma"),
+                                                    HasSubstr("allow_split_physical_axes")));
+  // A mesh splits training only.
+  const Loaded split = load_defaults(std::vector<std::string>{"ici_fsdp_parallelism=4"});
+  EXPECT_THAT(notices(split, "generate"), ElementsAre(HasSubstr("ici_fsdp_parallelism")));
 }
 
 TEST(Notices, AreSilentForDefaults) {

@@ -194,14 +194,13 @@ TEST(Batch, IsSplitOverAsManyOfTheAxesOfDataShardingAsItDividesOver) {
   const ParallelConfig config = ici(2, 2, 2, 1);
   const Placement placement = placed(config, 8);
   const auto split = [&](int64_t samples) {
-    return data_sharding(placement, config.data_sharding, {samples, 3}).dims;
+    return batch_axes(placement, config.data_sharding, samples);
   };
-  using Axes = std::vector<std::string>;
 
-  EXPECT_THAT(split(16), ElementsAre(Axes{"data", "fsdp", "context"}, Axes{}));
-  EXPECT_THAT(split(4), ElementsAre(Axes{"data", "fsdp"}, Axes{}));
-  EXPECT_THAT(split(3), ElementsAre(Axes{}, Axes{}));
-  EXPECT_THAT([&] { data_sharding(placement, {R"(["data", "fsdp"])"}, {4}); },
+  EXPECT_THAT(split(16), ElementsAre("data", "fsdp", "context"));
+  EXPECT_THAT(split(4), ElementsAre("data", "fsdp"));
+  EXPECT_THAT(split(3), ElementsAre());
+  EXPECT_THAT([&] { batch_axes(placement, {R"(["data", "fsdp"])"}, 4); },
               ThrowsMessage<Error>(HasSubstr("data_sharding")));
 }
 

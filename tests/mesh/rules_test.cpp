@@ -87,18 +87,14 @@ TEST(AxisRules, AreRefusedWhereTheyAreNoPairs) {
   }
 }
 
-TEST(AxisRules, ForAttentionSplitQueriesAndKeepKeysWholeUnlessTheyMove) {
+TEST(AxisRules, ForAttentionSplitTheSequenceUniformlyOrWhereKeysMove) {
   const Axes q{"activation_batch", "activation_self_attn_q_length", "activation_self_attn_heads"};
-  const Axes k{"activation_batch", "activation_self_attn_kv_length", "activation_self_attn_heads"};
-  const AxisRules flash = defaults().for_attention("flash", true);
-  EXPECT_THAT(assign(flash, q), ElementsAre(Axes{"data", "fsdp"}, Axes{"context"}, Axes{"tensor"}));
-  EXPECT_THAT(assign(flash, k), ElementsAre(Axes{"data", "fsdp"}, Axes{}, Axes{"tensor"}));
-
-  const AxisRules ring = defaults().for_attention("tokamax_ring", false);
-  EXPECT_THAT(assign(ring, k), ElementsAre(Axes{"data", "fsdp"}, Axes{"context"}, Axes{"tensor"}));
-
-  const AxisRules heads = defaults().for_attention("flash", false);
-  EXPECT_THAT(assign(heads, q),
+  for (const auto& of :
+       {defaults().for_attention("flash", true), defaults().for_attention("tokamax_ring", false),
+        defaults().for_attention("ulysses", false)}) {
+    EXPECT_THAT(assign(of, q), ElementsAre(Axes{"data", "fsdp"}, Axes{"context"}, Axes{"tensor"}));
+  }
+  EXPECT_THAT(assign(defaults().for_attention("flash", false), q),
               ElementsAre(Axes{"data", "fsdp"}, Axes{}, Axes{"context", "tensor"}));
 }
 
@@ -107,7 +103,7 @@ TEST(AxisRules, ForAttentionFollowRulesThatPutTheSequenceOnFsdp) {
       rules(R"([["activation_batch", "data"], ["activation_length", "fsdp"], )"
             R"(["activation_heads", "tensor"], ["embed", "fsdp"], ["heads", "tensor"]])");
 
-  EXPECT_THAT(older.for_attention("ulysses", true).axes_of("activation_self_attn_kv_length"),
+  EXPECT_THAT(older.for_attention("ulysses", true).axes_of("activation_cross_attn_q_length"),
               ElementsAre("fsdp"));
   EXPECT_THAT(older.for_attention("flash", true).axes_of("activation_self_attn_q_length"),
               ElementsAre("fsdp"));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "pjrt/collectives.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::pjrt {
@@ -245,6 +246,48 @@ TEST_F(Compile, RefusesSerializedBytesThatAreNone) {
   const Client client = cpu_client();
 
   EXPECT_THROW(client.load("no executable"), Error);
+}
+
+// A sum over two devices in a loop of three steps.
+constexpr char kLoopedSum[] = R"(module @looped_sum {
+  sdy.mesh @mesh = <["data"=2]>
+  func.func public @main(%x: tensor<4x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>})
+      -> (tensor<3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) {
+    %n = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %limit = stablehlo.constant dense<3> : tensor<i32>
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %start = stablehlo.constant dense<1.0> : tensor<3xf32>
+    %r:2 = stablehlo.while(%i = %n, %s = %start) : tensor<i32>, tensor<3xf32>
+      cond {
+        %c = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %b = stablehlo.broadcast_in_dim %s, dims = [1] : (tensor<3xf32>) -> tensor<4x3xf32>
+        %p = stablehlo.multiply %x, %b : tensor<4x3xf32>
+        %t = stablehlo.reduce(%p init: %zero) applies stablehlo.add across dimensions = [0]
+            : (tensor<4x3xf32>, tensor<f32>) -> tensor<3xf32> loc("blocks/sum")
+        %j = stablehlo.add %i, %one : tensor<i32>
+        stablehlo.return %j, %t : tensor<i32>, tensor<3xf32>
+      }
+    return %r#1 : tensor<3xf32>
+  }
+})";
+
+TEST_F(Execute, CountsTheCollectivesOfALoop) {
+  const Client client = cpu_client(2);
+
+  const std::vector<Collective> found =
+      collectives(client.compile(kLoopedSum, {.partitions = 2}).optimized());
+
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].kind, "all-reduce");
+  EXPECT_EQ(found[0].bytes, 12);
+  EXPECT_EQ(found[0].times, 3);
+  EXPECT_THAT(found[0].origin, HasSubstr("blocks/sum"));
+  EXPECT_THAT(found[0].group, ElementsAre(0, 1));
+  EXPECT_TRUE(collectives(client.compile(kMatmul).optimized()).empty());
+  EXPECT_THROW(collectives({"hlo", "no module"}), Error);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_F(Resume, DoesNotDependOnHowLayersAreStacked) {
   unrolled.scan_layers = false;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), unrolled);
 
-  const std::vector<pjrt::Buffer> loaded = load_state(scratch / "saved", specs, true, client);
+  const std::vector<runtime::Array> loaded = load_state(scratch / "saved", specs, true, client);
   save_state(scratch / "again", tiny::config(), StateView{specs, true, loaded}, {.step = 2});
 
   for (const char* name : {"mu.safetensors", "nu.safetensors"}) {
@@ -84,7 +84,7 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   run(trainer, 0, 2);
   save_state(scratch / "weights", tiny::config(), trainer.state(), {.step = 2}, false);
 
-  const std::vector<pjrt::Buffer> loaded =
+  const std::vector<runtime::Array> loaded =
       load_state(scratch / "weights", tiny::specs(), false, client);
 
   const StateView state{trainer.state().specs, false, loaded};

@@ -1,12 +1,35 @@
 #include "models/wan/attention.h"
 
+#include <array>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 namespace kinema::wan {
 namespace {
 
 nn::LinearOptions into_heads() {
   return {.out_axis = "heads", .in_axis = "embed", .bias_axis = "heads"};
+}
+
+// Logical axes of queries [b, s, n, d / n].
+constexpr std::array<std::string_view, 4> kSelfQueries = {
+    "activation_batch", "activation_self_attn_q_length", "activation_self_attn_heads", ""};
+constexpr std::array<std::string_view, 4> kCrossQueries = {
+    "activation_batch", "activation_cross_attn_q_length", "activation_cross_attn_heads", ""};
+
+/// Where the devices of a mesh hold the queries; keys and values follow from it.
+nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::string_view> logical,
+                          Tensor q) {
+  if (!place.active()) {
+    return {};
+  }
+  const std::vector<std::string> names(logical.begin(), logical.end());
+  const Sharding found = place.constraint(names, q.shape().dims);
+  return {.mesh = place.mesh().axes,
+          .batch = found.dims[0],
+          .sequence = found.dims[1],
+          .heads = found.dims[2]};
 }
 
 }  // namespace
@@ -53,15 +76,18 @@ Tensor HeadProjections::output(Tensor y, Precision precision) const {
 }
 
 Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
-                                 const nn::AttentionOptions& options, const BlockTap& tap) const {
+                                 const nn::AttentionOptions& options, const mesh::Placement& place,
+                                 const BlockTap& tap) const {
   const Precision precision = options.precision;
   // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
   // names: configurations of other trainers use either.
   const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
   const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
-  const Tensor y = nn::attention(
-      named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
-      named(project_.value(x, precision), "value_proj"), HeadProjections::scaled(options));
+  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  scaled.axes = axes_of(place, kSelfQueries, q);
+  const Tensor y =
+      nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
+                    named(project_.value(x, precision), "value_proj"), scaled);
   return project_.output(named(y, "self_attn"), precision);
 }
 
@@ -87,10 +113,12 @@ CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) c
 }
 
 Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
-                                  const nn::AttentionOptions& options) const {
+                                  const nn::AttentionOptions& options,
+                                  const mesh::Placement& place) const {
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
   nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  scaled.axes = axes_of(place, kCrossQueries, q);
   scaled.whole_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);
   if (keys.image_key) {

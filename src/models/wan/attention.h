@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "mesh/placement.h"
 #include "models/wan/config.h"
 #include "nn/attention.h"
 #include "nn/linear.h"
@@ -50,7 +51,7 @@ class SelfAttention {
 
   /// x [b, s, d] -> [b, s, d].
   Tensor operator()(Tensor x, const nn::Rope& rope, const nn::AttentionOptions& options,
-                    const BlockTap& tap) const;
+                    const mesh::Placement& place, const BlockTap& tap) const;
 
  private:
   HeadProjections project_;
@@ -73,7 +74,8 @@ class CrossAttention {
   /// text [b, t, d], image [b, n, d] or empty -> keys and values in the text's dtype.
   CrossKeys keys(Tensor text, Tensor image, Precision precision) const;
   /// x [b, s, d] -> [b, s, d].
-  Tensor operator()(Tensor x, const CrossKeys& keys, const nn::AttentionOptions& options) const;
+  Tensor operator()(Tensor x, const CrossKeys& keys, const nn::AttentionOptions& options,
+                    const mesh::Placement& place) const;
 
  private:
   struct ImageKeys {

@@ -59,13 +59,14 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
     }
     return value;
   };
-  x = named(x, "hidden_states");
+  const mesh::Placement& place = given.place;
+  x = named(place(x, kTokenAxes), "hidden_states");
   const std::vector<Tensor> m =
       modulation_rows(nn::as(modulation_, given.time.dtype()), given.time);
   {
     const Scope scope(graph, "attn1");
-    Tensor y =
-        self_attention_(modulated_norm(x, m[0], m[1], eps_), given.rope, given.attention, tap);
+    Tensor y = self_attention_(modulated_norm(x, m[0], m[1], eps_), given.rope, given.attention,
+                               place, tap);
     y = offer("attn1", given.dropout(y, "attn1"));
     x = add_gated(x, y, m[2]);
   }
@@ -74,19 +75,22 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
     const Tensor y = offer("norm2", cross_norm_ ? (*cross_norm_)(x) : x);
     const CrossKeys keys =
         given.keys ? *given.keys : cross_keys(given.text, given.image, given.attention.precision);
-    x = x + offer("attn2", given.dropout(cross_attention_(y, keys, given.attention), "attn2"));
+    x = x +
+        offer("attn2", given.dropout(cross_attention_(y, keys, given.attention, place), "attn2"));
   }
   {
     const Scope scope(graph, "ffn");
     const Tensor y = offer("ffn", mlp(modulated_norm(x, m[3], m[4], eps_), given));
     x = add_gated(x, y, m[5]);
   }
-  return x;
+  return place(x, kTokenAxes);
 }
 
 Tensor Block::mlp(Tensor x, const Conditioning& given) const {
   const Precision precision = given.attention.precision;
-  const Tensor y = named(gelu_tanh(ffn_up_(x, precision)), "ffn_activation");
+  const Tensor up =
+      given.place(ffn_up_(x, precision), {"activation_batch", "activation_length", "mlp"});
+  const Tensor y = named(gelu_tanh(up), "ffn_activation");
   return ffn_down_(given.dropout(y, "ffn"), precision);
 }
 

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "models/wan/attention.h"
 #include "nn/dropout.h"
 
 namespace kinema::wan {
+
+/// Logical axes of the tokens [b, s, d] between blocks.
+inline constexpr std::array<std::string_view, 3> kTokenAxes = {
+    "activation_batch", "activation_length", "activation_heads"};
 
 /// What a block is told beside the video tokens.
 struct Conditioning {
@@ -17,6 +23,7 @@ struct Conditioning {
   nn::Rope rope;
   nn::Dropout dropout = {};
   nn::AttentionOptions attention = {};
+  mesh::Placement place = {};
 };
 
 /// norm(x) (1 + scale) + shift with a norm without parameters, all in f32, rounded once to x's

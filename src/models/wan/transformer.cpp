@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "mesh/batch.h"
 #include "models/wan/block.h"
 #include "models/wan/embed.h"
 
@@ -205,6 +206,12 @@ Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& co
 
 }  // namespace
 
+void check_divides(const TransformerConfig& config, const mesh::Placement& place) {
+  mesh::check_divides(place, "attention heads", config.num_attention_heads, "heads");
+  mesh::check_divides(place, "features of a token", config.dim(), "embed");
+  mesh::check_divides(place, "features of the feed-forward layer", config.ffn_dim, "mlp");
+}
+
 DType parameter_dtype(std::string_view key, DType weights_dtype) {
   for (const std::string_view part : {"norm", "condition_embedder", "scale_shift_table"}) {
     if (key.find(part) != std::string_view::npos) {
@@ -308,11 +315,13 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   Conditioning given;
   given.attention = options.attention;
   given.attention.precision = precision;
+  given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   Tensor x;
   {
     const Scope scope(graph, "patch_embedding");
     x = offer("patch_embed", ends.patch(nn::as(inputs.hidden_states, dtype), precision));
+    x = options.place(x, kTokenAxes);
     given.rope = nn::rope_3d(graph, grid, config.attention_head_dim);
     if (inputs.tap) {
       offer_rope(given.rope, inputs);

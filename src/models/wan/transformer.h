@@ -27,7 +27,13 @@ struct ModelOptions {
   double dropout = 0.0;
   /// Kind and settings; scale, precision and axes are the model's own.
   nn::AttentionOptions attention = {};
+  /// Which devices of a mesh hold what; without one nothing is said of it.
+  mesh::Placement place = {};
 };
+
+/// Throws an Error with the sizes that work when heads or widths do not divide over the mesh axes
+/// that the rules put them on.
+void check_divides(const TransformerConfig& config, const mesh::Placement& place);
 
 struct TransformerInputs {
   Tensor hidden_states;  // [b, c_in, f, h, w], float

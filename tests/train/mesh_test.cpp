@@ -1,0 +1,237 @@
+// Training over a mesh of CPU devices gives what one device gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "io/scratch.h"
+#include "mesh/batch.h"
+#include "train/tiny.h"
+
+namespace kinema::train {
+namespace {
+
+constexpr int64_t kBatch = 8;
+
+config::ParallelConfig sizes(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
+  config::ParallelConfig config;
+  config.ici_data_parallelism = data;
+  config.ici_fsdp_parallelism = fsdp;
+  config.ici_context_parallelism = context;
+  config.ici_tensor_parallelism = tensor;
+  return config;
+}
+
+/// The first devices of a client, as many as the sizes multiply to.
+runtime::Devices devices(const pjrt::Client& client, const config::ParallelConfig& config,
+                         const char* attention = "flash") {
+  const int64_t count = config.ici_data_parallelism * config.ici_fsdp_parallelism *
+                        config.ici_context_parallelism * config.ici_tensor_parallelism;
+  std::vector<mesh::Device> all;
+  for (int64_t i = 0; i < count; ++i) {
+    all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
+  }
+  const auto rules = mesh::AxisRules::parse(config.logical_axis_rules, "logical_axis_rules");
+  return {client,
+          mesh::Placement(mesh::make_mesh(config, all),
+                          rules.for_attention(attention, config.attention_sharding_uniform))};
+}
+
+Trainer trainer(const runtime::Devices& on, StepOptions step, std::vector<runtime::Array> state,
+                wan::ModelOptions model = tiny::options()) {
+  model.place = on.placement();
+  step.batch_axes =
+      mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, kBatch);
+  TrainerOptions more;
+  more.program.executable_cache = tiny::program_cache().path().string();
+  return {on,
+          tiny::specs(),
+          wan_model(tiny::config(), model),
+          tiny::shapes(kBatch),
+          step,
+          std::move(state),
+          more};
+}
+
+/// The tiny model's parameters over these devices.
+std::vector<runtime::Array> state(const runtime::Devices& on, bool ema = false) {
+  std::vector<runtime::Array> params;
+  const std::vector<nn::ParamSpec> specs = tiny::specs();
+  pjrt::Client client = on.client();
+  const std::vector<pjrt::Buffer> whole = tiny::params(client);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    params.push_back(on.upload(whole[i].to_host(), specs[i].sharding(on.placement())));
+  }
+  return fresh_state(std::move(params), specs, ema, on);
+}
+
+struct Outcome {
+  std::vector<StepResult> steps;
+  std::vector<HostArray> mu;  // after the first step: (1 - b1) times the gradients
+};
+
+Outcome outcome(const runtime::Devices& on, const StepOptions& step,
+                const wan::ModelOptions& model = tiny::options()) {
+  Trainer of = trainer(on, step, state(on, step.ema_decay > 0), model);
+  Outcome out;
+  for (int64_t i = 0; i < 3; ++i) {
+    out.steps.push_back(of.run(i, 1e-3, tiny::batch(kBatch, i)));
+    if (i == 0) {
+      for (const runtime::Array& mu : of.state().mu()) {
+        out.mu.push_back(mu.to_host());
+      }
+    }
+  }
+  return out;
+}
+
+void expect_same(const Outcome& found, const Outcome& expected) {
+  const std::vector<nn::ParamSpec> specs = tiny::specs();
+  for (size_t i = 0; i < expected.steps.size(); ++i) {
+    // Sums in another order: F32 rounding of means over some thousand terms. Later steps carry the
+    // difference of updates, whose sign is noise where a gradient is nearly zero.
+    const double limit = i == 0 ? 1e-5 : 1e-3;
+    EXPECT_NEAR(found.steps[i].loss, expected.steps[i].loss, limit * expected.steps[i].loss) << i;
+    EXPECT_NEAR(found.steps[i].gradient_norm, expected.steps[i].gradient_norm,
+                limit * expected.steps[i].gradient_norm)
+        << i;
+  }
+  for (size_t p = 0; p < expected.mu.size(); ++p) {
+    const auto x = found.mu[p].as<float>();
+    const auto y = expected.mu[p].as<float>();
+    // Relative to the largest gradients there are: cancellation loses the small ones' low digits.
+    const double limit = 1e-5 * 0.1 * expected.steps[0].gradient_norm;
+    for (size_t j = 0; j < y.size(); ++j) {
+      ASSERT_NEAR(x[j], y[j], limit) << specs[p].name << " " << j;
+    }
+  }
+}
+
+class MeshStep : public pjrt::CpuTest {
+ protected:
+  static const pjrt::Client& client() {
+    static const pjrt::Client client = pjrt::cpu_client(8);
+    return client;
+  }
+  static const Outcome& one_device() {
+    static const Outcome outcome = train::outcome(client(), {});
+    return outcome;
+  }
+};
+
+struct Layout {
+  const char* name;
+  int64_t data, fsdp, context, tensor;
+};
+
+TEST_F(MeshStep, GivesOneDevicesLossAndGradientsInEveryLayout) {
+  for (const Layout& each :
+       {Layout{"data", 8, 1, 1, 1}, Layout{"fsdp", 1, 8, 1, 1}, Layout{"context", 1, 1, 8, 1},
+        Layout{"tensor", 4, 1, 1, 2}, Layout{"all", 1, 2, 2, 2}}) {
+    SCOPED_TRACE(each.name);
+    const auto on = devices(client(), sizes(each.data, each.fsdp, each.context, each.tensor));
+    expect_same(outcome(on, {}), one_device());
+  }
+}
+
+TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
+  // Accumulation, recomputation and blocks one after the other go with it: every draw of a step is
+  // a function of its position alone.
+  StepOptions step{.accumulation = 2, .ema_decay = 0.9};
+  step.objective.stratified = true;
+  wan::ModelOptions model = tiny::options();
+  model.dropout = 0.3;
+  model.remat.kind = RematPolicy::Kind::FULL;
+
+  expect_same(outcome(devices(client(), sizes(1, 2, 2, 2)), step, model),
+              outcome(client(), step, model));
+}
+
+TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
+  for (const nn::AttentionKind kind : {nn::AttentionKind::RING, nn::AttentionKind::ULYSSES}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    wan::ModelOptions model = tiny::options();
+    model.attention.kind = kind;
+    expect_same(outcome(devices(client(), sizes(1, 2, 2, 1)), {}, model), one_device());
+  }
+}
+
+TEST_F(MeshStep, SplitsASequenceThatDoesNotDivide) {
+  // 8 tokens over 3 devices: the compiler pads.
+  expect_same(outcome(devices(client(), sizes(1, 1, 3, 1)), {}), one_device());
+}
+
+TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
+  const auto held = [](const std::vector<runtime::Array>& arrays) {
+    int64_t bytes = 0;
+    for (const runtime::Array& array : arrays) {
+      bytes += array.bytes_per_device();
+      // Not only said so: what lies on a device has that size.
+      EXPECT_EQ(array.shards()[0].shape().bytes(), array.bytes_per_device());
+    }
+    return bytes;
+  };
+  const int64_t one = held(state(client()));
+  const int64_t two = held(state(devices(client(), sizes(1, 2, 1, 1))));
+  const int64_t eight = held(state(devices(client(), sizes(1, 8, 1, 1))));
+  // Biases, norms and modulation stay whole: of the tiny model, 3 of 10 bytes.
+  EXPECT_LT(two, 0.7 * one);
+  EXPECT_LT(eight, 0.45 * one);
+}
+
+TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
+  const io::Scratch scratch;
+  {
+    Trainer first = trainer(devices(client(), sizes(1, 2, 1, 2)), {},
+                            state(devices(client(), sizes(1, 2, 1, 2))));
+    for (int64_t i = 0; i < 2; ++i) {
+      first.run(i, 1e-3, tiny::batch(kBatch, i));
+    }
+    save_state(scratch / "four", tiny::config(), first.state(), {.step = 2});
+  }
+
+  const StepResult& expected = one_device().steps[2];
+  for (const auto& next : {sizes(2, 1, 1, 1), sizes(1, 2, 2, 2)}) {
+    const runtime::Devices on = devices(client(), next);
+    SCOPED_TRACE(on.count());
+    Trainer second = trainer(on, {}, load_state(scratch / "four", tiny::specs(), false, on));
+    const StepResult found = second.run(2, 1e-3, tiny::batch(kBatch, 2));
+    // As in expect_same for later steps.
+    EXPECT_NEAR(found.loss, expected.loss, 1e-3 * expected.loss);
+    EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-3 * expected.gradient_norm);
+    EXPECT_EQ(second.state().count().to_host().as<int32_t>()[0], 3);
+  }
+}
+
+TEST_F(MeshStep, ReadsAndWritesTheSameCheckpointOnAnyDevices) {
+  const io::Scratch scratch;
+  const runtime::Devices four = devices(client(), sizes(1, 2, 1, 2));
+  const runtime::Devices eight = devices(client(), sizes(2, 2, 2, 1));
+  const std::vector<nn::ParamSpec> specs = tiny::specs();
+  const std::vector<runtime::Array> start = state(four, /*ema=*/true);
+  save_state(scratch / "a", tiny::config(), {specs, true, start}, {.step = 0});
+
+  const std::vector<runtime::Array> moved = load_state(scratch / "a", specs, true, eight);
+  save_state(scratch / "b", tiny::config(), {specs, true, moved}, {.step = 0});
+  const std::vector<runtime::Array> back = load_state(scratch / "b", specs, true, client());
+
+  EXPECT_EQ(moved[0].shards().size(), 8U);
+  EXPECT_EQ(tiny::bytes_of({specs, true, back}), tiny::bytes_of({specs, true, start}));
+}
+
+TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
+  const runtime::Devices on = devices(client(), sizes(1, 2, 2, 2));
+  Trainer of = trainer(on, {}, state(on));
+  data::Batch bad = tiny::batch(kBatch, 0);
+  bad.latents.as<float>()[3] = std::numeric_limits<float>::infinity();
+  wan::ModelOptions model = tiny::options();
+  model.place = on.placement();
+
+  EXPECT_FALSE(of.run(0, 1e-2, bad).finite);
+  EXPECT_EQ(of.find_nonfinite(0, bad, tapped_wan_model(tiny::config(), model)),
+            "the batch's latents");
+}
+
+}  // namespace
+}  // namespace kinema::train
