@@ -213,5 +213,54 @@ TEST(WanTransformer, NamesInputsThatDoNotFit) {
       ThrowsMessage<Error>(HasSubstr("rope_max_seq_len")));
 }
 
+/// Four devices along the sequence, under the default rules.
+mesh::Placement four_along_context(const char* attention, bool uniform = true) {
+  config::ParallelConfig sizes;
+  sizes.ici_context_parallelism = 4;
+  const std::vector<mesh::Device> devices{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  const auto rules = mesh::AxisRules::parse(sizes.logical_axis_rules, "logical_axis_rules");
+  return {mesh::make_mesh(sizes, devices), rules.for_attention(attention, uniform)};
+}
+
+TEST(WanTransformer, AsksOfAttentionWhatItsDevicesCanGive) {
+  const TransformerConfig config = published(1, 4, 64, 16, 16);
+  const Dims video{1, 16, 21, 60, 104};  // 32760 tokens, 8190 on each device
+  ModelOptions options{.place = four_along_context("ulysses_ring")};
+  options.attention.kind = nn::AttentionKind::ULYSSES_RING;
+  options.attention.ulysses_shards = 3;
+  EXPECT_THAT([&] { build(config, options, video); },
+              ThrowsMessage<Error>(HasSubstr("set ulysses_shards to a divisor of 4")));
+  options.attention.kind = nn::AttentionKind::RING;
+  options.attention.rules = nn::BlockRules::TPU_TRAINING;
+  options.attention.blocks.block_q_dkv = 384;
+  EXPECT_THAT([&] { build(config, options, video); },
+              ThrowsMessage<Error>(HasSubstr("8190 queries are filled up to 8192")));
+}
+
+TEST(WanTransformer, SendsBetweenDevicesWhatTheKindSays) {
+  const TransformerConfig config = published(1, 4, 64, 16, 16);
+  const auto program = [&](nn::AttentionKind kind, const char* name, bool uniform) {
+    ModelOptions options{.place = four_along_context(name, uniform)};
+    options.attention.kind = kind;
+    const auto built = build(config, options, {1, 16, 3, 8, 8});
+    return emit(built->graph, std::vector<Tensor>{built->output},
+                {.mesh = options.place.mesh().axes});
+  };
+  const auto holds = [](const std::string& text, const char* op) {
+    return text.find(std::string("\"stablehlo.") + op) != std::string::npos;
+  };
+  const std::string ring = program(nn::AttentionKind::RING, "ring", true);
+  EXPECT_TRUE(holds(ring, "collective_permute"));
+  EXPECT_FALSE(holds(ring, "all_to_all"));
+  const std::string ulysses = program(nn::AttentionKind::ULYSSES, "ulysses", true);
+  EXPECT_TRUE(holds(ulysses, "all_to_all"));
+  EXPECT_FALSE(holds(ulysses, "collective_permute"));
+  EXPECT_TRUE(holds(program(nn::AttentionKind::FLASH, "flash", true), "all_gather"));
+  // Heads are split instead: each device has all tokens of one.
+  const std::string by_heads = program(nn::AttentionKind::FLASH, "flash", false);
+  EXPECT_FALSE(holds(by_heads, "all_gather"));
+  EXPECT_THAT(by_heads, HasSubstr("sdy.manual_computation"));
+}
+
 }  // namespace
 }  // namespace kinema::wan

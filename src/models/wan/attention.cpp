@@ -19,13 +19,12 @@ constexpr std::array<std::string_view, 4> kCrossQueries = {
     "activation_batch", "activation_cross_attn_q_length", "activation_cross_attn_heads", ""};
 
 /// Where the devices of a mesh hold the queries; keys and values follow from it.
-nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::string_view> logical,
-                          Tensor q) {
+nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::string_view> logical) {
   if (!place.active()) {
     return {};
   }
   const std::vector<std::string> names(logical.begin(), logical.end());
-  const Sharding found = place.constraint(names, q.shape().dims);
+  const Sharding found = place.constraint(names, Dims(names.size()));
   return {.mesh = place.mesh().axes,
           .batch = found.dims[0],
           .sequence = found.dims[1],
@@ -75,6 +74,10 @@ Tensor HeadProjections::output(Tensor y, Precision precision) const {
   return to_out_(y, precision);
 }
 
+nn::AttentionAxes self_attention_axes(const mesh::Placement& place) {
+  return axes_of(place, kSelfQueries);
+}
+
 Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
                                  const nn::AttentionOptions& options, const mesh::Placement& place,
                                  const BlockTap& tap) const {
@@ -84,7 +87,7 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
   const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
   nn::AttentionOptions scaled = HeadProjections::scaled(options);
-  scaled.axes = axes_of(place, kSelfQueries, q);
+  scaled.axes = self_attention_axes(place);
   const Tensor y =
       nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
                     named(project_.value(x, precision), "value_proj"), scaled);
@@ -118,7 +121,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
   nn::AttentionOptions scaled = HeadProjections::scaled(options);
-  scaled.axes = axes_of(place, kCrossQueries, q);
+  scaled.axes = axes_of(place, kCrossQueries);
   scaled.whole_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);
   if (keys.image_key) {

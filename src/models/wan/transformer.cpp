@@ -310,11 +310,11 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   const std::array<int64_t, 3> grid = patch_grid(inputs.hidden_states, config);
   const int64_t tokens = grid[0] * grid[1] * grid[2];
   check_inputs(inputs, config, options, tokens);
-  nn::check_attention(options.attention, tokens, tokens);
-
   Conditioning given;
   given.attention = options.attention;
   given.attention.precision = precision;
+  given.attention.axes = self_attention_axes(options.place);
+  nn::check_attention(given.attention, tokens, tokens);
   given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   Tensor x;
