@@ -26,6 +26,10 @@ mesh::Placement placement(const config::Config& config, const pjrt::Client& clie
     }
     devices.push_back(each);
   }
+  return placement(config, devices);
+}
+
+mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices) {
   const config::ParallelConfig& parallel = config.parallel;
   const mesh::AxisRules rules =
       mesh::AxisRules::parse(parallel.logical_axis_rules, "logical_axis_rules");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "config/config.h"
 #include "mesh/placement.h"
 #include "runtime/client.h"
@@ -13,6 +15,8 @@ runtime::ClientSpec client_spec(const config::Config& config);
 /// The mesh of a configuration over all devices of a client, with the rules of the transformer.
 /// Throws what mesh::make_mesh throws.
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client);
+/// The same over devices that need not be here.
+mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
 /// are sound is check_flags's.

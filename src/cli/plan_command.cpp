@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
@@ -9,9 +10,11 @@
 #include "cli/device.h"
 #include "cli/planned_step.h"
 #include "core/error.h"
+#include "io/atomic_write.h"
 #include "plan/compiler_error.h"
 #include "plan/flops.h"
 #include "plan/report.h"
+#include "plan/sweep.h"
 #include "runtime/environment.h"
 
 namespace kinema::cli {
@@ -26,6 +29,9 @@ struct PlanOptions {
   std::vector<std::string> flags;
   bool json = false;
   bool sweep = false;
+  std::vector<std::string> sweep_meshes;
+  std::vector<std::string> sweep_remat;
+  std::vector<int64_t> sweep_batches;
 };
 
 /// Takes `key=value` out of the words; empty when it is not among them.
@@ -94,14 +100,27 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
                        .program = emit(*step.graph, step.outputs, step.emit),
                        .kernels = static_cast<bool>(step.emit.lowering),
                        .save_executable = options.save_executable};
+  if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(folder, ignored);
+    io::write_file(std::filesystem::path(folder) / "plan.mlir", job.program);
+    job.dump = (std::filesystem::absolute(folder) / "plan.hlo.txt").string();
+  }
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
   job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
   job.options.flags = std::move(flags);
+  if (step.place.active()) {
+    job.options.partitions = step.place.mesh().devices();
+    job.options.device_ids = step.place.mesh().device_ids;
+  }
   plan::Report report;
   report.target = options.target;
   report.what = step.what;
   report.model = step.model;
   report.inputs = step.inputs;
+  if (step.place.active()) {
+    report.mesh = step.place.mesh().axes.axes;
+  }
   report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
   report.options = job.options;
   report.flops = plan::matrix_flops(*step.graph, step.outputs);
@@ -118,8 +137,84 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   return report;
 }
 
+/// The settings that a sweep tries: what was asked for, else what the configuration says and its
+/// neighbours.
+plan::SweepSpace sweep_space(const config::Loaded& loaded, const PlanOptions& options) {
+  const wan::TransformerConfig model = planned_model(loaded);
+  plan::SweepSpace space{.devices = options.target.devices,
+                         .remat = options.sweep_remat,
+                         .batches = options.sweep_batches,
+                         .heads = model.num_attention_heads,
+                         .width = model.dim()};
+  for (const std::string& mesh : options.sweep_meshes) {
+    space.meshes.push_back(plan::parse_mesh(mesh));
+  }
+  if (space.remat.empty()) {
+    space.remat =
+        options.mode == PlanMode::TRAIN
+            ? std::vector<std::string>{"FULL", "HIDDEN_STATE_WITH_OFFLOAD", "MATMUL_WITHOUT_BATCH"}
+            : std::vector<std::string>{"NONE"};
+  }
+  if (space.batches.empty()) {
+    space.batches = {options.mode == PlanMode::TRAIN
+                         ? batch_sizes(loaded.config, options.target.devices).train
+                         : loaded.config.generate.generate_batch_size};
+  }
+  return space;
+}
+
+/// The configuration with a candidate's settings.
+config::Loaded with(std::vector<std::string> words, const plan::Candidate& candidate,
+                    PlanMode mode) {
+  const auto& [data, fsdp, context, tensor] = candidate.mesh;
+  for (std::string word :
+       {fmt::format("ici_data_parallelism={}", data), fmt::format("ici_fsdp_parallelism={}", fsdp),
+        fmt::format("ici_context_parallelism={}", context),
+        fmt::format("ici_tensor_parallelism={}", tensor), "remat_policy=" + candidate.remat,
+        fmt::format("{}={}", mode == PlanMode::TRAIN ? "global_batch_size" : "generate_batch_size",
+                    candidate.batch)}) {
+    words.push_back(std::move(word));
+  }
+  return load_arguments(words, /*need_file=*/true);
+}
+
+int make_sweep(const std::vector<std::string>& words, const PlanOptions& options) {
+  const std::vector<plan::Candidate> all =
+      plan::candidates(sweep_space(load_arguments(words, /*need_file=*/true), options));
+  check(!all.empty(), "[plan] no mesh of {} devices divides batch, heads and width",
+        options.target.devices);
+  check(options.save_executable.empty(),
+        "[plan] --sweep saves no programs: give one of its meshes");
+  size_t tried = 0;
+  std::vector<plan::Outcome> outcomes = plan::sweep(
+      all,
+      [&](const plan::Candidate& candidate) {
+        return make_report(with(words, candidate, options.mode), options);
+      },
+      [&](const plan::Outcome& outcome) {
+        warn(fmt::format("{}/{} {}", ++tried, all.size(), plan::outcome_line(outcome)));
+      });
+  plan::rank(outcomes);
+  if (options.json) {
+    std::vector<io::Json> list;
+    for (const plan::Outcome& outcome : outcomes) {
+      list.push_back(plan::to_json(outcome));
+    }
+    fmt::print("{}\n", io::Json::array(std::move(list)).dump());
+    return 0;
+  }
+  fmt::print("{}\n", plan::outcome_heading());
+  for (const plan::Outcome& outcome : outcomes) {
+    fmt::print("{}\n", plan::outcome_line(outcome));
+  }
+  return 0;
+}
+
 int make_plan(std::vector<std::string> words, PlanOptions options) {
   read_words(words, options);
+  if (options.sweep) {
+    return make_sweep(words, options);
+  }
   const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   const plan::Report report = make_report(loaded, options);
   fmt::print("{}", options.json ? plan::to_json(report).dump() + "\n" : plan::to_text(report));
@@ -138,6 +233,13 @@ void add_plan(CLI::App& app, Action& action) {
                       "compile_memory_gib=16, and keys");
   command->add_option("--flag", options->flags, "NAME=VALUE for the compiler; may be repeated");
   command->add_flag("--json", options->json, "print JSON");
+  command->add_flag("--sweep", options->sweep,
+                    "try meshes, remat policies and batch sizes, and rank those that fit");
+  command->add_option("--mesh", options->sweep_meshes,
+                      "sweep: a mesh to try, context:2,tensor:4; may be repeated");
+  command->add_option("--remat", options->sweep_remat, "sweep: a policy to try; may be repeated");
+  command->add_option("--batch", options->sweep_batches,
+                      "sweep: samples of a step to try; may be repeated");
   command->callback(
       [=, &action] { action = [words, options] { return make_plan(*words, *options); }; });
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/device.h"
 #include "cli/training.h"
 #include "cli/wiring.h"
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
+#include "mesh/batch.h"
 #include "sample/denoise_step.h"
 #include "sample/sizes.h"
 #include "train/flops.h"
@@ -106,26 +108,33 @@ std::string inputs_text(const Dims& latents, const wan::TransformerConfig& model
 }
 
 PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerConfig& model,
-                          const Dims& sample, int64_t devices) {
+                          const Dims& sample, const mesh::Placement& place, int64_t devices) {
   const config::Config& config = loaded.config;
-  const wan::ModelOptions options = model_options(config);
+  wan::ModelOptions options = model_options(config);
+  options.place = place;
   const std::vector<nn::ParamSpec> specs = wan::parameters(model, options, init_options(config));
   check(model.in_channels == model.out_channels,
         "[plan] a model with {} channels in and {} out cannot be trained on latents alone",
         model.in_channels, model.out_channels);
-  const int64_t batch =
-      batch_sizes(config, devices).train * config.optimizer.gradient_accumulation_steps;
+  const config::OptimizerConfig& o = config.optimizer;
+  const int64_t samples = batch_sizes(config, devices).train;
+  mesh::check_batch(place, samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
+  const int64_t batch = samples * o.gradient_accumulation_steps;
   Dims latents = sample;
   latents.insert(latents.begin(), batch);
   const int64_t text = config.model.max_sequence_length;
+  train::StepOptions how = step_options(config);
+  how.place = place;
+  how.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, batch);
   auto step = std::make_shared<train::StepGraph>(train::build_step(
       specs, train::wan_model(model, options),
       {.latents = {DType::F32, latents}, .text = {DType::F32, {batch, text, model.text_dim}}},
-      step_options(config)));
+      how));
   PlannedStep out;
   out.graph = step->graph.get();
   out.outputs = step->outputs;
   out.emit.donate = step->donate;
+  out.emit.output_shardings = step->output_shardings;
   out.what = "training step";
   out.model = model_text(model, specs, options);
   out.inputs = inputs_text(latents, model);
@@ -136,9 +145,10 @@ PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerCo
 }
 
 PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerConfig& model,
-                           const Dims& sample) {
+                           const Dims& sample, const mesh::Placement& place) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::StepSpec spec{.model = model, .options = model_options(loaded.config)};
+  spec.options.place = place;
   spec.latents = sample;
   spec.latents.insert(spec.latents.begin(), g.generate_batch_size);
   spec.text_length = loaded.config.model.max_sequence_length;
@@ -158,6 +168,7 @@ PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerC
   out.graph = &step->graph;
   out.outputs = step->outputs;
   out.emit.donate = step->donate;
+  out.emit.output_shardings = step->output_shardings;
   out.what = "denoising step";
   out.model = model_text(model, wan::parameters(model, spec.options), spec.options);
   out.inputs = inputs_text(spec.latents, model) + (guided ? ", with guidance" : "");
@@ -195,9 +206,19 @@ PlannedStep build_planned_step(const config::Loaded& given, const plan::Target& 
   const sample::VideoSizes sizes =
       sample::video_sizes(g.num_frames, g.height, g.width, layout(loaded, model), model.patch_size,
                           model.rope_max_seq_len);
+  std::vector<mesh::Device> devices;
+  for (int64_t id = 0; id < target.devices; ++id) {
+    devices.push_back({.id = id, .slice = 0});
+  }
+  const mesh::Placement place = placement(loaded.config, devices);
+  wan::check_divides(model, place);
   PlannedStep out = mode == PlanMode::TRAIN
-                        ? training_step(loaded, model, sizes.latents, target.devices)
-                        : denoising_step(loaded, model, sizes.latents);
+                        ? training_step(loaded, model, sizes.latents, place, target.devices)
+                        : denoising_step(loaded, model, sizes.latents, place);
+  if (place.active()) {
+    out.emit.mesh = place.mesh().axes;
+  }
+  out.place = place;
   out.emit.host_offload = target.chip.family != plan::Family::CPU;
   if (target.chip.family == plan::Family::CPU && target.devices == 1 &&
       loaded.config.run.cpu_kernels) {

@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "graph/emit.h"
 #include "graph/graph.h"
+#include "mesh/placement.h"
 #include "models/wan/config.h"
 #include "plan/target.h"
 
@@ -22,6 +23,7 @@ struct PlannedStep {
   const Graph* graph = nullptr;
   std::vector<Tensor> outputs;
   EmitOptions emit;
+  mesh::Placement place;
   std::string what;
   std::string model;
   std::string inputs;

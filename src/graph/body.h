@@ -42,6 +42,9 @@ extern const Op kScan;
 extern const Op kCall;
 extern const Op kManual;
 
+/// How many devices run a manual region's body, each on its parts.
+int64_t devices_of(const Body& manual_region);
+
 /// kScan's emission (scan_emit.cpp).
 void emit_scan(const Node& node, Emitter& out);
 

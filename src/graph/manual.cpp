@@ -336,6 +336,15 @@ std::vector<Tensor> manual(
   return outputs;
 }
 
+int64_t devices_of(const Body& manual_region) {
+  int64_t devices = 1;
+  for (const auto& [axis, size] :
+       std::any_cast<const ManualAttrs&>(manual_region.settings).spec.mesh.axes) {
+    devices *= size;
+  }
+  return devices;
+}
+
 DeviceGroups device_groups(const MeshAxes& mesh, const std::vector<std::string>& axes) {
   check_distinct(axes);
   const int64_t size = parts_of(mesh, axes);

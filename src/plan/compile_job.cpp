@@ -89,7 +89,8 @@ io::Json job_json(const CompileJob& job) {
       .set("flags", std::move(flags))
       .set("environment", std::move(environment))
       .set("kernels", job.kernels)
-      .set("save_executable", job.save_executable);
+      .set("save_executable", job.save_executable)
+      .set("dump", job.dump);
 }
 
 CompileJob read_job(const fs::path& folder) {
@@ -108,6 +109,7 @@ CompileJob read_job(const fs::path& folder) {
   }
   job.kernels = json.at("kernels").as_bool();
   job.save_executable = json.at("save_executable").as_string();
+  job.dump = json.at("dump").as_string();
   job.program = read_text(folder / "program.mlir");
   return job;
 }
@@ -260,6 +262,9 @@ void compile_into(const fs::path& folder) {
   result.platform_version = made.platform_version;
   result.fingerprint = made.program->fingerprint();
   result.compile_seconds = made.seconds;
+  if (!job.dump.empty()) {
+    io::write_file(job.dump, made.program->optimized_text());
+  }
   if (!job.save_executable.empty()) {
     io::write_file(job.save_executable, made.program->serialize());
   }

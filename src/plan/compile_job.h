@@ -26,6 +26,8 @@ struct CompileJob {
   bool kernels = false;
   /// Where the compiled program goes; empty: nowhere.
   std::string save_executable;
+  /// Where the optimized program goes as text; empty: nowhere.
+  std::string dump;
   /// The child is ended when it takes more; 0: no limit.
   int64_t memory_limit = 0;
   /// Variables that the plugin finds with these values; others are those of this process.

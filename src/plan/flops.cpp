@@ -44,9 +44,12 @@ double matrix_flops(const Graph& graph, std::span<const Tensor> outputs) {
       sum += dot_flops(node);
     } else if (node.op == &kConvolution) {
       sum += convolution_flops(node);
-    } else if (const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
-      sum += matrix_flops(*(*body)->graph, (*body)->outputs) *
-             static_cast<double>(node.op == &kScan ? (*body)->length : 1);
+    } else if (const auto* attrs = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
+      const Body& body = **attrs;
+      const int64_t times = node.op == &kScan     ? body.length
+                            : node.op == &kManual ? devices_of(body)
+                                                  : 1;
+      sum += matrix_flops(*body.graph, body.outputs) * static_cast<double>(times);
     }
   }
   return sum;

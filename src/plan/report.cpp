@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "graph/body.h"
+#include "graph/ops/attrs.h"
 
 namespace kinema::plan {
 namespace {
@@ -136,7 +137,11 @@ std::string place_of(const Node& node, size_t result) {
     return place_of(inside.node(), static_cast<size_t>(inside.result())) +
            (result < body.carries ? "" : fmt::format(", {} steps", body.length));
   }
-  return fmt::format("{}{}{}", *node.scope, node.scope->empty() ? "" : "/", node.op->name);
+  if (node.op == &kWithSharding) {
+    return place_of(node.input(0).node(), static_cast<size_t>(node.input(0).result()));
+  }
+  return fmt::format("{}{}{}", *node.scope, node.scope->empty() ? "" : "/",
+                     node.op == &kNamed ? node.get<NamedAttrs>().name : node.op->name);
 }
 
 void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<LargeValue>& all) {

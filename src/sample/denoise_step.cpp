@@ -48,7 +48,7 @@ int64_t contexts(const StepSpec& spec) {
 std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   std::vector<Tensor> params;
   for (const nn::ParamSpec& param : wan::parameters(spec.model, spec.options)) {
-    params.push_back(graph.input(param.shape, param.name));
+    params.push_back(graph.input(param.shape, param.name, param.sharding(spec.options.place)));
   }
   return params;
 }
@@ -168,10 +168,12 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   step->donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
 
   const Shape video{DType::F32, spec.latents};
-  const Tensor x = graph.input(video, "x");
-  const Tensor previous = graph.input(video, "previous");
-  const Tensor m1 = graph.input(video, "m1");
-  const Tensor m2 = graph.input(video, "m2");
+  // Every device holds the whole latents, which are small, and the solver works on them everywhere.
+  const Sharding whole = spec.options.place.whole(video.dims);
+  const Tensor x = graph.input(video, "x", whole);
+  const Tensor previous = graph.input(video, "previous", whole);
+  const Tensor m1 = graph.input(video, "m1", whole);
+  const Tensor m2 = graph.input(video, "m2", whole);
   Given given;
   if (spec.keys) {
     given.keys = key_inputs(graph, spec);
@@ -199,6 +201,9 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const bool moves = spec.reuse == Reuse::KEEP_VELOCITY || spec.reuse == Reuse::VELOCITY;
   const std::vector<Tensor> kept = moves ? drift(x, next, given, spec) : made.kept;
   step->outputs.insert(step->outputs.end(), kept.begin(), kept.end());
+  for (const Tensor y : step->outputs) {
+    step->output_shardings.push_back(spec.options.place.whole(y.shape().dims));
+  }
   return step;
 }
 

@@ -83,6 +83,8 @@ struct StepGraph {
   /// Input index -> output index that takes over its buffer: x, previous and m2 are dead after the
   /// step and have the shapes of what it makes.
   std::map<int64_t, int64_t> donate;
+  /// One per output.
+  std::vector<Sharding> output_shardings;
 };
 
 /// What of a step's `numbers` does not come from the schedule.

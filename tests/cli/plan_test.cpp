@@ -1,6 +1,8 @@
 // `kinema plan` as a user runs it: on the CPU plugin, and on libtpu where it is installed.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "cli/run_kinema.h"
 #include "io/json.h"
 
@@ -26,6 +28,39 @@ TEST_F(Plan, ReportsTheTrainingStepOnCpu) {
   EXPECT_GT(bytes.at("aliased").as_int(), 0) << "the state is donated";
   EXPECT_GE(json.at("flops").as_number(), json.at("model_flops").as_number())
       << "the formula leaves out embeddings and head";
+}
+
+TEST_F(Plan, SplitsTheStepOverTheMeshOfTheConfiguration) {
+  const std::vector<std::string> one = {"plan", kTiny, "target=cpu:1", "per_device_batch_size=8",
+                                        "--json"};
+  const std::vector<std::string> four = {
+      "plan",  kTiny, "target=cpu:4", "ici_data_parallelism=4", "ici_context_parallelism=1",
+      "--json"};
+  const Outcome whole = run(one);
+  const Outcome split = run(four);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  ASSERT_EQ(split.status, 0) << split.err;
+  const io::Json a = io::Json::parse(whole.out, "one");
+  const io::Json b = io::Json::parse(split.out, "four");
+  EXPECT_EQ(b.at("devices").as_int(), 4);
+  EXPECT_EQ(b.at("mesh").at("data").as_int(), 4);
+  // The same eight samples: a quarter of the work for each of four devices.
+  EXPECT_DOUBLE_EQ(b.at("model_flops").as_number(), a.at("model_flops").as_number() / 4);
+  EXPECT_TRUE(a.at("collectives").members().empty());
+  EXPECT_TRUE(b.at("collectives").contains("all-reduce")) << "gradients are summed";
+
+  run({"plan", kTiny, "target=cpu:4", "ici_data_parallelism=8", "ici_context_parallelism=1"})
+      .expect_error("number of devices is 4");
+}
+
+TEST_F(Plan, SweepsMeshesAndRanksThoseThatFit) {
+  const Outcome outcome = run({"plan", kTiny, "target=cpu:2", "--sweep", "--mesh", "data:2",
+                               "--mesh", "context:2", "--remat", "FULL", "--batch", "2"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 3) << outcome.out;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("data=2 fsdp=1 context=1 tensor=1"),
+                                 HasSubstr("data=1 fsdp=1 context=2 tensor=1")));
+  EXPECT_THAT(outcome.err, HasSubstr("2/2"));
 }
 
 TEST_F(Plan, ReportsTheDenoisingStepForPeople) {
@@ -71,8 +106,8 @@ TEST_F(PlanTpu, CompilesWithTheRealCompiler) {
 }
 
 TEST_F(PlanTpu, SaysWhatDoesNotFitAndWhy) {
-  const Outcome outcome =
-      run({"plan", kTiny, "target=v5e:1x1", "height=2048", "width=2048", "num_frames=16"});
+  const Outcome outcome = run({"plan", kTiny, "target=v5e:1x1", "height=2048", "width=2048",
+                               "num_frames=16", "attention=dot_product"});
   outcome.expect_error("does not fit");
   EXPECT_THAT(outcome.err, HasSubstr("largest values"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/autodiff.h"
+#include "graph/manual.h"
 #include "graph/ops.h"
 #include "graph/scan.h"
 
@@ -51,6 +52,21 @@ TEST(MatrixFlops, CountALoopsBodyOnceAStep) {
   const std::vector<Tensor> wrt{x, w};
   const std::vector<Tensor> grads = gradients(sum(y), wrt);
   EXPECT_EQ(matrix_flops(graph, grads), 10 * 3 * kOne);
+}
+
+TEST(MatrixFlops, CountAManualRegionOnEveryDevice) {
+  Graph graph;
+  const MeshAxes mesh{.axes = {{"data", 2}, {"tensor", 2}}};
+  const Tensor x = graph.input({DType::F32, {8, 4}});
+  const Tensor w = graph.input({DType::F32, {4, 4}});
+  const Tensor y = manual(
+      {x, w},
+      {.mesh = mesh,
+       .in = {{.dims = {{"data"}, {}}}, {.dims = {{}, {}}}},
+       .out = {{.dims = {{"data"}, {}}}}},
+      [](std::span<const Tensor> in) -> std::vector<Tensor> { return {matmul(in[0], in[1])}; })[0];
+  // Both devices along tensor compute the same.
+  EXPECT_EQ(flops(y), 4 * 2.0 * 4 * 4 * 4);
 }
 
 TEST(MatrixFlops, CountWhatABackwardPassComputesAgain) {
