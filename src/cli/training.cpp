@@ -7,6 +7,7 @@
 #include "cli/wiring.h"
 #include "core/error.h"
 #include "mesh/batch.h"
+#include "runtime/environment.h"
 #include "train/flops.h"
 #include "train/wan_model.h"
 #include "weights/config.h"
@@ -48,16 +49,22 @@ train::Identity identity_of(const config::Config& config, const wan::Transformer
   return identity;
 }
 
-/// The empty caption's text states, which caption dropout trains with.
-std::optional<HostArray> empty_text(const config::Config& config,
-                                    const wan::TransformerConfig& model) {
+/// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a
+/// batch, [b, t, d].
+std::optional<HostArray> empty_text(const config::Config& config, const Shape& text,
+                                    const pjrt::Client& client) {
   if (config.optimizer.caption_dropout <= 0) {
     return std::nullopt;
   }
-  check(config.model.text_encoder == "hashed",
-        "[train] caption_dropout needs the text states of the empty caption, and UMT5 is not built "
-        "yet\n  set caption_dropout=0, or text_encoder=hashed");
-  return hashed_encoder(config, model.text_dim).encode("");
+  const std::vector<std::string> empty = {""};
+  HostArray states = make_text_encoder(config, text.dims[2], client)->encode(empty);
+  states.shape.dims.erase(states.shape.dims.begin());
+  const Shape wanted{text.dtype, {text.dims[1], text.dims[2]}};
+  check(states.shape.dims == wanted.dims,
+        "[train] caption_dropout: the empty caption's text states are {}, those of the data {}\n  "
+        "max_sequence_length must be that of the data, or caption_dropout=0",
+        to_string(states.shape), to_string(wanted));
+  return convert(states, wanted.dtype);
 }
 
 int64_t count(std::span<const nn::ParamSpec> specs) {
@@ -118,6 +125,24 @@ std::vector<runtime::Array> first_state(const config::Config& config, const fs::
           ? weights::initialise(masters, static_cast<uint64_t>(config.run.seed), devices)
           : weights::load(pretrained, masters, devices);
   return train::fresh_state(std::move(params), specs, ema, devices);
+}
+
+/// Throws an Error when the step takes more memory than there is, which on a CPU is the host's: the
+/// plugin would find out in the middle of the first step.
+void check_memory(const runtime::Devices& devices, const pjrt::CompiledMemory& step) {
+  if (devices.client().platform_name() != "cpu") {
+    return;
+  }
+  // The state lies there already.
+  const int64_t wanted =
+      (step.temporary + step.outputs - step.aliased) * static_cast<int64_t>(devices.count());
+  const int64_t available = runtime::available_memory_bytes();
+  check(
+      wanted <= available,
+      "[train] a step takes {:.1f} GB beside the parameters and the optimizer's state, {:.1f} GB "
+      "are free\n  a smaller per_device_batch_size (with more gradient_accumulation_steps), fewer "
+      "frames, or remat_policy=FULL takes less",
+      static_cast<double>(wanted) / 1e9, static_cast<double>(available) / 1e9);
 }
 
 }  // namespace
@@ -243,8 +268,9 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
   out.trainer = std::make_unique<train::Trainer>(
       devices, specs, train::wan_model(out.model, out.options), out.batch, step, std::move(state),
       train::TrainerOptions{.seed = static_cast<uint64_t>(config.run.seed),
-                            .empty_text = empty_text(config, out.model),
+                            .empty_text = empty_text(config, out.batch.text, client),
                             .program = program_options(config)});
+  check_memory(devices, out.trainer->report().memory);
   data::PrefetchOptions ahead;
   ahead.batch_size = batch;
   ahead.start = out.first_position;

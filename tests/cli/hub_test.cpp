@@ -77,7 +77,7 @@ class HubCommand : public KinemaTest {
             "synthetic_override_vae_scale_factor_temporal=4",
             "autoencoder=wan",
             "text_encoder=umt5",
-            "caption_dropout=0",
+            "caption_dropout=0.5",
             "max_train_steps=1",
             "pretrained_model_name_or_path=org/name"};
   }

@@ -111,6 +111,10 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "tiny" / "checkpoints" / "4"));
 }
 
+TEST_F(TrainCommand, SaysBeforeTheFirstStepThatAStepDoesNotFit) {
+  run({"train", "tiny.yml", "per_device_batch_size=1000000"}).expect_error("are free");
+}
+
 TEST_F(TrainCommand, NamesAPluginThatIsMissingOrNone) {
   run({"train", "tiny.yml", "pjrt_plugin=/absent.so"}).expect_error("/absent.so");
   write("text.so", "not a shared object");
