@@ -49,7 +49,7 @@ struct FlashAttentionSettings {
 };
 
 /// `fused("flash_attention_backward", FlashAttentionBackwardSettings,
-/// {q, k, v, lse, delta, dy[, keys]})` -> dq, dk, dv in lse's dtype.
+/// {q, k, v, lse, delta, dy[, keys]})` -> dq, dk, dv of one dtype, summed up in lse's.
 ///
 /// As above; delta [b, n, s] is the sum over d of y dy, dy has q's shape and dtype.
 struct FlashAttentionBackwardSettings {

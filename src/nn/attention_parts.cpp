@@ -80,7 +80,8 @@ FlashGradients ring_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor de
   const Ring ring(k, plan);
   FlashGradients sum;
   for (int64_t h = 0; h < ring.steps(); ++h) {
-    const FlashGradients some = flash_backward(q, k, v, lse, delta, dy, ring.keys(h), plan.flash);
+    const FlashGradients some =
+        flash_backward(q, k, v, lse, delta, dy, ring.keys(h), lse.dtype(), plan.flash);
     sum = h == 0 ? some : FlashGradients{sum.dq + some.dq, sum.dk + some.dk, sum.dv + some.dv};
     sum.dk = ring.next(sum.dk);
     sum.dv = ring.next(sum.dv);
@@ -171,7 +172,7 @@ FlashGradients part_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor de
         plan.ring.size() > 1
             ? ring_backward(some_q, all_k, all_v, rows(lse), rows(delta), some_dy, plan)
             : flash_backward(some_q, first(all_k, plan.keys), first(all_v, plan.keys), rows(lse),
-                             rows(delta), some_dy, {}, plan.flash);
+                             rows(delta), some_dy, {}, q.dtype(), plan.flash);
     dq.push_back(to_sequence(as(some.dq, q.dtype()), plan));
     dk.push_back(back(some.dk, all_k.dim(kSequence)));
     dv.push_back(back(some.dv, all_k.dim(kSequence)));

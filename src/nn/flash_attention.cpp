@@ -168,7 +168,7 @@ std::vector<Tensor> forward(std::span<const Tensor> in, DType out, const FlashOp
 ///   dk += ds^T q         dq_i += ds k
 ///
 /// dq is carried whole; a row that fills up the last block adds nothing, its dy and delta are 0.
-std::vector<Tensor> backward(std::span<const Tensor> in, const FlashOptions& options) {
+std::vector<Tensor> backward(std::span<const Tensor> in, DType out, const FlashOptions& options) {
   const Tensor q = in[0];
   const Blocks rows = Blocks::of(q.dim(1), options.blocks.block_q_dkv);
   const Blocks columns = Blocks::of(in[1].dim(1), options.blocks.block_kv_dkv_compute);
@@ -204,11 +204,11 @@ std::vector<Tensor> backward(std::span<const Tensor> in, const FlashOptions& opt
     };
     const Tensor none = constant(k.graph(), 0.0, {sums, k.shape().dims});
     const ScanResult all = each({none, none}, {queries, dys, lse, delta, carry[0]}, step);
-    return ScanResult{{all.ys[0]}, all.carry};
+    return ScanResult{{all.ys[0]}, {as(all.carry[0], out), as(all.carry[1], out)}};
   };
   const Tensor none = constant(q.graph(), 0.0, {sums, queries.shape().dims});
   const ScanResult all = each({none}, blocks, one_block);
-  return {join(all.carry[0], rows), join(all.ys[0], columns), join(all.ys[1], columns)};
+  return {join(as(all.carry[0], out), rows), join(all.ys[0], columns), join(all.ys[1], columns)};
 }
 
 }  // namespace
@@ -226,14 +226,14 @@ FlashResult flash_forward(Tensor q, Tensor k, Tensor v, Tensor keys, DType out,
 }
 
 FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                              Tensor keys, const FlashOptions& options) {
+                              Tensor keys, DType out, const FlashOptions& options) {
   std::vector<Tensor> inputs{q, k, v, lse, delta, dy};
   if (keys) {
     inputs.push_back(keys);
   }
   const std::vector<Tensor> grads = fused(
       "flash_attention_backward", FlashAttentionBackwardSettings{options.scale, options.blocks},
-      inputs, [&](std::span<const Tensor> in) { return backward(in, options); });
+      inputs, [&](std::span<const Tensor> in) { return backward(in, out, options); });
   return {grads[0], grads[1], grads[2]};
 }
 

@@ -28,15 +28,17 @@ FlashResult flash_forward(Tensor q, Tensor k, Tensor v, Tensor keys, DType out,
                           const FlashOptions& options);
 
 struct FlashGradients {
-  Tensor dq, dk, dv;  // of the shapes of q, k, v, in lse's dtype
+  Tensor dq, dk, dv;  // of the shapes of q, k, v
 };
 
 /// The gradients from what flash_forward saved. `delta` [b, n, s] is `flash_delta(y, dy)`. With the
-/// lse and delta of all keys, k and v may be any part of them: the parts' dq add up.
+/// lse and delta of all keys, k and v may be any part of them: the parts' dq add up. Sums are of
+/// lse's dtype, the gradients of `out`: a narrow one is rounded block by block, so that no wide
+/// gradient of all keys is ever held.
 ///
 /// One `fused("flash_attention_backward")`.
 FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                              Tensor keys, const FlashOptions& options);
+                              Tensor keys, DType out, const FlashOptions& options);
 
 /// sum over d of y dy: [b, s, n, d] twice -> [b, n, s] in lse's dtype.
 Tensor flash_delta(Tensor y, Tensor dy);
