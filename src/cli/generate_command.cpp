@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -127,13 +128,22 @@ int generate(const std::vector<std::string>& words, bool json) {
   io::check_writable(output);
   const sample::GenerateRequest request = make_request(loaded, model);
   const pjrt::Client client = runtime::open_client(client_spec(config));
-  sample::Pipeline pipeline(client, model.folder, make_parts(config, model, client),
+  const runtime::Devices devices(client, placement(config, client));
+  if (const mesh::Placement& place = devices.placement(); place.active() && !json) {
+    fmt::print("devices: {}, {}\n", devices.count(), mesh::axes_text(place.mesh().axes));
+  }
+  sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, client),
                             {.model = model_options(config), .program = program_options(config)});
   sample::Generated made;
   {
     std::unique_ptr<Progress> progress;
     sample::GenerateObserver observer;
     observer.note = warn;
+    if (config.parallel.debug_sharding) {
+      observer.sharding = [&](const std::vector<std::string>& lines) {
+        fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
+      };
+    }
     // Again before the long part: some folders say only then that nothing can be made there.
     observer.encoded = [&](std::span<const sample::DenoiseBatch>) { io::make_folder(output); };
     observer.step = [&](const sample::DenoiseStep& step) {

@@ -163,6 +163,7 @@ PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerC
     spec.condition = sample::Condition::CHANNELS;
     spec.image_tokens = model.image_dim > 0 ? kClipTokens : 0;
   }
+  sample::check_contexts(spec);
   std::shared_ptr<sample::StepGraph> step = sample::build_step(spec);
   PlannedStep out;
   out.graph = &step->graph;

@@ -71,9 +71,9 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   const std::vector<KeyValue> values = describe(loaded.config);
   for (size_t i = 0; i < values.size(); ++i) {
     const KeyValue& each = values[i];
-    // A mesh splits training so far; sampling and preparing use one device.
+    // A mesh splits training and sampling; encoders use one device.
     const std::string_view later =
-        each.field.later.empty() && each.group == "parallel" && command != "train"
+        each.field.later.empty() && each.group == "parallel" && command == "prepare"
             ? "sharding of this command"
             : each.field.later;
     if (later.empty() || each.value == defaults[i].value) {

@@ -113,4 +113,13 @@ std::vector<std::string> collective_lines(const mesh::Mesh& mesh,
   return lines;
 }
 
+std::vector<std::string> sharding_report(const mesh::Mesh& mesh, const Program& program,
+                                         const LogicalAxes& logical) {
+  std::vector<std::string> lines = tensor_lines(mesh, program.inputs(), logical);
+  const std::vector<std::string> moved =
+      collective_lines(mesh, pjrt::collectives(program.executable().optimized()));
+  lines.insert(lines.end(), moved.begin(), moved.end());
+  return lines;
+}
+
 }  // namespace kinema::runtime

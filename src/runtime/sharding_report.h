@@ -26,6 +26,10 @@ std::vector<std::string> tensor_lines(const mesh::Mesh& mesh, std::span<const Po
 std::vector<std::string> collective_lines(const mesh::Mesh& mesh,
                                           std::span<const pjrt::Collective> collectives);
 
+/// Both of a compiled program.
+std::vector<std::string> sharding_report(const mesh::Mesh& mesh, const Program& program,
+                                         const LogicalAxes& logical);
+
 /// The mesh axes along which these places in the mesh's order differ: `fsdp`, `context, tensor`.
 std::string axes_between(const mesh::Mesh& mesh, std::span<const int64_t> places);
 

@@ -1,9 +1,14 @@
 #include "sample/denoise_step.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "graph/ops.h"
+#include "runtime/sharding_report.h"
 #include "sample/velocity.h"
 
 namespace kinema::sample {
@@ -45,6 +50,11 @@ int64_t contexts(const StepSpec& spec) {
   return spec.latents[0] * (spec.guidance == Guidance::NONE ? 1 : 2);
 }
 
+/// Of these, how many go through the transformer together.
+int64_t contexts_at_once(const StepSpec& spec) {
+  return spec.latents[0] * (spec.guidance == Guidance::DOUBLED_BATCH ? 2 : 1);
+}
+
 std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   std::vector<Tensor> params;
   for (const nn::ParamSpec& param : wan::parameters(spec.model, spec.options)) {
@@ -53,24 +63,36 @@ std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   return params;
 }
 
+/// An input that every device holds all of.
+Tensor whole_input(Graph& graph, const StepSpec& spec, const Shape& shape, const char* name) {
+  return graph.input(shape, name, spec.options.place.whole(shape.dims));
+}
+
 Tensor text_input(Graph& graph, const StepSpec& spec) {
-  return graph.input({DType::F32, {contexts(spec), spec.text_length, spec.model.text_dim}}, "text");
+  const Shape shape{DType::F32, {contexts(spec), spec.text_length, spec.model.text_dim}};
+  return whole_input(graph, spec, shape, "text");
 }
 
 Tensor image_input(Graph& graph, const StepSpec& spec) {
   if (spec.image_tokens == 0) {
     return {};
   }
-  return graph.input({DType::F32, {spec.latents[0], spec.image_tokens, spec.model.image_dim}},
-                     "image");
+  const Shape shape{DType::F32, {spec.latents[0], spec.image_tokens, spec.model.image_dim}};
+  return whole_input(graph, spec, shape, "image");
+}
+
+/// How keys and values of cross-attention, [layers, contexts, t, heads, head width], are split.
+Sharding keys_sharding(const StepSpec& spec, const Dims& dims) {
+  return spec.options.place.sharding(
+      {"", "activation_batch", "", "activation_cross_attn_heads", ""}, dims);
 }
 
 wan::CrossKeys key_inputs(Graph& graph, const StepSpec& spec) {
   const auto input = [&](int64_t length, const char* name) {
-    return graph.input({spec.options.activations_dtype,
-                        {spec.model.num_layers, contexts(spec), length,
-                         spec.model.num_attention_heads, spec.model.attention_head_dim}},
-                       name);
+    const Shape shape{spec.options.activations_dtype,
+                      {spec.model.num_layers, contexts(spec), length,
+                       spec.model.num_attention_heads, spec.model.attention_head_dim}};
+    return graph.input(shape, name, keys_sharding(spec, shape.dims));
   };
   wan::CrossKeys keys{.key = input(spec.text_length, "text_keys"),
                       .value = input(spec.text_length, "text_values")};
@@ -79,6 +101,12 @@ wan::CrossKeys key_inputs(Graph& graph, const StepSpec& spec) {
     keys.image_value = input(spec.image_tokens, "image_values");
   }
   return keys;
+}
+
+/// How what the blocks added, [contexts, tokens, d], is split: as the tokens between them.
+Sharding block_sum_sharding(const StepSpec& spec, const Dims& dims) {
+  return spec.options.place.sharding({"activation_batch", "activation_length", "activation_heads"},
+                                     dims);
 }
 
 /// What the step takes from an earlier one.
@@ -95,14 +123,15 @@ std::vector<Tensor> kept_inputs(Graph& graph, const StepSpec& spec) {
       for (size_t axis = 0; axis < 3; ++axis) {
         tokens *= spec.latents[axis + 2] / spec.model.patch_size[axis];
       }
-      return {
-          graph.input({spec.options.activations_dtype, {contexts(spec), tokens, spec.model.dim()}},
-                      "block_sum")};
+      const Shape shape{spec.options.activations_dtype, {contexts(spec), tokens, spec.model.dim()}};
+      return {graph.input(shape, "block_sum", block_sum_sharding(spec, shape.dims))};
     }
     case Reuse::BRANCH:
-      return {graph.input(video, "prompted"), graph.input(video, "plain")};
+      return {whole_input(graph, spec, video, "prompted"),
+              whole_input(graph, spec, video, "plain")};
     case Reuse::VELOCITY:
-      return {graph.input(video, "velocity"), graph.input(video, "reference")};
+      return {whole_input(graph, spec, video, "velocity"),
+              whole_input(graph, spec, video, "reference")};
   }
   fail("[sample] unknown reuse {}", static_cast<int>(spec.reuse));
 }
@@ -148,13 +177,34 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
   return HostArray::f32({kNumbers}, values);
 }
 
+bool contexts_divide(const StepSpec& spec) {
+  return contexts_at_once(spec) % spec.options.place.parts("activation_batch") == 0;
+}
+
+void check_contexts(const StepSpec& spec) {
+  const mesh::Placement& place = spec.options.place;
+  const int64_t count = contexts_at_once(spec);
+  check(contexts_divide(spec),
+        "[mesh] {} that the transformer works on at once {} not divide over the {} devices of "
+        "`activation_batch` ({})\n  generate_batch_size={} would, or put devices on context or "
+        "tensor instead",
+        spec.guidance == Guidance::DOUBLED_BATCH
+            ? fmt::format("{} prompts and negative prompts", count)
+            : fmt::format("the {} prompt{}", count, count == 1 ? "" : "s"),
+        count == 1 ? "does" : "do", place.parts("activation_batch"),
+        fmt::join(place.axes_of("activation_batch"), ", "),
+        std::lcm(count, place.parts("activation_batch")) * spec.latents[0] / count);
+}
+
 std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   StepSpec spec = given_spec;
   // Nothing is differentiated: blocks are best at any length.
   if (nn::AttentionOptions& attention = spec.options.attention;
       attention.rules == nn::BlockRules::ANY) {
-    attention.kind = nn::AttentionKind::FLASH;
     attention.min_length = 0;
+    if (attention.kind == nn::AttentionKind::DOT_PRODUCT) {
+      attention.kind = nn::AttentionKind::FLASH;
+    }
   } else {
     attention.rules = nn::BlockRules::TPU_FORWARD;
   }
@@ -169,11 +219,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
 
   const Shape video{DType::F32, spec.latents};
   // Every device holds the whole latents, which are small, and the solver works on them everywhere.
-  const Sharding whole = spec.options.place.whole(video.dims);
-  const Tensor x = graph.input(video, "x", whole);
-  const Tensor previous = graph.input(video, "previous", whole);
-  const Tensor m1 = graph.input(video, "m1", whole);
-  const Tensor m2 = graph.input(video, "m2", whole);
+  const Tensor x = whole_input(graph, spec, video, "x");
+  const Tensor previous = whole_input(graph, spec, video, "previous");
+  const Tensor m1 = whole_input(graph, spec, video, "m1");
+  const Tensor m2 = whole_input(graph, spec, video, "m2");
   Given given;
   if (spec.keys) {
     given.keys = key_inputs(graph, spec);
@@ -182,10 +231,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
     given.image = image_input(graph, spec);
   }
   if (const Dims dims = condition_dims(spec); !dims.empty()) {
-    given.condition = graph.input({DType::F32, dims}, "condition");
+    given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
   }
   given.kept = kept_inputs(graph, spec);
-  const Tensor numbers = graph.input({DType::F32, {kNumbers}}, "numbers");
+  const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
   given.numbers = numbers;
 
   const Velocity made = make_velocity(params, x, given, spec);
@@ -204,6 +253,9 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   for (const Tensor y : step->outputs) {
     step->output_shardings.push_back(spec.options.place.whole(y.shape().dims));
   }
+  if (spec.reuse == Reuse::KEEP_BLOCKS) {
+    step->output_shardings.back() = block_sum_sharding(spec, kept.front().shape().dims);
+  }
   return step;
 }
 
@@ -221,6 +273,9 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
   made->outputs = {keys.key, keys.value};
   if (image) {
     made->outputs.insert(made->outputs.end(), {keys.image_key, keys.image_value});
+  }
+  for (const Tensor y : made->outputs) {
+    made->output_shardings.push_back(keys_sharding(spec, y.shape().dims));
   }
   return made;
 }
@@ -255,11 +310,22 @@ const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
   return compile(key, *made, options);
 }
 
+std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
+  const std::vector<nn::ParamSpec> specs = wan::parameters(spec.model, spec.options);
+  const auto logical = [&](const std::string& input) -> std::vector<std::string> {
+    const auto found = std::ranges::find(specs, input, &nn::ParamSpec::name);
+    return found == specs.end() ? std::vector<std::string>() : found->logical_axes();
+  };
+  return runtime::sharding_report(devices_.placement().mesh(), get(spec), logical);
+}
+
 const runtime::Program& StepPrograms::compile(const std::string& key, const StepGraph& made,
-                                              const runtime::ProgramOptions& options) {
-  const auto program =
-      programs_.emplace(key, runtime::Program::compile(client_, made.graph, made.outputs, options))
-          .first;
+                                              runtime::ProgramOptions options) {
+  options.emit.output_shardings = made.output_shardings;
+  const auto program = programs_
+                           .emplace(key, runtime::Program::compile(devices_.client(), made.graph,
+                                                                   made.outputs, options))
+                           .first;
   const runtime::ProgramReport& report = program->second.report();
   compile_seconds_ += report.emit_seconds + report.compile_seconds;
   return program->second;

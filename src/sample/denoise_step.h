@@ -10,6 +10,7 @@
 #include "core/host_array.h"
 #include "graph/graph.h"
 #include "models/wan/transformer.h"
+#include "runtime/array.h"
 #include "runtime/program.h"
 #include "sample/reuse.h"
 #include "schedulers/schedule.h"
@@ -96,6 +97,11 @@ struct StepNumbers {
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});
 
+/// Whether the transformer's batch in a step (prompts, and negative prompts where both go at once)
+/// divides over the mesh axes of `activation_batch`; check_contexts throws an Error that says so.
+bool contexts_divide(const StepSpec& spec);
+void check_contexts(const StepSpec& spec);
+
 /// The graph of transformer, guidance and solver for one step.
 std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 
@@ -104,23 +110,27 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
 /// Compiled steps by what they depend on; two experts of one shape, and any number of steps,
-/// guidance scales and samplers, share one.
+/// guidance scales and samplers, share one. The specs' options are placed on the same devices.
 class StepPrograms {
  public:
-  explicit StepPrograms(const pjrt::Client& client, runtime::ProgramOptions options = {})
-      : client_(client), options_(std::move(options)) {}
+  explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})
+      : devices_(std::move(devices)), options_(std::move(options)) {
+    runtime::split_over(devices_, options_);
+  }
 
   const runtime::Program& get(const StepSpec& spec);
   /// build_keys, compiled.
   const runtime::Program& keys(const StepSpec& spec);
-  const pjrt::Client& client() const { return client_; }
+  const runtime::Devices& devices() const { return devices_; }
   double compile_seconds() const { return compile_seconds_; }
+  /// debug_sharding: what of its inputs a step has on each device, and its collectives.
+  std::vector<std::string> sharding_report(const StepSpec& spec);
 
  private:
   const runtime::Program& compile(const std::string& key, const StepGraph& made,
-                                  const runtime::ProgramOptions& options);
+                                  runtime::ProgramOptions options);
 
-  pjrt::Client client_;
+  runtime::Devices devices_;
   runtime::ProgramOptions options_;
   std::map<std::string, runtime::Program> programs_;
   double compile_seconds_ = 0;

@@ -18,9 +18,9 @@ struct Phase {
   int64_t last;
 };
 
-/// A batch under way: the sample and the solver's history, all on the device.
+/// A batch under way: the sample and the solver's history, whole on every device.
 struct State {
-  pjrt::Buffer x, previous, m1, m2;
+  runtime::Array x, previous, m1, m2;
 };
 
 std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts& experts) {
@@ -52,8 +52,8 @@ ReusePlan reuse_plan(const DenoiseSettings& settings, const Experts& experts) {
           is_guided(settings, 0) || is_guided(settings, experts.size() - 1)};
 }
 
-void append(std::vector<const pjrt::Buffer*>& to, const std::vector<pjrt::Buffer>& buffers) {
-  for (const pjrt::Buffer& buffer : buffers) {
+void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::Array>& buffers) {
+  for (const runtime::Array& buffer : buffers) {
     to.push_back(&buffer);
   }
 }
@@ -104,15 +104,15 @@ void check_batch(const DenoiseBatch& batch, const wan::TransformerConfig& config
                               : fmt::format("f32[{},n,{}]", x[0], config.image_dim));
 }
 
-State start(const DenoiseBatch& batch, const pjrt::Client& client) {
-  const auto zeros = [&] { return client.to_device(HostArray(batch.latents.shape)); };
-  return {.x = client.to_device(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
+State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
+  const auto zeros = [&] { return devices.zeros(batch.latents.shape); };
+  return {.x = devices.upload(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
 }
 
 /// [b, t, d], or both contexts one after the other, [2 b, t, d].
-pjrt::Buffer context(const DenoiseBatch& batch, bool guided, const pjrt::Client& client) {
+runtime::Array context(const DenoiseBatch& batch, bool guided, const runtime::Devices& devices) {
   if (!guided) {
-    return client.to_device(batch.text);
+    return devices.upload(batch.text);
   }
   Shape shape = batch.text.shape;
   shape.dims[0] *= 2;
@@ -120,7 +120,7 @@ pjrt::Buffer context(const DenoiseBatch& batch, bool guided, const pjrt::Client&
   std::ranges::copy(batch.text.bytes, both.bytes.begin());
   std::ranges::copy(batch.negative_text.bytes,
                     both.bytes.begin() + static_cast<int64_t>(batch.text.bytes.size()));
-  return client.to_device(std::move(both));
+  return devices.upload(both);
 }
 
 /// The final sample. A given first frame comes back as it was: the solver moved it like the others.
@@ -155,7 +155,7 @@ class Run {
     for (const DenoiseBatch& batch : batches_) {
       check_batch(batch, experts_.config(0),
                   is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
-      states.push_back(start(batch, programs_.client()));
+      states.push_back(start(batch, programs_.devices()));
     }
     for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
       for (size_t i = 0; i < batches_.size(); ++i) {
@@ -173,20 +173,20 @@ class Run {
   void advance(State& state, int64_t index, const Phase& phase) {
     const DenoiseBatch& batch = batches_[index];
     StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
-    const std::vector<pjrt::Buffer>& params = experts_.parameters(phase.expert);
-    const std::vector<pjrt::Buffer> given = given_to_steps(batch, spec, params);
+    const std::vector<runtime::Array>& params = experts_.parameters(phase.expert);
+    const std::vector<runtime::Array> given = given_to_steps(batch, spec, params);
     // What is kept is of this expert and batch: an expert's first step is whole.
     ReusePlan plan = reuse_plan(settings_, experts_);
-    std::vector<pjrt::Buffer> kept;
+    std::vector<runtime::Array> kept;
     double drift = 0;
     for (int64_t i = phase.first; i < phase.last; ++i) {
       spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
-      const pjrt::Buffer table = programs_.client().to_device(
+      const runtime::Array table = programs_.devices().upload(
           step_numbers(settings_.schedule, i,
                        {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
                         .weights = plan.weights(i)}));
-      std::vector<const pjrt::Buffer*> arguments;
+      std::vector<const runtime::Array*> arguments;
       append(arguments, params);
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       append(arguments, given);
@@ -194,7 +194,7 @@ class Run {
         append(arguments, kept);
       }
       arguments.push_back(&table);
-      std::vector<pjrt::Buffer> results = programs_.get(spec).run(arguments);
+      std::vector<runtime::Array> results = programs_.get(spec).run(programs_.devices(), arguments);
       state.m2 = std::move(state.m1);
       state.x = std::move(results[0]);
       state.previous = std::move(results[1]);
@@ -207,30 +207,30 @@ class Run {
   }
 
   /// The same at every step: text and image or their keys and values, and the condition.
-  std::vector<pjrt::Buffer> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
-                                           const std::vector<pjrt::Buffer>& params) {
-    const pjrt::Client& client = programs_.client();
-    std::vector<pjrt::Buffer> given;
-    given.push_back(context(batch, spec.guidance != Guidance::NONE, client));
+  std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
+                                             const std::vector<runtime::Array>& params) {
+    const runtime::Devices& devices = programs_.devices();
+    std::vector<runtime::Array> given;
+    given.push_back(context(batch, spec.guidance != Guidance::NONE, devices));
     if (!batch.image.bytes.empty()) {
-      given.push_back(client.to_device(batch.image));
+      given.push_back(devices.upload(batch.image));
     }
     if (spec.keys) {
-      std::vector<const pjrt::Buffer*> arguments;
+      std::vector<const runtime::Array*> arguments;
       append(arguments, params);
       append(arguments, given);
-      given = programs_.keys(spec).run(arguments);
+      given = programs_.keys(spec).run(devices, arguments);
     }
     if (!batch.condition.bytes.empty()) {
-      given.push_back(client.to_device(batch.condition));
+      given.push_back(devices.upload(batch.condition));
     }
     return given;
   }
 
   /// Moves what the step keeps for later ones to `kept`; returns how far the sample is from the
   /// reference, where the step says so.
-  static double keep(Reuse reuse, std::vector<pjrt::Buffer>& results,
-                     std::vector<pjrt::Buffer>& kept) {
+  static double keep(Reuse reuse, std::vector<runtime::Array>& results,
+                     std::vector<runtime::Array>& kept) {
     switch (reuse) {
       case Reuse::NOTHING:
       case Reuse::BLOCKS:
@@ -256,7 +256,8 @@ class Run {
 
   /// Reads the step's own answer, four bytes. Waiting for it keeps the progress honest and bounds
   /// what is queued; a step is long against it.
-  void check_finite(const pjrt::Buffer& finite, int64_t batch, int64_t step, int64_t expert) const {
+  void check_finite(const runtime::Array& finite, int64_t batch, int64_t step,
+                    int64_t expert) const {
     check(finite.to_host().as<int32_t>()[0] != 0,
           "[sample] latents are not finite after step {} of {} ({}, batch {}): nothing is decoded\n"
           "  the weights are damaged or the precision does not suffice (activations_dtype)",
@@ -267,7 +268,7 @@ class Run {
     return expert == 0 ? "transformer" : "transformer_2";
   }
 
-  void report(const State& state, const pjrt::Buffer& velocity, int64_t batch, int64_t step,
+  void report(const State& state, const runtime::Array& velocity, int64_t batch, int64_t step,
               int64_t expert, Reuse reuse) const {
     if (observer_) {
       observer_({.batch = batch,

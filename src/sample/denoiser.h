@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/host_array.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "sample/denoise_step.h"
 #include "sample/experts.h"
 #include "schedulers/schedule.h"
@@ -51,14 +51,14 @@ struct DenoiseStep {
   int64_t done = 0;   // steps of all batches done, this one included
   int64_t total = 0;  // steps of all batches
   float timestep = 0;
-  std::string expert;                // `transformer` or `transformer_2`
-  const pjrt::Buffer& latents;       // after the step, f32 [b, c, f, h, w]
-  const pjrt::Buffer& model_output;  // velocity after guidance
-  Reuse reuse = Reuse::NOTHING;      // BLOCKS, BRANCH, VELOCITY: less was computed
+  std::string expert;                  // `transformer` or `transformer_2`
+  const runtime::Array& latents;       // after the step, f32 [b, c, f, h, w]
+  const runtime::Array& model_output;  // velocity after guidance
+  Reuse reuse = Reuse::NOTHING;        // BLOCKS, BRANCH, VELOCITY: less was computed
 };
 using DenoiseObserver = std::function<void(const DenoiseStep&)>;
 
-/// Denoises batches; latents stay on the device. With two experts that do not both fit in memory,
+/// Denoises batches; latents stay on the devices. With two experts that do not both fit in memory,
 /// all batches go through the first before the second is loaded. Returns f32 [b, c, f, h, w] each.
 ///
 /// Throws an Error when a shape does not fit the model, and at the first step after which a value

@@ -9,12 +9,13 @@
 
 namespace kinema::sample {
 
-Experts::Experts(const pjrt::Client& client, PipelineFolder folder,
-                 const wan::ModelOptions& options)
-    : client_(client), folder_(std::move(folder)), options_(options) {
+Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options)
+    : devices_(std::move(devices)), folder_(std::move(folder)), options_(options) {
   options_.dropout = 0.0;
   options_.remat = {};
+  options_.place = devices_.placement();
   configs_.push_back(weights::read_config(folder_.transformer));
+  wan::check_divides(configs_.front(), options_.place);
   if (folder_.has_two_experts()) {
     configs_.push_back(weights::read_config(folder_.transformer_2));
     const wan::TransformerConfig& high = configs_[0];
@@ -23,6 +24,7 @@ Experts::Experts(const pjrt::Client& client, PipelineFolder folder,
               high.text_dim == low.text_dim && high.patch_size == low.patch_size,
           "[sample] transformer and transformer_2 of {} differ in channels, patch_size or text_dim",
           folder_.folder.string());
+    wan::check_divides(low, options_.place);
   }
 }
 
@@ -37,21 +39,21 @@ int64_t Experts::at_timestep(float timestep) const {
 
 bool Experts::both_fit() const {
   // Twice the second expert's size must be free: activations and the compiler's space come on top.
-  return available_bytes(client_) > 2 * parameter_bytes(configs_.back(), options_);
+  return available_bytes(devices_) > 2 * parameter_bytes(configs_.back(), options_);
 }
 
-const std::vector<pjrt::Buffer>& Experts::parameters(int64_t expert) {
-  std::vector<pjrt::Buffer>& mine = loaded_.at(expert);
+const std::vector<runtime::Array>& Experts::parameters(int64_t expert) {
+  std::vector<runtime::Array>& mine = loaded_.at(expert);
   if (!mine.empty()) {
     return mine;
   }
-  std::vector<pjrt::Buffer>& other = loaded_.at(1 - expert);
+  std::vector<runtime::Array>& other = loaded_.at(1 - expert);
   if (!other.empty() && !both_fit()) {
     other.clear();
   }
   const auto start = std::chrono::steady_clock::now();
   const auto specs = wan::parameters(configs_.at(expert), options_);
-  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, client_,
+  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,
                        expert == 0 ? folder_.adapters : folder_.adapters_2);
   load_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return mine;

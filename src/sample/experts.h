@@ -6,7 +6,7 @@
 
 #include "models/wan/transformer.h"
 #include "nn/params.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "sample/pipeline_folder.h"
 
 namespace kinema::sample {
@@ -15,30 +15,32 @@ namespace kinema::sample {
 /// out of memory unless the device has room for both.
 class Experts {
  public:
-  /// Reads and checks the configurations; loads nothing yet.
-  Experts(const pjrt::Client& client, PipelineFolder folder, const wan::ModelOptions& options);
+  /// Reads and checks the configurations; loads nothing yet. Over a mesh, each device will hold
+  /// what the placement's rules lay on it.
+  Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options);
 
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only one or the one for high noise, 1 for low noise.
   int64_t at_timestep(float timestep) const;
   const wan::TransformerConfig& config(int64_t expert) const { return configs_.at(expert); }
-  /// As given, but for what sampling has no use for: dropout and rematerialisation.
+  /// As given, but for what sampling has no use for (dropout, rematerialisation), and placed on the
+  /// devices.
   const wan::ModelOptions& options() const { return options_; }
   const PipelineFolder& folder() const { return folder_; }
 
-  /// The expert's parameters on the device, in the order of wan::parameters.
-  const std::vector<pjrt::Buffer>& parameters(int64_t expert);
+  /// The expert's parameters on the devices, in the order of wan::parameters.
+  const std::vector<runtime::Array>& parameters(int64_t expert);
   bool is_loaded(int64_t expert) const { return !loaded_.at(expert).empty(); }
   double load_seconds() const { return load_seconds_; }
 
  private:
   bool both_fit() const;
 
-  pjrt::Client client_;
+  runtime::Devices devices_;
   PipelineFolder folder_;
   wan::ModelOptions options_;
   std::vector<wan::TransformerConfig> configs_;
-  std::array<std::vector<pjrt::Buffer>, 2> loaded_;
+  std::array<std::vector<runtime::Array>, 2> loaded_;
   double load_seconds_ = 0;
 };
 

@@ -63,18 +63,23 @@ int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double ava
 
 }  // namespace
 
-int64_t available_bytes(const pjrt::Client& client) {
-  if (const auto memory = client.addressable_devices().front().memory();
+int64_t available_bytes(const runtime::Devices& devices) {
+  if (const auto memory = devices[0].memory();
       memory.has_value() && memory->bytes_limit.has_value()) {
     return *memory->bytes_limit - memory->bytes_in_use;
   }
-  return runtime::available_memory_bytes();
+  return runtime::available_memory_bytes() / static_cast<int64_t>(devices.count());
 }
 
 int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
   int64_t bytes = 0;
+  const mesh::Mesh& mesh = options.place.mesh();
   for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
-    bytes += spec.shape.bytes();
+    int64_t parts = 1;
+    for (const std::vector<std::string>& axes : spec.sharding(options.place).dims) {
+      parts *= mesh.size(axes);
+    }
+    bytes += spec.shape.bytes() / parts;
   }
   return bytes;
 }

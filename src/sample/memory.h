@@ -4,17 +4,18 @@
 #include <string>
 
 #include "encoders/autoencoder.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "sample/denoise_step.h"
 #include "sample/sizes.h"
 
 /// What a run takes, asked before it begins.
 namespace kinema::sample {
 
-/// Bytes of the first device that may still be taken: its own figures, else (CPU) this machine's.
-int64_t available_bytes(const pjrt::Client& client);
+/// Bytes that each device may still take: the first one's own figures, else (CPU) an equal share of
+/// this machine's.
+int64_t available_bytes(const runtime::Devices& devices);
 
-/// Bytes of a transformer's parameters on the device.
+/// Bytes of a transformer's parameters on each device, by the placement of the options.
 int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options);
 
 /// How what a step takes beside its parameters grows with the tokens of a video, linear s +

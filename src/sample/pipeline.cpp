@@ -130,11 +130,11 @@ struct Pipeline::Plan {
   bool encoders_go = false;   // to make room for the steps
 };
 
-Pipeline::Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
+Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
                    PipelineOptions options)
-    : experts_(client, std::move(folder), options.model),
+    : experts_(devices, std::move(folder), options.model),
       programs_(options.programs ? options.programs
-                                 : std::make_shared<StepPrograms>(client, options.program)),
+                                 : std::make_shared<StepPrograms>(devices, options.program)),
       parts_(std::move(parts)),
       options_(std::move(options)) {
   const wan::TransformerConfig& config = experts_.config(0);
@@ -254,7 +254,7 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
 }
 
 int64_t Pipeline::free_bytes() const {
-  return options_.available_bytes.value_or(available_bytes(programs_->client()));
+  return options_.available_bytes.value_or(available_bytes(programs_->devices()));
 }
 
 /// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
@@ -276,6 +276,7 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
   }
   for (const int64_t expert : plan.experts) {
     StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
+    check_contexts(spec);
     if (programs_->get(spec).report().memory.total() > free_bytes()) {
       plan.encoders_go = true;
       parts_.text_encoder->release();
@@ -292,7 +293,7 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
       DenoiseSettings apart = plan.settings;
       apart.two_passes = true;
       spec = step_spec(experts_, expert, batch, apart);
-      if (step_fits(*programs_, spec, loaded, free_bytes())) {
+      if (contexts_divide(spec) && step_fits(*programs_, spec, loaded, free_bytes())) {
         plan.settings = apart;
         if (observer.note) {
           observer.note(
@@ -302,6 +303,10 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), loaded,
                     free_bytes());
+    if (observer.sharding && expert == *plan.experts.begin() &&
+        programs_->devices().placement().active()) {
+      observer.sharding(programs_->sharding_report(spec));
+    }
   }
 }
 

@@ -96,6 +96,8 @@ struct GenerateObserver {
   /// One line: what is done otherwise than asked (`num_frames 80 is made 81`). Called before the
   /// work begins.
   std::function<void(const std::string& note)> note = {};
+  /// Over a mesh, once the steps are compiled: the report of debug_sharding. Not made when empty.
+  std::function<void(const std::vector<std::string>& lines)> sharding = {};
   /// Before the first step: what the transformer is given.
   std::function<void(std::span<const DenoiseBatch> batches)> encoded = {};
   /// After each step.
@@ -114,13 +116,14 @@ struct PipelineOptions {
   std::optional<int64_t> available_bytes = {};
 };
 
-/// A video pipeline on one device: text to video, image to video (through CLIP or not), first and
-/// last frame, one transformer or two experts, and TI2V, by what the folder holds.
+/// A video pipeline on one device, or with its transformers split over the devices of a mesh: text
+/// to video, image to video (through CLIP or not), first and last frame, one transformer or two
+/// experts, and TI2V, by what the folder holds.
 class Pipeline {
  public:
   /// Throws what the configurations' readers throw, and an Error when the autoencoder does not fit
   /// the transformer's channels.
-  Pipeline(const pjrt::Client& client, PipelineFolder folder, PipelineParts parts,
+  Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
            PipelineOptions options = {});
 
   /// Makes num_videos_per_prompt videos a prompt. Everything that can be checked without computing

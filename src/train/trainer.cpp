@@ -137,7 +137,6 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
 }
 
 std::vector<std::string> Trainer::sharding_report() const {
-  const mesh::Mesh& mesh = devices_.placement().mesh();
   const auto logical = [&](const std::string& input) -> std::vector<std::string> {
     if (input == "latents" || input == "text") {
       return {"data_sharding"};
@@ -150,11 +149,7 @@ std::vector<std::string> Trainer::sharding_report() const {
     }
     return {};
   };
-  std::vector<std::string> lines = runtime::tensor_lines(mesh, program_.inputs(), logical);
-  const std::vector<std::string> moved =
-      runtime::collective_lines(mesh, pjrt::collectives(program_.executable().optimized()));
-  lines.insert(lines.end(), moved.begin(), moved.end());
-  return lines;
+  return runtime::sharding_report(devices_.placement().mesh(), program_, logical);
 }
 
 std::vector<std::string> Trainer::nonfinite_gradients() const {

@@ -40,7 +40,7 @@ struct Trace {
   std::vector<std::string> experts;
 
   void add(const sample::DenoiseStep& step) {
-    const auto append = [](std::vector<std::byte>& to, const pjrt::Buffer& from) {
+    const auto append = [](std::vector<std::byte>& to, const runtime::Array& from) {
       const HostArray host = from.to_host();
       to.insert(to.end(), host.bytes.begin(), host.bytes.end());
     };

@@ -4,8 +4,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "arrays.h"
 #include "cli/run_kinema.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {
@@ -97,6 +99,35 @@ TEST_F(Parallel, MistakesAreAnsweredWithTheRemedy) {
     EXPECT_EQ(outcome.status, 1) << outcome.out;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr(each.answer), HasSubstr(each.remedy)));
   }
+}
+
+TEST_F(Parallel, GeneratesOverAMeshWhatOneDeviceGenerates) {
+  ASSERT_EQ(train({"run_name=made", "max_train_steps=1"}).status, 0);
+  const auto generate = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"generate", "tiny.yml", "run_name=made", "prompt=a red circle",
+                                 "num_inference_steps=2"});
+    return run(words);
+  };
+  const Outcome one = generate({"save_latents=one.safetensors"});
+  ASSERT_EQ(one.status, 0) << one.err;
+  const Outcome four =
+      generate({"save_latents=four.safetensors", "cpu_device_count=4", "ici_data_parallelism=2",
+                "ici_tensor_parallelism=2", "ici_context_parallelism=1", "debug_sharding=true"});
+  ASSERT_EQ(four.status, 0) << four.err;
+  EXPECT_EQ(four.err, "");
+  EXPECT_THAT(four.out, AllOf(HasSubstr("devices: 4, data=2 fsdp=1 context=1 tensor=2"),
+                              HasSubstr("[layers_per_stage, heads -> tensor, embed]"),
+                              HasSubstr("over tensor")));
+  const auto latents = [&](const char* file) {
+    return io::SafetensorsFile::open(folder_ / file).at("latents").copy();
+  };
+  // Sums in another order, over two steps: some roundings of values near 1.
+  EXPECT_LT(largest_difference(latents("one.safetensors"), latents("four.safetensors")), 1e-4);
+
+  const Outcome refused = generate({"cpu_device_count=4", "ici_data_parallelism=4"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("2 prompts and negative prompts"),
+                                 HasSubstr("generate_batch_size=2")));
 }
 
 TEST_F(Parallel, RulesOfARunPutTheSequenceOnFsdp) {

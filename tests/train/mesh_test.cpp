@@ -7,6 +7,7 @@
 
 #include "io/scratch.h"
 #include "mesh/batch.h"
+#include "runtime/cpu_mesh.h"
 #include "train/tiny.h"
 
 namespace kinema::train {
@@ -14,29 +15,8 @@ namespace {
 
 constexpr int64_t kBatch = 8;
 
-config::ParallelConfig sizes(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
-  config::ParallelConfig config;
-  config.ici_data_parallelism = data;
-  config.ici_fsdp_parallelism = fsdp;
-  config.ici_context_parallelism = context;
-  config.ici_tensor_parallelism = tensor;
-  return config;
-}
-
-/// The first devices of a client, as many as the sizes multiply to.
-runtime::Devices devices(const pjrt::Client& client, const config::ParallelConfig& config,
-                         const char* attention = "flash") {
-  const int64_t count = config.ici_data_parallelism * config.ici_fsdp_parallelism *
-                        config.ici_context_parallelism * config.ici_tensor_parallelism;
-  std::vector<mesh::Device> all;
-  for (int64_t i = 0; i < count; ++i) {
-    all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
-  }
-  const auto rules = mesh::AxisRules::parse(config.logical_axis_rules, "logical_axis_rules");
-  return {client,
-          mesh::Placement(mesh::make_mesh(config, all),
-                          rules.for_attention(attention, config.attention_sharding_uniform))};
-}
+using runtime::devices_of;
+using runtime::mesh_sizes;
 
 Trainer trainer(const runtime::Devices& on, StepOptions step, std::vector<runtime::Array> state,
                 wan::ModelOptions model = tiny::options()) {
@@ -130,7 +110,8 @@ TEST_F(MeshStep, GivesOneDevicesLossAndGradientsInEveryLayout) {
        {Layout{"data", 8, 1, 1, 1}, Layout{"fsdp", 1, 8, 1, 1}, Layout{"context", 1, 1, 8, 1},
         Layout{"tensor", 4, 1, 1, 2}, Layout{"all", 1, 2, 2, 2}}) {
     SCOPED_TRACE(each.name);
-    const auto on = devices(client(), sizes(each.data, each.fsdp, each.context, each.tensor));
+    const auto on =
+        devices_of(client(), mesh_sizes(each.data, each.fsdp, each.context, each.tensor));
     expect_same(outcome(on, {}), one_device());
   }
 }
@@ -144,7 +125,7 @@ TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
   model.dropout = 0.3;
   model.remat.kind = RematPolicy::Kind::FULL;
 
-  expect_same(outcome(devices(client(), sizes(1, 2, 2, 2)), step, model),
+  expect_same(outcome(devices_of(client(), mesh_sizes(1, 2, 2, 2)), step, model),
               outcome(client(), step, model));
 }
 
@@ -153,13 +134,13 @@ TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
     SCOPED_TRACE(static_cast<int>(kind));
     wan::ModelOptions model = tiny::options();
     model.attention.kind = kind;
-    expect_same(outcome(devices(client(), sizes(1, 2, 2, 1)), {}, model), one_device());
+    expect_same(outcome(devices_of(client(), mesh_sizes(1, 2, 2, 1)), {}, model), one_device());
   }
 }
 
 TEST_F(MeshStep, SplitsASequenceThatDoesNotDivide) {
   // 8 tokens over 3 devices: the compiler pads.
-  expect_same(outcome(devices(client(), sizes(1, 1, 3, 1)), {}), one_device());
+  expect_same(outcome(devices_of(client(), mesh_sizes(1, 1, 3, 1)), {}), one_device());
 }
 
 TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
@@ -173,8 +154,8 @@ TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
     return bytes;
   };
   const int64_t one = held(state(client()));
-  const int64_t two = held(state(devices(client(), sizes(1, 2, 1, 1))));
-  const int64_t eight = held(state(devices(client(), sizes(1, 8, 1, 1))));
+  const int64_t two = held(state(devices_of(client(), mesh_sizes(1, 2, 1, 1))));
+  const int64_t eight = held(state(devices_of(client(), mesh_sizes(1, 8, 1, 1))));
   // Biases, norms and modulation stay whole: of the tiny model, 3 of 10 bytes.
   EXPECT_LT(two, 0.7 * one);
   EXPECT_LT(eight, 0.45 * one);
@@ -183,8 +164,8 @@ TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
 TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
   const io::Scratch scratch;
   {
-    Trainer first = trainer(devices(client(), sizes(1, 2, 1, 2)), {},
-                            state(devices(client(), sizes(1, 2, 1, 2))));
+    Trainer first = trainer(devices_of(client(), mesh_sizes(1, 2, 1, 2)), {},
+                            state(devices_of(client(), mesh_sizes(1, 2, 1, 2))));
     for (int64_t i = 0; i < 2; ++i) {
       first.run(i, 1e-3, tiny::batch(kBatch, i));
     }
@@ -192,8 +173,8 @@ TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
   }
 
   const StepResult& expected = one_device().steps[2];
-  for (const auto& next : {sizes(2, 1, 1, 1), sizes(1, 2, 2, 2)}) {
-    const runtime::Devices on = devices(client(), next);
+  for (const auto& next : {mesh_sizes(2, 1, 1, 1), mesh_sizes(1, 2, 2, 2)}) {
+    const runtime::Devices on = devices_of(client(), next);
     SCOPED_TRACE(on.count());
     Trainer second = trainer(on, {}, load_state(scratch / "four", tiny::specs(), false, on));
     const StepResult found = second.run(2, 1e-3, tiny::batch(kBatch, 2));
@@ -206,8 +187,8 @@ TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
 
 TEST_F(MeshStep, ReadsAndWritesTheSameCheckpointOnAnyDevices) {
   const io::Scratch scratch;
-  const runtime::Devices four = devices(client(), sizes(1, 2, 1, 2));
-  const runtime::Devices eight = devices(client(), sizes(2, 2, 2, 1));
+  const runtime::Devices four = devices_of(client(), mesh_sizes(1, 2, 1, 2));
+  const runtime::Devices eight = devices_of(client(), mesh_sizes(2, 2, 2, 1));
   const std::vector<nn::ParamSpec> specs = tiny::specs();
   const std::vector<runtime::Array> start = state(four, /*ema=*/true);
   save_state(scratch / "a", tiny::config(), {specs, true, start}, {.step = 0});
@@ -221,7 +202,7 @@ TEST_F(MeshStep, ReadsAndWritesTheSameCheckpointOnAnyDevices) {
 }
 
 TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
-  const runtime::Devices on = devices(client(), sizes(1, 2, 2, 2));
+  const runtime::Devices on = devices_of(client(), mesh_sizes(1, 2, 2, 2));
   Trainer of = trainer(on, {}, state(on));
   data::Batch bad = tiny::batch(kBatch, 0);
   bad.latents.as<float>()[3] = std::numeric_limits<float>::infinity();

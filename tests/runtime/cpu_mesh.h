@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "config/parallel_config.h"
+#include "mesh/mesh.h"
+#include "mesh/placement.h"
+#include "mesh/rules.h"
+#include "runtime/array.h"
+
+/// Meshes of a client's first devices, laid out as a configuration says.
+namespace kinema::runtime {
+
+inline config::ParallelConfig mesh_sizes(int64_t data, int64_t fsdp, int64_t context,
+                                         int64_t tensor) {
+  config::ParallelConfig config;
+  config.ici_data_parallelism = data;
+  config.ici_fsdp_parallelism = fsdp;
+  config.ici_context_parallelism = context;
+  config.ici_tensor_parallelism = tensor;
+  return config;
+}
+
+/// As many devices as the sizes multiply to.
+inline Devices devices_of(const pjrt::Client& client, const config::ParallelConfig& config,
+                          const char* attention = "flash") {
+  const int64_t count = config.ici_data_parallelism * config.ici_fsdp_parallelism *
+                        config.ici_context_parallelism * config.ici_tensor_parallelism;
+  std::vector<mesh::Device> all;
+  for (int64_t i = 0; i < count; ++i) {
+    all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
+  }
+  const auto rules = mesh::AxisRules::parse(config.logical_axis_rules, "logical_axis_rules");
+  return {client,
+          mesh::Placement(mesh::make_mesh(config, all),
+                          rules.for_attention(attention, config.attention_sharding_uniform))};
+}
+
+}  // namespace kinema::runtime

@@ -1,0 +1,143 @@
+// Denoising over a mesh of CPU devices gives what one device gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "core/error.h"
+#include "runtime/cpu_mesh.h"
+#include "sample/denoiser.h"
+#include "sample/memory.h"
+#include "sample/tiny_transformer.h"
+
+namespace kinema::sample {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kSteps = 4;
+
+wan::TransformerConfig eight_heads() {
+  wan::TransformerConfig config = tiny(2);
+  config.num_attention_heads = 8;
+  config.ffn_dim = 32;
+  return config;
+}
+
+struct Layout {
+  const char* attention;
+  int64_t data, fsdp, context, tensor;
+};
+
+class MeshDenoiser : public TwoTransformers {
+ protected:
+  MeshDenoiser() : TwoTransformers(eight_heads()) {}
+
+  static const pjrt::Client& eight() {
+    static const pjrt::Client client = runtime::open_client({.cpu_devices = 8});
+    return client;
+  }
+  static runtime::Devices devices(const Layout& of) {
+    return runtime::devices_of(
+        eight(), runtime::mesh_sizes(of.data, of.fsdp, of.context, of.tensor), of.attention);
+  }
+
+  /// 32 tokens of each of two videos; 5 text tokens divide over no axis.
+  static DenoiseBatch batch() {
+    return {.latents = normal({2, 4, 2, 8, 8}, 1),
+            .text = normal({2, 5, 6}, 101),
+            .negative_text = normal({2, 5, 6}, 201)};
+  }
+  static DenoiseSettings settings(const ReuseSettings& reuse = {}) {
+    return {.schedule = schedulers::make_schedule({}, kSteps),
+            .guidance_scale = 3.0,
+            .guidance_scale_2 = 2.0,
+            .reuse = reuse};
+  }
+
+  HostArray made(const runtime::Devices& on, const DenoiseSettings& settings,
+                 const char* attention = "flash") {
+    wan::ModelOptions options;
+    options.attention.kind = nn::attention_kind(attention);
+    Experts experts(on,
+                    {.folder = folder_.path(),
+                     .transformer = folder_.path() / "transformer",
+                     .transformer_2 = folder_.path() / "transformer_2",
+                     .boundary_ratio = 0.9},
+                    options);
+    StepPrograms programs(on, {.executable_cache = program_cache()});
+    const std::vector<DenoiseBatch> batches{batch()};
+    return denoise(experts, programs, batches, settings)[0];
+  }
+};
+
+// Sums in another order: a few float32 roundings of values near 1, carried through 4 steps.
+constexpr double kRounding = 1e-4;
+
+TEST_F(MeshDenoiser, GivesOneDevicesLatentsInEveryLayout) {
+  const HostArray expected = made(client(), settings());
+  for (const Layout& each :
+       {Layout{"flash", 4, 1, 1, 1}, Layout{"flash", 1, 4, 1, 1}, Layout{"flash", 1, 1, 4, 2},
+        Layout{"ulysses", 1, 1, 4, 2}, Layout{"ring", 2, 1, 2, 2}}) {
+    SCOPED_TRACE(testing::Message()
+                 << each.attention << each.data << each.fsdp << each.context << each.tensor);
+    EXPECT_LT(largest_difference(made(devices(each), settings(), each.attention), expected),
+              kRounding);
+  }
+}
+
+TEST_F(MeshDenoiser, WhatOneStepKeepsForLaterOnesStaysOnTheDevices) {
+  const ReuseSettings keys{.keys = true};
+  ReuseSettings blocks = keys;
+  blocks.magcache = MagCache{
+      .ratios = std::vector<double>(2 * kSteps, 0.99), .threshold = 0.05, .longest_skip = 2};
+  const Layout layout{"flash", 2, 1, 2, 2};
+  for (const ReuseSettings& reuse : {keys, blocks}) {
+    EXPECT_LT(
+        largest_difference(made(devices(layout), settings(reuse)), made(client(), settings(reuse))),
+        kRounding);
+  }
+}
+
+TEST_F(MeshDenoiser, EachDeviceHoldsItsShareOfTheWeights) {
+  Experts whole = one_expert();
+  wan::ModelOptions options = whole.options();
+  const int64_t all = parameter_bytes(whole.config(0), options);
+  const runtime::Devices on = devices({"flash", 1, 4, 1, 2});
+  Experts split(on, {.folder = folder_.path(), .transformer = folder_.path() / "transformer"}, {});
+  int64_t held = 0;
+  for (const runtime::Array& each : split.parameters(0)) {
+    held += each.bytes_per_device();
+  }
+  EXPECT_EQ(held, parameter_bytes(split.config(0), split.options()));
+  // Matrices lie on an eighth; norms, biases of their width and the time embedding's do not.
+  EXPECT_LT(held, all / 2);
+}
+
+TEST_F(MeshDenoiser, SaysWhichBatchWouldDivide) {
+  StepSpec spec{.model = eight_heads(), .latents = {1, 4, 2, 8, 8}, .text_length = 5};
+  spec.options.place = devices({"flash", 4, 1, 1, 1}).placement();
+  EXPECT_THAT([&] { check_contexts(spec); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("[mesh] 2 prompts and negative prompts"),
+                                         HasSubstr("4 devices of `activation_batch` (data)"),
+                                         HasSubstr("generate_batch_size=2"))));
+  spec.guidance = Guidance::NONE;
+  EXPECT_THAT([&] { check_contexts(spec); },
+              ThrowsMessage<Error>(HasSubstr("generate_batch_size=4")));
+  spec.latents[0] = 4;
+  EXPECT_NO_THROW(check_contexts(spec));
+}
+
+TEST_F(MeshDenoiser, RefusesHeadsThatDoNotDivide) {
+  EXPECT_THAT(
+      [&] {
+        Experts(devices({"flash", 1, 1, 1, 3}),
+                {.folder = folder_.path(), .transformer = folder_.path() / "transformer"}, {});
+      },
+      ThrowsMessage<Error>(HasSubstr("8 attention heads do not divide over tensor=3")));
+}
+
+}  // namespace
+}  // namespace kinema::sample
