@@ -6,16 +6,9 @@
 #include "cli/compiler_flags.h"
 
 namespace kinema::cli {
+namespace {
 
-runtime::ClientSpec client_spec(const config::Config& config) {
-  runtime::ClientSpec spec;
-  spec.plugin = config.run.pjrt_plugin;
-  spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
-  spec.cpu_devices = config.run.cpu_device_count;
-  return spec;
-}
-
-mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
+std::vector<mesh::Device> devices_of(const pjrt::Client& client) {
   std::vector<mesh::Device> devices;
   for (const pjrt::Device& device : client.devices()) {
     const pjrt::DeviceDescription description = device.description();
@@ -26,6 +19,21 @@ mesh::Placement placement(const config::Config& config, const pjrt::Client& clie
     }
     devices.push_back(each);
   }
+  return devices;
+}
+
+}  // namespace
+
+runtime::ClientSpec client_spec(const config::Config& config) {
+  runtime::ClientSpec spec;
+  spec.plugin = config.run.pjrt_plugin;
+  spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
+  spec.cpu_devices = config.run.cpu_device_count;
+  return spec;
+}
+
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
+  const std::vector<mesh::Device> devices = devices_of(client);
   return placement(config, devices);
 }
 
@@ -37,6 +45,12 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
           rules.for_attention(config.model.attention, parallel.attention_sharding_uniform)};
 }
 
+mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client) {
+  return {mesh::make_vae_mesh(config.model.vae_spatial, devices_of(client)),
+          mesh::AxisRules::parse(config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"),
+          "vae_logical_axis_rules"};
+}
+
 runtime::ProgramOptions program_options(const config::Config& config) {
   runtime::ProgramOptions options;
   const std::string& cache = config.run.executable_cache;
@@ -46,6 +60,12 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   options.dump = config.run.dump_to;
   options.kernels = config.run.cpu_kernels;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
+  return options;
+}
+
+runtime::ProgramOptions step_program_options(const config::Config& config) {
+  runtime::ProgramOptions options = program_options(config);
+  options.saved = config.run.compiled_step;
   return options;
 }
 

@@ -18,8 +18,14 @@ mesh::Placement placement(const config::Config& config, const pjrt::Client& clie
 /// The same over devices that need not be here.
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 
+/// The VAE's own mesh over all devices of a client: groups of `vae_spatial` devices that share a
+/// frame, and its own rules. Throws an Error when the devices do not divide into such groups.
+mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
+
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
 /// are sound is check_flags's.
 runtime::ProgramOptions program_options(const config::Config& config);
+/// The same for the step of train or generate, which may come from a file (compiled_step).
+runtime::ProgramOptions step_program_options(const config::Config& config);
 
 }  // namespace kinema::cli

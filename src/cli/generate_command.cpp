@@ -132,8 +132,9 @@ int generate(const std::vector<std::string>& words, bool json) {
   if (const mesh::Placement& place = devices.placement(); place.active() && !json) {
     fmt::print("devices: {}, {}\n", devices.count(), mesh::axes_text(place.mesh().axes));
   }
-  sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, client),
-                            {.model = model_options(config), .program = program_options(config)});
+  sample::Pipeline pipeline(
+      devices, model.folder, make_parts(config, model, client),
+      {.model = model_options(config), .program = step_program_options(config)});
   sample::Generated made;
   {
     std::unique_ptr<Progress> progress;

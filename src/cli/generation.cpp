@@ -226,7 +226,7 @@ sample::PipelineParts make_parts(const config::Config& config, const ModelToUse&
                                  const pjrt::Client& client) {
   const wan::TransformerConfig transformer = weights::read_config(model.folder.transformer);
   sample::PipelineParts parts;
-  parts.autoencoder = make_autoencoder(config, client);
+  parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
   parts.text_encoder = make_text_encoder(config, transformer.text_dim, client);
   if (transformer.image_dim > 0 && !model.folder.image_encoder.empty() &&
       !model.folder.image_processor.empty()) {

@@ -269,7 +269,7 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
       devices, specs, train::wan_model(out.model, out.options), out.batch, step, std::move(state),
       train::TrainerOptions{.seed = static_cast<uint64_t>(config.run.seed),
                             .empty_text = empty_text(config, out.batch.text, client),
-                            .program = program_options(config)});
+                            .program = step_program_options(config)});
   check_memory(devices, out.trainer->report().memory);
   data::PrefetchOptions ahead;
   ahead.batch_size = batch;

@@ -250,7 +250,7 @@ fs::path vae_folder(const config::Config& config) {
 }
 
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
-                                                        const pjrt::Client& client) {
+                                                        const runtime::Devices& devices) {
   const config::ModelConfig& m = config.model;
   if (m.autoencoder == "space_to_depth") {
     return encoders::space_to_depth_autoencoder(space_to_depth(config));
@@ -259,6 +259,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
                    .activations_dtype = dtype(m.vae_dtype),
                    .precision = precision(m.precision)};
+  options.replicate = m.replicate_vae;
   options.encode_chunk = m.vae_encode_chunk;
   options.decode_chunk = m.vae_decode_chunk;
   if (m.vae_tiling) {
@@ -268,7 +269,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
                                       .stride_width = m.vae_tile_stride_width};
   }
   options.program = program_options(config);
-  return std::make_unique<encoders::WanAutoencoder>(client, vae_folder(config), options);
+  return std::make_unique<encoders::WanAutoencoder>(devices, vae_folder(config), options);
 }
 
 fs::path text_encoder_folder(const config::Config& config) {

@@ -11,6 +11,7 @@
 #include "encoders/text_encoder.h"
 #include "models/wan/transformer.h"
 #include "pjrt/client.h"
+#include "runtime/array.h"
 #include "text/hashed.h"
 
 /// From configuration keys to the settings of the rooms below.
@@ -36,7 +37,7 @@ std::filesystem::path vae_folder(const config::Config& config);
 /// The text encoder and autoencoder of a configuration, with models of the pipeline's folder or of
 /// folders of their own. Throw an Error naming what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
-                                                        const pjrt::Client& client);
+                                                        const runtime::Devices& devices);
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          int64_t text_dim,
                                                          const pjrt::Client& client);

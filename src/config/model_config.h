@@ -244,7 +244,7 @@ struct ModelConfig {
     visit("vae_dtype", self.vae_dtype,
           {.help = "dtype of the VAE's activations", .one_of = kComputeDtypes});
     visit("replicate_vae", self.replicate_vae,
-          {.help = "every device decodes", .later = "sharding of the VAE"});
+          {.help = "over a mesh, every device holds all of the VAE's parameters"});
     visit("vae_decode_chunk", self.vae_decode_chunk,
           {.help = "latent frames decoded at once behind the first; -1: all. Changes memory and "
                    "speed, not the result",
@@ -263,7 +263,7 @@ struct ModelConfig {
     visit("vae_tile_stride_width", self.vae_tile_stride_width,
           {.help = "columns from one tile to the next", .min = 1, .with = "vae_tiling"});
     visit("vae_spatial", self.vae_spatial,
-          {.help = "devices that share a frame", .min = -1, .later = "sharding of the VAE"});
+          {.help = "devices that share a frame of the VAE, by columns; -1: all", .min = -1});
     visit("text_encoder", self.text_encoder,
           {.help = "umt5, or hashed: a fixed random vector per word of the caption",
            .one_of = "umt5 | hashed"});

@@ -71,11 +71,14 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
   const std::vector<KeyValue> values = describe(loaded.config);
   for (size_t i = 0; i < values.size(); ++i) {
     const KeyValue& each = values[i];
-    // A mesh splits training and sampling; encoders use one device.
-    const std::string_view later =
-        each.field.later.empty() && each.group == "parallel" && command == "prepare"
-            ? "sharding of this command"
-            : each.field.later;
+    // A mesh splits training and sampling; what prepares samples for training uses one device.
+    const bool splits_vae = each.key == "replicate_vae" || each.key == "vae_spatial" ||
+                            each.key == "vae_logical_axis_rules";
+    const bool splits = each.group == "parallel" || splits_vae;
+    const bool one_device = command == "prepare" || (command == "train" && splits_vae);
+    const std::string_view later = each.field.later.empty() && splits && one_device
+                                       ? "sharding of the encoders of this command"
+                                       : each.field.later;
     if (later.empty() || each.value == defaults[i].value) {
       continue;
     }

@@ -48,7 +48,7 @@ struct ParallelConfig {
     visit("logical_axis_rules", self.logical_axis_rules,
           {.help = "which mesh axes a logical axis lies on; the first rule that fits wins"});
     visit("vae_logical_axis_rules", self.vae_logical_axis_rules,
-          {.help = "the same for the VAE", .later = "sharding of the VAE"});
+          {.help = "the same for the VAE, whose mesh axes are redundant and vae_spatial"});
     visit("data_sharding", self.data_sharding,
           {.help = "mesh axes that split a batch as it comes from the host"});
     visit("dcn_data_parallelism", self.dcn_data_parallelism,

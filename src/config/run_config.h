@@ -19,6 +19,7 @@ struct RunConfig {
   int64_t cpu_device_count = 1;
   bool cpu_kernels = true;
   std::string executable_cache;
+  std::string compiled_step;
   std::string dump_to;
   std::string flags_profile;
   Tree xla_flags{"{}"};
@@ -70,6 +71,10 @@ struct RunConfig {
              "large matrix products and convolutions on CPU run in oneDNN instead of the plugin"});
     visit("executable_cache", self.executable_cache,
           {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
+    visit("compiled_step", self.compiled_step,
+          {.help =
+               "a file of `kinema plan save_executable=`, loaded in place of compiling the step of "
+               "train or generate"});
     visit("dump_to", self.dump_to, {.help = "folder for the programs' StableHLO text"});
 
     visit("flags_profile", self.flags_profile,

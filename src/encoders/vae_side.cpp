@@ -16,21 +16,30 @@ HostArray first_frames(HostArray chunk, int64_t frames) {
 
 }  // namespace
 
-VaeSide::VaeSide(Kind kind, const pjrt::Client& client, const vae::Config& config,
-                 const vae::Options& options, runtime::ProgramOptions program, Load load)
+VaeSide::VaeSide(Kind kind, runtime::Devices devices, const vae::Config& config,
+                 const vae::Options& options, runtime::ProgramOptions program, Load load,
+                 bool replicate)
     : kind_(kind),
-      client_(client),
+      devices_(std::move(devices)),
       config_(config),
       options_(options),
       program_(std::move(program)),
       load_(std::move(load)),
       specs_(kind == Kind::ENCODER ? vae::encoder_parameters(config, options)
-                                   : vae::decoder_parameters(config, options)) {}
+                                   : vae::decoder_parameters(config, options)) {
+  split_over(devices_, program_);
+  if (replicate) {
+    for (nn::ParamSpec& spec : specs_) {
+      spec.axes.assign(spec.axes.size(), "");
+    }
+  }
+}
 
 vae::Chunk VaeSide::build(std::span<const Tensor> params, Tensor input,
                           std::span<const Tensor> past) const {
-  return kind_ == Kind::ENCODER ? vae::encode(params, config_, options_, input, past)
-                                : vae::decode(params, config_, options_, input, past);
+  return kind_ == Kind::ENCODER
+             ? vae::encode(params, config_, options_, input, past, {}, devices_.placement())
+             : vae::decode(params, config_, options_, input, past, {}, devices_.placement());
 }
 
 runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> past,
@@ -38,15 +47,18 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
   Graph graph;
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : specs_) {
-    params.push_back(graph.input(spec.shape, spec.name));
+    params.push_back(graph.input(spec.shape, spec.name, spec.sharding(devices_.placement())));
   }
-  const Tensor x = graph.input(input, kind_ == Kind::ENCODER ? "video" : "latents");
+  const auto video = [&](const Shape& shape, const std::string& name) {
+    return graph.input(shape, name, vae::video_sharding(devices_.placement(), shape.dims));
+  };
+  const Tensor x = video(input, kind_ == Kind::ENCODER ? "video" : "latents");
   std::vector<Tensor> before;
   runtime::ProgramOptions options = program_;
   options.name = kind_ == Kind::ENCODER ? "vae_encode" : "vae_decode";
   options.name += past.empty() ? "_first" : "";
   for (size_t i = 0; i < past.size(); ++i) {
-    before.push_back(graph.input(past[i], "past." + std::to_string(i)));
+    before.push_back(video(past[i], "past." + std::to_string(i)));
     // The new past takes the place of the old.
     options.emit.donate[static_cast<int64_t>(params.size() + 1 + i)] = static_cast<int64_t>(1 + i);
   }
@@ -58,13 +70,17 @@ runtime::Program VaeSide::compile(const Shape& input, std::span<const Shape> pas
       left->push_back(each.shape());
     }
   }
-  return runtime::Program::compile(client_, graph, outputs, options);
+  for (const Tensor& each : outputs) {
+    options.emit.output_shardings.push_back(
+        vae::video_sharding(devices_.placement(), each.shape().dims));
+  }
+  return runtime::Program::compile(devices_.client(), graph, outputs, options);
 }
 
 VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
   const std::scoped_lock lock(mutex_);
   if (!params_) {
-    params_ = std::make_shared<const std::vector<pjrt::Buffer>>(load_(specs_));
+    params_ = std::make_shared<const std::vector<runtime::Array>>(load_(specs_));
   }
   Programs& programs = programs_[frame];
   const auto input = [&](int64_t frames) {
@@ -90,19 +106,20 @@ void VaeSide::release() {
 }
 
 VaeSide::Call VaeSide::call(const runtime::Program& program, const Params& params,
-                            const HostArray& input, std::span<const pjrt::Buffer> past) const {
+                            const HostArray& input, std::span<const runtime::Array> past) const {
   HostArray batched = input;
   batched.shape.dims.insert(batched.shape.dims.begin(), 1);
-  Call out{client_.to_device(batched), {}};
-  std::vector<const pjrt::Buffer*> arguments;
-  for (const pjrt::Buffer& param : *params) {
+  Call out{devices_.upload(batched, vae::video_sharding(devices_.placement(), batched.shape.dims)),
+           {}};
+  std::vector<const runtime::Array*> arguments;
+  for (const runtime::Array& param : *params) {
     arguments.push_back(&param);
   }
   arguments.push_back(&out.input);
-  for (const pjrt::Buffer& each : past) {
+  for (const runtime::Array& each : past) {
     arguments.push_back(&each);
   }
-  out.results = program.run(arguments);
+  out.results = program.run(devices_, arguments);
   return out;
 }
 
@@ -119,7 +136,7 @@ void VaeSide::run(const HostArray& input, int64_t chunk, const Sink& sink) {
   int64_t wanted = 1;
   for (int64_t at = 1; at < d[1]; at += size) {
     Call made = call(*programs.next, programs.params, cut_frames(input, at, size),
-                     std::span<const pjrt::Buffer>(held.results).subspan(1));
+                     std::span<const runtime::Array>(held.results).subspan(1));
     // The device works on while the host has the piece before.
     sink(first_frames(held.results[0].to_host(), wanted));
     wanted = std::min(size, d[1] - at) / in * out;

@@ -10,21 +10,23 @@
 
 #include "core/host_array.h"
 #include "models/vae/coder.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "runtime/program.h"
 
 namespace kinema::encoders {
 
-/// The encoder or the decoder of a VAE on a device: parameters, and programs for the sizes seen so
-/// far. Safe to use from several threads.
+/// The encoder or the decoder of a VAE on a device, or split over those of a mesh: parameters, and
+/// programs for the sizes seen so far. Safe to use from several threads.
 class VaeSide {
  public:
   enum class Kind { ENCODER, DECODER };
-  using Load = std::function<std::vector<pjrt::Buffer>(std::span<const nn::ParamSpec>)>;
+  using Load = std::function<std::vector<runtime::Array>(std::span<const nn::ParamSpec>)>;
 
   /// `load` is called when the side is first used, and when it is first used after release().
-  VaeSide(Kind kind, const pjrt::Client& client, const vae::Config& config,
-          const vae::Options& options, runtime::ProgramOptions program, Load load);
+  /// `replicate`: every device holds all parameters, whatever the rules say.
+  VaeSide(Kind kind, runtime::Devices devices, const vae::Config& config,
+          const vae::Options& options, runtime::ProgramOptions program, Load load,
+          bool replicate = false);
 
   /// Called with the result of each chunk, f32 [c, k, h, w].
   using Sink = std::function<void(HostArray piece)>;
@@ -37,7 +39,7 @@ class VaeSide {
   void release();
 
  private:
-  using Params = std::shared_ptr<const std::vector<pjrt::Buffer>>;
+  using Params = std::shared_ptr<const std::vector<runtime::Array>>;
 
   struct Programs {
     std::unique_ptr<runtime::Program> first;
@@ -58,14 +60,14 @@ class VaeSide {
   Ready ready(const Dims& frame, int64_t chunk);
   /// A chunk on its way: result and past, and the input, which must outlive the run.
   struct Call {
-    pjrt::Buffer input;
-    std::vector<pjrt::Buffer> results;
+    runtime::Array input;
+    std::vector<runtime::Array> results;
   };
   Call call(const runtime::Program& program, const Params& params, const HostArray& input,
-            std::span<const pjrt::Buffer> past) const;
+            std::span<const runtime::Array> past) const;
 
   Kind kind_;
-  pjrt::Client client_;
+  runtime::Devices devices_;
   vae::Config config_;
   vae::Options options_;
   runtime::ProgramOptions program_;

@@ -88,11 +88,11 @@ class Joined {
 
 class WanAutoencoder::Network {
  public:
-  Network(const pjrt::Client& client, const std::filesystem::path& folder,
+  Network(runtime::Devices devices, const std::filesystem::path& folder,
           const WanAutoencoderOptions& options)
       : options_(options),
         files_(io::ModelFolder::open(folder)),
-        client_(client),
+        devices_(std::move(devices)),
         config_(checked_config(files_)),
         encoder_(side(VaeSide::Kind::ENCODER)),
         decoder_(side(VaeSide::Kind::DECODER)) {
@@ -160,10 +160,12 @@ class WanAutoencoder::Network {
   }
 
   std::unique_ptr<VaeSide> side(VaeSide::Kind kind) {
-    return std::make_unique<VaeSide>(kind, client_, config_, options_.model, options_.program,
-                                     [this](std::span<const nn::ParamSpec> specs) {
-                                       return weights::load_tensors(files_, specs, client_);
-                                     });
+    return std::make_unique<VaeSide>(
+        kind, devices_, config_, options_.model, options_.program,
+        [this](std::span<const nn::ParamSpec> specs) {
+          return weights::load_arrays(files_, specs, devices_);
+        },
+        options_.replicate);
   }
 
   HostArray encode_whole(const HostArray& pixels) {
@@ -236,15 +238,15 @@ class WanAutoencoder::Network {
 
   WanAutoencoderOptions options_;
   io::ModelFolder files_;  // mapped, not read
-  pjrt::Client client_;
+  runtime::Devices devices_;
   vae::Config config_;
   std::unique_ptr<VaeSide> encoder_;
   std::unique_ptr<VaeSide> decoder_;
 };
 
-WanAutoencoder::WanAutoencoder(const pjrt::Client& client, const std::filesystem::path& folder,
+WanAutoencoder::WanAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                                const WanAutoencoderOptions& options)
-    : network_(std::make_unique<Network>(client, folder, options)) {}
+    : network_(std::make_unique<Network>(devices, folder, options)) {}
 
 WanAutoencoder::~WanAutoencoder() = default;
 

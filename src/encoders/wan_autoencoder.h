@@ -7,7 +7,7 @@
 #include "encoders/autoencoder.h"
 #include "encoders/tiling.h"
 #include "models/vae/coder.h"
-#include "pjrt/client.h"
+#include "runtime/array.h"
 #include "runtime/program.h"
 
 namespace kinema::encoders {
@@ -21,11 +21,14 @@ struct WanAutoencoderOptions {
   int64_t decode_chunk = 1;
   /// Larger videos are cut into tiles that overlap; changes the result. None by default.
   std::optional<Tiling> tiling = {};
+  /// Over a mesh: every device holds all parameters.
+  bool replicate = false;
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program = {};
 };
 
-/// The VAE of Wan 2.1 or 2.2 on a device, from a diffusers `vae` folder.
+/// The VAE of Wan 2.1 or 2.2 on a device, or with frames split by columns over a mesh, from a
+/// diffusers `vae` folder.
 ///
 /// Videos pass in chunks. What a chunk leaves behind for the next stays on the device, in buffers
 /// of fixed size, so memory does not grow with the number of frames (but for the host's own array
@@ -35,7 +38,7 @@ struct WanAutoencoderOptions {
 class WanAutoencoder final : public Autoencoder {
  public:
   /// Checks config and tensors of the folder; throws an Error naming what does not fit.
-  WanAutoencoder(const pjrt::Client& client, const std::filesystem::path& folder,
+  WanAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                  const WanAutoencoderOptions& options = {});
   ~WanAutoencoder() override;
 

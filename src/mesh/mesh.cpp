@@ -201,6 +201,20 @@ Mesh make_mesh(const config::ParallelConfig& config, std::span<const Device> dev
   return mesh;
 }
 
+Mesh make_vae_mesh(int64_t spatial, std::span<const Device> devices) {
+  Mesh mesh;
+  for (const Device& each : devices) {
+    mesh.device_ids.push_back(each.id);
+  }
+  const int64_t all = mesh.devices();
+  const int64_t shared = spatial == -1 ? all : spatial;
+  check(shared > 0 && all % shared == 0,
+        "[mesh] {} devices do not make groups of vae_spatial={}\n  it must be {}, or -1 for all",
+        all, spatial, divisors_text(all));
+  mesh.axes.axes = {{"redundant", all / shared}, {"vae_spatial", shared}};
+  return mesh;
+}
+
 std::string axes_text(const MeshAxes& axes) {
   std::string out;
   for (const auto& [name, size] : axes.axes) {

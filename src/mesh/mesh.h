@@ -42,6 +42,10 @@ struct Mesh {
 /// number of devices or slices, a -1 that cannot be filled, unequal slices, an unknown axis name.
 Mesh make_mesh(const config::ParallelConfig& config, std::span<const Device> devices);
 
+/// The VAE's own mesh: axes `redundant` and `vae_spatial`, where `spatial` devices in a row share a
+/// frame; -1: all. Throws an Error with the sizes that work when the devices do not divide so.
+Mesh make_vae_mesh(int64_t spatial, std::span<const Device> devices);
+
 /// `data=2 fsdp=4 context=1 tensor=1`
 std::string axes_text(const MeshAxes& axes);
 

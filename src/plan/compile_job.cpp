@@ -18,6 +18,7 @@
 #include "plan/compiler_error.h"
 #include "runtime/client.h"
 #include "runtime/environment.h"
+#include "runtime/executable_file.h"
 
 namespace kinema::plan {
 namespace {
@@ -266,7 +267,9 @@ void compile_into(const fs::path& folder) {
     io::write_file(job.dump, made.program->optimized_text());
   }
   if (!job.save_executable.empty()) {
-    io::write_file(job.save_executable, made.program->serialize());
+    check(runtime::write_executable(job.save_executable, runtime::program_key(job.program),
+                                    made.program->serialize()),
+          "[plan] save_executable {} cannot be written", job.save_executable);
   }
   result.peak_rss = runtime::peak_rss_bytes();
   io::write_file(folder / "result.json", result_json(result).dump());

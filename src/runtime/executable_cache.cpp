@@ -2,36 +2,24 @@
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "core/error.h"
 #include "runtime/cpu_features.h"
+#include "runtime/executable_file.h"
 
 namespace kinema::runtime {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'K', 'N', 'M', 'E', 'X', 'E', '0', '1'};
 constexpr std::string_view kSuffix = ".executable";
-
-// Host byte order: an entry is for this machine's CPU only.
-struct Header {
-  char magic[8];
-  char key[32];
-  uint64_t size;
-  uint64_t checksum;
-};
 
 // Length before each part, so that moving a byte from one part to the next changes the hash.
 void add(XXH3_state_t& state, std::string_view part) {
@@ -85,52 +73,16 @@ std::string ExecutableCache::path(const std::string& key) const {
 }
 
 std::optional<std::string> ExecutableCache::find(const std::string& key) const {
-  std::error_code error;
-  const uintmax_t file_size = fs::file_size(path(key), error);
-  std::ifstream file(path(key), std::ios::binary);
-  Header header{};
-  if (error || !file.read(reinterpret_cast<char*>(&header), sizeof(header))) return std::nullopt;
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 ||
-      std::string_view(header.key, sizeof(header.key)) != key ||
-      header.size != file_size - sizeof(header)) {
-    return std::nullopt;
-  }
-  std::string bytes(header.size, '\0');
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) ||
-      XXH3_64bits(bytes.data(), bytes.size()) != header.checksum) {
-    return std::nullopt;
-  }
+  std::optional<ExecutableFile> entry = read_executable(path(key));
+  if (!entry || entry->key != key) return std::nullopt;
   // The time of last use is what trim() goes by.
+  std::error_code error;
   fs::last_write_time(path(key), fs::file_time_type::clock::now(), error);
-  return bytes;
+  return std::move(entry->bytes);
 }
 
 bool ExecutableCache::put(const std::string& key, std::string_view bytes) const {
-  Header header{};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  check(key.size() == sizeof(header.key), "[cache] the key `{}` has not 32 digits", key);
-  std::memcpy(header.key, key.data(), key.size());
-  header.size = bytes.size();
-  header.checksum = XXH3_64bits(bytes.data(), bytes.size());
-
-  static std::atomic<int> serial = 0;
-  const std::string temporary = fmt::format("{}.{}.{}.tmp", path(key), getpid(), serial++);
-  std::error_code error;
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(&header), sizeof(header));
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!file.flush()) {
-      file.close();
-      fs::remove(temporary, error);
-      return false;
-    }
-  }
-  fs::rename(temporary, path(key), error);
-  if (error) {
-    fs::remove(temporary, error);
-    return false;
-  }
+  if (!write_executable(path(key), key, bytes)) return false;
   trim();
   return true;
 }

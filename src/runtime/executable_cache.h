@@ -11,9 +11,8 @@ namespace kinema::runtime {
 
 /// Compiled programs on disk, one file each, shared by processes.
 ///
-/// A file is our header (magic, key, size, checksum) and the plugin's bytes. What does not match is
-/// ignored and rebuilt, never handed to the plugin. Files are written beside their name and
-/// renamed.
+/// What is not a sound ExecutableFile under its own key is ignored and rebuilt, never handed to the
+/// plugin.
 class ExecutableCache {
  public:
   /// Makes the folder when it is missing; throws an Error when it cannot.

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
 #include "runtime/executable_cache.h"
+#include "runtime/executable_file.h"
 
 namespace kinema::runtime {
 namespace {
@@ -82,6 +83,18 @@ void give_back_free_memory() {
 pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
   const Clock::time_point start = Clock::now();
+  if (!options.saved.empty()) {
+    const std::string stored = read_saved_program(options.saved, text, options.name);
+    try {
+      pjrt::Executable loaded = client.load(stored);
+      report.from_cache = true;
+      report.compile_seconds = seconds_since(start);
+      return loaded;
+    } catch (const Error& error) {
+      fail("[program] {} was made by another compiler than this plugin takes: {}", options.saved,
+           error.what());
+    }
+  }
   std::optional<ExecutableCache> cache;
   std::string key;
   if (!options.executable_cache.empty()) {

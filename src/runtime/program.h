@@ -29,6 +29,9 @@ struct ProgramOptions {
   std::string executable_cache;
   /// The cache drops its oldest entries beyond this.
   int64_t executable_cache_bytes = int64_t{8} << 30;
+  /// A file of `kinema plan save_executable=`: loaded in place of compiling, when it holds this
+  /// very program (else an Error). Empty: none.
+  std::string saved;
   /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty writes none.
   std::string dump;
   /// Names of the outputs, for messages; may be empty.

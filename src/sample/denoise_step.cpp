@@ -287,6 +287,7 @@ const runtime::Program& StepPrograms::get(const StepSpec& spec) {
   }
   const auto step = build_step(spec);
   runtime::ProgramOptions options = options_;
+  options_.saved.clear();
   options.name = "denoise_step";
   options.output_names = {"x", "previous", "m1", "velocity", "finite"};
   const std::vector<std::string> kept = kept_names(spec.reuse);
@@ -302,6 +303,7 @@ const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
   }
   const auto made = build_keys(spec);
   runtime::ProgramOptions options = options_;
+  options.saved.clear();
   options.name = "cross_keys";
   options.output_names = {"text_keys", "text_values"};
   if (spec.image_tokens > 0) {

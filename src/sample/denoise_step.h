@@ -110,7 +110,8 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
 std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
 
 /// Compiled steps by what they depend on; two experts of one shape, and any number of steps,
-/// guidance scales and samplers, share one. The specs' options are placed on the same devices.
+/// guidance scales and samplers, share one. ProgramOptions::saved is for the first of them. The
+/// specs' options are placed on the same devices.
 class StepPrograms {
  public:
   explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})

@@ -13,6 +13,7 @@ namespace {
 
 runtime::Program compile(const runtime::Devices& devices, const StepGraph& step,
                          runtime::ProgramOptions options) {
+  options.name = "train_step";
   options.emit.donate = step.donate;
   options.emit.output_shardings = step.output_shardings;
   split_over(devices, options);

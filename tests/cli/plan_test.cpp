@@ -53,6 +53,32 @@ TEST_F(Plan, SplitsTheStepOverTheMeshOfTheConfiguration) {
       .expect_error("number of devices is 4");
 }
 
+TEST_F(Plan, WhatItCompiledIsTheRunsStep) {
+  const std::vector<std::string> set = {kTiny, "output_dir=out", "run_name=planned",
+                                        "max_train_steps=2", "executable_cache=none"};
+  const auto with = [&](const char* command, std::vector<std::string> more) {
+    std::vector<std::string> words{command};
+    words.insert(words.end(), set.begin(), set.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome plan = with("plan", {"target=cpu:1", "save_executable=step.bin"});
+  ASSERT_EQ(plan.status, 0) << plan.err;
+
+  const Outcome trained = with("train", {"compiled_step=step.bin"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("(from the cache)"));
+
+  with("train", {"compiled_step=step.bin", "run_name=other", "learning_rate=1e-4", "adam_b1=0.8"})
+      .expect_error("step.bin holds another program than the train_step of this run");
+  with("train", {"compiled_step=none.bin", "run_name=none"})
+      .expect_error("none.bin is no compiled program");
+  std::string bytes = read_text(folder_ / "step.bin");
+  bytes[bytes.size() / 2] ^= 1;
+  write("step.bin", bytes);
+  with("train", {"compiled_step=step.bin", "run_name=none"}).expect_error("or a damaged one");
+}
+
 TEST_F(Plan, SweepsMeshesAndRanksThoseThatFit) {
   const Outcome outcome = run({"plan", kTiny, "target=cpu:2", "--sweep", "--mesh", "data:2",
                                "--mesh", "context:2", "--remat", "FULL", "--batch", "2"});

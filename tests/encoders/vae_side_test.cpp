@@ -40,12 +40,13 @@ class VaeSideTest : public runtime::CpuClientTest {
   /// Counts how often parameters are loaded.
   std::unique_ptr<VaeSide> side(VaeSide::Kind kind, vae::Config config,
                                 runtime::ProgramOptions program = {}) {
-    return std::make_unique<VaeSide>(kind, client(), config, vae::Options{}, std::move(program),
-                                     [this](std::span<const nn::ParamSpec> specs) {
-                                       ++loads_;
-                                       pjrt::Client device = client();
-                                       return weights::initialise(specs, 2, device);
-                                     });
+    return std::make_unique<VaeSide>(
+        kind, client(), config, vae::Options{}, std::move(program),
+        [this](std::span<const nn::ParamSpec> specs) {
+          ++loads_;
+          pjrt::Client device = client();
+          return runtime::to_arrays(weights::initialise(specs, 2, device));
+        });
   }
 
   static std::vector<std::byte> bytes(VaeSide& subject, const HostArray& input, int64_t chunk) {

@@ -10,7 +10,7 @@ namespace {
 /// What the parts of a network are run with.
 struct Run {
   History& history;
-  Precision precision;
+  const Compute& compute;
   const Tap& tap;
 
   void offer(const std::string& name, Tensor value) const {
@@ -54,10 +54,10 @@ struct EncoderLevel {
       return y;
     };
     for (const ResidualBlock& resnet : resnets) {
-      x = offer(resnet(x, run.history, run.precision));
+      x = offer(resnet(x, run.history, run.compute));
     }
     if (down) {
-      x = offer((*down)(x, run.history, run.precision));
+      x = offer((*down)(x, run.history, run.compute));
     }
     if (residual) {
       x = x + average_down(given, width, block);
@@ -94,10 +94,10 @@ struct DecoderLevel {
   Tensor operator()(Tensor x, const Run& run) const {
     const Tensor given = x;
     for (const ResidualBlock& resnet : resnets) {
-      x = resnet(x, run.history, run.precision);
+      x = resnet(x, run.history, run.compute);
     }
     if (up) {
-      x = (*up)(x, run.history, run.precision);
+      x = (*up)(x, run.history, run.compute);
       if (residual) {
         x = x + repeat_up(given, width, block, run.history.first());
       }
@@ -127,20 +127,20 @@ struct Encoder {
   }
 
   Tensor operator()(Tensor x, const Run& run) const {
-    x = conv_in(x, run.history, run.precision);
+    x = conv_in(x, run.history, run.compute);
     run.offer("conv_in", x);
     int64_t at = 0;
     for (size_t level = 0; level < levels.size(); ++level) {
       const Scope scope(x.graph(), numbered("down_blocks", static_cast<int64_t>(level)));
       x = levels[level](x, run, static_cast<int64_t>(level), at);
     }
-    x = middle(x, run.history, run.precision);
+    x = middle(x, run.history, run.compute);
     run.offer("mid_block", x);
     x = norm_out(x);
     run.offer("norm_out", x);
-    x = conv_out(silu(x), run.history, run.precision);
+    x = conv_out(silu(x), run.history, run.compute);
     run.offer("conv_out", x);
-    return quant(x, {.units = run.history.units()}, run.precision);
+    return quant(x, {.units = run.history.units()}, run.compute);
   }
 
   CausalConv conv_in;
@@ -164,10 +164,10 @@ struct Decoder {
   }
 
   Tensor operator()(Tensor x, const Run& run) const {
-    x = conv_in(post_quant(x, {.units = run.history.units()}, run.precision), run.history,
-                run.precision);
+    x = conv_in(post_quant(x, {.units = run.history.units()}, run.compute), run.history,
+                run.compute);
     run.offer("conv_in", x);
-    x = middle(x, run.history, run.precision);
+    x = middle(x, run.history, run.compute);
     run.offer("mid_block", x);
     for (size_t level = 0; level < levels.size(); ++level) {
       const Scope scope(x.graph(), numbered("up_blocks", static_cast<int64_t>(level)));
@@ -176,7 +176,7 @@ struct Decoder {
     }
     x = norm_out(x);
     run.offer("norm_out", x);
-    x = conv_out(silu(x), run.history, run.precision);
+    x = conv_out(silu(x), run.history, run.compute);
     run.offer("conv_out", x);
     return x;
   }
@@ -203,6 +203,10 @@ History history_of(std::span<const Tensor> past, int64_t units) {
 
 }  // namespace
 
+Sharding video_sharding(const mesh::Placement& place, const Dims& dims) {
+  return place.sharding({"activation_batch", "", "", "", "activation_length"}, dims);
+}
+
 std::vector<nn::ParamSpec> encoder_parameters(const Config& config, const Options& options) {
   return specs_of<Encoder>(config, options);
 }
@@ -220,7 +224,8 @@ std::vector<nn::ParamSpec> parameters(const Config& config, const Options& optio
 }
 
 Chunk encode(std::span<const Tensor> params, const Config& config, const Options& options,
-             Tensor video, std::span<const Tensor> past, const Tap& tap) {
+             Tensor video, std::span<const Tensor> past, const Tap& tap,
+             const mesh::Placement& place) {
   const int64_t side = config.spatial();
   check(video.rank() == 5 && video.dim(1) == config.colours() && video.dim(3) % side == 0 &&
             video.dim(4) % side == 0 && video.dim(3) > 0 && video.dim(4) > 0,
@@ -234,13 +239,15 @@ Chunk encode(std::span<const Tensor> params, const Config& config, const Options
   const Encoder encoder(nn::Params(binder, ""), config);
   History history = history_of(past, video.dim(2) / config.temporal());
   const Scope scope(video.graph(), "encoder");
+  const Compute compute(options.precision, place);
   const Tensor x = patchify(nn::as(video, options.activations_dtype), config.patch());
-  const Tensor y = encoder(x, {history, options.precision, tap});
+  const Tensor y = encoder(x, {history, compute, tap});
   return {nn::as(y, DType::F32), history.kept()};
 }
 
 Chunk decode(std::span<const Tensor> params, const Config& config, const Options& options,
-             Tensor latents, std::span<const Tensor> past, const Tap& tap) {
+             Tensor latents, std::span<const Tensor> past, const Tap& tap,
+             const mesh::Placement& place) {
   check(latents.rank() == 5 && latents.dim(1) == config.z_dim && latents.dim(2) > 0,
         "[vae] the latents are {} but must be [b, {}, f, h, w]", to_string(latents.shape()),
         config.z_dim);
@@ -250,8 +257,8 @@ Chunk decode(std::span<const Tensor> params, const Config& config, const Options
   const Decoder decoder(nn::Params(binder, ""), config);
   History history = history_of(past, latents.dim(2));
   const Scope scope(latents.graph(), "decoder");
-  const Tensor y =
-      decoder(nn::as(latents, options.activations_dtype), {history, options.precision, tap});
+  const Compute compute(options.precision, place);
+  const Tensor y = decoder(nn::as(latents, options.activations_dtype), {history, compute, tap});
   return {nn::as(unpatchify(y, config.patch()), DType::F32), history.kept()};
 }
 

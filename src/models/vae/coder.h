@@ -18,6 +18,10 @@ struct Options {
   Precision precision = Precision::DEFAULT;
 };
 
+/// How a video [b, c, f, h, w] that a program takes or gives is split: by its columns, where they
+/// divide over the devices.
+Sharding video_sharding(const mesh::Placement& place, const Dims& dims);
+
 /// Called with an intermediate value under the name of the reference cases' taps ("conv_in",
 /// "down_blocks.3", "mid_block", ...).
 using Tap = std::function<void(const std::string& name, Tensor value)>;
@@ -40,9 +44,10 @@ std::vector<nn::ParamSpec> decoder_parameters(const Config& config, const Option
 /// `past` it is the first frame alone, f = 1; after that, f is a multiple of config.temporal() and
 /// `past` what the last chunk gave. The result is f32 [b, 2 z, 1 or f / temporal, h / spatial, w /
 /// spatial]: means, then logarithms of variances, not clamped. `params` are those of
-/// encoder_parameters, in that order.
+/// encoder_parameters, in that order. `place`: which devices of a mesh hold what, see Compute.
 Chunk encode(std::span<const Tensor> params, const Config& config, const Options& options,
-             Tensor video, std::span<const Tensor> past, const Tap& tap = {});
+             Tensor video, std::span<const Tensor> past, const Tap& tap = {},
+             const mesh::Placement& place = {});
 
 /// Latents, not normalised, to pixels.
 ///
@@ -50,6 +55,7 @@ Chunk encode(std::span<const Tensor> params, const Config& config, const Options
 /// f32 [b, 3, 1 or temporal * f, spatial * h, spatial * w], not clamped to [-1, 1]. `params` are
 /// those of decoder_parameters.
 Chunk decode(std::span<const Tensor> params, const Config& config, const Options& options,
-             Tensor latents, std::span<const Tensor> past, const Tap& tap = {});
+             Tensor latents, std::span<const Tensor> past, const Tap& tap = {},
+             const mesh::Placement& place = {});
 
 }  // namespace kinema::vae

@@ -15,6 +15,13 @@ constexpr double kSmallestNorm = 1e-12;  // of torch's F.normalize
 /// Frames that a causal convolution looks back.
 constexpr int64_t kPast = 2;
 
+/// Kernels may be split by their output channels.
+std::vector<std::string> kernel_axes(const Dims& dims) {
+  std::vector<std::string> axes(dims.size());
+  axes[0] = "conv_out";
+  return axes;
+}
+
 Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
   Dims dims{out, in};
   if (kernel.frames > 0) {
@@ -71,8 +78,7 @@ std::vector<Tensor> History::kept() const {
 
 Conv::Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel)
     : weight_(params.weight("weight", kernel_dims(in, out, kernel),
-                            std::vector<std::string>(kernel.frames > 0 ? 5 : 4),
-                            nn::Init::xavier())),
+                            kernel_axes(kernel_dims(in, out, kernel)), nn::Init::xavier())),
       bias_(params.weight("bias", {out}, {""}, nn::Init::zeros())) {}
 
 Tensor add_bias(Tensor x, Tensor bias) {
@@ -110,33 +116,33 @@ Tensor convolve_units(Tensor x, Tensor weight, const ConvolutionAttrs& attrs, in
 
 }  // namespace
 
-Tensor Conv::apply(Tensor x, Tensor weight, Where where, Precision precision) const {
+Tensor Conv::apply(Tensor x, Tensor weight, Where where, const Compute& compute) const {
   if (weight.rank() == 4) {
     weight = expand_dims(weight, Axis(2));
   }
   ConvolutionAttrs attrs{.strides = Dims(where.stride.begin(), where.stride.end()),
                          .pad = {{0, 0}, {where.before, where.after}, {where.before, where.after}}};
-  attrs.precision = precision;
+  attrs.precision = compute.precision;
   const Tensor y = convolve_units(x, nn::as(weight, x.dtype()), attrs, where.units);
-  return add_bias(y, reshape(bias_, {bias_.dim(0), 1, 1, 1}));
+  return compute.placed(add_bias(y, reshape(bias_, {bias_.dim(0), 1, 1, 1})));
 }
 
-Tensor Conv::operator()(Tensor x, Where where, Precision precision) const {
-  return apply(x, weight_, where, precision);
+Tensor Conv::operator()(Tensor x, Where where, const Compute& compute) const {
+  return apply(x, weight_, where, compute);
 }
 
-Tensor Conv::last_frame(Tensor x, Where where, Precision precision) const {
-  return apply(x, slice(weight_, Axis(2), weight_.dim(2) - 1, 1), where, precision);
+Tensor Conv::last_frame(Tensor x, Where where, const Compute& compute) const {
+  return apply(x, slice(weight_, Axis(2), weight_.dim(2) - 1, 1), where, compute);
 }
 
-Tensor CausalConv::operator()(Tensor x, History& history, Precision precision) const {
+Tensor CausalConv::operator()(Tensor x, History& history, const Compute& compute) const {
   const Conv::Where around{.before = 1, .after = 1, .units = history.units()};
   if (history.first()) {
     check(x.dim(2) == 1, "[vae] the first chunk is one frame, not {}", x.dim(2));
     history.keep(pad(x, Axis(2), kPast - 1, 0));
-    return conv_.last_frame(x, around, precision);
+    return conv_.last_frame(x, around, compute);
   }
-  return conv_(remember(history, x, kPast), around, precision);
+  return conv_(remember(history, x, kPast), around, compute);
 }
 
 ChannelNorm::ChannelNorm(const nn::Params& params, int64_t dim, int64_t trailing) : dim_(dim) {
@@ -164,11 +170,10 @@ ResidualBlock::ResidualBlock(const nn::Params& params, int64_t in, int64_t out)
   }
 }
 
-Tensor ResidualBlock::operator()(Tensor x, History& history, Precision precision) const {
-  const Tensor skip =
-      shortcut_.empty() ? x : shortcut_[0](x, {.units = history.units()}, precision);
-  x = conv1_(silu(norm1_(x)), history, precision);
-  x = conv2_(silu(norm2_(x)), history, precision);
+Tensor ResidualBlock::operator()(Tensor x, History& history, const Compute& compute) const {
+  const Tensor skip = shortcut_.empty() ? x : shortcut_[0](x, {.units = history.units()}, compute);
+  x = conv1_(silu(norm1_(x)), history, compute);
+  x = conv2_(silu(norm2_(x)), history, compute);
   return x + skip;
 }
 
@@ -183,27 +188,27 @@ AttentionBlock::AttentionBlock(const nn::Params& params, int64_t dim)
                        .weight("weight", {dim, dim, 1, 1}, {"", "", "", ""}, nn::Init::xavier())),
       proj_bias_((params / "proj").weight("bias", {dim}, {""}, nn::Init::zeros())) {}
 
-Tensor AttentionBlock::operator()(Tensor x, Precision precision) const {
+Tensor AttentionBlock::operator()(Tensor x, const Compute& compute) const {
   std::vector<Tensor> frames;
   for (int64_t i = 0; i < x.dim(2); ++i) {
-    frames.push_back(frame(slice(x, Axis(2), i, 1), precision));
+    frames.push_back(frame(slice(x, Axis(2), i, 1), compute));
   }
   return frames.size() == 1 ? frames[0] : concatenate(frames, Axis(2));
 }
 
-Tensor AttentionBlock::frame(Tensor x, Precision precision) const {
+Tensor AttentionBlock::frame(Tensor x, const Compute& compute) const {
   const int64_t b = x.dim(0);
   const int64_t h = x.dim(3);
   const int64_t w = x.dim(4);
   // Pixels are the tokens: [b, h w, c].
   const Tensor tokens = reshape(transpose(norm_(x), {0, 2, 3, 4, 1}), {b, h * w, dim_});
   const Tensor qkv =
-      nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, precision);
+      nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, compute.precision);
   const std::vector<Tensor> parts = split(reshape(qkv, {b, h * w, 3, dim_}), Axis(2), 3);
-  Tensor y = attention_by_rows(parts[0], parts[1], parts[2], precision);
+  Tensor y = attention_by_rows(parts[0], parts[1], parts[2], compute.precision);
   y = nn::linear(reshape(y, {b, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
-                 precision);
-  return x + transpose(reshape(y, {b, 1, h, w, dim_}), {0, 4, 1, 2, 3});
+                 compute.precision);
+  return compute.placed(x + transpose(reshape(y, {b, 1, h, w, dim_}), {0, 4, 1, 2, 3}));
 }
 
 MiddleBlock::MiddleBlock(const nn::Params& params, int64_t dim)
@@ -211,8 +216,8 @@ MiddleBlock::MiddleBlock(const nn::Params& params, int64_t dim)
       attention_(params / "attentions" / "0", dim),
       last_(params / "resnets" / "1", dim, dim) {}
 
-Tensor MiddleBlock::operator()(Tensor x, History& history, Precision precision) const {
-  return last_(attention_(first_(x, history, precision), precision), history, precision);
+Tensor MiddleBlock::operator()(Tensor x, History& history, const Compute& compute) const {
+  return last_(attention_(first_(x, history, compute), compute), history, compute);
 }
 
 }  // namespace kinema::vae

@@ -3,12 +3,27 @@
 #include <array>
 
 #include "graph/ops.h"
+#include "mesh/placement.h"
 #include "models/vae/history.h"
 #include "nn/params.h"
 
 /// The parts of the Wan VAE, on videos x [b, c, f, h, w]. Source: diffusers AutoencoderKLWan,
 /// arXiv:2503.20314.
 namespace kinema::vae {
+
+/// How the layers are computed.
+struct Compute {
+  Precision precision = Precision::DEFAULT;
+  /// Videos are split as `activation_batch` and, along their columns, as `activation_length`.
+  mesh::Placement place = {};
+
+  Compute(Precision precision, mesh::Placement place = {})  // NOLINT(*-explicit-*): on one device
+      : precision(precision), place(std::move(place)) {}
+  /// x [b, c, f, h, w], asked to lie so.
+  Tensor placed(Tensor x) const {
+    return place(x, {"activation_batch", "", "", "", "activation_length"});
+  }
+};
 
 /// The keys `weight` and `bias` of a convolution with a kernel of frames, rows, columns. 2-D
 /// kernels, which torch stores without the frames, have `frames` 0.
@@ -28,13 +43,13 @@ class Conv {
   };
   Conv(const nn::Params& params, int64_t in, int64_t out, Kernel kernel);
 
-  Tensor operator()(Tensor x, Where where, Precision precision) const;
+  Tensor operator()(Tensor x, Where where, const Compute& compute) const;
   /// With the last frame of the kernel only: what the whole kernel makes of one frame behind frames
   /// of zeros.
-  Tensor last_frame(Tensor x, Where where, Precision precision) const;
+  Tensor last_frame(Tensor x, Where where, const Compute& compute) const;
 
  private:
-  Tensor apply(Tensor x, Tensor weight, Where where, Precision precision) const;
+  Tensor apply(Tensor x, Tensor weight, Where where, const Compute& compute) const;
 
   Tensor weight_;
   Tensor bias_;
@@ -52,7 +67,7 @@ class CausalConv {
   CausalConv(const nn::Params& params, int64_t in, int64_t out)
       : conv_(params, in, out, {3, 3, 3}) {}
 
-  Tensor operator()(Tensor x, History& history, Precision precision) const;
+  Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
   Conv conv_;
@@ -77,7 +92,7 @@ class ResidualBlock {
  public:
   ResidualBlock(const nn::Params& params, int64_t in, int64_t out);
 
-  Tensor operator()(Tensor x, History& history, Precision precision) const;
+  Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
   ChannelNorm norm1_;
@@ -92,11 +107,11 @@ class AttentionBlock {
  public:
   AttentionBlock(const nn::Params& params, int64_t dim);
 
-  Tensor operator()(Tensor x, Precision precision) const;
+  Tensor operator()(Tensor x, const Compute& compute) const;
 
  private:
   /// One frame, [b, c, 1, h, w].
-  Tensor frame(Tensor x, Precision precision) const;
+  Tensor frame(Tensor x, const Compute& compute) const;
 
   int64_t dim_;
   ChannelNorm norm_;
@@ -111,7 +126,7 @@ class MiddleBlock {
  public:
   MiddleBlock(const nn::Params& params, int64_t dim);
 
-  Tensor operator()(Tensor x, History& history, Precision precision) const;
+  Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
   ResidualBlock first_;

@@ -20,8 +20,8 @@ Downsample::Downsample(const nn::Params& params, int64_t dim, bool time)
   }
 }
 
-Tensor Downsample::operator()(Tensor x, History& history, Precision precision) const {
-  x = conv_(x, {.stride = {1, 2, 2}, .after = 1, .units = history.units()}, precision);
+Tensor Downsample::operator()(Tensor x, History& history, const Compute& compute) const {
+  x = conv_(x, {.stride = {1, 2, 2}, .after = 1, .units = history.units()}, compute);
   if (!time_) {
     return x;
   }
@@ -31,7 +31,7 @@ Tensor Downsample::operator()(Tensor x, History& history, Precision precision) c
     return x;
   }
   return (*time_)(remember(history, x, 1), {.stride = {2, 1, 1}, .units = history.units()},
-                  precision);
+                  compute);
 }
 
 Upsample::Upsample(const nn::Params& params, int64_t in, int64_t out, bool time)
@@ -41,15 +41,15 @@ Upsample::Upsample(const nn::Params& params, int64_t in, int64_t out, bool time)
   }
 }
 
-Tensor Upsample::operator()(Tensor x, History& history, Precision precision) const {
+Tensor Upsample::operator()(Tensor x, History& history, const Compute& compute) const {
   if (time_) {
-    x = double_frames(x, history, precision);
+    x = double_frames(x, history, compute);
   }
   return conv_(repeat_rows_and_columns(x), {.before = 1, .after = 1, .units = history.units()},
-               precision);
+               compute);
 }
 
-Tensor Upsample::double_frames(Tensor x, History& history, Precision precision) const {
+Tensor Upsample::double_frames(Tensor x, History& history, const Compute& compute) const {
   constexpr int64_t kPast = 2;
   if (history.first()) {
     // Not doubled, and not remembered either: the next chunk has zeros before it.
@@ -61,7 +61,7 @@ Tensor Upsample::double_frames(Tensor x, History& history, Precision precision) 
   const Dims d = x.shape().dims;
   const Tensor joined = remember(history, x, kPast);
   // The channels hold the earlier of the two frames first.
-  const Tensor y = reshape((*time_)(joined, {.units = history.units()}, precision),
+  const Tensor y = reshape((*time_)(joined, {.units = history.units()}, compute),
                            {d[0], 2, d[1], d[2], d[3], d[4]});
   return reshape(transpose(y, {0, 2, 3, 1, 4, 5}), {d[0], d[1], 2 * d[2], d[3], d[4]});
 }

@@ -13,7 +13,7 @@ class Downsample {
   Downsample(const nn::Params& params, int64_t dim, bool time);
 
   /// x [b, c, f, h, w] with even h and w, f even where it halves -> [b, c, f(/2), h/2, w/2].
-  Tensor operator()(Tensor x, History& history, Precision precision) const;
+  Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
   Conv conv_;
@@ -27,10 +27,10 @@ class Upsample {
   Upsample(const nn::Params& params, int64_t in, int64_t out, bool time);
 
   /// x [b, in, f, h, w] -> [b, out, (2)f, 2h, 2w].
-  Tensor operator()(Tensor x, History& history, Precision precision) const;
+  Tensor operator()(Tensor x, History& history, const Compute& compute) const;
 
  private:
-  Tensor double_frames(Tensor x, History& history, Precision precision) const;
+  Tensor double_frames(Tensor x, History& history, const Compute& compute) const;
 
   Conv conv_;
   std::optional<Conv> time_;
