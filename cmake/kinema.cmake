@@ -91,6 +91,9 @@ function(kinema_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  if(KINEMA_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # everything takes several times as long
+  endif()
   set_tests_properties(${room}/${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "KINEMA_PJRT_CPU=${KINEMA_PJRT_CPU}")
 endfunction()
