@@ -1,0 +1,164 @@
+#include "weights/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "arrays.h"
+#include "core/error.h"
+#include "io/model_folder.h"
+#include "io/safetensors.h"
+#include "io/scratch.h"
+#include "models/wan/transformer.h"
+#include "weights/checkpoint.h"
+#include "weights/config.h"
+#include "weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// One head of 128, with image keys: every kind of parameter.
+wan::TransformerConfig one_head() {
+  wan::TransformerConfig config;
+  config.num_attention_heads = 1;
+  config.in_channels = 6;
+  config.out_channels = 3;
+  config.text_dim = 5;
+  config.freq_dim = 4;
+  config.ffn_dim = 7;
+  config.num_layers = 2;
+  config.image_dim = 9;
+  config.added_kv_proj_dim = 128;
+  config.pos_embed_seq_len = 10;
+  return config;
+}
+
+using Values = std::map<std::string, HostArray>;
+
+Values random_values(const wan::TransformerConfig& config) {
+  Values out;
+  uint64_t seed = 0;
+  for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
+    out.emplace(spec.name, normal(spec.shape.dims, ++seed));
+  }
+  return out;
+}
+
+void save(const fs::path& folder, const wan::TransformerConfig& config, const Values& values) {
+  std::vector<io::TensorEntry> entries;
+  for (const auto& [name, array] : values) {
+    entries.push_back(io::TensorEntry::of(name, array));
+  }
+  io::write_model_folder(folder, config_json(config), entries);
+}
+
+void expect_values(const fs::path& path, const Values& expected) {
+  const Checkpoint found = Checkpoint::open(path);
+  ASSERT_EQ(found.tensors().size(), expected.size());
+  for (const auto& [key, array] : expected) {
+    EXPECT_EQ(found.at(key).copy().bytes, array.bytes) << key;
+  }
+}
+
+class Convert : public testing::Test {
+ protected:
+  Convert() { save(at("diffusers"), one_head(), values_); }
+  fs::path at(const char* name) const { return scratch_.path() / name; }
+
+  io::Scratch scratch_;
+  const Values values_ = random_values(one_head());
+};
+
+TEST_F(Convert, EveryFormatGivesTheSameTransformerBack) {
+  convert_transformer(at("diffusers"), at("original"), {.to = Format::ORIGINAL});
+  convert_transformer(at("original"), at("comfy.safetensors"), {.to = Format::COMFYUI});
+  convert_transformer(at("comfy.safetensors"), at("one.safetensors"), {.to = Format::ORIGINAL});
+  convert_transformer(at("one.safetensors"), at("back"), {.to = Format::DIFFUSERS});
+  for (const char* each : {"original", "comfy.safetensors", "one.safetensors", "back"}) {
+    SCOPED_TRACE(each);
+    expect_values(at(each), values_);
+    EXPECT_EQ(config_text(read_config(at(each))), config_text(one_head()));
+    EXPECT_NO_THROW(check_path(at(each)));
+  }
+}
+
+TEST_F(Convert, NamesAreThoseOfTheOtherProgram) {
+  convert_transformer(at("diffusers"), at("original"), {.to = Format::ORIGINAL});
+  convert_transformer(at("diffusers"), at("comfy.safetensors"), {.to = Format::COMFYUI});
+  const io::ModelFolder original = io::ModelFolder::open(at("original"));
+  EXPECT_NE(original.find("blocks.1.cross_attn.norm_k_img.weight"), nullptr);
+  EXPECT_EQ(original.config().at("_class_name").as_string(), "WanModel");
+  EXPECT_EQ(original.config().at("model_type").as_string(), "flf2v");
+  EXPECT_EQ(original.config().at("in_dim").as_int(), 6);
+  const auto comfy = io::SafetensorsFile::open(at("comfy.safetensors"));
+  EXPECT_NE(comfy.find("model.diffusion_model.blocks.0.self_attn.o.bias"), nullptr);
+}
+
+TEST_F(Convert, RoundsToTheDtypeAskedFor) {
+  convert_transformer(at("diffusers"), at("half"), {.dtype = DType::BF16});
+  const Checkpoint found = Checkpoint::open(at("half"));
+  for (const auto& [key, array] : values_) {
+    EXPECT_EQ(found.at(key).copy().bytes, convert(array, DType::BF16).bytes) << key;
+  }
+}
+
+TEST_F(Convert, LargeTransformersAreCutIntoShards) {
+  convert_transformer(at("diffusers"), at("shards"), {.max_shard_bytes = 200'000});
+  EXPECT_TRUE(fs::exists(at("shards") / "diffusion_pytorch_model.safetensors.index.json"));
+  expect_values(at("shards"), values_);
+}
+
+TEST_F(Convert, TellsHowFarItIs) {
+  std::vector<int64_t> done;
+  convert_transformer(at("diffusers"), at("copy"), {.progress = [&](int64_t at, int64_t total) {
+                        EXPECT_EQ(total, static_cast<int64_t>(values_.size()));
+                        done.push_back(at);
+                      }});
+  EXPECT_EQ(done.size(), values_.size());
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+}
+
+TEST_F(Convert, RefusesWhatCouldNotBeReadBack) {
+  wan::TransformerConfig narrow = one_head();
+  narrow.attention_head_dim = 32;
+  narrow.num_attention_heads = 4;
+  save(at("narrow"), narrow, random_values(narrow));
+  EXPECT_THAT(
+      [&] { convert_transformer(at("narrow"), at("out"), {.to = Format::ORIGINAL}); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("has heads of 32"), HasSubstr("--to diffusers"))));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("x.safetensors"), {}); },
+              ThrowsMessage<Error>(HasSubstr("wants a folder")));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("x"), {.to = Format::COMFYUI}); },
+              ThrowsMessage<Error>(HasSubstr("must end with .safetensors")));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("narrow"), {}); },
+              ThrowsMessage<Error>(HasSubstr("is there already")));
+  EXPECT_THAT([] { format_from_string("gguf"); },
+              ThrowsMessage<Error>(HasSubstr("diffusers, original and comfyui")));
+}
+
+TEST_F(Convert, NothingIsLeftOfAFailure) {
+  Values values = values_;
+  values.at("proj_out.weight").as<float>()[3] = 1e30F;
+  save(at("large"), one_head(), values);
+  EXPECT_THAT(
+      [&] { convert_transformer(at("large"), at("half"), {.dtype = DType::F16}); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("`proj_out.weight`"), HasSubstr("float16 does not"))));
+  EXPECT_FALSE(fs::exists(at("half")));
+
+  values.erase("proj_out.bias");
+  save(at("part"), one_head(), values);
+  EXPECT_THAT([&] { convert_transformer(at("part"), at("other"), {}); },
+              ThrowsMessage<Error>(HasSubstr("proj_out.bias")));
+  EXPECT_FALSE(fs::exists(at("other")));
+}
+
+}  // namespace
+}  // namespace kinema::weights
