@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -89,6 +90,51 @@ void print_findings(const flags::Effective& effective) {
   }
 }
 
+void set_list(std::string_view variable, const std::string& text) {
+  setenv(std::string(variable).c_str(), text.c_str(), /*overwrite=*/1);
+}
+
+/// Prints the lists as errors' remedies have them, until there is nothing left to change: a word
+/// that is read at last may be wrong in another way.
+int print_fixed(const config::Loaded& loaded, const std::string& target,
+                const flags::Effective& first) {
+  constexpr int kMostRounds = 8;
+  std::vector<std::string_view> given;
+  for (const std::string_view variable : {kLibtpu, kXla}) {
+    const flags::EnvironmentFlags list = read_list(variable);
+    if (!list.words.empty() || !list.findings.empty()) {
+      given.push_back(variable);
+    }
+  }
+  flags::Effective effective = first;
+  for (int round = 0; round < kMostRounds && !effective.errors().empty(); ++round) {
+    bool changed = false;
+    std::vector<std::pair<std::string_view, std::string>> next;
+    for (const std::string_view variable : {kLibtpu, kXla}) {
+      const flags::EnvironmentFlags list = read_list(variable);
+      next.emplace_back(variable, flags::fixed(list, effective));
+      changed = changed || fmt::format("{}", fmt::join(list.words, " ")) != next.back().second;
+    }
+    if (!changed) {
+      break;  // what is wrong is in the configuration
+    }
+    for (const auto& [variable, text] : next) {
+      set_list(variable, text);
+    }
+    effective = resolve_flags(loaded, {.target = target, .probe = true});
+  }
+  for (const std::string_view variable : {kLibtpu, kXla}) {
+    const char* text = std::getenv(std::string(variable).c_str());
+    if (text != nullptr && (*text != '\0' || std::ranges::count(given, variable) > 0)) {
+      fmt::print("{}='{}'\n", variable, text);
+    }
+  }
+  for (const flags::Finding& finding : first.errors()) {
+    warn(flags::to_text(finding));
+  }
+  return 0;
+}
+
 int check_list(const FlagsOptions& options) {
   const Words words = sort_words(options.words);
   config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
@@ -100,21 +146,12 @@ int check_list(const FlagsOptions& options) {
     unsetenv(std::string(kXla).c_str());
   }
   for (const List& list : words.lists) {
-    setenv(list.variable.c_str(), list.text.c_str(), /*overwrite=*/1);
+    set_list(list.variable, list.text);
   }
   const flags::Effective effective = resolve_flags(loaded, {.target = words.target, .probe = true});
   const bool wrong = !effective.errors().empty();
   if (options.fix) {
-    for (const std::string_view variable : {kLibtpu, kXla}) {
-      const flags::EnvironmentFlags list = read_list(variable);
-      if (!list.words.empty() || !list.findings.empty()) {
-        fmt::print("{}='{}'\n", variable, flags::fixed(list, effective));
-      }
-    }
-    for (const flags::Finding& finding : effective.errors()) {
-      warn(flags::to_text(finding));
-    }
-    return 0;
+    return print_fixed(loaded, words.target, effective);
   }
   if (options.json) {
     fmt::print("{}\n", flags::to_json(effective).dump());
@@ -202,7 +239,7 @@ void add_flags(CLI::App& app, Action& action) {
       "Without a list the environment is checked; XLA_FLAGS=... and LIBTPU_INIT_ARGS=... say "
       "which\n"
       "variable a list is for. CONFIG.yml and key=value are taken into account.");
-  checking->add_flag("--fix", options->fix, "print the list without what is wrong");
+  checking->add_flag("--fix", options->fix, "print the list as the remedies have it");
   checking->add_option("--allow", options->allow, "a rule whose error is none")->expected(1);
   checking->add_flag("--json", options->json, "print JSON");
   checking->callback([checking, options, &action] {

@@ -29,7 +29,7 @@ Lowest first: the plugin's default, the environment, the profile, `xla_flags` in
 a run keeps it in `flags.json`.
 
     kinema flags check "--xla_enable_async_all_reduce=true ..." target=v6e:4x4   # exit status 1 on an error
-    kinema flags check "XLA_FLAGS=..." target=h100 --fix                         # prints the list without what is wrong
+    kinema flags check "XLA_FLAGS=..." target=h100 --fix                         # prints the list as the remedies have it
     kinema flags list                                                            # the profiles
     kinema flags show wan-train-v6e                                              # one of them, as LIBTPU_INIT_ARGS too
 

@@ -54,12 +54,14 @@ class Merge {
   std::string platform() const { return request_.platform.text(); }
 
   void say(std::string_view id, Severity severity, std::string what, std::string remedy,
-           std::vector<std::string> drop = {}) {
+           std::vector<std::string> drop = {},
+           std::vector<std::pair<Variable, std::string>> add = {}) {
     out_.findings.push_back({.id = std::string(id),
                              .severity = severity,
                              .what = std::move(what),
                              .remedy = std::move(remedy),
-                             .drop = std::move(drop)});
+                             .drop = std::move(drop),
+                             .add = std::move(add)});
   }
 
   void add_defaults() {
@@ -148,7 +150,9 @@ class Merge {
       say("wrong-variable", Severity::ERROR,
           fmt::format("`{}` in {} ends the process: it is a flag of {}", given.word,
                       to_string(variable), in_xla ? "libtpu" : "XLA"),
-          fmt::format("move it to {}", in_xla ? "LIBTPU_INIT_ARGS" : "XLA_FLAGS"), {given.word});
+          fmt::format("move it to {}", in_xla ? "LIBTPU_INIT_ARGS" : "XLA_FLAGS"), {given.word},
+          {{in_xla ? Variable::LIBTPU_INIT_ARGS : Variable::XLA_FLAGS,
+            fmt::format("--{}={}", given.name, given.value)}});
     }
     return right;
   }
@@ -207,7 +211,7 @@ class Merge {
         say("removed-flag", Severity::ERROR,
             fmt::format("{} ({}) {}: {} no longer has it", flag.name, place, what_happens,
                         platform()),
-            fmt::format("use {}", replacement_or(flag, "nothing")), drop);
+            fmt::format("use {}", replacement_or(flag, "nothing")), drop, replaced(flag, drop));
         return false;
       case Kind::ABSENT:
         break;
@@ -216,6 +220,20 @@ class Merge {
         fmt::format("{} ({}) {}: {} does not have it", flag.name, place, what_happens, platform()),
         flag.replacement.empty() ? "take it away" : fmt::format("use {}", flag.replacement), drop);
     return false;
+  }
+
+  /// The replacement of a switch that was turned on in a variable, where it is a setting.
+  static std::vector<std::pair<Variable, std::string>> replaced(
+      const Flag& flag, const std::vector<std::string>& drop) {
+    const std::string_view text = flag.replacement;
+    const Flag* with = find_flag(text.substr(0, text.find('=')));
+    const bool on = !drop.empty() && (drop.front().find('=') == std::string::npos ||
+                                      drop.front().ends_with("=true"));
+    if (!on || with == nullptr || text.find('=') == std::string_view::npos ||
+        text.find(' ') != std::string_view::npos) {
+      return {};
+    }
+    return {{flag.variable, fmt::format("--{}", text)}};
   }
 
   void add_option(const GivenFlag& given) {
@@ -326,13 +344,29 @@ std::vector<std::string> Effective::allowed() const {
 
 Effective resolve(const Request& request) { return Merge(request).run(); }
 
-io::Json to_json(const Effective& effective) {
+namespace {
+
+io::Json settings_json(const Effective& effective, bool all) {
   io::Json flags = io::Json::object();
   for (const auto& [name, setting] : effective.settings) {
-    flags.set(
-        name,
-        io::Json::object().set("value", setting.top().value).set("origin", setting.top().origin));
+    if (all || setting.is_given()) {
+      flags.set(
+          name,
+          io::Json::object().set("value", setting.top().value).set("origin", setting.top().origin));
+    }
   }
+  return flags;
+}
+
+}  // namespace
+
+io::Json given_json(const Effective& effective) {
+  return io::Json::object()
+      .set("platform", effective.platform.text())
+      .set("given", settings_json(effective, /*all=*/false));
+}
+
+io::Json to_json(const Effective& effective) {
   io::Json findings = io::Json::array();
   constexpr std::string_view kNames[] = {"note", "warning", "error"};
   for (const Finding& finding : effective.findings) {
@@ -346,7 +380,7 @@ io::Json to_json(const Effective& effective) {
   }
   return io::Json::object()
       .set("platform", effective.platform.text())
-      .set("flags", std::move(flags))
+      .set("flags", settings_json(effective, /*all=*/true))
       .set("findings", std::move(findings));
 }
 

@@ -71,6 +71,9 @@ Effective resolve(const Request& request);
 /// Everything about a run's flags, as its folder keeps it.
 io::Json to_json(const Effective& effective);
 
+/// The platform and what was given, of the same.
+io::Json given_json(const Effective& effective);
+
 /// `NAME=VALUE  # origin` a line; without `all` only what was given.
 std::string to_text(const Effective& effective, bool all);
 

@@ -33,6 +33,12 @@ bool looks_like_flag(std::string_view word) {
   return first != std::string_view::npos && word.substr(first).starts_with("xla_");
 }
 
+/// Such a word as a flag: `"--xla_a=1"` and `xla_a=1` as `--xla_a=1`.
+std::string as_flag(std::string_view word) {
+  word.remove_prefix(word.find_first_not_of("-\"'"));
+  return "--" + std::string(word.substr(0, word.find_last_not_of("\"'") + 1));
+}
+
 void report_stray(EnvironmentFlags& out, const std::string& word) {
   if (word == "\\") {
     return;  // the end of a line that was continued inside quotes; harmless
@@ -51,6 +57,9 @@ void report_stray(EnvironmentFlags& out, const std::string& word) {
   finding.remedy = quoted ? "take the quotes away"
                    : flag ? fmt::format("write --{}", shortened(word))
                           : "";
+  if (flag) {
+    finding.add = {{out.variable, as_flag(word)}};
+  }
   out.findings.push_back(std::move(finding));
 }
 
@@ -102,6 +111,17 @@ std::vector<std::string> split_quoted(std::string_view text) {
 }
 
 /// The text of the file that XLA_FLAGS names; an error is reported where it cannot be read.
+/// The flags that a text would be with dashes before each and no quotes around them.
+std::vector<std::pair<Variable, std::string>> meant_flags(const std::string& text) {
+  std::vector<std::pair<Variable, std::string>> out;
+  for (const std::string& word : split(text)) {
+    if (looks_like_flag(word)) {
+      out.emplace_back(Variable::XLA_FLAGS, as_flag(word));
+    }
+  }
+  return out;
+}
+
 std::string flags_in_file(EnvironmentFlags& out, std::string_view text) {
   std::string name(text.substr(0, text.find_last_not_of(kSpace) + 1));
   constexpr std::streamsize kLargest = 1 << 20;
@@ -125,7 +145,8 @@ std::string flags_in_file(EnvironmentFlags& out, std::string_view text) {
        .remedy = quoted ? "take the quotes away"
                  : flag ? "begin each flag with two dashes"
                         : "",
-       .drop = split(name)});
+       .drop = split(name),
+       .add = meant_flags(name)});
   return "";
 }
 
@@ -186,7 +207,8 @@ EnvironmentFlags read_xla_flags(std::string_view text) {
            .what = fmt::format("`{}` in XLA_FLAGS ends the process: flags have two dashes there",
                                shortened(word)),
            .remedy = fmt::format("write -{}", shortened(word)),
-           .drop = {word}});
+           .drop = {word},
+           .add = {{out.variable, "-" + word}}});
     } else {
       report_stray(out, word);
     }

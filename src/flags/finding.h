@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "flags/flag.h"
 
 namespace kinema::flags {
 
@@ -17,6 +20,8 @@ struct Finding {
   std::string evidence;  ///< may be empty
   /// Words of the environment variables, as they stand there, that `--fix` leaves out.
   std::vector<std::string> drop;
+  /// Words that it puts there instead, and where.
+  std::vector<std::pair<Variable, std::string>> add;
   bool allowed = false;  ///< an error that the user let pass by its id
 };
 

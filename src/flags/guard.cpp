@@ -80,7 +80,12 @@ void propose_change(const Rule& rule, const Effective& effective, Finding& findi
     }
   }
   const bool on = rule.when.front().test == Test::OFF;
-  finding.remedy = fmt::format("set {}={}", rule.when.front().flag, on ? "true" : "false");
+  const std::string value = on ? "true" : "false";
+  finding.remedy = fmt::format("set {}={}", rule.when.front().flag, value);
+  if (const Flag* flag = find_flag(rule.when.front().flag); flag != nullptr) {
+    const Variable place = flag->variable == Variable::BOTH ? Variable::XLA_FLAGS : flag->variable;
+    finding.add = {{place, fmt::format("--{}={}", flag->name, value)}};
+  }
 }
 
 Finding finding_of(const Rule& rule, const Effective& effective) {

@@ -1,0 +1,44 @@
+// Any text as LIBTPU_INIT_ARGS and XLA_FLAGS: findings, never a crash, and a list that was mended
+// is read without stray words.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "flags/effective.h"
+#include "flags/fix.h"
+
+namespace {
+
+using namespace kinema::flags;
+
+void require(bool holds) {
+  if (!holds) {
+    std::abort();
+  }
+}
+
+void read_as(Variable variable, const std::string& text, const char* target) {
+  const bool tpu = variable == Variable::LIBTPU_INIT_ARGS;
+  const EnvironmentFlags list = tpu ? read_libtpu_init_args(text) : read_xla_flags(text);
+  require(list.flags.size() <= list.words.size());
+  Request request{.platform = parse_platform(target)};
+  (tpu ? request.libtpu_init_args : request.xla_flags) = text;
+  const Effective effective = resolve(request);
+  const std::string mended = fixed(list, effective);
+  (void)to_json(effective).dump();
+  const EnvironmentFlags again = tpu ? read_libtpu_init_args(mended) : read_xla_flags(mended);
+  require(again.flags.size() <= list.words.size() + effective.findings.size() * 4);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  read_as(Variable::LIBTPU_INIT_ARGS, text, "v6e:4x4");
+  // A text that does not begin with a dash names a file, which may be a pipe.
+  if (text.find('/') == std::string::npos) {
+    read_as(Variable::XLA_FLAGS, text, "h100:8");
+  }
+  return 0;
+}
