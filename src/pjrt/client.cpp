@@ -8,6 +8,7 @@
 #include "pjrt/client_handle.h"
 #include "pjrt/element_type.h"
 #include "pjrt/named_values.h"
+#include "pjrt/transfers.h"
 
 namespace kinema::pjrt {
 namespace {
@@ -19,6 +20,7 @@ Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
   check(static_cast<int64_t>(bytes.size()) == shape.bytes(),
         "[pjrt] {} takes {} bytes but {} were given", to_string(shape), shape.bytes(),
         bytes.size());
+  begin_transfer(Direction::TO_DEVICE, shape);
   const auto reply = KINEMA_PJRT(
       *handle->api, Client_BufferFromHostBuffer, .client = handle->client, .data = bytes.data(),
       .type = to_pjrt(shape.dtype), .dims = shape.dims.data(), .num_dims = shape.dims.size(),

@@ -47,6 +47,16 @@ std::string CompileOptions::serialize() const {
   build.set_partitions(partitions);
   build.set_use_spmd_partitioning(true);
   build.set_use_shardy_partitioner(shardy);
+  check(optimization_level >= -1 && optimization_level <= 3 && optimization_effort >= -1 &&
+            optimization_effort <= 1,
+        "[compile] optimization level {} and effort {}: levels are 0 to 3 (-1: none), efforts -1 "
+        "to 1",
+        optimization_level, optimization_effort);
+  if (optimization_level >= 0) {
+    constexpr int64_t kLevel0 = 9;  // of XLA's EffortLevel, whose levels are 10 apart
+    build.set_optimization_level(static_cast<int32_t>(kLevel0 + 10 * optimization_level));
+  }
+  build.set_optimization_effort(static_cast<float>(optimization_effort));  // 0 is not written
   if (!device_ids.empty()) fill_assignment(*this, *build.mutable_device_assignment());
   for (const auto& [name, value] : flags) fill_flag(name, value, *out.add_flags());
   return out.SerializeAsString();

@@ -19,12 +19,17 @@ struct CompileOptions {
   bool shardy = true;
   /// Device ids, [replicas][partitions] row by row; empty leaves the choice to the plugin.
   std::vector<int64_t> device_ids;
+  /// 0 to 3 as XLA's O0 to O3, which TPU compilers go by; -1: the compiler's own.
+  int64_t optimization_level = -1;
+  /// -1 to 1: how much compile time a faster program may cost; 0: the compiler's own.
+  double optimization_effort = 0;
   /// Compiler flags for this program only, without dashes: `xla_cpu_enable_fast_math` -> true. An
   /// unknown name makes `compile` throw, where XLA_FLAGS would end the process.
   std::map<std::string, FlagValue> flags;
 
   /// As the CompileOptionsProto that PJRT takes; equal options give equal bytes. Throws an Error
-  /// when counts are not positive or `device_ids` has another length than replicas * partitions.
+  /// when counts are not positive, `device_ids` has another length than replicas * partitions, or
+  /// level and effort are out of range.
   std::string serialize() const;
 };
 

@@ -6,6 +6,7 @@
 #include "pjrt/api.h"
 #include "pjrt/client_handle.h"
 #include "pjrt/element_type.h"
+#include "pjrt/transfers.h"
 
 namespace kinema::pjrt {
 
@@ -60,12 +61,15 @@ Upload::Upload(const Client& client, const Shape& shape, Device device)
   if (shape.bytes() > 0 && offers_transfers(*handle->api)) {
     try {
       transfer_ = std::make_unique<Transfer>(handle, create(*handle, shape, device));
-      return;
     } catch (const Error&) {
       // Offered but not built, or no room on the device: the plain way says so itself.
     }
   }
-  gathered_ = HostArray(shape);
+  if (transfer_ != nullptr) {
+    begin_transfer(Direction::TO_DEVICE, shape);
+  } else {
+    gathered_ = HostArray(shape);
+  }
 }
 
 Upload::Upload(Upload&& other) noexcept = default;

@@ -86,6 +86,8 @@ io::Json job_json(const CompileJob& job) {
       .set("plugin", job.plugin)
       .set("partitions", job.options.partitions)
       .set("shardy", job.options.shardy)
+      .set("optimization_level", job.options.optimization_level)
+      .set("optimization_effort", job.options.optimization_effort)
       .set("device_ids", io::Json::array(std::move(ids)))
       .set("flags", std::move(flags))
       .set("environment", std::move(environment))
@@ -101,6 +103,8 @@ CompileJob read_job(const fs::path& folder) {
   job.plugin = json.at("plugin").as_string();
   job.options.partitions = json.at("partitions").as_int();
   job.options.shardy = json.at("shardy").as_bool();
+  job.options.optimization_level = json.at("optimization_level").as_int();
+  job.options.optimization_effort = json.at("optimization_effort").as_number();
   job.options.device_ids = json.at("device_ids").as_ints();
   for (const auto& [name, value] : json.at("flags").members()) {
     job.options.flags[name] = read_flag(value);

@@ -57,7 +57,33 @@ PJRT_Error* attributes(PJRT_Plugin_Attributes_Args* args) {
 PJRT_Error* create_client(PJRT_Client_Create_Args* args) {
   // The size this header gives the struct, without tail padding.
   if (args->struct_size != PJRT_Client_Create_Args_STRUCT_SIZE) return make_error("struct size");
+#ifdef FAKE_ECHOING
+  // Says what it was given, for tests of how options get here.
+  std::string text = "options:";
+  for (size_t i = 0; i < args->num_options; ++i) {
+    const PJRT_NamedValue& option = args->create_options[i];
+    text += ' ' + std::string(option.name, option.name_size) + '=';
+    switch (option.type) {
+      case PJRT_NamedValue_kString:
+        text += "text " + std::string(option.string_value, option.value_size);
+        break;
+      case PJRT_NamedValue_kInt64:
+        text += "integer " + std::to_string(option.int64_value);
+        break;
+      case PJRT_NamedValue_kFloat:
+        text += "float " + std::to_string(option.float_value);
+        break;
+      case PJRT_NamedValue_kBool:
+        text += std::string("bool ") + (option.bool_value ? "true" : "false");
+        break;
+      default:
+        text += "?";
+    }
+  }
+  return make_error((text + ';').c_str());
+#else
   return make_error("all devices are taken");
+#endif
 }
 
 // What plugins of 0.104 do that do not look at struct_size: they fill fields that came in later.
