@@ -12,6 +12,7 @@
 #include "kernels/cpu/lowering.h"
 #include "runtime/executable_cache.h"
 #include "runtime/executable_file.h"
+#include "runtime/pieces.h"
 
 namespace kinema::runtime {
 namespace {
@@ -131,8 +132,9 @@ std::string label(size_t index, const Port& port) {
 
 }  // namespace
 
-Program::Program(const pjrt::Client& client, pjrt::Executable executable, std::vector<Port> inputs,
-                 std::vector<Port> outputs, std::string name, ProgramReport report)
+Program::Program(const pjrt::Client& client, std::optional<pjrt::Executable> executable,
+                 std::vector<Port> inputs, std::vector<Port> outputs, std::string name,
+                 ProgramReport report)
     : client_(client),
       executable_(std::move(executable)),
       inputs_(std::move(inputs)),
@@ -142,6 +144,13 @@ Program::Program(const pjrt::Client& client, pjrt::Executable executable, std::v
 
 Program Program::compile(const pjrt::Client& client, const Graph& graph,
                          std::span<const Tensor> outputs, const ProgramOptions& options) {
+  if (!options.jit) {
+    auto pieces = std::make_shared<const Pieces>(client, graph, outputs, options);
+    Program program(client, std::nullopt, input_ports(graph, {}), output_ports(outputs, options),
+                    options.name, pieces->report());
+    program.pieces_ = std::move(pieces);
+    return program;
+  }
   const Clock::time_point start = Clock::now();
   EmitOptions emit_options = options.emit;
   // A kernel is opaque to the partitioner: programs over a mesh leave their dots to the compiler.
@@ -174,6 +183,15 @@ Program Program::compile_text(const pjrt::Client& client, const std::string& tex
                  std::move(report));
 }
 
+const pjrt::Executable& Program::executable() const {
+  check(executable_.has_value(), "[{}] runs in pieces (jit is false): no one executable", name_);
+  return *executable_;
+}
+
+std::vector<int64_t> Program::device_ids() const {
+  return pieces_ ? pieces_->device_ids() : executable_->device_ids();
+}
+
 void Program::check_arguments(std::span<const pjrt::Buffer* const> arguments) const {
   check(arguments.size() == inputs_.size(), "[{}] {} arguments given but the program takes {}",
         name_, arguments.size(), inputs_.size());
@@ -191,7 +209,7 @@ void Program::check_arguments(std::span<const pjrt::Buffer* const> arguments) co
 
 std::vector<pjrt::Buffer> Program::run(std::span<const pjrt::Buffer* const> arguments) const {
   check_arguments(arguments);
-  return executable_.execute(arguments);
+  return pieces_ ? pieces_->run(arguments) : executable_->execute(arguments);
 }
 
 std::vector<pjrt::Buffer> Program::run(std::span<const pjrt::Buffer> arguments) const {
@@ -202,7 +220,7 @@ std::vector<pjrt::Buffer> Program::run(std::span<const pjrt::Buffer> arguments) 
 }
 
 std::vector<HostArray> Program::run_on_host(std::span<const HostArray> arguments) const {
-  const std::vector<int64_t> ids = executable_.device_ids();
+  const std::vector<int64_t> ids = device_ids();
   check(ids.size() == 1, "[{}] runs on {} devices; run_on_host is for one", name_, ids.size());
   const pjrt::Device device = client_.device(ids.front());
   std::vector<pjrt::Buffer> buffers;
@@ -215,13 +233,18 @@ std::vector<HostArray> Program::run_on_host(std::span<const HostArray> arguments
 std::vector<std::vector<pjrt::Buffer>> Program::run_all(
     std::span<const std::vector<const pjrt::Buffer*>> arguments) const {
   for (const auto& on_device : arguments) check_arguments(on_device);
-  return executable_.execute_all(arguments);
+  if (!pieces_) return executable_->execute_all(arguments);
+  check(arguments.size() == 1, "[{}] runs in pieces on one device, not on {}", name_,
+        arguments.size());
+  std::vector<std::vector<pjrt::Buffer>> out;
+  out.push_back(pieces_->run(arguments.front()));
+  return out;
 }
 
 std::vector<Array> Program::run(const Devices& devices,
                                 std::span<const Array* const> arguments) const {
   // The plugin's lists are in the order of its own device list, arrays in that of the mesh.
-  const std::vector<int64_t> ids = executable_.device_ids();
+  const std::vector<int64_t> ids = device_ids();
   check(ids.size() == devices.count(), "[{}] runs on {} devices but is given arrays on {}", name_,
         ids.size(), devices.count());
   std::vector<size_t> place(ids.size());

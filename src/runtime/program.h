@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,8 @@ struct ProgramOptions {
   pjrt::CompileOptions compile;
   /// Use kinema's kernels where the target has some (CPU: large dots) and `emit.lowering` is empty.
   bool kernels = true;
+  /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
+  bool jit = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
   std::string executable_cache;
   /// The cache drops its oldest entries beyond this.
@@ -37,6 +40,8 @@ struct ProgramOptions {
   /// Names of the outputs, for messages; may be empty.
   std::vector<std::string> output_names;
 };
+
+class Pieces;
 
 /// What compiling took and gave.
 struct ProgramReport {
@@ -71,7 +76,11 @@ class Program {
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
   const ProgramReport& report() const { return report_; }
-  const pjrt::Executable& executable() const { return executable_; }
+  const std::string& name() const { return name_; }
+  /// Throws an Error for a program in pieces, which has none of its own.
+  const pjrt::Executable& executable() const;
+  /// The programs that run one after the other where `jit` was false; else null.
+  const Pieces* pieces() const { return pieces_.get(); }
 
   /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
   /// when an argument is missing, deleted or of another shape than the input.
@@ -88,12 +97,15 @@ class Program {
       std::span<const std::vector<const pjrt::Buffer*>> arguments) const;
 
  private:
-  Program(const pjrt::Client& client, pjrt::Executable executable, std::vector<Port> inputs,
-          std::vector<Port> outputs, std::string name, ProgramReport report);
+  Program(const pjrt::Client& client, std::optional<pjrt::Executable> executable,
+          std::vector<Port> inputs, std::vector<Port> outputs, std::string name,
+          ProgramReport report);
+  std::vector<int64_t> device_ids() const;
   void check_arguments(std::span<const pjrt::Buffer* const> arguments) const;
 
   pjrt::Client client_;
-  pjrt::Executable executable_;
+  std::optional<pjrt::Executable> executable_;
+  std::shared_ptr<const Pieces> pieces_;  // instead of an executable
   std::vector<Port> inputs_;
   std::vector<Port> outputs_;
   std::string name_;

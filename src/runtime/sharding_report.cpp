@@ -116,6 +116,9 @@ std::vector<std::string> collective_lines(const mesh::Mesh& mesh,
 std::vector<std::string> sharding_report(const mesh::Mesh& mesh, const Program& program,
                                          const LogicalAxes& logical) {
   std::vector<std::string> lines = tensor_lines(mesh, program.inputs(), logical);
+  if (program.pieces() != nullptr) {
+    return lines;  // on one device
+  }
   const std::vector<std::string> moved =
       collective_lines(mesh, pjrt::collectives(program.executable().optimized()));
   lines.insert(lines.end(), moved.begin(), moved.end());

@@ -1,0 +1,110 @@
+#include "runtime/replicas.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "config/parallel_config.h"
+#include "core/error.h"
+#include "mesh/mesh.h"
+#include "runtime/cpu_client.h"
+
+namespace kinema::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+HostArray scalar(float x) { return HostArray::f32({1}, std::array<float, 1>{x}); }
+
+TEST(OddCopies, AreThoseWithOtherBitsThanMost) {
+  const float next = std::nextafter(1.0F, 2.0F);
+  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(1), scalar(1)}), IsEmpty());
+  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(next), scalar(1)}), ElementsAre(1));
+  EXPECT_THAT(odd_copies(std::array{scalar(2), scalar(1), scalar(1), scalar(3)}),
+              ElementsAre(0, 3));
+  EXPECT_THAT(odd_copies(std::array{scalar(0.0F), scalar(-0.0F)}), ElementsAre(1));
+  EXPECT_THAT(odd_copies(std::span<const HostArray>()), IsEmpty());
+}
+
+TEST(OddCopies, TakeEveryNanForTheSame) {
+  EXPECT_THAT(odd_copies(std::array{scalar(std::nanf("1")), scalar(-std::nanf("2"))}), IsEmpty());
+  EXPECT_THAT(odd_copies(std::array{scalar(1), scalar(1), scalar(std::nanf("1"))}), ElementsAre(2));
+}
+
+class ReplicaCheckTest : public CpuClientTest {
+ protected:
+  static Devices devices(const pjrt::Client& client) {
+    config::ParallelConfig config;
+    config.ici_data_parallelism = 2;
+    config.ici_fsdp_parallelism = 2;
+    config.ici_context_parallelism = 1;
+    config.ici_tensor_parallelism = 1;
+    std::vector<mesh::Device> all;
+    for (int64_t i = 0; i < 4; ++i) {
+      all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
+    }
+    return {client, mesh::Placement(mesh::make_mesh(config, all),
+                                    mesh::AxisRules::parse(config.logical_axis_rules, "rules"))};
+  }
+
+  /// The array with one bit of one device's part turned.
+  static Array with_fault(const Devices& on, const Array& array, size_t device) {
+    std::vector<pjrt::Buffer> shards;
+    for (size_t d = 0; d < array.shards().size(); ++d) {
+      HostArray part = array.shards()[d].to_host();
+      if (d == device) {
+        part.bytes.back() ^= std::byte{1};
+      }
+      shards.push_back(on.client().to_device(part, on[d]));
+    }
+    return {array.shape(), {array.blocks().begin(), array.blocks().end()}, std::move(shards)};
+  }
+};
+
+TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
+  const pjrt::Client client = open_client({.cpu_devices = 4});
+  const Devices on = devices(client);
+  const Sharding rows{{{"fsdp"}, {}}};
+  const Shape shape{DType::F32, {4, 3}};
+  const Shape count{DType::S32, {}};
+  const std::vector<Port> ports = {{.name = "a", .shape = shape, .shard = shape, .sharding = rows},
+                                   {.name = "b", .shape = shape, .shard = shape},
+                                   {.name = "count", .shape = count, .shard = count}};
+  const ReplicaCheck check(on, ports, {});
+  HostArray values(shape);
+  for (size_t i = 0; i < 12; ++i) {
+    values.as<float>()[i] = static_cast<float>(i) - 3.5F;
+  }
+  std::vector<Array> arrays;
+  arrays.push_back(on.upload(values, rows));
+  arrays.push_back(on.upload(values));
+  arrays.push_back(on.upload(HostArray(count)));
+
+  EXPECT_THAT(check.find(arrays), IsEmpty());
+
+  // Row-major over data=2, fsdp=2: devices 1 and 3 hold the same rows of `a`.
+  arrays[0] = with_fault(on, arrays[0], 3);
+  arrays[1] = with_fault(on, arrays[1], 2);
+  const std::vector<OddCopy> found = check.find(arrays);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].array, 0U);
+  EXPECT_EQ(found[0].device, 3U) << "of two copies the first one counts";
+  EXPECT_EQ(found[1].array, 1U);
+  EXPECT_EQ(found[1].device, 2U);
+  EXPECT_EQ(device_text(on, 2), "device 2 (data=1, fsdp=0)");
+}
+
+TEST_F(ReplicaCheckTest, FindsNothingOnOneDevice) {
+  const Devices on{open_client({})};
+  std::vector<Array> arrays;
+  arrays.push_back(on.upload(scalar(1)));
+  const std::vector<Port> ports = {{.name = "a", .shape = {DType::F32, {1}}}};
+  EXPECT_THAT(ReplicaCheck(on, ports, {}).find(arrays), IsEmpty());
+  EXPECT_EQ(device_text(on, 0), "device 0");
+}
+
+}  // namespace
+}  // namespace kinema::runtime
