@@ -22,6 +22,9 @@ std::string environment(const char* name) {
 
 flags::Platform platform_here(const config::Config& config) {
   flags::Platform out;
+  if (has_mock_devices(config)) {
+    return out;
+  }
   if (config.run.hardware == "tpu") {
     out.backend = flags::Backend::TPU;
     out.chip = flags::chip_of_accelerator(environment("TPU_ACCELERATOR_TYPE"));
@@ -75,6 +78,22 @@ flags::GivenFlag given_word(const std::string& word) {
   return {.name = word.substr(dashes, equals - dashes),
           .value = word.substr(equals + 1),
           .origin = std::string(config::kCommandLine)};
+}
+
+/// What switches of the configuration come to.
+void add_switches(const config::Config& config, flags::Backend backend,
+                  std::vector<flags::GivenFlag>& given) {
+  if (config.runtime.deterministic && backend == flags::Backend::GPU) {
+    for (flags::GivenFlag flag : flags::given_flags(flags::find_profile("gpu-deterministic"))) {
+      flag.origin = "deterministic";
+      given.push_back(std::move(flag));
+    }
+  }
+  if (config.runtime.optimization_level >= 0 && backend != flags::Backend::TPU) {
+    given.push_back({.name = "xla_backend_optimization_level",
+                     .value = fmt::format("{}", config.runtime.optimization_level),
+                     .origin = "optimization_level"});
+  }
 }
 
 /// A program that every compiler takes.
@@ -152,14 +171,19 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   request.platform.version = flags::plugin_version(plugin);
   request.libtpu_init_args = environment("LIBTPU_INIT_ARGS");
   request.xla_flags = environment("XLA_FLAGS");
-  if (!config.run.flags_profile.empty()) {
-    request.given = flags::given_flags(flags::find_profile(config.run.flags_profile));
+  add_switches(config, request.platform.backend, request.given);
+  if (!what.target.empty() || !has_mock_devices(config)) {
+    if (!config.run.flags_profile.empty()) {
+      const std::vector<flags::GivenFlag> profile =
+          flags::given_flags(flags::find_profile(config.run.flags_profile));
+      request.given.insert(request.given.end(), profile.begin(), profile.end());
+    }
+    add_config_flags(loaded, request.given);
   }
-  add_config_flags(loaded, request.given);
   for (const std::string& word : what.words) {
     request.given.push_back(given_word(word));
   }
-  request.deterministic = config.run.deterministic;
+  request.deterministic = config.runtime.deterministic;
   for (const std::string& id : config.run.allow_flags) {
     check(flags::is_rule(id), "[flags] allow_flags: there is no rule `{}`; docs/flags.md has them",
           id);
@@ -188,6 +212,11 @@ flags::Effective check_flags(const config::Loaded& loaded, FlagsFor what) {
     }
   }
   return effective;
+}
+
+void set_effort(const config::Config& config, bool tpu, pjrt::CompileOptions& options) {
+  options.optimization_level = tpu ? config.runtime.optimization_level : -1;
+  options.optimization_effort = config.runtime.optimization_effort;
 }
 
 std::string allowed_text(const flags::Effective& effective) {

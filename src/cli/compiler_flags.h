@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "flags/effective.h"
+#include "pjrt/compile_options.h"
 #include "plan/target.h"
 
 namespace kinema::cli {
@@ -28,6 +29,10 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
 /// resolve_flags with the plugin's help, as every command does it before it loads a plugin: prints
 /// warnings and what was allowed, and throws an Error that names the first thing that is wrong.
 flags::Effective check_flags(const config::Loaded& loaded, FlagsFor what = {});
+
+/// The configuration's optimization level and effort, as far as they are no flags: a level is one
+/// of the CPU's and GPU's code generator.
+void set_effort(const config::Config& config, bool tpu, pjrt::CompileOptions& options);
 
 /// ` [allowed: RULE, ...]`, or nothing where no error was let pass.
 std::string allowed_text(const flags::Effective& effective);

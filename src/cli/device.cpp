@@ -1,5 +1,9 @@
 #include "cli/device.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -7,6 +11,44 @@
 
 namespace kinema::cli {
 namespace {
+
+/// The memory's options that differ from the plugin's own, under the names of XLA's GPU client.
+pjrt::NamedValues memory_options(const config::RuntimeConfig& runtime) {
+  pjrt::NamedValues options;
+  if (!runtime.preallocate) {
+    options["preallocate"] = false;
+  }
+  if (runtime.memory_fraction > 0) {
+    options["memory_fraction"] = static_cast<float>(runtime.memory_fraction);
+  }
+  if (!runtime.allocator.empty()) {
+    options["allocator"] = runtime.allocator;
+  }
+  return options;
+}
+
+/// True when `executable_cache` says that no program is kept.
+bool is_off(const std::string& cache) {
+  return cache == "off" || cache == "none" || cache == "false";
+}
+
+/// Variables that JAX reads and no plugin does, and the key that does the same here.
+struct JaxVariable {
+  const char* name;
+  std::string_view key;
+};
+constexpr JaxVariable kJaxVariables[] = {
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "preallocate"},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", "memory_fraction"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "allocator"},
+    {"JAX_COMPILATION_CACHE_DIR", "executable_cache"},
+    {"JAX_DEBUG_NANS", "debug_nans"},
+    {"JAX_DISABLE_JIT", "jit"},
+    {"JAX_PLATFORMS", "hardware"},
+    {"JAX_TRANSFER_GUARD", "transfer_guard"},
+};
+
+bool is_on(const std::string& cache) { return cache.empty() || cache == "on" || cache == "true"; }
 
 std::vector<mesh::Device> devices_of(const pjrt::Client& client) {
   std::vector<mesh::Device> devices;
@@ -24,11 +66,43 @@ std::vector<mesh::Device> devices_of(const pjrt::Client& client) {
 
 }  // namespace
 
+bool has_mock_devices(const config::Config& config) { return config.runtime.mock_devices > 0; }
+
+std::vector<std::string> device_notices(const config::Config& config) {
+  std::vector<std::string> out;
+  for (const JaxVariable& each : kJaxVariables) {
+    if (std::getenv(each.name) != nullptr) {
+      out.push_back(fmt::format("{} is set, which JAX reads: here it is {}=", each.name, each.key));
+    }
+  }
+  if (has_mock_devices(config)) {
+    out.push_back(
+        fmt::format("mock_devices: {} devices of the CPU plugin stand for those of hardware {}",
+                    config.runtime.mock_devices, config.run.hardware));
+  }
+  const pjrt::NamedValues options = memory_options(config.runtime);
+  if (!options.empty() && (config.run.hardware != "gpu" || has_mock_devices(config))) {
+    std::string names;
+    for (const auto& [name, value] : options) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    out.push_back(names + ": only the GPU plugin hands out memory by these, they change nothing");
+  }
+  return out;
+}
+
 runtime::ClientSpec client_spec(const config::Config& config) {
   runtime::ClientSpec spec;
+  if (has_mock_devices(config)) {
+    spec.cpu_devices = config.runtime.mock_devices;
+    return spec;
+  }
   spec.plugin = config.run.pjrt_plugin;
   spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
   spec.cpu_devices = config.run.cpu_device_count;
+  if (config.run.hardware == "gpu") {
+    spec.options = memory_options(config.runtime);
+  }
   return spec;
 }
 
@@ -54,12 +128,14 @@ mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& 
 runtime::ProgramOptions program_options(const config::Config& config) {
   runtime::ProgramOptions options;
   const std::string& cache = config.run.executable_cache;
-  if (cache != "none") {
-    options.executable_cache = cache.empty() ? runtime::cache_folder() + "/programs" : cache;
+  if (!is_off(cache)) {
+    options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
   }
   options.dump = config.run.dump_to;
   options.kernels = config.run.cpu_kernels;
+  options.jit = config.runtime.jit;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
+  set_effort(config, config.run.hardware == "tpu" && !has_mock_devices(config), options.compile);
   return options;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "mesh/placement.h"
@@ -9,8 +11,15 @@
 
 namespace kinema::cli {
 
-/// Which plugin and devices a configuration asks for.
+/// Which plugin and devices a configuration asks for, and the options that it is opened with.
 runtime::ClientSpec client_spec(const config::Config& config);
+
+/// True where devices of the CPU plugin stand for those of another kind, which are not here.
+bool has_mock_devices(const config::Config& config);
+
+/// What there is to say about the keys of the client: those that this hardware has no use for, and
+/// that its devices are mock ones.
+std::vector<std::string> device_notices(const config::Config& config);
 
 /// The mesh of a configuration over all devices of a client, with the rules of the transformer.
 /// Throws what mesh::make_mesh throws.

@@ -95,7 +95,7 @@ std::vector<std::string> expanded(const std::vector<std::string>& words) {
   return out;
 }
 
-sample::OutputOptions output_options(const config::Loaded& loaded) {
+sample::OutputOptions output_options(const config::Loaded& loaded, const flags::Effective& flags) {
   const config::GenerateConfig& g = loaded.config.generate;
   return {.fps = static_cast<double>(g.fps),
           .enlarge = static_cast<int>(g.video_enlarge),
@@ -103,7 +103,8 @@ sample::OutputOptions output_options(const config::Loaded& loaded) {
           .contact_sheet_columns = g.contact_sheet_columns,
           .frames = g.save_frames,
           .version = KINEMA_VERSION,
-          .settings = given_settings(loaded)};
+          .settings = given_settings(loaded),
+          .flags = flags::given_json(flags)};
 }
 
 int generate(const std::vector<std::string>& words, bool json) {
@@ -111,8 +112,11 @@ int generate(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : notices(loaded, "generate")) {
     warn(line);
   }
+  for (const std::string& line : device_notices(loaded.config)) {
+    warn(line);
+  }
   const flags::Effective flags = check_flags(loaded);
-  const sample::OutputOptions output_settings = output_options(loaded);
+  const sample::OutputOptions output_settings = output_options(loaded, flags);
   fetch_models(loaded.config,
                has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
   const config::Config& config = loaded.config;

@@ -109,6 +109,7 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
   job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
   job.options.flags = std::move(flags);
+  set_effort(loaded.config, options.target.chip.family == plan::Family::TPU, job.options);
   if (step.place.active()) {
     job.options.partitions = step.place.mesh().devices();
     job.options.device_ids = step.place.mesh().device_ids;

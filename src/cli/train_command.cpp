@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "io/atomic_write.h"
 #include "io/json.h"
+#include "pjrt/transfers.h"
 #include "train/metrics.h"
 #include "train/run_lock.h"
 #include "train/stop_signal.h"
@@ -87,6 +88,10 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, bool 
   };
   parts.stop_requested = [] { return train::StopSignal::requested(); };
   parts.say = [](const std::string& text) { warn(text); };
+  std::optional<pjrt::TransferGuard> guard;
+  if (config.runtime.transfer_guard) {
+    guard.emplace("the training steps");
+  }
   const train::LoopEnd end = train::train_loop(training.loop_options(config), parts);
   if (file) {
     file.reset();
@@ -98,6 +103,9 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, bool 
 int train_run(const std::vector<std::string>& words, bool json) {
   config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   for (const std::string& line : notices(loaded, "train")) {
+    warn(line);
+  }
+  for (const std::string& line : device_notices(loaded.config)) {
     warn(line);
   }
   const flags::Effective flags = check_flags(loaded);

@@ -7,6 +7,7 @@
 #include "cli/wiring.h"
 #include "core/error.h"
 #include "mesh/batch.h"
+#include "pjrt/transfers.h"
 #include "runtime/environment.h"
 #include "train/flops.h"
 #include "train/wan_model.h"
@@ -177,6 +178,7 @@ train::LoopOptions Training::loop_options(const config::Config& config) const {
           .final_checkpoint = config.run.save_final_checkpoint,
           .on_nonfinite = config.optimizer.on_nonfinite == "skip" ? train::OnNonfinite::SKIP
                                                                   : train::OnNonfinite::STOP,
+          .check_replicas_every = config.runtime.check_replicas_every,
           .tflops = tflops};
 }
 
@@ -202,9 +204,17 @@ train::LoopParts Training::parts() {
     return trainer->run(step, rate, batch_now);
   };
   parts.find_nonfinite = [this](int64_t step, const data::Batch& batch_now) {
+    const std::string found = debug_nans ? trainer->find_operation(step, schedule(step), batch_now,
+                                                                   train::wan_model(model, options))
+                                         : "";
+    if (!found.empty()) {
+      return found;
+    }
     return trainer->find_nonfinite(step, batch_now, train::tapped_wan_model(model, options));
   };
+  parts.check_replicas = [this] { trainer->check_replicas(); };
   parts.save = [this](int64_t steps) {
+    const pjrt::AllowTransfers all;
     checkpoints->write(steps, [&](const fs::path& folder) {
       const train::TrainState state{
           .step = steps, .data_position = position(steps), .seed = seed, .identity = identity};
@@ -221,6 +231,7 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
   out.seed = config.run.seed;
   out.reuse_batch = config.data.reuse_example_batch;
   out.save_optimizer = config.run.save_optimizer;
+  out.debug_nans = config.runtime.debug_nans;
   out.options = model_options(config);
   out.schedule = schedule_of(config);
   out.checkpoints = std::make_unique<train::CheckpointFolder>(

@@ -34,6 +34,7 @@ struct Training {
   double tflops = 0;
   bool reuse_batch = false;
   bool save_optimizer = true;
+  bool debug_nans = false;
   int64_t seed = 0;
 
   std::unique_ptr<data::Source> source;

@@ -15,6 +15,7 @@
 #include "config/optimizer_config.h"
 #include "config/parallel_config.h"
 #include "config/run_config.h"
+#include "config/runtime_config.h"
 
 namespace kinema::config {
 
@@ -22,6 +23,7 @@ namespace kinema::config {
 /// the declarations readable. A new key is a member and one `visit` line in its group.
 struct Config {
   RunConfig run;
+  RuntimeConfig runtime;
   ModelConfig model;
   OptimizerConfig optimizer;
   DataConfig data;
@@ -34,6 +36,7 @@ struct Config {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     RunConfig::fields(self.run, visit);
+    RuntimeConfig::fields(self.runtime, visit);
     ModelConfig::fields(self.model, visit);
     OptimizerConfig::fields(self.optimizer, visit);
     DataConfig::fields(self.data, visit);

@@ -66,27 +66,49 @@ struct OtherName {
 };
 
 constexpr OtherName kOtherNames[] = {
+    {"autotune", "xla_flags"},
     {"batch_size", "per_device_batch_size"},
+    {"cache_dir", "executable_cache"},
     {"cfg_scale", "guidance_scale"},
+    {"compilation_cache", "executable_cache"},
     {"data_dir", "train_data_dir"},
+    {"debug_nan", "debug_nans"},
+    {"detect_nans", "debug_nans"},
     {"frames", "num_frames"},
+    {"gpuflags", "flags_profile"},
     {"gradient_checkpointing", "remat_policy"},
     {"guidance_scale_2", "guidance_scale_low"},
     {"image", "image_url"},
+    {"jax_compilation_cache_dir", "executable_cache"},
+    {"jax_debug_nans", "debug_nans"},
+    {"jax_disable_jit", "jit"},
+    {"jax_disable_most_optimizations", "optimization_level"},
+    {"jax_exec_time_optimization_effort", "optimization_effort"},
+    {"jax_num_cpu_devices", "cpu_device_count"},
+    {"jax_optimization_level", "optimization_level"},
+    {"jax_platforms", "hardware"},
+    {"jax_transfer_guard", "transfer_guard"},
     {"last_image", "last_image_url"},
     {"latents", "initial_latents"},
     {"lora", "lora_config"},
     {"lr", "learning_rate"},
+    {"mem_fraction", "memory_fraction"},
     {"model", "pretrained_model_name_or_path"},
     {"model_id", "pretrained_model_name_or_path"},
     {"model_path", "pretrained_model_name_or_path"},
     {"n_prompt", "negative_prompt"},
     {"output", "output_dir"},
+    {"prealloc", "preallocate"},
     {"prompts", "prompt_file"},
     {"sample_shift", "flow_shift"},
     {"sampling_steps", "num_inference_steps"},
     {"steps", "num_inference_steps"},
+    {"tpuflags", "flags_profile"},
     {"train_steps", "max_train_steps"},
+    {"xla_python_client_allocator", "allocator"},
+    {"xla_python_client_mem_fraction", "memory_fraction"},
+    {"xla_python_client_preallocate", "preallocate"},
+    {"xladump", "dump_to"},
 };
 
 // The type's name and the value as YAML, for each type that a member may have.
@@ -133,6 +155,7 @@ std::string number(double value) {
 std::vector<KeyValue> describe(const Config& config) {
   std::vector<KeyValue> out;
   append(out, "run", config.run);
+  append(out, "runtime", config.runtime);
   append(out, "model", config.model);
   append(out, "optimizer", config.optimizer);
   append(out, "data", config.data);

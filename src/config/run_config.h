@@ -24,7 +24,6 @@ struct RunConfig {
   std::string flags_profile;
   Tree xla_flags{"{}"};
   std::vector<std::string> allow_flags;
-  bool deterministic = false;
 
   bool write_metrics = true;
   std::string metrics_file;
@@ -70,7 +69,8 @@ struct RunConfig {
         {.help =
              "large matrix products and convolutions on CPU run in oneDNN instead of the plugin"});
     visit("executable_cache", self.executable_cache,
-          {.help = "folder of compiled programs; empty: the cache folder; `none`: no cache"});
+          {.help = "folder of compiled programs; empty or `on`: in the cache folder; `off`: none "
+                   "are kept"});
     visit("compiled_step", self.compiled_step,
           {.help =
                "a file of `kinema plan save_executable=`, loaded in place of compiling the step of "
@@ -83,8 +83,6 @@ struct RunConfig {
           {.help = "compiler flags: {NAME: VALUE}; xla_flags.NAME=VALUE on the command line"});
     visit("allow_flags", self.allow_flags,
           {.help = "rules of docs/flags.md whose errors do not stop a run"});
-    visit("deterministic", self.deterministic,
-          {.help = "flags may not make results depend on the run or on how arrays are split"});
 
     visit("write_metrics", self.write_metrics, {.help = "write metrics.jsonl and TensorBoard"});
     visit("metrics_file", self.metrics_file,

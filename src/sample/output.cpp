@@ -93,6 +93,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   out.set("fps", options.fps);
   out.set("kinema", options.version);
   out.set("settings", settings_of(options, video));
+  out.set("flags", options.flags);
   return out;
 }
 

@@ -22,6 +22,8 @@ struct OutputOptions {
   std::string version = {};
   /// What makes the videos again, as keys of the configuration: part of each video's story.
   io::Json settings = io::Json::object();
+  /// The compiler's flags that were given, with origins; part of the story too.
+  io::Json flags = io::Json::object();
 };
 
 /// Files that were written.

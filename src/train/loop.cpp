@@ -30,7 +30,11 @@ std::string console_line(const StepRecord& record) {
 LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
   LoopEnd end{.steps = options.first_step};
   int64_t saved = options.first_step;
+  const int64_t every = options.check_replicas_every;
   const auto save = [&] {
+    if (every > 0) {
+      parts.check_replicas();  // before anything of a bad state is published
+    }
     parts.save(end.steps);
     saved = end.steps;
   };
@@ -65,6 +69,9 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
       last = Clock::now();  // looking for the cause is no part of the next step
     }
     ++end.steps;
+    if (every > 0 && end.steps % every == 0) {
+      parts.check_replicas();
+    }
     if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
       save();
       last = Clock::now();

@@ -35,6 +35,7 @@ struct LoopOptions {
   int64_t checkpoint_every = -1;  // -1: none on the way
   bool final_checkpoint = true;
   OnNonfinite on_nonfinite = OnNonfinite::STOP;
+  int64_t check_replicas_every = 0;  // steps; also before each checkpoint; 0: never
   double tflops = 0;
 };
 
@@ -46,6 +47,8 @@ struct LoopParts {
   std::function<StepResult(int64_t step, double learning_rate, const data::Batch&)> run_step;
   /// Where a step that was not finite went wrong first: `blocks.3.attn1`.
   std::function<std::string(int64_t step, const data::Batch&)> find_nonfinite;
+  /// Throws where devices that must agree do not.
+  std::function<void()> check_replicas;
   /// Writes a checkpoint after `steps` completed steps.
   std::function<void(int64_t steps)> save;
   std::function<void(const StepRecord&)> report;

@@ -5,7 +5,10 @@
 
 #include "core/error.h"
 #include "core/threefry.h"
+#include "graph/watch.h"
+#include "pjrt/transfers.h"
 #include "runtime/sharding_report.h"
+#include "train/agreement.h"
 
 namespace kinema::train {
 
@@ -38,8 +41,9 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
     : devices_(devices),
       batch_(batch),
       options_(over(devices, std::move(step))),
+      how_(options.program),
       graph_(build_step(specs, model, batch, options_)),
-      program_(compile(devices_, graph_, options.program)),
+      program_(compile(devices_, graph_, how_)),
       state_(std::move(state)) {
   check(static_cast<int64_t>(state_.size()) == graph_.state_size(),
         "[train] a state of {} buffers for a step that keeps {}", state_.size(),
@@ -72,35 +76,45 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
   return run(step, learning_rate, batch, {});
 }
 
-StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& batch,
-                        std::span<const HostArray> draw) {
-  std::vector<const runtime::Array*> arguments;
+Trainer::Arguments Trainer::arguments(int64_t step, double learning_rate, const data::Batch& batch,
+                                      std::span<const HostArray> draw) const {
+  const pjrt::AllowTransfers copies(pjrt::Direction::TO_DEVICE, "the batch");
+  Arguments out;
+  out.uploaded.reserve(4 + draw.size());  // their addresses are taken below
   for (const runtime::Array& array : state_) {
-    arguments.push_back(&array);
+    out.all.push_back(&array);
   }
-  const runtime::Array number = scalar(devices_, DType::U32, static_cast<uint32_t>(step));
-  const runtime::Array rate = scalar(devices_, DType::F32, static_cast<float>(learning_rate));
-  arguments.insert(arguments.end(), {&key_, &number, &rate});
-
-  std::vector<runtime::Array> uploaded;
-  uploaded.reserve(2 + draw.size());  // their addresses are taken below
-  const auto add = [&](const HostArray& array, const char* what) {
-    uploaded.push_back(upload(array, program_.inputs()[arguments.size()], what));
-    arguments.push_back(&uploaded.back());
+  const auto add = [&](runtime::Array array) {
+    out.uploaded.push_back(std::move(array));
+    out.all.push_back(&out.uploaded.back());
   };
-  add(batch.latents, "latents");
-  add(batch.encoder_hidden_states, "text states");
+  const auto add_batch = [&](const HostArray& array, const char* what) {
+    add(upload(array, program_.inputs()[out.all.size()], what));
+  };
+  out.all.push_back(&key_);
+  add(scalar(devices_, DType::U32, static_cast<uint32_t>(step)));
+  add(scalar(devices_, DType::F32, static_cast<float>(learning_rate)));
+  add_batch(batch.latents, "latents");
+  add_batch(batch.encoder_hidden_states, "text states");
   if (empty_text_) {
-    arguments.push_back(&empty_text_);
+    out.all.push_back(&empty_text_);
   }
   for (const HostArray& array : draw) {
-    add(array, "noise, timesteps or weights");
+    add_batch(array, "noise, timesteps or weights");
   }
+  return out;
+}
 
-  std::vector<runtime::Array> results = program_.run(devices_, arguments);
+StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& batch,
+                        std::span<const HostArray> draw) {
+  const Arguments given = arguments(step, learning_rate, batch, draw);
+  std::vector<runtime::Array> results = program_.run(devices_, given.all);
   const size_t n = state_.size();
   squares_ = std::move(results[n + 1]);
-  const HostArray metrics = results[n].to_host();
+  metrics_ = std::move(results[n]);
+  const pjrt::AllowTransfers copy(pjrt::Direction::TO_HOST, "the metrics",
+                                  metrics_.shape().bytes());
+  const HostArray metrics = metrics_.to_host();
   results.resize(n);
   state_ = std::move(results);
 
@@ -114,6 +128,7 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
 std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
                                     const TappedModel& model) const {
   check(!options_.given_draw, "[train] a step with a given draw cannot be looked into");
+  const pjrt::AllowTransfers all;
   const ProbeGraph probe = build_probe(graph_.specs, model, batch_, options_);
   runtime::ProgramOptions how{.name = "find_nonfinite"};
   split_over(devices_, how);
@@ -137,6 +152,52 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   return describe_nonfinite(probe.names, flags.as<float>(), nonfinite_gradients());
 }
 
+std::string Trainer::find_operation(int64_t step, double learning_rate, const data::Batch& batch,
+                                    const Model& model) const {
+  check(!options_.given_draw, "[train] a step with a given draw cannot be looked into");
+  const pjrt::AllowTransfers all;
+  const StepGraph again = build_step(graph_.specs, model, batch_, options_);
+  std::vector<Tensor> outputs(again.outputs.begin() + again.state_size(), again.outputs.end());
+  const Watch watch(*again.graph, outputs);
+  outputs.push_back(watch.flags());
+  runtime::ProgramOptions how = how_;  // flags too: they may be what is wrong
+  how.name = "debug_nans";
+  how.jit = true;
+  how.saved.clear();
+  if (devices_.client().platform_name() == "cpu") {
+    // A flag is a kernel, and there are hundreds: code as it comes compiles in half the time.
+    how.compile.flags.emplace("xla_backend_optimization_level", int64_t{0});
+  }
+  for (const Tensor output : outputs) {
+    how.emit.output_shardings.push_back(devices_.placement().whole(output.shape().dims));
+  }
+  split_over(devices_, how);
+  const runtime::Program program =
+      runtime::Program::compile(devices_.client(), *again.graph, outputs, how);
+  const Arguments given = arguments(step, learning_rate, batch, {});
+  const HostArray flags = program.run(devices_, given.all).back().to_host();
+  const std::optional<NonFinite> found = watch.first(flags.as<float>());
+  return found ? to_text(*found) : "";
+}
+
+void Trainer::check_replicas() {
+  if (devices_.count() == 1) {
+    return;
+  }
+  const pjrt::AllowTransfers all;
+  const auto ports = std::span(program_.inputs()).first(state_.size());
+  if (!replicas_) {
+    replicas_.emplace(devices_, ports, runtime::ProgramOptions{.name = "check_replicas"});
+  }
+  check_agreement({.devices = devices_,
+                   .metrics = metrics_,
+                   .squares = squares_,
+                   .gradient_names = graph_.gradient_names,
+                   .check = *replicas_,
+                   .state = state_,
+                   .ports = ports});
+}
+
 std::vector<std::string> Trainer::sharding_report() const {
   const auto logical = [&](const std::string& input) -> std::vector<std::string> {
     if (input == "latents" || input == "text") {
@@ -155,6 +216,7 @@ std::vector<std::string> Trainer::sharding_report() const {
 
 std::vector<std::string> Trainer::nonfinite_gradients() const {
   std::vector<std::string> names;
+  const pjrt::AllowTransfers all;
   const HostArray squares = squares_.to_host();
   const std::span<const float> values = squares.as<float>();
   for (size_t i = 0; i < values.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "data/source.h"
 #include "runtime/array.h"
 #include "runtime/program.h"
+#include "runtime/replicas.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
 #include "train/nonfinite.h"
@@ -47,26 +48,48 @@ class Trainer {
   std::string find_nonfinite(int64_t step, const data::Batch& batch,
                              const TappedModel& model) const;
 
+  /// The same, operation by operation over the whole step, gradients and loops included: the first
+  /// that gave such a value, with its path; empty when the step, made again, is finite. `model` is
+  /// that of the step.
+  std::string find_operation(int64_t step, double learning_rate, const data::Batch& batch,
+                             const Model& model) const;
+
+  /// Throws an Error that names devices whose copies of the last step's loss, gradient norm and
+  /// gradients, or of the state, are not those of the others. Does nothing on one device.
+  void check_replicas();
+
   /// The state now.
   StateView state() const { return {graph_.specs, graph_.ema, state_}; }
   /// The parameters whose gradients were not finite in the last step.
   std::vector<std::string> nonfinite_gradients() const;
   const runtime::ProgramReport& report() const { return program_.report(); }
+  /// The programs that a step is made of where `jit` is false; else null.
+  const runtime::Pieces* pieces() const { return program_.pieces(); }
   /// Where each input of the step lies, and what the compiler moves between devices, as lines.
   std::vector<std::string> sharding_report() const;
 
  private:
+  /// What a step is given, in the order of its inputs.
+  struct Arguments {
+    std::vector<runtime::Array> uploaded;
+    std::vector<const runtime::Array*> all;
+  };
+  Arguments arguments(int64_t step, double learning_rate, const data::Batch& batch,
+                      std::span<const HostArray> draw) const;
   runtime::Array upload(const HostArray& array, const runtime::Port& port, const char* what) const;
 
   runtime::Devices devices_;
   BatchShapes batch_;
   StepOptions options_;
+  runtime::ProgramOptions how_;
   StepGraph graph_;
   runtime::Program program_;
   std::vector<runtime::Array> state_;
   runtime::Array key_;
-  runtime::Array empty_text_;  // empty without caption dropout
-  runtime::Array squares_;     // of the last step
+  runtime::Array empty_text_;                      // empty without caption dropout
+  runtime::Array metrics_;                         // of the last step
+  runtime::Array squares_;                         // of the last step
+  std::optional<runtime::ReplicaCheck> replicas_;  // made when it is first asked for
 };
 
 }  // namespace kinema::train

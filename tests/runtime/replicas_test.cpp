@@ -6,10 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "config/parallel_config.h"
 #include "core/error.h"
-#include "mesh/mesh.h"
 #include "runtime/cpu_client.h"
+#include "runtime/cpu_mesh.h"
 
 namespace kinema::runtime {
 namespace {
@@ -36,20 +35,6 @@ TEST(OddCopies, TakeEveryNanForTheSame) {
 
 class ReplicaCheckTest : public CpuClientTest {
  protected:
-  static Devices devices(const pjrt::Client& client) {
-    config::ParallelConfig config;
-    config.ici_data_parallelism = 2;
-    config.ici_fsdp_parallelism = 2;
-    config.ici_context_parallelism = 1;
-    config.ici_tensor_parallelism = 1;
-    std::vector<mesh::Device> all;
-    for (int64_t i = 0; i < 4; ++i) {
-      all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
-    }
-    return {client, mesh::Placement(mesh::make_mesh(config, all),
-                                    mesh::AxisRules::parse(config.logical_axis_rules, "rules"))};
-  }
-
   /// The array with one bit of one device's part turned.
   static Array with_fault(const Devices& on, const Array& array, size_t device) {
     std::vector<pjrt::Buffer> shards;
@@ -66,7 +51,7 @@ class ReplicaCheckTest : public CpuClientTest {
 
 TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
   const pjrt::Client client = open_client({.cpu_devices = 4});
-  const Devices on = devices(client);
+  const Devices on = devices_of(client, mesh_sizes(2, 2, 1, 1));
   const Sharding rows{{{"fsdp"}, {}}};
   const Shape shape{DType::F32, {4, 3}};
   const Shape count{DType::S32, {}};

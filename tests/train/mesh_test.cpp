@@ -5,13 +5,19 @@
 #include <cmath>
 #include <limits>
 
+#include "core/error.h"
 #include "io/scratch.h"
 #include "mesh/batch.h"
 #include "runtime/cpu_mesh.h"
+#include "train/agreement.h"
 #include "train/tiny.h"
 
 namespace kinema::train {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 constexpr int64_t kBatch = 8;
 
@@ -212,6 +218,83 @@ TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
   EXPECT_FALSE(of.run(0, 1e-2, bad).finite);
   EXPECT_EQ(of.find_nonfinite(0, bad, tapped_wan_model(tiny::config(), model)),
             "the batch's latents");
+  EXPECT_THAT(of.find_operation(0, 1e-2, bad, wan_model(tiny::config(), model)),
+              testing::StartsWith("latents, whose f32["));
+}
+
+/// The array with one bit of one device's part turned.
+runtime::Array with_fault(const runtime::Devices& on, const runtime::Array& array, size_t device) {
+  std::vector<pjrt::Buffer> shards;
+  for (size_t d = 0; d < on.count(); ++d) {
+    HostArray part = array.shards()[d].to_host();
+    if (d == device) {
+      part.bytes.front() ^= std::byte{1};
+    }
+    shards.push_back(on.client().to_device(part, on[d]));
+  }
+  return {array.shape(), {array.blocks().begin(), array.blocks().end()}, std::move(shards)};
+}
+
+TEST_F(MeshStep, DevicesThatDisagreeAreNamedBeforeACheckpoint) {
+  const runtime::Devices on = devices_of(client(), mesh_sizes(4, 1, 1, 1));
+  std::vector<runtime::Array> faulty = state(on);
+  faulty[1] = with_fault(on, faulty[1], 2);
+  Trainer of = trainer(on, {}, std::move(faulty));
+  std::vector<int64_t> saves;
+  LoopParts parts;
+  parts.next_batch = [] { return tiny::batch(kBatch, 0); };
+  parts.learning_rate = [](int64_t) { return 1e-3; };
+  parts.run_step = [&](int64_t step, double rate, const data::Batch& batch) {
+    return of.run(step, rate, batch);
+  };
+  parts.check_replicas = [&] { of.check_replicas(); };
+  parts.save = [&](int64_t step) { saves.push_back(step); };
+  parts.report = [](const StepRecord&) {};
+  parts.stop_requested = [] { return false; };
+
+  // The loss is a sum over all devices, and hides it.
+  EXPECT_THAT(
+      [&] {
+        train_loop({.max_steps = 4, .checkpoint_every = 2, .check_replicas_every = 100}, parts);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("device 2 (data=2) has another `param."),
+                                 HasSubstr("than the 3 others"))));
+  EXPECT_TRUE(saves.empty());
+}
+
+TEST_F(MeshStep, DevicesThatAgreeAreLetPass) {
+  const runtime::Devices on = devices_of(client(), mesh_sizes(2, 2, 1, 2));
+  Trainer of = trainer(on, {}, state(on));
+  of.check_replicas();
+  of.run(0, 1e-3, tiny::batch(kBatch, 0));
+  of.check_replicas();
+}
+
+TEST_F(MeshStep, ALossThatDiffersNamesTheDeviceAndBothValues) {
+  const runtime::Devices on = devices_of(client(), mesh_sizes(4, 1, 1, 1));
+  const auto whole = [&](std::vector<float> values) {
+    return on.upload(HostArray::f32({static_cast<int64_t>(values.size())}, values));
+  };
+  const std::vector<std::string> names = {"a", "b"};
+  const runtime::ReplicaCheck check(on, {}, {});
+  const runtime::Array metrics = whole({0.5F, 2, 1, 1});
+  const runtime::Array squares = whole({1, 2});
+  const auto agree = [&](const runtime::Array& m, const runtime::Array& s) {
+    check_agreement({.devices = on,
+                     .metrics = m,
+                     .squares = s,
+                     .gradient_names = names,
+                     .check = check,
+                     .state = {},
+                     .ports = {}});
+  };
+  agree(metrics, squares);
+  EXPECT_THAT([&] { agree(with_fault(on, metrics, 3), squares); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("device 3 (data=3)"),
+                                         HasSubstr("loss and gradient norm (0.50000006 and 2, "
+                                                   "not 0.5 and 2)"))));
+  EXPECT_THAT([&] { agree(metrics, with_fault(on, squares, 1)); },
+              ThrowsMessage<Error>(HasSubstr("device 1 (data=1) has another gradient of a")));
 }
 
 }  // namespace
