@@ -40,6 +40,27 @@ TEST_F(FlagsCommand, FixPrintsTheListWithoutIt) {
   EXPECT_EQ(outcome.out, "LIBTPU_INIT_ARGS='--xla_enable_async_all_reduce=true'\n");
 }
 
+TEST_F(FlagsCommand, FixWritesFlagsAsTheyWereMeant) {
+  EXPECT_EQ(
+      run({"flags", "check", "xla_tpu_scoped_vmem_limit_kib=65536", "target=v6e:2x2", "--fix"}).out,
+      "LIBTPU_INIT_ARGS='--xla_tpu_scoped_vmem_limit_kib=65536'\n");
+  EXPECT_EQ(run({"flags", "check", "XLA_FLAGS=--xla_tpu_enable_async_all_to_all=true",
+                 "target=v6e:2x2", "--fix"})
+                .out,
+            "LIBTPU_INIT_ARGS='--xla_tpu_enable_async_all_to_all=true'\nXLA_FLAGS=''\n");
+  EXPECT_EQ(run({"flags", "check", "\"--xla_tpu_scoped_vmem_limit_kib=65536\"", "target=v6e:2x2",
+                 "--fix"})
+                .out,
+            "LIBTPU_INIT_ARGS='--xla_tpu_scoped_vmem_limit_kib=65536'\n");
+  // Once it is read, the list is wrong in another way.
+  EXPECT_EQ(run({"flags", "check",
+                 "xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true "
+                 "xla_enable_async_all_reduce=true",
+                 "target=v6e:2x2", "--fix"})
+                .out,
+            "LIBTPU_INIT_ARGS='--xla_enable_async_all_reduce=true'\n");
+}
+
 TEST_F(FlagsCommand, CheckTakesTheEnvironmentAndAConfiguration) {
   write("a.yml", "xla_flags: {xla_enable_async_all_reduce: true}\n");
   const std::string half =

@@ -84,6 +84,16 @@ TEST_P(NanReport, VerdictIsTheSameForLibtpuThatWouldRunIt) {
 INSTANTIATE_TEST_SUITE_P(Settings, NanReport, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "RestFalse" : "RestUnset"; });
 
+TEST(Guard, FixSetsWhatIsToBeSet) {
+  Effective effective;
+  effective.findings = {
+      {.severity = Severity::ERROR, .add = {{Variable::XLA_FLAGS, "--xla_a=true"}}},
+      {.severity = Severity::ERROR, .add = {{Variable::XLA_FLAGS, "--xla_a=true"}}},
+      {.severity = Severity::ERROR, .add = {{Variable::LIBTPU_INIT_ARGS, "--xla_b=true"}}},
+      {.severity = Severity::WARNING, .add = {{Variable::XLA_FLAGS, "--xla_c=true"}}}};
+  EXPECT_EQ(fixed(read_xla_flags("--xla_d=1"), effective), "--xla_d=1 --xla_a=true");
+}
+
 TEST(Guard, TwoFlagsAreEnoughSinceTheOthersAreDefaults) {
   const Effective effective = resolve(on_tpu("v6e:4x4", kPair));
   EXPECT_THAT(errors(effective), ElementsAre("fused-all-reduce"));
