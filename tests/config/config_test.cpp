@@ -253,9 +253,10 @@ TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
 
   EXPECT_THAT(notices(loaded, "train"), ElementsAre(HasSubstr("scale_lr, snr_gamma"),
                                                     HasSubstr("allow_split_physical_axes")));
-  // A mesh splits training only.
-  const Loaded split = load_defaults(std::vector<std::string>{"ici_fsdp_parallelism=4"});
-  EXPECT_THAT(notices(split, "generate"), ElementsAre(HasSubstr("ici_fsdp_parallelism")));
+  // A mesh splits training and generating.
+  const Loaded split = load_defaults(
+      std::vector<std::string>{"ici_fsdp_parallelism=4", "train_data_dir=a", "tfrecords_dir=b"});
+  EXPECT_THAT(notices(split, "prepare"), ElementsAre(HasSubstr("ici_fsdp_parallelism")));
 }
 
 TEST(Notices, AreSilentForDefaults) {

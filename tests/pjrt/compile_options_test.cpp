@@ -44,6 +44,19 @@ TEST(CompileOptions, WritesFlagsInTheOrderOfTheirNames) {
   EXPECT_THAT(bytes, HasSubstr(flags));
 }
 
+TEST(CompileOptions, WritesLevelAndEffort) {
+  const std::string bytes =
+      CompileOptions{.optimization_level = 2, .optimization_effort = 0.5}.serialize();
+  EXPECT_THAT(bytes, HasSubstr(std::string("\x98\x01\x01"
+                                           "\xa5\x01\x00\x00\x00\x3f"  // 20, a 32-bit float
+                                           "\xc0\x01\x1d",             // 24: O2 is 29
+                                           12)));
+  EXPECT_THAT([] { (CompileOptions{.optimization_level = 4}).serialize(); },
+              ThrowsMessage<Error>(HasSubstr("levels are 0 to 3")));
+  EXPECT_THAT([] { (CompileOptions{.optimization_effort = -2}).serialize(); },
+              ThrowsMessage<Error>(HasSubstr("efforts -1 to 1")));
+}
+
 TEST(CompileOptions, RefusesAnAssignmentOfAnotherSize) {
   EXPECT_THAT(
       [] {
