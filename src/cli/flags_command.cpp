@@ -165,10 +165,12 @@ int check_list(const FlagsOptions& options) {
 
 int dump(const FlagsOptions& options) {
   const Words words = sort_words(options.words);
-  check(words.lists.empty(),
-        "[flags] dump takes a configuration, key=value and target=; `{}` is a "
-        "list\n  kinema flags check reads lists",
-        words.lists.front().text);
+  for (const List& list : words.lists) {
+    fail(
+        "[flags] dump takes a configuration, key=value and target=; `{}` is a list\n  kinema flags "
+        "check reads lists",
+        list.text);
+  }
   const config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   const flags::Effective effective = resolve_flags(loaded, {.target = words.target, .probe = true});
   fmt::print("{}", options.json ? flags::to_json(effective).dump() + "\n"
