@@ -123,6 +123,16 @@ class PlanTpu : public KinemaTest {
   }
 };
 
+TEST_F(PlanTpu, OptimizationLevelReachesTheCompiler) {
+  const auto code = [&](const std::string& level) {
+    const Outcome outcome =
+        run({"plan", kTiny, "target=v6e:1x1", "optimization_level=" + level, "--json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return io::Json::parse(outcome.out, "plan").at("bytes").at("program").as_int();
+  };
+  EXPECT_NE(code("0"), code("3"));
+}
+
 TEST_F(PlanTpu, CompilesWithTheRealCompiler) {
   const Outcome outcome = run({"plan", kTiny, "target=v6e:1x1", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
