@@ -46,7 +46,7 @@ class Compiled {
   Compiled(const PJRT_Api* api, PJRT_Executable* executable);
   Compiled(Compiled&& other) noexcept;
   Compiled& operator=(Compiled&& other) noexcept;
-  ~Compiled();
+  virtual ~Compiled();  // owned by this type in places that do not care where it runs
 
   std::string name() const;
   /// Per-device shapes of the results.
@@ -83,7 +83,7 @@ class Executable : public Compiled {
   Executable(std::shared_ptr<const ClientHandle> client, PJRT_LoadedExecutable* executable);
   Executable(Executable&& other) noexcept;
   Executable& operator=(Executable&& other) noexcept;
-  ~Executable();
+  ~Executable() override;
 
   /// Ids of the devices it runs on, in the order of the lists of `execute_all`.
   std::vector<int64_t> device_ids() const;
