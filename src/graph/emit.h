@@ -24,6 +24,10 @@ struct EmitOptions {
   std::vector<Sharding> output_shardings;  // empty, or one per output
   /// The device has a host memory space: offloaded values go to `pinned_host`.
   bool host_offload = false;
+  /// A scan over F32 arguments in another dtype (parameters, in the dtype that the network works
+  /// in) converts each step's slice, so that there is never a converted copy of them all; else they
+  /// are converted before the loop, which is less work where memory is not short.
+  bool convert_in_loops = false;
   Lowering lowering;
 };
 

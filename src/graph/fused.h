@@ -59,7 +59,7 @@ struct FlashAttentionBackwardSettings {
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
 ///
-/// F32 tensors of one shape (the gradient may be BF16) and F32 scalars [5]: the gradient's factor,
+/// Tensors of one shape, F32 or narrower, and F32 scalars [5]: the gradient's factor,
 /// 1 / (1 - b1^t), 1 / (1 - b2^t), the learning rate, and 0 where the state must stay as it is.
 struct AdamWSettings {
   double b1, b2, eps, weight_decay;

@@ -5,6 +5,7 @@
 
 #include "graph/body.h"
 #include "graph/emit.h"
+#include "graph/ops/attrs.h"
 
 namespace kinema {
 namespace {
@@ -79,6 +80,84 @@ std::string emit_store(Emitter& out, const std::string& ys, const Shape& shape,
   return result;
 }
 
+/// What the loop holds of an x: a stack whose slices become the x's own by `steps`, first to last.
+struct Held {
+  Tensor stack;
+  std::vector<const Node*> steps;
+};
+
+/// True where each device holds whole slices of the constrained stack.
+bool slices_are_whole(const Node& constraint) {
+  const auto& dims = constraint.get<ShardingAttrs>().sharding.dims;
+  return dims.empty() || dims[0].empty();
+}
+
+/// The F32 argument behind an x that is its conversion, or the x itself.
+Held held(Tensor x, const EmitOptions& options) {
+  const Held itself{x, {}};
+  std::vector<const Node*> steps;
+  Tensor at = x;
+  bool converts = false;
+  while (at.node().op == &kConvert || at.node().op == &kWithSharding) {
+    if (at.node().op == &kWithSharding && !slices_are_whole(at.node())) {
+      return itself;
+    }
+    converts |= at.node().op == &kConvert;
+    steps.insert(steps.begin(), &at.node());
+    at = at.node().input(0);
+  }
+  const bool is_argument = at.node().op == &kInput && at.graph().parent() == nullptr;
+  return options.convert_in_loops && converts && is_argument && at.dtype() == DType::F32
+             ? Held{at, steps}
+             : itself;
+}
+
+std::string emit_bitcast(Emitter& out, const std::string& x, const Shape& from, const Shape& to) {
+  const std::string result = out.fresh();
+  out.line("{} = stablehlo.bitcast_convert {} : ({}) -> {}", result, x, mlir_type(from),
+           mlir_type(to));
+  return result;
+}
+
+/// The slice of an x from the slice of what the loop holds.
+std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
+  if (held.steps.empty()) {
+    return slice;
+  }
+  Shape shape = held.stack.shape();
+  shape.dims.erase(shape.dims.begin());
+  // As bits, behind a wall: libtpu's bfloat16-propagation would find that the loop reads nothing of
+  // the stack but its roundings, and round all of it before the loop.
+  const Shape bits{DType::U32, shape.dims};
+  const std::string as_bits = emit_bitcast(out, slice, shape, bits);
+  const std::string walled = out.fresh();
+  out.line("{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> {}", walled, as_bits,
+           mlir_type(bits), mlir_type(bits));
+  slice = emit_bitcast(out, walled, bits, shape);
+  for (const Node* step : held.steps) {
+    Shape next = shape;
+    if (step->op == &kConvert) {
+      next.dtype = step->results[0].dtype;
+      const std::string result = out.fresh();
+      out.line("{} = stablehlo.convert {} : ({}) -> {}", result, slice, mlir_type(shape),
+               mlir_type(next));
+      slice = result;
+    } else if (!out.options().mesh.axes.empty()) {
+      Sharding sharding = step->get<ShardingAttrs>().sharding;
+      if (!sharding.dims.empty()) {
+        sharding.dims.erase(sharding.dims.begin());
+      }
+      sharding.dims.resize(shape.dims.size());
+      const std::string result = out.fresh();
+      out.line("{} = \"sdy.sharding_constraint\"({}) {{sharding = {}}} : ({}) -> {}", result, slice,
+               sharding_text(sharding), mlir_type(shape), mlir_type(shape));
+      slice = result;
+    }
+    shape = next;
+  }
+  return slice;
+}
+
 /// The loop state of the emitted `while`: step, carry, ys, xs, captures.
 struct LoopState {
   std::vector<Shape> shapes;
@@ -121,7 +200,9 @@ LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
     push(shape, zeros);
   }
   for (size_t i = body.carries; i < node.inputs.size(); ++i) {
-    push(node.shape(i), out.name(node.input(i)));
+    const bool sliced = i < body.carries + body.xs;
+    const Tensor x = sliced ? held(node.input(i), out.options()).stack : node.input(i);
+    push(x.shape(), out.name(x));
   }
   return state;
 }
@@ -146,8 +227,12 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, Emitter& 
     const std::string& arg = args[1 + results + i - body.carries];
     const Tensor inside = body.graph->inputs()[i];
     if (i < body.carries + body.xs) {
-      out.bind(inside, emit_slice(out, arg, node.shape(i), index, zero));
-      out.bind_slice(inside, {arg, node.shape(i), index});
+      const Held x = held(node.input(i), out.options());
+      const std::string slice = emit_slice(out, arg, x.stack.shape(), index, zero);
+      out.bind(inside, emit_held_steps(out, x, slice));
+      if (x.steps.empty()) {
+        out.bind_slice(inside, {arg, node.shape(i), index});
+      }
     } else {
       out.bind(inside, arg);
     }

@@ -161,6 +161,7 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
   }
   // On CPU the device's memory is the host's.
   emit_options.host_offload = client.platform_name() != "cpu";
+  emit_options.convert_in_loops = emit_options.host_offload;
   const std::string text = emit(graph, outputs, emit_options);
   const double emit_seconds = seconds_since(start);
   Program program = compile_text(client, text, input_ports(graph, options.emit.mesh),

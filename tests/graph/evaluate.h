@@ -38,9 +38,10 @@ inline Sharding replicated(const Shape& shape) {
 /// inputs, whose sharding must say so, and gives whole results; those of the last one are returned.
 class HostProgram {
  public:
-  HostProgram(const Graph& graph, std::span<const Tensor> outputs, const MeshAxes& mesh = {})
+  HostProgram(const Graph& graph, std::span<const Tensor> outputs, const MeshAxes& mesh = {},
+              EmitOptions options = {})
       : devices_(device_count(mesh)) {
-    EmitOptions options{.mesh = mesh};
+    options.mesh = mesh;
     for (const Tensor output : outputs) {
       options.output_shardings.push_back(replicated(output.shape()));
     }

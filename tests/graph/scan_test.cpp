@@ -185,6 +185,62 @@ TEST(Scan, ProgramSizeDoesNotGrowWithTheLength) {
   EXPECT_EQ(text_size(11), text_size(99));  // 10 and 98 are the last steps: as many digits
 }
 
+/// x0 BF16 [2, 4] through layers whose weights are F32 arguments used in BF16: the last x, and the
+/// gradients of the weights.
+struct ConvertedWeights {
+  Graph graph;
+  std::vector<Tensor> outputs;
+
+  explicit ConvertedWeights(const MeshAxes& mesh = {}) {
+    const Sharding split{{{}, {"fsdp"}, {}}};
+    Tensor w = graph.input({DType::F32, {kLayers, 4, 4}}, "w", {{{}, {}, {}}});
+    w = convert(w, DType::BF16);
+    w = mesh.axes.empty() ? w : with_sharding(w, split);
+    const Tensor x = graph.input({DType::BF16, {2, 4}}, "x", {{{}, {}}});
+    const Tensor y =
+        scan({x}, {w}, {.length = kLayers, .remat = remat_policy("FULL")},
+             [](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+               return {{tanh(matmul(carry[0], xs[0]))}, {}};
+             })
+            .carry[0];
+    outputs = {y, gradients(sum(convert(y, DType::F32)), std::vector{w})[0]};
+  }
+};
+
+TEST(Scan, ConvertsArgumentsSliceBySliceWhereAsked) {
+  const ConvertedWeights net;
+  const auto loops_hold_f32 = [&](bool in_loops) {
+    const std::string text = emit(net.graph, net.outputs, {.convert_in_loops = in_loops});
+    size_t loops = 0;
+    for (size_t at = text.find("}) : (tensor<i32>"); at != std::string::npos;
+         at = text.find("}) : (tensor<i32>", at + 1)) {
+      const std::string state = text.substr(at, text.find("->", at) - at);
+      loops += state.find("tensor<3x4x4xf32>") != std::string::npos ? 1 : 0;
+    }
+    return loops;
+  };
+
+  EXPECT_EQ(loops_hold_f32(false), 0);
+  EXPECT_EQ(loops_hold_f32(true), 2);  // forward and backward
+}
+
+TEST(Scan, GivesTheSameBitsWhereverItConverts) {
+  const HostArray w = convert(random_f64({kLayers, 4, 4}, -1, 1, 1), DType::F32);
+  const HostArray x = convert(random_f64({2, 4}, -1, 1, 2), DType::BF16);
+  for (const MeshAxes& mesh : {MeshAxes{}, MeshAxes{{{"fsdp", 2}}}}) {
+    const ConvertedWeights net(mesh);
+    const std::vector<HostArray> inputs{w, x};
+
+    const std::vector<HostArray> before = HostProgram(net.graph, net.outputs, mesh)(inputs);
+    const std::vector<HostArray> inside =
+        HostProgram(net.graph, net.outputs, mesh, {.convert_in_loops = true})(inputs);
+
+    for (size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(before[i].bytes, inside[i].bytes) << "result " << i;
+    }
+  }
+}
+
 TEST(Scan, NamesTheCarriedValueThatChangesShape) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {2, 4}});

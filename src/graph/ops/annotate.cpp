@@ -83,6 +83,7 @@ const Op kOptimizationBarrier{
       return grads;
     },
     .mlir = "stablehlo.optimization_barrier",
+    .free_to_recompute = true,
 };
 
 std::span<const Op* const> annotate_ops() {

@@ -30,6 +30,9 @@ struct TransposeAttrs {
 };
 extern const Op kTranspose;
 
+/// The result's dtype is that of its shape.
+extern const Op kConvert;
+
 /// Attributes of kNamed, the identity that `named` writes.
 struct NamedAttrs {
   std::string name;

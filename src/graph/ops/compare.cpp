@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "graph/ops.h"
 #include "graph/ops/all_ops.h"
+#include "graph/ops/attrs.h"
 #include "graph/ops/rules.h"
 
 namespace kinema {
@@ -81,18 +82,6 @@ constexpr Op kSelect{
     .free_to_recompute = true,
 };
 
-// y = the same value in another dtype,  dx = dy in x's dtype (none for integers)
-constexpr Op kConvert{
-    .name = "convert",
-    .infer = converted,
-    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      const DType from = y.node().input(0).dtype();
-      return {is_float(from) ? convert(dy, from) : Tensor()};
-    },
-    .mlir = "stablehlo.convert",
-    .free_to_recompute = true,
-};
-
 // y = the bits of x; no gradient
 constexpr Op kBitcast{
     .name = "bitcast",
@@ -108,11 +97,24 @@ constexpr Op kBitcast{
     .free_to_recompute = true,
 };
 
-constexpr const Op* kOps[] = {&kCompare, &kIsFinite, &kSelect, &kConvert, &kBitcast};
-
 }  // namespace
 
-std::span<const Op* const> compare_ops() { return kOps; }
+// y = the same value in another dtype,  dx = dy in x's dtype (none for integers)
+const Op kConvert{
+    .name = "convert",
+    .infer = converted,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const DType from = y.node().input(0).dtype();
+      return {is_float(from) ? convert(dy, from) : Tensor()};
+    },
+    .mlir = "stablehlo.convert",
+    .free_to_recompute = true,
+};
+
+std::span<const Op* const> compare_ops() {
+  static constexpr const Op* kOps[] = {&kCompare, &kIsFinite, &kSelect, &kConvert, &kBitcast};
+  return kOps;
+}
 
 Tensor compare(Tensor a, Comparison how, Tensor b) {
   check_same_dtype("compare", a.shape(), b.shape());
