@@ -19,6 +19,9 @@ using pjrt::HloShape;
 // The compiler's number for memory of the host, on TPU and GPU alike.
 constexpr int64_t kHostSpace = 5;
 
+// Computations in computations, beyond which a module is taken to be broken.
+constexpr int kDeepest = 64;
+
 constexpr std::array<std::string_view, 6> kCollectives = {
     "all-gather", "all-reduce",         "reduce-scatter",
     "all-to-all", "collective-permute", "ragged-all-to-all"};
@@ -143,8 +146,10 @@ int64_t start_of(const HloComputation& computation, const HloInstruction& loop, 
   return behind(computation, state->operands[static_cast<size_t>(element)])->value.value_or(0);
 }
 
-/// Bytes that a fusion reads of its parameter `number`: the slices, where only slices are taken.
-double parameter_bytes(const HloComputation& inside, int64_t number, const HloShape& whole) {
+/// Bytes that a fusion reads of its parameter `number`: the slices, where only slices are taken, in
+/// it or in the fusions inside it.
+double parameter_bytes(const HloModule& program, const HloComputation& inside, int64_t number,
+                       const HloShape& whole, int depth = 0) {
   std::vector<size_t> same;  // places that stand for the parameter
   for (size_t i = 0; i < inside.instructions.size(); ++i) {
     const HloInstruction& one = inside.instructions[i];
@@ -154,6 +159,7 @@ double parameter_bytes(const HloComputation& inside, int64_t number, const HloSh
       same.push_back(i);
     }
   }
+  const auto all = static_cast<double>(whole.device_bytes());
   double sliced = 0;
   for (const HloInstruction& one : inside.instructions) {
     for (size_t i = 0; i < one.operands.size(); ++i) {
@@ -164,33 +170,15 @@ double parameter_bytes(const HloComputation& inside, int64_t number, const HloSh
         sliced += static_cast<double>(one.shape.bytes());
       } else if (i == 0 && one.opcode == "dynamic-update-slice") {
         continue;  // written in place
+      } else if (one.opcode == "fusion" && one.calls.size() == 1 && depth < kDeepest) {
+        sliced += parameter_bytes(program, program.computations[one.calls[0]],
+                                  static_cast<int64_t>(i), whole, depth + 1);
       } else {
-        return static_cast<double>(whole.device_bytes());
+        return all;
       }
     }
   }
-  return std::min(sliced, static_cast<double>(whole.device_bytes()));
-}
-
-/// Bytes that an instruction writes: the update, where it writes in place.
-double result_bytes(const HloModule& program, const HloComputation& computation,
-                    const HloInstruction& one) {
-  const auto update = [](const HloComputation& where, const HloInstruction& root) {
-    return root.operands.size() > 1
-               ? static_cast<double>(where.instructions[root.operands[1]].shape.bytes())
-               : 0.0;
-  };
-  if (one.opcode == "dynamic-update-slice") {
-    return update(computation, one);
-  }
-  if (one.opcode == "fusion" && one.calls.size() == 1) {
-    const HloComputation& inside = program.computations[one.calls[0]];
-    const HloInstruction* root = behind(inside, inside.root);
-    if (root->opcode == "dynamic-update-slice") {
-      return update(inside, *root);
-    }
-  }
-  return static_cast<double>(one.shape.device_bytes());
+  return std::min(sliced, all);
 }
 
 /// What of a shape lies in host memory.
@@ -207,6 +195,28 @@ double bytes_on_host(const HloShape& shape) {
 
 bool on_host(const HloShape& shape) { return bytes_on_host(shape) > 0; }
 
+/// Bytes that an instruction writes of `shape`, its own or that of the fusion whose root it is: the
+/// update, where it writes in place.
+double result_bytes(const HloModule& program, const HloComputation& where,
+                    const HloInstruction& one, const HloShape& shape, int depth = 0) {
+  if (one.opcode == "tuple" && one.operands.size() == shape.parts.size()) {
+    double sum = 0;
+    for (size_t i = 0; i < shape.parts.size(); ++i) {
+      sum += result_bytes(program, where, *behind(where, one.operands[i]), shape.parts[i], depth);
+    }
+    return sum;
+  }
+  if (one.opcode == "fusion" && one.calls.size() == 1 && depth < kDeepest) {
+    const HloComputation& inside = program.computations[one.calls[0]];
+    return result_bytes(program, inside, *behind(inside, inside.root), shape, depth + 1);
+  }
+  if (one.opcode == "dynamic-update-slice" && one.operands.size() > 1 &&
+      (shape.device_bytes() > 0 || on_host(shape))) {
+    return static_cast<double>(where.instructions[one.operands[1]].shape.bytes());
+  }
+  return static_cast<double>(shape.device_bytes());
+}
+
 class Walk {
  public:
   explicit Walk(const HloModule& program) : program_(program) {}
@@ -218,7 +228,6 @@ class Walk {
 
  private:
   void computation(size_t index, double times, bool fused, int depth) {
-    constexpr int kDeepest = 64;
     if (depth > kDeepest) {
       return;
     }
@@ -294,15 +303,15 @@ class Walk {
     } else if (one.opcode == "dynamic-slice") {
       bytes = 2 * static_cast<double>(one.shape.device_bytes());
     } else {
-      bytes = result_bytes(program_, here, one);
+      bytes = result_bytes(program_, here, one, one.shape);
       for (size_t i = 0; i < one.operands.size(); ++i) {
         const HloShape& shape = here.instructions[one.operands[i]].shape;
         if (one.opcode == "dynamic-update-slice" && i != 1) {
           continue;
         }
         bytes += one.opcode == "fusion" && one.calls.size() == 1
-                     ? parameter_bytes(program_.computations[one.calls[0]], static_cast<int64_t>(i),
-                                       shape)
+                     ? parameter_bytes(program_, program_.computations[one.calls[0]],
+                                       static_cast<int64_t>(i), shape)
                      : static_cast<double>(shape.device_bytes());
       }
     }
@@ -311,7 +320,7 @@ class Walk {
 
   double host_bytes(const HloComputation& here, const HloInstruction& one, bool from) const {
     if (!from) {
-      const double update = result_bytes(program_, here, one);
+      const double update = result_bytes(program_, here, one, one.shape);
       return update > 0 && one.opcode == "fusion" ? update : bytes_on_host(one.shape);
     }
     double bytes = 0;
@@ -323,8 +332,8 @@ class Walk {
       HloShape as_device = shape;
       as_device.memory_space = 0;
       bytes += one.opcode == "fusion" && one.calls.size() == 1
-                   ? parameter_bytes(program_.computations[one.calls[0]], static_cast<int64_t>(i),
-                                     as_device)
+                   ? parameter_bytes(program_, program_.computations[one.calls[0]],
+                                     static_cast<int64_t>(i), as_device)
                    : static_cast<double>(shape.bytes());
     }
     return bytes > 0 ? bytes : static_cast<double>(one.shape.bytes());

@@ -123,6 +123,38 @@ TEST(Traffic, CountsOnlyTheSliceThatAFusionReads) {
   EXPECT_EQ(traffic({.name = "m", .computations = {fused, entry}, .entry = 1}).memory_bytes, 68);
 }
 
+TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
+  const HloComputation inner{
+      .name = "inner",
+      .instructions = {{.opcode = "parameter", .shape = f32({40, 8}), .number = 0},
+                       {.opcode = "parameter", .shape = s32(), .number = 1},
+                       {.opcode = "dynamic-slice", .shape = f32({1, 8}), .operands = {0, 1}}},
+      .root = 2};
+  // Adds the slice to itself, and writes the sum into a stack too.
+  const HloComputation outer{
+      .name = "outer",
+      .instructions =
+          {{.opcode = "parameter", .shape = f32({40, 8}), .number = 0},
+           {.opcode = "parameter", .shape = s32(), .number = 1},
+           {.opcode = "parameter", .shape = f32({40, 8}), .number = 2},
+           {.opcode = "fusion", .shape = f32({1, 8}), .operands = {0, 1}, .calls = {0}},
+           {.opcode = "add", .shape = f32({1, 8}), .operands = {3, 3}},
+           {.opcode = "dynamic-update-slice", .shape = f32({40, 8}), .operands = {2, 4, 1, 1}},
+           {.opcode = "tuple", .shape = tuple({f32({1, 8}), f32({40, 8})}), .operands = {4, 5}}},
+      .root = 6};
+  const HloComputation entry{.name = "entry",
+                             .instructions = {{.opcode = "parameter", .shape = f32({40, 8})},
+                                              {.opcode = "constant", .shape = s32(), .value = 0},
+                                              {.opcode = "fusion",
+                                               .shape = tuple({f32({1, 8}), f32({40, 8})}),
+                                               .operands = {0, 1, 0},
+                                               .calls = {1}}},
+                             .root = 2};
+  // 32 bytes read, 4 of the index, 32 of the sum written and 32 of the stack.
+  EXPECT_EQ(traffic({.name = "m", .computations = {inner, outer, entry}, .entry = 2}).memory_bytes,
+            100);
+}
+
 TEST(Traffic, TellsHostMemoryFromTheDevices) {
   constexpr int64_t kHost = 5;
   constexpr int64_t kOnChip = 1;
