@@ -136,7 +136,8 @@ PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerCo
   out.emit.donate = step->donate;
   out.emit.output_shardings = step->output_shardings;
   out.what = "training step";
-  out.model = model_text(model, specs, options);
+  out.model = fmt::format("{}, state {}", model_text(model, specs, options),
+                          how.state == train::StateDType::F32 ? "f32" : "as weights");
   out.inputs = inputs_text(latents, model);
   constexpr double kTera = 1e12;
   out.model_flops = train::training_tflops(model, sample, text, static_cast<double>(batch)) * kTera;
@@ -221,6 +222,7 @@ PlannedStep build_planned_step(const config::Loaded& given, const plan::Target& 
   }
   out.place = place;
   out.emit.host_offload = target.chip.family != plan::Family::CPU;
+  out.emit.convert_in_loops = out.emit.host_offload;
   if (target.chip.family == plan::Family::CPU && target.devices == 1 &&
       loaded.config.run.cpu_kernels) {
     out.emit.lowering = kernels::cpu_lowering();

@@ -114,17 +114,17 @@ train::Found find_checkpoint(const train::CheckpointFolder& checkpoints) {
   return found;
 }
 
+/// `specs` in the dtypes that the state is kept in.
 std::vector<runtime::Array> first_state(const config::Config& config, const fs::path& pretrained,
                                         std::span<const nn::ParamSpec> specs, bool ema,
                                         const runtime::Devices& devices) {
-  const std::vector<nn::ParamSpec> masters = train::master_specs(specs);
   if (!pretrained.empty()) {
-    weights::check_folder(pretrained, masters);
+    weights::check_folder(pretrained, specs);
   }
   std::vector<runtime::Array> params =
       pretrained.empty()
-          ? weights::initialise(masters, static_cast<uint64_t>(config.run.seed), devices)
-          : weights::load(pretrained, masters, devices);
+          ? weights::initialise(specs, static_cast<uint64_t>(config.run.seed), devices)
+          : weights::load(pretrained, specs, devices);
   return train::fresh_state(std::move(params), specs, ema, devices);
 }
 
@@ -168,6 +168,8 @@ train::StepOptions step_options(const config::Config& config) {
   out.objective.caption_dropout = o.caption_dropout;
   out.accumulation = o.gradient_accumulation_steps;
   out.ema_decay = o.ema_decay;
+  out.state =
+      o.train_state_dtype == "weights_dtype" ? train::StateDType::WEIGHTS : train::StateDType::F32;
   return out;
 }
 
@@ -262,15 +264,16 @@ Training prepare_training(const config::Loaded& loaded, pjrt::Client client, con
   train::StepOptions step = step_options(config);
   step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, batch);
   const bool ema = step.ema_decay > 0;
+  const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
   std::vector<runtime::Array> state;
   if (checkpoint.step) {
     const train::TrainState saved = train::read_train_state(checkpoint.folder);
     train::check_identity(saved, out.identity, checkpoint.folder);
     out.first_step = saved.step;
     out.first_position = saved.data_position;
-    state = train::load_state(checkpoint.folder, specs, ema, devices);
+    state = train::load_state(checkpoint.folder, kept, ema, devices);
   } else {
-    state = first_state(config, out.pretrained, specs, ema, devices);
+    state = first_state(config, out.pretrained, kept, ema, devices);
   }
   const Dims& latents = out.batch.latents.dims;
   out.tflops = train::training_tflops(

@@ -130,7 +130,8 @@ struct ModelConfig {
     visit("model_type", self.model_type,
           {.help = "what conditions the video", .one_of = "T2V | I2V | TI2V | VACE | ANIMATE"});
     visit("weights_dtype", self.weights_dtype,
-          {.help = "dtype that the step's matmuls read weights in; masters stay float32",
+          {.help =
+               "dtype that the step's matmuls read weights in; what is kept is train_state_dtype's",
            .one_of = kComputeDtypes});
     visit("activations_dtype", self.activations_dtype,
           {.help = "dtype of activations", .one_of = kComputeDtypes});

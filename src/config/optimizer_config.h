@@ -30,6 +30,7 @@ struct OptimizerConfig {
   bool opt_enable_grad_global_norm_clipping = false;
   double max_grad_norm = 1.0;
   double ema_decay = 0.0;
+  std::string train_state_dtype = "float32";
 
   bool disable_training_weights = false;
   double training_shift = 3.0;
@@ -86,6 +87,10 @@ struct OptimizerConfig {
           {.help = "decay of an average of the weights, used by generate; 0: none",
            .min = 0,
            .max = 0.999999});
+    visit("train_state_dtype", self.train_state_dtype,
+          {.help = "dtype of parameters and moments between steps; weights_dtype: MaxDiffusion's, "
+                   "half the memory, but updates below a bf16 step are lost",
+           .one_of = "float32 | weights_dtype"});
     visit("disable_training_weights", self.disable_training_weights,
           {.help = "every timestep counts the same, instead of more in the middle"});
     visit("training_shift", self.training_shift,

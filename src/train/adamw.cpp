@@ -39,22 +39,24 @@ Tensor keep_unless(Tensor ok, Tensor updated, Tensor old) {
 
 /// One parameter's update, in terms of fused.h: p, mu, nu, gradient, scalars -> p, mu, nu.
 std::vector<Tensor> update(const AdamWSettings& c, std::span<const Tensor> in, bool may_keep) {
-  const Tensor p = in[0];
+  const Tensor p = convert(in[0], DType::F32);
   const auto scalar = [&](int64_t i) { return reshape(slice(in[4], Axis(0), i, 1), {}); };
   Tensor g = convert(in[3], DType::F32);
   if (c.max_value > 0.0) {
     g = clip_value(g, c.max_value);
   }
   g = g * scalar(0);
-  const Tensor mu = in[1] * c.b1 + g * (1.0 - c.b1);
-  const Tensor nu = in[2] * c.b2 + square(g) * (1.0 - c.b2);
+  const Tensor mu = convert(in[1], DType::F32) * c.b1 + g * (1.0 - c.b1);
+  const Tensor nu = convert(in[2], DType::F32) * c.b2 + square(g) * (1.0 - c.b2);
   Tensor change = mu * scalar(1) / (sqrt(nu * scalar(2)) + c.eps);
   if (c.weight_decay != 0.0) {
     change = change + p * c.weight_decay;
   }
   const Tensor ok = may_keep ? compare(scalar(4), Comparison::NE, 0.0) : Tensor();
-  return {keep_unless(ok, p - scalar(3) * change, p), keep_unless(ok, mu, in[1]),
-          keep_unless(ok, nu, in[2])};
+  const auto result = [&](Tensor updated, Tensor old) {
+    return keep_unless(ok, convert(updated, old.dtype()), old);
+  };
+  return {result(p - scalar(3) * change, in[0]), result(mu, in[1]), result(nu, in[2])};
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ struct AdamWOptions {
   std::optional<double> max_norm = {};
 };
 
-/// What the optimizer keeps: one entry per parameter, all F32 whatever dtype the network works in,
-/// and the number of updates made (S32 scalar).
+/// What the optimizer keeps: one entry per parameter, F32 or narrower, and the number of updates
+/// made (S32 scalar).
 struct AdamWState {
   std::vector<Tensor> params;
   std::vector<Tensor> mu;
@@ -46,9 +46,10 @@ Tensor total(Tensor x);
 ///   g  = clip(gradient),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///   p -= learning_rate (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay p)
 ///
-/// with t = count + 1. `gradients` may have any float dtype; `learning_rate` is an F32 scalar and
-/// `norm` the L2 norm of all gradients before clipping (F32 scalar). Where `ok` (pred scalar) is
-/// given and false, every result is the old value.
+/// with t = count + 1, in F32, each result rounded once to the dtype it is kept in. `gradients` may
+/// have any float dtype; `learning_rate` is an F32 scalar and `norm` the L2 norm of all gradients
+/// before clipping (F32 scalar). Where `ok` (pred scalar) is given and false, every result is the
+/// old value.
 AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
                  std::span<const Tensor> gradients, Tensor norm, Tensor learning_rate,
                  const AdamWOptions& options, Tensor ok = {});

@@ -20,17 +20,27 @@ namespace {
 
 constexpr const char* kState = "train_state.json";
 
+/// The specs in the dtypes of the arrays.
+std::vector<nn::ParamSpec> specs_of(std::span<const nn::ParamSpec> specs,
+                                    std::span<const runtime::Array> arrays) {
+  std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].shape.dtype = arrays[i].shape().dtype;
+  }
+  return out;
+}
+
 /// One layer's shape of a parameter.
 Shape layer_shape(const nn::ParamSpec& spec) {
-  Shape shape{DType::F32, spec.shape.dims};
+  Shape shape = spec.shape;
   if (spec.layers > 0) {
     shape.dims.erase(shape.dims.begin());
   }
   return shape;
 }
 
-/// Writes F32 arrays of the specs' shapes under the keys of their layers, so that the file does
-/// not depend on how layers are stacked. One stacked tensor at a time is in host memory.
+/// Writes arrays of the specs' shapes under the keys of their layers, so that the file does not
+/// depend on how layers are stacked. One stacked tensor at a time is in host memory.
 void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
                   std::span<const runtime::Array> arrays) {
   struct Loaded {
@@ -38,9 +48,10 @@ void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
     HostArray array;
   };
   const auto loaded = std::make_shared<Loaded>();
+  const std::vector<nn::ParamSpec> kept = specs_of(specs, arrays);
   std::vector<io::TensorEntry> entries;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const Shape shape = layer_shape(specs[i]);
+    const Shape shape = layer_shape(kept[i]);
     const std::vector<std::string> names = layer_names(specs.subspan(i, 1));
     for (size_t layer = 0; layer < names.size(); ++layer) {
       const runtime::Array* from = &arrays[i];
@@ -58,29 +69,31 @@ void save_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
   io::write_safetensors(path, entries);
 }
 
-std::vector<runtime::Array> load_tensors(const fs::path& path,
-                                         std::span<const nn::ParamSpec> masters,
+std::vector<runtime::Array> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
   const weights::Checkpoint file = weights::Checkpoint::open(path);
-  weights::check_tensors(file, masters);
-  return weights::load_arrays(file, masters, devices);
+  weights::check_tensors(file, specs);
+  return weights::load_arrays(file, specs, devices);
 }
 
-/// F32 zeros of the specs' shapes.
+/// Zeros of the specs' shapes.
 void append_zeros(std::vector<runtime::Array>& to, std::span<const nn::ParamSpec> specs,
                   const runtime::Devices& devices) {
   for (const nn::ParamSpec& spec : specs) {
-    to.push_back(devices.zeros({DType::F32, spec.shape.dims}, spec.sharding(devices.placement())));
+    to.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement())));
   }
 }
 
-/// A second array with the same values, device by device.
-runtime::Array copy(const runtime::Array& array, const runtime::Devices& devices) {
+/// A second array with the same values in F32, device by device.
+runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& devices) {
   std::vector<pjrt::Buffer> shards;
   for (size_t d = 0; d < array.shards().size(); ++d) {
-    shards.push_back(devices.client().to_device(array.shards()[d].to_host(), devices[d]));
+    const HostArray values = convert(array.shards()[d].to_host(), DType::F32);
+    shards.push_back(devices.client().to_device(values, devices[d]));
   }
-  return {array.shape(), {array.blocks().begin(), array.blocks().end()}, std::move(shards)};
+  return {{DType::F32, array.shape().dims},
+          {array.blocks().begin(), array.blocks().end()},
+          std::move(shards)};
 }
 
 runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
@@ -118,10 +131,11 @@ io::Json read_state_json(const fs::path& folder) {
 
 void save_state(const fs::path& folder, const wan::TransformerConfig& config,
                 const StateView& state, const TrainState& train, bool with_optimizer) {
-  const std::vector<nn::ParamSpec> masters = master_specs(state.specs);
-  weights::save(folder / "transformer", config, masters, state.params());
+  weights::save(folder / "transformer", config, specs_of(state.specs, state.params()),
+                state.params());
   if (state.ema) {
-    weights::save(folder / "transformer_ema", config, masters, state.averages());
+    weights::save(folder / "transformer_ema", config, specs_of(state.specs, state.averages()),
+                  state.averages());
   }
   if (with_optimizer) {
     fs::create_directories(folder / "optimizer");
@@ -157,12 +171,11 @@ void check_identity(const TrainState& saved, const Identity& now, const fs::path
 
 std::vector<runtime::Array> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
                                        bool ema, const runtime::Devices& devices) {
-  const std::vector<nn::ParamSpec> masters = master_specs(specs);
-  std::vector<runtime::Array> state = weights::load(folder / "transformer", masters, devices);
+  std::vector<runtime::Array> state = weights::load(folder / "transformer", specs, devices);
   int64_t updates = 0;
   if (fs::exists(folder / "optimizer")) {
-    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", masters, devices));
-    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", masters, devices));
+    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", specs, devices));
+    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", specs, devices));
     updates = read_state_json(folder).at("updates").as_int();
   } else {
     append_zeros(state, specs, devices);
@@ -170,7 +183,7 @@ std::vector<runtime::Array> load_state(const fs::path& folder, std::span<const n
   }
   if (ema) {
     const char* name = fs::exists(folder / "transformer_ema") ? "transformer_ema" : "transformer";
-    append(state, weights::load(folder / name, masters, devices));
+    append(state, weights::load(folder / name, state_specs(specs), devices));
   }
   state.push_back(count_array(updates, devices));
   return state;
@@ -183,11 +196,12 @@ std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
   std::vector<runtime::Array> averages;
   if (ema) {
     for (const runtime::Array& param : state) {
-      averages.push_back(copy(param, devices));
+      averages.push_back(f32_copy(param, devices));
     }
   }
-  append_zeros(state, specs, devices);
-  append_zeros(state, specs, devices);
+  const std::vector<nn::ParamSpec> kept = specs_of(specs, state);
+  append_zeros(state, kept, devices);
+  append_zeros(state, kept, devices);
   append(state, std::move(averages));
   state.push_back(count_array(0, devices));
   return state;

@@ -15,9 +15,9 @@
 
 /// What a checkpoint of a training run holds:
 ///
-///   transformer/        diffusers folder, the F32 parameters whatever dtype the network works in
-///   transformer_ema/    the same for the average of the parameters, when one is kept
-///   optimizer/          mu.safetensors and nu.safetensors, F32, under the parameters' keys
+///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
+///   transformer_ema/    the average of the parameters in F32, when one is kept
+///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
 ///   train_state.json    step, updates, seed, what must not change between runs
 ///   manifest.json       see CheckpointFolder
 namespace kinema::train {
@@ -62,14 +62,15 @@ TrainState read_train_state(const std::filesystem::path& folder);
 void check_identity(const TrainState& saved, const Identity& now,
                     const std::filesystem::path& folder);
 
-/// The state from a checkpoint, whatever devices wrote it: each device reads what it holds. An
+/// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
+/// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
 /// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
 /// moments and count start at zero.
 std::vector<runtime::Array> load_state(const std::filesystem::path& folder,
                                        std::span<const nn::ParamSpec> specs, bool ema,
                                        const runtime::Devices& devices);
 
-/// The state of a run that begins with these F32 parameters.
+/// The state of a run that begins with these parameters; moments are of their dtypes.
 std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
                                         std::span<const nn::ParamSpec> specs, bool ema,
                                         const runtime::Devices& devices);

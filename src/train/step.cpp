@@ -111,21 +111,20 @@ struct StateInputs {
 };
 
 StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, bool ema,
-                         const mesh::Placement& place) {
-  const auto list = [&](const std::string& prefix) {
+                         StateDType dtype, const mesh::Placement& place) {
+  const auto list = [&](const std::string& prefix, StateDType kept) {
     std::vector<Tensor> tensors;
-    for (const nn::ParamSpec& spec : specs) {
-      tensors.push_back(
-          graph.input({DType::F32, spec.shape.dims}, prefix + spec.name, spec.sharding(place)));
+    for (const nn::ParamSpec& spec : state_specs(specs, kept)) {
+      tensors.push_back(graph.input(spec.shape, prefix + spec.name, spec.sharding(place)));
     }
     return tensors;
   };
   StateInputs state;
-  state.adamw.params = list("param.");
-  state.adamw.mu = list("mu.");
-  state.adamw.nu = list("nu.");
-  if (ema) {
-    state.ema = list("ema.");
+  state.adamw.params = list("param.", dtype);
+  state.adamw.mu = list("mu.", dtype);
+  state.adamw.nu = list("nu.", dtype);
+  if (ema) {  // in F32 always: what one step adds is far below a BF16 step
+    state.ema = list("ema.", StateDType::F32);
   }
   state.adamw.count = graph.input({DType::S32, {}}, "count");
   return state;
@@ -146,7 +145,7 @@ std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next,
   const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
   std::vector<Tensor> out;
   for (size_t i = 0; i < ema.size(); ++i) {
-    const Tensor mixed = ema[i] * d + next.params[i] * (1.0 - d);
+    const Tensor mixed = ema[i] * d + convert(next.params[i], DType::F32) * (1.0 - d);
     out.push_back(ok ? select(ok, mixed, ema[i]) : mixed);
   }
   return out;
@@ -198,10 +197,12 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
   return part;
 }
 
-std::vector<nn::ParamSpec> master_specs(std::span<const nn::ParamSpec> specs) {
+std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs, StateDType state) {
   std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
-  for (nn::ParamSpec& spec : out) {
-    spec.shape.dtype = DType::F32;
+  if (state == StateDType::F32) {
+    for (nn::ParamSpec& spec : out) {
+      spec.shape.dtype = DType::F32;
+    }
   }
   return out;
 }
@@ -231,7 +232,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   step.gradient_names = layer_names(specs);
   Graph& graph = *step.graph;
 
-  const StateInputs state = state_inputs(graph, specs, step.ema, options.place);
+  const StateInputs state = state_inputs(graph, specs, step.ema, options.state, options.place);
   const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
   const Tensor number = graph.input({DType::U32, {}}, "step");
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");

@@ -25,9 +25,16 @@ struct ModelInputs {
 /// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
 using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
 
+/// What parameters and moments are kept as between steps.
+enum class StateDType {
+  F32,      // whatever the network works in
+  WEIGHTS,  // the dtypes the network works in: half the memory, and small updates round to nothing
+};
+
 struct StepOptions {
   AdamWOptions adamw;
   ObjectiveOptions objective;
+  StateDType state = StateDType::F32;
   /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
   int64_t accumulation = 1;
   /// > 0: keep an average of the parameters, e' = d e + (1 - d) p with
@@ -65,7 +72,8 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
 ///
 /// Inputs: the state, then the run's key, the step number, the learning rate and the batch.
 ///
-///   params..., mu..., nu..., [ema...], count   F32 each, count S32; the state
+///   params..., mu..., nu...   in the dtypes of StateDType
+///   [ema...], count           the rest of the state, F32 and S32
 ///   key U32[2], step U32, learning_rate F32
 ///   latents, text, [empty_text [t, d] with caption dropout],
 ///   [noise, timestep [b], weight [b] with given_draw; F32]
@@ -90,13 +98,14 @@ struct StepGraph {
   int64_t state_size() const { return static_cast<int64_t>(specs.size()) * (ema ? 4 : 3) + 1; }
 };
 
-/// Builds the step. The specs' dtypes are those the network works in; the state is F32 whatever
-/// they are. Throws an Error when the batch does not divide into `accumulation` parts.
+/// Builds the step. The specs' dtypes are those the network works in. Throws an Error when the
+/// batch does not divide into `accumulation` parts.
 StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
                      const BatchShapes& batch, const StepOptions& options);
 
-/// The specs with F32 tensors: how parameters are loaded, kept and saved.
-std::vector<nn::ParamSpec> master_specs(std::span<const nn::ParamSpec> specs);
+/// The specs in the dtypes that parameters are loaded, kept and saved in.
+std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,
+                                       StateDType state = StateDType::F32);
 
 /// One name per tensor, or per layer of a stacked one: `blocks.3.attn1.to_q.weight`.
 std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs);

@@ -67,7 +67,7 @@ std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& sess
   const double learning_rate = optimizer.at("learning_rate").as_number();
   const wan::TransformerConfig config = weights::read_config(c.model());
   const auto specs = wan::parameters(config, form.options);
-  const auto masters = train::master_specs(specs);
+  const auto masters = train::state_specs(specs);
   const std::string name = c.name() + form.suffix;
 
   train::StepOptions step{.adamw = adamw_of(optimizer), .given_draw = true};

@@ -108,6 +108,38 @@ TEST_F(AdamW, ClipsTheGlobalNorm) { expect_matches({.max_norm = 1.0}); }
 TEST_F(AdamW, ClipsValues) { expect_matches({.max_value = 0.3}); }
 TEST_F(AdamW, ClipsValuesBeforeTheNorm) { expect_matches({.max_value = 2.0, .max_norm = 1.0}); }
 
+TEST_F(AdamW, ComputesInF32AndRoundsOnceWhereTheStateIsBf16) {
+  const Shape narrow{DType::BF16, {2, 2}};
+  const std::vector<nn::ParamSpec> specs{{.name = "w", .shape = narrow}};
+  const AdamWOptions options{.weight_decay = 0.1};
+  // One update of the same values, from and to BF16 or F32.
+  const auto updated = [&](DType kept) {
+    Graph graph;
+    const std::vector<Tensor> in{graph.input(narrow), graph.input(narrow), graph.input(narrow),
+                                 graph.input(narrow)};
+    const auto as_kept = [&](size_t i) { return std::vector{convert(in[i], kept)}; };
+    const AdamWState state{as_kept(0), as_kept(1), as_kept(2), graph.input({DType::S32, {}})};
+    const Tensor one = constant(graph, 1.0, {DType::F32, {}});
+    const AdamWState next = adamw(state, specs, std::vector{in[3]}, one, one * 0.01, options);
+    const auto values = [](std::vector<float> x) {
+      return convert(HostArray::f32({2, 2}, std::move(x)), DType::BF16);
+    };
+    return runtime::evaluate(
+        pjrt::cpu_client(), graph, std::vector{next.params[0], next.mu[0], next.nu[0]},
+        std::vector{values({1.0F, -2.0F, 0.5F, 3.0F}), values({0.1F, 0.2F, -0.3F, 0.0F}),
+                    values({0.4F, 0.01F, 2.0F, 1e-6F}), values({0.5F, -2.0F, 1e-4F, 0.25F}),
+                    HostArray(Shape{DType::S32, {}})});
+  };
+
+  const std::vector<HostArray> wide = updated(DType::F32);
+  const std::vector<HostArray> half = updated(DType::BF16);
+
+  for (size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(half[i].shape.dtype, DType::BF16);
+    EXPECT_EQ(half[i].bytes, convert(wide[i], DType::BF16).bytes) << "result " << i;
+  }
+}
+
 TEST_F(AdamW, SparesTensorsOfLowRankFromDecay) {
   OneUpdate update({.weight_decay = 0.1, .decay_min_rank = 3});
   const pjrt::Client client = pjrt::cpu_client();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "arrays.h"
 #include "core/error.h"
 #include "train/tiny.h"
 
@@ -169,6 +170,82 @@ TEST_F(Step, KeepsF32MastersWhenTheNetworkWorksInBf16) {
     moved += change > 1e-6 && change < 4e-6 ? 1 : 0;
   }
   EXPECT_GT(moved, after.as<float>().size() / 2);
+}
+
+TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
+  pjrt::Client client = pjrt::cpu_client();
+  wan::ModelOptions narrow = tiny::options();
+  narrow.weights_dtype = DType::BF16;
+  narrow.activations_dtype = DType::BF16;
+  const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
+  // F32 masters that hold BF16 values: both runs start from the same numbers.
+  std::vector<pjrt::Buffer> wide;
+  std::vector<pjrt::Buffer> half;
+  for (const pjrt::Buffer& param : tiny::params(client)) {
+    const DType dtype = specs[wide.size()].shape.dtype;
+    const HostArray rounded = convert(param.to_host(), dtype);
+    wide.push_back(client.to_device(convert(rounded, DType::F32)));
+    half.push_back(client.to_device(rounded));
+  }
+  Trainer masters(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2), {},
+                  fresh_state(std::move(wide), specs, false, client), {});
+  Trainer trainer(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2),
+                  {.state = StateDType::WEIGHTS, .ema_decay = 0.9},
+                  fresh_state(std::move(half), specs, true, client), {});
+
+  const StepResult a = masters.run(0, 1e-2, tiny::batch(2, 0));
+  const StepResult b = trainer.run(0, 1e-2, tiny::batch(2, 0));
+
+  // The same network on the same weights; what differs is how the new state is stored.
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.gradient_norm, b.gradient_norm);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType dtype = specs[i].shape.dtype;
+    EXPECT_EQ(trainer.state().averages()[i].shape().dtype, DType::F32);
+    for (const auto& [kept, master] :
+         {std::pair{trainer.state().params(), masters.state().params()},
+          {trainer.state().mu(), masters.state().mu()},
+          {trainer.state().nu(), masters.state().nu()}}) {
+      const HostArray found = kept[i].to_host();
+      const HostArray wanted = convert(master[i].to_host(), dtype);
+      ASSERT_EQ(found.shape.dtype, dtype);
+      // The update's arithmetic is another program's: values of about 1 and updates of about the
+      // rate differ by F32 rounding, which moves a BF16 rounding below 1 to its neighbour, 2^-8, at
+      // most.
+      EXPECT_LE(largest_difference(convert(found, DType::F32), convert(wanted, DType::F32)),
+                dtype == DType::BF16 ? 0x1p-8 : 2e-6)
+          << specs[i].name;
+    }
+  }
+}
+
+TEST_F(Step, SavesAndLoadsAStateInTheWeightsDtypes) {
+  pjrt::Client client = pjrt::cpu_client();
+  wan::ModelOptions narrow = tiny::options();
+  narrow.weights_dtype = DType::BF16;
+  const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
+  std::vector<pjrt::Buffer> half;
+  for (const pjrt::Buffer& param : tiny::params(client)) {
+    half.push_back(client.to_device(convert(param.to_host(), specs[half.size()].shape.dtype)));
+  }
+  Trainer trainer(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2),
+                  {.state = StateDType::WEIGHTS},
+                  fresh_state(std::move(half), specs, false, client), {});
+  trainer.run(0, 1e-2, tiny::batch(2, 0));
+  const io::Scratch scratch;
+  save_state(scratch.path(), tiny::config(), trainer.state(), {.step = 1});
+
+  const std::vector<runtime::Array> same =
+      load_state(scratch.path(), state_specs(specs, StateDType::WEIGHTS), false, client);
+  const std::vector<runtime::Array> wide =
+      load_state(scratch.path(), state_specs(specs), false, client);
+
+  for (size_t i = 0; i < same.size(); ++i) {
+    const HostArray kept = trainer.state().arrays[i].to_host();
+    EXPECT_EQ(same[i].to_host().bytes, kept.bytes) << i;
+    const bool is_count = i + 1 == same.size();
+    EXPECT_EQ(wide[i].to_host().bytes, (is_count ? kept : convert(kept, DType::F32)).bytes) << i;
+  }
 }
 
 TEST_F(Step, CutsALargerBatchToItsFirstSamples) {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/lowering.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "graph/body.h"
@@ -191,6 +193,9 @@ bool write_barrier(const Node& node, Emitter& out) {
 /// The update reads and writes parameter and moments in one pass and in place: the compiler's own
 /// three loops would need copies of both moments.
 bool write_adamw(const Node& node, const AdamWSettings& settings, Emitter& out) {
+  if (std::ranges::any_of(node.results, [](const Shape& x) { return x.dtype != DType::F32; })) {
+    return false;  // a state kept in BF16 is the compiler's
+  }
   const Operands in = operands_of(node, out);
   const std::span<const std::string> state(in.types.data(), 3);
   const std::string name = out.fresh();
