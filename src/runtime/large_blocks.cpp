@@ -24,7 +24,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kSmallest = size_t{256} << 10;
 // From here on huge pages waste little at the ends of a block.
 constexpr size_t kHugeFrom = 2 * kHugePage;
-constexpr size_t kAlwaysIdle = size_t{64} << 20;
+constexpr size_t kAlwaysIdle = size_t{32} << 20;
 
 #if KINEMA_WITH_LARGE_BLOCKS
 
@@ -111,6 +111,7 @@ class Pool {
       return false;
     }
     live_bytes_ += size;
+    most_live_bytes_ = std::max(most_live_bytes_, live_bytes_);
     return true;
   }
 
@@ -147,11 +148,14 @@ class Pool {
     return address;
   }
 
-  // Oldest first, until what stays idle and the new block fit the allowance.
+  // Oldest first, until what stays idle fits the allowance: an eighth of what is in use, but with
+  // the new block no more than was in use before.
   void release_for(size_t size) {
-    const size_t allowance = std::max(kAlwaysIdle, live_bytes_ / 8);
+    const size_t used = live_bytes_ + size;
+    const size_t unused = most_live_bytes_ > used ? most_live_bytes_ - used : 0;
+    const size_t allowance = std::max(kAlwaysIdle, std::min(used / 8, unused));
     size_t count = 0;
-    while (count < idle_.size() && idle_bytes_ + size > allowance) {
+    while (count < idle_.size() && idle_bytes_ > allowance) {
       munmap(idle_[count].address, idle_[count].size);
       idle_bytes_ -= idle_[count].size;
       ++count;
@@ -174,6 +178,7 @@ class Pool {
       live_;
   std::vector<Block, FromCLibrary<Block>> idle_;  // oldest first
   size_t live_bytes_ = 0;
+  size_t most_live_bytes_ = 0;
   size_t idle_bytes_ = 0;
   int64_t reused_ = 0;
   int64_t mapped_ = 0;

@@ -102,6 +102,40 @@ TEST_P(CpuConvolutionOnly, GradientsEqualTheCompilersOwn) {
   }
 }
 
+TEST_P(CpuConvolution, ReadsSomeFramesOfAStoredKernelWhereTheyLie) {
+  struct Part {
+    Dims x, w;
+    int64_t start, size;
+  };
+  // One tile and several; channels that fill the last block and that do not; a frame at either end.
+  for (const Part& part : {Part{{1, 20, 1, 8, 8}, {256, 20, 3, 3, 3}, 2, 1},
+                           Part{{1, 24, 3, 40, 40}, {150, 24, 4, 3, 3}, 1, 2},
+                           Part{{2, 17, 2, 6, 70}, {33, 17, 3, 1, 1}, 0, 1}}) {
+    SCOPED_TRACE(to_string(part.x) + " by " + to_string(part.w));
+    const int64_t border = part.w[3] / 2;
+    const ConvolutionAttrs attrs{.strides = {1, 1, 1},
+                                 .pad = {{0, 0}, {border, border}, {border, border}}};
+    Graph sliced;
+    const Tensor x = sliced.input({GetParam(), part.x});
+    const Tensor w = sliced.input({GetParam(), part.w});
+    const Tensor some = slice(w, Axis(2), part.start, part.size);
+    const std::vector<Tensor> outputs{convolution(x, some, attrs)};
+    // A wall between slice and convolution: the kernel is given a copy.
+    const std::vector<Tensor> copied{convolution(x, optimization_barrier({some})[0], attrs)};
+    const std::vector<HostArray> arguments{normal(GetParam(), part.x, 1),
+                                           normal(GetParam(), part.w, 2)};
+    const auto expected =
+        runtime::Program::compile(client(), sliced, copied, {.emit = with_kernel()})
+            .run_on_host(arguments);
+    const auto program =
+        runtime::Program::compile(client(), sliced, outputs, {.emit = with_kernel()});
+    EXPECT_EQ(program.executable().optimized_text().find(" slice("), std::string::npos);
+    const auto actual = program.run_on_host(arguments);
+    EXPECT_GT(largest(convert(actual[0], DType::F32)), 1.0);
+    EXPECT_TRUE(std::ranges::equal(actual[0].bytes, expected[0].bytes));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(F32, CpuConvolutionOnly, ::testing::Values(DType::F32));
 
 // ---- The kernel alone --------------------------------------------------------------------------

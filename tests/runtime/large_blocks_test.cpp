@@ -72,17 +72,32 @@ TEST_F(LargeBlocksTest, LeavesSmallAndOddlyAlignedBlocksToTheCLibrary) {
 }
 
 TEST_F(LargeBlocksTest, KeepsNoMoreIdleThanItsAllowance) {
-  // Sizes too different to serve each other; together 10 times the allowance of 64 MiB.
+  // Sizes too different to serve each other; together 20 times the allowance of 32 MiB.
   for (size_t size = 8 * kMiB; size <= 128 * kMiB; size += size / 4) {
     void* block = aligned_alloc(64, size);
     ASSERT_NE(block, nullptr);
     free(block);
   }
   // The next mapping makes room first.
-  void* last = aligned_alloc(64, 300 * kMiB);
+  void* last = aligned_alloc(64, 200 * kMiB);
 
-  EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>(64 * kMiB));
+  EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>(32 * kMiB));
   free(last);
+}
+
+TEST_F(LargeBlocksTest, KeepsThePeakThatOfWhatIsInUse) {
+  std::vector<void*> held;
+  for (size_t i = 0; i < 20; ++i) {
+    held.push_back(aligned_alloc(64, 100 * kMiB));
+  }
+  // Too different to serve each other: all of them would be kept, beside so much in use.
+  for (size_t size = 33 * kMiB; size < 60 * kMiB; size += size / 4) {
+    free(aligned_alloc(64, size));
+  }
+
+  // The allowance, and what has been freed last.
+  EXPECT_LE(large_blocks().idle_bytes, static_cast<int64_t>((32 + 60) * kMiB));
+  for (void* block : held) free(block);
 }
 
 TEST_F(LargeBlocksTest, ReallocatesWithTheContents) {

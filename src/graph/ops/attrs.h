@@ -33,6 +33,14 @@ extern const Op kTranspose;
 /// The result's dtype is that of its shape.
 extern const Op kConvert;
 
+/// Attributes of kSlice: elements `start`, `start + stride`, ... of one axis.
+struct SliceAttrs {
+  int64_t axis, start, size, stride;
+
+  int64_t limit() const { return size == 0 ? start : start + (size - 1) * stride + 1; }
+};
+extern const Op kSlice;
+
 /// Attributes of kNamed, the identity that `named` writes.
 struct NamedAttrs {
   std::string name;

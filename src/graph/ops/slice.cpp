@@ -5,16 +5,11 @@
 #include "graph/graph.h"
 #include "graph/ops.h"
 #include "graph/ops/all_ops.h"
+#include "graph/ops/attrs.h"
 #include "graph/ops/rules.h"
 
 namespace kinema {
 namespace {
-
-struct SliceAttrs {
-  int64_t axis, start, size, stride;
-
-  int64_t limit() const { return size == 0 ? start : start + (size - 1) * stride + 1; }
-};
 
 struct PadAttrs {
   int64_t axis, low, high, interior;
@@ -37,8 +32,10 @@ std::vector<int64_t> on_axis(int64_t rank, int64_t axis, int64_t value, int64_t 
   return out;
 }
 
+}  // namespace
+
 // y[i] = x[start + i stride],  dx = dy with zeros before, between and after
-constexpr Op kSlice{
+const Op kSlice{
     .name = "slice",
     .infer = [](const Node& node) -> Shape {
       const auto& attrs = node.get<SliceAttrs>();
@@ -68,6 +65,8 @@ constexpr Op kSlice{
     },
     .free_to_recompute = true,
 };
+
+namespace {
 
 // y = x with `value` (the second input) around and between elements,  dx = dy where x went;
 // the value itself is a constant and gets none

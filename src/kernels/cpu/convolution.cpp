@@ -115,23 +115,44 @@ class Convolution {
   void run(const ParallelFor& parallel_for) {
     const int64_t blocks = cut_.blocks(p_);
     const size_t block_bytes = (desc_.weights_desc().get_size() + 63) / 64 * 64;
-    char* packed = packed_.at_least(block_bytes * static_cast<size_t>(p_.groups * blocks));
-    packed_block_ = block_bytes;
+    const int64_t of_group = ceil_div(p_.y[0], kFrames) * tiles(1) * tiles(2);
+    const int64_t places = p_.batch * p_.groups * of_group;
+    if (places <= kFewPlaces * p_.groups) {
+      // So few pixels that all blocks would be large beside them: each is packed when its turn is.
+      parallel_for(p_.groups * blocks, [&](int64_t i) {
+        const int64_t group = i / blocks;
+        const int64_t block = i % blocks;
+        Buffer buffer;
+        char* packed = buffer.at_least(block_bytes);
+        pack(group, block, packed);
+        for (int64_t place = 0; place < places; ++place) {
+          if (place / of_group % p_.groups == group) {
+            work(place, block, block + 1, [&](int64_t, int64_t) { return packed; });
+          }
+        }
+      });
+      return;
+    }
+    Buffer all;
+    char* packed = all.at_least(block_bytes * static_cast<size_t>(p_.groups * blocks));
+    const auto block_at = [&](int64_t group, int64_t block) {
+      return packed + static_cast<size_t>(group * blocks + block) * block_bytes;
+    };
     parallel_for(p_.groups * blocks, [&](int64_t i) {
-      pack(i / blocks, i % blocks, packed + static_cast<size_t>(i) * block_bytes);
+      pack(i / blocks, i % blocks, block_at(i / blocks, i % blocks));
     });
     // Few tiles: their channels are split too.
     constexpr int64_t kTasks = 16;
-    const int64_t places = p_.batch * p_.groups * ceil_div(p_.y[0], kFrames) * tiles(1) * tiles(2);
     const int64_t parts = std::min(blocks, ceil_div(kTasks, places));
     parallel_for(places * parts, [&](int64_t i) {
       const int64_t part = i % parts;
-      work(i / parts, part * blocks / parts, (part + 1) * blocks / parts);
+      work(i / parts, part * blocks / parts, (part + 1) * blocks / parts, block_at);
     });
   }
 
  private:
-  static constexpr int64_t kFrames = 4;  // of the result, that share what is read
+  static constexpr int64_t kFrames = 4;     // of the result, that share what is read
+  static constexpr int64_t kFewPlaces = 2;  // tiles times frames
 
   int64_t tiles(size_t axis) const {
     return ceil_div(p_.y[axis], axis == 1 ? cut_.rows : cut_.columns);
@@ -143,25 +164,28 @@ class Convolution {
     dnnl::stream& stream = dnnl_stream();
     const int64_t first = block * cut_.channels;
     const int64_t count = std::min(cut_.channels, p_.out - first);
-    const int64_t row = p_.in * p_.w[0] * p_.w[1] * p_.w[2];
+    // As stored, of which the plan may use some frames only.
+    const int64_t frame = p_.w[1] * p_.w[2];
+    const int64_t row = p_.in * p_.stored * frame;
     const char* from = w_ + (group * p_.out + first) * row * bytes_;
-    const memory::desc given(kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::oidhw);
-    const auto size = static_cast<size_t>(cut_.channels * row * bytes_);
+    const memory::desc given(kernel_dims(p_, cut_.channels), dnnl_type(dtype_),
+                             memory::dims{row, p_.stored * frame, frame, p_.w[2], 1});
     Buffer whole;
     if (count < cut_.channels) {
-      char* padded = whole.at_least(size);
+      char* padded = whole.at_least(static_cast<size_t>(cut_.channels * row * bytes_));
       std::memcpy(padded, from, static_cast<size_t>(count * row * bytes_));
       std::memset(padded + count * row * bytes_, 0,
                   static_cast<size_t>((cut_.channels - count) * row * bytes_));
       from = padded;
     }
-    memory source(given, dnnl_engine(), const_cast<char*>(from));
+    memory source(given, dnnl_engine(), const_cast<char*>(from + p_.first * frame * bytes_));
     memory target(desc_.weights_desc(), dnnl_engine(), to);
     if (dtype_ == DType::BF16) {
       // oneDNN interleaves pairs of input channels ten times faster when they are neighbours.
       Buffer last;
-      memory between({kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::odhwi}, dnnl_engine(),
-                     last.at_least(size));
+      memory between(
+          {kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::odhwi}, dnnl_engine(),
+          last.at_least(static_cast<size_t>(cut_.channels * p_.in * p_.w[0] * frame * bytes_)));
       dnnl::reorder(source, between).execute(stream, source, between);
       dnnl::reorder(between, target).execute(stream, between, target);
       stream.wait();
@@ -171,8 +195,9 @@ class Convolution {
     }
   }
 
-  /// One tile, at most kFrames frames of it, and some blocks of its channels.
-  void work(int64_t place, int64_t first_block, int64_t last_block) {
+  /// One tile, at most kFrames frames of it, and some blocks of its channels, whose weights
+  /// `packed(group, block)` has.
+  void work(int64_t place, int64_t first_block, int64_t last_block, const auto& packed) {
     const auto take = [&place](int64_t size) {
       const int64_t at = place % size;
       place /= size;
@@ -187,8 +212,9 @@ class Convolution {
     const int64_t frames = std::min(kFrames, p_.y[0] - first_frame);
     const int64_t frame_bytes = cut_.in_rows * cut_.in_columns * p_.in * bytes_;
     const int64_t in_frames = (frames - 1) * p_.stride[0] + cut_.in_frames;
-    thread_local Buffer in_buffer;
-    thread_local Buffer out_buffer;
+    // Not kept from one call to the next: tens of megabytes a thread with many channels.
+    Buffer in_buffer;
+    Buffer out_buffer;
     char* in = in_buffer.at_least(static_cast<size_t>(in_frames * frame_bytes));
     char* out =
         out_buffer.at_least(static_cast<size_t>(cut_.rows * cut_.columns * cut_.channels * bytes_));
@@ -200,8 +226,7 @@ class Convolution {
     dnnl::stream& stream = dnnl_stream();
     const dnnl::convolution_forward tile(desc_);
     for (int64_t block = first_block; block < last_block; ++block) {
-      char* weights =
-          packed_.data() + static_cast<size_t>(group * cut_.blocks(p_) + block) * packed_block_;
+      char* weights = packed(group, block);
       for (int64_t i = 0; i < frames; ++i) {
         memory x(desc_.src_desc(), dnnl_engine(), in + i * p_.stride[0] * frame_bytes);
         memory w(desc_.weights_desc(), dnnl_engine(), weights);
@@ -255,8 +280,6 @@ class Convolution {
   const char* x_;
   const char* w_;
   char* y_;
-  Buffer packed_;
-  size_t packed_block_ = 0;
 };
 
 }  // namespace

@@ -21,6 +21,8 @@ struct ConvolutionPlan {
   int64_t in, out;  // channels of one group
   Axes x, w, y;
   Axes stride, low, dilation;
+  /// w is the frames from `first` on of kernels that lie in memory with so many of them.
+  int64_t stored, first;
 
   double flops() const;
 };
@@ -33,11 +35,12 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
 /// True when oneDNN has a fast implementation of the plan for this processor and dtype.
 bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype);
 
-/// Runs the plan through oneDNN, all operands of `dtype` (F32 or BF16), sums in F32. Every element
+/// Runs the plan through oneDNN, `w` being the stored kernels, all operands of `dtype` (F32 or BF16), sums in F32. Every element
 /// is summed in the same order whatever the number of threads and the number of frames.
 ///
 /// Tiles of the result are worked on one by one, channels last, in small buffers of each thread;
-/// beside them only the packed weights take memory. Throws an Error when oneDNN refuses.
+/// beside them only packed weights take memory: all of them, or those that the threads are at where
+/// there is a single tile. Throws an Error when oneDNN refuses.
 void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
                  const ParallelFor& parallel_for);
 

@@ -42,8 +42,8 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
     return std::nullopt;
   }
   const Axes ones{1, 1, 1};
-  ConvolutionPlan plan{x[0], attrs.groups, w[1], w[0] / attrs.groups, ones, ones, ones,
-                       ones, {},           ones};
+  ConvolutionPlan plan{
+      x[0], attrs.groups, w[1], w[0] / attrs.groups, ones, ones, ones, ones, {}, ones, 1, 0};
   for (size_t i = 0; i < spatial; ++i) {
     const size_t axis = 3 - spatial + i;
     plan.x[axis] = x[i + 2];
@@ -53,6 +53,7 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
     plan.low[axis] = attrs.pad[i].first;
     plan.dilation[axis] = attrs.rhs_dilation[i];
   }
+  plan.stored = plan.w[0];
   // Kernels as large as an image are gradients of kernels; they have few channels to sum over.
   constexpr int64_t kLargest = 343;
   if (plan.w[0] * plan.w[1] * plan.w[2] > kLargest) {
@@ -67,12 +68,14 @@ std::vector<int64_t> to_words(const ConvolutionPlan& plan) {
   for (const Axes& axes : {plan.x, plan.w, plan.y, plan.stride, plan.low, plan.dilation}) {
     words.insert(words.end(), axes.begin(), axes.end());
   }
+  words.insert(words.end(), {plan.stored, plan.first});
   return words;
 }
 
 ConvolutionPlan convolution_from_words(const int64_t* words, int64_t count) {
-  check(count == 22, "[convolution kernel] a plan has {} words, expected 22", count);
-  ConvolutionPlan plan{words[0], words[1], words[2], words[3], {}, {}, {}, {}, {}, {}};
+  check(count == 24, "[convolution kernel] a plan has {} words, expected 24", count);
+  ConvolutionPlan plan{words[0], words[1], words[2], words[3], {},        {},
+                       {},       {},       {},       {},       words[22], words[23]};
   const int64_t* at = words + 4;
   for (Axes* axes : {&plan.x, &plan.w, &plan.y, &plan.stride, &plan.low, &plan.dilation}) {
     std::copy(at, at + 3, axes->begin());

@@ -4,6 +4,9 @@
 
 #include <fmt/ranges.h>
 
+#include <array>
+#include <span>
+
 #include "graph/body.h"
 #include "graph/fused.h"
 #include "graph/ops/attrs.h"
@@ -132,14 +135,32 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
 
-Operands operands_of(const Node& node, const Emitter& out) {
+Operands operands_of(std::span<const Tensor> inputs, const Emitter& out) {
   Operands operands;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    operands.names.push_back(out.name(node.input(i)));
-    operands.types.push_back(mlir_type(node.shape(i)));
-    operands.layouts.push_back(layout(node.shape(i)));
+  for (const Tensor input : inputs) {
+    operands.names.push_back(out.name(input));
+    operands.types.push_back(mlir_type(input.shape()));
+    operands.layouts.push_back(layout(input.shape()));
   }
   return operands;
+}
+
+Operands operands_of(const Node& node, const Emitter& out) { return operands_of(node.inputs, out); }
+
+/// The kernels that `w` is some frames of, or w itself. They are read where they lie: with the
+/// copies that the first chunk of a video needs, a VAE would take a third more memory.
+Tensor stored_kernels(Tensor w, ConvolutionPlan& plan) {
+  if (w.node().op != &kSlice || w.rank() != 5) {
+    return w;
+  }
+  const auto& slice = w.node().get<SliceAttrs>();
+  if (slice.axis != 2 || slice.stride != 1) {
+    return w;
+  }
+  const Tensor whole = w.node().input(0);
+  plan.stored = whole.dim(2);
+  plan.first = slice.start;
+  return whole;
 }
 
 bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions& options) {
@@ -147,15 +168,16 @@ bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions&
   if (!(dtype == DType::F32 && options.f32) && !(dtype == DType::BF16 && options.bf16)) {
     return false;
   }
-  const auto plan = convolution_plan(node.shape(0).dims, node.shape(1).dims, node.results[0].dims,
-                                     node.get<ConvolutionAttrs>());
+  auto plan = convolution_plan(node.shape(0).dims, node.shape(1).dims, node.results[0].dims,
+                               node.get<ConvolutionAttrs>());
   if (!plan || plan->flops() < options.min_convolution_flops ||
       !has_fast_convolution(*plan, dtype)) {
     return false;
   }
+  const Tensor kernels = stored_kernels(node.input(1), *plan);
   write_call(node, kConvolutionTarget,
              fmt::format("plan = array<i64: {}>", fmt::join(to_words(*plan), ", ")),
-             operands_of(node, out), out, out.location(node));
+             operands_of(std::array{node.input(0), kernels}, out), out, out.location(node));
   return true;
 }
 
