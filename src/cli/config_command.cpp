@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/wiring.h"
 #include "config/docs.h"
 #include "config/keys.h"
 #include "io/json.h"
@@ -63,6 +64,7 @@ int show_config(const ConfigOptions& options) {
     return 0;
   }
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
+  check_values(loaded);
   if (options.json) {
     print_json(loaded);
   } else {

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "cli/commands.h"
+#include "cli/compiler_flags.h"
 #include "cli/device.h"
+#include "config/lora.h"
 #include "core/error.h"
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
@@ -13,6 +15,8 @@
 #include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
 #include "io/json.h"
+#include "mesh/batch.h"
+#include "mesh/rules.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -38,6 +42,8 @@ FlashBlockSizes block_sizes(const config::Tree& given) {
   if (tree.is_null()) {
     return sizes;
   }
+  check(tree.is_object(), "[config] flash_block_sizes is {}, expected {{block_q: 512, ...}}",
+        tree.describe());
   const std::map<std::string, int64_t*> numbers{
       {"block_q", &sizes.block_q},
       {"block_kv", &sizes.block_kv},
@@ -54,6 +60,8 @@ FlashBlockSizes block_sizes(const config::Tree& given) {
     } else if (found != numbers.end()) {
       if (!value.is_null()) {  // configurations without a pass for dq say null
         *found->second = value.as_int();
+        check(*found->second > 0, "[config] flash_block_sizes: {} is {}, expected 1 or more", key,
+              *found->second);
       }
     } else {
       // Of kernels that are tuned further inside, which these sizes do not depend on.
@@ -143,6 +151,19 @@ std::unique_ptr<data::Source> make_videos(const config::Config& config,
 }
 
 }  // namespace
+
+void check_values(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  attention_options(config);
+  for (const auto& [rules, key] :
+       {std::pair{&config.parallel.logical_axis_rules, "logical_axis_rules"},
+        std::pair{&config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"}}) {
+    mesh::AxisRules::parse(*rules, key);
+  }
+  mesh::sample_rules(config.parallel.data_sharding);
+  config::lora_choices(config.model);
+  resolve_flags(loaded, {});
+}
 
 wan::ModelOptions model_options(const config::Config& config) {
   const config::ModelConfig& m = config.model;

@@ -17,6 +17,10 @@
 /// From configuration keys to the settings of the rooms below.
 namespace kinema::cli {
 
+/// Reads the values that are lists within lists or mappings (rules, block sizes, LoRA files, flags)
+/// as the other commands do, without their plugin or files. Throws their Errors.
+void check_values(const config::Loaded& loaded);
+
 wan::ModelOptions model_options(const config::Config& config);
 wan::InitOptions init_options(const config::Config& config);
 

@@ -113,7 +113,10 @@ struct DataConfig {
           {.help = "prepare writes the first num_eval_samples clips with timesteps here, and the "
                    "others to tfrecords_dir"});
     visit("timesteps_list", self.timesteps_list,
-          {.help = "timesteps of the evaluation, shared out evenly", .min = 0, .max = 1000});
+          {.help = "timesteps of the evaluation, shared out evenly",
+           .min = 0,
+           .max = 1000,
+           .min_items = 1});
     visit("num_eval_samples", self.num_eval_samples,
           {.help = "clips set aside for evaluation", .min = 0});
     visit("dataset_name", self.dataset_name,

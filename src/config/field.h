@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -13,6 +14,12 @@ struct Field {
   double min = -std::numeric_limits<double>::infinity();    ///< smallest number allowed
   double max = std::numeric_limits<double>::infinity();     ///< largest number allowed
   double above = -std::numeric_limits<double>::infinity();  ///< numbers must exceed this
+  bool not_zero = false;         ///< a number below 0 means something, 0 does not
+  int64_t multiple_of = 1;       ///< integers above 0 are multiples of this
+  int64_t items = 0;             ///< of a list, when there can be no other number of them
+  int64_t min_items = 0;         ///< of a list, at least
+  bool distinct = false;         ///< no item of a list comes twice
+  bool blank = false;            ///< text may be nothing but blanks
   std::string_view one_of = "";  ///< words allowed, "a | b | c"; empty: any
   std::string_view later = "";   ///< not built yet: what another value than the default asks for
   std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"

@@ -74,10 +74,11 @@ struct GenerateConfig {
     visit("width", self.width, {.help = "columns of a frame", .min = 1, .max = 65536});
     visit("num_frames", self.num_frames, {.help = "frames", .min = 1, .max = 65536});
     visit("fps", self.fps, {.help = "frames a second of the mp4", .min = 1, .max = 1000});
-    visit("prompt", self.prompt, {.help = "what to show"});
+    visit("prompt", self.prompt, {.help = "what to show", .blank = true});
     visit("prompt_file", self.prompt_file,
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
-    visit("negative_prompt", self.negative_prompt, {.help = "what guidance leads away from"});
+    visit("negative_prompt", self.negative_prompt,
+          {.help = "what guidance leads away from", .blank = true});
     visit("image_url", self.image_url,
           {.help = "image that the video begins with, a path or URL (image to video, TI2V)"});
     visit("last_image_url", self.last_image_url,
@@ -160,12 +161,15 @@ struct GenerateConfig {
            .with = "use_magcache"});
     visit("mag_ratios_base", self.mag_ratios_base,
           {.help = "the model's table: with prompt and without, step by step",
+           .above = 0,
            .with = "use_magcache"});
     visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
           {.help = "the table from 720 rows on, where mag_ratios_base is empty",
+           .above = 0,
            .with = "use_magcache"});
     visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
           {.help = "the table of smaller frames, where mag_ratios_base is empty",
+           .above = 0,
            .with = "use_magcache"});
   }
 

@@ -203,6 +203,11 @@ std::string expectation(std::string_view type, const Field& field) {
     return (type == "text" ? "one of " : "a list of ") + list;
   }
   std::string out(type);
+  if (field.items > 0 && out.starts_with("a list of ")) {
+    out.insert(std::string_view("a list of ").size(), fmt::format("{} ", field.items));
+  } else if (field.min_items > 0) {
+    out += fmt::format(", {} or more,", field.min_items);
+  }
   if (std::isfinite(field.above)) {
     out += fmt::format(" above {}", number(field.above));
   }
@@ -212,6 +217,14 @@ std::string expectation(std::string_view type, const Field& field) {
     out += fmt::format(", at least {}", number(field.min));
   } else if (std::isfinite(field.max)) {
     out += fmt::format(", at most {}", number(field.max));
+  }
+  if (field.not_zero) {
+    out += ", not 0";
+  }
+  if (field.multiple_of == 2) {
+    out += ", even";
+  } else if (field.multiple_of > 1) {
+    out += fmt::format(", a multiple of {}", field.multiple_of);
   }
   return out;
 }

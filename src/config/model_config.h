@@ -171,7 +171,9 @@ struct ModelConfig {
     visit("split_head_dim", self.split_head_dim,
           {.help = "dot_product: heads stay an axis; false folds them into the batch"});
     visit("ulysses_shards", self.ulysses_shards,
-          {.help = "ulysses_ring: devices that exchange heads", .min = -1});
+          {.help = "ulysses_ring: devices that exchange heads; -1: as many as can",
+           .min = -1,
+           .not_zero = true});
     visit("ulysses_attention_chunks", self.ulysses_attention_chunks,
           {.help = "ulysses: heads are exchanged in this many groups", .min = 1});
     visit("use_base2_exp", self.use_base2_exp,
@@ -196,13 +198,19 @@ struct ModelConfig {
     visit("num_attention_heads", self.num_attention_heads,
           {.help = "heads; the width is heads * attention_head_dim", .min = 1, .max = 1024});
     visit("attention_head_dim", self.attention_head_dim,
-          {.help = "width of a head, even, at least 6", .min = 6, .max = 1024});
-    visit("ffn_dim", self.ffn_dim, {.help = "width of the feed-forward layer", .min = 1});
-    visit("in_channels", self.in_channels, {.help = "channels of the model's input", .min = 1});
-    visit("out_channels", self.out_channels, {.help = "channels of the latents", .min = 1});
-    visit("text_dim", self.text_dim, {.help = "width of the text states", .min = 1});
-    visit("freq_dim", self.freq_dim, {.help = "width of the time sinusoid, even", .min = 2});
-    visit("patch_size", self.patch_size, {.help = "frames, rows, columns of a token", .min = 1});
+          {.help = "width of a head", .min = 6, .max = 1024, .multiple_of = 2});
+    visit("ffn_dim", self.ffn_dim,
+          {.help = "width of the feed-forward layer", .min = 1, .max = 1 << 20});
+    visit("in_channels", self.in_channels,
+          {.help = "channels of the model's input", .min = 1, .max = 1 << 16});
+    visit("out_channels", self.out_channels,
+          {.help = "channels of the latents", .min = 1, .max = 1 << 16});
+    visit("text_dim", self.text_dim,
+          {.help = "width of the text states", .min = 1, .max = 1 << 20});
+    visit("freq_dim", self.freq_dim,
+          {.help = "width of the time sinusoid", .min = 2, .max = 1 << 20, .multiple_of = 2});
+    visit("patch_size", self.patch_size,
+          {.help = "frames, rows, columns of a token", .min = 1, .max = 64, .items = 3});
     visit("image_dim", self.image_dim, {.help = "width of image states (I2V 2.1)", .min = 0});
     visit("added_kv_proj_dim", self.added_kv_proj_dim,
           {.help = "width of the image keys and values (I2V 2.1)", .min = 0});
@@ -249,9 +257,13 @@ struct ModelConfig {
     visit("vae_decode_chunk", self.vae_decode_chunk,
           {.help = "latent frames decoded at once behind the first; -1: all. Changes memory and "
                    "speed, not the result",
-           .min = -1});
+           .min = -1,
+           .not_zero = true});
     visit("vae_encode_chunk", self.vae_encode_chunk,
-          {.help = "frames encoded at once behind the first, a multiple of 4; -1: all", .min = -1});
+          {.help = "frames encoded at once behind the first; -1: all",
+           .min = -1,
+           .not_zero = true,
+           .multiple_of = 4});
     visit("vae_tiling", self.vae_tiling,
           {.help = "cut videos larger than a tile into tiles that overlap: less memory, a slightly "
                    "different picture"});
@@ -264,7 +276,9 @@ struct ModelConfig {
     visit("vae_tile_stride_width", self.vae_tile_stride_width,
           {.help = "columns from one tile to the next", .min = 1, .with = "vae_tiling"});
     visit("vae_spatial", self.vae_spatial,
-          {.help = "devices that share a frame of the VAE, by columns; -1: all", .min = -1});
+          {.help = "devices that share a frame of the VAE, by columns; -1: all",
+           .min = -1,
+           .not_zero = true});
     visit("text_encoder", self.text_encoder,
           {.help = "umt5, or hashed: a fixed random vector per word of the caption",
            .one_of = "umt5 | hashed"});

@@ -44,6 +44,8 @@ struct ParallelConfig {
   static void fields(Self& self, Visitor&& visit) {
     visit("mesh_axes", self.mesh_axes,
           {.help = "axes of the device mesh, outermost first",
+           .min_items = 1,
+           .distinct = true,
            .one_of = "data | fsdp | context | tensor"});
     visit("logical_axis_rules", self.logical_axis_rules,
           {.help = "which mesh axes a logical axis lies on; the first rule that fits wins"});
@@ -52,28 +54,31 @@ struct ParallelConfig {
     visit("data_sharding", self.data_sharding,
           {.help = "mesh axes that split a batch as it comes from the host"});
     visit("dcn_data_parallelism", self.dcn_data_parallelism,
-          {.help = "slices along data; -1: what is left", .min = -1});
+          {.help = "slices along data; -1: what is left", .min = -1, .not_zero = true});
     visit("dcn_fsdp_parallelism", self.dcn_fsdp_parallelism,
-          {.help = "slices along fsdp; -1: what is left", .min = -1});
+          {.help = "slices along fsdp; -1: what is left", .min = -1, .not_zero = true});
     visit("dcn_context_parallelism", self.dcn_context_parallelism,
-          {.help = "slices along context; -1: what is left", .min = -1});
+          {.help = "slices along context; -1: what is left", .min = -1, .not_zero = true});
     visit("dcn_tensor_parallelism", self.dcn_tensor_parallelism,
-          {.help = "slices along tensor; -1: what is left", .min = -1});
+          {.help = "slices along tensor; -1: what is left", .min = -1, .not_zero = true});
     visit("ici_data_parallelism", self.ici_data_parallelism,
-          {.help = "devices of a slice along data; -1: what is left", .min = -1});
+          {.help = "devices of a slice along data; -1: what is left", .min = -1, .not_zero = true});
     visit("ici_fsdp_parallelism", self.ici_fsdp_parallelism,
-          {.help = "devices of a slice along fsdp; -1: what is left", .min = -1});
+          {.help = "devices of a slice along fsdp; -1: what is left", .min = -1, .not_zero = true});
     visit("ici_context_parallelism", self.ici_context_parallelism,
-          {.help = "devices of a slice along context; -1: what is left", .min = -1});
-    visit("ici_tensor_parallelism", self.ici_tensor_parallelism,
-          {.help = "devices of a slice along tensor; -1: what is left", .min = -1});
+          {.help = "devices of a slice along context; -1: what is left",
+           .min = -1,
+           .not_zero = true});
+    visit(
+        "ici_tensor_parallelism", self.ici_tensor_parallelism,
+        {.help = "devices of a slice along tensor; -1: what is left", .min = -1, .not_zero = true});
     visit("allow_split_physical_axes", self.allow_split_physical_axes,
           {.help = "a mesh axis may use part of a physical one",
            .later = "placing mesh axes on physical ones"});
     visit("attention_sharding_uniform", self.attention_sharding_uniform,
           {.help = "self- and cross-attention split the sequence alike"});
     visit("compile_topology_num_slices", self.compile_topology_num_slices,
-          {.help = "slices that the devices form; -1: as they say", .min = -1});
+          {.help = "slices that the devices form; -1: as they say", .min = -1, .not_zero = true});
     visit("debug_sharding", self.debug_sharding,
           {.help = "print where each tensor lies and what the compiler moves between devices"});
   }

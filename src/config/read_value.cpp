@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "config/keys.h"
@@ -61,7 +62,10 @@ template <typename T>
 void check_range(const Given& given, const Yaml& value, std::string_view type, const Field& field,
                  T number) {
   const auto x = static_cast<double>(number);
-  if (!(x >= field.min && x <= field.max && x > field.above)) {
+  const bool in_range = x >= field.min && x <= field.max && x > field.above;
+  const bool whole_multiple =
+      field.multiple_of == 1 || x <= 0 || std::fmod(x, static_cast<double>(field.multiple_of)) == 0;
+  if (!in_range || !whole_multiple || (field.not_zero && x == 0)) {
     refuse(given, value, type, field);
   }
 }
@@ -75,6 +79,11 @@ std::string checked_word(const Given& given, const Yaml& value, std::string_view
                          const Field& field, const std::string& text) {
   check_text(given, text);
   if (field.one_of.empty()) {
+    const bool only_blanks =
+        !text.empty() && text.find_first_not_of(" \t\r\n") == std::string::npos;
+    check(!only_blanks || field.blank,
+          "[config] {} is nothing but blanks ({}), expected {} or nothing", given.key, given.where,
+          type);
     return text;
   }
   const auto same = [&](std::string_view a, std::string_view b) {
@@ -108,14 +117,22 @@ template <typename T, typename ReadItem>
 std::vector<T> read_list(const Given& given, std::string_view type, const Field& field,
                          ReadItem read_item) {
   std::vector<T> out;
-  if (given.value.kind() == Yaml::Kind::Null) {
-    return out;
-  }
-  if (given.value.kind() != Yaml::Kind::Sequence) {
+  const bool none = given.value.kind() == Yaml::Kind::Null;
+  if (!none && given.value.kind() != Yaml::Kind::Sequence) {
     refuse(given, given.value, type, field);
   }
-  for (const Yaml& item : given.value.items()) {
-    out.push_back(read_item(item));
+  if (!none) {
+    for (const Yaml& item : given.value.items()) {
+      out.push_back(read_item(item));
+    }
+  }
+  const auto count = static_cast<int64_t>(out.size());
+  check(count >= field.min_items && (field.items == 0 || count == field.items),
+        "[config] {} has {} items ({}), expected {}", given.key, count, given.where,
+        expectation(type, field));
+  for (auto item = out.begin(); field.distinct && item != out.end(); ++item) {
+    check(std::find(out.begin(), item, *item) == item, "[config] {} has `{}` twice ({})", given.key,
+          *item, given.where);
   }
   return out;
 }

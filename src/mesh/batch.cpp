@@ -48,19 +48,22 @@ void check_divides(const Placement& placement, std::string_view what, int64_t si
         divisors_text(size));
 }
 
-std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
-                                    int64_t samples) {
-  if (!placement.active()) {
-    return {};
-  }
+AxisRules sample_rules(const config::Tree& data_sharding) {
   const io::Json tree = io::Json::parse(data_sharding.json, "data_sharding");
   check(tree.is_array() && tree.items().size() == 1,
         "[mesh] data_sharding is {}, expected one list of mesh axes, for the samples of a batch",
         tree.dump(-1));
   // A rule with a name that nothing else has.
   const io::Json rules = io::Json::array({io::Json::array({"samples", tree.items()[0]})});
-  const Placement own(placement.mesh(), AxisRules::parse({rules.dump(-1)}, "data_sharding"),
-                      "data_sharding");
+  return AxisRules::parse({rules.dump(-1)}, "data_sharding");
+}
+
+std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
+                                    int64_t samples) {
+  if (!placement.active()) {
+    return {};
+  }
+  const Placement own(placement.mesh(), sample_rules(data_sharding), "data_sharding");
   return own.sharding({"samples"}, {samples}).dims[0];
 }
 

@@ -20,6 +20,10 @@ void check_batch(const Placement& placement, int64_t samples, double per_device)
 void check_divides(const Placement& placement, std::string_view what, int64_t size,
                    std::string_view logical);
 
+/// The rule that `data_sharding` is: one list of mesh axes, for the samples of a batch. Throws an
+/// Error for anything else.
+AxisRules sample_rules(const config::Tree& data_sharding);
+
 /// The mesh axes that split a batch as it comes from the host: those of `data_sharding` ([["data",
 /// "fsdp", ...]]: one list, for the samples), less the last of them that the samples do not divide
 /// over and those of one device.

@@ -52,5 +52,23 @@ TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {
               ThrowsMessage<Error>(HasSubstr("must be an integer")));
 }
 
+TEST(Values, ThatAreTreesAreReadByTheConfigCommandToo) {
+  for (const auto& [word, said] :
+       {std::pair{"flash_block_sizes=3", "flash_block_sizes is the integer 3"},
+        std::pair{"flash_block_sizes={block_q: -1}", "block_q is -1"},
+        std::pair{"logical_axis_rules=5", "logical_axis_rules is the integer 5"},
+        std::pair{"vae_logical_axis_rules=[[a]]", "vae_logical_axis_rules"},
+        std::pair{"data_sharding=5", "data_sharding is 5"}, std::pair{"xla_flags=5", "xla_flags"},
+        std::pair{"allow_flags=[x]", "no rule `x`"}}) {
+    SCOPED_TRACE(word);
+    const config::Loaded loaded = config::load_defaults(std::vector<std::string>{word});
+    EXPECT_THAT([&] { check_values(loaded); }, ThrowsMessage<Error>(HasSubstr(said)));
+  }
+  const std::vector<std::string> lora{"enable_lora=true", "lora_config=3"};
+  EXPECT_THAT([&] { check_values(config::load_defaults(lora)); },
+              ThrowsMessage<Error>(HasSubstr("lora_config is the integer 3")));
+  EXPECT_NO_THROW(check_values(config::load_defaults({})));
+}
+
 }  // namespace
 }  // namespace kinema::cli

@@ -161,21 +161,55 @@ TEST_F(LoadTest, NamesKeyValuePlaceAndExpectationOfAWrongValue) {
   EXPECT_THAT([&] { load_text("run_name: {a: 1}\n"); },
               ThrowsMessage<Error>(HasSubstr("a mapping")));
   EXPECT_THAT([&] { load_text("patch_size: 2\n"); },
-              ThrowsMessage<Error>(HasSubstr("a list of integers")));
+              ThrowsMessage<Error>(HasSubstr("a list of 3 integers")));
   EXPECT_THAT([&] { load_text("learning_rate:\n"); }, ThrowsMessage<Error>(HasSubstr("nothing")));
   EXPECT_THAT([&] { load_text("seed: 010\n"); }, ThrowsMessage<Error>(HasSubstr("0o10")));
 }
 
 TEST_F(LoadTest, RefusesValuesOutOfRange) {
-  for (const char* text :
-       {"max_train_steps=0", "learning_rate=-1", "learning_rate=.inf", "learning_rate=nan",
-        "per_device_batch_size=0", "dropout=1", "adam_b1=1.5", "patch_size=[0,1,1]",
-        "weights_dtype=float8", "remat_policy=SOME", "height=0", "seed=-1"}) {
+  for (const char* text : {"max_train_steps=0",
+                           "learning_rate=-1",
+                           "learning_rate=.inf",
+                           "learning_rate=nan",
+                           "per_device_batch_size=0",
+                           "dropout=1",
+                           "adam_b1=1.5",
+                           "patch_size=[0,1,1]",
+                           "weights_dtype=float8",
+                           "remat_policy=SOME",
+                           "height=0",
+                           "seed=-1",
+                           "patch_size=[1,2,3,4]",
+                           "patch_size=[1,2]",
+                           "patch_size=[]",
+                           "timesteps_list=[]",
+                           "mesh_axes=[]",
+                           "mag_ratios_base=[1, -0.5]",
+                           "attention_head_dim=7",
+                           "vae_encode_chunk=6",
+                           "vae_decode_chunk=0",
+                           "ici_data_parallelism=0",
+                           "output_dir=  "}) {
     SCOPED_TRACE(text);
     const std::string key = std::string(text).substr(0, std::string(text).find('='));
     EXPECT_THAT([&] { load_defaults(std::vector<std::string>{text}); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(key), HasSubstr("expected"))));
   }
+}
+
+TEST_F(LoadTest, SaysWhatWouldDoInsteadOfAWrongList) {
+  EXPECT_THAT([] { load_defaults(std::vector<std::string>{"patch_size=[1,2]"}); },
+              ThrowsMessage<Error>(HasSubstr("patch_size has 2 items (command line), expected a "
+                                             "list of 3 integers from 1 to 64")));
+  EXPECT_THAT([] { load_defaults(std::vector<std::string>{"mesh_axes=[data, fsdp, data]"}); },
+              ThrowsMessage<Error>(HasSubstr("mesh_axes has `data` twice (command line)")));
+}
+
+TEST_F(LoadTest, TakesAPromptOfBlanksAndChunksOfAll) {
+  const Config config =
+      load_defaults(std::vector<std::string>{"negative_prompt= ", "vae_encode_chunk=-1"}).config;
+  EXPECT_EQ(config.generate.negative_prompt, " ");
+  EXPECT_EQ(config.model.vae_encode_chunk, -1);
 }
 
 TEST_F(LoadTest, RefusesBytesThatAreNoText) {
