@@ -77,16 +77,15 @@ bool is_hub_id(const std::string& word) {
 std::vector<std::string> expanded(const std::vector<std::string>& words) {
   std::vector<std::string> out;
   for (const std::string& word : words) {
-    if (word.find('=') != std::string::npos) {
-      out.push_back(word);
-    } else if (fs::is_directory(word) || is_hub_id(word)) {
+    const bool key_value = word.find('=') != std::string::npos;
+    if (!key_value && (fs::is_directory(word) || is_hub_id(word))) {
       out.insert(out.begin(), "pretrained_model_name_or_path=" + word);
-    } else if (word.ends_with(".json")) {
+    } else if (!key_value && word.ends_with(".json")) {
       const io::Json story = io::Json::read(word);
       size_t at = 0;
       for (const auto& [key, value] : story.at("settings").members()) {
         const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
-        out.insert(out.begin() + static_cast<int64_t>(at++), key + "=" + text);
+        out.insert(out.begin() + static_cast<int64_t>(at++), fmt::format("{}={}", key, text));
       }
     } else {
       out.push_back(word);

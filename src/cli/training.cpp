@@ -226,7 +226,8 @@ train::LoopParts Training::parts() {
   return parts;
 }
 
-Training prepare_training(const config::Loaded& loaded, pjrt::Client client, const fs::path& run) {
+Training prepare_training(const config::Loaded& loaded, const pjrt::Client& client,
+                          const fs::path& run) {
   const config::Config& config = loaded.config;
   Training out;
   out.run = run;

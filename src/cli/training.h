@@ -54,7 +54,7 @@ struct Training {
 ///
 /// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
 /// other settings.
-Training prepare_training(const config::Loaded& loaded, pjrt::Client client,
+Training prepare_training(const config::Loaded& loaded, const pjrt::Client& client,
                           const std::filesystem::path& run);
 
 }  // namespace kinema::cli

@@ -23,7 +23,9 @@ struct Planes {
 
 /// Share of the later tile, `i` cells into an overlap of `blend`.
 float share(int64_t i, int64_t blend, int64_t step) {
-  return static_cast<float>(i / step) / static_cast<float>(blend / step);
+  const int64_t at = i / step;
+  const int64_t steps = blend / step;
+  return static_cast<float>(at) / static_cast<float>(steps);
 }
 
 /// The first rows of `below` pass from the last rows of `above`.

@@ -68,8 +68,10 @@ std::vector<Taps<Weight>> make_taps(int64_t from, int64_t to, Filter filter) {
   std::vector<Taps<Weight>> taps(static_cast<size_t>(to));
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
-    const auto last = std::min<int64_t>(from, static_cast<int64_t>(centre + support + 0.5));
+    const auto first =
+        std::max<int64_t>(0, static_cast<int64_t>(std::floor(centre - support + 0.5)));
+    const auto last =
+        std::min<int64_t>(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
     Taps<Weight>& tap = taps[static_cast<size_t>(i)];
     tap.first = first;
     double sum = 0;

@@ -330,13 +330,14 @@ TensorEntry TensorEntry::of(std::string name, const TensorView& view) {
 }
 
 TensorEntry TensorEntry::lazy(std::string name, Shape shape, std::function<HostArray()> make) {
-  const Shape expected = shape;
-  return {name, std::move(shape), [name, expected, make = std::move(make)](const ByteSink& sink) {
-            const HostArray array = make();
-            check(array.shape == expected, "[safetensors] `{}` was announced as {} but is {}", name,
-                  to_string(expected), to_string(array.shape));
-            sink(std::span(array.bytes));
-          }};
+  std::function<void(const ByteSink&)> source = [name, shape,
+                                                 make = std::move(make)](const ByteSink& sink) {
+    const HostArray array = make();
+    check(array.shape == shape, "[safetensors] `{}` was announced as {} but is {}", name,
+          to_string(shape), to_string(array.shape));
+    sink(std::span(array.bytes));
+  };
+  return {std::move(name), std::move(shape), std::move(source)};
 }
 
 uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,

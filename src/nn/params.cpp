@@ -36,8 +36,8 @@ Params Params::operator/(std::string_view name) const {
   return {*source_, prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name)};
 }
 
-Tensor Params::weight(std::string_view name, Dims dims, std::vector<std::string> axes,
-                      Init init) const {
+Tensor Params::weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,
+                      const Init& init) const {
   const std::string key = (*this / name).prefix_;
   check(axes.size() == dims.size(), "[params] `{}` has {} axes but {} axis names", key, dims.size(),
         axes.size());

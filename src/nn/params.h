@@ -69,7 +69,8 @@ class Params {
 
   Params operator/(std::string_view name) const;
   /// The parameter `prefix.name`, with torch's layout (linear weights [out, in]).
-  Tensor weight(std::string_view name, Dims dims, std::vector<std::string> axes, Init init) const;
+  Tensor weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,
+                const Init& init) const;
 
  private:
   Source* source_;

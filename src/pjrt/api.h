@@ -52,7 +52,9 @@ inline std::string_view view(const char* text, size_t size) {
 
 /// KINEMA_PJRT(api, Client_PlatformName, .client = client) calls PJRT_Client_PlatformName and
 /// returns its argument struct.
+// NOLINTBEGIN(bugprone-macro-parentheses): names are pasted, parentheses would not parse
 #define KINEMA_PJRT(api, Name, ...)                                                          \
   ::kinema::pjrt::call<&PJRT_Api::PJRT_##Name>(                                              \
       (api), "PJRT_" #Name, offsetof(PJRT_Api, PJRT_##Name), PJRT_##Name##_Args_STRUCT_SIZE, \
       PJRT_##Name##_Args{__VA_ARGS__})
+// NOLINTEND(bugprone-macro-parentheses)

@@ -136,6 +136,7 @@ Executable& Executable::operator=(Executable&& other) noexcept {
   if (this == &other) return *this;
   destroy();
   Compiled::operator=(std::move(other));
+  // NOLINTNEXTLINE(bugprone-use-after-move): the base took its own part only
   client_.swap(other.client_);
   loaded_ = std::exchange(other.loaded_, nullptr);
   outputs_ = other.outputs_;

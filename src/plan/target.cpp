@@ -142,7 +142,7 @@ std::string example(const Chip& chip) {
 std::string gpu_description(const Chip& chip) {
   const bool blackwell = chip.name == "b200";
   const int64_t cores = blackwell ? 148 : 132;
-  const int64_t l2 = (blackwell ? 126 : 50) * int64_t{1024 * 1024};
+  const int64_t l2 = (blackwell ? 126 : 50) * (int64_t{1} << 20);
   const size_t dot = chip.compute_capability.find('.');
   return fmt::format(
       "gpu_device_info {{\n"

@@ -30,9 +30,11 @@ constexpr size_t kAlwaysIdle = size_t{32} << 20;
 
 extern "C" {
 // glibc's own, under the names it keeps for programs that replace the public ones.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 void* __libc_memalign(size_t alignment, size_t size);
 void* __libc_realloc(void* address, size_t size);
 void __libc_free(void* address);
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 }
 
 // The pool's own books bypass the functions below: under its lock they would wait for that lock.
@@ -43,6 +45,7 @@ struct FromCLibrary {
   template <typename Other>
   explicit(false) FromCLibrary(const FromCLibrary<Other>&) {}
   T* allocate(size_t count) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): elements may be pointers
     void* address = __libc_memalign(alignof(T), count * sizeof(T));
     if (address == nullptr) throw std::bad_alloc();
     return static_cast<T*>(address);
@@ -164,16 +167,17 @@ class Pool {
   }
 
   static void* trim_to_huge_page(void* start, size_t span, size_t size) {
-    const auto first = reinterpret_cast<uintptr_t>(start);
-    const uintptr_t aligned = (first + kHugePage - 1) / kHugePage * kHugePage;
-    if (aligned != first) munmap(start, aligned - first);
-    const size_t rest = first + span - (aligned + size);
-    if (rest != 0) munmap(reinterpret_cast<void*>(aligned + size), rest);
-    return reinterpret_cast<void*>(aligned);
+    const size_t into_page = reinterpret_cast<uintptr_t>(start) % kHugePage;
+    const size_t before = (kHugePage - into_page) % kHugePage;
+    if (before != 0) munmap(start, before);
+    char* const aligned = static_cast<char*>(start) + before;
+    const size_t rest = span - before - size;
+    if (rest != 0) munmap(aligned + size, rest);
+    return aligned;
   }
 
   std::mutex mutex_;
-  std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<void*>,
+  std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<>,
                      FromCLibrary<std::pair<void* const, size_t>>>
       live_;
   std::vector<Block, FromCLibrary<Block>> idle_;  // oldest first

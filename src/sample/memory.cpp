@@ -20,7 +20,8 @@ std::string gib(double bytes) {
 double tokens(const Dims& latents, const wan::TransformerConfig& config) {
   double out = 1;
   for (size_t axis = 0; axis < 3; ++axis) {
-    out *= static_cast<double>(latents[axis + 2] / config.patch_size[axis]);
+    const int64_t patches = latents[axis + 2] / config.patch_size[axis];
+    out *= static_cast<double>(patches);
   }
   return out;
 }

@@ -49,8 +49,9 @@ HostArray HashedEncoder::encode(std::string_view caption) const {
     RandomStream random(random_key(kSeed, word));
     for (int64_t i = 0; i < text_dim; ++i) {
       // Sinusoids of "Attention Is All You Need", section 3.5.
+      const int64_t even = i / 2 * 2;
       const double rate =
-          std::pow(10000.0, -static_cast<double>(i / 2 * 2) / static_cast<double>(text_dim));
+          std::pow(10000.0, -static_cast<double>(even) / static_cast<double>(text_dim));
       const double angle = static_cast<double>(position) * rate;
       const double wave = i % 2 == 0 ? std::sin(angle) : std::cos(angle);
       row[i] = random.normal() + static_cast<float>(wave);

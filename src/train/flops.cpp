@@ -8,8 +8,8 @@ double training_tflops(const wan::TransformerConfig& config, const Dims& latents
                        int64_t text_tokens, double batch) {
   check(latents.size() == 4, "[flops] latents {} are not [c, f, h, w]", to_string(latents));
   const auto& patch = config.patch_size;
-  const auto s =
-      static_cast<double>(latents[1] * latents[2] * latents[3] / (patch[0] * patch[1] * patch[2]));
+  const int64_t tokens = latents[1] * latents[2] * latents[3] / (patch[0] * patch[1] * patch[2]);
+  const auto s = static_cast<double>(tokens);
   const auto d = static_cast<double>(config.dim());
   const auto ffn = static_cast<double>(config.ffn_dim);
   const auto text = static_cast<double>(text_tokens);

@@ -35,7 +35,7 @@ void put_fixed(std::string& out, Word word) {
 }
 
 void put_bytes(std::string& out, int field, const std::string& bytes) {
-  put_varint(out, static_cast<uint64_t>(field * 8 + 2));
+  put_varint(out, static_cast<uint64_t>(field) * 8 + 2);
   put_varint(out, bytes.size());
   out += bytes;
 }

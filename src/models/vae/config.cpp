@@ -38,12 +38,12 @@ void check_levels(const Config& c) {
           "[vae] level {} of the decoder is {} wide, which its upsampling cannot halve", level,
           c.decoder_dim(level));
     if (c.is_residual) {
-      const int64_t down =
-          (last ? 1 : 4) * (!last && c.temperal_downsample[static_cast<size_t>(level)] ? 2 : 1);
+      const int64_t down = (last ? int64_t{1} : int64_t{4}) *
+                           (!last && c.temperal_downsample[static_cast<size_t>(level)] ? 2 : 1);
       check(c.encoder_dim(level - 1) * down % c.encoder_dim(level) == 0,
             "[vae] {} channels averaged over blocks of {} do not make {} channels",
             c.encoder_dim(level - 1), down, c.encoder_dim(level));
-      const int64_t up = 4 * (c.temporal_upsample(level) ? 2 : 1);
+      const int64_t up = int64_t{4} * (c.temporal_upsample(level) ? 2 : 1);
       check(last || c.decoder_dim(level) * up % c.decoder_dim(level - 1) == 0,
             "[vae] {} channels repeated over blocks of {} do not make {} channels",
             c.decoder_dim(level - 1), up, c.decoder_dim(level));

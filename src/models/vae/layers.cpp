@@ -93,8 +93,8 @@ namespace {
 constexpr double kLargeConvolution = 2e7;
 
 double flops(const Shape& y, Tensor weight) {
-  return 2.0 * static_cast<double>(y.elements()) *
-         static_cast<double>(weight.shape().elements() / weight.dim(0));
+  const int64_t summed = weight.shape().elements() / weight.dim(0);
+  return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(summed);
 }
 
 /// Output frames of each unit by themselves.
