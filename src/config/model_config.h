@@ -171,7 +171,7 @@ struct ModelConfig {
     visit("split_head_dim", self.split_head_dim,
           {.help = "dot_product: heads stay an axis; false folds them into the batch"});
     visit("ulysses_shards", self.ulysses_shards,
-          {.help = "ulysses_ring: devices that exchange heads; -1: as many as can",
+          {.help = "ulysses_ring: devices that exchange heads; -1: not given",
            .min = -1,
            .not_zero = true});
     visit("ulysses_attention_chunks", self.ulysses_attention_chunks,
