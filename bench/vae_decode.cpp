@@ -42,7 +42,9 @@ void run(const Settings& s) {
       encoders::VaeSide::Kind::DECODER, client, config,
       {.weights_dtype = dtype, .activations_dtype = dtype},
       {.executable_cache = s.run.cache, .dump = s.run.dump},
-      [&](std::span<const nn::ParamSpec> specs) { return weights::initialise(specs, 0, client); });
+      [&](std::span<const nn::ParamSpec> specs) {
+        return weights::initialise(specs, 0, runtime::Devices(client));
+      });
   const HostArray latents = bench::noise({config.z_dim, (s.frames - 1) / config.temporal() + 1,
                                           s.height / config.spatial(), s.width / config.spatial()},
                                          1);
