@@ -45,8 +45,8 @@ void run(const Settings& s) {
                      .kernels = s.kernels,
                      .executable_cache = s.run.cache,
                      .dump = s.run.dump};
-  auto state = train::fresh_state(weights::initialise(train::master_specs(specs), 0, client), specs,
-                                  false, client);
+  const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
+  auto state = train::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
   const double initialised = bench::seconds_since(start);
   const int64_t initialised_rss = runtime::peak_rss_bytes();
   train::Trainer trainer(client, specs, train::wan_model(config, model), shapes, step,
