@@ -151,14 +151,14 @@ class Pool {
     return address;
   }
 
-  // Oldest first, until what stays idle fits the allowance: an eighth of what is in use, but with
-  // the new block no more than was in use before.
+  // Oldest first, until what stays idle and the new block fit the allowance: an eighth of what is in
+  // use, but no more than was in use before.
   void release_for(size_t size) {
     const size_t used = live_bytes_ + size;
     const size_t unused = most_live_bytes_ > used ? most_live_bytes_ - used : 0;
-    const size_t allowance = std::max(kAlwaysIdle, std::min(used / 8, unused));
+    const size_t allowance = std::max(kAlwaysIdle, std::min(live_bytes_ / 8, unused));
     size_t count = 0;
-    while (count < idle_.size() && idle_bytes_ > allowance) {
+    while (count < idle_.size() && idle_bytes_ + size > allowance) {
       munmap(idle_[count].address, idle_[count].size);
       idle_bytes_ -= idle_[count].size;
       ++count;
