@@ -38,13 +38,12 @@ void run(const Settings& s) {
   pjrt::Client client = runtime::open_client({});
   const vae::Config config = config_of(s.version);
   const DType dtype = s.run.precision();
-  encoders::VaeSide decoder(
-      encoders::VaeSide::Kind::DECODER, client, config,
-      {.weights_dtype = dtype, .activations_dtype = dtype},
-      {.executable_cache = s.run.cache, .dump = s.run.dump},
-      [&](std::span<const nn::ParamSpec> specs) {
-        return weights::initialise(specs, 0, runtime::Devices(client));
-      });
+  encoders::VaeSide decoder(encoders::VaeSide::Kind::DECODER, client, config,
+                            {.weights_dtype = dtype, .activations_dtype = dtype},
+                            {.executable_cache = s.run.cache, .dump = s.run.dump},
+                            [&](std::span<const nn::ParamSpec> specs) {
+                              return weights::initialise(specs, 0, runtime::Devices(client));
+                            });
   const HostArray latents = bench::noise({config.z_dim, (s.frames - 1) / config.temporal() + 1,
                                           s.height / config.spatial(), s.width / config.spatial()},
                                          1);

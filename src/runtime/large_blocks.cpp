@@ -151,8 +151,8 @@ class Pool {
     return address;
   }
 
-  // Oldest first, until what stays idle and the new block fit the allowance: an eighth of what is in
-  // use, but no more than was in use before.
+  // Oldest first, until what stays idle and the new block fit the allowance: an eighth of what is
+  // in use, but no more than was in use before.
   void release_for(size_t size) {
     const size_t used = live_bytes_ + size;
     const size_t unused = most_live_bytes_ > used ? most_live_bytes_ - used : 0;

@@ -9,8 +9,9 @@ namespace kinema::runtime {
 /// XLA's CPU client takes its buffers from aligned_alloc on each run. glibc maps and zeroes large
 /// ones anew each time, or, when told to keep them, cannot fit an aligned block into the gap of an
 /// equal one and grows. From here on, aligned blocks of 256 KiB and more come from a pool of whole
-/// pages (huge ones where the kernel offers them) that reuses by size. Beyond what is in use it holds at most an
-/// eighth of that and no more than was in use before, or 32 MiB: the peak stays the program's.
+/// pages (huge ones where the kernel offers them) that reuses by size. Beyond what is in use it
+/// holds at most an eighth of that and no more than was in use before, or 32 MiB: the peak stays
+/// the program's.
 ///
 /// Works where this library is linked into the executable, whose aligned_alloc, posix_memalign,
 /// memalign, realloc and free then stand before glibc's. False, and nothing changes, in a sanitizer
