@@ -6,6 +6,7 @@
 
 #include "cli/clip_source.h"
 #include "cli/progress.h"
+#include "cli/trained_model.h"
 #include "core/error.h"
 #include "remote/gcs.h"
 #include "remote/hub.h"
@@ -27,20 +28,20 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
     parts.emplace_back(use == Use::TRAIN && expert == "low_noise" ? "transformer_2"
                                                                   : "transformer");
   }
-  if (use == Use::GENERATE_FROM_RUN && expert != "none") {  // the one that the run did not train
-    parts.emplace_back(expert == "low_noise" ? "transformer" : "transformer_2");
-  }
   if (use == Use::GENERATE) {
     parts.insert(parts.end(), {"transformer_2", "scheduler", "image_encoder", "image_processor"});
   }
-  const bool makes_videos = config.run.enable_ssim || (config.run.enable_generate_video_for_eval &&
-                                                       config.run.eval_every > 0);
+  const bool videos = makes_videos(config.run);
+  if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
+      expert != "none") {  // the one that the run does not train
+    parts.emplace_back(expert == "low_noise" ? "transformer" : "transformer_2");
+  }
   const bool reads_clips = use == Use::PREPARE || has_clips(config.data);
-  const bool trains_on_images = use != Use::GENERATE && (reads_clips || makes_videos);
+  const bool trains_on_images = use != Use::GENERATE && (reads_clips || videos);
   if (m.model_type == "I2V" && (use == Use::GENERATE_FROM_RUN || trains_on_images)) {
     parts.insert(parts.end(), {"image_encoder", "image_processor"});
   }
-  const bool encodes = use != Use::TRAIN || has_clips(config.data) || makes_videos;
+  const bool encodes = use != Use::TRAIN || has_clips(config.data) || videos;
   if (encodes && m.autoencoder == "wan" && m.wan_vae_pretrained_model_name_or_path.empty()) {
     parts.emplace_back("vae");
   }

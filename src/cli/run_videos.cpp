@@ -68,17 +68,23 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
 }
 
 ModelToUse RunVideos::model_at(int64_t steps) const {
-  return model_of_checkpoint(loaded_.config, model_.run,
-                             {.folder = model_.checkpoints / std::to_string(steps),
-                              .model_type = loaded_.config.model.model_type,
-                              .average = model_.average});
+  ModelToUse out = model_of_checkpoint(loaded_.config, model_.run,
+                                       {.folder = model_.checkpoints / std::to_string(steps),
+                                        .model_type = loaded_.config.model.model_type,
+                                        .train_expert = model_.expert.name,
+                                        .average = model_.average});
+  out.folder.boundary_ratio = model_.expert.boundary_ratio;
+  return out;
 }
 
 std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
   return std::make_unique<sample::Pipeline>(
       devices_, model_at(steps).folder, parts_,
       sample::PipelineOptions{
-          .model = model_.options, .programs = programs_, .lent = model_.sizes});
+          .model = model_.options,
+          .programs = programs_,
+          .lent = sample::LentTransformer{.config = model_.sizes,
+                                          .expert = model_.expert.name == "low_noise" ? 1 : 0}});
 }
 
 std::optional<RunVideos::Made> RunVideos::make(const train::StateView& state, int64_t steps,

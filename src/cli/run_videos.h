@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/generation.h"
+#include "cli/trained_model.h"
 #include "config/config.h"
 #include "models/wan/transformer.h"
 #include "sample/output.h"
@@ -20,6 +21,7 @@ namespace kinema::cli {
 /// What of a training run its videos depend on.
 struct VideoModel {
   wan::TransformerConfig sizes;
+  Expert expert;
   wan::ModelOptions options;  // placed on the devices
   bool average = false;       // the run keeps an average of its parameters
   std::filesystem::path run;

@@ -86,6 +86,10 @@ std::optional<sample::PipelineFolder> pipeline_index(const config::Config& confi
   return sample::read_pipeline_folder(folder, sample::PartsThere::SOME);
 }
 
+bool makes_videos(const config::RunConfig& run) {
+  return run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
+}
+
 std::string Expert::part() const { return name == "low_noise" ? "transformer_2" : "transformer"; }
 
 std::string Expert::timesteps() const {
@@ -107,12 +111,14 @@ Expert trained_expert(const config::Loaded& loaded) {
               !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
           "[config] train_expert is {}, but {} has one transformer\n  train_expert=none", out.name,
           config.model.pretrained_model_name_or_path);
-    const config::RunConfig& run = config.run;
-    check(!run.enable_ssim && !(run.enable_generate_video_for_eval && run.eval_every > 0),
-          "[config] videos of a run are made where one transformer makes them, but this run trains "
-          "the {} expert of two\n  enable_generate_video_for_eval=false enable_ssim=false; `kinema "
-          "generate` makes videos of its checkpoints",
-          out.name);
+    const std::string other = out.name == "low_noise" ? "transformer" : "transformer_2";
+    std::error_code ignored;
+    check(
+        !makes_videos(config.run) ||
+            (pipeline && fs::is_directory(pipeline->folder / other, ignored)),
+        "[config] videos of the run want both experts, but pretrained_model_name_or_path `{}` is "
+        "no pipeline with {}/\n  enable_generate_video_for_eval=false enable_ssim=false makes none",
+        config.model.pretrained_model_name_or_path, other);
     out.boundary_ratio = boundary_of(loaded, pipeline);
     (out.name == "high_noise" ? out.min_timestep : out.max_timestep) =
         *out.boundary_ratio * kTimesteps;

@@ -34,8 +34,12 @@ struct Expert {
   std::string timesteps() const;
 };
 
+/// Whether a run makes videos while it goes on.
+bool makes_videos(const config::RunConfig& run);
+
 /// Throws an Error when the pipeline has two experts and none is chosen, or one and one is; when
-/// min_timestep and max_timestep are no range, or reach over the boundary.
+/// min_timestep and max_timestep are no range, or reach over the boundary; when the run makes
+/// videos and the other expert is not here.
 Expert trained_expert(const config::Loaded& loaded);
 
 /// Throws an Error when model_type is not what the transformer is, or cannot be trained with these

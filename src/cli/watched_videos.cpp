@@ -15,11 +15,12 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
     : training_(training), records_(records) {
   const config::RunConfig& run = loaded.config.run;
   at_evaluations_ = run.enable_generate_video_for_eval && run.eval_every > 0;
-  if (!at_evaluations_ && !run.enable_ssim) {
+  if (!makes_videos(run)) {
     return;
   }
   videos_.emplace(loaded, runtime::Devices(client, training.options.place),
                   VideoModel{.sizes = training.model,
+                             .expert = training.expert,
                              .options = training.options,
                              .average = training.trainer->state().ema,
                              .run = training.run,

@@ -1,5 +1,6 @@
 #include "sample/experts.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -22,25 +23,23 @@ wan::ModelOptions for_sampling(wan::ModelOptions options, const runtime::Devices
 }  // namespace
 
 Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options,
-                 const wan::TransformerConfig& lent)
-    : devices_(std::move(devices)),
-      folder_(std::move(folder)),
-      options_(for_sampling(options, devices_)),
-      configs_{lent},
-      is_lent_(true) {
-  check(!folder_.has_two_experts(), "[sample] one transformer is lent, but {} has two",
-        folder_.folder.string());
-  wan::check_divides(lent, options_.place);
-}
-
-Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options)
+                 const std::optional<LentTransformer>& lent)
     : devices_(std::move(devices)),
       folder_(std::move(folder)),
       options_(for_sampling(options, devices_)) {
-  configs_.push_back(weights::read_config(folder_.transformer));
+  if (lent) {
+    check(lent->expert >= 0 && lent->expert < size(),
+          "[sample] expert {} is lent, but {} has {} transformers", lent->expert,
+          folder_.folder.string(), size());
+    lent_expert_ = lent->expert;
+  }
+  const auto config_of = [&](int64_t expert, const std::filesystem::path& part) {
+    return is_lent(expert) ? lent->config : weights::read_config(part);
+  };
+  configs_.push_back(config_of(0, folder_.transformer));
   wan::check_divides(configs_.front(), options_.place);
   if (folder_.has_two_experts()) {
-    configs_.push_back(weights::read_config(folder_.transformer_2));
+    configs_.push_back(config_of(1, folder_.transformer_2));
     const wan::TransformerConfig& high = configs_[0];
     const wan::TransformerConfig& low = configs_[1];
     check(high.in_channels == low.in_channels && high.out_channels == low.out_channels &&
@@ -60,14 +59,21 @@ int64_t Experts::at_timestep(float timestep) const {
   return static_cast<double>(timestep) >= boundary ? 0 : 1;
 }
 
-bool Experts::both_fit() const {
-  // Twice the second expert's size must be free: activations and the compiler's space come on top.
-  return available_bytes(devices_) > 2 * parameter_bytes(configs_.back(), options_);
+void Experts::make_way(int64_t expert) {
+  // An expert's size must be free beside its parameters: activations and the compiler's space come
+  // on top.
+  const int64_t wanted = (is_lent(expert) ? 1 : 2) * parameter_bytes(configs_.at(expert), options_);
+  std::vector<runtime::Array>& other = loaded_.at(1 - expert);
+  if (!other.empty() && available_bytes(devices_) <= wanted) {
+    other.clear();
+  }
 }
 
 void Experts::lend(std::vector<const runtime::Array*> parameters) {
-  const auto specs = wan::parameters(configs_.front(), options_);
-  check(is_lent_ && parameters.size() == specs.size(),
+  check(lent_expert_.has_value(), "[sample] {} is a pipeline without a lent transformer",
+        folder_.folder.string());
+  const auto specs = wan::parameters(configs_.at(*lent_expert_), options_);
+  check(parameters.size() == specs.size(),
         "[sample] {} parameters are lent, the transformer has {}", parameters.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
     check(parameters[i]->shape() == specs[i].shape, "[sample] `{}` is lent as {}, expected {}",
@@ -76,9 +82,14 @@ void Experts::lend(std::vector<const runtime::Array*> parameters) {
   lent_ = std::move(parameters);
 }
 
+bool Experts::has_room(int64_t expert) const {
+  return is_lent(expert) || std::ranges::any_of(loaded_, [](const auto& x) { return !x.empty(); });
+}
+
 std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
-  if (is_lent_) {
+  if (is_lent(expert)) {
     check(!lent_.empty(), "[sample] no parameters are lent yet");
+    make_way(expert);
     return lent_;
   }
   const auto pointers = [](const std::vector<runtime::Array>& arrays) {
@@ -92,10 +103,7 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   if (!mine.empty()) {
     return pointers(mine);
   }
-  std::vector<runtime::Array>& other = loaded_.at(1 - expert);
-  if (!other.empty() && !both_fit()) {
-    other.clear();
-  }
+  make_way(expert);
   const auto start = std::chrono::steady_clock::now();
   const auto specs = wan::parameters(configs_.at(expert), options_);
   mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,

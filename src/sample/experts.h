@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "models/wan/transformer.h"
@@ -11,16 +12,20 @@
 
 namespace kinema::sample {
 
+/// A transformer of a pipeline whose parameters somebody else keeps: the folder's is not read.
+struct LentTransformer {
+  wan::TransformerConfig config;
+  int64_t expert = 0;  // 1: the low-noise one of two
+};
+
 /// One or two transformers of a pipeline, loaded when first asked for. The second drives the first
 /// out of memory unless the device has room for both.
 class Experts {
  public:
   /// Reads and checks the configurations; loads nothing yet. Over a mesh, each device will hold
   /// what the placement's rules lay on it.
-  Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options);
-  /// One transformer of these sizes, whose parameters are lent: the folder's is not read.
   Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options,
-          const wan::TransformerConfig& lent);
+          const std::optional<LentTransformer>& lent = {});
 
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only one or the one for high noise, 1 for low noise.
@@ -33,21 +38,25 @@ class Experts {
 
   /// The expert's parameters on the devices, in the order of wan::parameters.
   std::vector<const runtime::Array*> parameters(int64_t expert);
-  bool is_loaded(int64_t expert) const { return is_lent_ || !loaded_.at(expert).empty(); }
-  /// What `parameters` gives until the next call: arrays that the caller keeps, in the order,
-  /// dtypes and placement of wan::parameters.
+  /// Whether the expert's parameters take no more memory than is taken: they are there, or those of
+  /// the other expert make way.
+  bool has_room(int64_t expert) const;
+  /// What `parameters` gives for the lent expert until the next call: arrays that the caller keeps,
+  /// in the order, dtypes and placement of wan::parameters.
   void lend(std::vector<const runtime::Array*> parameters);
   double load_seconds() const { return load_seconds_; }
 
  private:
-  bool both_fit() const;
+  bool is_lent(int64_t expert) const { return lent_expert_ == expert; }
+  /// Lets go of the other expert where the devices have no room for both.
+  void make_way(int64_t expert);
 
   runtime::Devices devices_;
   PipelineFolder folder_;
   wan::ModelOptions options_;
   std::vector<wan::TransformerConfig> configs_;
   std::array<std::vector<runtime::Array>, 2> loaded_;
-  bool is_lent_ = false;
+  std::optional<int64_t> lent_expert_;
   std::vector<const runtime::Array*> lent_;
   double load_seconds_ = 0;
 };

@@ -129,8 +129,7 @@ struct Pipeline::Plan {
 
 Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
                    PipelineOptions options)
-    : experts_(options.lent ? Experts(devices, std::move(folder), options.model, *options.lent)
-                            : Experts(devices, std::move(folder), options.model)),
+    : experts_(devices, std::move(folder), options.model, options.lent),
       programs_(options.programs ? options.programs
                                  : std::make_shared<StepPrograms>(devices, options.program)),
       parts_(std::move(parts)),
@@ -285,15 +284,13 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
       }
       parts_.autoencoder->release();
     }
-    // The other expert makes way where both do not fit.
-    const bool loaded =
-        experts_.is_loaded(expert) || (experts_.size() == 2 && experts_.is_loaded(1 - expert));
+    const bool has_room = experts_.has_room(expert);
     if (spec.guidance == Guidance::DOUBLED_BATCH &&
-        !step_fits(*programs_, spec, loaded, free_bytes(plan))) {
+        !step_fits(*programs_, spec, has_room, free_bytes(plan))) {
       DenoiseSettings apart = plan.settings;
       apart.two_passes = true;
       spec = step_spec(experts_, expert, batch, apart);
-      if (contexts_divide(spec) && step_fits(*programs_, spec, loaded, free_bytes(plan))) {
+      if (contexts_divide(spec) && step_fits(*programs_, spec, has_room, free_bytes(plan))) {
         plan.settings = apart;
         if (observer.note) {
           observer.note(
@@ -301,7 +298,7 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
         }
       }
     }
-    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), loaded,
+    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
                     free_bytes(plan));
     if (observer.sharding && expert == *plan.experts.begin() &&
         programs_->devices().placement().active()) {

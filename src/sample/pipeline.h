@@ -114,8 +114,8 @@ struct PipelineOptions {
   std::shared_ptr<StepPrograms> programs = {};
   /// As if so many bytes of device memory were free; asks the device when absent.
   std::optional<int64_t> available_bytes = {};
-  /// The sizes of a transformer that is not in the folder: Pipeline::lend brings its parameters.
-  std::optional<wan::TransformerConfig> lent = {};
+  /// The transformer that Pipeline::lend brings the parameters of.
+  std::optional<LentTransformer> lent = {};
 };
 
 /// A video pipeline on one device, or with its transformers split over the devices of a mesh: text
@@ -128,7 +128,7 @@ class Pipeline {
   Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
            PipelineOptions options = {});
 
-  /// With PipelineOptions::lent: the transformer of the videos to come, see Experts::lend.
+  /// The lent transformer of the videos to come, see Experts::lend.
   void lend(std::vector<const runtime::Array*> parameters) { experts_.lend(std::move(parameters)); }
 
   /// Throws what generate would before it computes anything.

@@ -123,8 +123,49 @@ TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   ASSERT_EQ(high.status, 0) << high.err;
   EXPECT_TRUE(fs::exists(folder_ / "out/high/checkpoints/2/transformer_ema/config.json"));
   expect_video(generate({"train_expert=high_noise", "run_name=high", image_}));
-  train({"train_expert=high_noise", "run_name=videos", "enable_ssim=true"})
-      .expect_error("this run trains the high_noise expert of two");
+}
+
+TEST_F(ImageTrainingCommand, MakesVideosOfTheExpertThatIsTrainedAndTheOther) {
+  use("wan22_i2v", "model_type: I2V\nmax_sequence_length: 32\nwidth: 32\n");
+  const auto video = [&](const std::string& path) {
+    const std::string bytes = read_text(folder_ / path);
+    EXPECT_FALSE(bytes.empty()) << path;
+    return bytes;
+  };
+  for (const std::string expert : {"high_noise", "low_noise"}) {
+    const std::vector<std::string> words{"run_name=" + expert, "train_expert=" + expert, image_,
+                                         "prompt=a ball", "num_inference_steps=8"};
+    std::vector<std::string> training = words;
+    training.insert(training.end(),
+                    {"enable_generate_video_for_eval=true", "eval_every=1", "checkpoint_every=1",
+                     "enable_ssim=true", "learning_rate=0.05"});
+    const Outcome outcome = train(training);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("SSIM score after training is"));
+    const std::string samples = "out/" + expert + "/samples/";
+    for (const std::string step : {"1", "2"}) {
+      std::vector<std::string> more = words;
+      more.insert(more.end(),
+                  {"generate_checkpoint_step=" + step, "video_folder=" + expert + step});
+      expect_video(generate(more));
+      EXPECT_EQ(video(samples + step + "/000_a_ball.mp4"),
+                video(expert + step + "/000_a_ball.mp4"));
+    }
+    EXPECT_NE(video(samples + "0/000_a_ball.mp4"), video(samples + "2/000_a_ball.mp4"));
+  }
+}
+
+TEST_F(ImageTrainingCommand, MakesNoVideosWithoutTheOtherExpert) {
+  use("wan22_i2v", "model_type: I2V\nmax_sequence_length: 32\nwidth: 32\n");
+  const fs::path half = folder_ / "half";
+  fs::copy(golden_ + "/wan22_i2v", half, fs::copy_options::recursive);
+  fs::remove_all(half / "transformer");
+  const std::vector<std::string> words{"pretrained_model_name_or_path=half",
+                                       "train_expert=low_noise", image_};
+  EXPECT_EQ(train(words).status, 0);
+  std::vector<std::string> videos = words;
+  videos.insert(videos.end(), {"run_name=videos", "enable_ssim=true"});
+  train(videos).expect_error("is no pipeline with transformer/");
 }
 
 TEST_F(ImageTrainingCommand, TrainsTheModelOfFirstFramesAndText) {
