@@ -38,6 +38,7 @@ data::VideoOptions video_options(const config::Config& config) {
                     .num_frames = config.generate.num_frames,
                     .frame_stride = config.data.frame_stride};
   options.random_start = config.data.random_start;
+  options.center_crop = config.data.center_crop;
   options.random_flip = config.data.random_flip;
   options.shuffle = config.data.enable_data_shuffling;
   options.seed = static_cast<uint64_t>(config.run.seed);
@@ -294,6 +295,9 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
   check(!options.random_start,
         "[config] random_start makes another clip each time: none can be kept in "
         "dataset_save_location\n  set dataset_save_location='' or random_start=false");
+  check(options.center_crop,
+        "[config] center_crop=false makes another clip each time: none can be kept in "
+        "dataset_save_location\n  set dataset_save_location='' or center_crop=true");
   const fs::path folder = config.data.dataset_save_location;
   const auto encoded = std::make_shared<prepare::EncodedClips>(
       clips, folder,

@@ -355,6 +355,7 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;
+  eval.data.center_crop = true;
   eval.data.random_flip = false;
   eval.data.max_train_samples = -1;
   eval.data.buckets = {"[]"};

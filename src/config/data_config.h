@@ -24,6 +24,7 @@ struct DataConfig {
   std::string caption_column = "text";
   int64_t frame_stride = 1;
   bool random_start = false;
+  bool center_crop = true;
   bool random_flip = false;
   int64_t prefetch_batches = 4;
   int64_t decode_threads = 2;
@@ -90,6 +91,9 @@ struct DataConfig {
           {.help = "every n-th frame of a clip", .min = 1, .max = 1000});
     visit("random_start", self.random_start,
           {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle"});
+    visit("center_crop", self.center_crop,
+          {.help = "frames of another shape are cropped in the middle; false: at a place chosen by "
+                   "(seed, position)"});
     visit("random_flip", self.random_flip, {.help = "mirror half of the clips"});
     visit("prefetch_batches", self.prefetch_batches,
           {.help = "batches made ready ahead of the step", .min = 1, .max = 1024});

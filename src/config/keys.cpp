@@ -17,7 +17,6 @@ constexpr std::string_view kJax = "belongs to JAX or PyTorch";
 
 constexpr IgnoredKey kIgnored[] = {
     {"aot_cache_dir", "executable_cache is the cache of compiled programs"},
-    {"center_crop", "clips are always cropped in the middle"},
     {"compile_text_encoder", kJax},
     {"controlnet_conditioning_scale", kImages},
     {"controlnet_from_pt", kImages},

@@ -19,6 +19,13 @@ struct ClipFormat {
   int64_t frame_stride = 1;
 };
 
+/// Where the part of a clip lies that is read: from 0 (its beginning, or its left and top edge) to
+/// 1 of what the clip has to spare; where nothing is said, in the middle.
+struct ClipWindow {
+  std::optional<float> start = std::nullopt;  // of the frames
+  std::optional<float> crop = std::nullopt;   // of the columns or rows that its shape has too many
+};
+
 /// What a clip's file says of it without being decoded.
 struct ClipSize {
   int64_t frames = 0;
@@ -36,11 +43,10 @@ class ClipSet {
   virtual std::string caption(int64_t clip) const = 0;
   /// Throws an Error that names a clip that cannot be read.
   virtual ClipSize measure(int64_t clip) const = 0;
-  /// f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. The frames begin at `place` of
-  /// what the clip has to spare, from 0 (its beginning) to 1; without one, they are its middle.
-  /// Throws an Error that names the clip when it cannot be decoded or is too short.
+  /// f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. Throws an Error that names the
+  /// clip when it cannot be decoded or is too short.
   virtual HostArray read(int64_t clip, const ClipFormat& format,
-                         std::optional<float> place) const = 0;
+                         const ClipWindow& window) const = 0;
   /// Another text whenever the clip may have become another one: found without reading its bytes.
   virtual std::string stamp(int64_t clip) const = 0;
   /// Hash of the clip's bytes.

@@ -32,9 +32,8 @@ class FolderClips : public ClipSet {
     }
     return size;
   }
-  HostArray read(int64_t clip, const ClipFormat& format,
-                 std::optional<float> place) const override {
-    return read_clip(usable(clip).path, format, place);
+  HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
+    return read_clip(usable(clip).path, format, window);
   }
   std::string stamp(int64_t clip) const override { return file_stamp(usable(clip).path); }
   std::string hash(int64_t clip) const override { return io::hash_file(usable(clip).path); }

@@ -113,17 +113,16 @@ class HfClips : public ClipSet {
           probe.height, probe.width};
     });
   }
-  HostArray read(int64_t clip, const ClipFormat& format,
-                 std::optional<float> place) const override {
+  HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return with_bytes(clip, [&](std::span<const std::byte> bytes, const std::string& name) {
       if (!is_image(bytes)) {
-        return read_clip(bytes, name, format, place);
+        return read_clip(bytes, name, format, window);
       }
       check(format.num_frames == 1, "[hf] {} is an image, but num_frames is {}", name,
             format.num_frames);
       HostArray image = io::read_image(bytes, name);
       image.shape.dims.insert(image.shape.dims.begin(), 1);
-      return fit_frames(image, format.height, format.width);
+      return fit_frames(image, format.height, format.width, window.crop);
     });
   }
   std::string stamp(int64_t clip) const override {

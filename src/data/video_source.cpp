@@ -17,6 +17,12 @@
 namespace kinema::data {
 namespace {
 
+/// Where a window begins that leaves `spare` places; the middle where no place is given.
+int64_t offset(std::optional<float> place, int64_t spare) {
+  return place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
+               : spare / 2;
+}
+
 class VideoSource : public Source {
  public:
   VideoSource(std::shared_ptr<const ClipSet> clips, const VideoOptions& options, EncodeClip encode,
@@ -110,11 +116,19 @@ class VideoSource : public Source {
   Sample sample(int64_t index, int64_t position) const {
     RandomStream random(
         random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
-    // Both are drawn whatever the settings, so that one setting does not move the other.
-    const float place = random.uniform();
+    // All are drawn whatever the settings, so that one setting does not move another.
+    const float start = random.uniform();
     const bool flip = random.uniform() < 0.5F && options_.random_flip;
+    const float crop = random.uniform();
+    ClipWindow window;
+    if (options_.random_start) {
+      window.start = start;
+    }
+    if (!options_.center_crop) {
+      window.crop = crop;
+    }
 
-    const std::shared_ptr<const Encoded> encoded = encoded_clip(index, place, flip);
+    const std::shared_ptr<const Encoded> encoded = encoded_clip(index, window, flip);
     Sample sample;
     sample.latents = encoded->latents;
     sample.encoder_hidden_states = encoded->encoder_hidden_states;
@@ -125,13 +139,14 @@ class VideoSource : public Source {
   }
 
   // Shared, since the cache and a sample being made may both hold it.
-  std::shared_ptr<const Encoded> encoded_clip(int64_t index, float place, bool flip) const {
+  std::shared_ptr<const Encoded> encoded_clip(int64_t index, const ClipWindow& window,
+                                              bool flip) const {
     const ClipFormat format = options_.buckets.format(index, options_.format);
     if (find_) {
       return std::make_shared<const Encoded>(find_(index, format, flip));
     }
     const std::pair key(index, flip);
-    const bool keep = !options_.random_start && options_.cache_bytes > 0;
+    const bool keep = !options_.varies() && options_.cache_bytes > 0;
     if (keep) {
       const std::lock_guard lock(mutex_);
       if (const auto found = cache_.find(key); found != cache_.end()) {
@@ -139,8 +154,7 @@ class VideoSource : public Source {
       }
     }
     Clip given;
-    given.pixels =
-        clips_->read(index, format, options_.random_start ? std::optional(place) : std::nullopt);
+    given.pixels = clips_->read(index, format, window);
     if (flip) {
       given.pixels = flipped(given.pixels);
     }
@@ -217,7 +231,8 @@ HostArray first_frame(const HostArray& pixels) {
   return out;
 }
 
-HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width) {
+HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
+                     std::optional<float> crop) {
   const Shape& shape = frames.shape;
   check(shape.dtype == DType::U8 && shape.rank() == 4 && shape.dims[3] == 3 &&
             shape.elements() > 0 && height > 0 && width > 0,
@@ -233,8 +248,8 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width) {
   };
   const int64_t tall = scaled(in_height, height);
   const int64_t wide = scaled(in_width, width);
-  const int64_t top = (tall - height) / 2;
-  const int64_t left = (wide - width) / 2;
+  const int64_t top = offset(crop, tall - height);
+  const int64_t left = offset(crop, wide - width);
 
   HostArray out(Shape{DType::F32, {3, count, height, width}});
   const auto bytes = frames.as<uint8_t>();
@@ -264,13 +279,13 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width) {
 }
 
 HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
-                    std::optional<float> place) {
+                    const ClipWindow& window) {
   const io::MappedFile file = io::MappedFile::open(path);
-  return read_clip(file.bytes(), file.path(), format, place);
+  return read_clip(file.bytes(), file.path(), format, window);
 }
 
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
-                    const ClipFormat& format, std::optional<float> place) {
+                    const ClipFormat& format, const ClipWindow& window) {
   const int64_t span = (format.num_frames - 1) * format.frame_stride + 1;
   int64_t total = io::probe_video(bytes, name).frames;
   if (total == 0) {  // the container does not say: count by decoding
@@ -278,17 +293,14 @@ HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
   }
   check(total >= span, "[videos] {} has {} frames but num_frames {} with frame_stride {} needs {}",
         name, total, format.num_frames, format.frame_stride, span);
-  const int64_t spare = total - span;
-  const int64_t start =
-      place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
-            : spare / 2;
-  const io::Video video = io::read_video(
-      bytes, name,
-      {.first_frame = start, .stride = format.frame_stride, .max_frames = format.num_frames});
+  const io::Video video = io::read_video(bytes, name,
+                                         {.first_frame = offset(window.start, total - span),
+                                          .stride = format.frame_stride,
+                                          .max_frames = format.num_frames});
   check(video.frames.shape.dims[0] == format.num_frames,
         "[videos] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
         format.num_frames);
-  return fit_frames(video.frames, format.height, format.width);
+  return fit_frames(video.frames, format.height, format.width, window.crop);
 }
 
 std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
@@ -298,7 +310,8 @@ std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
 
 std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
                                        const VideoOptions& options, FindEncoded find) {
-  check(!options.random_start, "[videos] random_start makes another clip each time: none is kept");
+  check(!options.varies(),
+        "[videos] random_start and center_crop=false make another clip each time: none is kept");
   return std::make_unique<VideoSource>(std::move(clips), options, EncodeClip(), std::move(find));
 }
 

@@ -33,15 +33,14 @@ std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder,
                                       const std::string& caption_column = "text",
                                       MissingClip missing = MissingClip::Fail);
 
-/// A clip's pixels, f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. The frames begin
-/// at `place` of what the clip has to spare, from 0 (its beginning) to 1; without one, they are its
-/// middle. Throws an Error with the path for a clip that cannot be decoded or is too short.
+/// A clip's pixels, f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. Throws an Error
+/// with the path for a clip that cannot be decoded or is too short.
 HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
-                    std::optional<float> place = std::nullopt);
+                    const ClipWindow& window = {});
 
 /// The same from a file's bytes, which messages call `name`.
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
-                    const ClipFormat& format, std::optional<float> place = std::nullopt);
+                    const ClipFormat& format, const ClipWindow& window = {});
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
@@ -77,6 +76,9 @@ struct VideoOptions {
   int64_t batch = 1;
   /// Start of the window: false takes the middle, true a place chosen by (seed, position).
   bool random_start = false;
+  /// Frames of another shape than the format's are cropped: true takes the middle, false a place
+  /// chosen by (seed, position).
+  bool center_crop = true;
   bool random_flip = false;
   bool shuffle = true;
   uint64_t seed = 0;
@@ -85,8 +87,11 @@ struct VideoOptions {
   /// Told of each clip skipped, once, with the reason; called from any thread, one call at a time.
   std::function<void(const std::string&)> on_skip;
   /// Encode each clip once and keep what comes of it, up to so many bytes; 0: encode every time.
-  /// Has no effect with random_start, where a clip is another one each time.
+  /// Has no effect where a clip is another one each time.
   int64_t cache_bytes = int64_t{1} << 30;
+
+  /// True where a clip is another one each time it is read, mirroring aside.
+  bool varies() const { return random_start || !center_crop; }
 };
 
 /// Clips, encoded by `encode` (called from many threads).
@@ -94,7 +99,7 @@ std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
                                      const VideoOptions& options, EncodeClip encode);
 
 /// Clips that were encoded before, in the same order as if they were encoded now; nothing is kept
-/// in memory. Throws an Error with random_start.
+/// in memory. Throws an Error where clips vary.
 std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
                                        const VideoOptions& options, FindEncoded find);
 
@@ -104,8 +109,10 @@ HostArray flipped(const HostArray& pixels);
 /// The clip's first frame as an image, u8 [h, w, 3]: what a video of it would be made from.
 HostArray first_frame(const HostArray& pixels);
 
-/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear), cropped to the
-/// middle, as f32 [3, f, height, width] in [-1, 1].
-HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width);
+/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear) and cropped, as f32
+/// [3, f, height, width] in [-1, 1]. What is kept lies at `crop` of the columns or rows to spare,
+/// from 0 (the left and top edge) to 1; without one, in the middle.
+HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
+                     std::optional<float> crop = std::nullopt);
 
 }  // namespace kinema::data

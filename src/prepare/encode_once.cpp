@@ -142,7 +142,7 @@ void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks
       total,
       [&](int64_t i) {
         const int64_t clip = wanted[static_cast<size_t>(i)];
-        return clips_->read(clip, options_.buckets.format(clip, options_.format), std::nullopt);
+        return clips_->read(clip, options_.buckets.format(clip, options_.format), {});
       },
       {.threads = options_.threads, .depth = std::max<int64_t>(options_.decode_ahead, 1)});
   for (int64_t i = 0; i < total; ++i) {

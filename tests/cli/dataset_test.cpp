@@ -69,6 +69,25 @@ TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
       .expect_error("random_start");
 }
 
+TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
+  // Half the width of the clips' shape, so that there is something to choose.
+  const auto train = [&](const std::string& name, const std::string& steps,
+                         std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "width=8", "run_name=" + name,
+                               "max_train_steps=" + steps, "learning_rate_schedule_steps=8"});
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return losses(name);
+  };
+  const std::vector<std::string> whole = train("whole", "8", {"center_crop=false"});
+  ASSERT_EQ(whole.size(), 8U);
+  train("parts", "3", {"center_crop=false"});
+  EXPECT_EQ(train("parts", "8", {"center_crop=false", "decode_threads=3"}), whole);
+  EXPECT_NE(train("middle", "8", {}), whole);
+  run({"train", "tiny.yml", "dataset_save_location=kept", "center_crop=false"})
+      .expect_error("center_crop=true");
+}
+
 TEST_F(Dataset, IsEncodedFurtherAfterAKill) {
   // Killed at other moments each time, until a run ends by itself.
   write("kill.sh", "cd " + quoted(folder_.string()) +

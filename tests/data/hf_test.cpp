@@ -154,7 +154,7 @@ TEST(HfClips, AreTheClipsOfTheirBytes) {
   ASSERT_EQ(clips->size(), 5);
   const ClipFormat format{.height = 16, .width = 24, .num_frames = 5};
   for (const int i : {0, 2, 3, 4}) {
-    EXPECT_EQ(clips->read(i, format, std::nullopt).bytes, read_clip(clip(i), format).bytes);
+    EXPECT_EQ(clips->read(i, format, {}).bytes, read_clip(clip(i), format).bytes);
     EXPECT_EQ(clips->caption(i), "caption " + std::to_string(i));
     EXPECT_EQ(clips->measure(i).frames, 17);
   }
@@ -181,10 +181,10 @@ TEST(HfClips, MakeImagesClipsOfOneFrame) {
   const auto clips = hf_clips({.folder = folder.path()});
   EXPECT_EQ(clips->measure(0).frames, 1);
   EXPECT_EQ(clips->measure(0).width, 30);
-  const HostArray pixels = clips->read(0, {.height = 8, .width = 8, .num_frames = 1}, std::nullopt);
+  const HostArray pixels = clips->read(0, {.height = 8, .width = 8, .num_frames = 1}, {});
   EXPECT_EQ(pixels.shape, (Shape{DType::F32, {3, 1, 8, 8}}));
   EXPECT_FLOAT_EQ(pixels.as<float>()[0], 200 / 127.5F - 1);
-  EXPECT_THAT([&] { clips->read(0, {.num_frames = 5}, std::nullopt); },
+  EXPECT_THAT([&] { clips->read(0, {.num_frames = 5}, {}); },
               ThrowsMessage<Error>(HasSubstr("is an image")));
 }
 
@@ -204,7 +204,7 @@ TEST(HfClips, NameARowThatCannotBeUsed) {
   const auto clips = hf_clips({.folder = folder.path()});
   const ClipFormat format{.height = 16, .width = 24, .num_frames = 5};
   for (const int row : {0, 1}) {
-    EXPECT_THAT([&] { clips->read(row, format, std::nullopt); },
+    EXPECT_THAT([&] { clips->read(row, format, {}); },
                 ThrowsMessage<Error>(HasSubstr("a.parquet row " + std::to_string(row))));
   }
   EXPECT_THAT([&] { clips->caption(2); }, ThrowsMessage<Error>(HasSubstr("no caption")));

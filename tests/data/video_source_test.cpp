@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -186,6 +187,55 @@ TEST(VideoSource, FlipsByChance) {
   EXPECT_EQ(versions.size(), 2U);
 }
 
+/// One frame of 4 x 16 pixels whose red is 10 times the column.
+class Columns : public ClipSet {
+ public:
+  int64_t size() const override { return 1; }
+  std::string name(int64_t /*clip*/) const override { return "columns"; }
+  std::string caption(int64_t /*clip*/) const override { return "x"; }
+  ClipSize measure(int64_t /*clip*/) const override { return {1, 4, 16}; }
+  HostArray read(int64_t /*clip*/, const ClipFormat& format,
+                 const ClipWindow& window) const override {
+    HostArray frames(Shape{DType::U8, {1, 4, 16, 3}});
+    for (size_t i = 0; i < frames.bytes.size(); ++i) {
+      frames.as<uint8_t>()[i] = static_cast<uint8_t>(i / 3 % 16 * 10);
+    }
+    return fit_frames(frames, format.height, format.width, window.crop);
+  }
+  std::string stamp(int64_t /*clip*/) const override { return ""; }
+  std::string hash(int64_t /*clip*/) const override { return ""; }
+};
+
+/// The column that each of the first 200 samples begins at.
+std::vector<int> first_columns(const VideoOptions& options) {
+  const auto source = video_source(std::make_shared<Columns>(), options, plain);
+  std::vector<int> out;
+  for (int64_t position = 0; position < 200; ++position) {
+    const float level = source->at(position).latents.as<float>()[0];
+    out.push_back(static_cast<int>(std::lround((level + 1.0F) * 127.5F / 10.0F)));
+  }
+  return out;
+}
+
+TEST(VideoSource, CropsAtAPlaceChosenBySeedAndPosition) {
+  VideoOptions options{.format = {.height = 4, .width = 8, .num_frames = 1}, .seed = 3};
+  EXPECT_EQ(first_columns(options), std::vector<int>(200, 4)) << "the middle";
+
+  options.center_crop = false;
+  const std::vector<int> columns = first_columns(options);
+
+  // 200 draws leave none of nine places out but in one of a billion seeds.
+  EXPECT_EQ(std::set<int>(columns.begin(), columns.end()),
+            (std::set<int>{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(first_columns(options), columns);
+  // One setting does not move the other: the frames have nothing to spare.
+  options.random_start = true;
+  EXPECT_EQ(first_columns(options), columns);
+  options.seed = 4;
+  EXPECT_NE(first_columns(options), columns);
+  EXPECT_THROW(encoded_source(std::make_shared<Columns>(), options, {}), Error);
+}
+
 TEST(VideoSource, NamesTheClipThatIsTooShortOrDamaged) {
   const Scratch folder;
   copy_clip("clip_00.mp4", folder / "a.mp4");
@@ -232,7 +282,7 @@ TEST(EncodedSource, GivesWhatEncodingNowWouldGive) {
   const auto now = video_source(reference_clips(), options, plain);
   const auto kept = encoded_source(
       reference_clips(), options, [&](int64_t clip, const ClipFormat& format, bool mirrored) {
-        const HostArray pixels = reference_clips()->read(clip, format, std::nullopt);
+        const HostArray pixels = reference_clips()->read(clip, format, {});
         return plain(
             {mirrored ? flipped(pixels) : pixels, reference_clips()->caption(clip), "not asked"});
       });
@@ -260,6 +310,22 @@ TEST(FitFrames, CropsTheMiddleOfWhatCovers) {
   EXPECT_FLOAT_EQ(fitted.as<float>()[0], -0.2F);
   EXPECT_FLOAT_EQ(fitted.as<float>()[1], 0.2F);
   EXPECT_FLOAT_EQ(fitted.as<float>()[4], -1.0F);
+}
+
+TEST(FitFrames, CropsAtTheEdgesOfWhatThereIsToSpare) {
+  HostArray frames(Shape{DType::U8, {1, 6, 2, 3}});
+  for (size_t i = 0; i < frames.bytes.size(); ++i) {
+    frames.as<uint8_t>()[i] = static_cast<uint8_t>(i / 6 * 51);  // 51 times the row
+  }
+  const auto first_row = [&](std::optional<float> crop) {
+    const HostArray fitted = fit_frames(frames, 2, 2, crop);
+    return std::lround((fitted.as<float>()[0] + 1.0F) * 127.5F / 51.0F);
+  };
+  EXPECT_EQ(first_row(0.0F), 0);
+  EXPECT_EQ(first_row(0.5F), 2);
+  EXPECT_EQ(first_row(0.9999F), 4);
+  EXPECT_EQ(first_row(1.0F), 4);
+  EXPECT_EQ(first_row(std::nullopt), 2);
 }
 
 }  // namespace
