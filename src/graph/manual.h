@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/device_groups.h"
 #include "graph/graph.h"
 
 /// Manual regions: parts of a program that are written for one device and say themselves what
@@ -31,23 +32,6 @@ struct ManualSpec {
 /// unknown or named twice.
 std::vector<Tensor> manual(std::vector<Tensor> inputs, ManualSpec spec,
                            const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body);
-
-/// Devices that work together, in lists of equal length; a device's place in its list is its
-/// position.
-struct DeviceGroups {
-  /// Mesh axes along which the members of a group differ.
-  std::vector<std::string> axes;
-  std::vector<std::vector<int64_t>> members;
-
-  int64_t size() const { return static_cast<int64_t>(members.front().size()); }
-};
-
-/// Groups of devices that differ only in where they lie along `axes`, the first of which counts
-/// most for the position. Throws an Error for an unknown or repeated axis.
-DeviceGroups device_groups(const MeshAxes& mesh, const std::vector<std::string>& axes);
-/// Each group cut into smaller ones of `size` members that lie `stride` positions apart: with
-/// stride 1 neighbours. Throws an Error unless size * stride divides the groups' size.
-DeviceGroups subgroups(const DeviceGroups& groups, int64_t size, int64_t stride);
 
 // ---- For use inside manual regions (ops/collective.cpp) ------------------------------------
 

@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 class LoadTest : public ::testing::Test {
@@ -313,46 +311,6 @@ TEST(Keys, HaveDefaultsThatTheyWouldAccept) {
     const std::vector<std::string> given = {std::string(each.key) + "=" + text};
     EXPECT_EQ(to_yaml(load_defaults(given).config), to_yaml(Config{}));
     EXPECT_EQ(load_defaults(given).config, Config{});
-  }
-}
-
-TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
-  const Loaded loaded = load_defaults(
-      std::vector<std::string>{"run_name=a", "dataset_type=synthetic", "enable_mllog=True",
-                               "snr_gamma=5.0", "scan_diffusion_loop=true"});
-
-  EXPECT_THAT(notices(loaded, "train"),
-              ElementsAre(HasSubstr("enable_mllog, snr_gamma"), HasSubstr("scan_diffusion_loop")));
-  // A mesh splits training and generating.
-  const Loaded split = load_defaults(
-      std::vector<std::string>{"ici_fsdp_parallelism=4", "train_data_dir=a", "tfrecords_dir=b"});
-  EXPECT_THAT(notices(split, "prepare"), ElementsAre(HasSubstr("ici_fsdp_parallelism")));
-}
-
-TEST(Notices, AreSilentForDefaults) {
-  EXPECT_THAT(notices(load_defaults(), "generate"), IsEmpty());
-}
-
-TEST(Notices, RefuseWhatWouldChangeTheResult) {
-  const Loaded loaded = load_defaults(std::vector<std::string>{"run_name=a", "enable_lora=True"});
-  EXPECT_THAT([&] { notices(loaded, "train"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("enable_lora"), HasSubstr("command line"))));
-}
-
-TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {
-  EXPECT_THAT([] { notices(load_defaults(), "train"); },
-              ThrowsMessage<Error>(HasSubstr("run_name")));
-  EXPECT_THAT(
-      [] {
-        notices(load_defaults(std::vector<std::string>{"train_data_dir=a", "tfrecords_dir=b",
-                                                       "dataset_type=hf"}),
-                "prepare");
-      },
-      ThrowsMessage<Error>(HasSubstr("dataset_type hf")));
-  for (const char* type : {"VACE", "ANIMATE"}) {
-    const std::vector<std::string> words{"run_name=a", fmt::format("model_type={}", type)};
-    EXPECT_THAT([&] { notices(load_defaults(words), "train"); },
-                ThrowsMessage<Error>(HasSubstr("cannot be trained yet")));
   }
 }
 
