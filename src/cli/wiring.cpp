@@ -357,7 +357,9 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
   eval.data.random_start = false;
   eval.data.center_crop = true;
   eval.data.random_flip = false;
-  eval.data.max_train_samples = -1;
+  // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
+  eval.data.max_train_samples =
+      eval.data.dataset_type == "tfrecord" ? -1 : config.data.num_eval_samples;
   eval.data.buckets = {"[]"};
   return make_source(eval, model, batch, client);
 }

@@ -101,9 +101,17 @@ TEST_F(ImageTrainingCommand, TrainsEitherExpertAtItsOwnTimesteps) {
   train({"train_expert=high_noise", "min_timestep=500"})
       .expect_error("the high_noise expert is used at timesteps 900 to 1000");
 
-  const Outcome low = train({"train_expert=low_noise", "min_timestep=100", "eval_every=2",
-                             "eval_data_dir=" + golden_ + "/dataset", "num_eval_samples=4",
-                             "timesteps_list=[500,950]"});
+  // Of the clips of an evaluation only those that have part in it are read.
+  fs::create_directory(folder_ / "held_out");
+  for (const std::string name : {"a", "b", "c", "d", "e"}) {
+    write("held_out/" + name + ".txt", "a ball");
+    fs::copy(name == "e" ? golden_ + "/images/orientation_5.jpg"
+                         : golden_ + "/dataset/videos/clip_00.mp4",
+             folder_ / "held_out" / (name + ".mp4"));
+  }
+  const Outcome low =
+      train({"train_expert=low_noise", "min_timestep=100", "eval_every=2", "eval_data_dir=held_out",
+             "num_eval_samples=4", "timesteps_list=[500,950]"});
   ASSERT_EQ(low.status, 0) << low.err;
   EXPECT_THAT(low.out, HasSubstr("expert: low_noise, timesteps 100 to 900"));
   EXPECT_THAT(low.out, HasSubstr("mean eval loss for timestep 500"));
