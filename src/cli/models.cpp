@@ -8,7 +8,6 @@
 #include "cli/progress.h"
 #include "cli/trained_model.h"
 #include "core/error.h"
-#include "remote/gcs.h"
 #include "remote/hub.h"
 #include "remote/store_cache.h"
 #include "runtime/client.h"
@@ -70,10 +69,6 @@ fs::path local_model(const std::string& name, const std::string& revision,
   std::error_code ignored;
   if (name.empty() || fs::exists(name, ignored)) {
     return name;
-  }
-  if (const auto path = remote::read_gs_path(name)) {
-    return remote::fetch_from_gs(*path, wanted, remote::GcsOptions::from_environment(),
-                                 download_bar(name));
   }
   if (const auto path = remote::read_store_path(name)) {
     return remote::fetch_from_store(*path,

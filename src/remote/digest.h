@@ -24,11 +24,4 @@ class Digest {
   std::unique_ptr<State> state_;
 };
 
-/// RS256: an RSA signature over SHA-256, with a private key in PEM. Throws an Error for a key that
-/// cannot be read.
-std::string sign_rs256(const std::string& text, const std::string& pem);
-
-/// Base64 without padding, with - and _, as JSON web tokens have it.
-std::string base64_url(std::string_view bytes);
-
 }  // namespace kinema::remote

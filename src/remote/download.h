@@ -3,23 +3,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "remote/http.h"
+#include "remote/partial_file.h"
 
 namespace kinema::remote {
 
-/// A file on a server and what is known of it before it comes.
+/// A file on a server.
 struct RemoteFile {
-  std::string what;  // for messages: `vae/config.json of Wan-AI/Wan2.1-T2V-1.3B-Diffusers`
   std::string url;
   std::vector<std::string> headers;
-  int64_t size = -1;     // -1: not known
-  std::string sha256;    // hexadecimal; empty: not known
-  std::string git_sha1;  // of git's blob object; empty: not known; needs the size
-  std::optional<uint32_t> crc32c = {};
+  Promise promise;
 };
 
 /// Brings a file to `to`, beside which `to`.incomplete holds what has come so far; another process

@@ -25,7 +25,7 @@ int64_t size_of(const fs::path& path) {
 int64_t bytes_there(const Download& download, const RepoCache& cache) {
   const fs::path blob = cache.blob(download.etag);
   const int64_t there = std::max(size_of(blob), size_of(blob.string() + ".incomplete"));
-  return download.file.size < 0 ? there : std::min(there, download.file.size);
+  return download.file.promise.size < 0 ? there : std::min(there, download.file.promise.size);
 }
 
 void check_room(int64_t bytes, const fs::path& folder) {
@@ -53,7 +53,7 @@ class Work {
         done_(downloads.size()) {
     for (size_t i = 0; i < downloads.size(); ++i) {
       done_[i] = bytes_there(downloads[i], cache);
-      total_ += std::max<int64_t>(downloads[i].file.size, 0);
+      total_ += std::max<int64_t>(downloads[i].file.promise.size, 0);
     }
   }
 
@@ -98,10 +98,10 @@ class Work {
         [&](int64_t bytes) { tell(i, bytes); },
         [&](const Response& response) {
           if (options_.refused) {
-            options_.refused(response, each.file.what);
+            options_.refused(response, each.file.promise.what);
           }
         });
-    tell(i, std::max<int64_t>(each.file.size, 0));
+    tell(i, std::max<int64_t>(each.file.promise.size, 0));
     cache_.link(commit_, each.path, each.etag);
   }
 

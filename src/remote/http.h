@@ -11,7 +11,7 @@
 
 #include "remote/network_error.h"
 
-/// HTTP(S) through libcurl, and what stands on it: the model hub and Google Cloud Storage.
+/// HTTP(S) through libcurl.
 namespace kinema::remote {
 
 /// How long to wait before giving a server up.

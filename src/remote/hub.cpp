@@ -130,12 +130,12 @@ class Repository {
     check(!out.etag.empty(), "[hub] {} gives {} no etag: is it a model hub?", options_.endpoint,
           what);
     const std::string size = response.header("x-linked-size");
-    out.file = {.what = what, .url = url, .headers = headers_};
-    out.file.size = number(size.empty() ? response.header("content-length") : size);
+    out.file = {.url = url, .headers = headers_, .promise = {.what = what}};
+    out.file.promise.size = number(size.empty() ? response.header("content-length") : size);
     if (is_hex(out.etag, 64)) {
-      out.file.sha256 = out.etag;
+      out.file.promise.sha256 = out.etag;
     } else if (is_hex(out.etag, 40)) {
-      out.file.git_sha1 = out.etag;
+      out.file.promise.git_sha1 = out.etag;
     }
     return out;
   }

@@ -66,7 +66,7 @@ std::vector<std::string> weights_of(const std::vector<std::string>& names,
     }
   }
   check(lone.size() <= 1,
-        "[hub] {} has {} safetensors files, such as {}: which one?\n  name it: {}/FILE", where,
+        "[remote] {} has {} safetensors files, such as {}: which one?\n  name it: {}/FILE", where,
         lone.size(), lone.empty() ? "" : lone[0], where);
   return lone;
 }
@@ -177,7 +177,7 @@ std::string missing_of_dataset(const fs::path& folder, const Wanted& wanted) {
 std::vector<std::string> choose_files(const std::vector<std::string>& all, const Wanted& wanted,
                                       const std::string& source) {
   if (!wanted.file.empty()) {
-    check(has(all, wanted.file), "[hub] {} has no file {}", source, wanted.file);
+    check(has(all, wanted.file), "[remote] {} has no file {}", source, wanted.file);
     return {wanted.file};
   }
   if (wanted.choose) {
@@ -190,7 +190,8 @@ std::vector<std::string> choose_files(const std::vector<std::string>& all, const
   add_folder(all, "", source, out);
   const bool weights = std::ranges::any_of(
       out, [](const std::string& name) { return name.ends_with(".safetensors"); });
-  check(weights, "[hub] {} has neither a model_index.json nor weights in safetensors\n  {}", source,
+  check(weights, "[remote] {} has neither a model_index.json nor weights in safetensors\n  {}",
+        source,
         "original Wan releases keep some parts as pickles: take the one that ends in -Diffusers");
   return out;
 }

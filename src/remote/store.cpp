@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/mapped_file.h"
 #include "remote/repo_cache.h"
 #include "remote/store_connection.h"
@@ -34,45 +33,34 @@ int64_t nanoseconds(const FileInfo& info) {
 
 }  // namespace
 
-struct Store::Connection {
-  std::shared_ptr<arrow::fs::FileSystem> files;
-  Patience patience;
+std::string Store::Connection::key(const StorePath& path) {
+  return path.bucket + (path.name.empty() ? "" : "/" + path.name);
+}
 
-  static std::string key(const StorePath& path) {
-    return path.bucket + (path.name.empty() ? "" : "/" + path.name);
-  }
-
-  /// Runs `work` until it succeeds, fails for good, or patience ends. `verb`: `read`.
-  void attempt(const StorePath& path, const char* verb, const std::function<Status()>& work) const {
-    const auto start = std::chrono::steady_clock::now();
-    for (int attempt = 1;; ++attempt) {
-      Status status;
-      try {
-        status = work();
-      } catch (const Error&) {
-        throw;  // of this machine: its disk
-      } catch (const std::exception& error) {
-        status = Status::IOError(error.what());
-      }
-      if (status.ok()) {
-        return;
-      }
-      const StoreFailure failure = failure_of(status, path);
-      if (failure.kind != StoreFailure::Kind::UNREACHABLE || attempt > patience.retries / 2 ||
-          std::chrono::steady_clock::now() - start > kLongest) {
-        fail("[remote] {} could not be {}: {}{}{}", path.text(), verb, failure.reason,
-             failure.remedy.empty() ? "" : "\n  ", failure.remedy);
-      }
-      back_off(patience, attempt);
+void Store::Connection::attempt(const StorePath& path, const char* verb,
+                                const std::function<Status()>& work) const {
+  const auto start = std::chrono::steady_clock::now();
+  for (int attempt = 1;; ++attempt) {
+    Status status;
+    try {
+      status = work();
+    } catch (const Error&) {
+      throw;  // of this machine: its disk
+    } catch (const std::exception& error) {
+      status = Status::IOError(error.what());
     }
+    if (status.ok()) {
+      return;
+    }
+    const StoreFailure failure = failure_of(status, path);
+    if (failure.kind != StoreFailure::Kind::UNREACHABLE || attempt > patience.retries / 2 ||
+        std::chrono::steady_clock::now() - start > kLongest) {
+      fail("[remote] {} could not be {}: {}{}{}", path.text(), verb, failure.reason,
+           failure.remedy.empty() ? "" : "\n  ", failure.remedy);
+    }
+    back_off(patience, attempt);
   }
-
-  FileInfo info(const StorePath& path) const {
-    FileInfo out;
-    attempt(path, "found", [&] { return files->GetFileInfo(key(path)).Value(&out); });
-    return out;
-  }
-};
+}
 
 Store::Store(StorePath path, const Patience& patience)
     : path_(std::move(path)),
@@ -109,7 +97,11 @@ std::vector<StoredFile> Store::list(const std::string& folder) const {
 }
 
 std::optional<StoredFile> Store::find(const std::string& name) const {
-  const FileInfo info = connection_->info(path_.below(name));
+  const StorePath path = path_.below(name);
+  FileInfo info;
+  connection_->attempt(path, "found", [&] {
+    return connection_->files->GetFileInfo(connection_->key(path)).Value(&info);
+  });
   return info.IsFile() ? std::optional(StoredFile{name, info.size(), nanoseconds(info)})
                        : std::nullopt;
 }
@@ -134,29 +126,8 @@ std::string Store::read(const std::string& name, int64_t most) const {
   return out;
 }
 
-void Store::download(const StoredFile& file, const std::filesystem::path& to,
-                     const std::string& folder) const {
-  const StorePath path = path_.below(folder).below(file.name);
-  connection_->attempt(path, "read", [&]() -> Status {
-    io::AtomicFile out(to);
-    ARROW_ASSIGN_OR_RAISE(const auto stream,
-                          connection_->files->OpenInputStream(connection_->key(path)));
-    int64_t size = 0;
-    while (true) {
-      ARROW_ASSIGN_OR_RAISE(const auto piece, stream->Read(kPiece));
-      if (piece->size() == 0) {
-        break;
-      }
-      size += piece->size();
-      out.write(std::as_bytes(std::span(piece->data(), static_cast<size_t>(piece->size()))));
-    }
-    ARROW_RETURN_NOT_OK(stream->Close());
-    if (size != file.size) {
-      return Status::IOError(fmt::format("{} bytes came instead of {}", size, file.size));
-    }
-    out.commit();
-    return Status::OK();
-  });
+StoredObject Store::open(const std::string& name) const {
+  return StoredObject(connection_, path_.below(name));
 }
 
 namespace {

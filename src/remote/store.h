@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,13 @@ struct StoredFile {
   int64_t modified_ns = 0;  // since 1970
 };
 
+/// True when a local file is the copy of an object: of its size and time.
+bool is_copy(const std::filesystem::path& local, const StoredFile& file);
+/// How many bytes of an object's copy have come, where a transfer broke.
+int64_t bytes_on_the_way(const std::filesystem::path& to);
+
+class StoredObject;
+
 /// What lies below a path of Google Cloud Storage or S3, through libarrow. An object appears whole
 /// or not at all, so that a folder is committed by writing its last object (a manifest) after all
 /// others.
@@ -65,9 +73,17 @@ class Store {
   std::optional<StoredFile> find(const std::string& name = "") const;
   /// A whole object, up to `most` bytes.
   std::string read(const std::string& name, int64_t most = int64_t{64} << 20) const;
-  /// Brings an object to a local file, which appears when it is whole.
+  /// An object, to read parts of it.
+  StoredObject open(const std::string& name) const;
+  /// Brings an object to a local file, which appears when it is whole and carries the object's
+  /// time. A transfer that breaks goes on from where it stopped, and so does one that an earlier
+  /// process left. Throws an Error also where the object is no longer `file`, or (gs://) does not
+  /// have its CRC-32C.
+  ///
+  /// `on_bytes` is told how many bytes have come, those of earlier processes included.
   void download(const StoredFile& file, const std::filesystem::path& to,
-                const std::string& folder = "") const;
+                const std::string& folder = "",
+                const std::function<void(int64_t bytes)>& on_bytes = {}) const;
   void upload(const std::filesystem::path& from, const std::string& name) const;
   void write(const std::string& name, std::string_view text) const;
   /// It is no error when there is none.
@@ -76,12 +92,41 @@ class Store {
   void remove_folder(const std::string& folder) const;
 
  private:
+  friend class StoredObject;
   struct Connection;
 
   void put(const std::string& name, std::span<const std::byte> bytes) const;
 
   StorePath path_;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<const Connection> connection_;
+};
+
+/// An object of which parts are read. May be used from several threads.
+class StoredObject {
+ public:
+  /// For messages.
+  const std::string& path() const { return path_; }
+  int64_t size() const { return size_; }
+  /// Of the contents: another one after every write. Letters, digits and `-`; may be empty.
+  const std::string& version() const { return version_; }
+  /// Of the contents, where the service says it (gs:// does).
+  std::optional<uint32_t> crc32c() const { return crc32c_; }
+
+  /// Fills `to` with the bytes from `begin` on. On gs:// they are those of the version that was
+  /// opened. Throws an Error as Store does, or when the object ends before.
+  void read(int64_t begin, std::span<std::byte> to) const;
+
+ private:
+  friend class Store;
+  struct Handle;
+
+  StoredObject(std::shared_ptr<const Store::Connection> connection, const StorePath& path);
+
+  std::string path_;
+  int64_t size_ = 0;
+  std::string version_;
+  std::optional<uint32_t> crc32c_;
+  std::shared_ptr<const Handle> handle_;
 };
 
 }  // namespace kinema::remote

@@ -1,11 +1,12 @@
 #include "remote/store_cache.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -16,27 +17,6 @@ namespace kinema::remote {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// A file's time as the store gives it; clocks of the standard library have epochs of their own.
-fs::file_time_type file_time(int64_t modified_ns) {
-  const std::chrono::sys_time<std::chrono::nanoseconds> time{std::chrono::nanoseconds(modified_ns)};
-  return std::chrono::time_point_cast<fs::file_time_type::duration>(
-      std::chrono::file_clock::from_sys(time));
-}
-
-/// The copy of an object carries the object's time.
-bool is_copy(const fs::path& local, const StoredFile& file) {
-  std::error_code error;
-  const auto size = fs::file_size(local, error);
-  if (error || static_cast<int64_t>(size) != file.size) {
-    return false;
-  }
-  const fs::file_time_type time = fs::last_write_time(local, error);
-  // File systems cut times to what they keep.
-  const auto difference = time > file_time(file.modified_ns) ? time - file_time(file.modified_ns)
-                                                             : file_time(file.modified_ns) - time;
-  return !error && difference < std::chrono::microseconds(10);
-}
 
 void remove_others(const fs::path& root, const std::set<std::string>& names) {
   std::vector<fs::path> others;
@@ -76,6 +56,7 @@ fs::path fetch_from_store(const StorePath& path, const StoreCacheOptions& option
     files.emplace(file.name, std::move(file));
   }
   check(!names.empty(), "[remote] {} does not exist, or holds nothing", path.text());
+  const std::set<std::string> there(names.begin(), names.end());
   const bool one = names.size() == 1 && names[0].empty();
   if (options.choose && !one) {
     names = options.choose(names);
@@ -85,6 +66,7 @@ fs::path fetch_from_store(const StorePath& path, const StoreCacheOptions& option
   std::vector<StoredFile> missing;
   int64_t total = 0;
   int64_t done = 0;
+  int64_t on_the_way = 0;
   for (const std::string& name : names) {
     const StoredFile& file = files.at(name);
     total += file.size;
@@ -92,26 +74,27 @@ fs::path fetch_from_store(const StorePath& path, const StoreCacheOptions& option
       done += file.size;
     } else {
       missing.push_back(file);
+      on_the_way += std::min(file.size, bytes_on_the_way(local(name)));
     }
   }
   io::make_folder(one ? root.parent_path() : root);
-  check_room(total - done, one ? root.parent_path() : root, path);
+  check_room(total - done - on_the_way, one ? root.parent_path() : root, path);
   std::mutex mutex;
   for_each_in_parallel(missing.size(), options.connections, [&](size_t i) {
-    const StoredFile& file = missing[i];
-    const fs::path to = local(file.name);
+    const fs::path to = local(missing[i].name);
     io::make_folder(to.parent_path());
-    store.download(file, to);
-    std::error_code ignored;  // without its time it is brought again, no more
-    fs::last_write_time(to, file_time(file.modified_ns), ignored);
-    const std::scoped_lock lock(mutex);
-    done += file.size;
-    if (progress) {
-      progress(done, total);
-    }
+    int64_t told = 0;
+    store.download(missing[i], to, "", [&](int64_t bytes) {
+      const std::scoped_lock lock(mutex);
+      done += bytes - told;
+      told = bytes;
+      if (progress) {
+        progress(done, total);
+      }
+    });
   });
-  if (!one && !options.choose) {
-    remove_others(root, {names.begin(), names.end()});
+  if (!one) {
+    remove_others(root, there);
   }
   return root;
 }

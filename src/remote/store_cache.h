@@ -20,8 +20,8 @@ struct StoreCacheOptions {
 };
 
 /// The local copy of what lies below a store's path, or of the one object that it names; what is
-/// not there or has changed is brought first, some files at a time. Where all is wanted, files that
-/// are no longer in the store go.
+/// not there or has changed is brought first, some files at a time. Copies of what is no longer in
+/// the store go.
 ///
 /// Throws an Error as Store does, when there is nothing, or when the disk has no room for it.
 std::filesystem::path fetch_from_store(const StorePath& path, const StoreCacheOptions& options,

@@ -201,6 +201,7 @@ std::string short_reason(std::string_view message) {
     text = between(text, "google::cloud::Status(", " error_info=");
     text = between(text, "with a last message of ", " error_info=");
     text = between(text, "PerformWork() - ", " error_info=");
+    text = between(text, "The underlying error message was: ", " error_info=");  // of credentials
   } else {
     text = between(text, "AWS Error ", " (Request ID");
     text = between(text, "Details: ", " (Request ID");

@@ -3,6 +3,7 @@
 #include <arrow/filesystem/filesystem.h>
 #include <arrow/status.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,5 +23,15 @@ struct StoreFailure {
   std::string remedy;  // may be empty
 };
 StoreFailure failure_of(const arrow::Status& status, const StorePath& path);
+
+struct Store::Connection {
+  std::shared_ptr<arrow::fs::FileSystem> files;
+  Patience patience;
+
+  static std::string key(const StorePath& path);
+  /// Runs `work` until it succeeds, fails for good, or patience ends. `verb`: `read`.
+  void attempt(const StorePath& path, const char* verb,
+               const std::function<arrow::Status()>& work) const;
+};
 
 }  // namespace kinema::remote

@@ -1,7 +1,6 @@
 // Training, preparing and sampling with paths of stores, as a user does, against real servers.
 #include <gmock/gmock.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,24 +13,13 @@ namespace kinema::cli_test {
 namespace {
 
 namespace fs = std::filesystem;
+using remote::servers;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsSubsetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-std::unique_ptr<remote::StoreServers>& servers() {
-  static std::unique_ptr<remote::StoreServers> made;
-  return made;
-}
-
-class Servers : public testing::Environment {
- public:
-  void SetUp() override { servers() = std::make_unique<remote::StoreServers>(); }
-  void TearDown() override { servers().reset(); }
-};
-const auto* const kServers = testing::AddGlobalTestEnvironment(new Servers);
 
 class StoresOnCpu : public KinemaOnCpu {
  protected:

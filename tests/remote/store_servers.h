@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "core/error.h"
@@ -80,5 +81,19 @@ class StoreServers {
   int gs_ = 0;
   int s3_ = 0;
 };
+
+/// Those of this test program, which run from before its first test until after its last.
+inline std::unique_ptr<StoreServers>& servers() {
+  static std::unique_ptr<StoreServers> made;
+  return made;
+}
+
+class ServersOfAllTests : public testing::Environment {
+ public:
+  void SetUp() override { servers() = std::make_unique<StoreServers>(); }
+  void TearDown() override { servers().reset(); }
+};
+inline const auto* const kServersOfAllTests =
+    testing::AddGlobalTestEnvironment(new ServersOfAllTests);
 
 }  // namespace kinema::remote

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -17,6 +16,7 @@
 #include "io/mapped_file.h"
 #include "io/scratch.h"
 #include "remote/mirror.h"
+#include "remote/model_files.h"
 #include "remote/store_cache.h"
 #include "remote/store_servers.h"
 
@@ -28,23 +28,12 @@ using testing::AllOf;
 using testing::Contains;
 using testing::Each;
 using testing::ElementsAre;
+using testing::Gt;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 using testing::ThrowsMessage;
-
-std::unique_ptr<StoreServers>& servers() {
-  static std::unique_ptr<StoreServers> made;
-  return made;
-}
-
-class Servers : public testing::Environment {
- public:
-  void SetUp() override { servers() = std::make_unique<StoreServers>(); }
-  void TearDown() override { servers().reset(); }
-};
-const auto* const kServers = testing::AddGlobalTestEnvironment(new Servers);
 
 std::vector<std::string> names(const std::vector<StoredFile>& files) {
   std::vector<std::string> out;
@@ -96,6 +85,10 @@ TEST(StorePath, IsReadFromUris) {
 TEST(StorePath, RefusesWhatLeavesTheBucket) {
   EXPECT_THAT([] { read_store_path("gs://bucket/../other"); },
               ThrowsMessage<Error>(HasSubstr("[remote] `gs://bucket/../other`")));
+  for (const char* text : {"gs://", "gs:///a", "s3://bu@ket/a"}) {
+    EXPECT_THAT([&] { read_store_path(text); }, ThrowsMessage<Error>(HasSubstr("://BUCKET/PATH")))
+        << text;
+  }
   EXPECT_THAT([] { read_store_path("s3://B/x"); }, ThrowsMessage<Error>(HasSubstr("s3://BUCKET")));
 }
 
@@ -230,6 +223,114 @@ TEST(StoreStall, IsGivenUp) {
   servers()->spoil("s3", 0);
 }
 
+TEST_P(StoreTest, GoesOnWithADownloadFromWhereItStopped) {
+  const std::string bytes = counted(40'000'000);
+  io::write_file(scratch_ / "from", bytes);
+  const Store store = this->store();
+  store.upload(scratch_ / "from", "a");
+  const StoredFile file = *store.find("a");
+  const fs::path to = scratch_ / "to";
+  int64_t first = 0;
+
+  EXPECT_THROW(store.download(file, to, "",
+                              [&](int64_t so_far) {
+                                first = so_far;
+                                throw std::runtime_error("killed");
+                              }),
+               std::runtime_error);
+  EXPECT_FALSE(fs::exists(to));
+  EXPECT_EQ(bytes_on_the_way(to), first);
+  ASSERT_LT(first, file.size);
+  std::vector<int64_t> told;
+  store.download(file, to, "", [&](int64_t so_far) { told.push_back(so_far); });
+
+  EXPECT_THAT(told, Each(Gt(first)));
+  EXPECT_EQ(io::read_text(to), bytes);
+  EXPECT_EQ(bytes_on_the_way(to), 0);
+}
+
+TEST_P(StoreTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
+  io::write_file(scratch_ / "from", counted(20'000'000));
+  const Store store = this->store();
+  store.upload(scratch_ / "from", "a");
+  const fs::path to = scratch_ / "to";
+  EXPECT_THROW(
+      store.download(*store.find("a"), to, "", [](int64_t) { throw std::runtime_error("killed"); }),
+      std::runtime_error);
+
+  const std::string other(20'000'000, 'x');
+  store.write("a", other);
+  store.download(*store.find("a"), to);
+
+  EXPECT_EQ(io::read_text(to), other);
+  EXPECT_EQ(bytes_on_the_way(to), 0);
+}
+
+TEST_P(StoreTest, SeesThatAnObjectIsShorterThanItWas) {
+  const Store store = this->store();
+  store.write("a", "12345");
+  const StoredFile file = *store.find("a");
+  store.write("a", "123");
+
+  EXPECT_THAT(
+      [&] { store.download(file, scratch_ / "to"); },
+      ThrowsMessage<Error>(HasSubstr("a changed while it was read: it had 5 bytes, now 3")));
+  EXPECT_TRUE(fs::is_empty(scratch_.path()));
+}
+
+TEST_P(StoreTest, ReadsPartsOfAnObject) {
+  const std::string bytes = counted(100'000);
+  store().write("a", bytes);
+  const StoredObject object = store().open("a");
+  EXPECT_EQ(object.size(), 100'000);
+
+  std::string part(1000, ' ');
+  spoil(0.2, "503,close,cut");
+  for (const int64_t begin : {0, 17, 99'000}) {
+    object.read(begin, std::as_writable_bytes(std::span(part)));
+    EXPECT_EQ(part, bytes.substr(static_cast<size_t>(begin), 1000));
+  }
+
+  EXPECT_THAT([&] { object.read(99'001, std::as_writable_bytes(std::span(part))); },
+              ThrowsMessage<Error>(HasSubstr("a has 100000 bytes, 1000 from 99001")));
+  spoil(0);
+  const std::string version = object.version();
+  store().write("a", "other");
+  EXPECT_NE(store().open("a").version(), version);
+  EXPECT_THAT([&] { store().open("none"); }, ThrowsMessage<Error>(HasSubstr("it is not there")));
+}
+
+// Only gs: S3 gives no checksum of a whole object that was written in parts.
+TEST(StoreChecksum, ShowsWhatWasDamagedOnTheWay) {
+  const io::Scratch scratch;
+  const Store store({"gs", StoreServers::kBucket, "damaged"});
+  store.write("a", "text");
+  servers()->spoil("gs", 1, "flip");
+
+  EXPECT_THAT([&] { store.download(*store.find("a"), scratch / "to"); },
+              ThrowsMessage<Error>(HasSubstr("damaged/a came with CRC-32C")));
+  servers()->spoil("gs", 0);
+  EXPECT_TRUE(fs::is_empty(scratch.path()));
+  store.download(*store.find("a"), scratch / "to");
+  EXPECT_EQ(io::read_text(scratch / "to"), "text");
+}
+
+TEST(StoreCredentials, OfGoogleThatCannotBeReadAreNamed) {
+  const io::Scratch scratch;
+  io::write_file(scratch / "key.json", "no key");
+  const std::string emulator = std::getenv("STORAGE_EMULATOR_HOST");
+  ::unsetenv("STORAGE_EMULATOR_HOST");
+  ::setenv("GOOGLE_APPLICATION_CREDENTIALS", (scratch / "key.json").c_str(), 1);
+
+  EXPECT_THAT(
+      [] {
+        Store({"gs", StoreServers::kBucket, ""}).read("a");
+      },
+      ThrowsMessage<Error>(HasSubstr("key.json")));
+  ::setenv("STORAGE_EMULATOR_HOST", emulator.c_str(), 1);
+  ::unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+}
+
 // ---- The cache -----------------------------------------------------------------------------
 
 TEST_P(StoreTest, CopiesAFolderOnceAndThenWhatChanged) {
@@ -291,6 +392,58 @@ TEST_P(StoreTest, BringsAFolderWhileRequestsFail) {
     EXPECT_EQ(io::read_text(copy / fmt::format("{:02}", i)),
               counted(100'000 + static_cast<size_t>(i)));
   }
+}
+
+TEST_P(StoreTest, BringsWhatIsWantedOfAModelAndDropsWhatIsGone) {
+  const Store store = this->store();
+  const std::string name = "vae/diffusion_pytorch_model";
+  for (const std::string shard : {"-00001-of-00002.safetensors", "-00002-of-00002.safetensors"}) {
+    store.write(name + shard, shard);
+  }
+  store.write(name + ".safetensors.index.json", "{}");
+  store.write("model_index.json", "{}");
+  store.write("vae/config.json", "{}");
+  store.write("transformer/config.json", "not wanted");
+  store.write("notes.txt", "not wanted");
+  const StoreCacheOptions options{.cache = scratch_.path(),
+                                  .choose = [](const std::vector<std::string>& all) {
+                                    return choose_files(all, {.parts = {"vae"}}, "the model");
+                                  }};
+
+  const fs::path copy = fetch_from_store(store.path(), options);
+  EXPECT_TRUE(fs::exists(copy / "vae/config.json"));
+  EXPECT_EQ(io::read_text(copy / (name + "-00002-of-00002.safetensors")),
+            "-00002-of-00002.safetensors");
+  EXPECT_FALSE(fs::exists(copy / "notes.txt"));
+  EXPECT_FALSE(fs::exists(copy / "transformer"));
+
+  // Were the index to stay, it would be read instead of the file that took its place.
+  for (const std::string end :
+       {"-00001-of-00002.safetensors", "-00002-of-00002.safetensors", ".safetensors.index.json"}) {
+    store.remove(name + end);
+  }
+  store.write(name + ".safetensors", "whole");
+  fetch_from_store(store.path(), options);
+  EXPECT_EQ(io::read_text(copy / (name + ".safetensors")), "whole");
+  EXPECT_FALSE(fs::exists(copy / (name + ".safetensors.index.json")));
+}
+
+TEST_P(StoreTest, TellsHowManyBytesOfACopyHaveCome) {
+  const Store store = this->store();
+  store.write("a", "123");
+  store.write("b", "12345");
+  int64_t done = 0;
+  int64_t all = 0;
+  const DownloadProgress progress = [&](int64_t now, int64_t total) {
+    EXPECT_GT(now, done);
+    done = now;
+    all = total;
+  };
+
+  fetch_from_store(store.path(), {.cache = scratch_.path()}, progress);
+
+  EXPECT_EQ(done, 8);
+  EXPECT_EQ(all, 8);
 }
 
 TEST_P(StoreTest, SaysWhenThereIsNothingToCopy) {

@@ -2,7 +2,8 @@
 
 A request comes to one of these ends, drawn with a seeded generator: `503` or `403` (not passed on), `close` (the
 connection ends without an answer), `lost` (passed on, but the answer is not given back), `cut` (the answer
-ends in the middle), `stall` (no byte for a while, then the connection ends).
+ends in the middle), `stall` (no byte for a while, then the connection ends), `flip` (a bit of an object's last byte is
+another one).
 
 `POST /_faults?rate=R&kinds=A,B` changes what is done from then on, and answers with how often each came.
 """
@@ -23,7 +24,7 @@ class Faults:
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.rate, self.kinds, self.stall_s = 0.0, KINDS, 20.0
-        self.counts = dict.fromkeys((*KINDS, '403'), 0)
+        self.counts = dict.fromkeys((*KINDS, '403', 'flip'), 0)
         self.passed = 0
 
     def draw(self):
@@ -111,6 +112,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == 'cut' and len(content) > 1 and self.command != 'HEAD':
             self.answer(reply.status, headers, content, sent=len(content) // 2)
             return self.hang_up()
+        if fault == 'flip' and content and 'Range' in self.headers:
+            content = content[:-1] + bytes([content[-1] ^ 1])
         self.answer(reply.status, headers, content)
 
     def handle_one_request(self):

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "core/error.h"
 #include "io/atomic_write.h"
@@ -17,23 +16,12 @@ namespace kinema::train {
 namespace {
 
 namespace fs = std::filesystem;
+using remote::servers;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::ThrowsMessage;
-
-std::unique_ptr<remote::StoreServers>& servers() {
-  static std::unique_ptr<remote::StoreServers> made;
-  return made;
-}
-
-class Servers : public testing::Environment {
- public:
-  void SetUp() override { servers() = std::make_unique<remote::StoreServers>(); }
-  void TearDown() override { servers().reset(); }
-};
-const auto* const kServers = testing::AddGlobalTestEnvironment(new Servers);
 
 class StoredCheckpointsTest : public testing::TestWithParam<const char*> {
  protected:
