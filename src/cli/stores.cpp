@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys that take the path of a store.
-constexpr std::array<std::string_view, 20> kStoreKeys = {
+constexpr std::array<std::string_view, 21> kStoreKeys = {
     "train_data_dir",
     "eval_data_dir",
     "dataset_save_location",
@@ -30,6 +30,7 @@ constexpr std::array<std::string_view, 20> kStoreKeys = {
     "checkpoint_dir",
     "tensorboard_dir",
     "metrics_file",
+    "timing_metrics_file",
     "metrics_dir",
     "base_output_directory",
     "video_folder",
@@ -198,16 +199,23 @@ RunStores::RunStores(config::Config& config) {
         train::Keep{.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period}, warn);
     run.checkpoint_dir = local;
   }
-  if (!run.metrics_file.empty() && remote::is_store_path(run.metrics_file)) {
-    const size_t slash = run.metrics_file.rfind('/');
-    const std::string folder = run.metrics_file.substr(0, slash);
-    outputs_.push_back({folder, staging_of(folder), false, {}});
-    run.metrics_file = below(staging_of(folder), run.metrics_file.substr(slash + 1));
+  // Two mirrors of one folder would write the same files.
+  const auto mirrored = [this](const std::string& folder) {
+    std::string local = staging_of(folder);
+    if (std::ranges::find(outputs_, local, &Output::local) == outputs_.end()) {
+      outputs_.push_back({folder, local, false, {}});
+    }
+    return local;
+  };
+  for (std::string* file : {&run.metrics_file, &run.timing_metrics_file}) {
+    if (remote::is_store_path(*file)) {
+      const size_t slash = file->rfind('/');
+      *file = below(mirrored(file->substr(0, slash)), file->substr(slash + 1));
+    }
   }
-  for (std::string* key : {&run.tensorboard_dir, &run.metrics_dir}) {
-    if (remote::is_store_path(*key)) {
-      outputs_.push_back({*key, staging_of(*key), false, {}});
-      *key = staging_of(*key);
+  for (std::string* folder : {&run.tensorboard_dir, &run.metrics_dir}) {
+    if (remote::is_store_path(*folder)) {
+      *folder = mirrored(*folder);
     }
   }
   if (remote::is_store_path(config.data.dataset_save_location)) {

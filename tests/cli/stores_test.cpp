@@ -87,8 +87,9 @@ TEST_F(StoresOnCpu, EachKeyOfTheOutputMayNameAStore) {
   const Outcome outcome = on(
       "a", {"train", "tiny.yml", "checkpoint_dir=" + uri("gs", "checkpoints"),
             "tensorboard_dir=" + uri("s3", "events"), "metrics_file=" + uri("gs", "m/rows.jsonl"),
-            "gcs_metrics=true", "log_period=3", "metrics_dir=" + uri("s3", "metrics"),
-            "save_config_to_gcs=true", "base_output_directory=" + uri("gs", "base")});
+            "timing_metrics_file=" + uri("gs", "m/timings.jsonl"), "gcs_metrics=true",
+            "log_period=3", "metrics_dir=" + uri("s3", "metrics"), "save_config_to_gcs=true",
+            "base_output_directory=" + uri("gs", "base")});
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(names(uri("gs", "checkpoints")), Contains("4/manifest.json"));
@@ -98,6 +99,8 @@ TEST_F(StoresOnCpu, EachKeyOfTheOutputMayNameAStore) {
   EXPECT_EQ(text(uri("s3", "metrics/metrics_step_000000_to_step_000002.txt")) +
                 text(uri("s3", "metrics/metrics_step_000003_to_step_000003.txt")),
             rows);
+  EXPECT_THAT(text(uri("gs", "m/timings.jsonl")), HasSubstr("\"steps\""));
+  EXPECT_FALSE(fs::exists(folder_ / "out/tiny/timings.jsonl"));
   EXPECT_THAT(text(uri("gs", "base/tiny/config.yml")),
               HasSubstr("checkpoint_dir: \"" + uri("gs", "checkpoints")));
   EXPECT_TRUE(fs::exists(folder_ / "out/tiny/config.yml"));
