@@ -31,15 +31,6 @@ class ImageTrainingCommand : public KinemaOnCpu {
     more.insert(more.begin(), {"train", "images.yml"});
     return run(more);
   }
-  /// The losses as text, so that equal means equal in every bit.
-  std::vector<std::string> losses(const std::string& run_name) const {
-    std::vector<std::string> out;
-    std::ifstream in(folder_ / "out" / run_name / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      out.push_back(io::Json::parse(line, run_name).at("learning/loss").dump());
-    }
-    return out;
-  }
   Outcome generate(std::vector<std::string> more) {
     more.insert(more.begin(), {"generate", "images.yml", "prompt=a ball", "--json"});
     return run(more);

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "io/json.h"
+
 namespace kinema::cli_test {
 
 /// How a command ended and what it printed.
@@ -34,6 +36,16 @@ inline std::string read_text(const std::filesystem::path& path) {
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+/// The losses of a metrics.jsonl's lines, as text, so that equal means equal in every bit.
+inline std::vector<std::string> losses_of(const std::string& metrics) {
+  std::vector<std::string> out;
+  std::istringstream in(metrics);
+  for (std::string line; std::getline(in, line);) {
+    out.push_back(io::Json::parse(line, "metrics.jsonl").at("learning/loss").dump());
+  }
+  return out;
 }
 
 /// A test with a folder of its own that runs the binary as a user does.
@@ -69,6 +81,11 @@ class KinemaTest : public ::testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
+  }
+
+  /// The losses of a run of the configuration's output_dir.
+  std::vector<std::string> losses(const std::string& run_name) const {
+    return losses_of(read_text(folder_ / "out" / run_name / "metrics.jsonl"));
   }
 
   static std::string quoted(const std::string& text) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "cli/run_kinema.h"
-#include "io/json.h"
 #include "remote/store.h"
 #include "remote/store_servers.h"
 
@@ -43,16 +42,6 @@ class StoresOnCpu : public KinemaOnCpu {
   static std::string text(const std::string& path) {
     return remote::Store(*remote::read_store_path(path)).read("");
   }
-
-  /// Losses as text, so that equal means equal in every bit.
-  static std::vector<std::string> losses(const std::string& metrics) {
-    std::vector<std::string> out;
-    std::istringstream in(metrics);
-    for (std::string line; std::getline(in, line);) {
-      out.push_back(io::Json::parse(line, "metrics").at("learning/loss").dump());
-    }
-    return out;
-  }
 };
 
 TEST_F(StoresOnCpu, ARunGoesOnOnAnotherMachine) {
@@ -70,8 +59,7 @@ TEST_F(StoresOnCpu, ARunGoesOnOnAnotherMachine) {
     ASSERT_EQ(rest.status, 0) << rest.err;
 
     EXPECT_THAT(rest.out, HasSubstr("resumed after step 2"));
-    EXPECT_EQ(losses(text(folder + "/metrics.jsonl")),
-              losses(read_text(folder_ / "out" / "tiny" / "metrics.jsonl")));
+    EXPECT_EQ(losses_of(text(folder + "/metrics.jsonl")), losses("tiny"));
     EXPECT_THAT(
         (std::vector<std::string>{"config.yml", "flags.json", "loss.svg", "metrics.jsonl",
                                   "checkpoints/2/manifest.json", "checkpoints/4/manifest.json"}),
@@ -95,7 +83,7 @@ TEST_F(StoresOnCpu, EachKeyOfTheOutputMayNameAStore) {
   EXPECT_THAT(names(uri("gs", "checkpoints")), Contains("4/manifest.json"));
   EXPECT_THAT(names(uri("s3", "events")), Contains(StartsWith("events.out")));
   const std::string rows = text(uri("gs", "m/rows.jsonl"));
-  EXPECT_EQ(losses(rows).size(), 4U);
+  EXPECT_EQ(losses_of(rows).size(), 4U);
   EXPECT_EQ(text(uri("s3", "metrics/metrics_step_000000_to_step_000002.txt")) +
                 text(uri("s3", "metrics/metrics_step_000003_to_step_000003.txt")),
             rows);

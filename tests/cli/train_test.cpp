@@ -29,15 +29,6 @@ std::string between(const std::string& text, const std::string& before, const st
 
 class TrainCommand : public KinemaOnCpu {
  protected:
-  /// The losses of metrics.jsonl, as text, so that equal means equal in every bit.
-  std::vector<std::string> losses(const std::string& run_name) {
-    std::vector<std::string> out;
-    std::ifstream in(folder_ / "out" / run_name / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      out.push_back(io::Json::parse(line, "metrics.jsonl").at("learning/loss").dump());
-    }
-    return out;
-  }
 };
 
 TEST_F(TrainCommand, WritesARunFolder) {
