@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/models.h"
 #include "cli/progress.h"
@@ -15,7 +16,6 @@
 #include "cli/wiring.h"
 #include "config/buckets.h"
 #include "core/error.h"
-#include "data/hf_clips.h"
 #include "data/video_source.h"
 #include "encoders/image_condition.h"
 #include "prepare/encode_once.h"
@@ -169,45 +169,12 @@ prepare::Settings kept_pixels_settings(const config::Config& config) {
   return out;
 }
 
-data::HfOptions hf_options(const config::DataConfig& d) {
-  return {.folder = d.train_data_dir.empty() ? d.dataset_name : d.train_data_dir,
-          .split = d.train_split,
-          .data_dir = d.hf_data_dir,
-          .files = d.hf_train_files.empty() ? std::vector<std::string>{}
-                                            : std::vector<std::string>{d.hf_train_files},
-          .media_column = d.image_column,
-          .caption_column = d.caption_column};
-}
-
-/// The clips of train_data_dir or dataset_name; of a data set on the hub, from its cache.
-std::unique_ptr<data::ClipSet> open_clips(const config::Config& config) {
-  const config::DataConfig& d = config.data;
-  if (d.dataset_type == "videos") {
-    return data::folder_clips(d.train_data_dir, d.caption_column, d.skip_bad_clips);
-  }
-  data::HfOptions options = hf_options(d);
-  std::error_code ignored;
-  if (d.train_data_dir.empty() && !fs::exists(options.folder, ignored)) {
-    options.folder = local_dataset(d.dataset_name, [options](std::vector<std::string> names) {
-      return data::choose_hf_files(std::move(names), options);
-    });
-  }
-  return data::hf_clips(options);
-}
-
 /// The bucket of each clip. Those that have none are named and left out, or an Error.
 data::ClipBuckets buckets_of(const config::Config& config, const data::ClipSet& clips,
                              const data::VideoOptions& options) {
-  const config::Buckets wanted = config::read_buckets(config.data);
-  if (!wanted.on) {
+  std::vector<data::Bucket> sizes = bucket_sizes(config.data);
+  if (sizes.empty()) {
     return {};
-  }
-  check(!wanted.sizes.empty(),
-        "[config] buckets=auto keeps records of several sizes apart: clips need a list of sizes,\n"
-        "  like buckets=[[81,480,832],[81,832,480]]");
-  std::vector<data::Bucket> sizes;
-  for (const auto& [frames, height, width] : wanted.sizes) {
-    sizes.push_back({frames, height, width});
   }
   const int64_t count =
       options.max_samples < 0 ? clips.size() : std::min(options.max_samples, clips.size());
@@ -336,10 +303,6 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
 
 }  // namespace
 
-bool has_clips(const config::DataConfig& data) {
-  return data.dataset_type == "videos" || data.dataset_type == "hf";
-}
-
 prepare::Settings pixels_settings(const config::Config& config) {
   const config::ModelConfig& m = config.model;
   prepare::Settings out;
@@ -392,7 +355,7 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
   std::shared_ptr<const encoders::Autoencoder> autoencoder =
       checked_autoencoder(config, model, client);
   check_sizes(config, options.format, *autoencoder);
-  std::shared_ptr<const data::ClipSet> clips = open_clips(config);
+  std::shared_ptr<const data::ClipSet> clips = open_clips(config.data, config.data.skip_bad_clips);
   options.buckets = buckets_of(config, *clips, options);
   options.batch = batch;
   if (keeps_encoded(config)) {

@@ -18,9 +18,6 @@ namespace kinema::cli {
 prepare::Settings pixels_settings(const config::Config& config);
 prepare::Settings text_settings(const config::Config& config, int64_t width);
 
-/// True where samples are clips that are encoded here.
-bool has_clips(const config::DataConfig& data);
-
 /// Clips as training samples, of which `batch` make a batch. With dataset_save_location, what is
 /// not kept there is encoded first, with a bar, and no encoder stays in memory; null when the
 /// process is told to stop meanwhile. Else clips are encoded on the client's device while the run

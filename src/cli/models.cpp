@@ -4,7 +4,7 @@
 #include <memory>
 #include <system_error>
 
-#include "cli/clip_source.h"
+#include "cli/clips.h"
 #include "cli/progress.h"
 #include "cli/trained_model.h"
 #include "core/error.h"

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/clip_source.h"
+#include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
@@ -66,8 +67,7 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& conf
 prepare::Options options_of(const config::Config& config, int64_t text_dim) {
   const config::DataConfig& d = config.data;
   prepare::Options out;
-  out.clips = d.train_data_dir;
-  out.caption_column = d.caption_column;
+  out.name = clips_name(d);
   out.max_clips = d.max_train_samples;
   out.format = {.height = config.generate.height,
                 .width = config.generate.width,
@@ -89,11 +89,13 @@ struct Part {
   prepare::Options options;
   RecordStore* store;
 };
-std::vector<Part> parts_of(const config::Config& config, int64_t text_dim, RecordStore& records,
-                           RecordStore& eval_records) {
+std::vector<Part> parts_of(const config::Config& config,
+                           const std::shared_ptr<const data::ClipSet>& clips, int64_t text_dim,
+                           RecordStore& records, RecordStore& eval_records) {
   const config::DataConfig& d = config.data;
   std::vector<Part> out;
-  const prepare::Options all = options_of(config, text_dim);
+  prepare::Options all = options_of(config, text_dim);
+  all.clips = clips;
   if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
     prepare::Options eval = all;
     eval.output = d.enable_eval_timesteps ? d.tfrecords_dir : d.eval_tfrecords_dir;
@@ -102,6 +104,7 @@ std::vector<Part> parts_of(const config::Config& config, int64_t text_dim, Recor
     out.push_back({"evaluation", eval, d.enable_eval_timesteps ? &records : &eval_records});
   }
   if (!d.enable_eval_timesteps) {
+    all.buckets = bucket_sizes(d);  // evaluations are of one size
     out.push_back({"training", all, &records});
   }
   // With a name behind it, a slash at the end makes no difference.
@@ -128,7 +131,8 @@ class Reporter {
                 },
             .on_skip =
                 [](const prepare::SkippedClip& clip) {
-                  const bool named = clip.reason.find(clip.file) != std::string::npos;
+                  const std::string file = fs::path(clip.file).filename();
+                  const bool named = clip.reason.find(file) != std::string::npos;
                   warn(named ? "skipped: " + clip.reason
                              : fmt::format("skipped: {}: {}", clip.file, clip.reason));
                 },
@@ -152,11 +156,11 @@ class Reporter {
     if (made_now > 0) {
       const prepare::Seconds& s = made.seconds;
       line(fmt::format(
-          "a record: {} and {}{}; {:.2f} s (latents {:.2f}, text {:.2f}{}, writing {:.2f}, "
+          "{} record: {} and {}{}; {:.2f} s (latents {:.2f}, text {:.2f}{}, writing {:.2f}, "
           "waiting for clips {:.2f})",
-          to_string(made.latents), to_string(made.text), of_images(made), s.total / made_now,
-          s.latents / made_now, s.text / made_now,
-          s.image > 0 ? fmt::format(", image {:.2f}", s.image / made_now) : "",
+          part.options.buckets.empty() ? "a" : "the last", to_string(made.latents),
+          to_string(made.text), of_images(made), s.total / made_now, s.latents / made_now,
+          s.text / made_now, s.image > 0 ? fmt::format(", image {:.2f}", s.image / made_now) : "",
           s.writing / made_now, s.waiting / made_now));
     }
     if (!made.skipped.empty()) {
@@ -243,7 +247,8 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   const config::Config& config = loaded.config;
   const train::StopSignal stop;
   const int64_t width = text_dim(config);
-  std::vector<Part> parts = parts_of(config, width, records, eval_records);
+  std::vector<Part> parts =
+      parts_of(config, open_clips(config.data, true), width, records, eval_records);
   const pjrt::Client client = runtime::open_client(client_spec(config));
   const auto autoencoder = make_autoencoder(config, client);
   const auto text_encoder = make_text_encoder(config, width, client);
@@ -272,7 +277,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
 
 void add_prepare(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "prepare", "Encode videos and captions into TFRecords; goes on where it was interrupted");
+      "prepare", "Encode clips and captions into TFRecords; goes on where it was interrupted");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cli/clip_source.h"
+#include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"

@@ -39,12 +39,9 @@ void check_train(const Loaded& loaded) {
 
 void check_prepare(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
-  check(data.dataset_type != "hf",
-        "[config] dataset_type hf ({}) is not prepared into records\n  train reads it, and keeps "
-        "what "
-        "was encoded in dataset_save_location",
-        origin_of(loaded, "dataset_type"));
-  check(!data.train_data_dir.empty(), "[config] train_data_dir is empty: where are the videos?");
+  check(data.dataset_type == "hf" ? !data.train_data_dir.empty() || !data.dataset_name.empty()
+                                  : !data.train_data_dir.empty(),
+        "[config] train_data_dir is empty: where are the videos?");
   check(!data.tfrecords_dir.empty(),
         "[config] tfrecords_dir is empty: where shall the records lie?");
   check(data.eval_tfrecords_dir.empty() || !data.enable_eval_timesteps,
@@ -98,6 +95,18 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
         "load_tfrecord_cached=false has no meaning: records hold latents and text states; videos "
         "are "
         "read by dataset_type=videos");
+  }
+  if (command == "prepare") {
+    for (const auto& [key, set] : {std::pair{"random_start", loaded.config.data.random_start},
+                                   std::pair{"random_flip", loaded.config.data.random_flip},
+                                   std::pair{"center_crop", !loaded.config.data.center_crop}}) {
+      if (set) {
+        out.push_back(
+            fmt::format("{} ({}) has no meaning for records: they hold the middle of "
+                        "each clip, as it is",
+                        key, origin_of(loaded, key)));
+      }
+    }
   }
   if (!waiting.empty()) {
     out.push_back("these keys have no effect yet: " + join(waiting));

@@ -40,6 +40,9 @@ class ClipSet {
   virtual int64_t size() const = 0;
   /// `clip_03.mp4`, for reports.
   virtual std::string name(int64_t clip) const = 0;
+  /// Where the clip lies in its set, for lists: `videos/clip_03.mp4`, `data/train.parquet row 7`.
+  virtual std::string where(int64_t clip) const = 0;
+  /// Throws an Error that names a clip whose caption cannot be read.
   virtual std::string caption(int64_t clip) const = 0;
   /// Throws an Error that names a clip that cannot be read.
   virtual ClipSize measure(int64_t clip) const = 0;

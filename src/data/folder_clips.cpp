@@ -18,10 +18,14 @@ namespace fs = std::filesystem;
 
 class FolderClips : public ClipSet {
  public:
-  explicit FolderClips(std::vector<CaptionedClip> clips) : clips_(std::move(clips)) {}
+  FolderClips(fs::path folder, std::vector<CaptionedClip> clips)
+      : folder_(std::move(folder)), clips_(std::move(clips)) {}
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
+  std::string where(int64_t clip) const override {
+    return at(clip).path.lexically_relative(folder_).string();
+  }
   std::string caption(int64_t clip) const override { return at(clip).caption; }
   ClipSize measure(int64_t clip) const override {
     const fs::path& path = usable(clip).path;
@@ -45,6 +49,7 @@ class FolderClips : public ClipSet {
     return at(clip);
   }
 
+  fs::path folder_;
   std::vector<CaptionedClip> clips_;
 };
 
@@ -53,7 +58,7 @@ class FolderClips : public ClipSet {
 std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string& caption_column,
                                       bool keep_bad) {
   return std::make_unique<FolderClips>(
-      list_clips(folder, caption_column, keep_bad ? MissingClip::Keep : MissingClip::Fail));
+      folder, list_clips(folder, caption_column, keep_bad ? MissingClip::Keep : MissingClip::Fail));
 }
 
 std::string file_stamp(const fs::path& file) {

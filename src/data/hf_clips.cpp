@@ -97,6 +97,10 @@ class HfClips : public ClipSet {
     const auto [table, row] = find(clip);
     return tables_[table].where(row);
   }
+  std::string where(int64_t clip) const override {
+    const auto [table, row] = find(clip);
+    return fmt::format("{} row {}", tables_[table].path().lexically_relative(root_).string(), row);
+  }
   std::string caption(int64_t clip) const override {
     const auto [table, row] = find(clip);
     return tables_[table].caption(row);

@@ -14,9 +14,9 @@
 #include "core/error.h"
 #include "encoders/image_condition.h"
 #include "io/example_proto.h"
-#include "io/hash.h"
 #include "io/tfrecord.h"
 #include "prepare/decode_ahead.h"
+#include "prepare/listed_clips.h"
 
 namespace kinema::prepare {
 namespace {
@@ -41,9 +41,9 @@ class Stopwatch {
 };
 
 void check_timesteps(const Options& options, int64_t clips) {
-  check(options.max_records < 0 || options.max_records <= clips - options.first_clip,
+  check(options.max_records < 0 || options.max_records <= clips,
         "[prepare] {} records are asked for, but {} has {} clips", options.max_records,
-        options.clips.string(), clips - options.first_clip);
+        options.name, clips);
   if (!options.timesteps.empty()) {
     const auto count = static_cast<int64_t>(options.timesteps.size());
     check(options.max_records > 0 && options.max_records % count == 0,
@@ -52,25 +52,20 @@ void check_timesteps(const Options& options, int64_t clips) {
   }
 }
 
-/// Names and captions in their order.
-std::string fingerprint(std::span<const data::CaptionedClip> clips, const fs::path& folder) {
-  io::Hasher hasher;
-  const auto add = [&](const std::string& text) {
-    hasher.update(std::as_bytes(std::span(text.c_str(), text.size() + 1)));
-  };
-  for (const data::CaptionedClip& clip : clips) {
-    add(clip.path.lexically_relative(folder).string());
-    add(clip.caption);
-  }
-  return fmt::format("{} with names and captions {}", clips.size(), hasher.hex().substr(0, 12));
-}
-
-Settings all_settings(const Options& options, std::span<const data::CaptionedClip> clips) {
+Settings all_settings(const Options& options, const ListedClips& clips) {
   Settings out = options.settings;
-  out["the list of clips"] = fingerprint(clips, options.clips);
-  out["height"] = fmt::format("{}", options.format.height);
-  out["width"] = fmt::format("{}", options.format.width);
-  out["num_frames"] = fmt::format("{}", options.format.num_frames);
+  out["the list of clips"] = clips.fingerprint();
+  if (options.buckets.empty()) {
+    out["height"] = fmt::format("{}", options.format.height);
+    out["width"] = fmt::format("{}", options.format.width);
+    out["num_frames"] = fmt::format("{}", options.format.num_frames);
+  } else {
+    std::vector<std::string> sizes;
+    for (const data::Bucket& bucket : options.buckets) {
+      sizes.push_back(to_string(bucket));
+    }
+    out["buckets"] = fmt::format("[{}]", fmt::join(sizes, ", "));
+  }
   out["frame_stride"] = fmt::format("{}", options.format.frame_stride);
   out["records_dtype"] = to_string(options.dtype);
   out["no_records_per_shard"] = fmt::format("{}", options.records_per_shard);
@@ -86,9 +81,8 @@ bool is_finite(const HostArray& array) {
 }
 
 /// `file_07-512.tfrec`; numbers are wide enough that names sort as numbers.
-std::string shard_name(int64_t index, int64_t per_shard, int64_t most_records) {
-  const int64_t last = (most_records + per_shard - 1) / per_shard - 1;
-  const size_t digits = std::max<size_t>(2, fmt::format("{}", last).size());
+std::string shard_name(int64_t index, int64_t per_shard, int64_t most_shards) {
+  const size_t digits = std::max<size_t>(2, fmt::format("{}", most_shards - 1).size());
   return fmt::format("file_{:0{}}-{}.tfrec", index, digits, (index + 1) * per_shard);
 }
 
@@ -101,7 +95,7 @@ class Run {
         hooks_(hooks),
         clips_(listed(options)),
         folder_(options.output, all_settings(options, clips_)) {
-    most_records_ = total() - options.first_clip;
+    most_records_ = total();
     if (options.max_records >= 0) {
       most_records_ = std::min(most_records_, options.max_records);
     }
@@ -111,13 +105,13 @@ class Run {
       out_.records += shard.records;
     }
     out_.records_found = out_.records;
-    at_ = folder_.shards().empty() ? options.first_clip : folder_.shards().back().end_clip;
+    at_ = folder_.shards().empty() ? clips_.first() : folder_.shards().back().end_clip;
   }
 
   Prepared operator()() {
     {
       const Stopwatch watch(out_.seconds.total);
-      if (at_ < total() && out_.records < most_records_) {
+      if (at_ < clips_.end() && out_.records < most_records_) {
         make_records();
       }
     }
@@ -126,19 +120,19 @@ class Run {
   }
 
  private:
-  static std::vector<data::CaptionedClip> listed(const Options& options) {
-    auto clips = data::list_clips(options.clips, options.caption_column, data::MissingClip::Keep);
-    if (options.max_clips >= 0 && options.max_clips < static_cast<int64_t>(clips.size())) {
-      clips.resize(static_cast<size_t>(options.max_clips));
-    }
-    check(options.first_clip >= 0 && options.first_clip < static_cast<int64_t>(clips.size()),
-          "[prepare] no clips of {} are left after the first {}", options.clips.string(),
-          options.first_clip);
-    check_timesteps(options, static_cast<int64_t>(clips.size()));
+  static ListedClips listed(const Options& options) {
+    ListedClips clips(options.clips, options.name,
+                      {.first_clip = options.first_clip,
+                       .max_clips = options.max_clips,
+                       .format = options.format,
+                       .buckets = options.buckets,
+                       .threads = options.decode_threads});
+    check_timesteps(options, clips.end() - clips.first());
     return clips;
   }
 
-  int64_t total() const { return static_cast<int64_t>(clips_.size()); }
+  /// The clips that are looked at.
+  int64_t total() const { return clips_.end() - clips_.first(); }
 
   void make_records() {
     {
@@ -147,12 +141,7 @@ class Run {
       caption_ = "";
       states_ = text_states("");
     }
-    const auto read = [this](int64_t clip) {
-      const data::CaptionedClip& entry = clips_[static_cast<size_t>(clip)];
-      check(entry.problem.empty(), "{}", entry.problem);
-      return data::read_clip(entry.path, options_.format);
-    };
-    DecodeAhead ahead(total(), read,
+    DecodeAhead ahead(clips_.end(), [this](int64_t place) { return clips_.read(place); },
                       {.first = at_,
                        .threads = options_.decode_threads,
                        .depth = std::max<int64_t>(options_.decode_ahead, 1)});
@@ -172,7 +161,7 @@ class Run {
       }
       use(*clip);
       at_ = clip->clip + 1;
-      if (shard_ && shard_records_ == per_shard_) {
+      if (shard_ && (shard_records_ == per_shard_ || clips_.ends_bucket(clip->clip))) {
         close_shard();
       }
       tell_progress();
@@ -184,10 +173,9 @@ class Run {
 
   /// Puts the clip's record into the shard, or the clip on the list of those skipped.
   void use(const DecodedClip& clip) {
-    const data::CaptionedClip& entry = clips_[static_cast<size_t>(clip.clip)];
     const auto skip = [&](const std::string& reason) {
       // One line: what follows is a remedy for who named the one file.
-      skipped_.push_back({clip.clip, entry.path.string(), reason.substr(0, reason.find('\n'))});
+      skipped_.push_back({clip.clip, clips_.where(clip.clip), reason.substr(0, reason.find('\n'))});
       if (hooks_.on_skip) {
         hooks_.on_skip(skipped_.back());
       }
@@ -195,11 +183,11 @@ class Run {
     if (!clip.problem.empty()) {
       return skip(clip.problem);
     }
-    if (entry.caption != caption_) {
+    if (const std::string caption = clips_.caption(clip.clip); caption != caption_) {
       const Stopwatch watch(out_.seconds.text);
       try {
-        states_ = text_states(entry.caption);
-        caption_ = entry.caption;
+        states_ = text_states(caption);
+        caption_ = caption;
       } catch (const Error& error) {
         return skip(error.what());
       }
@@ -221,17 +209,16 @@ class Run {
         return skip(fmt::format("[prepare] its {} are not finite", what));
       }
     }
-    append(std::move(record));
+    append(std::move(record), clip.clip);
   }
 
   void add_image(const DecodedClip& clip, io::WanRecord& record) {
     const Stopwatch watch(out_.seconds.image);
     const encoders::GivenImages images{.first = data::first_frame(clip.pixels), .last = {}};
-    record.condition = encoders::image_condition(images,
-                                                 {.num_frames = options_.format.num_frames,
-                                                  .height = options_.format.height,
-                                                  .width = options_.format.width},
-                                                 encoders_.autoencoder);
+    const Dims& dims = clip.pixels.shape.dims;
+    record.condition = encoders::image_condition(
+        images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]},
+        encoders_.autoencoder);
     if (encoders_.image != nullptr) {
       record.image_states = encoders::image_tokens(images, *encoders_.image);
     }
@@ -244,7 +231,7 @@ class Run {
     return states;
   }
 
-  void append(io::WanRecord record) {
+  void append(io::WanRecord record, int64_t place) {
     const Stopwatch watch(out_.seconds.writing);
     for (HostArray* array : {&record.latents, &record.encoder_hidden_states, &record.condition,
                              &record.image_states}) {
@@ -261,12 +248,14 @@ class Run {
     out_.condition = record.condition.shape;
     out_.image = record.image_states.shape;
     const std::string bytes = io::serialize_wan_record(record);
-    if (per_shard_ == 0) {  // records are of one size, so the first one tells
-      per_shard_ = std::clamp<int64_t>(kShardBytes / static_cast<int64_t>(bytes.size()), 1,
-                                       kRecordsPerShard);
+    if (per_shard_ == 0) {  // the first record tells how large those of the largest size may be
+      const double largest = static_cast<double>(bytes.size()) * clips_.largest_over(place);
+      per_shard_ =
+          std::clamp<int64_t>(static_cast<int64_t>(kShardBytes / largest), 1, kRecordsPerShard);
     }
     if (!shard_) {
-      name_ = shard_name(static_cast<int64_t>(folder_.shards().size()), per_shard_, most_records_);
+      name_ = shard_name(static_cast<int64_t>(folder_.shards().size()), per_shard_,
+                         clips_.shards(per_shard_, most_records_));
       shard_ = std::make_unique<io::TfRecordWriter>(folder_.path() / name_);
       shard_records_ = 0;
     }
@@ -299,7 +288,7 @@ class Run {
     if (!out_.skipped.empty()) {
       out_.skipped_list = folder_.skipped_path();
     }
-    out_.clips = total() - options_.first_clip;
+    out_.clips = total();
     out_.end_clip = at_;
     for (const Shard& shard : out_.shards) {
       out_.bytes += shard.bytes;
@@ -308,11 +297,10 @@ class Run {
       return;
     }
     check(out_.records > 0, "[prepare] none of the {} clips of {} can be used; the first: {}",
-          out_.clips, options_.clips.string(),
-          out_.skipped.empty() ? "" : out_.skipped.front().reason);
+          out_.clips, options_.name, out_.skipped.empty() ? "" : out_.skipped.front().reason);
     check(options_.timesteps.empty() || out_.records == options_.max_records,
           "[prepare] {} evaluation records are asked for, but only {} clips of {} can be used",
-          options_.max_records, out_.records, options_.clips.string());
+          options_.max_records, out_.records, options_.name);
   }
 
   void tell_progress() const {
@@ -322,19 +310,19 @@ class Run {
     if (options_.max_records >= 0) {
       hooks_.on_clip(out_.records, most_records_);
     } else {
-      hooks_.on_clip(at_ - options_.first_clip, total() - options_.first_clip);
+      hooks_.on_clip(at_ - clips_.first(), total());
     }
   }
 
   const Options& options_;
   const Encoders& encoders_;
   const Hooks& hooks_;
-  std::vector<data::CaptionedClip> clips_;
+  ListedClips clips_;
   ShardFolder folder_;
   Prepared out_;
   int64_t most_records_ = 0;
   int64_t per_shard_ = 0;             // 0: the first record will tell
-  int64_t at_ = 0;                    // the next clip
+  int64_t at_ = 0;                    // the next place
   std::vector<SkippedClip> skipped_;  // since the last shard
   // Neighbouring clips often share a caption.
   std::string caption_;
@@ -364,7 +352,17 @@ void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& au
 Prepared prepare_records(const Options& options, const Encoders& models, const Hooks& hooks) {
   check(options.dtype == DType::F32 || options.dtype == DType::BF16,
         "[prepare] records of {} are not known: f32 or bf16", to_string(options.dtype));
-  check_sizes(options.format, models.autoencoder);
+  check(options.clips != nullptr, "[prepare] no clips were given");
+  if (options.buckets.empty()) {
+    check_sizes(options.format, models.autoencoder);
+  }
+  for (const data::Bucket& bucket : options.buckets) {
+    check_sizes({.height = bucket.height,
+                 .width = bucket.width,
+                 .num_frames = bucket.frames,
+                 .frame_stride = options.format.frame_stride},
+                models.autoencoder);
+  }
   return Run(options, models, hooks)();
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,17 @@
 namespace kinema::prepare {
 
 struct Options {
-  std::filesystem::path clips;  // folder, as data::list_clips reads it
-  std::string caption_column = "text";
-  /// Only the first so many clips of the list; negative: all.
+  std::shared_ptr<const data::ClipSet> clips;
+  std::string name = "the folder";  // of the clips, in messages
+  /// Only the first so many clips; negative: all.
   int64_t max_clips = -1;
   /// Clips before this one are left out.
   int64_t first_clip = 0;
   /// Frames are the middle of each clip.
   data::ClipFormat format;
+  /// Sizes of clips in place of the format's. Records are written bucket by bucket, none of which
+  /// shares a shard with another; clips without a bucket are left out.
+  std::vector<data::Bucket> buckets = {};
 
   std::filesystem::path output;
   DType dtype = DType::F32;  // of the records: F32 or BF16
@@ -82,8 +86,8 @@ struct Prepared {
   int64_t records = 0;                 // in all shards
   int64_t records_found = 0;           // of these, there already
   int64_t bytes = 0;
-  int64_t end_clip = 0;  // the clip after the last one looked at
-  Shape latents;         // of a record; no axes when none was made now
+  int64_t end_clip = 0;  // the clip after the last one looked at, where there are no buckets
+  Shape latents;         // of the last record; no axes when none was made now
   Shape text;
   Shape condition;  // no axes where records have none
   Shape image;
@@ -91,11 +95,12 @@ struct Prepared {
   bool stopped = false;
 };
 
-/// Throws an Error when the autoencoder cannot take clips of this format.
+/// Throws an Error when the autoencoder cannot take clips of this size.
 void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& autoencoder);
 
-/// Encodes the clips of a folder and writes their records, shard by shard: `file_00-64.tfrec`, then
-/// `file_01-128.tfrec`, the second number being how many records a reader has seen at its end.
+/// Encodes clips and writes their records, shard by shard: `file_00-64.tfrec`, then
+/// `file_01-128.tfrec`, the second number being how many records a reader has seen at its end, or
+/// at most, where shards end with their bucket.
 ///
 /// Whenever the process ends, the complete shards stay, and the next call with the same options
 /// makes the others; together they are the bytes that one call would have written. A clip that

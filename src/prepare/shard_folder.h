@@ -13,7 +13,7 @@ using Settings = std::map<std::string, std::string>;
 
 /// A clip that is in no shard.
 struct SkippedClip {
-  int64_t clip = 0;  // index into the list
+  int64_t clip = 0;  // its place in the order that records are made in
   std::string file;
   std::string reason;
 };
@@ -23,7 +23,7 @@ struct Shard {
   std::string name;
   int64_t records = 0;
   int64_t bytes = 0;
-  int64_t end_clip = 0;  // the clip after the last one that it answers for
+  int64_t end_clip = 0;  // the place after the last one that it answers for
 };
 
 /// A folder of shards and what is known of it, so that a run goes on where another one ended.

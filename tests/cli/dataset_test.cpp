@@ -34,16 +34,6 @@ class Dataset : public KinemaOnCpu {
     config.replace(config.find("synthetic"), std::string("synthetic").size(), "videos");
     write("tiny.yml", config + "train_data_dir: clips\n");
   }
-
-  /// The losses of metrics.jsonl, as text, so that equal means equal in every bit.
-  std::vector<std::string> losses(const std::string& run_name) {
-    std::vector<std::string> out;
-    std::ifstream in(folder_ / "out" / run_name / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      out.push_back(io::Json::parse(line, "metrics.jsonl").at("learning/loss").dump());
-    }
-    return out;
-  }
 };
 
 TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
@@ -176,6 +166,15 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   run({"train", "tiny.yml", "dataset_type=hf", "train_data_dir=table"})
       .expect_error("no column `image`");
 
+  // Records of the rows are those of the folder.
+  ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=of_folder"}).status, 0);
+  const Outcome prepared = run({"prepare", "tiny.yml", "dataset_type=hf", "image_column=video",
+                                "train_data_dir=table", "tfrecords_dir=of_rows"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("12 records in 1 shards"));
+  EXPECT_EQ(read_text(folder_ / "of_rows/file_00-64.tfrec"),
+            read_text(folder_ / "of_folder/file_00-64.tfrec"));
+
   const fs::path cached = folder_ / "cache/datasets--some--clips";
   fs::create_directories(cached / "snapshots/0123");
   fs::create_directories(cached / "refs");
@@ -206,6 +205,14 @@ TEST_F(Dataset, SkipsRowsThatCannotBeUsedWhenTold) {
   const Outcome outcome = run(skip);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("train.parquet row 3"));
+
+  std::vector<std::string> prepare = how;
+  prepare[0] = "prepare";
+  prepare.push_back("tfrecords_dir=records");
+  const Outcome prepared = run(prepare);
+  EXPECT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("11 records"));
+  EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("train.parquet row 3"));
 }
 
 TEST_F(Dataset, OfRecordsGoesByOtherNamesToo) {

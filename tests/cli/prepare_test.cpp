@@ -1,4 +1,5 @@
 // Videos to TFRecords as a user makes them, and training on what came of it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -9,6 +10,7 @@
 #include "cli/run_kinema.h"
 #include "data/tfrecord_source.h"
 #include "io/json.h"
+#include "io/video.h"
 
 namespace kinema::cli_test {
 namespace {
@@ -130,17 +132,46 @@ TEST_F(PrepareCommand, MakesRecordsThatTrain) {
 
   ASSERT_EQ(videos.status, 0) << videos.err;
   ASSERT_EQ(records.status, 0) << records.err;
-  const auto losses = [&](const std::string& name) {
-    std::vector<std::string> out;
-    std::ifstream in(folder_ / "out" / name / "metrics.jsonl");
-    for (std::string line; std::getline(in, line);) {
-      out.push_back(io::Json::parse(line, name).at("learning/loss").dump());
-    }
-    return out;
-  };
   EXPECT_EQ(losses("records").size(), 2U);
   // The same clips, in the same order, at the same noise.
   EXPECT_EQ(losses("records"), losses("videos"));
+}
+
+TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
+  fs::copy(golden_, folder_ / "clips", fs::copy_options::recursive);
+  for (int i = 0; i < 12; i += 2) {  // tall ones and short ones beside the square ones
+    const bool tall = i % 4 == 0;
+    HostArray frames(Shape{DType::U8, {tall ? 8 : 4, tall ? 48 : 32, tall ? 32 : 48, 3}});
+    for (size_t j = 0; j < frames.bytes.size(); ++j) {
+      frames.bytes[j] = std::byte((j / 3 * static_cast<size_t>(i + 1)) % 251);
+    }
+    io::write_mp4(folder_ / fmt::format("clips/videos/clip_{:02}.mp4", i), frames);
+  }
+  const std::string sizes = "buckets=[[8,16,24],[4,16,24],[8,24,16]]";
+  const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", sizes});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_THAT(prepared.out, HasSubstr("file_01-10.tfrec: 1 records"));
+  EXPECT_THAT(prepared.out, HasSubstr("12 records in 4 shards"));
+  const auto train = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "tiny.yml", "max_train_steps=9", "run_name=" + name});
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return losses(name);
+  };
+  const auto videos = train("videos", {"dataset_type=videos", "train_data_dir=clips", sizes});
+  EXPECT_EQ(videos.size(), 9U);
+  const std::vector<std::string> records = {"dataset_type=tfrecord", "train_data_dir=records"};
+  EXPECT_EQ(train("same", {records[0], records[1], sizes}), videos);
+  EXPECT_EQ(train("auto", {records[0], records[1], "buckets=auto"}), videos);
+  run({"prepare", "tiny.yml", "train_data_dir=clips", "buckets=auto", "tfrecords_dir=none"})
+      .expect_error("clips need a list of sizes");
+}
+
+TEST_F(PrepareCommand, SaysThatRecordsHoldTheMiddle) {
+  const Outcome outcome = run({"prepare", "tiny.yml", "center_crop=false", "random_start=true"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("center_crop (command line) has no meaning for records"));
+  EXPECT_THAT(outcome.err, HasSubstr("random_start (command line) has no meaning for records"));
 }
 
 TEST_F(PrepareCommand, GivesTheReferencesRecords) {

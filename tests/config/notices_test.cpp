@@ -45,11 +45,11 @@ TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {
               ThrowsMessage<Error>(HasSubstr("run_name")));
   EXPECT_THAT(
       [] {
-        notices(load_defaults(std::vector<std::string>{"train_data_dir=a", "tfrecords_dir=b",
-                                                       "dataset_type=hf"}),
+        notices(load_defaults(std::vector<std::string>{"tfrecords_dir=b", "dataset_type=hf",
+                                                       "dataset_name="}),
                 "prepare");
       },
-      ThrowsMessage<Error>(HasSubstr("dataset_type hf")));
+      ThrowsMessage<Error>(HasSubstr("train_data_dir is empty")));
   for (const char* type : {"VACE", "ANIMATE"}) {
     const std::vector<std::string> words{"run_name=a", fmt::format("model_type={}", type)};
     EXPECT_THAT([&] { notices(load_defaults(words), "train"); },

@@ -192,6 +192,7 @@ class Columns : public ClipSet {
  public:
   int64_t size() const override { return 1; }
   std::string name(int64_t /*clip*/) const override { return "columns"; }
+  std::string where(int64_t /*clip*/) const override { return "columns"; }
   std::string caption(int64_t /*clip*/) const override { return "x"; }
   ClipSize measure(int64_t /*clip*/) const override { return {1, 4, 16}; }
   HostArray read(int64_t /*clip*/, const ClipFormat& format,
