@@ -161,7 +161,7 @@ std::vector<std::string> choose_hf_files(std::vector<std::string> names, const H
   std::erase_if(names, [&](const std::string& name) { return !fits(name); });
   check(!names.empty(), "[hf] {} holds no .parquet or .arrow files{}", options.folder.string(),
         options.data_dir.empty() && options.files.empty()
-            ? ""
+            ? "\n  the hub keeps Parquet files of many data sets at @refs/convert/parquet"
             : " that hf_data_dir and hf_train_files ask for");
   std::ranges::sort(names);
   std::vector<std::string> out;

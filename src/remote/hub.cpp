@@ -77,7 +77,9 @@ std::string hub_token() {
   return token;
 }
 
-/// One model and revision on the endpoint.
+const char* kind_of(const HubId& id) { return id.dataset ? "data set" : "model"; }
+
+/// One model or data set and revision on the endpoint.
 class Repository {
  public:
   Repository(const HubId& id, const HubOptions& options)
@@ -92,12 +94,12 @@ class Repository {
 
   const RepoCache& cache() const { return cache_; }
 
-  /// Commit and file names, as the hub's API lists them.
-  std::pair<std::string, std::vector<std::string>> list() const {
+  /// Commit and file names of a revision, as the hub's API lists them.
+  std::pair<std::string, std::vector<std::string>> list(const std::string& revision) const {
     const Response response =
         send_following({.url = fmt::format("{}/api/{}/{}/revision/{}", options_.endpoint,
                                            id_.dataset ? "datasets" : "models", id_.repo,
-                                           percent_encoded(id_.revision)),
+                                           percent_encoded(revision)),
                         .headers = headers_},
                        patience_);
     if (response.status != 200) {
@@ -107,7 +109,7 @@ class Repository {
     std::vector<std::string> files;
     for (const Json& sibling : json.at("siblings").items()) {
       const std::string& name = sibling.at("rfilename").as_string();
-      if (is_plain_path(name)) {  // others could not be stored, and no model has them
+      if (is_plain_path(name)) {  // others could not be stored, and nothing has them
         files.push_back(name);
       }
     }
@@ -127,8 +129,7 @@ class Repository {
     out.path = path;
     const std::string linked = response.header("x-linked-etag");
     out.etag = plain_etag(linked.empty() ? response.header("etag") : linked);
-    check(!out.etag.empty(), "[hub] {} gives {} no etag: is it a model hub?", options_.endpoint,
-          what);
+    check(!out.etag.empty(), "[hub] {} gives {} no etag: is it a hub?", options_.endpoint, what);
     const std::string size = response.header("x-linked-size");
     out.file = {.url = url, .headers = headers_, .promise = {.what = what}};
     out.file.promise.size = number(size.empty() ? response.header("content-length") : size);
@@ -151,8 +152,9 @@ class Repository {
           what, response.status, page);
     }
     if (response.status == 401) {
-      fail("[hub] {} cannot be read (401): there is no such model, or it is private\n  {}", what,
-           options_.token.empty() ? "is the name right? for a private or gated model set HF_TOKEN"
+      fail("[hub] {} cannot be read (401): there is no such {}, or it is private\n  {}", what,
+           kind_of(id_),
+           options_.token.empty() ? "is the name right? for what is private or gated set HF_TOKEN"
                                   : "is the name right? may the token in use (HF_TOKEN) read it?");
     }
     if (response.status == 404) {
@@ -231,13 +233,18 @@ class Repository {
   std::vector<std::string> headers_;
 };
 
-/// The model as the cache has it, when it has all that is wanted; else what is missing.
+/// What the cache has of a revision, when it has all that is wanted; else what is missing.
 struct Cached {
+  std::string commit;
   fs::path folder;
   std::string missing;  // empty: nothing
+  /// False where nothing but the names of a data set's files that are there tells that they are
+  /// all: those of another split or pattern may have come, or not all before an end.
+  bool sure = true;
 };
 
-Cached look_up(const RepoCache& cache, const std::string& revision, const Wanted& wanted) {
+Cached look_up(const RepoCache& cache, const std::string& revision, const Wanted& wanted,
+               const std::string& source) {
   const auto commit = cache.commit_of(revision);
   if (!commit) {
     return {.missing = "all of it"};
@@ -247,7 +254,27 @@ Cached look_up(const RepoCache& cache, const std::string& revision, const Wanted
   if (!fs::is_directory(folder, ignored)) {
     return {.missing = "all of it"};
   }
-  return {folder, first_missing(folder, wanted)};
+  if (!wanted.choose) {
+    return {*commit, folder, first_missing(folder, wanted)};
+  }
+  if (const auto listing = cache.listing(*commit)) {
+    return {*commit, folder, first_missing(folder, choose_files(*listing, wanted, source))};
+  }
+  return {*commit, folder, first_missing(folder, wanted), /*sure=*/false};
+}
+
+/// True when a data set of which nothing is seen to be missing has what its commit lists, or the
+/// hub does not tell: then what is there is all there will be.
+bool is_whole(const Cached& cached, const Repository& repository, const Wanted& wanted,
+              const std::string& source) {
+  std::vector<std::string> files;
+  try {
+    files = repository.list(cached.commit).second;
+  } catch (const Error&) {
+    return true;
+  }
+  repository.cache().set_listing(cached.commit, files);
+  return first_missing(cached.folder, choose_files(files, wanted, source)).empty();
 }
 
 }  // namespace
@@ -301,8 +328,9 @@ HubOptions HubOptions::from_environment() {
 fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions& options,
                         const DownloadProgress& progress) {
   const Repository repository(id, options);
-  const Cached cached = look_up(repository.cache(), id.revision, wanted);
-  if (cached.missing.empty()) {
+  const Cached cached = look_up(repository.cache(), id.revision, wanted, id.repo);
+  if (cached.missing.empty() &&
+      (cached.sure || options.offline || is_whole(cached, repository, wanted, id.repo))) {
     return wanted.file.empty() ? cached.folder : cached.folder / wanted.file;
   }
   check(!options.offline, "[hub] {} is not whole in {} ({} is missing) and HF_HUB_OFFLINE is set",
@@ -316,10 +344,17 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
   std::vector<Download> downloads;
   std::string commit;
   try {
-    const auto [sha, files] = repository.list();
+    const auto [sha, files] = repository.list(id.revision);
     commit = sha;
+    if (wanted.choose) {
+      repository.cache().set_listing(commit, files);
+    }
+    const fs::path there = repository.cache().snapshot(commit);
     for (const std::string& path : choose_files(files, wanted, id.repo)) {
-      downloads.push_back(repository.about(path, commit));
+      // Of a data set there may be thousands.
+      if (!wanted.choose || !first_missing(there, {path}).empty()) {
+        downloads.push_back(repository.about(path, commit));
+      }
     }
   } catch (const NetworkError& error) {
     network(error);
@@ -332,7 +367,7 @@ fs::path fetch_from_hub(const HubId& id, const Wanted& wanted, const HubOptions&
                progress);
   repository.cache().set_ref(id.revision, commit);
   const fs::path folder = repository.cache().snapshot(commit);
-  const std::string missing = first_missing(folder, wanted);
+  const std::string missing = wanted.choose ? "" : first_missing(folder, wanted);
   check(missing.empty(), "[hub] {} has no {}, which its model_index.json asks for", id.repo,
         missing);
   return wanted.file.empty() ? folder : folder / wanted.file;

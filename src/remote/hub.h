@@ -46,12 +46,13 @@ struct HubOptions {
 /// Told while files come: bytes so far, and of all files.
 using DownloadProgress = std::function<void(int64_t done, int64_t total)>;
 
-/// The folder of a model (or one file of it) in the cache that huggingface_hub uses too; what is
-/// not there is downloaded, and checked against size and digest. What the cache has whole is taken
-/// without asking the network.
+/// The folder of a model (or one file of it), or of a data set, in the cache that huggingface_hub
+/// uses too; what is not there is downloaded, and checked against size and digest. What the cache
+/// has whole is taken without asking the network; of a data set that another program brought the
+/// hub is asked once which files it has, and if it does not answer, they are those that are there.
 ///
-/// Throws an Error in one or two lines: no such model, private or gated (401, 403), no network,
-/// stalled, half a file, a wrong digest, a full disk, or offline and not in the cache.
+/// Throws an Error in one or two lines: no such model or data set, private or gated (401, 403), no
+/// network, stalled, half a file, a wrong digest, a full disk, or offline and not in the cache.
 std::filesystem::path fetch_from_hub(const HubId& id, const Wanted& wanted,
                                      const HubOptions& options,
                                      const DownloadProgress& progress = {});

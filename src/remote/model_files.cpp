@@ -196,6 +196,15 @@ std::vector<std::string> choose_files(const std::vector<std::string>& all, const
   return out;
 }
 
+std::string first_missing(const fs::path& folder, const std::vector<std::string>& names) {
+  std::error_code ignored;
+  const auto lacks = [&](const std::string& name) {
+    return !fs::is_regular_file(folder / name, ignored);  // a link to something that is there is
+  };
+  const auto found = std::ranges::find_if(names, lacks);
+  return found == names.end() ? "" : *found;
+}
+
 std::string first_missing(const fs::path& folder, const Wanted& wanted) {
   std::error_code ignored;
   if (wanted.choose) {

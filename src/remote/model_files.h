@@ -25,7 +25,12 @@ std::vector<std::string> choose_files(const std::vector<std::string>& all, const
                                       const std::string& source);
 
 /// What of `wanted` is missing in a local folder: the path of the first file, or empty. Reads
-/// model_index.json and the weights' indices.
+/// model_index.json and the weights' indices. Of a data set only those are missed that other
+/// files' names count.
 std::string first_missing(const std::filesystem::path& folder, const Wanted& wanted);
+
+/// The same of files that are known by name.
+std::string first_missing(const std::filesystem::path& folder,
+                          const std::vector<std::string>& names);
 
 }  // namespace kinema::remote

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "io/atomic_write.h"
+#include "io/json.h"
 #include "io/mapped_file.h"
 
 namespace kinema::remote {
@@ -92,6 +93,40 @@ void RepoCache::set_ref(const std::string& revision, const std::string& commit) 
   const fs::path ref = cache_ / name_ / "refs" / revision;
   fs::create_directories(ref.parent_path());
   io::write_file(ref, commit);
+}
+
+fs::path RepoCache::listing_file(const std::string& commit) const {
+  check_plain(commit, "commit");
+  return cache_ / name_ / "listings" / (commit + ".json");
+}
+
+std::optional<std::vector<std::string>> RepoCache::listing(const std::string& commit) const {
+  const fs::path file = listing_file(commit);
+  std::error_code ignored;
+  if (!fs::is_regular_file(file, ignored)) {
+    return std::nullopt;
+  }
+  try {
+    const io::Json listed = io::Json::read(file);
+    std::vector<std::string> out;
+    for (const io::Json& path : listed.items()) {
+      out.push_back(path.as_string());
+    }
+    return out;
+  } catch (const Error&) {
+    return std::nullopt;  // damaged: the hub can be asked again
+  }
+}
+
+void RepoCache::set_listing(const std::string& commit,
+                            const std::vector<std::string>& paths) const {
+  const fs::path file = listing_file(commit);
+  fs::create_directories(file.parent_path());
+  io::Json listed = io::Json::array();
+  for (const std::string& path : paths) {
+    listed.append(path);
+  }
+  io::write_file(file, listed.dump(-1) + "\n");
 }
 
 void RepoCache::link(const std::string& commit, const std::string& path,

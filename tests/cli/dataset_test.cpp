@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/run_kinema.h"
+#include "cli/served_hub.h"
 #include "core/host_array.h"
 #include "data/video_source.h"
 #include "io/json.h"
@@ -188,6 +189,33 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   run({"train", "tiny.yml", "dataset_type=hf", "train_data_dir=", "dataset_name=some/others"},
       offline)
       .expect_error("some/others is not whole");
+}
+
+TEST_F(Dataset, OfTheHubIsFetchedOnceAndTrainsTheSame) {
+  write_parquet(folder_ / "clips", folder_ / "table/data/train-00000-of-00001.parquet");
+  Hub hub(folder_ / "table", Hub::Kind::DATASET);
+  const auto how = [](const std::string& name) {
+    return std::vector<std::string>{"train",           "tiny.yml",
+                                    "dataset_type=hf", "image_column=video",
+                                    "train_data_dir=", "dataset_name=org/name",
+                                    "run_name=" + name};
+  };
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=videos"}).status, 0);
+  const std::string cache = hub.environment(folder_ / "cache");
+  const Outcome fetched = run(how("fetched"), cache);
+  EXPECT_EQ(fetched.status, 0) << fetched.err;
+  EXPECT_EQ(losses("fetched"), losses("videos"));
+
+  for (const int status : {401, 403, 404}) {
+    hub.status = status;
+    run(how("none"), hub.environment(folder_ / "empty")).expect_error(std::to_string(status));
+  }
+  EXPECT_EQ(run(how("kept"), cache).status, 0) << "the hub is not asked again";
+  EXPECT_EQ(losses("kept"), losses("videos"));
+  hub.status = 200;
+  std::vector<std::string> split = how("split");
+  split.push_back("train_split=test");
+  run(split, cache).expect_error("no split `test`");
 }
 
 TEST_F(Dataset, SkipsRowsThatCannotBeUsedWhenTold) {

@@ -5,57 +5,15 @@
 #include <string>
 
 #include "cli/run_kinema.h"
+#include "cli/served_hub.h"
 #include "io/mapped_file.h"
 #include "io/scratch.h"
-#include "remote/test_server.h"
 
 namespace kinema::cli_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-/// Serves a folder as the model org/name, small files and large alike.
-class Hub {
- public:
-  explicit Hub(fs::path folder)
-      : folder_(std::move(folder)),
-        server_([this](const remote::Received& request) { return answer(request); }) {}
-
-  std::string environment(const fs::path& cache) const {
-    return "HF_TOKEN= HF_ENDPOINT=" + server_.url() + " HF_HUB_CACHE=" + cache.string();
-  }
-  int status = 200;
-
- private:
-  remote::Reply answer(const remote::Received& request) {
-    if (status != 200) {
-      return {.status = status};
-    }
-    if (request.target.starts_with("/api/models/org/name/")) {
-      std::string files;
-      for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
-        if (entry.is_regular_file()) {
-          files += fmt::format("{}{{\"rfilename\": \"{}\"}}", files.empty() ? "" : ", ",
-                               entry.path().lexically_relative(folder_).string());
-        }
-      }
-      return {.body = fmt::format(R"({{"sha": "{}", "siblings": [{}]}})", kCommit, files)};
-    }
-    const std::string resolve = "/org/name/resolve/" + kCommit + "/";
-    const std::string path = request.target.substr(std::min(resolve.size(), request.target.size()));
-    if (!request.target.starts_with(resolve) || !fs::is_regular_file(folder_ / path)) {
-      return {.status = 404};
-    }
-    std::string etag = path;
-    std::ranges::replace(etag, '/', '_');
-    return {.headers = {"ETag: \"" + etag + "\""}, .body = io::read_text(folder_ / path)};
-  }
-
-  const std::string kCommit = std::string(40, 'a');
-  fs::path folder_;
-  remote::TestServer server_;
-};
 
 class HubCommand : public KinemaOnCpu {
  protected:
