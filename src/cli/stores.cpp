@@ -209,8 +209,11 @@ RunStores::RunStores(config::Config& config) {
   };
   for (std::string* file : {&run.metrics_file, &run.timing_metrics_file}) {
     if (remote::is_store_path(*file)) {
-      const size_t slash = file->rfind('/');
-      *file = below(mirrored(file->substr(0, slash)), file->substr(slash + 1));
+      const remote::StorePath path = *remote::read_store_path(*file);
+      check(!path.name.empty(), "[config] {} is a bucket, expected a file in one", *file);
+      const std::string text = path.text();
+      const size_t slash = text.rfind('/');
+      *file = below(mirrored(text.substr(0, slash)), text.substr(slash + 1));
     }
   }
   for (std::string* folder : {&run.tensorboard_dir, &run.metrics_dir}) {

@@ -74,11 +74,11 @@ struct GenerateConfig {
     visit("width", self.width, {.help = "columns of a frame", .min = 1, .max = 65536});
     visit("num_frames", self.num_frames, {.help = "frames", .min = 1, .max = 65536});
     visit("fps", self.fps, {.help = "frames a second of the mp4", .min = 1, .max = 1000});
-    visit("prompt", self.prompt, {.help = "what to show", .blank = true});
+    visit("prompt", self.prompt, {.help = "what to show", .prose = true});
     visit("prompt_file", self.prompt_file,
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt,
-          {.help = "what guidance leads away from", .blank = true});
+          {.help = "what guidance leads away from", .prose = true});
     visit("image_url", self.image_url,
           {.help = "image that the video begins with, a path or URL (image to video, TI2V)"});
     visit("last_image_url", self.last_image_url,

@@ -81,7 +81,11 @@ std::string checked_word(const Given& given, const Yaml& value, std::string_view
   if (field.one_of.empty()) {
     const bool only_blanks =
         !text.empty() && text.find_first_not_of(" \t\r\n") == std::string::npos;
-    check(!only_blanks || field.blank,
+    const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+    check(field.prose || !std::ranges::any_of(text, is_control),
+          "[config] {} holds a line break or another control character ({}), expected {}",
+          given.key, given.where, type);
+    check(!only_blanks || field.prose,
           "[config] {} is nothing but blanks ({}), expected {} or nothing", given.key, given.where,
           type);
     return text;

@@ -246,6 +246,13 @@ TEST_F(LoadTest, TakesAPromptOfBlanksAndChunksOfAll) {
   EXPECT_EQ(config.model.vae_encode_chunk, -1);
 }
 
+TEST_F(LoadTest, TakesLineBreaksInPromptsAlone) {
+  EXPECT_EQ(load_text("", {"prompt=a\nb"}).config.generate.prompt, "a\nb");
+  for (const char* word : {"dump_to=a\nb", "compiled_step=\x1b[2J", "flags_profile=a\x7f"}) {
+    EXPECT_THAT([&] { load_text("", {word}); }, ThrowsMessage<Error>(HasSubstr("line break")));
+  }
+}
+
 TEST_F(LoadTest, RefusesBytesThatAreNoText) {
   EXPECT_THAT([&] { load_text("", {"prompt=\xff"}); }, ThrowsMessage<Error>(HasSubstr("UTF-8")));
 }
