@@ -43,14 +43,14 @@ constexpr std::array<std::string_view, 21> kStoreKeys = {
     "negative_prompt",
     "run_name"};
 
-fs::path stores_folder() { return fs::path(runtime::cache_folder()) / "stores"; }
-
 /// `path`/`name`, whether it is one of a store or not.
 std::string below(const std::string& path, const std::string& name) {
   return path.ends_with('/') ? path + name : path + "/" + name;
 }
 
 }  // namespace
+
+fs::path stores_folder() { return fs::path(runtime::cache_folder()) / "stores"; }
 
 void check_store_keys(const config::Loaded& loaded) {
   for (const config::KeyValue& each : config::describe(loaded.config)) {
@@ -85,15 +85,6 @@ std::string watched_copy(const std::string& run) {
   };
   return remote::fetch_from_store(*stored, {.cache = stores_folder() / "read", .choose = choose})
       .string();
-}
-
-void fetch_data(config::Config& config) {
-  if (config.data.dataset_type != "synthetic") {
-    config.data.train_data_dir = local_copy(config.data.train_data_dir);
-  }
-  if (config.run.eval_every > 0) {
-    config.run.eval_data_dir = local_copy(config.run.eval_data_dir);
-  }
 }
 
 std::string staging_of(const std::string& path) {

@@ -10,11 +10,15 @@
 #include "train/stored_checkpoints.h"
 
 /// Paths of stores (gs://, s3://) in a command's configuration: what is read is brought to this
-/// machine first; what is written lies here first and is mirrored.
+/// machine first (but for large data sets: data_sets.h); what is written lies here first and is
+/// mirrored.
 namespace kinema::cli {
 
 /// Throws an Error that names a key whose path must be one of this machine.
 void check_store_keys(const config::Loaded& loaded);
+
+/// Where in the cache folder copies and what is on its way to stores lie.
+std::filesystem::path stores_folder();
 
 /// The path on this machine of what `path` names: itself, or the copy of what a store has, which is
 /// brought where it is missing or has changed.
@@ -22,9 +26,6 @@ std::string local_copy(const std::string& path);
 
 /// Of a run folder in a store, the copy of what `kinema watch` draws; another path as it is.
 std::string watched_copy(const std::string& run);
-
-/// train_data_dir, and eval_data_dir where evaluations are made.
-void fetch_data(config::Config& config);
 
 /// A folder to write to: `path` itself, or a folder of this machine for one of a store.
 std::string staging_of(const std::string& path);

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
+#include "cli/data_sets.h"
 #include "cli/device.h"
 #include "cli/models.h"
 #include "cli/run_records.h"

@@ -7,6 +7,7 @@
 #include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
+#include "cli/data_sets.h"
 #include "cli/device.h"
 #include "config/buckets.h"
 #include "config/lora.h"
@@ -19,6 +20,7 @@
 #include "io/json.h"
 #include "mesh/batch.h"
 #include "mesh/rules.h"
+#include "remote/store.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -325,34 +327,36 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
     return make_clip_source(config, model, batch, client);
   }
   // tfrecord, tf or grain: other programs' names for how the same files are read.
-  return data::tfrecord_source({.folder = config.data.train_data_dir,
-                                .seed = static_cast<uint64_t>(config.run.seed),
-                                .shuffle = config.data.enable_data_shuffling,
-                                .max_samples = config.data.max_train_samples,
-                                .by_shape = config::read_buckets(config.data).on,
-                                .batch = batch});
+  const std::string& folder = config.data.train_data_dir;
+  const data::TfRecordOptions options{.folder = folder,
+                                      .seed = static_cast<uint64_t>(config.run.seed),
+                                      .shuffle = config.data.enable_data_shuffling,
+                                      .max_samples = config.data.max_train_samples,
+                                      .by_shape = config::read_buckets(config.data).on,
+                                      .batch = batch};
+  return remote::is_store_path(folder) ? data::tfrecord_source(stored_records(folder), options)
+                                       : data::tfrecord_source(options);
 }
 
 std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
                                                const wan::TransformerConfig& model, int64_t batch,
                                                const pjrt::Client& client) {
-  const fs::path folder = config.run.eval_data_dir;
+  const std::string& folder = config.run.eval_data_dir;
   check(!folder.empty(),
         "[config] eval_every is {} but eval_data_dir names no samples\n  `kinema prepare` writes "
         "some with eval_tfrecords_dir=...",
         config.run.eval_every);
-  std::error_code error;
-  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder.string());
   config::Config eval = config;
-  eval.data.train_data_dir = folder.string();
+  eval.data.train_data_dir = folder;
   eval.data.dataset_type = "tfrecord";
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::string extension = entry.path().extension().string();
-    if (extension == ".mp4" || extension == ".jsonl" || extension == ".csv") {
-      eval.data.dataset_type = "videos";
-    } else if (extension == ".parquet" || extension == ".arrow") {
-      eval.data.dataset_type = "hf";
+  if (!remote::is_store_path(folder)) {
+    std::error_code error;
+    check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
+    std::vector<std::string> names;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      names.push_back(entry.path().filename().string());
     }
+    eval.data.dataset_type = dataset_type_of(names);
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;

@@ -16,27 +16,61 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_shard(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return !name.starts_with('.') && fs::is_regular_file(path);
-}
+/// A file of records, here or elsewhere.
+class Shard {
+ public:
+  virtual ~Shard() = default;
+  virtual int64_t size() const = 0;
+  virtual const std::string& path() const = 0;
+  virtual io::WanRecord record(int64_t i) const = 0;
+  virtual io::WanShapes shapes(int64_t i) const = 0;
+};
 
-std::vector<io::TfRecordFile> open_shards(const fs::path& folder) {
+class LocalShard : public Shard {
+ public:
+  explicit LocalShard(const fs::path& path) : file_(io::TfRecordFile::open(path)) {}
+  int64_t size() const override { return file_.size(); }
+  const std::string& path() const override { return file_.path(); }
+  io::WanRecord record(int64_t i) const override {
+    return io::parse_wan_record(file_.at(i), file_.where(i));
+  }
+  io::WanShapes shapes(int64_t i) const override {
+    return io::read_wan_shapes(file_.unchecked(i), file_.where(i));
+  }
+
+ private:
+  io::TfRecordFile file_;
+};
+
+class RangedShard : public Shard {
+ public:
+  explicit RangedShard(io::RangedTfRecords file) : file_(std::move(file)) {}
+  int64_t size() const override { return file_.size(); }
+  const std::string& path() const override { return file_.path(); }
+  io::WanRecord record(int64_t i) const override {
+    return io::parse_wan_record(file_.at(i), file_.where(i));
+  }
+  io::WanShapes shapes(int64_t i) const override {
+    return io::read_wan_shapes(file_.at(i), file_.where(i));
+  }
+
+ private:
+  io::RangedTfRecords file_;
+};
+
+using Shards = std::vector<std::unique_ptr<const Shard>>;
+
+Shards open_shards(const fs::path& folder) {
   check(fs::is_directory(folder), "[tfrecord] {} is not a folder", folder.string());
-  std::vector<fs::path> named;
-  std::vector<fs::path> others;
+  std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string extension = entry.path().extension().string();
-    if (is_shard(entry.path())) {
-      (extension.starts_with(".tfrec") ? named : others).push_back(entry.path());
+    if (entry.is_regular_file()) {
+      names.push_back(entry.path().filename().string());
     }
   }
-  // MaxDiffusion reads every file of the folder; where some are named as records, only those are.
-  std::vector<fs::path>& paths = named.empty() ? others : named;
-  std::ranges::sort(paths);
-  std::vector<io::TfRecordFile> shards;
-  for (const fs::path& path : paths) {
-    shards.push_back(io::TfRecordFile::open(path));
+  Shards shards;
+  for (const std::string& name : io::shards_of(std::move(names))) {
+    shards.push_back(std::make_unique<LocalShard>(folder / name));
   }
   return shards;
 }
@@ -45,10 +79,10 @@ constexpr size_t kMostShapes = 256;
 
 class TfRecordSource : public Source {
  public:
-  explicit TfRecordSource(const TfRecordOptions& options)
-      : options_(options), shards_(open_shards(options.folder)) {
-    for (const io::TfRecordFile& shard : shards_) {
-      size_ += shard.size();
+  TfRecordSource(Shards shards, const TfRecordOptions& options)
+      : options_(options), shards_(std::move(shards)) {
+    for (const auto& shard : shards_) {
+      size_ += shard->size();
       ends_.push_back(size_);
     }
     if (options.max_samples >= 0) {
@@ -89,7 +123,7 @@ class TfRecordSource : public Source {
     std::vector<std::vector<int64_t>> groups;
     for (int64_t index = 0; index < size_; ++index) {
       const auto [shard, number] = find(index);
-      io::WanShapes own = io::read_wan_shapes(shard->unchecked(number), shard->where(number));
+      io::WanShapes own = shard->shapes(number);
       const auto known = std::ranges::find(shapes, own);
       const auto group = static_cast<size_t>(known - shapes.begin());
       if (known == shapes.end()) {
@@ -105,15 +139,15 @@ class TfRecordSource : public Source {
   }
 
   /// The shard of a record and the record's number in it.
-  std::pair<const io::TfRecordFile*, int64_t> find(int64_t index) const {
+  std::pair<const Shard*, int64_t> find(int64_t index) const {
     const auto end = std::ranges::upper_bound(ends_, index);
     const auto shard = static_cast<size_t>(end - ends_.begin());
-    return {&shards_[shard], index - (shard == 0 ? 0 : ends_[shard - 1])};
+    return {shards_[shard].get(), index - (shard == 0 ? 0 : ends_[shard - 1])};
   }
 
   Sample record(int64_t index) const {
     const auto [shard, number] = find(index);
-    io::WanRecord read = io::parse_wan_record(shard->at(number), shard->where(number));
+    io::WanRecord read = shard->record(number);
     Sample sample;
     sample.latents = std::move(read.latents);
     sample.encoder_hidden_states = std::move(read.encoder_hidden_states);
@@ -125,7 +159,7 @@ class TfRecordSource : public Source {
   }
 
   TfRecordOptions options_;
-  std::vector<io::TfRecordFile> shards_;
+  Shards shards_;
   std::vector<int64_t> ends_;  // records in the shards up to and including this one
   int64_t size_ = 0;
   std::optional<GroupedOrder> order_;  // where shapes are kept apart
@@ -134,7 +168,16 @@ class TfRecordSource : public Source {
 }  // namespace
 
 std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options) {
-  return std::make_unique<TfRecordSource>(options);
+  return std::make_unique<TfRecordSource>(open_shards(options.folder), options);
+}
+
+std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
+                                        const TfRecordOptions& options) {
+  Shards all;
+  for (io::RangedTfRecords& shard : shards) {
+    all.push_back(std::make_unique<RangedShard>(std::move(shard)));
+  }
+  return std::make_unique<TfRecordSource>(std::move(all), options);
 }
 
 }  // namespace kinema::data

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "data/source.h"
+#include "io/tfrecord_ranges.h"
 
 namespace kinema::data {
 
@@ -25,5 +27,10 @@ struct TfRecordOptions {
 /// framing; a record's CRC and contents are checked when it is read, with an Error that names file
 /// and record.
 std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options);
+
+/// The same of shards that lie elsewhere, whatever the folder; each sample is read when it is asked
+/// for. `by_shape` reads all of them first.
+std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
+                                        const TfRecordOptions& options);
 
 }  // namespace kinema::data

@@ -2,16 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "io/crc32c.h"
 #include "io/gzip.h"
+#include "io/tfrecord_frame.h"
 
 namespace kinema::io {
 namespace {
-
-// length (8), its CRC (4), payload, its CRC (4)
-constexpr uint64_t kBeforePayload = 12;
-constexpr uint64_t kAfterPayload = 4;
 
 uint64_t little_endian(std::span<const std::byte> bytes) {
   uint64_t value = 0;
@@ -28,6 +27,28 @@ void append_little_endian(std::string& out, uint64_t value, int bytes) {
 }
 
 }  // namespace
+
+uint64_t payload_length(std::span<const std::byte> header, uint64_t left, uint64_t at,
+                        int64_t record, std::string_view source) {
+  check(left >= kBeforePayload + kAfterPayload,
+        "[tfrecord] {} is truncated: {} bytes are left for record {} at byte {}", source, left,
+        record, at);
+  const auto length_bytes = header.first(8);
+  check(masked_crc32c(length_bytes) == little_endian(header.subspan(8, 4)),
+        "[tfrecord] {}: the length of record {} at byte {} is damaged (its CRC does not match)",
+        source, record, at);
+  const uint64_t length = little_endian(length_bytes);
+  check(length <= left - kBeforePayload - kAfterPayload,
+        "[tfrecord] {} is truncated: record {} at byte {} claims {} bytes, {} are left", source,
+        record, at, length, left - kBeforePayload - kAfterPayload);
+  return length;
+}
+
+void check_payload(std::span<const std::byte> payload, std::span<const std::byte> crc,
+                   uint64_t offset, const std::string& where) {
+  check(masked_crc32c(payload) == little_endian(crc),
+        "[tfrecord] {} at byte {} is damaged (its CRC does not match)", where, offset);
+}
 
 TfRecordFile TfRecordFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
@@ -49,19 +70,9 @@ TfRecordFile TfRecordFile::parse(std::span<const std::byte> bytes, const std::st
   out.bytes_ = bytes;
   uint64_t at = 0;
   while (at < bytes.size()) {
-    const auto record = static_cast<int64_t>(out.records_.size());
     const uint64_t left = bytes.size() - at;
-    check(left >= kBeforePayload + kAfterPayload,
-          "[tfrecord] {} is truncated: {} bytes are left for record {} at byte {}", source, left,
-          record, at);
-    const auto length_bytes = bytes.subspan(at, 8);
-    check(masked_crc32c(length_bytes) == little_endian(bytes.subspan(at + 8, 4)),
-          "[tfrecord] {}: the length of record {} at byte {} is damaged (its CRC does not match)",
-          source, record, at);
-    const uint64_t length = little_endian(length_bytes);
-    check(length <= left - kBeforePayload - kAfterPayload,
-          "[tfrecord] {} is truncated: record {} at byte {} claims {} bytes, {} are left", source,
-          record, at, length, left - kBeforePayload - kAfterPayload);
+    const uint64_t length = payload_length(bytes.subspan(at, std::min(left, kBeforePayload)), left,
+                                           at, static_cast<int64_t>(out.records_.size()), source);
     out.records_.push_back({at + kBeforePayload, length});
     at += kBeforePayload + length + kAfterPayload;
   }
@@ -78,10 +89,22 @@ std::span<const std::byte> TfRecordFile::unchecked(int64_t i) const {
 std::span<const std::byte> TfRecordFile::at(int64_t i) const {
   const auto payload = unchecked(i);
   const Extent& extent = records_[static_cast<size_t>(i)];
-  check(masked_crc32c(payload) ==
-            little_endian(bytes_.subspan(extent.offset + extent.length, kAfterPayload)),
-        "[tfrecord] {} at byte {} is damaged (its CRC does not match)", where(i), extent.offset);
+  check_payload(payload, bytes_.subspan(extent.offset + extent.length, kAfterPayload),
+                extent.offset, where(i));
   return payload;
+}
+
+std::vector<std::string> shards_of(std::vector<std::string> names) {
+  std::erase_if(names,
+                [](const std::string& name) { return name.empty() || name.starts_with('.'); });
+  const auto is_named = [](const std::string& name) {
+    return std::filesystem::path(name).extension().string().starts_with(".tfrec");
+  };
+  if (std::ranges::any_of(names, is_named)) {
+    std::erase_if(names, [&](const std::string& name) { return !is_named(name); });
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 std::string TfRecordFile::where(int64_t i) const { return fmt::format("{} record {}", path_, i); }

@@ -45,6 +45,10 @@ class TfRecordFile {
   std::vector<Extent> records_;
 };
 
+/// Of the names of a folder's files, those of shards, in order: every file but hidden ones, as
+/// MaxDiffusion reads them; where some are named .tfrec or .tfrecord, only those.
+std::vector<std::string> shards_of(std::vector<std::string> names);
+
 /// Writes records to a file that appears when close() is called.
 class TfRecordWriter {
  public:

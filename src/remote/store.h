@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/ranged_file.h"
 #include "remote/http.h"
 
 namespace kinema::remote {
@@ -34,6 +35,11 @@ std::optional<StorePath> read_store_path(const std::string& text);
 /// The patience of the environment: KINEMA_STORE_RETRIES (4) times is a failed request tried again.
 /// Throws an Error for another value than 0 to 16.
 Patience store_patience();
+
+/// Up to so many bytes are TFRecords of a store copied, and beyond read from there as they are
+/// needed: KINEMA_STORE_COPY_GB (16) gigabytes. Throws an Error for another value than 0 to
+/// 1000000.
+int64_t records_to_copy();
 
 /// An object of a store.
 struct StoredFile {
@@ -101,12 +107,11 @@ class Store {
   std::shared_ptr<const Connection> connection_;
 };
 
-/// An object of which parts are read. May be used from several threads.
-class StoredObject {
+/// An object of which parts are read.
+class StoredObject : public io::RangedFile {
  public:
-  /// For messages.
-  const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }
+  const std::string& path() const override { return path_; }
+  int64_t size() const override { return size_; }
   /// Of the contents: another one after every write. Letters, digits and `-`; may be empty.
   const std::string& version() const { return version_; }
   /// Of the contents, where the service says it (gs:// does).
@@ -114,7 +119,7 @@ class StoredObject {
 
   /// Fills `to` with the bytes from `begin` on. On gs:// they are those of the version that was
   /// opened. Throws an Error as Store does, or when the object ends before.
-  void read(int64_t begin, std::span<std::byte> to) const;
+  void read(int64_t begin, std::span<std::byte> to) const override;
 
  private:
   friend class Store;

@@ -245,6 +245,9 @@ StoreFailure failure_of(const arrow::Status& status, const StorePath& path) {
              status.ToString().find("[errno 2]") != std::string::npos) {
     out.kind = StoreFailure::Kind::MISSING;
     out.reason = "it is not there";
+  } else if (mentions(message, {"HTTP status 416", "OUT_OF_RANGE"})) {
+    out.kind = StoreFailure::Kind::MISSING;
+    out.reason = "it is shorter than it was when it was opened";
   } else {
     out.remedy = endpoint_note(path);
   }

@@ -26,17 +26,31 @@ StorePath StorePath::below(std::string_view more) const {
   return out;
 }
 
-Patience store_patience() {
-  Patience out;
-  const char* given = std::getenv("KINEMA_STORE_RETRIES");
-  if (given != nullptr && *given != '\0') {
-    const std::string_view text = given;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), out.retries);
-    check(read.ec == std::errc() && read.ptr == text.data() + text.size() && out.retries >= 0 &&
-              out.retries <= 16,
-          "[remote] KINEMA_STORE_RETRIES is `{}`, expected 0 to 16", text.substr(0, 40));
+namespace {
+
+/// A variable of the environment that is a number from 0 to `most`.
+int64_t number_of(const char* name, int64_t otherwise, int64_t most) {
+  const char* given = std::getenv(name);
+  const std::string_view text = given == nullptr ? "" : given;
+  if (text.empty()) {
+    return otherwise;
   }
+  int64_t out = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
+  check(read.ec == std::errc() && read.ptr == text.data() + text.size() && out >= 0 && out <= most,
+        "[remote] {} is `{}`, expected 0 to {}", name, text.substr(0, 40), most);
   return out;
+}
+
+}  // namespace
+
+Patience store_patience() {
+  return {.retries = static_cast<int>(number_of("KINEMA_STORE_RETRIES", Patience().retries, 16))};
+}
+
+int64_t records_to_copy() {
+  constexpr int64_t kGigabyte = 1'000'000'000;
+  return number_of("KINEMA_STORE_COPY_GB", 16, 1'000'000) * kGigabyte;
 }
 
 bool is_store_path(std::string_view text) { return text.starts_with(kGs) || text.starts_with(kS3); }

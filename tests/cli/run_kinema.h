@@ -43,7 +43,9 @@ inline std::vector<std::string> losses_of(const std::string& metrics) {
   std::vector<std::string> out;
   std::istringstream in(metrics);
   for (std::string line; std::getline(in, line);) {
-    out.push_back(io::Json::parse(line, "metrics.jsonl").at("learning/loss").dump());
+    const io::Json row = io::Json::parse(line, "metrics.jsonl");
+    const io::Json* loss = row.find("learning/loss");
+    out.push_back((loss == nullptr ? row.at("learning/eval_loss") : *loss).dump());
   }
   return out;
 }

@@ -115,9 +115,25 @@ TEST_F(StoresOnCpu, RecordsGoToAStoreAndAreTrainedOnFromThere) {
   const Outcome again = on("b", words);
   EXPECT_THAT(again.out, HasSubstr("(12 were there)")) << again.err;
 
-  const Outcome trained = on("c", {"train", "tiny.yml", "dataset_type=tfrecord",
-                                   "train_data_dir=" + uri("s3", "data/records")});
-  EXPECT_EQ(trained.status, 0) << trained.err;
+  const std::vector<std::string> train{"train",
+                                       "tiny.yml",
+                                       "dataset_type=tfrecord",
+                                       "train_data_dir=" + uri("s3", "data/records"),
+                                       "eval_every=2",
+                                       "eval_data_dir=" + uri("s3", "data/records")};
+  const Outcome trained = on("c", train);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::vector<std::string> of_copy = losses("tiny");
+  EXPECT_TRUE(fs::exists(folder_ / "c/stores/read"));
+
+  // The same without a copy.
+  fs::remove_all(folder_ / "out");
+  const Outcome ranged =
+      run(train, "KINEMA_STORE_COPY_GB=0 KINEMA_CACHE='" + (folder_ / "d").string() + "'");
+  ASSERT_EQ(ranged.status, 0) << ranged.err;
+  EXPECT_EQ(losses("tiny"), of_copy);
+  EXPECT_FALSE(fs::exists(folder_ / "d/stores/read"));
+  EXPECT_TRUE(fs::exists(folder_ / "d/stores/index"));
 }
 
 TEST_F(StoresOnCpu, VideosAreMadeOfARunInAStore) {

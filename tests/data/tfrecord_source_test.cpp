@@ -6,7 +6,10 @@
 #include <set>
 
 #include "core/error.h"
+#include "io/mapped_file.h"
+#include "io/memory_file.h"
 #include "io/scratch.h"
+#include "io/tfrecord.h"
 
 namespace kinema::data {
 namespace {
@@ -58,6 +61,43 @@ TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
               ThrowsMessage<Error>(HasSubstr("no records")));
   EXPECT_THAT([&] { tfrecord_source({.folder = empty / "none"}); },
               ThrowsMessage<Error>(HasSubstr("not a folder")));
+}
+
+/// The shards of a folder as if they lay elsewhere.
+std::vector<io::RangedTfRecords> elsewhere(const std::string& folder) {
+  std::vector<io::RangedTfRecords> out;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  for (const std::string& name : io::shards_of(names)) {
+    const auto file = std::make_shared<io::MemoryFile>(
+        io::read_text(std::filesystem::path(folder) / name), "gs://bucket/" + name);
+    out.emplace_back(file, io::read_record_lengths(*file));
+  }
+  return out;
+}
+
+TEST(TfRecordSource, GivesTheSameSamplesOfShardsThatLieElsewhere) {
+  const std::string folder = golden("dataset/tfrecords/train");
+  for (const bool by_shape : {false, true}) {
+    TfRecordOptions options{.folder = folder, .seed = 3, .by_shape = by_shape, .batch = 2};
+    const auto here = tfrecord_source(options);
+    options.folder = "gs://bucket";
+    const auto there = tfrecord_source(elsewhere(folder), options);
+
+    ASSERT_EQ(there->size(), here->size());
+    for (int64_t i = 0; i < 2 * here->size(); ++i) {
+      const Sample want = here->at(i);
+      const Sample got = there->at(i);
+      EXPECT_EQ(got.id, want.id);
+      EXPECT_EQ(got.latents.bytes, want.latents.bytes);
+      EXPECT_EQ(got.encoder_hidden_states.bytes, want.encoder_hidden_states.bytes);
+    }
+    EXPECT_EQ(there->examples().size(), here->examples().size());
+  }
+  EXPECT_THAT([&] { tfrecord_source({}, {.folder = "gs://bucket/x"}); },
+              ThrowsMessage<Error>(HasSubstr("gs://bucket/x holds no records")));
 }
 
 }  // namespace

@@ -13,8 +13,10 @@
 #include "io/example_proto.h"
 #include "io/gzip.h"
 #include "io/mapped_file.h"
+#include "io/memory_file.h"
 #include "io/safetensors.h"
 #include "io/scratch.h"
+#include "io/tfrecord_ranges.h"
 
 namespace kinema::io {
 namespace {
@@ -166,6 +168,109 @@ TEST(TfRecord, RefusesAbsurdLengthsWithTheRightCrc) {
 
   EXPECT_THAT([&] { TfRecordFile::parse(bytes_of(frame), "f.tfrec"); },
               ThrowsMessage<Error>(HasSubstr("claims 18446744073709551615 bytes")));
+}
+
+std::shared_ptr<MemoryFile> framed(const std::vector<std::string>& payloads) {
+  std::string bytes;
+  for (const std::string& payload : payloads) {
+    bytes += frame_record(payload);
+  }
+  return std::make_shared<MemoryFile>(bytes);
+}
+
+TEST(RangedTfRecords, AreThoseOfTheFileAsAWhole) {
+  for (const char* name : {"train/file_00-8.tfrec", "eval/file_00-7.tfrec"}) {
+    const auto path = golden("dataset/tfrecords") / name;
+    const TfRecordFile whole = TfRecordFile::open(path);
+    const auto file = std::make_shared<MemoryFile>(read_text(path));
+
+    const RangedTfRecords ranged(file, read_record_lengths(*file));
+
+    ASSERT_EQ(ranged.size(), whole.size());
+    for (int64_t i = 0; i < whole.size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal(ranged.at(i), whole.at(i))) << whole.where(i);
+    }
+  }
+}
+
+TEST(RangedTfRecords, AreFoundWithoutReadingWhatIsLarge) {
+  const std::vector<std::string> payloads(5, std::string(3'000'000, 'x'));
+  const auto file = framed(payloads);
+
+  EXPECT_EQ(read_record_lengths(*file), (std::vector<uint64_t>(5, 3'000'000)));
+  EXPECT_EQ(file->requests, 5);
+  EXPECT_LT(file->bytes_read, 100'000);
+  // Its payload and the CRC behind it.
+  EXPECT_EQ(RangedTfRecords(file, read_record_lengths(*file)).at(3).size(), 3'000'000U);
+  EXPECT_EQ(file->requests, 5 + 5 + 1);
+}
+
+TEST(RangedTfRecords, AreFoundInBlocksWhereTheyAreSmall) {
+  std::vector<std::string> payloads;
+  std::vector<uint64_t> lengths;
+  for (size_t i = 0; i < 3000; ++i) {
+    lengths.push_back(i * 7919 % 9001);  // some of them empty, headers across the ends of blocks
+    payloads.emplace_back(lengths.back(), static_cast<char>(i));
+  }
+  const auto file = framed(payloads);
+
+  EXPECT_EQ(read_record_lengths(*file), lengths);
+  // 13.5 MB: a first block of 64 KiB, and two of 8 MiB.
+  EXPECT_EQ(file->requests, 3);
+  const RangedTfRecords ranged(file, lengths);
+  for (int64_t i = 0; i < 3000; ++i) {
+    ASSERT_TRUE(std::ranges::equal(ranged.at(i), bytes_of(payloads[static_cast<size_t>(i)]))) << i;
+  }
+}
+
+TEST(RangedTfRecords, OfNoBytesAreNone) {
+  const auto file = framed({});
+  EXPECT_EQ(RangedTfRecords(file, read_record_lengths(*file)).size(), 0);
+}
+
+TEST(RangedTfRecords, SayWhatIsDamaged) {
+  const auto lengths_of = [](const std::string& bytes) {
+    return [bytes] { read_record_lengths(MemoryFile(bytes)); };
+  };
+  const std::string frames = frame_record("abc") + frame_record("defg");
+  EXPECT_THAT(lengths_of(frames.substr(0, frames.size() - 1)),
+              ThrowsMessage<Error>(HasSubstr("record 1 at byte 19 claims 4 bytes, 3 are left")));
+  EXPECT_THAT(lengths_of(frames.substr(0, 25)),
+              ThrowsMessage<Error>(HasSubstr("truncated: 6 bytes are left for record 1")));
+  std::string other = frames;
+  other[19] ^= 1;
+  EXPECT_THAT(lengths_of(other),
+              ThrowsMessage<Error>(HasSubstr("the length of record 1 at byte 19 is damaged")));
+  EXPECT_THAT(lengths_of(gzip(frames)), ThrowsMessage<Error>(HasSubstr("is compressed")));
+
+  std::string damaged = frames;
+  damaged[13] ^= 1;
+  const RangedTfRecords ranged(std::make_shared<MemoryFile>(damaged), {3, 4});
+  EXPECT_THAT([&] { ranged.at(0); },
+              ThrowsMessage<Error>(HasSubstr("memory.tfrec record 0 at byte 12 is damaged")));
+  EXPECT_EQ(ranged.at(1).size(), 4U);
+  EXPECT_THAT([&] { ranged.at(2); }, ThrowsMessage<Error>(HasSubstr("has 2 records")));
+}
+
+TEST(RangedTfRecords, MustMakeUpTheFile) {
+  const auto file = framed({"abc", "defg"});
+  for (const std::vector<uint64_t>& lengths : {std::vector<uint64_t>{3},
+                                               {3, 3},
+                                               {3, 5},
+                                               {3, 4, 0},
+                                               {},
+                                               {~uint64_t{0} - 15, 3, 4},
+                                               {3, 4, ~uint64_t{0} - 15}}) {
+    EXPECT_THAT([&] { RangedTfRecords(file, lengths); },
+                ThrowsMessage<Error>(HasSubstr("memory.tfrec has 39 bytes, but its records")));
+  }
+}
+
+TEST(TfRecord, NamesShardsAsMaxDiffusionFindsThem) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(shards_of({"b.tfrec", "a.tfrecord", ".hidden.tfrec", "notes.txt", ""}),
+            (Names{"a.tfrecord", "b.tfrec"}));
+  EXPECT_EQ(shards_of({"b", ".hidden", "a-00"}), (Names{"a-00", "b"}));
 }
 
 TEST(TfRecord, WritesTheSameBytesAsTheReferenceForTheSamePayload) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "io/json.h"
 #include "remote/http.h"
 
 namespace kinema::remote {
@@ -73,6 +74,12 @@ class StoreServers {
                                                      url(scheme), rate, kinds, stall_s)},
                                  {});
     check(answer.status == 200, "[test] the proxy answers {}", answer.status);
+  }
+
+  /// How many requests came through so far.
+  int64_t requests(const std::string& scheme) const {
+    const Response answer = send({.method = "POST", .url = url(scheme) + "/_faults"}, {});
+    return io::Json::parse(answer.body, "the proxy").at("passed").as_int();
   }
 
  private:
