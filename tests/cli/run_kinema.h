@@ -38,7 +38,8 @@ inline std::string read_text(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// The losses of a metrics.jsonl's lines, as text, so that equal means equal in every bit.
+/// The losses of a metrics.jsonl's lines, of steps and evaluations, as text, so that equal means
+/// equal in every bit.
 inline std::vector<std::string> losses_of(const std::string& metrics) {
   std::vector<std::string> out;
   std::istringstream in(metrics);
