@@ -1,13 +1,8 @@
 #include "data/hf_table.h"
 
 #include <arrow/api.h>
-#include <arrow/io/memory.h>
-#include <arrow/ipc/api.h>
+#include <arrow/util/byte_size.h>
 #include <fmt/format.h>
-#include <parquet/arrow/reader.h>
-#include <parquet/exception.h>
-#include <parquet/file_reader.h>
-#include <parquet/schema.h>
 
 #include <algorithm>
 #include <deque>
@@ -15,165 +10,17 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/bounded_pool.h"
+#include "data/row_groups.h"
 #include "io/mapped_file.h"
 
 namespace kinema::data {
 namespace {
 
 namespace fs = std::filesystem;
-using Columns = std::shared_ptr<arrow::RecordBatch>;
 
 /// Row groups that were read stay while they are together no larger than this, and one in any case.
 constexpr int64_t kKeptBytes = int64_t{256} << 20;
-
-void ok(const arrow::Status& status, const std::string& where) {
-  check(status.ok(), "[hf] {}: {}", where,
-        status.message().substr(0, std::min<size_t>(status.message().find('\n'), 300)));
-}
-
-template <typename T>
-T value_of(arrow::Result<T> result, const std::string& where) {
-  ok(result.status(), where);
-  return std::move(result).ValueUnsafe();
-}
-
-/// Calls something of libparquet, which throws exceptions of its own.
-template <typename Call>
-auto guarded(const std::string& where, const Call& call) {
-  try {
-    return call();
-  } catch (const parquet::ParquetException& error) {
-    fail("[hf] {}: {}", where, error.what());
-  }
-}
-
-/// Row groups of one file.
-class RowGroups {
- public:
-  virtual ~RowGroups() = default;
-  virtual std::vector<int64_t> rows() const = 0;  // of each group
-  virtual std::vector<std::string> columns() const = 0;
-  virtual Columns read(size_t group, const std::string& column) const = 0;
-};
-
-class ParquetGroups : public RowGroups {
- public:
-  ParquetGroups(std::shared_ptr<arrow::Buffer> buffer, std::string where)
-      : buffer_(std::move(buffer)), where_(std::move(where)) {
-    guarded(where_, [&] {
-      metadata_ =
-          parquet::ParquetFileReader::Open(std::make_shared<arrow::io::BufferReader>(buffer_))
-              ->metadata();
-    });
-  }
-
-  std::vector<int64_t> rows() const override {
-    return guarded(where_, [&] {
-      std::vector<int64_t> out;
-      for (int i = 0; i < metadata_->num_row_groups(); ++i) {
-        out.push_back(metadata_->RowGroup(i)->num_rows());
-      }
-      return out;
-    });
-  }
-
-  std::vector<std::string> columns() const override {
-    const auto* root = metadata_->schema()->group_node();
-    std::vector<std::string> out;
-    for (int i = 0; i < root->field_count(); ++i) {
-      out.push_back(root->field(i)->name());
-    }
-    return out;
-  }
-
-  // A reader of its own for each group: a reader is not for several threads.
-  Columns read(size_t group, const std::string& column) const override {
-    return guarded(where_, [&]() -> Columns {
-      auto file =
-          parquet::ParquetFileReader::Open(std::make_shared<arrow::io::BufferReader>(buffer_),
-                                           parquet::default_reader_properties(), metadata_);
-      std::vector<int> leaves;
-      const parquet::SchemaDescriptor* schema = metadata_->schema();
-      for (int i = 0; i < schema->num_columns(); ++i) {
-        if (schema->Column(i)->path()->ToDotVector().front() == column) {
-          leaves.push_back(i);
-        }
-      }
-      auto reader = value_of(
-          parquet::arrow::FileReader::Make(arrow::default_memory_pool(), std::move(file)), where_);
-      auto table = value_of(reader->ReadRowGroup(static_cast<int>(group), leaves), where_);
-      return value_of(table->CombineChunksToBatch(), where_);
-    });
-  }
-
- private:
-  std::shared_ptr<arrow::Buffer> buffer_;
-  std::string where_;
-  std::shared_ptr<parquet::FileMetaData> metadata_;
-};
-
-/// Record batches of an Arrow file or stream. Where each begins is found once; its buffers are
-/// parts of the mapping unless they are compressed.
-class ArrowGroups : public RowGroups {
- public:
-  /// `small` is a column that may be decoded to learn how many rows a batch has.
-  ArrowGroups(std::shared_ptr<arrow::Buffer> buffer, std::string where, const std::string& small)
-      : buffer_(std::move(buffer)), where_(std::move(where)) {
-    // A file is a stream behind eight bytes, with a table of contents at its end; as a stream it
-    // can be read without believing that table.
-    constexpr std::string_view kMagic = "ARROW1";
-    const bool is_file =
-        buffer_->size() > 8 &&
-        std::string_view(reinterpret_cast<const char*>(buffer_->data()), kMagic.size()) == kMagic;
-    auto stream = std::make_shared<arrow::io::BufferReader>(buffer_);
-    ok(stream->Seek(is_file ? 8 : 0), where_);
-    auto first = value_of(arrow::ipc::ReadMessage(stream.get()), where_);
-    check(first != nullptr && first->type() == arrow::ipc::MessageType::SCHEMA,
-          "[hf] {} is neither a Parquet nor an Arrow file", where_);
-    schema_ = value_of(arrow::ipc::ReadSchema(*first, &memo_), where_);
-    const int small_field = std::max(schema_->GetFieldIndex(small), 0);
-    check(schema_->num_fields() > 0, "[hf] {} has no columns", where_);
-    for (;;) {
-      const int64_t at = value_of(stream->Tell(), where_);
-      auto message = value_of(arrow::ipc::ReadMessage(stream.get()), where_);
-      if (message == nullptr) {
-        break;  // the end, as the stream says
-      }
-      check(message->type() == arrow::ipc::MessageType::RECORD_BATCH,
-            "[hf] {}: a message at byte {} is no batch of rows; columns of categories are not "
-            "read here",
-            where_, at);
-      offsets_.push_back(at);
-      rows_.push_back(decode(*message, small_field)->num_rows());
-    }
-  }
-
-  std::vector<int64_t> rows() const override { return rows_; }
-  std::vector<std::string> columns() const override { return schema_->field_names(); }
-
-  Columns read(size_t group, const std::string& column) const override {
-    arrow::io::BufferReader stream(buffer_);
-    ok(stream.Seek(offsets_.at(group)), where_);
-    const auto message = value_of(arrow::ipc::ReadMessage(&stream), where_);
-    check(message != nullptr, "[hf] {} became shorter", where_);
-    return decode(*message, schema_->GetFieldIndex(column));
-  }
-
- private:
-  Columns decode(const arrow::ipc::Message& message, int field) const {
-    arrow::ipc::IpcReadOptions options = arrow::ipc::IpcReadOptions::Defaults();
-    options.use_threads = false;
-    options.included_fields = {field};
-    return value_of(arrow::ipc::ReadRecordBatch(message, schema_, &memo_, options), where_);
-  }
-
-  std::shared_ptr<arrow::Buffer> buffer_;
-  std::string where_;
-  std::shared_ptr<arrow::Schema> schema_;
-  mutable arrow::ipc::DictionaryMemo memo_;
-  std::vector<int64_t> offsets_;
-  std::vector<int64_t> rows_;
-};
 
 std::string text_of(const arrow::Scalar& scalar) {
   const auto& buffer = static_cast<const arrow::BaseBinaryScalar&>(scalar).value;
@@ -202,8 +49,14 @@ struct HfTable::State {
     int64_t bytes = 0;
   };
 
+  State(const fs::path& at, int64_t spare_bytes)
+      : path(at),
+        file(io::MappedFile::open(path)),
+        pool(static_cast<int64_t>(file.bytes().size()), spare_bytes) {}
+
   fs::path path;
   io::MappedFile file;
+  BoundedPool pool;
   std::unique_ptr<RowGroups> groups;
   std::vector<int64_t> ends;  // rows up to and including each group
   std::string media_column;
@@ -225,22 +78,15 @@ struct HfTable::State {
       return found->column;
     }
     const std::string place = fmt::format("{} row group {}", path.string(), group);
-    const Columns batch = groups->read(group, media ? media_column : caption_column);
+    const auto batch = groups->read(group, media ? media_column : caption_column);
     check(batch->num_columns() == 1, "[hf] {}: {} columns where one was asked for", place,
           batch->num_columns());
     Kept made{group, media, batch->column(0), 0};
-    ok(made.column->ValidateFull(), place);
+    check_arrow(made.column->ValidateFull(), place);
     const int64_t rows = ends[group] - (group == 0 ? 0 : ends[group - 1]);
     check(made.column->length() == rows, "[hf] {} has {} rows, not {}", place,
           made.column->length(), rows);
-    for (const auto& buffer : made.column->data()->buffers) {
-      made.bytes += buffer ? buffer->size() : 0;
-    }
-    for (const auto& child : made.column->data()->child_data) {
-      for (const auto& buffer : child->buffers) {
-        made.bytes += buffer ? buffer->size() : 0;
-      }
-    }
+    made.bytes = arrow::util::TotalBufferSize(*made.column);
     kept_bytes += made.bytes;
     kept.push_front(made);
     while (kept.size() > 1 && kept_bytes > kKeptBytes) {
@@ -260,22 +106,12 @@ struct HfTable::State {
 };
 
 HfTable::HfTable(const fs::path& path, const std::string& media_column,
-                 const std::string& caption_column)
-    : state_(std::make_unique<State>()) {
+                 const std::string& caption_column, int64_t spare_bytes)
+    : state_(std::make_unique<State>(path, spare_bytes)) {
   State& s = *state_;
-  s.path = path;
-  s.file = io::MappedFile::open(path);
   s.media_column = media_column;
   s.caption_column = caption_column;
-  const auto bytes = s.file.bytes();
-  const auto buffer = std::make_shared<arrow::Buffer>(
-      reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int64_t>(bytes.size()));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("PAR1")) {
-    s.groups = std::make_unique<ParquetGroups>(buffer, path.string());
-  } else {
-    s.groups = std::make_unique<ArrowGroups>(buffer, path.string(), caption_column);
-  }
+  s.groups = open_row_groups(s.file.bytes(), path.string(), caption_column, &s.pool);
   const std::vector<std::string> columns = s.groups->columns();
   for (const auto& [column, key] :
        {std::pair{media_column, "image_column"}, std::pair{caption_column, "caption_column"}}) {
@@ -285,8 +121,10 @@ HfTable::HfTable(const fs::path& path, const std::string& media_column,
   }
   int64_t sum = 0;
   for (const int64_t rows : s.groups->rows()) {
-    check(rows >= 0 && !__builtin_add_overflow(sum, rows, &sum), "[hf] {}: a group of {} rows",
-          path.string(), rows);
+    check(rows >= 0 && !__builtin_add_overflow(sum, rows, &sum) &&
+              sum <= static_cast<int64_t>(s.file.bytes().size()),
+          "[hf] {}: a group of {} rows, in a file of {} bytes", path.string(), rows,
+          s.file.bytes().size());
     s.ends.push_back(sum);
   }
 }

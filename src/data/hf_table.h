@@ -10,7 +10,8 @@
 
 namespace kinema::data {
 
-/// What a cell of a Hugging Face data set's column of media holds: bytes, or the path of a file.
+/// What a cell of a Hugging Face data set's column of media holds: bytes, or the path of a file. It
+/// may not outlive its table.
 struct MediaCell {
   std::shared_ptr<const void> owner;  // of the bytes
   std::span<const std::byte> bytes;
@@ -21,10 +22,14 @@ struct MediaCell {
 /// few row groups stay in memory. Safe to use from many threads.
 class HfTable {
  public:
+  /// Room for columns that are compressed, beside what the file's bytes allow.
+  static constexpr int64_t kSpareBytes = int64_t{512} << 20;
+
   /// Reads what the file says of itself. Throws an Error with the path for a file that is none of
-  /// these, is damaged, or has no such column.
+  /// these, is damaged, or has no such column. Values never take more memory than BoundedPool
+  /// gives: what would is an Error of whoever reads it.
   HfTable(const std::filesystem::path& path, const std::string& media_column,
-          const std::string& caption_column);
+          const std::string& caption_column, int64_t spare_bytes = kSpareBytes);
   HfTable(HfTable&&) noexcept;
   ~HfTable();
 

@@ -144,6 +144,55 @@ TEST(HfTable, RefusesFilesThatAreCutOrNone) {
   EXPECT_THROW(HfTable(folder / "none.arrow", "image", "text"), Error);
 }
 
+TEST(HfTable, RefusesFilesThatUnpackToFarMoreThanTheyAre) {
+  const Scratch folder;
+  arrow::StringBuilder text;
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(text.Append(std::string(size_t{1} << 20, 'a')).ok());
+  }
+  const auto captions = valid(text.Finish());
+  const auto rows = arrow::Table::Make(
+      arrow::schema({arrow::field("text", arrow::utf8()), arrow::field("image", arrow::utf8())}),
+      {captions, captions});
+  const auto out = valid(arrow::io::FileOutputStream::Open((folder / "a.parquet").string()));
+  const auto packed =
+      parquet::WriterProperties::Builder().compression(parquet::Compression::ZSTD)->build();
+  ASSERT_TRUE(parquet::arrow::WriteTable(*rows, arrow::default_memory_pool(), out, 4, packed).ok());
+  ASSERT_TRUE(out->Close().ok());
+  auto options = arrow::ipc::IpcWriteOptions::Defaults();
+  options.codec = valid(arrow::util::Codec::Create(arrow::Compression::ZSTD));
+  const auto stream = valid(arrow::io::FileOutputStream::Open((folder / "a.arrow").string()));
+  const auto writer = valid(arrow::ipc::MakeStreamWriter(stream, rows->schema(), options));
+  ASSERT_TRUE(writer->WriteTable(*rows).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  ASSERT_TRUE(stream->Close().ok());
+
+  for (const char* name : {"a.parquet", "a.arrow"}) {
+    SCOPED_TRACE(name);
+    ASSERT_LT(fs::file_size(folder / name), 100'000U);
+    EXPECT_EQ(HfTable(folder / name, "image", "text").caption(3).size(), size_t{1} << 20);
+    EXPECT_THAT(
+        [&] { HfTable(folder / name, "image", "text", /*spare_bytes=*/1 << 20).caption(3); },
+        ThrowsMessage<Error>(
+            AllOf(HasSubstr(name), HasSubstr("far more memory than the file has bytes"))));
+  }
+}
+
+TEST(HfTable, RefusesMoreRowsThanBytes) {
+  const Scratch folder;
+  const auto nothing = std::make_shared<arrow::NullArray>(1'000'000);
+  const auto rows = arrow::Table::Make(
+      arrow::schema({arrow::field("text", arrow::null()), arrow::field("image", arrow::null())}),
+      {nothing, nothing});
+  const auto stream = valid(arrow::io::FileOutputStream::Open((folder / "a.arrow").string()));
+  const auto writer = valid(arrow::ipc::MakeStreamWriter(stream, rows->schema()));
+  ASSERT_TRUE(writer->WriteTable(*rows).ok());
+  ASSERT_TRUE(writer->Close().ok());
+  ASSERT_TRUE(stream->Close().ok());
+  EXPECT_THAT([&] { HfTable(folder / "a.arrow", "image", "text"); },
+              ThrowsMessage<Error>(HasSubstr("a group of 1000000 rows, in a file of")));
+}
+
 TEST(HfClips, AreTheClipsOfTheirBytes) {
   const Scratch folder;
   fs::create_directory(folder / "data");

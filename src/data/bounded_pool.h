@@ -1,0 +1,44 @@
+#pragma once
+
+#include <arrow/memory_pool.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace kinema::data {
+
+/// Memory of arrow's default pool up to a bound, so that a file that lies about its sizes cannot
+/// ask for any amount: an allocation has at most twice `file_bytes` and `spare_bytes`, and all
+/// together four times `file_bytes` and `spare_bytes`. Beyond that arrow gets OutOfMemory.
+///
+/// Four times, since a column may lie there as a page unpacked, as the dictionary that the page
+/// was, and as values in a buffer that doubled when it grew.
+class BoundedPool : public arrow::MemoryPool {
+ public:
+  BoundedPool(int64_t file_bytes, int64_t spare_bytes)
+      : most_of_one_(2 * file_bytes + spare_bytes), most_of_all_(4 * file_bytes + spare_bytes) {}
+
+  using MemoryPool::Allocate;
+  using MemoryPool::Free;
+  using MemoryPool::Reallocate;
+  arrow::Status Allocate(int64_t size, int64_t alignment, uint8_t** out) override;
+  arrow::Status Reallocate(int64_t old_size, int64_t new_size, int64_t alignment,
+                           uint8_t** bytes) override;
+  void Free(uint8_t* buffer, int64_t size, int64_t alignment) override;
+  int64_t bytes_allocated() const override { return all_; }
+  int64_t total_bytes_allocated() const override { return pool_->total_bytes_allocated(); }
+  int64_t num_allocations() const override { return pool_->num_allocations(); }
+  std::string backend_name() const override { return pool_->backend_name(); }
+
+ private:
+  /// Counts `more` bytes of an allocation of `size`, or refuses.
+  arrow::Status take(int64_t size, int64_t more);
+
+  arrow::MemoryPool* pool_ = arrow::default_memory_pool();
+  int64_t most_of_one_;
+  int64_t most_of_all_;
+  std::atomic<int64_t> all_ = 0;
+};
+
+}  // namespace kinema::data
