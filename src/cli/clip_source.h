@@ -9,14 +9,8 @@
 #include "data/source.h"
 #include "models/wan/transformer.h"
 #include "pjrt/client.h"
-#include "prepare/shard_folder.h"
 
 namespace kinema::cli {
-
-/// What decides latents beside the clips, and text states beside the captions; `width` is that of
-/// the text states.
-prepare::Settings pixels_settings(const config::Config& config);
-prepare::Settings text_settings(const config::Config& config, int64_t width);
 
 /// Clips as training samples, of which `batch` make a batch. With dataset_save_location, what is
 /// not kept there is encoded first, with a bar, and no encoder stays in memory; null when the

@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
-#include "cli/clip_source.h"
 #include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
+#include "cli/encoder_settings.h"
 #include "cli/models.h"
 #include "cli/progress.h"
 #include "cli/stores.h"
