@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "config/scalar.h"
 #include "io/json.h"
@@ -168,9 +169,15 @@ std::string nearest_key(std::string_view key) {
       return std::string(each.key);
     }
   }
+  constexpr size_t kLongest = 80;  // no key is: what follows tells nothing, and would take long
+  key = key.substr(0, kLongest);
   std::string_view best = "base";
   int least = edit_distance(key, best);
   const auto consider = [&](std::string_view known) {
+    const auto lengths = static_cast<int>(known.size()) - static_cast<int>(key.size());
+    if (std::abs(lengths) >= least) {
+      return;  // as far at least
+    }
     const int distance = edit_distance(key, known);
     if (distance < least) {
       least = distance;

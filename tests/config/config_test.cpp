@@ -182,6 +182,13 @@ TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
   }
 }
 
+// Compared whole, a megabyte would take a minute and a table of numbers for each key.
+TEST(NearestKey, OfAVeryLongTextIsThatOfItsBeginning) {
+  EXPECT_EQ(nearest_key("learning_rte"), "learning_rate");
+  const std::string start(80, 'q');
+  EXPECT_EQ(nearest_key(start + std::string(size_t{1} << 20, 'z')), nearest_key(start));
+}
+
 TEST_F(LoadTest, NamesKeyValuePlaceAndExpectationOfAWrongValue) {
   EXPECT_THAT([&] { load_text("max_train_steps: many\n"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("max_train_steps is `many`"),
