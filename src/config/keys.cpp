@@ -169,7 +169,7 @@ std::string nearest_key(std::string_view key) {
       return std::string(each.key);
     }
   }
-  constexpr size_t kLongest = 80;  // no key is: what follows tells nothing, and would take long
+  constexpr size_t kLongest = 50;  // no key is: what follows tells nothing, and would take long
   key = key.substr(0, kLongest);
   std::string_view best = "base";
   int least = edit_distance(key, best);
