@@ -33,16 +33,17 @@ peers() {
 sections=() options=() runs=()
 for word in "$@"; do
   case $word in
-    checkpoint | data) runs+=("$word") ;;
+    checkpoint | data | store) runs+=("$word") ;;
     step | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
 done
 if [ ${#sections[@]} = 0 ] && [ ${#runs[@]} = 0 ]; then
-  sections=(step start layers remat denoise text vae first) runs=(checkpoint data)
+  sections=(step start layers remat denoise text vae first) runs=(checkpoint data store)
 fi
 if [ ${#runs[@]} -gt 0 ]; then
-  python3 training_run.py --kinema "$build" "${runs[@]}" ${options[@]+"${options[@]}"}
+  stores=$cache/stores-$(sha256sum ../tests/stores/requirements.txt | cut -c1-12)
+  python3 training_run.py --kinema "$build" --stores "$stores" "${runs[@]}" ${options[@]+"${options[@]}"}
   [ ${#sections[@]} -gt 0 ] || exit 0
 fi
 jax=/nonexistent torch=/nonexistent

@@ -2,10 +2,15 @@
 
 checkpoint  runs that write checkpoints, while steps go on and between them, against one that writes none
 data        steps on videos and on TFRecords against steps on synthetic samples of the same shape
+store       steps of runs that send checkpoints, metrics and events to s3:// against steps of runs that write them here, or
+            nothing; the server (moto) has a core, and the run another
 """
 
 import argparse
+import contextlib
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,10 +24,17 @@ SETTINGS = dict(num_layers=4, num_attention_heads=4, attention_head_dim=64, ffn_
                 caption_dropout=0, save_final_checkpoint="false", checkpoint_every=-1)
 
 
-def kinema(a, command, keys):
+def held_to(number, nice=0):
+    """Makes a child run on one core, so that it takes none of another's time."""
+    core = sorted(os.sched_getaffinity(0))[number]
+    return lambda: (os.sched_setaffinity(0, {core}), os.nice(nice))
+
+
+def kinema(a, command, keys, prepare=None, **environment):
     words = [str(Path(a.kinema) / "kinema"), command, "configs/shapes.yml", *(f"{k}={v}" for k, v in keys.items())]
     begin = time.monotonic()
-    result = subprocess.run(words, cwd=REPO, capture_output=True, text=True)
+    result = subprocess.run(words, cwd=REPO, capture_output=True, text=True, env=os.environ | environment,
+                            preexec_fn=prepare)
     if result.returncode != 0:
         sys.exit(f"training_run: {' '.join(words)} failed:\n{result.stderr[-2000:]}")
     return time.monotonic() - begin
@@ -80,17 +92,73 @@ def data(a, folder):
         print(f"  {kind:10} {min(seconds):.4f} / {statistics.median(seconds):.4f}   {100 * (ratio - 1):+5.1f} %", flush=True)
 
 
+@contextlib.contextmanager
+def server(a):
+    """The s3:// server of the tests, as what leads a process to it. Whatever else runs on its core is not to be driven to
+    the other one."""
+    program = "import servers, sys, os; print(servers.start_s3(), flush=True); sys.stdin.read(); os._exit(0)"
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=REPO / "tests/stores", stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               env=os.environ | dict(PYTHONPATH=f"{a.stores}:."), preexec_fn=held_to(-1, nice=19))
+    try:
+        port = process.stdout.readline().strip()
+        if not port:
+            sys.exit("training_run: the server of tests/stores did not start; `./dev setup` fetches it")
+        yield dict(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def processor_seconds():
+    """Of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def store(a, folder):
+    every = a.steps * 3 // 10
+    shown = dict(metrics_file=f"{folder}/rows.jsonl", log_period=20)
+    here = dict(output_dir=f"{folder}/out") | shown
+    there = dict(output_dir="s3://kinema-test/out", gcs_metrics="true", metrics_dir="s3://kinema-test/metrics") | shown
+    kinds = {"nothing": here, "here": here | dict(checkpoint_every=every), "to s3://": there | dict(checkpoint_every=every)}
+    means, medians, used, served = ({kind: [] for kind in kinds} for _ in range(4))
+    for number in range(a.rounds + 1):  # the first compiles
+        for kind, keys in kinds.items():
+            Path(keys["metrics_file"]).unlink(missing_ok=True)
+            begin = processor_seconds()
+            with server(a) as environment:
+                kinema(a, "train", SETTINGS | keys | dict(run_name=f"{number}{kind[:2]}", max_train_steps=a.steps),
+                       held_to(0), KINEMA_CACHE=f"{folder}/cache", **environment)
+                end = processor_seconds()
+            if number > 0:
+                rows = [json.loads(line) for line in Path(keys["metrics_file"]).read_text().splitlines()]
+                steps = [row["perf/step_time_seconds"] for row in rows[10:]]
+                means[kind].append(statistics.mean(steps))
+                medians[kind].append(statistics.median(steps))
+                used[kind].append(end - begin)
+                served[kind].append(processor_seconds() - end)
+    print(f"Seconds of a step, checkpoints every {every} of {a.steps}: mean and median step, processor time of the run and of the "
+          f"server; medians of {a.rounds} processes")
+    for kind in kinds:
+        mean, median, run, other = (statistics.median(each[kind]) for each in (means, medians, used, served))
+        ratios = [here / nothing - 1 for here, nothing in zip(means[kind], means["nothing"])]
+        print(f"  {kind:8} {mean:.4f} {median:.4f}   {run:6.1f} s {other:6.1f} s   mean step {100 * statistics.median(ratios):+5.1f} % "
+              f"({', '.join(f'{100 * ratio:+.1f}' for ratio in ratios)})", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="+", choices=["checkpoint", "data"])
+    parser.add_argument("sections", nargs="+", choices=["checkpoint", "data", "store"])
     parser.add_argument("--kinema", required=True, help="build folder")
+    parser.add_argument("--stores", help="packages of tests/stores")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
     parser.add_argument("--steps", type=int, default=200, help="steps of each process")
     a = parser.parse_args()
     a.kinema = Path(a.kinema).resolve()
     with tempfile.TemporaryDirectory() as folder:
         for section in a.sections:
-            {"checkpoint": checkpoint, "data": data}[section](a, folder)
+            {"checkpoint": checkpoint, "data": data, "store": store}[section](a, folder)
 
 
 main()

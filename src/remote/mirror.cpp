@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/give_way.h"
 #include "core/parallel.h"
 #include "io/atomic_write.h"
 #include "io/folder.h"
@@ -121,6 +122,7 @@ void Mirror::flush() {
 }
 
 void Mirror::run(const std::stop_token& stop) {
+  give_way();
   bool failed = false;
   while (true) {
     {

@@ -1,23 +1,12 @@
 #include "train/background.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
 #include <utility>
 
+#include "core/give_way.h"
 #include "core/trace.h"
 
 namespace kinema::train {
-namespace {
-
-/// A step's threads that wait for one another lose more than their share to one that takes turns
-/// with them. Not the last place: where other programs want the machine, writing would never end.
-void give_way() {
-  constexpr int kNice = 5;
-  setpriority(PRIO_PROCESS, 0, kNice);  // on Linux the calling thread's; if refused, as it was
-}
-
-}  // namespace
 
 Background::~Background() {
   if (running_.valid()) {
