@@ -50,18 +50,34 @@ def train(a, folder, name, **more):
     return seconds, [record["perf/step_time_seconds"] for record in records[10:]], run
 
 
+def processor_seconds():
+    """Of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def share(run, phase):
+    """Of the loop's time, what passes in a phase beside the steps."""
+    rows = [json.loads(line) for line in (run / "timings.jsonl").read_text().splitlines()]
+    seconds = {row["phase"]: row["seconds"] for row in rows}
+    return seconds[phase] / (seconds[phase] + seconds["steps"])
+
+
 def checkpoint(a, folder):
     every = a.steps * 3 // 10  # three of them, none of them last
     kinds = {"none": {}, "in the background": dict(checkpoint_every=every),
              "between steps": dict(checkpoint_every=every, background_checkpoints="false")}
-    wall = {kind: [] for kind in kinds}
+    wall, used, waits = ({kind: [] for kind in kinds} for _ in range(3))
     train(a, folder, "run")  # compiles
     size = 0
     steps = []
     for _ in range(a.rounds):
         for kind, keys in kinds.items():
+            begin = processor_seconds()
             seconds, step_seconds, run = train(a, folder, "run", **keys)
+            used[kind].append(processor_seconds() - begin)
             wall[kind].append(seconds)
+            waits[kind].append(share(run, "checkpoints"))
             if kind == "none":
                 steps += step_seconds
             else:
@@ -69,27 +85,35 @@ def checkpoint(a, folder):
                 size = sum(path.stat().st_size for path in newest.rglob("*") if path.is_file())
     step = statistics.median(steps)
     print(f"Checkpoints of {size / 1e6:.1f} MB every {every} steps of {1e3 * step:.1f} ms; seconds of {a.steps} steps with start, "
-          "min / median")
+          "min / median; share of the time that the loop stands still for them; processor time")
     for kind, seconds in wall.items():
-        share = (statistics.median(seconds) - statistics.median(wall["none"])) / (a.steps * step)
-        print(f"  {kind:18} {min(seconds):7.2f} / {statistics.median(seconds):7.2f}   {100 * share:+5.1f} % of the steps' time",
-              flush=True)
+        cost = (statistics.median(seconds) - statistics.median(wall["none"])) / (a.steps * step)
+        more = statistics.median(used[kind]) / statistics.median(used["none"]) - 1
+        print(f"  {kind:18} {min(seconds):7.2f} / {statistics.median(seconds):7.2f}   {100 * cost:+5.1f} % of the steps' time   "
+              f"stands still {100 * statistics.median(waits[kind]):.2f} %   {statistics.median(used[kind]):6.1f} s {100 * more:+5.1f} %", flush=True)
 
 
 def data(a, folder):
     kinema(a, "prepare", SETTINGS | dict(tfrecords_dir=f"{folder}/records", run_name="prepare", output_dir=folder))
     kinds = {"synthetic": dict(dataset_type="synthetic"), "videos": {},
              "TFRecords": dict(dataset_type="tfrecord", train_data_dir=f"{folder}/records")}
-    steps = {kind: [] for kind in kinds}
+    steps, used, waits = ({kind: [] for kind in kinds} for _ in range(3))
     for kind, keys in kinds.items():
         train(a, folder, "run", **keys)  # compiles
     for _ in range(a.rounds):
         for kind, keys in kinds.items():
-            steps[kind].append(statistics.mean(train(a, folder, "run", **keys)[1]))
-    print(f"Seconds of a step, mean of {a.steps} steps; min / median of {a.rounds} processes")
+            begin = processor_seconds()
+            _, step_seconds, run = train(a, folder, "run", **keys)
+            used[kind].append(processor_seconds() - begin)
+            steps[kind].append(statistics.mean(step_seconds))
+            waits[kind].append(share(run, "waiting for data"))
+    print(f"Seconds of a step, mean of {a.steps} steps, min / median of {a.rounds} processes; share of the time that the loop waits "
+          "for data; processor time of the run")
     for kind, seconds in steps.items():
-        ratio = statistics.median(seconds) / statistics.median(steps["synthetic"])
-        print(f"  {kind:10} {min(seconds):.4f} / {statistics.median(seconds):.4f}   {100 * (ratio - 1):+5.1f} %", flush=True)
+        def against(values):
+            return f"{100 * (statistics.median(values[kind]) / statistics.median(values['synthetic']) - 1):+5.1f} %"
+        print(f"  {kind:10} {min(seconds):.4f} / {statistics.median(seconds):.4f}   {against(steps)}   waits "
+              f"{100 * statistics.median(waits[kind]):.2f} %   {statistics.median(used[kind]):6.1f} s {against(used)}", flush=True)
 
 
 @contextlib.contextmanager
@@ -108,12 +132,6 @@ def server(a):
     finally:
         process.stdin.close()
         process.wait()
-
-
-def processor_seconds():
-    """Of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def store(a, folder):

@@ -1,0 +1,123 @@
+// Mirrors of local folders in stores, against gcp-storage-emulator and moto.
+#include "remote/mirror.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/mapped_file.h"
+#include "remote/store_fixture.h"
+
+namespace kinema::remote {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+INSTANTIATE_TEST_SUITE_P(Both, StoreTest, testing::Values("gs", "s3"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST_P(StoreTest, MirrorsAFolderButWhatIsExcepted) {
+  fs::create_directories(scratch_ / "checkpoints");
+  fs::create_directories(scratch_ / "tensorboard");
+  io::write_file(scratch_ / "checkpoints/x", "not this");
+  io::write_file(scratch_ / "tensorboard/events", "one");
+  io::write_file(scratch_ / ".lock", "not this");
+  const Store store = this->store();
+  Mirror mirror(scratch_.path(), store, {.except = {"checkpoints"}});
+
+  mirror.flush();
+  EXPECT_THAT(names(store.list()), ElementsAre("tensorboard/events"));
+
+  std::ofstream(scratch_ / "tensorboard/events", std::ios::app) << ", two";
+  mirror.flush();
+  EXPECT_EQ(store.read("tensorboard/events"), "one, two");
+}
+
+TEST_P(StoreTest, MirrorsInTheBackground) {
+  const Store store = this->store();
+  Mirror mirror(scratch_.path(), store, {.period_s = 3600});
+  mirror.start();
+  io::write_file(scratch_ / "metrics.jsonl", "row");
+
+  mirror.hint();
+
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!store.find("metrics.jsonl") && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(store.read("metrics.jsonl"), "row");
+}
+
+TEST_P(StoreTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
+  const Store store = this->store({.retries = 0, .backoff_ms = 0});
+  Mirror mirror(scratch_.path(), store, {.period_s = 3600});
+  io::write_file(scratch_ / "metrics.jsonl", "row");
+  spoil(1, "close");
+
+  EXPECT_THAT([&] { mirror.flush(); },
+              ThrowsMessage<Error>(HasSubstr("metrics.jsonl could not be written")));
+  spoil(0);
+  mirror.flush();
+  EXPECT_EQ(store.read("metrics.jsonl"), "row");
+}
+
+TEST_P(StoreTest, BringsWhatAnotherMachineMirrored) {
+  const Store store = this->store();
+  Mirror first(scratch_ / "a", store, {});
+  first.bring();
+  io::write_file(scratch_ / "a/metrics.jsonl", "1 2 3");
+  io::write_file(scratch_ / "a/large", "not wanted");
+  first.flush();
+
+  Mirror second(scratch_ / "b", store, {});
+  second.bring([](const std::string& name) { return name == "metrics.jsonl"; });
+  EXPECT_EQ(io::read_text(scratch_ / "b/metrics.jsonl"), "1 2 3");
+  EXPECT_FALSE(fs::exists(scratch_ / "b/large"));
+  std::ofstream(scratch_ / "b/metrics.jsonl", std::ios::app) << " 4";
+  second.flush();
+
+  // The first has nothing of its own that is newer.
+  Mirror(scratch_ / "a", store, {}).bring();
+  EXPECT_EQ(io::read_text(scratch_ / "a/metrics.jsonl"), "1 2 3 4");
+}
+
+TEST_P(StoreTest, KeepsWhatWasNotMirroredYet) {
+  const Store store = this->store();
+  {
+    Mirror mirror(scratch_.path(), store, {});
+    io::write_file(scratch_ / "metrics.jsonl", "1 2 3");
+    mirror.flush();
+  }
+  std::ofstream(scratch_ / "metrics.jsonl", std::ios::app) << " 4";
+
+  Mirror mirror(scratch_.path(), store, {});
+  mirror.bring();
+
+  EXPECT_EQ(io::read_text(scratch_ / "metrics.jsonl"), "1 2 3 4");
+}
+
+TEST_P(StoreTest, DropsMirroredFilesThatAreGoneFromTheStore) {
+  const Store store = this->store();
+  {
+    Mirror mirror(scratch_.path(), store, {});
+    io::write_file(scratch_ / "mirrored", "x");
+    mirror.flush();
+  }
+  io::write_file(scratch_ / "new", "y");
+  store.remove("mirrored");
+
+  Mirror(scratch_.path(), store, {}).bring();
+
+  EXPECT_FALSE(fs::exists(scratch_ / "mirrored"));
+  EXPECT_TRUE(fs::exists(scratch_ / "new"));
+}
+
+}  // namespace
+}  // namespace kinema::remote
