@@ -213,7 +213,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     out.folder.image_processor = pipeline->image_processor;
   }
   if (expert.name == "high_noise" || expert.name == "low_noise") {
-    const bool low = expert.name == "low_noise";
+    const bool low = expert.is_low_noise();
     const fs::path other = !pipeline ? fs::path()
                            : low     ? pipeline->transformer
                                      : pipeline->transformer_2;

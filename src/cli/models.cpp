@@ -22,18 +22,17 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const config::ModelConfig& m = config.model;
   std::vector<std::string> parts;
   const bool denoises = use == Use::GENERATE || use == Use::TRAIN;
-  const std::string& expert = config.optimizer.train_expert;
+  const Expert expert{.name = config.optimizer.train_expert};
   if (denoises && m.wan_transformer_pretrained_model_name_or_path.empty()) {
-    parts.emplace_back(use == Use::TRAIN && expert == "low_noise" ? "transformer_2"
-                                                                  : "transformer");
+    parts.emplace_back(use == Use::TRAIN ? expert.part() : "transformer");
   }
   if (use == Use::GENERATE) {
     parts.insert(parts.end(), {"transformer_2", "scheduler", "image_encoder", "image_processor"});
   }
   const bool videos = makes_videos(config.run);
   if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
-      expert != "none") {  // the one that the run does not train
-    parts.emplace_back(expert == "low_noise" ? "transformer" : "transformer_2");
+      expert.name != "none") {  // the one that the run does not train
+    parts.push_back(expert.other_part());
   }
   const bool reads_clips = use == Use::PREPARE || has_clips(config.data);
   const bool trains_on_images = use != Use::GENERATE && (reads_clips || videos);
@@ -111,9 +110,9 @@ void fetch_models(config::Config& config, Use use) {
   };
   resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
   if (use == Use::GENERATE || use == Use::TRAIN) {
-    const bool low = use == Use::TRAIN && config.optimizer.train_expert == "low_noise";
+    const Expert expert{.name = config.optimizer.train_expert};
     resolve(m.wan_transformer_pretrained_model_name_or_path,
-            {low ? "transformer_2" : "transformer"});
+            {use == Use::TRAIN ? expert.part() : "transformer"});
   }
   if (m.autoencoder == "wan") {
     resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});

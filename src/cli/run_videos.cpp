@@ -84,7 +84,7 @@ std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
           .model = model_.options,
           .programs = programs_,
           .lent = sample::LentTransformer{.config = model_.sizes,
-                                          .expert = model_.expert.name == "low_noise" ? 1 : 0}});
+                                          .expert = model_.expert.is_low_noise() ? 1 : 0}});
 }
 
 std::optional<RunVideos::Made> RunVideos::make(const train::StateView& state, int64_t steps,

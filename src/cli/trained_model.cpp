@@ -90,7 +90,8 @@ bool makes_videos(const config::RunConfig& run) {
   return run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
 }
 
-std::string Expert::part() const { return name == "low_noise" ? "transformer_2" : "transformer"; }
+std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
+std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
 
 std::string Expert::timesteps() const {
   return fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
@@ -111,7 +112,7 @@ Expert trained_expert(const config::Loaded& loaded) {
               !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
           "[config] train_expert is {}, but {} has one transformer\n  train_expert=none", out.name,
           config.model.pretrained_model_name_or_path);
-    const std::string other = out.name == "low_noise" ? "transformer" : "transformer_2";
+    const std::string other = out.other_part();
     std::error_code ignored;
     check(
         !makes_videos(config.run) ||

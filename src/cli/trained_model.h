@@ -30,6 +30,9 @@ struct Expert {
 
   /// Its folder in a pipeline and in a checkpoint: `transformer`, or `transformer_2` for low noise.
   std::string part() const;
+  /// That of the other one of two.
+  std::string other_part() const;
+  bool is_low_noise() const { return name == "low_noise"; }
   /// `timesteps 875 to 1000`.
   std::string timesteps() const;
 };

@@ -222,11 +222,8 @@ std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool whole_keys) 
   return all;
 }
 
-class OnDevices : public testing::TestWithParam<DType> {
+class OnDevices : public pjrt::CpuTest, public testing::WithParamInterface<DType> {
  protected:
-  void SetUp() override {
-    if (pjrt::cpu_plugin().empty()) GTEST_SKIP() << "KINEMA_PJRT_CPU names no CPU plugin";
-  }
   static void expect_all_plain(const Sizes& sizes, const MeshCase& mesh, bool whole_keys = false) {
     expect_plain(sizes, GetParam(), every_kind(mesh, whole_keys), mesh.mesh);
   }
