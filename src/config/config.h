@@ -32,7 +32,7 @@ struct Config {
 
   bool operator==(const Config&) const = default;
 
-  /// Calls visit(key, value, Field) for every key, group by group.
+  /// Calls visit(key, value, OnResume, Field) for every key, group by group.
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     RunConfig::fields(self.run, visit);

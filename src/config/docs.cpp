@@ -17,6 +17,9 @@ A variable `KINEMA_KEY_NAME`, as KINEMA_KEY_MAX_TRAIN_STEPS, wins over the file 
 
 An unknown key is an error that names the nearest known one. `kinema config FILE` prints what a file comes to.
 
+A run that goes on from a checkpoint compares its configuration with that of the run as it was: what *must match* is
+refused where it differs, what *may change* is printed, old and new value, and for the others it does not matter.
+
 "Not yet" marks what is accepted and has no effect so far: one line says so when it is set. Where it would change the
 result, the command refuses it.
 )";
@@ -33,6 +36,18 @@ std::string cell(std::string_view text) {
 std::string shortened(const std::string& text) {
   constexpr size_t kLongest = 60;
   return text.size() > kLongest ? text.substr(0, kLongest - 3) + "..." : text;
+}
+
+std::string_view on_resume(OnResume what) {
+  switch (what) {
+    case MUST_MATCH:
+      return "must match";
+    case MAY_CHANGE:
+      return "may change";
+    case UNRELATED:
+      break;
+  }
+  return "";
 }
 
 std::string remark(const Field& field) {
@@ -54,11 +69,14 @@ std::string markdown() {
   for (const KeyValue& each : describe(Config{})) {
     if (each.group != group) {
       group = each.group;
-      out += fmt::format("\n## {}\n\n| key | default | value | what it does |\n|---|---|---|---|\n",
-                         group);
+      out += fmt::format(
+          "\n## {}\n\n| key | default | value | what it does | on a resume |\n"
+          "|---|---|---|---|---|\n",
+          group);
     }
-    out += fmt::format("| `{}` | `{}` | {} | {} |\n", each.key, cell(shortened(each.value)),
-                       cell(expectation(each.type, each.field)), cell(remark(each.field)));
+    out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", each.key, cell(shortened(each.value)),
+                       cell(expectation(each.type, each.field)), cell(remark(each.field)),
+                       on_resume(each.on_resume));
   }
   out += "\n## Without meaning here\n\n| key | why |\n|---|---|\n";
   for (const IgnoredKey& each : ignored_keys()) {

@@ -7,6 +7,16 @@
 
 namespace kinema::config {
 
+/// What a run that goes on from a checkpoint does where a key has another value than the run had
+/// then. It stands between member and Field in each `visit`: a key that does not say has no
+/// meaning.
+enum class OnResume : uint8_t {
+  MUST_MATCH,  ///< refused: which samples saved positions mean, the model, what its input means
+  MAY_CHANGE,  ///< told, old -> new: how the run goes on from here
+  UNRELATED,   ///< nothing: paths, logging, memory, other commands
+};
+using enum OnResume;
+
 /// What is known of a key beside its name, type and default: said once, in the `fields` of its
 /// struct, and used by reading, checking, the saved record and docs/config.md.
 struct Field {

@@ -70,65 +70,68 @@ struct GenerateConfig {
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    visit("height", self.height, {.help = "rows of a frame", .min = 1, .max = 65536});
-    visit("width", self.width, {.help = "columns of a frame", .min = 1, .max = 65536});
-    visit("num_frames", self.num_frames, {.help = "frames", .min = 1, .max = 65536});
-    visit("fps", self.fps, {.help = "frames a second of the mp4", .min = 1, .max = 1000});
-    visit("prompt", self.prompt, {.help = "what to show", .prose = true});
-    visit("prompt_file", self.prompt_file,
+    visit("height", self.height, MAY_CHANGE, {.help = "rows of a frame", .min = 1, .max = 65536});
+    visit("width", self.width, MAY_CHANGE, {.help = "columns of a frame", .min = 1, .max = 65536});
+    visit("num_frames", self.num_frames, MAY_CHANGE, {.help = "frames", .min = 1, .max = 65536});
+    visit("fps", self.fps, UNRELATED,
+          {.help = "frames a second of the mp4", .min = 1, .max = 1000});
+    visit("prompt", self.prompt, UNRELATED, {.help = "what to show", .prose = true});
+    visit("prompt_file", self.prompt_file, UNRELATED,
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
-    visit("negative_prompt", self.negative_prompt,
+    visit("negative_prompt", self.negative_prompt, UNRELATED,
           {.help = "what guidance leads away from", .prose = true});
-    visit("image_url", self.image_url,
+    visit("image_url", self.image_url, UNRELATED,
           {.help = "image that the video begins with, a path or URL (image to video, TI2V)"});
-    visit("last_image_url", self.last_image_url,
+    visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "image that the video ends with, a path or URL (first and last frame)"});
-    visit("scheduler", self.scheduler,
+    visit("scheduler", self.scheduler, UNRELATED,
           {.help = "how noise becomes video", .one_of = "unipc | euler"});
-    visit("num_inference_steps", self.num_inference_steps,
+    visit("num_inference_steps", self.num_inference_steps, UNRELATED,
           {.help = "steps of the sampler", .min = 1, .max = 100000});
-    visit("guidance_scale", self.guidance_scale,
+    visit("guidance_scale", self.guidance_scale, UNRELATED,
           {.help = "classifier-free guidance; 1: none", .min = 0});
-    visit("guidance_scale_low", self.guidance_scale_low,
+    visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
           {.help = "wan2.2: of the low-noise expert, where there is guidance", .min = 0});
-    visit("guidance_scale_high", self.guidance_scale_high,
+    visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
           {.help = "wan2.2: of the high-noise expert; 1: no guidance for either", .min = 0});
     visit(
-        "guidance_rescale", self.guidance_rescale,
+        "guidance_rescale", self.guidance_rescale, UNRELATED,
         {.help = "how far the guided prediction is drawn back to the spread of the prompt's; 0 or "
                  "less: not at all",
          .max = 1});
-    visit("boundary_ratio", self.boundary_ratio,
+    visit("boundary_ratio", self.boundary_ratio, UNRELATED,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,
            .max = 1});
-    visit("flow_shift", self.flow_shift, {.help = "shift of the sampler's steps", .above = 0});
-    visit("use_ema", self.use_ema, {.help = "prefer the averaged weights of a run"});
-    visit("initial_latents", self.initial_latents,
+    visit("flow_shift", self.flow_shift, UNRELATED,
+          {.help = "shift of the sampler's steps", .above = 0});
+    visit("use_ema", self.use_ema, UNRELATED, {.help = "prefer the averaged weights of a run"});
+    visit("initial_latents", self.initial_latents, UNRELATED,
           {.help = "safetensors file with the noise to start from"});
-    visit("save_latents", self.save_latents, {.help = "safetensors file for the final latents"});
-    visit("video_folder", self.video_folder,
+    visit("save_latents", self.save_latents, UNRELATED,
+          {.help = "safetensors file for the final latents"});
+    visit("video_folder", self.video_folder, UNRELATED,
           {.help = "where mp4 files go; empty: samples/STEP in the run folder"});
-    visit("video_enlarge", self.video_enlarge,
+    visit("video_enlarge", self.video_enlarge, UNRELATED,
           {.help = "each pixel becomes a square of this many a side in the mp4 and contact sheet",
            .min = 1,
            .max = 64});
-    visit("contact_sheet_columns", self.contact_sheet_columns,
+    visit("contact_sheet_columns", self.contact_sheet_columns, UNRELATED,
           {.help = "videos beside each other on the contact sheet", .min = 1, .max = 100});
-    visit("contact_sheet", self.contact_sheet,
+    visit("contact_sheet", self.contact_sheet, UNRELATED,
           {.help = "write contact_sheet.png, some frames of every video"});
-    visit("save_frames", self.save_frames, {.help = "write every frame as a PNG too"});
-    visit("num_videos_per_prompt", self.num_videos_per_prompt,
+    visit("save_frames", self.save_frames, UNRELATED, {.help = "write every frame as a PNG too"});
+    visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
           {.help = "videos of each prompt, each from its own noise", .min = 1, .max = 100000});
-    visit("first_video_index", self.first_video_index,
+    visit("first_video_index", self.first_video_index, UNRELATED,
           {.help = "the noise of a video follows from seed and index: make the video of this index "
                    "again",
            .min = 0});
-    visit("generate_batch_size", self.generate_batch_size,
+    visit("generate_batch_size", self.generate_batch_size, UNRELATED,
           {.help = "videos denoised at once", .min = 1, .max = 4096});
-    visit("guidance_in_two_passes", self.guidance_in_two_passes,
+    visit("guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
           {.help = "with and without prompt one after the other: less memory, more time"});
-    visit("generate_checkpoint_step", self.generate_checkpoint_step,
+    visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
           {.help = "checkpoint of the run to use; -1: the newest", .min = -1});
     cache_fields(self, visit);
     later_fields(self, visit);
@@ -138,36 +141,36 @@ struct GenerateConfig {
   template <typename Self, typename Visitor>
   static void cache_fields(Self& self, Visitor&& visit) {
     visit(
-        "use_kv_cache", self.use_kv_cache,
+        "use_kv_cache", self.use_kv_cache, UNRELATED,
         {.help = "make the text's keys and values once, not at every step: the same video but for "
                  "rounding"});
     visit(
-        "use_cfg_cache", self.use_cfg_cache,
+        "use_cfg_cache", self.use_cfg_cache, UNRELATED,
         {.help = "in four of five steps from a third on, estimate the negative prompt's prediction "
                  "from an older one"});
     visit(
-        "use_sen_cache", self.use_sen_cache,
+        "use_sen_cache", self.use_sen_cache, UNRELATED,
         {.help = "take the last whole step's prediction while sample and time have moved little"});
-    visit("use_magcache", self.use_magcache,
+    visit("use_magcache", self.use_magcache, UNRELATED,
           {.help = "skip the blocks while a table says that what they add changes little"});
-    visit("magcache_thresh", self.magcache_thresh,
+    visit("magcache_thresh", self.magcache_thresh, UNRELATED,
           {.help = "errors that may sum up before a whole step", .min = 0, .with = "use_magcache"});
-    visit("magcache_K", self.magcache_K,
+    visit("magcache_K", self.magcache_K, UNRELATED,
           {.help = "steps skipped in a row at most", .min = 0, .with = "use_magcache"});
-    visit("retention_ratio", self.retention_ratio,
+    visit("retention_ratio", self.retention_ratio, UNRELATED,
           {.help = "share of the steps, from the beginning, that are never skipped",
            .min = 0,
            .max = 1,
            .with = "use_magcache"});
-    visit("mag_ratios_base", self.mag_ratios_base,
+    visit("mag_ratios_base", self.mag_ratios_base, UNRELATED,
           {.help = "the model's table: with prompt and without, step by step",
            .above = 0,
            .with = "use_magcache"});
-    visit("mag_ratios_base_720p", self.mag_ratios_base_720p,
+    visit("mag_ratios_base_720p", self.mag_ratios_base_720p, UNRELATED,
           {.help = "the table from 720 rows on, where mag_ratios_base is empty",
            .above = 0,
            .with = "use_magcache"});
-    visit("mag_ratios_base_480p", self.mag_ratios_base_480p,
+    visit("mag_ratios_base_480p", self.mag_ratios_base_480p, UNRELATED,
           {.help = "the table of smaller frames, where mag_ratios_base is empty",
            .above = 0,
            .with = "use_magcache"});
@@ -175,29 +178,32 @@ struct GenerateConfig {
 
   template <typename Self, typename Visitor>
   static void later_fields(Self& self, Visitor&& visit) {
-    visit("scan_diffusion_loop", self.scan_diffusion_loop,
+    visit("scan_diffusion_loop", self.scan_diffusion_loop, UNRELATED,
           {.help = "all sampling steps in one program", .later = "sampling in one program"});
-    visit("mode", self.mode,
+    visit("mode", self.mode, UNRELATED,
           {.help = "Animate: animate or replace",
            .later = "Animate",
            .refused_by = "train generate"});
-    visit("reference_image_path", self.reference_image_path,
+    visit("reference_image_path", self.reference_image_path, UNRELATED,
           {.help = "Animate: who moves", .with = "mode"});
-    visit("pose_video_path", self.pose_video_path, {.help = "Animate: poses", .with = "mode"});
-    visit("face_video_path", self.face_video_path, {.help = "Animate: faces", .with = "mode"});
-    visit("background_video_path", self.background_video_path,
+    visit("pose_video_path", self.pose_video_path, UNRELATED,
+          {.help = "Animate: poses", .with = "mode"});
+    visit("face_video_path", self.face_video_path, UNRELATED,
+          {.help = "Animate: faces", .with = "mode"});
+    visit("background_video_path", self.background_video_path, UNRELATED,
           {.help = "Animate: background", .with = "mode"});
-    visit("mask_video_path", self.mask_video_path, {.help = "Animate: mask", .with = "mode"});
-    visit("segment_frame_length", self.segment_frame_length,
+    visit("mask_video_path", self.mask_video_path, UNRELATED,
+          {.help = "Animate: mask", .with = "mode"});
+    visit("segment_frame_length", self.segment_frame_length, UNRELATED,
           {.help = "Animate: frames of a segment", .min = 1, .with = "mode"});
-    visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames,
+    visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames, UNRELATED,
           {.help = "Animate: frames carried over", .min = 0, .with = "mode"});
-    visit("motion_encode_batch_size", self.motion_encode_batch_size,
+    visit("motion_encode_batch_size", self.motion_encode_batch_size, UNRELATED,
           {.help = "Animate: faces encoded at once",
            .min = 0,
            .with = "mode",
            .null_is_default = true});
-    visit("animate_guidance_scale", self.animate_guidance_scale,
+    visit("animate_guidance_scale", self.animate_guidance_scale, UNRELATED,
           {.help = "Animate: guidance", .min = 0, .with = "mode"});
   }
 };

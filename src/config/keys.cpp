@@ -131,9 +131,10 @@ std::string to_text(const std::vector<Item>& items) {
 
 template <typename Group>
 void append(std::vector<KeyValue>& out, std::string_view group, const Group& values) {
-  Group::fields(values, [&](std::string_view key, const auto& value, const Field& field) {
-    out.push_back({key, group, type_name(value), to_text(value), field});
-  });
+  Group::fields(
+      values, [&](std::string_view key, const auto& value, OnResume on_resume, const Field& field) {
+        out.push_back({key, group, type_name(value), to_text(value), on_resume, field});
+      });
 }
 
 std::string number(double value) {
@@ -185,8 +186,9 @@ std::string nearest_key(std::string_view key) {
     }
   };
   const Config config;
-  Config::fields(config,
-                 [&](std::string_view known, const auto&, const Field&) { consider(known); });
+  Config::fields(config, [&](std::string_view known, const auto&, OnResume, const Field&) {
+    consider(known);
+  });
   for (const IgnoredKey& each : kIgnored) {
     consider(each.key);
   }

@@ -15,6 +15,7 @@ struct KeyValue {
   std::string_view group;  ///< "run", "model", ...
   std::string_view type;   ///< "integer", "number", "true or false", "text", "list of ...", "any"
   std::string value;       ///< as YAML that reads back to the same value
+  OnResume on_resume;
   Field field;
 };
 

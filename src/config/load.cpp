@@ -34,7 +34,7 @@ constexpr bool is_scalar =
 template <typename Assign>
 bool with_field(Config& config, std::string_view key, Assign assign) {
   bool found = false;
-  Config::fields(config, [&](std::string_view name, auto& value, const Field& field) {
+  Config::fields(config, [&](std::string_view name, auto& value, OnResume, const Field& field) {
     if (name == key) {
       found = true;
       assign(value, field);
@@ -150,7 +150,7 @@ std::string lower(std::string text) {
 std::string key_of_variable(const std::string& name) {
   std::string key = lower(name);
   const Config defaults;
-  Config::fields(defaults, [&](std::string_view each, const auto&, const Field&) {
+  Config::fields(defaults, [&](std::string_view each, const auto&, OnResume, const Field&) {
     if (lower(std::string(each)) == key) {
       key = each;
     }

@@ -175,7 +175,7 @@ TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
                             "train_steps", "sample_shift", "output", "zzz"}) {
     const std::string key = nearest_key(other);
     bool known = key == "base";
-    Config::fields(config, [&](std::string_view each, const auto&, const Field&) {
+    Config::fields(config, [&](std::string_view each, const auto&, OnResume, const Field&) {
       known = known || each == key;
     });
     EXPECT_TRUE(known || is_ignored(key)) << other << " -> " << key;
