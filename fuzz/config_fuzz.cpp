@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto loaded = load_text(text);
     std::string own;
     try {
-      own = kinema::config::to_yaml(loaded.config);
+      own = kinema::config::to_yaml(loaded);
       if (!(load_text(own).config == loaded.config)) {
         std::abort();
       }

@@ -41,15 +41,7 @@ void print_json(const config::Loaded& loaded) {
 }
 
 void print_yaml(const config::Loaded& loaded) {
-  std::string_view group;
-  for (const config::KeyValue& each : describe(loaded.config)) {
-    if (each.group != group) {
-      fmt::print("{}# {}\n", group.empty() ? "" : "\n", each.group);
-      group = each.group;
-    }
-    fmt::print("{:<60}  # {}\n", fmt::format("{}: {}", each.key, each.value),
-               origin(loaded, each.key));
-  }
+  fmt::print("{}", to_yaml(loaded));
   for (const config::IgnoredKey& each : config::ignored_keys()) {
     if (loaded.origin.contains(std::string(each.key))) {
       fmt::print("# {} ({}) has no meaning here: {}\n", each.key, origin(loaded, each.key),

@@ -155,7 +155,7 @@ int train_run(const std::vector<std::string>& words, bool json) {
     warn(line);
   }
   const flags::Effective flags = check_flags(loaded);
-  config::Config given = loaded.config;  // with models as they were named
+  config::Loaded given = loaded;  // with models as they were named
   RunStores stores(loaded.config);
   const fs::path run = run_folder(loaded.config);
   trace::name_thread("main");
@@ -173,7 +173,7 @@ int train_run(const std::vector<std::string>& words, bool json) {
     return 0;
   }
   if (training.expert.boundary_ratio) {  // of the pipeline, unless it was given
-    given.generate.boundary_ratio = *training.expert.boundary_ratio;
+    given.config.generate.boundary_ratio = *training.expert.boundary_ratio;
   }
   io::write_file(run / "config.yml", to_yaml(given));
   io::write_file(run / "flags.json", flags::to_json(flags).dump());

@@ -56,7 +56,8 @@ struct Loaded {
   std::vector<std::string> ignored;  ///< keys given that have no meaning here
 };
 
-/// Reads `file` (and the files its `base:` key names, nearest last) over the defaults, then the
+/// Reads `file` (and the files its `base:` key names, nearest last; what stands below `defaults:`
+/// in one takes the place of defaults and does not count as given) over the defaults, then the
 /// variables of `environment` (`NAME=VALUE`; those that begin with KINEMA_KEY_ set keys, as
 /// KINEMA_KEY_MAX_TRAIN_STEPS=10 does, the others are left alone), then the `key=value` overrides.
 /// Throws Error on an unknown key (naming the nearest known one), a value of wrong type or out of
@@ -68,8 +69,10 @@ Loaded load(const std::filesystem::path& file, std::span<const std::string> over
 Loaded load_defaults(std::span<const std::string> overrides = {},
                      std::span<const std::string> environment = {});
 
-/// The whole configuration as YAML that `load` reads back to an equal one.
-std::string to_yaml(const Config& config);
+/// The whole configuration as YAML that `load` reads back to an equal one, in which the same keys
+/// count as given: those stand first, each with its origin as a comment, the others below
+/// `defaults:`.
+std::string to_yaml(const Loaded& loaded);
 
 /// What `command` ("train", "generate" or "prepare") has to say before it begins: at most one line
 /// on keys without meaning here, one on keys that are not built yet. Throws Error where such a key

@@ -17,6 +17,14 @@ enum class OnResume : uint8_t {
 };
 using enum OnResume;
 
+/// Whether the `.json` beside a video, which may come from others, sets a key.
+enum class Share : uint8_t {
+  NO,     ///< it does not: paths, plugins, devices, and whatever is not said to be one of the below
+  YES,    ///< it does
+  MODEL,  ///< the video was made of it: an id of the model hub is taken, a path must be given anew
+  FILE,   ///< the video was made of it: it must be given anew
+};
+
 /// What is known of a key beside its name, type and default: said once, in the `fields` of its
 /// struct, and used by reading, checking, the saved record and docs/config.md.
 struct Field {
@@ -36,6 +44,7 @@ struct Field {
   std::string_view with = "";        ///< the key without which this one has no effect
   bool any_case = false;             ///< `one_of` is compared without regard to case
   bool null_is_default = false;      ///< `null` stands for the default
+  Share share = Share::NO;
 };
 
 /// A value that is kept as it was given (sharding rules, block sizes).

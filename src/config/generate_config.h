@@ -70,44 +70,57 @@ struct GenerateConfig {
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    visit("height", self.height, MAY_CHANGE, {.help = "rows of a frame", .min = 1, .max = 65536});
-    visit("width", self.width, MAY_CHANGE, {.help = "columns of a frame", .min = 1, .max = 65536});
-    visit("num_frames", self.num_frames, MAY_CHANGE, {.help = "frames", .min = 1, .max = 65536});
+    visit("height", self.height, MAY_CHANGE,
+          {.help = "rows of a frame", .min = 1, .max = 65536, .share = Share::YES});
+    visit("width", self.width, MAY_CHANGE,
+          {.help = "columns of a frame", .min = 1, .max = 65536, .share = Share::YES});
+    visit("num_frames", self.num_frames, MAY_CHANGE,
+          {.help = "frames", .min = 1, .max = 65536, .share = Share::YES});
     visit("fps", self.fps, UNRELATED,
-          {.help = "frames a second of the mp4", .min = 1, .max = 1000});
-    visit("prompt", self.prompt, UNRELATED, {.help = "what to show", .prose = true});
+          {.help = "frames a second of the mp4", .min = 1, .max = 1000, .share = Share::YES});
+    visit("prompt", self.prompt, UNRELATED,
+          {.help = "what to show", .prose = true, .share = Share::YES});
     visit("prompt_file", self.prompt_file, UNRELATED,
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, UNRELATED,
-          {.help = "what guidance leads away from", .prose = true});
+          {.help = "what guidance leads away from", .prose = true, .share = Share::YES});
     visit("image_url", self.image_url, UNRELATED,
-          {.help = "image that the video begins with, a path or URL (image to video, TI2V)"});
+          {.help = "image that the video begins with, a path or URL (image to video, TI2V)",
+           .share = Share::FILE});
     visit("last_image_url", self.last_image_url, UNRELATED,
-          {.help = "image that the video ends with, a path or URL (first and last frame)"});
+          {.help = "image that the video ends with, a path or URL (first and last frame)",
+           .share = Share::FILE});
     visit("scheduler", self.scheduler, UNRELATED,
-          {.help = "how noise becomes video", .one_of = "unipc | euler"});
+          {.help = "how noise becomes video", .one_of = "unipc | euler", .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
-          {.help = "steps of the sampler", .min = 1, .max = 100000});
+          {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
-          {.help = "classifier-free guidance; 1: none", .min = 0});
+          {.help = "classifier-free guidance; 1: none", .min = 0, .share = Share::YES});
     visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
-          {.help = "wan2.2: of the low-noise expert, where there is guidance", .min = 0});
+          {.help = "wan2.2: of the low-noise expert, where there is guidance",
+           .min = 0,
+           .share = Share::YES});
     visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
-          {.help = "wan2.2: of the high-noise expert; 1: no guidance for either", .min = 0});
+          {.help = "wan2.2: of the high-noise expert; 1: no guidance for either",
+           .min = 0,
+           .share = Share::YES});
     visit(
         "guidance_rescale", self.guidance_rescale, UNRELATED,
         {.help = "how far the guided prediction is drawn back to the spread of the prompt's; 0 or "
                  "less: not at all",
-         .max = 1});
+         .max = 1,
+         .share = Share::YES});
     visit("boundary_ratio", self.boundary_ratio, UNRELATED,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,
-           .max = 1});
+           .max = 1,
+           .share = Share::YES});
     visit("flow_shift", self.flow_shift, UNRELATED,
-          {.help = "shift of the sampler's steps", .above = 0});
-    visit("use_ema", self.use_ema, UNRELATED, {.help = "prefer the averaged weights of a run"});
+          {.help = "shift of the sampler's steps", .above = 0, .share = Share::YES});
+    visit("use_ema", self.use_ema, UNRELATED,
+          {.help = "prefer the averaged weights of a run", .share = Share::YES});
     visit("initial_latents", self.initial_latents, UNRELATED,
-          {.help = "safetensors file with the noise to start from"});
+          {.help = "safetensors file with the noise to start from", .share = Share::FILE});
     visit("save_latents", self.save_latents, UNRELATED,
           {.help = "safetensors file for the final latents"});
     visit("video_folder", self.video_folder, UNRELATED,
@@ -115,24 +128,34 @@ struct GenerateConfig {
     visit("video_enlarge", self.video_enlarge, UNRELATED,
           {.help = "each pixel becomes a square of this many a side in the mp4 and contact sheet",
            .min = 1,
-           .max = 64});
+           .max = 64,
+           .share = Share::YES});
     visit("contact_sheet_columns", self.contact_sheet_columns, UNRELATED,
-          {.help = "videos beside each other on the contact sheet", .min = 1, .max = 100});
+          {.help = "videos beside each other on the contact sheet",
+           .min = 1,
+           .max = 100,
+           .share = Share::YES});
     visit("contact_sheet", self.contact_sheet, UNRELATED,
-          {.help = "write contact_sheet.png, some frames of every video"});
-    visit("save_frames", self.save_frames, UNRELATED, {.help = "write every frame as a PNG too"});
+          {.help = "write contact_sheet.png, some frames of every video", .share = Share::YES});
+    visit("save_frames", self.save_frames, UNRELATED,
+          {.help = "write every frame as a PNG too", .share = Share::YES});
     visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
-          {.help = "videos of each prompt, each from its own noise", .min = 1, .max = 100000});
+          {.help = "videos of each prompt, each from its own noise",
+           .min = 1,
+           .max = 100000,
+           .share = Share::YES});
     visit("first_video_index", self.first_video_index, UNRELATED,
           {.help = "the noise of a video follows from seed and index: make the video of this index "
                    "again",
-           .min = 0});
+           .min = 0,
+           .share = Share::YES});
     visit("generate_batch_size", self.generate_batch_size, UNRELATED,
-          {.help = "videos denoised at once", .min = 1, .max = 4096});
+          {.help = "videos denoised at once", .min = 1, .max = 4096, .share = Share::YES});
     visit("guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
-          {.help = "with and without prompt one after the other: less memory, more time"});
+          {.help = "with and without prompt one after the other: less memory, more time",
+           .share = Share::YES});
     visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
-          {.help = "checkpoint of the run to use; -1: the newest", .min = -1});
+          {.help = "checkpoint of the run to use; -1: the newest", .min = -1, .share = Share::YES});
     cache_fields(self, visit);
     later_fields(self, visit);
   }
@@ -143,37 +166,50 @@ struct GenerateConfig {
     visit(
         "use_kv_cache", self.use_kv_cache, UNRELATED,
         {.help = "make the text's keys and values once, not at every step: the same video but for "
-                 "rounding"});
+                 "rounding",
+         .share = Share::YES});
     visit(
         "use_cfg_cache", self.use_cfg_cache, UNRELATED,
         {.help = "in four of five steps from a third on, estimate the negative prompt's prediction "
-                 "from an older one"});
-    visit(
-        "use_sen_cache", self.use_sen_cache, UNRELATED,
-        {.help = "take the last whole step's prediction while sample and time have moved little"});
+                 "from an older one",
+         .share = Share::YES});
+    visit("use_sen_cache", self.use_sen_cache, UNRELATED,
+          {.help = "take the last whole step's prediction while sample and time have moved little",
+           .share = Share::YES});
     visit("use_magcache", self.use_magcache, UNRELATED,
-          {.help = "skip the blocks while a table says that what they add changes little"});
+          {.help = "skip the blocks while a table says that what they add changes little",
+           .share = Share::YES});
     visit("magcache_thresh", self.magcache_thresh, UNRELATED,
-          {.help = "errors that may sum up before a whole step", .min = 0, .with = "use_magcache"});
+          {.help = "errors that may sum up before a whole step",
+           .min = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
     visit("magcache_K", self.magcache_K, UNRELATED,
-          {.help = "steps skipped in a row at most", .min = 0, .with = "use_magcache"});
+          {.help = "steps skipped in a row at most",
+           .min = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
     visit("retention_ratio", self.retention_ratio, UNRELATED,
           {.help = "share of the steps, from the beginning, that are never skipped",
            .min = 0,
            .max = 1,
-           .with = "use_magcache"});
+           .with = "use_magcache",
+           .share = Share::YES});
     visit("mag_ratios_base", self.mag_ratios_base, UNRELATED,
           {.help = "the model's table: with prompt and without, step by step",
            .above = 0,
-           .with = "use_magcache"});
+           .with = "use_magcache",
+           .share = Share::YES});
     visit("mag_ratios_base_720p", self.mag_ratios_base_720p, UNRELATED,
           {.help = "the table from 720 rows on, where mag_ratios_base is empty",
            .above = 0,
-           .with = "use_magcache"});
+           .with = "use_magcache",
+           .share = Share::YES});
     visit("mag_ratios_base_480p", self.mag_ratios_base_480p, UNRELATED,
           {.help = "the table of smaller frames, where mag_ratios_base is empty",
            .above = 0,
-           .with = "use_magcache"});
+           .with = "use_magcache",
+           .share = Share::YES});
   }
 
   template <typename Self, typename Visitor>

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kXlaFlags = "xla_flags";
 constexpr std::string_view kVariable = "KINEMA_KEY_";
+constexpr std::string_view kDefaults = "defaults";
 
 template <typename T>
 constexpr bool is_scalar =
@@ -50,19 +51,34 @@ void note_ignored(Loaded& loaded, const std::string& key, const std::string& whe
   loaded.origin[key] = where;
 }
 
-void apply_member(Loaded& loaded, const Yaml::Member& member) {
-  const std::string where = member.value.where();
-  if (is_ignored(member.key)) {
-    note_ignored(loaded, member.key, where);
-    return;
-  }
+void set_member(Loaded& loaded, const Yaml::Member& member, const std::string& where) {
   const bool known = with_field(loaded.config, member.key, [&](auto& value, const Field& field) {
     read_value({.key = member.key, .value = member.value, .where = where}, field, value);
   });
   if (!known) {
     unknown_key(member.key, where);
   }
+}
+
+void apply_member(Loaded& loaded, const Yaml::Member& member) {
+  const std::string where = member.value.where();
+  if (is_ignored(member.key)) {
+    note_ignored(loaded, member.key, where);
+    return;
+  }
+  set_member(loaded, member, where);
   loaded.origin[member.key] = where;
+}
+
+/// What a resolved file holds of keys that nobody gave: values, but not given here either.
+void apply_defaults(Loaded& loaded, const Yaml& defaults) {
+  check(defaults.kind() == Yaml::Kind::Mapping || defaults.kind() == Yaml::Kind::Null,
+        "[config] {} ({}) is not a list of `key: value` lines", kDefaults, defaults.where());
+  for (const Yaml::Member& member : defaults.members()) {
+    if (!loaded.origin.contains(member.key) && !is_ignored(member.key)) {
+      set_member(loaded, member, member.value.where());
+    }
+  }
 }
 
 void apply_file(Loaded& loaded, const fs::path& file, int depth) {
@@ -78,8 +94,11 @@ void apply_file(Loaded& loaded, const fs::path& file, int depth) {
           "[config] base ({}) must name a file", base->where());
     apply_file(loaded, file.parent_path() / base->text(), depth + 1);
   }
+  if (const Yaml* defaults = yaml.find(kDefaults)) {
+    apply_defaults(loaded, *defaults);
+  }
   for (const Yaml::Member& member : yaml.members()) {
-    if (member.key != "base") {
+    if (member.key != "base" && member.key != kDefaults) {
       apply_member(loaded, member);
     }
   }
@@ -206,18 +225,29 @@ Loaded load_defaults(std::span<const std::string> overrides,
   return loaded;
 }
 
-std::string to_yaml(const Config& config) {
+std::string to_yaml(const Loaded& loaded) {
   std::string out =
-      "# The resolved configuration of a run: every key, read back to the same values.\n";
-  std::string_view group;
-  for (const KeyValue& each : describe(config)) {
-    if (each.group != group) {
-      group = each.group;
-      out += fmt::format("\n# {}\n", group);
+      "# Every key, read back to the same values: first what was given and where, then the "
+      "defaults.\n";
+  std::string rest;
+  const auto begin_group = [](std::string& text, std::string_view group, std::string_view indent) {
+    const std::string head = fmt::format("\n{}# {}\n", indent, group);
+    if (text.find(head) == std::string::npos) {
+      text += head;
     }
-    out += fmt::format("{}: {}\n", each.key, each.value);
+  };
+  for (const KeyValue& each : describe(loaded.config)) {
+    const std::string line = fmt::format("{}: {}", each.key, each.value);
+    if (const auto found = loaded.origin.find(std::string(each.key));
+        found != loaded.origin.end()) {
+      begin_group(out, each.group, "");
+      out += fmt::format("{:<60}  # {}\n", line, found->second);
+    } else {
+      begin_group(rest, each.group, "  ");
+      rest += fmt::format("  {}\n", line);
+    }
   }
-  return out;
+  return rest.empty() ? out : out + fmt::format("\n{}:\n", kDefaults) + rest.substr(1);
 }
 
 }  // namespace kinema::config

@@ -115,7 +115,8 @@ struct OptimizerConfig {
     visit("train_expert", self.train_expert, MUST_MATCH,
           {.help = "wan2.2 with two experts: which one is trained, at the timesteps of its side of "
                    "boundary_ratio",
-           .one_of = "none | high_noise | low_noise"});
+           .one_of = "none | high_noise | low_noise",
+           .share = Share::YES});
     visit("min_timestep", self.min_timestep, MAY_CHANGE,
           {.help = "timesteps are drawn from here up; -1: from where the model is used",
            .min = -1,

@@ -59,10 +59,12 @@ struct RunConfig {
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    visit("run_name", self.run_name, UNRELATED, {.help = "name of the run folder; train needs it"});
+    visit("run_name", self.run_name, UNRELATED,
+          {.help = "name of the run folder; train needs it", .share = Share::YES});
     visit("output_dir", self.output_dir, UNRELATED,
           {.help = "the run folder is output_dir/run_name; gs:// and s3:// too (docs/storage.md)"});
-    visit("seed", self.seed, MUST_MATCH, {.help = "everything random follows from it", .min = 0});
+    visit("seed", self.seed, MUST_MATCH,
+          {.help = "everything random follows from it", .min = 0, .share = Share::YES});
 
     visit("hardware", self.hardware, MAY_CHANGE,
           {.help = "which plugin to load when pjrt_plugin is empty", .one_of = "cpu | gpu | tpu"});
@@ -70,10 +72,10 @@ struct RunConfig {
           {.help = "path of a PJRT plugin (.so) to load"});
     visit("cpu_device_count", self.cpu_device_count, MAY_CHANGE,
           {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
-    visit(
-        "cpu_kernels", self.cpu_kernels, MAY_CHANGE,
-        {.help =
-             "large matrix products and convolutions on CPU run in oneDNN instead of the plugin"});
+    visit("cpu_kernels", self.cpu_kernels, MAY_CHANGE,
+          {.help =
+               "large matrix products and convolutions on CPU run in oneDNN instead of the plugin",
+           .share = Share::YES});
     visit("executable_cache", self.executable_cache, UNRELATED,
           {.help = "folder of compiled programs; empty or `on`: in the cache folder; `off`: none "
                    "are kept"});
@@ -109,7 +111,7 @@ struct RunConfig {
     visit("checkpoint_every", self.checkpoint_every, UNRELATED,
           {.help = "steps between checkpoints; -1: only the last", .min = -1});
     visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
-          {.help = "checkpoints; empty: checkpoints/ in the run folder"});
+          {.help = "checkpoints; empty: checkpoints/ in the run folder", .share = Share::FILE});
     visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
           {.help = "newest checkpoints that are kept; 0: all", .min = 0});
     visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,

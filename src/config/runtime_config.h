@@ -29,7 +29,8 @@ struct RuntimeConfig {
   static void fields(Self& self, Visitor&& visit) {
     visit("deterministic", self.deterministic, MAY_CHANGE,
           {.help = "results may not depend on the run or on how arrays are split: on GPUs the "
-                   "flags of profile gpu-deterministic, elsewhere an error for flags against it"});
+                   "flags of profile gpu-deterministic, elsewhere an error for flags against it",
+           .share = Share::YES});
     visit(
         "debug_nans", self.debug_nans, UNRELATED,
         {.help = "a training step that is not finite is made again operation by operation, and the "

@@ -53,7 +53,7 @@ TEST_F(ConfigCommand, PrintsValuesWithTheirOrigin) {
   EXPECT_THAT(outcome.out, HasSubstr("# a.yml:1"));
   EXPECT_THAT(outcome.out, HasSubstr("learning_rate: 0.001"));
   EXPECT_THAT(outcome.out, HasSubstr("# command line"));
-  EXPECT_THAT(outcome.out, HasSubstr("# default"));
+  EXPECT_THAT(outcome.out, HasSubstr("\ndefaults:\n"));
   EXPECT_THAT(outcome.out, HasSubstr("enable_mllog (a.yml:2) has no meaning here"));
 }
 
