@@ -17,26 +17,55 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
+/// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
+/// dot, must match. Only those are read that stand for a name.
+class ModulePattern {
+ public:
+  ModulePattern(const std::string& pattern, const std::string& where) {
+    std::string_view rest = pattern;
+    if (rest.starts_with('^')) {
+      whole_ = true;
+      rest.remove_prefix(1);
+    }
+    if (rest.ends_with('$')) {
+      rest.remove_suffix(1);
+    }
+    for (size_t i = 0; i < rest.size(); ++i) {
+      i += rest[i] == '\\' && i + 1 < rest.size() && rest[i + 1] == '.' ? 1 : 0;
+      name_ += rest[i];
+    }
+    check(name_.find_first_of("\\^$*+?()[]{}|") == std::string::npos,
+          "[lora] {}: alpha_pattern `{}` is a regular expression: only names of modules are read",
+          where, pattern);
+  }
+
+  bool matches(std::string_view module) const {
+    return module == name_ || (!whole_ && module.size() > name_.size() && module.ends_with(name_) &&
+                               module[module.size() - name_.size() - 1] == '.');
+  }
+
+ private:
+  std::string name_;
+  bool whole_ = false;
+};
+
 /// Alpha as PEFT's configuration gives it, for files whose keys do not.
 struct ConfiguredAlpha {
   std::optional<double> alpha;
-  std::map<std::string, double> of_modules;
-  bool by_root = false;  // rank-stabilised: alpha / sqrt(rank)
+  std::vector<std::pair<ModulePattern, double>> of_modules;  // the first that matches counts
+  bool by_root = false;                                      // rank-stabilised: alpha / sqrt(rank)
 
   double factor(const std::string& module, int64_t rank) const {
-    std::optional<double> value = alpha;
-    for (const auto& [pattern, own] : of_modules) {
-      if (module == pattern || module.ends_with("." + pattern)) {
-        value = own;
-      }
-    }
+    const auto own = std::ranges::find_if(
+        of_modules, [&](const auto& each) { return each.first.matches(module); });
+    const std::optional<double> value = own == of_modules.end() ? alpha : own->second;
     const auto r = static_cast<double>(rank);
     return value ? *value / (by_root ? std::sqrt(r) : r) : 1.0;
   }
 };
 
 /// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
-ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
+ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& where) {
   ConfiguredAlpha out;
   const auto find = [&](const char* key) {
     const Json* value = json.find(prefix + key);
@@ -47,13 +76,25 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
   }
   if (const Json* pattern = find("alpha_pattern")) {
     for (const auto& [module, alpha] : pattern->members()) {
-      out.of_modules[module.starts_with('^') ? module.substr(1) : module] = alpha.as_number();
+      out.of_modules.emplace_back(ModulePattern(module, where), alpha.as_number());
     }
   }
   if (const Json* by_root = find("use_rslora")) {
     out.by_root = by_root->as_bool();
   }
   return out;
+}
+
+/// How the keys of diffusers' metadata begin for one of two transformers: a pipeline's file says
+/// `transformer.r`, and one of a transformer's own save_lora_adapter `r`.
+std::string metadata_prefix(const Json& metadata, size_t part) {
+  const auto begins = [&](std::string_view prefix) {
+    return std::ranges::any_of(metadata.members(),
+                               [&](const auto& each) { return each.first.starts_with(prefix); });
+  };
+  return begins("transformer.") || begins("transformer_2.")
+             ? (part == 0 ? "transformer." : "transformer_2.")
+             : "";
 }
 
 double scalar(const io::TensorView& view, const std::string& path) {
@@ -119,7 +160,8 @@ Lora Lora::open(const fs::path& path) {
         out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
   out.finish();
   if (folder && fs::exists(path / "adapter_config.json", ignored)) {
-    const ConfiguredAlpha alpha = read_alpha(Json::read(path / "adapter_config.json"), "");
+    const ConfiguredAlpha alpha =
+        read_alpha(Json::read(path / "adapter_config.json"), "", out.path_);
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
         target.factor = alpha.factor(module, target.rank());
@@ -171,8 +213,7 @@ void Lora::finish() {
                               : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
   for (size_t part = 0; part < targets_.size(); ++part) {
-    const ConfiguredAlpha alpha =
-        read_alpha(configured, part == 0 ? "transformer." : "transformer_2.");
+    const ConfiguredAlpha alpha = read_alpha(configured, metadata_prefix(configured, part), path_);
     for (auto& [module, target] : targets_[part]) {
       check_pair(target, module, path_);
       if (target.down != nullptr) {

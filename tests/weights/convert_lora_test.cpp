@@ -87,6 +87,22 @@ TEST(ConvertLora, EveryFormatGivesTheSameDifferencesBack) {
   }
 }
 
+TEST(ConvertLora, AlphasOfMetadataBecomeKeysWhereTheFormatHasThem) {
+  const io::Scratch scratch;
+  const fs::path given = io::golden("lora/adapter.safetensors");
+  convert_lora(given, scratch / "kohya.safetensors", LoraFormat::KOHYA);
+
+  const auto kohya = io::SafetensorsFile::open(scratch / "kohya.safetensors");
+  const auto alpha = [&](const char* module) {
+    return kohya.at(std::string(module) + ".alpha").copy().as<float>()[0];
+  };
+  EXPECT_EQ(alpha("lora_unet_blocks_0_ffn_2"), 8);
+  EXPECT_EQ(alpha("lora_unet_blocks_0_self_attn_q"), 3);
+  EXPECT_EQ(alpha("lora_unet_blocks_1_self_attn_q"), 2);
+  EXPECT_EQ(alpha("lora_unet_blocks_0_cross_attn_k"), 5);
+  expect_same(given, scratch / "kohya.safetensors");
+}
+
 TEST(ConvertLora, NamesAreThoseOfTheOtherProgram) {
   const io::Scratch scratch;
   const auto to = [&](const std::string& name) {

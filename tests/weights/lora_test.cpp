@@ -292,6 +292,57 @@ TEST_F(LoraFile, TakesAlphaFromTheMetadataWhereNoKeyHasIt) {
   EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 0.25);
 }
 
+// diffusers' transformer.save_lora_adapter: PEFT's settings under their own names.
+TEST_F(LoraFile, TakesAlphaFromTheMetadataOfATransformersOwnFile) {
+  pair("blocks.0.attn1.to_q", 64, 64, 4);
+  pair("blocks.0.attn1.to_k", 64, 64, 4);
+  pair("blocks.1.attn1.to_k", 64, 64, 4);
+  const Lora lora = Lora::open(write({{"lora_adapter_metadata", R"({"r": 4, "lora_alpha": 8,
+      "alpha_pattern": {"^blocks.1.attn1.to_k": 3, "attn1\\.to_k$": 2, "to_k": 1}})"}}));
+
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_q").factor, 2.0);
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_k").factor, 0.5);
+  EXPECT_EQ(lora.targets().at("blocks.1.attn1.to_k").factor, 0.75);
+}
+
+TEST_F(LoraFile, RefusesAlphasOfRegularExpressions) {
+  pair("blocks.0.attn1.to_q", 64, 64, 4);
+  const auto path =
+      write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q|k)": 3}})json"}});
+
+  EXPECT_THAT([&] { Lora::open(path); },
+              ThrowsMessage<Error>(HasSubstr("alpha_pattern `to_(q|k)` is a regular expression")));
+}
+
+// Products of rank 4 and 2 in float32, each of which rounds its factor and its sums: a few parts in
+// 10^7 of values around 1.
+TEST(LoraGolden, ScalesAsPeftDoes) {
+  for (const std::string name : {"adapter", "adapter_rslora"}) {
+    const Lora lora = Lora::open(io::golden("lora/" + name + ".safetensors"));
+    const auto deltas =
+        io::SafetensorsFile::open(io::golden("lora/" + name + "_deltas.safetensors"));
+    ASSERT_EQ(lora.targets().size(), deltas.tensors().size());
+    for (const auto& [module, target] : lora.targets()) {
+      SCOPED_TRACE(name + " " + module);
+      const HostArray expected = deltas.at(module).copy();
+      const HostArray up_values = target.up->copy();
+      const HostArray down_values = target.down->copy();
+      const auto up = up_values.as<float>();
+      const auto down = down_values.as<float>();
+      const auto [rows, columns] = std::pair(expected.shape.dims[0], expected.shape.dims[1]);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < target.rank(); ++k) {
+            sum += static_cast<double>(up[i * target.rank() + k]) * down[k * columns + j];
+          }
+          EXPECT_NEAR(target.factor * sum, expected.as<float>()[i * columns + j], 1e-5);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(LoraFile, ReadsAPeftFolder) {
   pair("base_model.model.blocks.0.attn1.to_q", 64, 64, 4);
   std::filesystem::rename(write(), scratch_ / "adapter_model.safetensors");
