@@ -55,6 +55,9 @@ std::string remark(const Field& field) {
   if (!field.with.empty()) {
     out += fmt::format("; only with `{}`", field.with);
   }
+  if (!field.without.empty()) {
+    out += "; not beside pretrained weights";
+  }
   if (!field.later.empty()) {
     out += fmt::format(". Not yet: {}", field.later);
   }

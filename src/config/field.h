@@ -42,6 +42,7 @@ struct Field {
   std::string_view later = "";   ///< not built yet: what another value than the default asks for
   std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"
   std::string_view with = "";        ///< the key without which this one has no effect
+  std::string_view without = "";     ///< keys beside any of which, given, this one has no effect
   bool any_case = false;             ///< `one_of` is compared without regard to case
   bool null_is_default = false;      ///< `null` stands for the default
   Share share = Share::NO;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "config/other_names.h"
 #include "config/scalar.h"
 #include "io/json.h"
 
@@ -52,58 +53,6 @@ constexpr IgnoredKey kIgnored[] = {
     {"unet_checkpoint", kImages},
 };
 
-/// What other programs call one of our keys, where no edit distance would find it.
-struct OtherName {
-  std::string_view other;
-  std::string_view key;
-};
-
-constexpr OtherName kOtherNames[] = {
-    {"autotune", "xla_flags"},
-    {"batch_size", "per_device_batch_size"},
-    {"cache_dir", "executable_cache"},
-    {"cfg_scale", "guidance_scale"},
-    {"compilation_cache", "executable_cache"},
-    {"data_dir", "train_data_dir"},
-    {"debug_nan", "debug_nans"},
-    {"detect_nans", "debug_nans"},
-    {"frames", "num_frames"},
-    {"gpuflags", "flags_profile"},
-    {"gradient_checkpointing", "remat_policy"},
-    {"guidance_scale_2", "guidance_scale_low"},
-    {"image", "image_url"},
-    {"jax_compilation_cache_dir", "executable_cache"},
-    {"jax_debug_nans", "debug_nans"},
-    {"jax_disable_jit", "jit"},
-    {"jax_disable_most_optimizations", "optimization_level"},
-    {"jax_exec_time_optimization_effort", "optimization_effort"},
-    {"jax_num_cpu_devices", "cpu_device_count"},
-    {"jax_optimization_level", "optimization_level"},
-    {"jax_platforms", "hardware"},
-    {"jax_transfer_guard", "transfer_guard"},
-    {"last_image", "last_image_url"},
-    {"latents", "initial_latents"},
-    {"lora", "lora_config"},
-    {"lr", "learning_rate"},
-    {"mem_fraction", "memory_fraction"},
-    {"model", "pretrained_model_name_or_path"},
-    {"model_id", "pretrained_model_name_or_path"},
-    {"model_path", "pretrained_model_name_or_path"},
-    {"n_prompt", "negative_prompt"},
-    {"output", "output_dir"},
-    {"prealloc", "preallocate"},
-    {"prompts", "prompt_file"},
-    {"sample_shift", "flow_shift"},
-    {"sampling_steps", "num_inference_steps"},
-    {"steps", "num_inference_steps"},
-    {"tpuflags", "flags_profile"},
-    {"train_steps", "max_train_steps"},
-    {"xla_python_client_allocator", "allocator"},
-    {"xla_python_client_mem_fraction", "memory_fraction"},
-    {"xla_python_client_preallocate", "preallocate"},
-    {"xladump", "dump_to"},
-};
-
 // The type's name and the value as YAML, for each type that a member may have.
 std::string_view type_name(const bool&) { return "true or false"; }
 std::string_view type_name(const int64_t&) { return "an integer"; }
@@ -137,6 +86,9 @@ void append(std::vector<KeyValue>& out, std::string_view group, const Group& val
       });
 }
 
+// No key is: what follows tells nothing, and would take long to compare.
+constexpr size_t kLongest = 50;
+
 std::string number(double value) {
   if (std::trunc(value) == value && std::abs(value) < 1e15) {
     return fmt::format("{}", static_cast<int64_t>(value));
@@ -165,12 +117,9 @@ bool is_ignored(std::string_view key) {
 }
 
 std::string nearest_key(std::string_view key) {
-  for (const OtherName& each : kOtherNames) {
-    if (each.other == key) {
-      return std::string(each.key);
-    }
+  if (const OtherName* other = find_other_name(key); other != nullptr && !other->key.empty()) {
+    return std::string(other->key);
   }
-  constexpr size_t kLongest = 50;  // no key is: what follows tells nothing, and would take long
   key = key.substr(0, kLongest);
   std::string_view best = "base";
   int least = edit_distance(key, best);
@@ -193,6 +142,22 @@ std::string nearest_key(std::string_view key) {
     consider(each.key);
   }
   return std::string(best);
+}
+
+std::string unknown_key_hint(std::string_view key) {
+  if (const OtherName* other = find_other_name(key)) {
+    if (other->key.empty()) {
+      return fmt::format("that is not built: {}", other->note);
+    }
+    return fmt::format("the nearest is `{}`{}{}", other->key, other->note.empty() ? "" : ", ",
+                       other->note);
+  }
+  const std::string nearest = nearest_key(key);
+  // Of a word that shares next to nothing with any key, the nearest one would only mislead.
+  key = key.substr(0, kLongest);
+  const bool is_far = 2 * static_cast<size_t>(edit_distance(key, nearest)) > key.size();
+  return is_far ? "`kinema config` prints all there are"
+                : fmt::format("the nearest is `{}`", nearest);
 }
 
 std::string expectation(std::string_view type, const Field& field) {

@@ -35,6 +35,10 @@ bool is_ignored(std::string_view key);
 /// The known key (ignored ones included) nearest to `key`.
 std::string nearest_key(std::string_view key);
 
+/// What to say behind "there is no key": what other trainers' key corresponds to, that it is not
+/// built, or the nearest key where one is near.
+std::string unknown_key_hint(std::string_view key);
+
 /// What a value must be, for messages and docs: "an integer from 1 to 1000", "one of a, b".
 std::string expectation(std::string_view type, const Field& field);
 

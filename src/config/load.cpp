@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kXlaFlags = "xla_flags";
 constexpr std::string_view kVariable = "KINEMA_KEY_";
+constexpr std::string_view kPluginVariable = "KINEMA_PJRT_PLUGIN";  // runtime reads it
 constexpr std::string_view kDefaults = "defaults";
 
 template <typename T>
@@ -28,7 +29,7 @@ constexpr bool is_scalar =
     std::same_as<T, bool> || std::same_as<T, int64_t> || std::same_as<T, double>;
 
 [[noreturn]] void unknown_key(std::string_view key, std::string_view where) {
-  fail("[config] there is no key `{}` ({}); the nearest is `{}`", key, where, nearest_key(key));
+  fail("[config] there is no key `{}` ({}); {}", key, where, unknown_key_hint(key));
 }
 
 /// Sets the member named `key` by assign(value, field); false when there is none.
@@ -177,12 +178,32 @@ std::string key_of_variable(const std::string& name) {
   return key;
 }
 
+/// Throws an Error for KINEMA_MAX_TRAIN_STEPS, or nearly so: it was meant to set a key. Other
+/// variables with our prefix are somebody's own.
+void check_meant_key(const std::string& name) {
+  constexpr std::string_view kPrefix = "KINEMA_";
+  const std::string word = lower(name.substr(kPrefix.size()));
+  const int typo = std::min<int>(2, static_cast<int>(word.size()) / 4);
+  const std::string key = nearest_key(word);
+  std::string variable = std::string(kVariable) + key;
+  std::ranges::transform(variable, variable.begin(),
+                         [](unsigned char c) { return std::toupper(c); });
+  check(word.empty() || edit_distance(word, key) > typo,
+        "[config] the variable {} sets nothing\n  {} would set {}", name, variable, key);
+}
+
 void apply_variable(Loaded& loaded, const std::string& variable) {
   const size_t equals = variable.find('=');
-  if (!variable.starts_with(kVariable) || equals == std::string::npos) {
+  if (!variable.starts_with("KINEMA_") || equals == std::string::npos) {
     return;
   }
   const std::string name = variable.substr(0, equals);
+  if (!name.starts_with(kVariable)) {
+    if (name != kPluginVariable) {
+      check_meant_key(name);
+    }
+    return;
+  }
   apply_value(loaded, key_of_variable(name.substr(kVariable.size())), variable.substr(equals + 1),
               name);
 }

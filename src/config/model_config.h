@@ -115,6 +115,8 @@ struct ModelConfig {
  private:
   static constexpr std::string_view kDtypes = "float32 | bfloat16 | float16";
   static constexpr std::string_view kComputeDtypes = "float32 | bfloat16";
+  static constexpr std::string_view kPretrained =
+      "pretrained_model_name_or_path | wan_transformer_pretrained_model_name_or_path";
 
   template <typename Self, typename Visitor>
   static void weights_fields(Self& self, Visitor&& visit) {
@@ -132,6 +134,7 @@ struct ModelConfig {
     visit("model_name", self.model_name, MAY_CHANGE,
           {.help = "wan2.2 has two experts, or one (5B)",
            .one_of = "wan2.1 | wan2.2",
+           .without = kPretrained,
            .share = Share::YES});
     visit("model_type", self.model_type, MUST_MATCH,
           {.help = "what conditions the video",
@@ -210,55 +213,87 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void scratch_fields(Self& self, Visitor&& visit) {
     visit("num_layers", self.num_layers, MUST_MATCH,
-          {.help = "blocks", .min = 1, .max = 1000, .share = Share::YES});
+          {.help = "blocks", .min = 1, .max = 1000, .without = kPretrained, .share = Share::YES});
     visit("num_attention_heads", self.num_attention_heads, MUST_MATCH,
           {.help = "heads; the width is heads * attention_head_dim",
            .min = 1,
            .max = 1024,
+           .without = kPretrained,
            .share = Share::YES});
-    visit(
-        "attention_head_dim", self.attention_head_dim, MUST_MATCH,
-        {.help = "width of a head", .min = 6, .max = 1024, .multiple_of = 2, .share = Share::YES});
-    visit(
-        "ffn_dim", self.ffn_dim, MUST_MATCH,
-        {.help = "width of the feed-forward layer", .min = 1, .max = 1 << 20, .share = Share::YES});
+    visit("attention_head_dim", self.attention_head_dim, MUST_MATCH,
+          {.help = "width of a head",
+           .min = 6,
+           .max = 1024,
+           .multiple_of = 2,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("ffn_dim", self.ffn_dim, MUST_MATCH,
+          {.help = "width of the feed-forward layer",
+           .min = 1,
+           .max = 1 << 20,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("in_channels", self.in_channels, MUST_MATCH,
-          {.help = "channels of the model's input", .min = 1, .max = 1 << 16, .share = Share::YES});
+          {.help = "channels of the model's input",
+           .min = 1,
+           .max = 1 << 16,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("out_channels", self.out_channels, MUST_MATCH,
-          {.help = "channels of the latents", .min = 1, .max = 1 << 16, .share = Share::YES});
+          {.help = "channels of the latents",
+           .min = 1,
+           .max = 1 << 16,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("text_dim", self.text_dim, MUST_MATCH,
-          {.help = "width of the text states", .min = 1, .max = 1 << 20, .share = Share::YES});
+          {.help = "width of the text states",
+           .min = 1,
+           .max = 1 << 20,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("freq_dim", self.freq_dim, MUST_MATCH,
           {.help = "width of the time sinusoid",
            .min = 2,
            .max = 1 << 20,
            .multiple_of = 2,
+           .without = kPretrained,
            .share = Share::YES});
     visit("patch_size", self.patch_size, MUST_MATCH,
           {.help = "frames, rows, columns of a token",
            .min = 1,
            .max = 64,
            .items = 3,
+           .without = kPretrained,
            .share = Share::YES});
     visit("image_dim", self.image_dim, MUST_MATCH,
-          {.help = "width of image states (I2V 2.1)", .min = 0, .share = Share::YES});
+          {.help = "width of image states (I2V 2.1)",
+           .min = 0,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("added_kv_proj_dim", self.added_kv_proj_dim, MUST_MATCH,
-          {.help = "width of the image keys and values (I2V 2.1)", .min = 0, .share = Share::YES});
+          {.help = "width of the image keys and values (I2V 2.1)",
+           .min = 0,
+           .without = kPretrained,
+           .share = Share::YES});
     visit("pos_embed_seq_len", self.pos_embed_seq_len, MUST_MATCH,
           {.help = "length of the image position table (first-last-frame)",
            .min = 0,
+           .without = kPretrained,
            .share = Share::YES});
     visit("rope_max_seq_len", self.rope_max_seq_len, MUST_MATCH,
-          {.help = "longest axis", .min = 1, .share = Share::YES});
-    visit("eps", self.eps, MUST_MATCH,
-          {.help = "epsilon of the norms", .above = 0, .share = Share::YES});
+          {.help = "longest axis", .min = 1, .without = kPretrained, .share = Share::YES});
+    visit(
+        "eps", self.eps, MUST_MATCH,
+        {.help = "epsilon of the norms", .above = 0, .without = kPretrained, .share = Share::YES});
     visit("cross_attn_norm", self.cross_attn_norm, MUST_MATCH,
-          {.help = "norm before cross-attention", .share = Share::YES});
+          {.help = "norm before cross-attention", .without = kPretrained, .share = Share::YES});
     visit("init_gate", self.init_gate, MUST_MATCH,
-          {.help = "added to both gates of every block's modulation at initialisation"});
+          {.help = "added to both gates of every block's modulation at initialisation",
+           .without = kPretrained});
     visit("init_text", self.init_text, MUST_MATCH,
           {.help = "how the text embedding starts: N(0, 0.02) as official Wan, or Xavier-uniform",
-           .one_of = "normal | xavier"});
+           .one_of = "normal | xavier",
+           .without = kPretrained});
   }
 
   template <typename Self, typename Visitor>

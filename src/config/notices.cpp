@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "config/config.h"
@@ -22,6 +23,59 @@ bool is_refused(const Field& field, std::string_view command) {
 
 std::string join(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// Whether a key that others hang on is on: no zero, no -1, not empty.
+bool is_on(const std::vector<KeyValue>& values, std::string_view key) {
+  const auto found = std::ranges::find(values, key, &KeyValue::key);
+  static constexpr std::array<std::string_view, 7> kOff = {"false", "0",  "-1",  "\"\"",
+                                                           "[]",    "{}", "null"};
+  return found != values.end() && std::ranges::count(kOff, found->value) == 0;
+}
+
+/// Why a key has no effect on what `command` does with these values; empty: it has.
+std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
+                      const Config& config, std::string_view command) {
+  const Field& field = each.field;
+  if (!field.later.empty()) {
+    return "";  // that is said in a line of its own
+  }
+  if (!field.with.empty() && !is_on(values, field.with)) {
+    return fmt::format("without {}", field.with);
+  }
+  for (const std::string_view other : words(field.without)) {
+    if (is_on(values, other)) {
+      return fmt::format("beside {}", other);
+    }
+  }
+  // Of generate's keys, those that training reads are compared on a resume.
+  const RunConfig& run = config.run;
+  const bool videos = run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
+  return command == "train" && each.group == "generate" && each.on_resume == UNRELATED && !videos
+             ? "no videos are made"
+             : "";
+}
+
+/// Keys that were given and do nothing here, with the reason: those of the command line and the
+/// environment; of files, which serve several commands, only sizes beside pretrained weights.
+std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<KeyValue>& values,
+                                        const std::vector<KeyValue>& defaults,
+                                        std::string_view command) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KeyValue& each = values[i];
+    const std::string origin = origin_of(loaded, each.key);
+    const bool of_file = origin != kCommandLine && !origin.starts_with("KINEMA_");
+    if (origin == "default" || (of_file && each.field.without.empty()) ||
+        (of_file && each.value == defaults[i].value)) {
+      continue;
+    }
+    const std::string why = no_effect(values, each, loaded.config, command);
+    if (!why.empty()) {
+      out.push_back(fmt::format("{} ({})", each.key, why));
+    }
+  }
+  return out;
 }
 
 void check_train(const Loaded& loaded) {
@@ -87,6 +141,12 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
   std::vector<std::string> out;
+  if (command == "train") {
+    const std::vector<std::string> idle = without_effect(loaded, values, defaults, command);
+    if (!idle.empty()) {
+      out.push_back("these keys have no effect here: " + join(idle));
+    }
+  }
   if (!loaded.ignored.empty()) {
     out.push_back("these keys have no meaning here: " + join(loaded.ignored));
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "config/keys.h"
@@ -33,12 +34,26 @@ std::string shown(const Yaml& value) {
   return "`" + (text.size() > kLongest ? text.substr(0, kLongest) + "..." : text) + "`";
 }
 
+/// True for an integer that is beyond those that are read.
+bool is_too_large(std::string_view text, std::string_view type) {
+  if (text.starts_with('-') || text.starts_with('+')) {
+    text.remove_prefix(1);
+  }
+  const bool is_integer = type == "an integer" || type == "a list of integers";
+  return is_integer && !text.empty() && text[0] != '0' && !to_int(text) &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 [[noreturn]] void refuse(const Given& given, const Yaml& value, std::string_view type,
                          const Field& field) {
   std::string remedy;
   if (value.kind() == Yaml::Kind::Scalar && type.ends_with("integer") && value.text().size() > 1 &&
       value.text()[0] == '0') {
     remedy = " (a leading 0 means octal to some: write 8 or 0o10)";
+  }
+  if (value.kind() == Yaml::Kind::Scalar && is_too_large(value.text(), type)) {
+    remedy = fmt::format(" (integers go from {} to {})", std::numeric_limits<int64_t>::min(),
+                         std::numeric_limits<int64_t>::max());
   }
   fail("[config] {} is {} ({}), expected {}{}", given.key, shown(value), given.where,
        expectation(type, field), remedy);

@@ -20,8 +20,10 @@ void check_writable(const fs::path& folder) {
   }
   check(fs::is_directory(there, ignored), "[io] {} cannot be a folder: {} is a file",
         folder.string(), there.string());
-  check(::access(there.c_str(), W_OK | X_OK) == 0, "[io] the folder {} cannot be written to: {}",
-        there.string(), std::strerror(errno));
+  // Asked first: an argument of check() may be evaluated before its condition.
+  const int problem = ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  check(problem == 0, "[io] the folder {} cannot be written to: {}", there.string(),
+        problem == EROFS || problem == EACCES ? "it is read-only" : std::strerror(problem));
 }
 
 void make_folder(const fs::path& folder) {

@@ -34,6 +34,25 @@ TEST(Notices, AreSilentForDefaults) {
   EXPECT_THAT(notices(load_defaults(), "generate"), IsEmpty());
 }
 
+TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});
+    return notices(load_defaults(words), "train");
+  };
+  EXPECT_THAT(said({"num_layers=7", "model_name=wan2.2", "pretrained_model_name_or_path=folder"}),
+              ElementsAre(AllOf(HasSubstr("no effect here"),
+                                HasSubstr("num_layers (beside pretrained_model_name_or_path)"),
+                                HasSubstr("model_name"))));
+  EXPECT_THAT(said({"num_layers=7", "pretrained_model_name_or_path="}), IsEmpty());
+  EXPECT_THAT(said({"profiler_steps=3"}),
+              ElementsAre(HasSubstr("profiler_steps (without enable_profiler)")));
+  EXPECT_THAT(said({"profiler_steps=3", "enable_profiler=true"}), IsEmpty());
+  EXPECT_THAT(said({"num_inference_steps=3"}),
+              ElementsAre(HasSubstr("num_inference_steps (no videos are made)")));
+  EXPECT_THAT(said({"num_inference_steps=3", "enable_ssim=true"}), IsEmpty());
+  EXPECT_THAT(said({"height=32"}), IsEmpty()) << "training reads it";
+}
+
 TEST(Notices, RefuseWhatWouldChangeTheResult) {
   const Loaded loaded = load_defaults(std::vector<std::string>{"run_name=a", "enable_lora=True"});
   EXPECT_THAT([&] { notices(loaded, "train"); },
