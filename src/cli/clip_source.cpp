@@ -16,6 +16,7 @@
 #include "config/buckets.h"
 #include "core/error.h"
 #include "data/video_source.h"
+#include "encoders/clip_sizes.h"
 #include "encoders/image_condition.h"
 #include "prepare/encode_once.h"
 #include "prepare/prepare.h"
@@ -95,19 +96,16 @@ data::Encoded encode_pixels(const HostArray& pixels, const encoders::Autoencoder
   return out;
 }
 
-/// That every size divides into latents, before the first clip is encoded.
+/// That every size divides into latents and patches, before the first clip is encoded.
 void check_sizes(const config::Config& config, const data::ClipFormat& format,
-                 const encoders::Autoencoder& autoencoder) {
+                 const encoders::LatentLayout& layout, const wan::TransformerConfig& model) {
   const config::Buckets buckets = config::read_buckets(config.data);
   if (!buckets.on) {
-    prepare::check_sizes(format, autoencoder);
+    encoders::check_clip_sizes(format.num_frames, format.height, format.width, layout,
+                               model.patch_size);
   }
   for (const auto& [frames, height, width] : buckets.sizes) {
-    prepare::check_sizes({.height = height,
-                          .width = width,
-                          .num_frames = frames,
-                          .frame_stride = format.frame_stride},
-                         autoencoder);
+    encoders::check_clip_sizes(frames, height, width, layout, model.patch_size);
   }
 }
 
@@ -267,7 +265,7 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
   // Its weights are read when it is first used, so that this costs next to nothing.
   std::shared_ptr<const encoders::Autoencoder> autoencoder =
       checked_autoencoder(config, model, client);
-  check_sizes(config, options.format, *autoencoder);
+  check_sizes(config, options.format, autoencoder->layout(), model);
   std::shared_ptr<const data::ClipSet> clips = open_clips(config.data, config.data.skip_bad_clips);
   options.buckets = buckets_of(config, *clips, options);
   options.batch = batch;

@@ -177,13 +177,15 @@ void add_evaluation(const config::Config& config, std::span<const nn::ParamSpec>
   train::StepOptions step = step_options(config, out.expert);
   step.batch_axes = mesh::batch_axes(devices.placement(), config.parallel.data_sharding, batch);
   const config::RunConfig& run = config.run;
+  const train::EvaluationOptions evaluation{
+      .timesteps = trained_timesteps(config, out.expert),
+      .samples = config.data.num_eval_samples,
+      .most_of_a_timestep = run.eval_max_number_of_samples_in_bucket,
+      .seed = static_cast<uint64_t>(run.seed),
+      .program = program_options(config)};
+  train::check_evaluation(evaluation, step.objective, *out.eval_source);
   out.evaluator = std::make_unique<train::Evaluator>(
-      devices, specs, train::wan_model(out.model, options), shapes, step,
-      train::EvaluationOptions{.timesteps = trained_timesteps(config, out.expert),
-                               .samples = config.data.num_eval_samples,
-                               .most_of_a_timestep = run.eval_max_number_of_samples_in_bucket,
-                               .seed = static_cast<uint64_t>(run.seed),
-                               .program = program_options(config)});
+      devices, specs, train::wan_model(out.model, options), shapes, step, evaluation);
 }
 
 }  // namespace

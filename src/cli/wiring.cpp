@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
+#include "encoders/clip_sizes.h"
 #include "encoders/umt5_encoder.h"
 #include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
@@ -119,6 +120,11 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
       or_else(d.synthetic_override_vae_scale_factor_temporal,
               blocks ? space_to_depth(config).frames() : options.vae_scale_factor_temporal);
   options.first_frame_alone = !blocks;
+  encoders::check_clip_sizes(options.num_frames, options.height, options.width,
+                             {.spatial = options.vae_scale_factor_spatial,
+                              .temporal = options.vae_scale_factor_temporal,
+                              .first_frame_alone = options.first_frame_alone},
+                             model.patch_size);
   // MaxDiffusion counts batches.
   options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
   options.seed = static_cast<uint64_t>(config.run.seed);

@@ -33,7 +33,7 @@ class SyntheticSource : public Source {
           o.height, o.width, o.num_frames, o.max_sequence_length, o.text_embed_dim,
           o.num_channels_latents);
     check(o.height % o.vae_scale_factor_spatial == 0 && o.width % o.vae_scale_factor_spatial == 0,
-          "[synthetic] {}x{} does not divide by the autoencoder's factor {}", o.width, o.height,
+          "[synthetic] height {} and width {} must be multiples of {}", o.height, o.width,
           o.vae_scale_factor_spatial);
     check((o.num_frames - alone()) % o.vae_scale_factor_temporal == 0,
           "[synthetic] num_frames is {} but must be {}a multiple of {}", o.num_frames,

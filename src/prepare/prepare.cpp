@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "encoders/clip_sizes.h"
 #include "encoders/image_condition.h"
 #include "io/example_proto.h"
 #include "io/tfrecord.h"
@@ -340,13 +341,7 @@ void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& au
   check(format.height > 0 && format.width > 0 && format.num_frames > 0 && format.frame_stride > 0,
         "[prepare] height {}, width {}, num_frames {} and frame_stride {} must be positive",
         format.height, format.width, format.num_frames, format.frame_stride);
-  check(format.height % layout.spatial == 0 && format.width % layout.spatial == 0,
-        "[prepare] height {} and width {} must be multiples of {} for {}", format.height,
-        format.width, layout.spatial, autoencoder.name());
-  const int64_t alone = layout.first_frame_alone ? 1 : 0;
-  check((format.num_frames - alone) % layout.temporal == 0,
-        "[prepare] num_frames {} must be a multiple of {}{} for {}", format.num_frames,
-        layout.temporal, alone == 1 ? " plus one" : "", autoencoder.name());
+  encoders::check_clip_sizes(format.num_frames, format.height, format.width, layout);
 }
 
 Prepared prepare_records(const Options& options, const Encoders& models, const Hooks& hooks) {

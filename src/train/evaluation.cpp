@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -65,12 +66,36 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
+/// The timestep that a sample is evaluated at, if it takes part.
+std::optional<int64_t> timestep_of(const data::Sample& sample, int64_t r,
+                                   const EvaluationOptions& options,
+                                   const ObjectiveOptions& objective) {
+  const int64_t timestep = sample.timestep ? *sample.timestep : shared_timestep(options, r);
+  const auto t = static_cast<double>(timestep);
+  const bool trained = t >= objective.min_timestep && t <= objective.max_timestep;
+  return timestep >= 0 && trained ? std::optional(timestep) : std::nullopt;
+}
+
 }  // namespace
 
-int64_t shared_timestep(const EvaluationOptions& options, int64_t r, int64_t size) {
-  const auto kinds = static_cast<int64_t>(options.timesteps.size());
-  const int64_t each = kinds > 0 ? std::min(options.samples, size) / kinds : 0;
-  return r < each * kinds ? options.timesteps[static_cast<size_t>(r / each)] : -1;
+int64_t shared_timestep(const EvaluationOptions& options, int64_t r) {
+  const size_t kinds = options.timesteps.size();
+  return kinds > 0 && r < options.samples ? options.timesteps[static_cast<size_t>(r) % kinds] : -1;
+}
+
+void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
+                      const data::Source& source) {
+  for (int64_t r = 0; r < source.size(); ++r) {
+    if (timestep_of(source.at(r), r, options, objective)) {
+      return;
+    }
+  }
+  fail(
+      "[evaluation] of {} samples none takes part: timesteps from {:g} to {:g} count, {}\n  "
+      "timesteps_list, or the timesteps of the records, must lie there",
+      source.size(), objective.min_timestep, objective.max_timestep,
+      options.timesteps.empty() ? "and there is none of timesteps_list"
+                                : fmt::format("and num_eval_samples is {}", options.samples));
 }
 
 /// A sample that takes part.
@@ -98,15 +123,12 @@ Evaluation Evaluator::run(std::span<const runtime::Array> params,
   std::vector<Chosen> chosen;
   for (int64_t r = 0; r < source.size(); ++r) {
     data::Sample sample = source.at(r);
-    const int64_t timestep =
-        sample.timestep ? *sample.timestep : shared_timestep(options_, r, source.size());
-    const auto t = static_cast<double>(timestep);
-    const bool trained = t >= objective_.min_timestep && t <= objective_.max_timestep;
-    if (timestep < 0 || !trained || taken[timestep] >= options_.most_of_a_timestep) {
+    const std::optional<int64_t> timestep = timestep_of(sample, r, options_, objective_);
+    if (!timestep || taken[*timestep] >= options_.most_of_a_timestep) {
       continue;
     }
-    ++taken[timestep];
-    chosen.push_back({std::move(sample), r, timestep});
+    ++taken[*timestep];
+    chosen.push_back({std::move(sample), r, *timestep});
     if (chosen.size() == batch) {
       add_losses(params, std::exchange(chosen, {}), losses);
     }
@@ -114,12 +136,9 @@ Evaluation Evaluator::run(std::span<const runtime::Array> params,
   if (!chosen.empty()) {
     add_losses(params, std::move(chosen), losses);
   }
-  check(
-      !losses.empty(),
-      "[evaluation] of {} samples none takes part: {} timesteps share the first {}, and those "
-      "from {:g} to {:g} count\n  timesteps_list, or the timesteps of the records, must lie there",
-      source.size(), options_.timesteps.size(), options_.samples, objective_.min_timestep,
-      objective_.max_timestep);
+  if (losses.empty()) {
+    check_evaluation(options_, objective_, source);  // says why
+  }
   Evaluation out;
   for (const auto& [timestep, values] : losses) {
     out.by_timestep[timestep] = mean(values);

@@ -16,8 +16,8 @@
 namespace kinema::train {
 
 struct EvaluationOptions {
-  /// For sets whose samples bring no timestep: the first `samples` of them are shared out evenly,
-  /// in order.
+  /// For sets whose samples bring no timestep: of the first `samples` of them, one after the other
+  /// takes the next, and after the last the first again. So any number of samples will do.
   std::vector<int64_t> timesteps;
   int64_t samples = 0;
   /// Of each timestep, so many samples at most.
@@ -34,8 +34,13 @@ struct Evaluation {
   int64_t samples = 0;
 };
 
-/// The timestep of record `r` of `size` where records bring none; negative: it takes no part.
-int64_t shared_timestep(const EvaluationOptions& options, int64_t r, int64_t size);
+/// The timestep of sample `r` where samples bring none; negative: it takes no part.
+int64_t shared_timestep(const EvaluationOptions& options, int64_t r);
+
+/// Throws an Error where no sample of `source` would take part. Reads until one does, so that an
+/// evaluation that cannot work is known before the first step.
+void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
+                      const data::Source& source);
 
 /// The forward pass over a batch as a compiled program.
 class Evaluator {

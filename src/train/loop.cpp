@@ -105,7 +105,15 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     }
     if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
       const trace::Scope span("evaluation");
-      parts.evaluate(record.step);
+      try {
+        parts.evaluate(record.step);
+      } catch (...) {  // what was trained is worth more than what could not be said of it
+        if (saved != end.steps) {
+          save(false);
+        }
+        parts.saved(kWait);
+        throw;
+      }
       last = Clock::now();
     }
     parts.saved(!kWait);

@@ -62,7 +62,8 @@ struct LoopParts {
   /// or could not.
   std::function<void(bool wait)> saved;
   std::function<void(const StepRecord&)> report;
-  /// The loss on samples that are not trained on, after step `step`.
+  /// The loss on samples that are not trained on, after step `step`. Where it throws, the state is
+  /// saved first.
   std::function<void(int64_t step)> evaluate;
   std::function<bool()> stop_requested;
   /// A line for the user that is no step: skipped batches, signals.

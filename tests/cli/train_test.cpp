@@ -127,8 +127,9 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "pretrained_model_name_or_path=./Wan-AI/Some"})
       .expect_error("Wan-AI/Some");
   run({"train", "tiny.yml", "attention_head_dim=11"}).expect_error("attention_head_dim");
-  run({"train", "tiny.yml", "patch_size=[1,3,3]"}).expect_error("3x3");
-  run({"train", "tiny.yml", "height=15"}).expect_error("15");
+  run({"train", "tiny.yml", "patch_size=[1,3,3]"}).expect_error("patches of 3 cells");
+  run({"train", "tiny.yml", "height=12"}).expect_error("8 and 16 work");
+  run({"train", "tiny.yml", "width=17"}).expect_error("width is 17");
   run({"train", "tiny.yml", "per_device_batch_size=0.5"}).expect_error("per_device_batch_size");
   EXPECT_FALSE(fs::exists(folder_ / "out" / "tiny" / "checkpoints" / "4"));
 }

@@ -165,7 +165,7 @@ TEST(Synthetic, IsStandardNormal) {
 
 TEST(Synthetic, RefusesSizesThatDoNotDivide) {
   EXPECT_THAT([] { synthetic_source({.height = 481}); },
-              ThrowsMessage<Error>(HasSubstr("832x481")));
+              ThrowsMessage<Error>(HasSubstr("height 481 and width 832")));
   EXPECT_THAT([] { synthetic_source({.num_frames = 80}); },
               ThrowsMessage<Error>(HasSubstr("1 more than a multiple of 4")));
   EXPECT_THAT([] { synthetic_source({.num_frames = 81, .first_frame_alone = false}); },

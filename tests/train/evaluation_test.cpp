@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/config.h"
 #include "core/error.h"
 #include "train/tiny.h"
 
@@ -15,15 +16,14 @@ using testing::Pair;
 using testing::SizeIs;
 using testing::ThrowsMessage;
 
-TEST(SharedTimestep, SharesTheFirstSamplesOutInOrder) {
-  const EvaluationOptions options{.timesteps = {100, 500}, .samples = 7};
+TEST(SharedTimestep, GoesRoundTheListForTheFirstSamples) {
+  const EvaluationOptions options{.timesteps = {100, 500}, .samples = 5};
   std::vector<int64_t> out;
-  for (int64_t r = 0; r < 8; ++r) {
-    out.push_back(shared_timestep(options, r, 20));
+  for (int64_t r = 0; r < 6; ++r) {
+    out.push_back(shared_timestep(options, r));
   }
-  EXPECT_THAT(out, ElementsAre(100, 100, 100, 500, 500, 500, -1, -1));
-  EXPECT_EQ(shared_timestep(options, 1, 2), 500) << "as many as there are";
-  EXPECT_EQ(shared_timestep(options, 0, 1), -1);
+  EXPECT_THAT(out, ElementsAre(100, 500, 100, 500, 100, -1));
+  EXPECT_EQ(shared_timestep({.timesteps = {}, .samples = 5}, 0), -1);
 }
 
 /// Samples of the tiny model's size, some with timesteps of their own.
@@ -48,6 +48,28 @@ class Samples : public data::Source {
  private:
   std::vector<int64_t> timesteps_;
 };
+
+// Five clips held out, and seven timesteps: what one has without thinking of it.
+TEST(CheckEvaluation, TakesAnyNumberOfSamples) {
+  const config::DataConfig defaults;
+  const EvaluationOptions options{.timesteps = defaults.timesteps_list,
+                                  .samples = defaults.num_eval_samples};
+  for (const size_t count : {1U, 3U, 5U}) {
+    EXPECT_NO_THROW(check_evaluation(options, {}, Samples(std::vector<int64_t>(count, -1))));
+  }
+}
+
+TEST(CheckEvaluation, SaysWhyNoSampleTakesPart) {
+  const ObjectiveOptions high{.min_timestep = 875};
+  EXPECT_THAT(
+      [&] {
+        check_evaluation({}, high, Samples({125, 250}));
+      },
+      ThrowsMessage<Error>(HasSubstr("timesteps from 875 to 1000 count")));
+  EXPECT_THAT([] { check_evaluation({.timesteps = {5}, .samples = 0}, {}, Samples({-1})); },
+              ThrowsMessage<Error>(HasSubstr("num_eval_samples is 0")));
+  EXPECT_NO_THROW(check_evaluation({}, high, Samples({125, 900})));
+}
 
 class Evaluations : public pjrt::CpuTest {
  protected:

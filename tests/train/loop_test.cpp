@@ -95,6 +95,23 @@ TEST(Loop, EvaluatesAfterEverySoManySteps) {
   EXPECT_THAT(after, ElementsAre(2, 5));
 }
 
+TEST(Loop, SavesBeforeAnEvaluationThatFailsEndsIt) {
+  Dummy dummy;
+  LoopParts parts = dummy.parts();
+  parts.evaluate = [](int64_t) { throw Error("no such clip"); };
+  EXPECT_THAT([&] { train_loop({.max_steps = 7, .eval_every = 3}, parts); },
+              ThrowsMessage<Error>(HasSubstr("no such clip")));
+  EXPECT_THAT(dummy.saves, ElementsAre(3));
+  EXPECT_FALSE(dummy.writing);
+
+  Dummy saved;  // there already
+  parts = saved.parts();
+  parts.evaluate = [](int64_t) { throw Error("no such clip"); };
+  EXPECT_THROW(train_loop({.max_steps = 7, .checkpoint_every = 3, .eval_every = 3}, parts), Error);
+  EXPECT_THAT(saved.saves, ElementsAre(3));
+  EXPECT_FALSE(saved.writing);
+}
+
 TEST(Loop, WaitsForACheckpointThatItHasBegun) {
   Dummy dummy;
   train_loop({.max_steps = 5, .checkpoint_every = 2, .final_checkpoint = false}, dummy.parts());
