@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/folders.h"
 #include "io/json.h"
 #include "io/mapped_file.h"
 #include "remote/download_all.h"
@@ -40,11 +41,7 @@ fs::path hugging_face_home() {
   if (const std::string home = variable("HF_HOME"); !home.empty()) {
     return home;
   }
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return fs::path(cache) / "huggingface";
-  }
-  const std::string home = variable("HOME");
-  return fs::path(home.empty() ? "/tmp" : home) / ".cache" / "huggingface";
+  return user_cache() / "huggingface";
 }
 
 fs::path hub_cache() {

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/folders.h"
 
 namespace kinema::remote {
 namespace {
@@ -29,6 +30,12 @@ bool any_variable(std::initializer_list<const char*> names) {
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
+}
+
+/// Without HOME none is read from where the process happens to be.
+bool is_file_at_home(const fs::path& name) {
+  const fs::path home = user_home();
+  return !home.empty() && is_file(home / name);
 }
 
 /// True when the machine's firmware names the maker: a virtual machine of its cloud.
@@ -67,10 +74,11 @@ Endpoint endpoint_of(std::string text, const char* scheme) {
 
 bool has_google_credentials() {
   const std::string config = variable("CLOUDSDK_CONFIG");
-  const fs::path folder =
-      config.empty() ? fs::path(variable("HOME")) / ".config" / "gcloud" : fs::path(config);
+  constexpr const char* kFile = "application_default_credentials.json";
   return any_variable({"GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"}) ||
-         is_file(folder / "application_default_credentials.json") || made_by("Google");
+         (config.empty() ? is_file_at_home(fs::path(".config/gcloud") / kFile)
+                         : is_file(fs::path(config) / kFile)) ||
+         made_by("Google");
 }
 
 /// The sum of the waits before all retries; the library makes no request where that is nothing.
@@ -101,12 +109,11 @@ std::shared_ptr<arrow::fs::FileSystem> connect_google(const Patience& patience) 
 
 bool has_amazon_credentials() {
   const std::string config = variable("AWS_SHARED_CREDENTIALS_FILE");
-  const fs::path home = fs::path(variable("HOME")) / ".aws";
   return any_variable({"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_ROLE_ARN",
                        "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"}) ||
-         is_file(config.empty() ? home / "credentials" : fs::path(config)) ||
-         is_file(home / "config") || made_by("Amazon");
+         (config.empty() ? is_file_at_home(".aws/credentials") : is_file(config)) ||
+         is_file_at_home(".aws/config") || made_by("Amazon");
 }
 
 class Retries : public arrow::fs::S3RetryStrategy {
