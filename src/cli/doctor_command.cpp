@@ -1,16 +1,20 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "io/json.h"
 #include "plan/install.h"
+#include "runtime/cuda_libraries.h"
 #include "runtime/environment.h"
 
 namespace kinema::cli {
@@ -53,6 +57,53 @@ struct Line {
   std::string text;
 };
 
+/// The plugin of an installation, and what of it is still to be fetched.
+Line installation_line(const plan::Installation& installation, const std::string& plugin) {
+  const size_t missing = plan::missing_wheels(installation, runtime::cache_folder()).size();
+  const std::string fetch = fmt::format("kinema doctor --install {}", installation.hardware);
+  return {installation.hardware + " plugin",
+          plugin.empty() ? fmt::format("none ({})", fetch)
+          : missing == 0 ? plugin
+                         : fmt::format("{} ({} of {} wheels are not there: {})", plugin, missing,
+                                       installation.wheels.size(), fetch)};
+}
+
+/// Where the CUDA plugin finds what it loads, and what planning and running would miss.
+void describe_cuda(const std::string& plugin, std::vector<Line>& lines) {
+  std::string plan_misses;
+  std::string run_misses;
+  const auto miss = [](std::string& all, std::string_view name) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", name);
+  };
+  const runtime::CudaDriver driver = runtime::find_cuda_driver();
+  lines.push_back(
+      {"  driver", fmt::format("{}{}", driver.path.string(),
+                               driver.problem.empty() ? fmt::format(" (CUDA {}, {} GPUs)",
+                                                                    driver.version, driver.devices)
+                               : driver.path.empty()  ? driver.problem
+                                                      : ": " + driver.problem)});
+  if (!driver.problem.empty()) {
+    miss(run_misses, driver.path.empty() ? "the driver (580 or later)" : "a GPU for its driver");
+  }
+  for (const auto& [part, path] : runtime::find_cuda_parts(plugin)) {
+    lines.push_back({fmt::format("  {}", part.name),
+                     path.empty()
+                         ? fmt::format("none: {} is not found ({})", part.file, part.purpose)
+                         : path.string()});
+    if (path.empty()) {
+      miss(run_misses, part.name);
+      if (part.to_plan) {
+        miss(plan_misses, part.name);
+      }
+    }
+  }
+  const auto verdict = [](const std::string& misses) {
+    return misses.empty() ? "nothing is missing" : "missing: " + misses;
+  };
+  lines.push_back({"  to plan", verdict(plan_misses)});
+  lines.push_back({"  to run", verdict(run_misses)});
+}
+
 std::vector<Line> describe(const runtime::Environment& found) {
   std::vector<Line> lines = {
       {"kinema", KINEMA_VERSION},
@@ -61,11 +112,12 @@ std::vector<Line> describe(const runtime::Environment& found) {
       {"cache", fmt::format("{} ({})", found.cache_folder, writable(found.cache_folder))},
       {"plugin", found.plugin_path.empty() ? "none" : found.plugin_path},
   };
-  for (const plan::PluginWheel& wheel : plan::plugin_wheels()) {
-    const std::string path = runtime::installed_plugin(wheel.hardware);
-    lines.push_back(
-        {wheel.hardware + " plugin",
-         path.empty() ? fmt::format("none (kinema doctor --install {})", wheel.hardware) : path});
+  for (const plan::Installation& installation : plan::installations()) {
+    const std::string plugin = runtime::installed_plugin(installation.hardware);
+    lines.push_back(installation_line(installation, plugin));
+    if (installation.hardware == "cuda" && !plugin.empty()) {
+      describe_cuda(plugin, lines);
+    }
   }
   if (found.problem.empty()) {
     lines.push_back({"PJRT", found.pjrt_version});
@@ -82,7 +134,11 @@ std::vector<Line> describe(const runtime::Environment& found) {
 }
 
 int install(const std::string& hardware) {
-  const fs::path folder = plan::install_plugin(hardware, runtime::cache_folder());
+  const fs::path folder = plan::install(plan::installation_for(hardware), runtime::cache_folder(),
+                                        [](const std::string& line) {
+                                          fmt::print("{}\n", line);
+                                          std::fflush(stdout);
+                                        });
   fmt::print("{} plugin: {}\n", hardware, folder.string());
   return 0;
 }
@@ -93,10 +149,9 @@ int diagnose(const std::vector<std::string>& words, bool json) {
   const runtime::Environment found = runtime::describe_environment(client_spec(loaded.config));
   if (json) {
     io::Json report = io::Json::object();
-    std::string last;
     for (const Line& line : describe(found)) {
       if (!line.name.empty()) {
-        report.set(line.name, line.text);
+        report.set(line.name.substr(line.name.find_first_not_of(' ')), line.text);
       }
     }
     report.set("problem", found.problem).set("ok", found.problem.empty());
@@ -120,8 +175,10 @@ void add_doctor(CLI::App& app, Action& action) {
   command->add_option("CONFIG key=value", *words, "hardware, pjrt_plugin, cpu_device_count, ...");
   command->add_flag("--json", *json, "print JSON");
   const auto wanted = std::make_shared<std::string>();
-  command->add_option("--install", *wanted,
-                      "fetch the plugin for tpu or cuda with pip, into the cache folder");
+  command->add_option(
+      "--install", *wanted,
+      "fetch the plugin for tpu or cuda, and the libraries it loads, with pip into the "
+      "cache folder");
   command->callback([=, &action] {
     action = [words, json, wanted] {
       return wanted->empty() ? diagnose(*words, *json) : install(*wanted);

@@ -113,6 +113,12 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
         "[plan] another process holds libtpu's lock file /tmp/libtpu_lockfile\n"
         "  wait until it ends; when none is running, remove the file");
   }
+  if (has(said, "No PTX compilation provider") || has(said, "libdevice not found")) {
+    fail(
+        "[plan] the compiler of {} lacks a library: {}\n"
+        "  kinema doctor --install cuda fetches them; kinema doctor says which are there",
+        target.name, has(said, "libdevice") ? "libdevice.10.bc" : "nvJitLink or ptxas");
+  }
   if (has(said, "resource exhausted") || has(said, "RESOURCE_EXHAUSTED")) {
     const double wanted = amount(said, said.find('('));
     const double available = amount(said, said.find("exceeds available"));

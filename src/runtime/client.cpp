@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/folders.h"
 #include "runtime/large_blocks.h"
 
 namespace kinema::runtime {
@@ -25,6 +26,17 @@ fs::path place_in_wheel(const std::string& hardware) {
   return fs::path("xla_plugins") / "xla_cpu_pjrt" / "xla_cpu_pjrt.so";
 }
 
+/// The CPU plugin that came with this program: of an installed one in lib/kinema, of a build beside
+/// the binary. Empty when there is none.
+std::string shipped_plugin() {
+  std::error_code error;
+  for (const char* place : {"../lib/kinema/xla_cpu_pjrt.so", "xla_cpu_pjrt.so"}) {
+    const fs::path plugin = (program_folder() / place).lexically_normal();
+    if (plugin.is_absolute() && fs::is_regular_file(plugin, error)) return plugin.string();
+  }
+  return "";
+}
+
 /// True when the kernel shows a TPU: /dev/accel0 up to v4, /dev/vfio from v5e on.
 bool shows_tpu() {
   std::error_code error;
@@ -35,9 +47,7 @@ bool shows_tpu() {
 
 std::string cache_folder() {
   if (std::string own = environment("KINEMA_CACHE"); !own.empty()) return own;
-  if (const std::string xdg = environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/kinema";
-  const std::string home = environment("HOME");
-  return (home.empty() ? "/tmp" : home) + "/.cache/kinema";
+  return (user_cache() / "kinema").string();
 }
 
 std::string installed_plugin(const std::string& hardware) {
@@ -62,10 +72,8 @@ std::string find_plugin(const ClientSpec& spec) {
     return path;
   }
   if (std::string path = environment("KINEMA_PJRT_CPU"); !path.empty()) return path;
+  if (std::string path = shipped_plugin(); !path.empty()) return path;
   if (std::string path = installed_plugin("cpu"); !path.empty()) return path;
-  constexpr std::string_view kBuiltWith = KINEMA_BUILT_WITH_PJRT_CPU;
-  std::error_code error;
-  if (!kBuiltWith.empty() && fs::is_regular_file(kBuiltWith, error)) return std::string(kBuiltWith);
   fail(
       "[runtime] no CPU plugin: looked for */xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so in `{}`\n"
       "  run `./dev build` to fetch it, or set pjrt_plugin=PATH",

@@ -26,12 +26,12 @@ struct ClientSpec {
 /// empty when there is none.
 std::string installed_plugin(const std::string& hardware);
 
-/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU, else
-/// installed_plugin, else (for cpu) the path this build was configured with. Throws
-/// an Error that says what was looked for and what to do.
+/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU or the
+/// one that came with the program (lib/kinema of an installed one, beside the binary of a build),
+/// else installed_plugin. Throws an Error that says what was looked for and what to do.
 std::string find_plugin(const ClientSpec& spec);
 
-/// `${KINEMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kinema}`.
+/// KINEMA_CACHE, else `kinema` in kinema::user_cache(), which see for what happens without HOME.
 std::string cache_folder();
 
 /// Loads the plugin and opens its devices; the one place that sets process-wide state for it

@@ -41,6 +41,19 @@ TEST(CompilerError, ReadsWantedAndAvailableMemory) {
   }
 }
 
+// As jax-cuda13-pjrt 0.12.0.1 says it on a machine without a CUDA toolkit.
+TEST(CompilerError, SaysHowToGetTheLibrariesThatACompilerForGpusLacks) {
+  EXPECT_THAT(message({.exit_code = 1},
+                      "[pjrt] PJRT_Compile: No PTX compilation provider is available. Neither "
+                      "ptxas/nvlink nor nvjtlink is available. As a fallback you can enable JIT",
+                      ""),
+              AllOf(HasSubstr("lacks a library: nvJitLink or ptxas"),
+                    HasSubstr("\n  kinema doctor --install cuda")));
+  EXPECT_THAT(message({.exit_code = 1},
+                      "[pjrt] PJRT_Compile: libdevice not found at ./libdevice.10.bc", ""),
+              HasSubstr("lacks a library: libdevice.10.bc"));
+}
+
 TEST(CompilerError, NamesTheFlagThatTheCompilerRefuses) {
   const pjrt::CompileOptions options{.flags = {{"xla_colour", true}, {"xla_other", int64_t{3}}}};
   EXPECT_THAT(message({.exit_code = 1},
