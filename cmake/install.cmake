@@ -1,5 +1,6 @@
-# cmake --install: the binary, the static library of every room, their headers, and a package that
-# find_package(kinema) finds; link kinema::kinema, or single rooms such as kinema::graph.
+# cmake --install: the program (component `program`, which is what ./dev package packs), the static
+# library of every room, their headers, and a package that find_package(kinema) finds; link
+# kinema::kinema, or single rooms such as kinema::graph.
 include(CMakePackageConfigHelpers)
 
 get_property(KINEMA_ROOMS GLOBAL PROPERTY KINEMA_ROOMS)
@@ -16,13 +17,32 @@ install(TARGETS kinema_all EXPORT kinema)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kinema
         FILES_MATCHING PATTERN "*.h")
 
-# libarrow comes along, beside the static libraries; the binary finds it from where it lies itself.
+# libarrow and the CPU plugin come along; the program finds both from where it lies itself, and its
+# configurations in share/kinema.
 file(GLOB arrow_libraries "${KINEMA_ARROW}/libarrow.so.*" "${KINEMA_ARROW}/libarrow_s3.so.*"
      "${KINEMA_ARROW}/libparquet.so.*")
-set(KINEMA_ARROW_INSTALLED ${CMAKE_INSTALL_LIBDIR}/kinema)
-install(FILES ${arrow_libraries} DESTINATION ${KINEMA_ARROW_INSTALLED})
+set(KINEMA_ARROW_INSTALLED lib/kinema)
+install(FILES ${arrow_libraries} DESTINATION ${KINEMA_ARROW_INSTALLED} COMPONENT program)
+if(KINEMA_PJRT_CPU)
+  install(FILES ${KINEMA_PJRT_CPU} DESTINATION lib/kinema RENAME xla_cpu_pjrt.so COMPONENT program)
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/kinema COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/shapes DESTINATION share/kinema/examples
+        COMPONENT program)
 file(RELATIVE_PATH arrow_from_bin /${CMAKE_INSTALL_BINDIR} /${KINEMA_ARROW_INSTALLED})
 set_target_properties(kinema PROPERTIES INSTALL_RPATH "$ORIGIN/${arrow_from_bin}")
+
+# The program writes its man pages and completions.
+install(CODE "
+  set(kinema \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/kinema\")
+  set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+  file(MAKE_DIRECTORY \"\${share}/bash-completion/completions\" \"\${share}/zsh/vendor-completions\")
+  execute_process(COMMAND \${kinema} manual --to \${share}/man COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND \${kinema} completion bash COMMAND_ERROR_IS_FATAL ANY
+                  OUTPUT_FILE \"\${share}/bash-completion/completions/kinema\")
+  execute_process(COMMAND \${kinema} completion zsh COMMAND_ERROR_IS_FATAL ANY
+                  OUTPUT_FILE \"\${share}/zsh/vendor-completions/_kinema\")
+" COMPONENT program)
 
 set(KINEMA_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/kinema)
 install(EXPORT kinema NAMESPACE kinema:: FILE kinema-targets.cmake DESTINATION ${KINEMA_PACKAGE})

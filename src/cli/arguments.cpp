@@ -1,10 +1,12 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/commands.h"
 #include "cli/stores.h"
 #include "core/error.h"
+#include "core/folders.h"
 
 extern char** environ;
 
@@ -17,6 +19,17 @@ std::vector<std::string> variables() {
     out.emplace_back(*each);
   }
   return out;
+}
+
+/// The configurations that come with an installed program (`configs/wan.yml`) lie in its
+/// share/kinema; a file of that name here goes before them.
+std::string configuration_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path shipped = program_folder() / "../share/kinema" / path;
+  const bool use_shipped = fs::path(path).is_relative() && !fs::exists(path, error) &&
+                           fs::is_regular_file(shipped, error);
+  return use_shipped ? shipped.lexically_normal().string() : path;
 }
 
 }  // namespace
@@ -40,7 +53,8 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
     check_store_keys(loaded);
     return loaded;
   }
-  config::Loaded loaded = config::load(local_copy(file), overrides, environment);
+  config::Loaded loaded =
+      config::load(configuration_file(local_copy(file)), overrides, environment);
   check_store_keys(loaded);
   return loaded;
 }

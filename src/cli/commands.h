@@ -28,6 +28,8 @@ void add_doctor(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
 void add_watch(CLI::App& app, Action& action);
+/// `manual` and `completion`, of all commands of `app`.
+void add_manual(CLI::App& app, Action& action);
 
 /// CONFIG.yml and key=value words in any order; at most one file, and `need_file` asks for it.
 config::Loaded load_arguments(std::span<const std::string> words, bool need_file);

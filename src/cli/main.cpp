@@ -30,6 +30,7 @@ int run(int argc, char** argv) {
   kinema::cli::add_plan(app, action);
   kinema::cli::add_convert(app, action);
   kinema::cli::add_watch(app, action);
+  kinema::cli::add_manual(app, action);
   // CLI11 only says that a command is required when it gets one that it does not know.
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
