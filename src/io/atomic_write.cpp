@@ -53,20 +53,19 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     temporary_ = (folder_of(path_) /
                   fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(), counter++))
                      .string();
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd_ < 0 && errno == EEXIST);  // left by a process of the same number that was killed
-  check(fd_ >= 0, "[io] cannot create {}: {}", path_.string(), reason(errno));
+    file_ = Descriptor::open(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  } while (!file_ && errno == EEXIST);  // left by a process of the same number that was killed
+  check(static_cast<bool>(file_), "[io] cannot create {}: {}", path_.string(), reason(errno));
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ >= 0) {
-    ::close(fd_);
+  if (file_) {
     ::unlink(temporary_.c_str());
   }
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  check(fd_ >= 0, "[io] {} is already complete", path_.string());
+  check(static_cast<bool>(file_), "[io] {} is already complete", path_.string());
   written_ += bytes.size();
   const auto* data = reinterpret_cast<const char*>(bytes.data());
   if (buffer_.size() + bytes.size() < kBufferBytes) {
@@ -74,7 +73,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     return;
   }
   flush();
-  write_all(fd_, data, bytes.size(), path_);
+  write_all(file_.get(), data, bytes.size(), path_);
 }
 
 void AtomicFile::write(std::string_view text) {
@@ -82,17 +81,17 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::flush() {
-  write_all(fd_, buffer_.data(), buffer_.size(), path_);
+  write_all(file_.get(), buffer_.data(), buffer_.size(), path_);
   buffer_.clear();
 }
 
 void AtomicFile::commit() {
-  check(fd_ >= 0, "[io] {} is already complete", path_.string());
+  check(static_cast<bool>(file_), "[io] {} is already complete", path_.string());
   flush();
-  check(::fsync(fd_) == 0, "[io] cannot write {}: {}", path_.string(), reason(errno));
+  check(::fsync(file_.get()) == 0, "[io] cannot write {}: {}", path_.string(), reason(errno));
   check(::rename(temporary_.c_str(), path_.c_str()) == 0, "[io] cannot write {}: {}",
         path_.string(), reason(errno));
-  ::close(std::exchange(fd_, -1));
+  file_.close();
   sync_folder(folder_of(path_));
 }
 
@@ -103,11 +102,11 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(fd >= 0, "[io] cannot open folder {}: {}", folder.string(), std::strerror(errno));
-  const int result = ::fsync(fd);
+  const Descriptor opened = Descriptor::open(folder, O_RDONLY | O_DIRECTORY);
+  check(static_cast<bool>(opened), "[io] cannot open folder {}: {}", folder.string(),
+        std::strerror(errno));
+  const int result = ::fsync(opened.get());
   const int error = errno;
-  ::close(fd);
   // Some network file systems have no fsync of folders and say EINVAL; they order renames
   // themselves.
   check(result == 0 || error == EINVAL, "[io] cannot sync folder {}: {}", folder.string(),

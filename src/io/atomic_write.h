@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "io/descriptor.h"
+
 namespace kinema::io {
 
 /// A file that appears under its name only when complete: written beside it under a temporary name,
@@ -34,7 +36,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::string temporary_;
   std::string buffer_;
-  int fd_ = -1;
+  Descriptor file_;  // none when complete
   uint64_t written_ = 0;
 };
 

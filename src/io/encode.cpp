@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "io/atomic_write.h"
 #include "io/av.h"
+#include "io/descriptor.h"
 #include "io/image.h"
 #include "io/video.h"
 
@@ -98,12 +99,10 @@ class Mp4Writer {
     send(nullptr);
     must(av_write_trailer(format_.get()));
     must(avio_closep(&format_->pb));
-    const int fd = ::open(temporary_.path.c_str(), O_RDONLY | O_CLOEXEC);
-    const bool synced = fd >= 0 && ::fsync(fd) == 0;
+    Descriptor written = Descriptor::open(temporary_.path, O_RDONLY);
+    const bool synced = written && ::fsync(written.get()) == 0;
     const int error = errno;
-    if (fd >= 0) {
-      ::close(fd);
-    }
+    written.close();
     check(synced && ::rename(temporary_.path.c_str(), path_.c_str()) == 0,
           "[video] cannot write {}: {}", path_.string(), std::strerror(synced ? errno : error));
     temporary_.path.clear();

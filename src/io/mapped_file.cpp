@@ -10,31 +10,19 @@
 #include <utility>
 
 #include "core/error.h"
+#include "io/descriptor.h"
 #include "io/mapping_guard.h"
 
 namespace kinema::io {
-namespace {
-
-// Closes a descriptor on every way out; the mapping does not need it.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) {
-      ::close(fd);
-    }
-  }
-};
-
-}  // namespace
 
 MappedFile MappedFile::open(const std::filesystem::path& path) {
   MappedFile file;
   file.path_ = path.string();
-  // O_NONBLOCK: opening a fifo must not wait for a writer.
-  const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  check(descriptor.fd >= 0, "[io] cannot read {}: {}", file.path_, std::strerror(errno));
+  // O_NONBLOCK: opening a fifo must not wait for a writer. The mapping stays when this is closed.
+  const Descriptor descriptor = Descriptor::open(path, O_RDONLY | O_NONBLOCK);
+  check(static_cast<bool>(descriptor), "[io] cannot read {}: {}", file.path_, std::strerror(errno));
   struct stat status {};
-  check(::fstat(descriptor.fd, &status) == 0, "[io] cannot read {}: {}", file.path_,
+  check(::fstat(descriptor.get(), &status) == 0, "[io] cannot read {}: {}", file.path_,
         std::strerror(errno));
   check(!S_ISDIR(status.st_mode), "[io] cannot read {}: it is a folder, a file was expected",
         file.path_);
@@ -45,7 +33,7 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   if (file.size_ == 0) {
     return file;  // mmap refuses a length of zero
   }
-  void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
+  void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
   if (data == MAP_FAILED) {
     const int reason = errno;
     const size_t size = std::exchange(file.size_, 0);

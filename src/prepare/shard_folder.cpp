@@ -1,8 +1,6 @@
 #include "prepare/shard_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -81,26 +79,19 @@ ShardFolder::ShardFolder(const fs::path& folder, const Settings& settings)
   fs::create_directories(folder_, error);
   check(!error, "[prepare] {} cannot be made: {}", folder_.string(), error.message());
   hold();
-  try {
-    read(settings);
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
+  read(settings);
 }
-
-ShardFolder::~ShardFolder() { ::close(fd_); }
 
 fs::path ShardFolder::state_path() const { return beside(folder_, ".prepare.json"); }
 fs::path ShardFolder::skipped_path() const { return beside(folder_, ".skipped.jsonl"); }
 
 // The lock is on the folder: a lock file in it would be read as a shard by others.
 void ShardFolder::hold() {
-  fd_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(fd_ >= 0, "[prepare] {} cannot be opened: {}", folder_.string(), std::strerror(errno));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+  held_ = io::Descriptor::open(folder_, O_RDONLY | O_DIRECTORY);
+  check(static_cast<bool>(held_), "[prepare] {} cannot be opened: {}", folder_.string(),
+        std::strerror(errno));
+  if (!io::lock(held_, io::Lock::TRY)) {
     const int reason = errno;
-    ::close(fd_);
     check(reason == EWOULDBLOCK, "[prepare] {} cannot be locked: {}", folder_.string(),
           std::strerror(reason));
     fail("[prepare] another process is writing to {}", folder_.string());

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "io/descriptor.h"
+
 namespace kinema::prepare {
 
 /// What decides the bytes of the shards: name of a setting to its value as text.
@@ -40,7 +42,6 @@ class ShardFolder {
   ShardFolder(const std::filesystem::path& folder, const Settings& settings);
   ShardFolder(const ShardFolder&) = delete;
   ShardFolder& operator=(const ShardFolder&) = delete;
-  ~ShardFolder();
 
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path state_path() const;
@@ -63,7 +64,7 @@ class ShardFolder {
   void write_state() const;
 
   std::filesystem::path folder_;
-  int fd_ = -1;
+  io::Descriptor held_;  // the folder
   Settings settings_;
   std::vector<Shard> shards_;
   std::vector<SkippedClip> skipped_;

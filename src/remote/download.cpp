@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -68,13 +66,10 @@ std::string fetch_rest(const RemoteFile& file, PartialFile& partial, const Patie
 }  // namespace
 
 FileLock::FileLock(const fs::path& path)
-    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-  check(fd_ >= 0, "[remote] cannot write {}: {}", path.string(), std::strerror(errno));
-  while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-  }
+    : file_(io::Descriptor::open(path, O_RDWR | O_CREAT, 0644)) {
+  check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path.string(),
+        std::strerror(errno));
 }
-
-FileLock::~FileLock() { ::close(fd_); }
 
 void download(const RemoteFile& file, const fs::path& to, const fs::path& lock,
               const Patience& patience, const std::function<void(int64_t)>& on_bytes,

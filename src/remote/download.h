@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "io/descriptor.h"
 #include "remote/http.h"
 #include "remote/partial_file.h"
 
@@ -34,12 +35,9 @@ void download(const RemoteFile& file, const std::filesystem::path& to,
 class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& path);
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock();
 
  private:
-  int fd_;
+  io::Descriptor file_;
 };
 
 }  // namespace kinema::remote

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +22,7 @@ PartialFile::PartialFile(fs::path path, Promise promise)
     : path_(std::move(path)), promise_(std::move(promise)) {
   open_locked();
   struct stat status {};
-  ::fstat(fd_, &status);
+  ::fstat(file_.get(), &status);
   if (promise_.size >= 0 && status.st_size > promise_.size) {
     restart();
   } else {
@@ -35,29 +34,26 @@ PartialFile::~PartialFile() {
   if (size_ == 0 && !published_) {
     remove();
   }
-  ::close(fd_);
 }
 
 void PartialFile::open_locked() {
   while (true) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    check(fd_ >= 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(errno));
-    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
-    }
+    file_ = io::Descriptor::open(path_, O_RDWR | O_CREAT, 0644);
+    check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path_.string(),
+          std::strerror(errno));
     // Whoever held the lock may have published or removed the file.
     struct stat ours {};
     struct stat there {};
-    ::fstat(fd_, &ours);
+    ::fstat(file_.get(), &ours);
     if (::stat(path_.c_str(), &there) == 0 && there.st_ino == ours.st_ino) {
       return;
     }
-    ::close(fd_);
   }
 }
 
 void PartialFile::restart() {
-  check(::ftruncate(fd_, 0) == 0 && ::lseek(fd_, 0, SEEK_SET) == 0, "[remote] cannot write {}: {}",
-        path_.string(), std::strerror(errno));
+  check(::ftruncate(file_.get(), 0) == 0 && ::lseek(file_.get(), 0, SEEK_SET) == 0,
+        "[remote] cannot write {}: {}", path_.string(), std::strerror(errno));
   size_ = 0;
   begin_digest();
 }
@@ -72,7 +68,7 @@ void PartialFile::append(std::span<const std::byte> bytes) {
         "[remote] {} should have {} bytes but more came", promise_.what, promise_.size);
   take(bytes);
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
     check(written > 0 || errno == EINTR, "[remote] cannot write {}: {}", path_.string(),
           std::strerror(errno));
     if (written > 0) {
@@ -103,7 +99,8 @@ void PartialFile::verify() {
 }
 
 void PartialFile::publish(const fs::path& to) {
-  check(::fsync(fd_) == 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(errno));
+  check(::fsync(file_.get()) == 0, "[remote] cannot write {}: {}", path_.string(),
+        std::strerror(errno));
   fs::rename(path_, to);
   published_ = true;
 }
@@ -133,7 +130,7 @@ void PartialFile::read_back() {
   begin_digest();
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (;;) {
-    const ssize_t got = ::read(fd_, buffer.data(), buffer.size());
+    const ssize_t got = ::read(file_.get(), buffer.data(), buffer.size());
     check(got >= 0, "[remote] cannot read {}: {}", path_.string(), std::strerror(errno));
     if (got == 0) {
       return;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "io/descriptor.h"
 #include "remote/digest.h"
 
 namespace kinema::remote {
@@ -54,7 +55,7 @@ class PartialFile {
 
   std::filesystem::path path_;
   Promise promise_;
-  int fd_ = -1;
+  io::Descriptor file_;
   bool published_ = false;
   int64_t size_ = 0;
   std::unique_ptr<Digest> digest_;

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "io/atomic_write.h"
+#include "io/descriptor.h"
 
 namespace kinema::remote {
 namespace {
@@ -90,9 +91,8 @@ WebFile::WebFile(const std::string& url, const WebLimits& limits) {
   name_ = shown(url);
   const std::string body = fetch(url, name_, limits);
   std::string path = (fs::temp_directory_path() / "kinema-XXXXXX").string();
-  const int fd = ::mkstemp(path.data());
-  check(fd >= 0, "[remote] cannot write {}: {}", path, std::strerror(errno));
-  ::close(fd);
+  check(static_cast<bool>(io::Descriptor(::mkstemp(path.data()))), "[remote] cannot write {}: {}",
+        path, std::strerror(errno));
   path_ = path;
   try {
     io::write_file(path_, body);

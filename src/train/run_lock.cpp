@@ -2,13 +2,16 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "core/error.h"
 
@@ -31,24 +34,43 @@ RunLock::RunLock(const std::filesystem::path& run_folder) {
   std::error_code error;
   std::filesystem::create_directories(run_folder, error);
   check(!error, "[train] run folder {} cannot be made: {}", run_folder.string(), error.message());
-  const std::string path = (run_folder / ".lock").string();
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  check(fd_ >= 0, "[train] {} cannot be opened: {}", path, std::strerror(errno));
-  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+  path_ = run_folder / ".lock";
+  const std::string path = path_.string();
+  file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
+  check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
+  bool is_ours = io::lock(file_, io::Lock::TRY);
+  // Who only looks whether there is a run (is_training) holds it for a moment.
+  for (int tries = 0; !is_ours && errno == EWOULDBLOCK && tries < 5; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_ours = io::lock(file_, io::Lock::TRY);
+  }
+  if (!is_ours) {
     const int reason = errno;
-    const std::string who = holder(fd_);
-    ::close(fd_);
+    const std::string who = holder(file_.get());
     check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, std::strerror(reason));
     fail("[train] run folder {} is in use by {}\n  wait for it, stop it, or give another run_name",
          run_folder.string(), who);
   }
   const std::string pid = std::to_string(::getpid());
   // The number only helps the message above; the lock itself is what counts.
-  if (::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, pid.data(), pid.size(), 0) < 0) {
+  if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
     errno = 0;
   }
 }
 
-RunLock::~RunLock() { ::close(fd_); }
+bool is_training(const std::filesystem::path& run_folder) {
+  const io::Descriptor file = io::Descriptor::open(run_folder / ".lock", O_RDONLY);
+  // Shared, and given back at once: a run that begins at this very moment tries again.
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool RunLock::is_in_place() const {
+  struct stat ours {};
+  struct stat there {};
+  // Numbers of files are not compared: there are network file systems where they change. Nor is any
+  // other error than this one a sign that somebody removed it.
+  const bool is_named = ::stat(path_.c_str(), &there) == 0 || errno != ENOENT;
+  return is_named && (::fstat(file_.get(), &ours) != 0 || ours.st_nlink > 0);
+}
 
 }  // namespace kinema::train

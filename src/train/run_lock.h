@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "io/descriptor.h"
+
 namespace kinema::train {
 
 /// Holds a run folder for this process: a lock on the file `.lock` in it, given back when the
@@ -11,12 +13,17 @@ class RunLock {
   /// Makes the folder when it is missing. Throws an Error that names the other process when one
   /// holds the folder already.
   explicit RunLock(const std::filesystem::path& run_folder);
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
-  ~RunLock();
+
+  /// False when the folder was removed, renamed or replaced since: what is written under its name
+  /// goes elsewhere or nowhere.
+  bool is_in_place() const;
 
  private:
-  int fd_ = -1;
+  std::filesystem::path path_;
+  io::Descriptor file_;
 };
+
+/// Whether a process of this machine holds a run folder now.
+bool is_training(const std::filesystem::path& run_folder);
 
 }  // namespace kinema::train
