@@ -68,8 +68,9 @@ train::LoopParts Training::parts() {
 }
 
 void Training::report_saved(bool wait) {
-  if ((wait ? writer->finish() : writer->poll()) && log) {
-    log(written_);
+  const std::optional<std::string> line = wait ? writer->finish() : writer->poll();
+  if (line && log) {
+    log(*line);
   }
 }
 
@@ -88,21 +89,22 @@ void Training::save(int64_t steps, bool go_on) {
     checkpoints->write(reached.step, [&](const fs::path& folder) {
       train::save_state(folder, model, state, reached, save_optimizer);
     });
-    written_ = fmt::format("checkpoint of step {} saved: {}", reached.step,
-                           train::describe_parts(checkpoints->path(reached.step)));
+    std::string line = fmt::format("checkpoint of step {} saved: {}", reached.step,
+                                   train::describe_parts(checkpoints->path(reached.step)));
     if (stored != nullptr) {
       stored->push();
     }
+    return line;
   };
   const train::StateView state = trainer->state();
   // Room for the copy, and as much again for what the steps and the files take.
   const int64_t wanted = 2 * train::host_bytes(state, save_optimizer);
   if (go_on && in_background && wanted <= runtime::available_memory_bytes()) {
-    writer->start([write, copy = train::host_copy(state, save_optimizer)] { write(copy); });
+    writer->start([write, copy = train::host_copy(state, save_optimizer)] { return write(copy); });
   } else {
-    write(train::source_of(state));
+    const std::string line = write(train::source_of(state));
     if (log) {
-      log(written_);
+      log(line);
     }
   }
 }

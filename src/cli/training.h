@@ -71,8 +71,6 @@ struct Training {
  private:
   void save(int64_t steps, bool go_on);
   void report_saved(bool wait);
-
-  std::string written_;  // by `writer`, until it is reported
 };
 
 /// Opens data, model and state (from the newest sound checkpoint of the run, the pretrained folder,

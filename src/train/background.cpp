@@ -14,27 +14,24 @@ Background::~Background() {
   }
 }
 
-void Background::start(std::function<void()> work) {
+void Background::start(std::function<std::string()> work) {
   finish();
   running_ = std::async(std::launch::async, [work = std::move(work)] {
     give_way();
     trace::name_thread("checkpoint");
     const trace::Scope span("write checkpoint");
-    work();
+    return work();
   });
 }
 
-bool Background::poll() {
-  return running_.valid() &&
-         running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready && finish();
+std::optional<std::string> Background::poll() {
+  const bool ended =
+      running_.valid() && running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return ended ? finish() : std::nullopt;
 }
 
-bool Background::finish() {
-  const bool any = running_.valid();
-  if (any) {
-    running_.get();
-  }
-  return any;
+std::optional<std::string> Background::finish() {
+  return running_.valid() ? std::optional(running_.get()) : std::nullopt;
 }
 
 }  // namespace kinema::train

@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <future>
+#include <optional>
+#include <string>
 
 namespace kinema::train {
 
 /// One piece of work at a time on a thread of its own, which gives way to the steps that run
-/// meanwhile. Not for several threads.
+/// meanwhile. What it has to say comes back as its result: work writes to nothing that may be gone
+/// when it ends. Not for several threads.
 class Background {
  public:
   Background() = default;
@@ -16,14 +19,14 @@ class Background {
   ~Background();
 
   /// Begins `work` when the work before it is done. Throws what that threw.
-  void start(std::function<void()> work);
-  /// True when work has ended since it was last asked for. Throws what the work has thrown.
-  bool poll();
-  /// Waits for the work; false when there was none. Throws what it threw.
-  bool finish();
+  void start(std::function<std::string()> work);
+  /// What work returned that has ended since it was last asked for. Throws what it has thrown.
+  std::optional<std::string> poll();
+  /// Waits for the work; nothing when there was none. Throws what it threw.
+  std::optional<std::string> finish();
 
  private:
-  std::future<void> running_;
+  std::future<std::string> running_;
 };
 
 }  // namespace kinema::train

@@ -21,6 +21,7 @@ TEST(Background, WorksWhileTheCallerGoesOn) {
   background.start([&, wait = go_on.get_future().share()] {
     wait.wait();
     ++done;
+    return std::string();
   });
 
   background.poll();
@@ -39,6 +40,7 @@ TEST(Background, BeginsAPieceOfWorkWhenTheOneBeforeIsDone) {
     background.start([&] {
       overlaps += running.exchange(true) ? 1 : 0;
       running = false;
+      return std::string();
     });
   }
   background.finish();
@@ -47,7 +49,7 @@ TEST(Background, BeginsAPieceOfWorkWhenTheOneBeforeIsDone) {
 
 TEST(Background, ThrowsOnceWhatTheWorkThrew) {
   const auto fail_in = [](Background& background) {
-    background.start([] { fail("[checkpoint] the disk is full"); });
+    background.start([]() -> std::string { fail("[checkpoint] the disk is full"); });
   };
   Background background;
   fail_in(background);
@@ -55,7 +57,8 @@ TEST(Background, ThrowsOnceWhatTheWorkThrew) {
   background.poll();
 
   fail_in(background);
-  EXPECT_THAT([&] { background.start([] {}); }, ThrowsMessage<Error>(HasSubstr("disk is full")));
+  EXPECT_THAT([&] { background.start([] { return std::string(); }); },
+              ThrowsMessage<Error>(HasSubstr("disk is full")));
 
   fail_in(background);
   EXPECT_THAT(
@@ -71,9 +74,26 @@ TEST(Background, WaitsWhenItEnds) {
   std::atomic<bool> done = false;
   {
     Background background;
-    background.start([&] { done = true; });
+    background.start([&] {
+      done = true;
+      return std::string();
+    });
   }
   EXPECT_TRUE(done);
+}
+
+TEST(Background, GivesWhatTheWorkReturnsOnce) {
+  Background background;
+  EXPECT_EQ(background.poll(), std::nullopt);
+  background.start([] { return std::string("checkpoint of step 1 saved"); });
+  EXPECT_EQ(background.finish(), "checkpoint of step 1 saved");
+  EXPECT_EQ(background.finish(), std::nullopt);
+  background.start([] { return std::string("checkpoint of step 2 saved"); });
+  std::optional<std::string> line;
+  while (!line) {
+    line = background.poll();
+  }
+  EXPECT_EQ(line, "checkpoint of step 2 saved");
 }
 
 }  // namespace
