@@ -114,6 +114,22 @@ TEST_P(CpuDot, ReadsTheLayersOfALoopWhereTheyLie) {
   EXPECT_NE(text.find("stacked = array<i64: 1, 0>"), std::string::npos);
 }
 
+TEST_P(CpuDot, DoesNotCopyOrWidenTheStackOfALoop) {
+  Graph graph;
+  constexpr int64_t kLayers = 16;
+  constexpr int64_t kWidth = 256;
+  const Tensor x = graph.input({GetParam(), {64, kWidth}});
+  const Tensor stack = graph.input({GetParam(), {kLayers, kWidth, kWidth}});
+  const auto body = [](std::span<const Tensor> carry, std::span<const Tensor> w) {
+    return ScanResult{{matmul(carry[0], w[0])}, {}};
+  };
+  const std::vector<Tensor> y{scan({x}, {stack}, {.length = kLayers}, body).carry[0]};
+  const runtime::Program program =
+      runtime::Program::compile(client(), graph, y, {.emit = with_kernels({.min_flops = 0})});
+  // A few activations and the loop's counter, not one layer's weights.
+  EXPECT_LT(program.report().memory.temporary, kWidth * kWidth * byte_size(GetParam()));
+}
+
 TEST_P(CpuDot, IsRecordedUnderTheModelsPath) {
   Graph graph;
   const Tensor x = graph.input({GetParam(), {4, 64}});

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <limits>
 
-#include "core/bf16.h"
 #include "core/error.h"
+#include "kernels/cpu/bf16_loops.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_clones.h"
+#include "kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
 namespace {
@@ -22,19 +22,21 @@ struct Update {
 
 // g = clip(factor g),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,
 // p -= rate (m mu_scale / (sqrt(v nu_scale) + eps) + decay p); see train/adamw.h
-KINEMA_VECTOR_CLONES
-void update(const Update& u, int64_t n, const float* g, float* p, float* mu, float* nu) {
+struct UpdateLoop {
+  [[gnu::always_inline]] static void run(const Update& u, int64_t n, const float* g, float* p,
+                                         float* mu, float* nu) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const float clipped = std::min(std::max(g[i], -u.limit), u.limit) * u.factor;
-    const float m = mu[i] * u.b1 + clipped * u.rest1;
-    const float v = nu[i] * u.b2 + clipped * clipped * u.rest2;
-    const float step = m * u.mu_scale / (std::sqrt(v * u.nu_scale) + u.eps) + u.decay * p[i];
-    mu[i] = m;
-    nu[i] = v;
-    p[i] -= u.rate * step;
+    for (int64_t i = 0; i < n; ++i) {
+      const float clipped = std::min(std::max(g[i], -u.limit), u.limit) * u.factor;
+      const float m = mu[i] * u.b1 + clipped * u.rest1;
+      const float v = nu[i] * u.b2 + clipped * clipped * u.rest2;
+      const float step = m * u.mu_scale / (std::sqrt(v * u.nu_scale) + u.eps) + u.decay * p[i];
+      mu[i] = m;
+      nu[i] = v;
+      p[i] -= u.rate * step;
+    }
   }
-}
+};
 
 constexpr int64_t kPiece = 1 << 14;  // elements: gradients, parameter and moments fit in L2
 
@@ -86,12 +88,12 @@ ffi::Error adamw(ffi::ThreadPool pool, ffi::AnyBuffer p, ffi::AnyBuffer mu, ffi:
       const float* g = nullptr;
       if (narrow) {
         const auto* bits = static_cast<const uint16_t*>(gradient.untyped_data()) + at;
-        std::transform(bits, bits + count, widened, bf16_to_f32);
+        from_bf16(bits, count, widened);
         g = widened;
       } else {
         g = static_cast<const float*>(gradient.untyped_data()) + at;
       }
-      update(u, count, g, params, first, second);
+      vector_loop<UpdateLoop>(u, count, g, params, first, second);
     });
     return ffi::Error::Success();
   } catch (const std::exception& error) {

@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "core/error.h"
+#include "kernels/cpu/bf16_loops.h"
 #include "kernels/cpu/buffer.h"
-#include "kernels/cpu/vector_clones.h"
+#include "kernels/cpu/panel_product.h"
+#include "kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
 namespace {
@@ -35,57 +37,50 @@ namespace {
 }
 
 /// scores = scores * scale + bias; returns the largest.
-KINEMA_VECTOR_CLONES
-float add_bias(float* scores, int64_t n, float scale, const float* bias, int64_t stride) {
-  float largest = -std::numeric_limits<float>::infinity();
-  if (bias != nullptr && stride == 1) {
+struct AddBias {
+  [[gnu::always_inline]] static float run(float* scores, int64_t n, float scale, const float* bias,
+                                          int64_t stride) {
+    float largest = -std::numeric_limits<float>::infinity();
+    if (bias != nullptr && stride == 1) {
+#pragma omp simd reduction(max : largest)
+      for (int64_t i = 0; i < n; ++i) {
+        scores[i] = scores[i] * scale + bias[i];
+        largest = std::max(largest, scores[i]);
+      }
+      return largest;
+    }
+    const float all = bias != nullptr ? *bias : 0.0F;
 #pragma omp simd reduction(max : largest)
     for (int64_t i = 0; i < n; ++i) {
-      scores[i] = scores[i] * scale + bias[i];
+      scores[i] = scores[i] * scale + all;
       largest = std::max(largest, scores[i]);
     }
     return largest;
   }
-  const float all = bias != nullptr ? *bias : 0.0F;
-#pragma omp simd reduction(max : largest)
-  for (int64_t i = 0; i < n; ++i) {
-    scores[i] = scores[i] * scale + all;
-    largest = std::max(largest, scores[i]);
-  }
-  return largest;
-}
+};
 
 /// weights = e^(scores - largest), in place; returns their sum.
-KINEMA_VECTOR_CLONES
-float exponentials(float* scores, int64_t n, float largest) {
-  float total = 0.0F;
+struct Exponentials {
+  [[gnu::always_inline]] static float run(float* scores, int64_t n, float largest) {
+    float total = 0.0F;
 #pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) {
-    scores[i] = exponential(scores[i] - largest);
-    total += scores[i];
+    for (int64_t i = 0; i < n; ++i) {
+      scores[i] = exponential(scores[i] - largest);
+      total += scores[i];
+    }
+    return total;
   }
-  return total;
-}
+};
 
-/// Rounds to the nearest bf16, ties to even.
-KINEMA_VECTOR_CLONES
-void to_bf16(const float* x, int64_t n, float factor, uint16_t* y) {
+/// y = x * factor.
+struct Multiply {
+  [[gnu::always_inline]] static void run(const float* x, int64_t n, float factor, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = x[i] * factor;
-    const uint32_t bits = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    y[i] = static_cast<uint16_t>(value != value ? 0x7FC0 : rounded);
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = x[i] * factor;
+    }
   }
-}
-
-KINEMA_VECTOR_CLONES
-void multiply(const float* x, int64_t n, float factor, float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = x[i] * factor;
-  }
-}
+};
 
 /// Queries whose scores are worked on together: about half a megabyte of them, and enough for the
 /// products to be fast.
@@ -121,22 +116,29 @@ struct Block {
     for (int64_t i = 0; i < rows; ++i) {
       float* row = scores + i * p.keys;
       const float* added = bias != nullptr ? bias + i * p.bias[2] : nullptr;
-      totals[i] = exponentials(row, p.keys, add_bias(row, p.keys, scale, added, p.bias[3]));
+      const float largest = vector_loop<AddBias>(row, p.keys, scale, added, p.bias[3]);
+      totals[i] = vector_loop<Exponentials>(row, p.keys, largest);
     }
-    if (dtype == DType::BF16) {
-      char* narrow = weights_buffer.at_least(bytes(rows * p.keys) / 2);
-      to_bf16(scores, rows * p.keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
-      weights = narrow;
+    const StridedDot weighted{rows, p.width, p.keys, p.keys, 1, step, 1, p.width, 1, {}};
+    if (product_dtype(dtype) != dtype) {
+      // The weights need not be rounded where products are F32 anyway.
+      panel_product(weighted, DType::F32, dtype, DType::F32, weights, v,
+                    reinterpret_cast<char*>(sums));
+    } else {
+      if (dtype == DType::BF16) {
+        char* narrow = weights_buffer.at_least(bytes(rows * p.keys) / 2);
+        to_bf16(scores, rows * p.keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
+        weights = narrow;
+      }
+      multiply_alone(weighted, dtype, DType::F32, weights, v, reinterpret_cast<char*>(sums));
     }
-    multiply_alone({rows, p.width, p.keys, p.keys, 1, step, 1, p.width, 1, {}}, dtype, DType::F32,
-                   weights, v, reinterpret_cast<char*>(sums));
     for (int64_t i = 0; i < rows; ++i) {
       char* to = y + i * step * byte_size(dtype);
       const float* from = sums + i * p.width;
       if (dtype == DType::BF16) {
         to_bf16(from, p.width, 1.0F / totals[i], reinterpret_cast<uint16_t*>(to));
       } else {
-        multiply(from, p.width, 1.0F / totals[i], reinterpret_cast<float*>(to));
+        vector_loop<Multiply>(from, p.width, 1.0F / totals[i], reinterpret_cast<float*>(to));
       }
     }
   }

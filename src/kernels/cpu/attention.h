@@ -22,7 +22,8 @@ struct AttentionPlan {
 
 /// Runs the plan, all operands of `dtype` (F32 or BF16) but the bias, which is f32 or null. Softmax
 /// in f32 over a few rows of scores at a time, so memory does not grow with the number of queries;
-/// weights are rounded to `dtype` before the second product. The result does not depend on how the
+/// weights are rounded to `dtype` before the second product, unless that is computed in F32
+/// (product_dtype). The result does not depend on how the
 /// work is split. Throws an Error when oneDNN refuses.
 void attention(const AttentionPlan& plan, DType dtype, double scale, const void* q, const void* k,
                const void* v, const float* bias, void* y, const ParallelFor& parallel_for);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "kernels/cpu/bf16_loops.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/cpu/onednn.h"
 
@@ -106,8 +107,10 @@ class Convolution {
       : p_(plan),
         cut_(plan),
         dtype_(dtype),
+        tile_dtype_(product_dtype(dtype)),
         bytes_(byte_size(dtype)),
-        desc_(describe(plan, cut_, dtype)),
+        tile_bytes_(byte_size(tile_dtype_)),
+        desc_(describe(plan, cut_, tile_dtype_)),
         x_(x),
         w_(w),
         y_(y) {}
@@ -168,23 +171,23 @@ class Convolution {
     const int64_t frame = p_.w[1] * p_.w[2];
     const int64_t row = p_.in * p_.stored * frame;
     const char* from = w_ + (group * p_.out + first) * row * bytes_;
-    const memory::desc given(kernel_dims(p_, cut_.channels), dnnl_type(dtype_),
+    const memory::desc given(kernel_dims(p_, cut_.channels), dnnl_type(tile_dtype_),
                              memory::dims{row, p_.stored * frame, frame, p_.w[2], 1});
     Buffer whole;
-    if (count < cut_.channels) {
-      char* padded = whole.at_least(static_cast<size_t>(cut_.channels * row * bytes_));
-      std::memcpy(padded, from, static_cast<size_t>(count * row * bytes_));
-      std::memset(padded + count * row * bytes_, 0,
-                  static_cast<size_t>((cut_.channels - count) * row * bytes_));
+    if (count < cut_.channels || widens()) {
+      char* padded = whole.at_least(static_cast<size_t>(cut_.channels * row * tile_bytes_));
+      take(from, count * row, padded);
+      std::memset(padded + count * row * tile_bytes_, 0,
+                  static_cast<size_t>((cut_.channels - count) * row * tile_bytes_));
       from = padded;
     }
-    memory source(given, dnnl_engine(), const_cast<char*>(from + p_.first * frame * bytes_));
+    memory source(given, dnnl_engine(), const_cast<char*>(from + p_.first * frame * tile_bytes_));
     memory target(desc_.weights_desc(), dnnl_engine(), to);
-    if (dtype_ == DType::BF16) {
+    if (tile_dtype_ == DType::BF16) {
       // oneDNN interleaves pairs of input channels ten times faster when they are neighbours.
       Buffer last;
       memory between(
-          {kernel_dims(p_, cut_.channels), dnnl_type(dtype_), tag::odhwi}, dnnl_engine(),
+          {kernel_dims(p_, cut_.channels), dnnl_type(tile_dtype_), tag::odhwi}, dnnl_engine(),
           last.at_least(static_cast<size_t>(cut_.channels * p_.in * p_.w[0] * frame * bytes_)));
       dnnl::reorder(source, between).execute(stream, source, between);
       dnnl::reorder(between, target).execute(stream, between, target);
@@ -198,26 +201,26 @@ class Convolution {
   /// One tile, at most kFrames frames of it, and some blocks of its channels, whose weights
   /// `packed(group, block)` has.
   void work(int64_t place, int64_t first_block, int64_t last_block, const auto& packed) {
-    const auto take = [&place](int64_t size) {
+    const auto next = [&place](int64_t size) {
       const int64_t at = place % size;
       place /= size;
       return at;
     };
-    const int64_t column = take(tiles(2)) * cut_.columns;
-    const int64_t row = take(tiles(1)) * cut_.rows;
-    const int64_t first_frame = take(ceil_div(p_.y[0], kFrames)) * kFrames;
-    const int64_t group = take(p_.groups);
-    const int64_t batch = take(p_.batch);
+    const int64_t column = next(tiles(2)) * cut_.columns;
+    const int64_t row = next(tiles(1)) * cut_.rows;
+    const int64_t first_frame = next(ceil_div(p_.y[0], kFrames)) * kFrames;
+    const int64_t group = next(p_.groups);
+    const int64_t batch = next(p_.batch);
 
     const int64_t frames = std::min(kFrames, p_.y[0] - first_frame);
-    const int64_t frame_bytes = cut_.in_rows * cut_.in_columns * p_.in * bytes_;
+    const int64_t frame_bytes = cut_.in_rows * cut_.in_columns * p_.in * tile_bytes_;
     const int64_t in_frames = (frames - 1) * p_.stride[0] + cut_.in_frames;
     // Not kept from one call to the next: tens of megabytes a thread with many channels.
     Buffer in_buffer;
     Buffer out_buffer;
     char* in = in_buffer.at_least(static_cast<size_t>(in_frames * frame_bytes));
-    char* out =
-        out_buffer.at_least(static_cast<size_t>(cut_.rows * cut_.columns * cut_.channels * bytes_));
+    char* out = out_buffer.at_least(
+        static_cast<size_t>(cut_.rows * cut_.columns * cut_.channels * tile_bytes_));
     const int64_t from = (batch * p_.groups + group) * p_.in;
     for (int64_t i = 0; i < in_frames; ++i) {
       read(from, first_frame * p_.stride[0] - p_.low[0] + i, row * p_.stride[1] - p_.low[1],
@@ -247,7 +250,7 @@ class Convolution {
     const int64_t columns = std::min(cut_.in_columns, p_.x[2] - column) - left;
     const bool outside = frame < 0 || frame >= p_.x[0] || rows <= 0 || columns <= 0;
     if (outside || rows < cut_.in_rows || columns < cut_.in_columns) {
-      std::memset(to, 0, static_cast<size_t>(cut_.in_rows * cut_.in_columns * p_.in * bytes_));
+      std::memset(to, 0, static_cast<size_t>(cut_.in_rows * cut_.in_columns * p_.in * tile_bytes_));
     }
     if (outside) {
       return;
@@ -255,8 +258,21 @@ class Convolution {
     const int64_t plane = p_.x[1] * p_.x[2];
     const int64_t start =
         (channel * p_.x[0] + frame) * plane + (row + top) * p_.x[2] + column + left;
-    copy(dtype_, {p_.in, rows, columns}, x_ + start * bytes_, {p_.x[0] * plane, p_.x[2], 1},
-         to + (top * cut_.in_columns + left) * p_.in * bytes_, {1, cut_.in_columns * p_.in, p_.in});
+    const char* from = x_ + start * bytes_;
+    Axes strides{p_.x[0] * plane, p_.x[2], 1};
+    Buffer widened;
+    if (widens()) {
+      char* rows_of = widened.at_least(static_cast<size_t>(p_.in * rows * columns * tile_bytes_));
+      for (int64_t i = 0; i < p_.in * rows; ++i) {
+        take(from + (i / rows * strides[0] + i % rows * strides[1]) * bytes_, columns,
+             rows_of + i * columns * tile_bytes_);
+      }
+      from = rows_of;
+      strides = {rows * columns, columns, 1};
+    }
+    copy(tile_dtype_, {p_.in, rows, columns}, from, strides,
+         to + (top * cut_.in_columns + left) * p_.in * tile_bytes_,
+         {1, cut_.in_columns * p_.in, p_.in});
   }
 
   /// The part of a tile's [h, w, o] that lies inside of y.
@@ -268,14 +284,41 @@ class Convolution {
     const int64_t plane = p_.y[1] * p_.y[2];
     const int64_t start =
         ((group_channel + channel) * p_.y[0] + frame) * plane + row * p_.y[2] + column;
-    copy(dtype_, {channels, rows, columns}, from, {1, cut_.columns * cut_.channels, cut_.channels},
-         y_ + start * bytes_, {p_.y[0] * plane, p_.y[2], 1});
+    char* to = y_ + start * bytes_;
+    const Axes strides{p_.y[0] * plane, p_.y[2], 1};
+    const Axes sizes{channels, rows, columns};
+    const Axes tile_strides{1, cut_.columns * cut_.channels, cut_.channels};
+    if (!widens()) {
+      copy(dtype_, sizes, from, tile_strides, to, strides);
+      return;
+    }
+    Buffer wide;
+    auto* sums = reinterpret_cast<float*>(
+        wide.at_least(static_cast<size_t>(channels * rows * columns * tile_bytes_)));
+    copy(tile_dtype_, sizes, from, tile_strides, reinterpret_cast<char*>(sums),
+         {rows * columns, columns, 1});
+    for (int64_t i = 0; i < channels * rows; ++i) {
+      char* row_of = to + (i / rows * strides[0] + i % rows * strides[1]) * bytes_;
+      to_bf16(sums + i * columns, columns, 1.0F, reinterpret_cast<uint16_t*>(row_of));
+    }
+  }
+
+  /// Whether tiles are wider than what lies in memory.
+  bool widens() const { return tile_dtype_ != dtype_; }
+
+  /// Copies neighbours to where tiles are made.
+  void take(const char* from, int64_t count, char* to) const {
+    if (widens()) {
+      from_bf16(reinterpret_cast<const uint16_t*>(from), count, reinterpret_cast<float*>(to));
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(count * bytes_));
+    }
   }
 
   const ConvolutionPlan p_;
   const Cut cut_;
-  const DType dtype_;
-  const int64_t bytes_;
+  const DType dtype_, tile_dtype_;
+  const int64_t bytes_, tile_bytes_;
   const dnnl::convolution_forward::primitive_desc desc_;
   const char* x_;
   const char* w_;
@@ -290,7 +333,7 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
   }
   try {
     dnnl_stream();
-    const auto desc = describe(plan, Cut(plan), dtype);
+    const auto desc = describe(plan, Cut(plan), product_dtype(dtype));
     return !std::string_view(desc.impl_info_str()).starts_with("ref");
   } catch (const dnnl::error&) {
     return false;

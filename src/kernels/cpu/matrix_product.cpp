@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/panel_product.h"
 
 namespace kinema::kernels {
 namespace {
@@ -102,6 +104,10 @@ std::vector<Piece> split(const StridedDot& dot, int64_t threads) {
 
 void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
                     char* c) {
+  if (product_dtype(in) != in) {
+    panel_product(dot, in, in, out, a, b, c);
+    return;
+  }
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          int64_t, DType, DType>;
   // Kernels are made once per thread and shape.
@@ -146,14 +152,11 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
 }
 
 bool has_fast_product(DType dtype) {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  const auto at_least = [&](dnnl::cpu_isa level) {
-    return (static_cast<unsigned>(isa) & static_cast<unsigned>(level)) ==
-           static_cast<unsigned>(level);
-  };
-  return dtype == DType::F32    ? at_least(dnnl::cpu_isa::avx2)
-         : dtype == DType::BF16 ? at_least(dnnl::cpu_isa::avx512_core_bf16)
-                                : false;
+  return (dtype == DType::F32 || dtype == DType::BF16) && isa() >= Isa::Avx2;
+}
+
+DType product_dtype(DType dtype) {
+  return dtype == DType::BF16 && isa() < Isa::Avx512Bf16 ? DType::F32 : dtype;
 }
 
 }  // namespace kinema::kernels

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/bf16.h"
 #include "core/error.h"
+#include "kernels/cpu/bf16_loops.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/vector_clones.h"
+#include "kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
 namespace {
@@ -15,24 +15,25 @@ namespace ffi = ::xla::ffi;
 constexpr int64_t kPiece = 1 << 14;  // elements of one partial sum
 
 // Sixteen sums side by side, joined in a fixed order: the result depends on nothing but the data.
-KINEMA_VECTOR_CLONES
-float sum_of_squares(const float* x, int64_t n) {
-  float lanes[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    for (int64_t lane = 0; lane < 16; ++lane) {
-      lanes[lane] += x[i + lane] * x[i + lane];
+struct SumOfSquares {
+  [[gnu::always_inline]] static float run(const float* x, int64_t n) {
+    float lanes[16] = {};
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      for (int64_t lane = 0; lane < 16; ++lane) {
+        lanes[lane] += x[i + lane] * x[i + lane];
+      }
     }
+    float sum = 0.0F;
+    for (; i < n; ++i) {
+      sum += x[i] * x[i];
+    }
+    for (const float lane : lanes) {
+      sum += lane;
+    }
+    return sum;
   }
-  float sum = 0.0F;
-  for (; i < n; ++i) {
-    sum += x[i] * x[i];
-  }
-  for (const float lane : lanes) {
-    sum += lane;
-  }
-  return sum;
-}
+};
 
 struct Piece {
   const void* data;  // of the row
@@ -63,12 +64,13 @@ std::vector<Piece> pieces_of(const ffi::RemainingArgs& tensors, ffi::Span<const 
 
 float sum_of_piece(const Piece& piece) {
   if (!piece.narrow) {
-    return sum_of_squares(static_cast<const float*>(piece.data) + piece.start, piece.count);
+    return vector_loop<SumOfSquares>(static_cast<const float*>(piece.data) + piece.start,
+                                     piece.count);
   }
   float widened[kPiece];
   const auto* bits = static_cast<const uint16_t*>(piece.data) + piece.start;
-  std::transform(bits, bits + piece.count, widened, bf16_to_f32);
-  return sum_of_squares(widened, piece.count);
+  from_bf16(bits, piece.count, widened);
+  return vector_loop<SumOfSquares>(widened, piece.count);
 }
 
 ffi::Error sums_of_squares(ffi::ThreadPool pool, ffi::RemainingArgs tensors,
