@@ -110,6 +110,7 @@ std::vector<std::string> device_notices(const config::Config& config) {
 
 runtime::ClientSpec client_spec(const config::Config& config) {
   runtime::ClientSpec spec;
+  spec.cpu_isa = config.run.cpu_isa;
   if (has_mock_devices(config)) {
     spec.cpu_devices = config.runtime.mock_devices;
     return spec;

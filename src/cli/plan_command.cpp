@@ -15,6 +15,7 @@
 #include "plan/flops.h"
 #include "plan/report.h"
 #include "plan/sweep.h"
+#include "runtime/client.h"
 #include "runtime/environment.h"
 
 namespace kinema::cli {
@@ -111,6 +112,9 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
   job.options.flags = std::move(flags);
   set_effort(loaded.config, options.target.chip.family == plan::Family::TPU, job.options);
+  if (options.target.chip.family == plan::Family::CPU) {
+    job.options = runtime::limited_to_isa(std::move(job.options));
+  }
   if (step.place.active()) {
     job.options.partitions = step.place.mesh().devices();
     job.options.device_ids = step.place.mesh().device_ids;

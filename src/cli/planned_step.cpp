@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
 #include "mesh/batch.h"
+#include "runtime/client.h"
 #include "sample/denoise_step.h"
 #include "sample/sizes.h"
 #include "train/flops.h"
@@ -230,9 +231,11 @@ PlannedStep build_planned_step(const config::Loaded& given, const plan::Target& 
   }
   out.place = place;
   out.emit.for_accelerator(target.chip.family != plan::Family::CPU);
-  if (target.chip.family == plan::Family::CPU && target.devices == 1 &&
-      loaded.config.run.cpu_kernels) {
-    out.emit.lowering = kernels::cpu_lowering();
+  if (target.chip.family == plan::Family::CPU) {
+    runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
+    if (target.devices == 1 && loaded.config.run.cpu_kernels) {
+      out.emit.lowering = kernels::cpu_lowering();
+    }
   }
   return out;
 }

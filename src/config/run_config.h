@@ -18,6 +18,7 @@ struct RunConfig {
   std::string pjrt_plugin;
   int64_t cpu_device_count = 1;
   bool cpu_kernels = true;
+  std::string cpu_isa = "auto";
   std::string executable_cache;
   std::string compiled_step;
   std::string dump_to;
@@ -76,6 +77,9 @@ struct RunConfig {
           {.help =
                "large matrix products and convolutions on CPU run in oneDNN instead of the plugin",
            .share = Share::YES});
+    visit("cpu_isa", self.cpu_isa, MAY_CHANGE,
+          {.help = "the most of a CPU's instruction set that is used; equal ones give equal bits",
+           .one_of = "auto | avx2 | avx512 | avx512_bf16 | amx"});
     visit("executable_cache", self.executable_cache, UNRELATED,
           {.help = "folder of compiled programs; empty or `on`: in the cache folder; `off`: none "
                    "are kept"});

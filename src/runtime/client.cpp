@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/folders.h"
+#include "kernels/cpu/isa.h"
 #include "runtime/large_blocks.h"
 
 namespace kinema::runtime {
@@ -91,6 +92,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   // Read by the plugin when it is loaded; 2 leaves errors only. A user's own setting wins.
   setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*overwrite=*/0);
   const bool is_cpu = spec.hardware == "cpu";
+  if (is_cpu) limit_cpu_isa(spec.cpu_isa);
   if (is_cpu && spec.keep_freed_memory) keep_large_blocks();
 
   pjrt::NamedValues options = spec.options;
@@ -100,6 +102,23 @@ pjrt::Client open_client(const ClientSpec& spec) {
     options.emplace("cpu_device_count", spec.cpu_devices);
   }
   return pjrt::Client(pjrt::Plugin::load(path), options);
+}
+
+void limit_cpu_isa(const std::string& cpu_isa) {
+  if (cpu_isa == "auto") return;
+  const std::optional<kernels::Isa> most = kernels::isa_named(cpu_isa);
+  check(most.has_value() && *most > kernels::Isa::Baseline,
+        "[cpu_isa] `{}` is none of auto, avx2, avx512, avx512_bf16 and amx", cpu_isa);
+  kernels::limit_isa(*most);
+}
+
+pjrt::CompileOptions limited_to_isa(pjrt::CompileOptions options) {
+  const kernels::Isa most = kernels::isa();
+  if (most == kernels::machine_isa()) return options;
+  // XLA's own words, in the order of kernels::Isa.
+  constexpr const char* kWords[] = {"SSE4_2", "AVX2", "AVX512", "AVX512_BF16", "AMX"};
+  options.flags.emplace("xla_cpu_max_isa", kWords[static_cast<size_t>(most)]);
+  return options;
 }
 
 }  // namespace kinema::runtime

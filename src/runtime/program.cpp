@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "kernels/cpu/lowering.h"
+#include "runtime/client.h"
 #include "runtime/executable_cache.h"
 #include "runtime/executable_file.h"
 #include "runtime/pieces.h"
@@ -84,6 +85,8 @@ void give_back_free_memory() {
 pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
   const Clock::time_point start = Clock::now();
+  const pjrt::CompileOptions compile_options =
+      client.platform_name() == "cpu" ? limited_to_isa(options.compile) : options.compile;
   if (!options.saved.empty()) {
     const std::string stored = read_saved_program(options.saved, text, options.name);
     try {
@@ -100,7 +103,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   std::string key;
   if (!options.executable_cache.empty()) {
     cache.emplace(options.executable_cache, options.executable_cache_bytes);
-    key = ExecutableCache::key(client, text, options.compile.serialize());
+    key = ExecutableCache::key(client, text, compile_options.serialize());
     if (const std::optional<std::string> stored = cache->find(key)) {
       try {
         pjrt::Executable loaded = client.load(*stored);
@@ -112,7 +115,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
       }
     }
   }
-  pjrt::Executable compiled = client.compile(text, options.compile);
+  pjrt::Executable compiled = client.compile(text, compile_options);
   give_back_free_memory();
   report.compile_seconds = seconds_since(start);
   if (cache) {

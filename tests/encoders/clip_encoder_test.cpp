@@ -9,6 +9,7 @@
 
 #include "arrays.h"
 #include "core/error.h"
+#include "cpu_isa.h"
 #include "io/model_folder.h"
 #include "runtime/cpu_client.h"
 #include "weights/clip.h"

@@ -11,6 +11,7 @@
 
 #include "arrays.h"
 #include "core/error.h"
+#include "cpu_isa.h"
 #include "io/model_folder.h"
 #include "io/scratch.h"
 #include "runtime/cpu_client.h"

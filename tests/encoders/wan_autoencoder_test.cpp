@@ -13,6 +13,7 @@
 #include "arrays.h"
 #include "core/error.h"
 #include "core/threefry.h"
+#include "cpu_isa.h"
 #include "io/safetensors.h"
 #include "runtime/cpu_client.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "cpu_isa.h"
 #include "graph/emit.h"
 #include "kernels/cpu/lowering.h"
 #include "kernels/cpu/matrix_product.h"

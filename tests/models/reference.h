@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_isa.h"
 #include "io/safetensors.h"
 #include "io/scratch.h"
 #include "models/wan/transformer.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "cpu_isa.h"
 #include "graph/autodiff.h"
 #include "mesh/batch.h"
 #include "models/reference.h"

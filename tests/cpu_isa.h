@@ -1,0 +1,31 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "kernels/cpu/isa.h"
+#include "runtime/client.h"
+
+/// `KINEMA_CPU_ISA=avx2 ./dev test -L golden`: a test that includes this runs with no more than
+/// that instruction set, as `kinema` does; all are skipped where the processor lacks it.
+namespace kinema {
+
+class LimitedIsa : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    const char* named = std::getenv("KINEMA_CPU_ISA");
+    const std::string isa = named == nullptr ? "auto" : named;
+    const auto wanted = kernels::isa_named(isa);
+    if (wanted && *wanted > kernels::machine_isa()) {
+      GTEST_SKIP() << "this processor has no " << isa;
+    }
+    runtime::limit_cpu_isa(isa);
+  }
+};
+
+inline ::testing::Environment* const kLimitedIsa =
+    ::testing::AddGlobalTestEnvironment(new LimitedIsa);
+
+}  // namespace kinema
