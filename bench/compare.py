@@ -51,10 +51,15 @@ def summary(results):
     return min(seconds), statistics.median(seconds), max(r["peak_rss_bytes"] for r in results)
 
 
+def cpu(results):
+    """Processor seconds of all threads, median: what others do on the machine tells less in it."""
+    return statistics.median(s for r in results for s in r["cpu_seconds"])
+
+
 def steps(a, ours, peer, matmul):
     print("Training step (forward, backward, AdamW) against plain JAX, in turn; min / median of all steps")
     print(f"{'shape':12} {'dtype':9} {'kinema s':>17} {'jax s':>17} {'time ratio':>13} {'RSS GB':>11} "
-          f"{'ratio':>6} {'temp ratio':>10} {'GFLOP/s':>8} {'of matmul':>9}")
+          f"{'ratio':>6} {'CPU ratio':>9} {'temp ratio':>10} {'GFLOP/s':>8} {'of matmul':>9}")
     for name, shape in SHAPES.items():
         for dtype in ("float32", "bfloat16"):
             options = flags(dict(shape, dtype=dtype, steps=a.steps))
@@ -68,7 +73,7 @@ def steps(a, ours, peer, matmul):
             temp = results["ours"][0]["temp_bytes"] / results["jax"][0]["temp_bytes"]
             print(f"{name:12} {dtype:9} {low:8.3f}/{mid:8.3f} {jax_low:8.3f}/{jax_mid:8.3f} "
                   f"{low / jax_low:6.2f}/{mid / jax_mid:6.2f} {rss / 1e9:5.2f}/{jax_rss / 1e9:5.2f} "
-                  f"{rss / jax_rss:6.2f} {temp:10.2f} {speed:8.0f} {speed / matmul[dtype]:9.0%}", flush=True)
+                  f"{rss / jax_rss:6.2f} {cpu(results['ours']) / cpu(results['jax']):9.2f} {temp:10.2f} {speed:8.0f} {speed / matmul[dtype]:9.0%}", flush=True)
 
 
 def start(a, ours, peer):
@@ -126,13 +131,13 @@ def sampling(a, part):
     for options in variants:
         results = {"ours": [], "torch": []}
         for _ in range(a.rounds):
-            results["ours"].append(run([str(Path(a.kinema) / ours), *flags(options)]))
+            results["ours"].append(run([str(Path(a.kinema) / ours), "--isa", a.isa, *flags(options)]))
             results["torch"].append(run([a.torch, str(HERE / "peers" / peer), *flags(options)]))
         low, mid, rss = summary(results["ours"])
         torch_low, torch_mid, torch_rss = summary(results["torch"])
         imported = max(r["imported_rss_bytes"] for r in results["torch"])
         print(f"  {' '.join(options.values()):14} kinema {low:7.3f}/{mid:7.3f} s   torch {torch_low:7.3f}/{torch_mid:7.3f} s   "
-              f"ratio {low / torch_low:.2f}/{mid / torch_mid:.2f}   RSS {rss / 1e9:.2f} and {torch_rss / 1e9:.2f} "
+              f"ratio {low / torch_low:.2f}/{mid / torch_mid:.2f} (CPU {cpu(results['ours']) / cpu(results['torch']):.2f})   RSS {rss / 1e9:.2f} and {torch_rss / 1e9:.2f} "
               f"({imported / 1e9:.2f}) GB   ratio {rss / torch_rss:.2f}", flush=True)
 
 
@@ -169,7 +174,7 @@ def first(a):
         config = Path(folder) / "generate.yml"
         config.write_text(f"pretrained_model_name_or_path: {model}\ntext_encoder: umt5\nprompt: a cat\n"
                           "num_frames: 5\nheight: 32\nwidth: 32\nnum_inference_steps: 2\n"
-                          "guidance_scale: 5.0\n" f"video_folder: {folder}/videos\n")
+                          "guidance_scale: 5.0\n" f"video_folder: {folder}/videos\ncpu_isa: {a.isa}\n")
         ours = [str(Path(a.kinema) / "kinema"), "generate", str(config)]
         commands = {
             "kinema, nothing compiled": [*ours, "executable_cache=none"],
@@ -192,9 +197,10 @@ def main():
     parser.add_argument("--jax", required=True, help="Python with requirements.txt")
     parser.add_argument("--torch", required=True, help="Python with requirements-torch.txt")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
+    parser.add_argument("--isa", default="auto", help="the most of the instruction set that kinema uses; peers are unlimited")
     parser.add_argument("--steps", type=int, default=5, help="counted steps of each process")
     a = parser.parse_args()
-    ours = [str(Path(a.kinema) / "bench_train_step")]
+    ours = [str(Path(a.kinema) / "bench_train_step"), "--isa", a.isa]
     peer = [a.jax, str(HERE / "peers" / "jax_train_step.py")]
     if "step" in a.sections:
         matmul = run([a.jax, str(HERE / "peers" / "jax_matmul.py")])

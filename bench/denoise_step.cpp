@@ -49,7 +49,7 @@ std::vector<pjrt::Buffer> kept_by(const sample::StepSpec& spec, const pjrt::Clie
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({});
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
   const bench::TransformerSettings& m = s.model;
   sample::StepSpec spec{
       .model = m.config(),

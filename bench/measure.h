@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <ctime>
 #include <functional>
 #include <span>
 #include <string>
@@ -42,28 +43,39 @@ inline HostArray noise(Dims dims, uint64_t seed) {
   return array;
 }
 
-/// Seconds of `count` runs after `warmup` that do not count.
-inline std::vector<double> time_runs(int64_t warmup, int64_t count,
-                                     const std::function<void()>& run) {
-  std::vector<double> seconds;
+/// Seconds of each run: on the clock, and those of all threads on processors.
+struct Times {
+  std::vector<double> wall, processor;
+
+  /// As members of the JSON object that a bench prints.
+  std::string json() const {
+    return fmt::format("\"seconds\": [{:.5f}], \"cpu_seconds\": [{:.5f}]", fmt::join(wall, ", "),
+                       fmt::join(processor, ", "));
+  }
+};
+
+/// Times of `count` runs after `warmup` that do not count.
+inline Times time_runs(int64_t warmup, int64_t count, const std::function<void()>& run) {
+  Times times;
   for (int64_t i = 0; i < warmup + count; ++i) {
     const Clock::time_point start = Clock::now();
+    const std::clock_t busy = std::clock();
     run();
     if (i >= warmup) {
-      seconds.push_back(seconds_since(start));
+      times.wall.push_back(seconds_since(start));
+      times.processor.push_back(static_cast<double>(std::clock() - busy) / CLOCKS_PER_SEC);
     }
   }
-  return seconds;
+  return times;
 }
 
 /// What bench/compare.py reads. `checksum` shows that something was computed.
-inline void print_result(const std::vector<double>& seconds, double compile_seconds,
-                         double first_seconds, double checksum) {
+inline void print_result(const Times& times, double compile_seconds, double first_seconds,
+                         double checksum) {
   fmt::print(
-      "{{\"name\": \"kinema\", \"seconds\": [{:.5f}], \"compile_seconds\": {:.3f}, "
+      "{{\"name\": \"kinema\", {}, \"compile_seconds\": {:.3f}, "
       "\"first_seconds\": {:.3f}, \"checksum\": {:.6g}, \"peak_rss_bytes\": {}}}\n",
-      fmt::join(seconds, ", "), compile_seconds, first_seconds, checksum,
-      runtime::peak_rss_bytes());
+      times.json(), compile_seconds, first_seconds, checksum, runtime::peak_rss_bytes());
 }
 
 /// Mean of absolute values, f32.

@@ -15,13 +15,14 @@ namespace kinema::bench {
 /// How often, in which precision, and where compiled programs go.
 struct RunSettings {
   int64_t runs = 5, warmup = 1;
-  std::string dtype = "float32", cache, dump;
+  std::string dtype = "float32", isa = "auto", cache, dump;
 
   DType precision() const { return *dtype_from_string(dtype); }
   void add_to(CLI::App& app, const std::string& name_of_runs = "--runs") {
     app.add_option(name_of_runs, runs);
     app.add_option("--warmup", warmup);
     app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
+    app.add_option("--isa", isa, "the most of the instruction set that kinema uses");
     app.add_option("--cache", cache, "executable cache folder");
     app.add_option("--dump", dump, "folder for the programs' text");
   }

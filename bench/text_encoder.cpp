@@ -18,7 +18,7 @@ struct Settings {
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({});
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
   const umt5::EncoderConfig config{.num_layers = s.layers};  // the other sizes are umt5-xxl's
   const DType dtype = s.run.precision();
   const umt5::EncoderOptions options{.weights_dtype = dtype, .activations_dtype = dtype};

@@ -27,7 +27,7 @@ struct Settings {
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({});
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
   const wan::TransformerConfig config = s.model.config();
   wan::ModelOptions model;
   model.weights_dtype = model.activations_dtype = s.run.precision();
@@ -57,17 +57,17 @@ void run(const Settings& s) {
   double first = 0;
   double loss = 0;
   int64_t i = 0;
-  const auto seconds = bench::time_runs(s.run.warmup, s.run.runs, [&] {
+  const auto times = bench::time_runs(s.run.warmup, s.run.runs, [&] {
     loss = trainer.run(i++, 1e-5, batch).loss;
     first = first > 0 ? first : bench::seconds_since(start);
   });
   fmt::print(
       "{{\"name\": \"kinema\", \"compile_seconds\": {:.3f}, \"initialise_seconds\": {:.3f}, "
-      "\"seconds\": [{:.5f}], \"loss\": {:.6f}, \"first_step_seconds\": {:.3f}, \"temp_bytes\": "
+      "{}, \"loss\": {:.6f}, \"first_step_seconds\": {:.3f}, \"temp_bytes\": "
       "{}, "
       "\"aliased_bytes\": {}, \"initialised_rss_bytes\": {}, \"compiled_rss_bytes\": {}, "
       "\"peak_rss_bytes\": {}}}\n",
-      trainer.report().compile_seconds, initialised, fmt::join(seconds, ", "), loss, first,
+      trainer.report().compile_seconds, initialised, times.json(), loss, first,
       trainer.report().memory.temporary, trainer.report().memory.aliased, initialised_rss,
       compiled_rss, runtime::peak_rss_bytes());
 }

@@ -35,7 +35,7 @@ vae::Config config_of(const std::string& version) {
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({});
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
   const vae::Config config = config_of(s.version);
   const DType dtype = s.run.precision();
   encoders::VaeSide decoder(encoders::VaeSide::Kind::DECODER, client, config,

@@ -30,12 +30,13 @@ def build(dtype, make):
 
 
 def measure(imported_rss_bytes, warmup, count, run):
-    seconds, first = [], 0.0
+    seconds, cpu_seconds, first = [], [], 0.0
     for i in range(warmup + count):
-        begin = time.time()
+        begin, busy = time.time(), time.process_time()
         checksum = run()
         first = first or time.time() - START
         if i >= warmup:
             seconds.append(time.time() - begin)
-    print(json.dumps({"name": "torch", "seconds": seconds, "first_seconds": first, "checksum": checksum,
+            cpu_seconds.append(time.process_time() - busy)
+    print(json.dumps({"name": "torch", "seconds": seconds, "cpu_seconds": cpu_seconds, "first_seconds": first, "checksum": checksum,
                       "imported_rss_bytes": imported_rss_bytes, "peak_rss_bytes": peak_rss_bytes()}))
