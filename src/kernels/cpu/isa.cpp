@@ -1,5 +1,9 @@
 #include "kernels/cpu/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <iterator>
@@ -18,7 +22,11 @@ Isa detect() {
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq");
   const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
-  const bool amx = bf16 && __builtin_cpu_supports("amx-bf16") && __builtin_cpu_supports("amx-int8");
+  // Tiles, and products of bf16 and of int8 in them; not every compiler has words for these.
+  constexpr unsigned kTiles = (1U << 24) | (1U << 22) | (1U << 25);
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool amx =
+      bf16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kTiles) == kTiles;
   return amx      ? Isa::Amx
          : bf16   ? Isa::Avx512Bf16
          : avx512 ? Isa::Avx512
