@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string>
 
+#include "allocator/large_blocks.h"
 #include "core/dtype.h"
 #include "models/wan/config.h"
 
@@ -61,6 +62,7 @@ struct TransformerSettings {
 template <typename Run>
 int parse_and_run(CLI::App& app, int argc, char** argv, const Run& run) {
   CLI11_PARSE(app, argc, argv);
+  allocator::keep_large_blocks();  // as kinema itself does
   try {
     run();
   } catch (const std::exception& error) {

@@ -17,8 +17,10 @@ build/kinema train "${settings[@]}" "$@"
 trained=$SECONDS
 
 say "making a video of each of $(wc -l <examples/shapes/prompts.txt) prompts"
-build/kinema generate "${settings[@]}" "$@"
-samples=$(find "$run/samples" -name contact_sheet.png -printf '%T@ %h\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
+mkdir -p "$run/samples"
+samples=$(mktemp -d "$run/samples/demo.XXXXXX")  # of this call alone, for the score
+chmod 755 "$samples"
+build/kinema generate "${settings[@]}" "video_folder=$samples" "$@"
 
 say "scoring the videos against their prompts"
 build/shapes_score "$samples"

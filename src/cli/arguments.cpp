@@ -59,6 +59,4 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
   return loaded;
 }
 
-void warn(const std::string& line) { fmt::print(stderr, "kinema: {}\n", line); }
-
 }  // namespace kinema::cli

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
+#include "cli/clip_report.h"
 #include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/encoder_settings.h"
@@ -15,6 +17,7 @@
 #include "cli/wiring.h"
 #include "config/buckets.h"
 #include "core/error.h"
+#include "data/survey.h"
 #include "data/video_source.h"
 #include "encoders/clip_sizes.h"
 #include "encoders/image_condition.h"
@@ -30,17 +33,13 @@ namespace fs = std::filesystem;
 data::VideoOptions video_options(const config::Config& config) {
   data::VideoOptions options;
   options.max_samples = config.data.max_train_samples;
-  options.format = {.height = config.generate.height,
-                    .width = config.generate.width,
-                    .num_frames = config.generate.num_frames,
-                    .frame_stride = config.data.frame_stride};
+  options.format = clip_format(config);
   options.random_start = config.data.random_start;
   options.center_crop = config.data.center_crop;
   options.random_flip = config.data.random_flip;
   options.shuffle = config.data.enable_data_shuffling;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.bad_clip = config.data.skip_bad_clips ? data::BadClip::Skip : data::BadClip::Fail;
-  options.on_skip = [](const std::string& why) { warn("skipped: " + why); };
   if (!config.data.cache_latents_text_encoder_outputs) {
     options.cache_bytes = 0;
   }
@@ -124,28 +123,6 @@ DType kept_dtype(const config::Config& config) {
   return config.data.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
 }
 
-/// The bucket of each clip. Those that have none are named and left out, or an Error.
-data::ClipBuckets buckets_of(const config::Config& config, const data::ClipSet& clips,
-                             const data::VideoOptions& options) {
-  std::vector<data::Bucket> sizes = bucket_sizes(config.data);
-  if (sizes.empty()) {
-    return {};
-  }
-  const int64_t count =
-      options.max_samples < 0 ? clips.size() : std::min(options.max_samples, clips.size());
-  return data::bucket_clips(
-      count, std::move(sizes), config.data.frame_stride,
-      [&](int64_t clip) { return clips.measure(clip); },
-      static_cast<int>(config.data.decode_threads),
-      [&](int64_t clip, const std::string& why) {
-        const std::string name = clips.name(clip);
-        const std::string line =
-            why.find(name) == std::string::npos ? fmt::format("{} ({})", why, name) : why;
-        check(options.bad_clip == data::BadClip::Skip, "{}", line);
-        options.on_skip(line);
-      });
-}
-
 /// Encoders that are loaded when they are first used.
 class LazyEncoders {
  public:
@@ -164,11 +141,11 @@ class LazyEncoders {
                                              image_.get()));
                 },
             .text =
-                [this](const std::string& caption) {
+                [this](std::span<const std::string> captions) {
                   if (!text_) {
-                    text_ = make_text_encoder(config_, model_.text_dim, client_);
+                    text_ = make_text_encoder(config_, model_.text_dim, client_, TextUse::CAPTIONS);
                   }
-                  return encode_caption(*text_, caption);
+                  return text_->encode(captions);
                 },
             .release_text = [this] { text_.reset(); }};
   }
@@ -260,21 +237,30 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
 
 std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
                                                const wan::TransformerConfig& model, int64_t batch,
-                                               const pjrt::Client& client) {
+                                               const pjrt::Client& client,
+                                               const ClipReport& report) {
   data::VideoOptions options = video_options(config);
   // Its weights are read when it is first used, so that this costs next to nothing.
   std::shared_ptr<const encoders::Autoencoder> autoencoder =
       checked_autoencoder(config, model, client);
   check_sizes(config, options.format, autoencoder->layout(), model);
-  std::shared_ptr<const data::ClipSet> clips = open_clips(config.data, config.data.skip_bad_clips);
-  options.buckets = buckets_of(config, *clips, options);
+  std::shared_ptr<const data::ClipSet> clips = open_clips(config);
+  data::Survey survey = look_at_clips(config, *clips);
+  report_clips(config, *clips, survey, report);
+  options.buckets = std::move(survey.buckets);
+  options.on_skip = [known = std::set<std::string>(survey.problems.begin(), survey.problems.end())](
+                        const std::string& why) {
+    if (!known.contains(why)) {  // it was not told of at the start
+      warn("skipped: " + why);
+    }
+  };
   options.batch = batch;
   if (keeps_encoded(config)) {
     autoencoder.reset();
     return make_encoded_source(config, model, std::move(clips), options, client);
   }
   const std::shared_ptr<const encoders::TextEncoder> words =
-      make_text_encoder(config, model.text_dim, client);
+      make_text_encoder(config, model.text_dim, client, TextUse::CAPTIONS);
   const std::shared_ptr<const encoders::ImageEncoder> image =
       needed_image_encoder(config, model, client);
   return data::video_source(
@@ -289,7 +275,7 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
 HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,
                          const pjrt::Client& client) {
   const auto encode = [&](const std::string& text) {
-    return encode_caption(*make_text_encoder(config, width, client), text);
+    return encode_caption(*make_text_encoder(config, width, client, TextUse::CAPTIONS), text);
   };
   if (!has_clips(config.data) || !keeps_encoded(config)) {
     return encode(caption);

@@ -1,5 +1,6 @@
 #include "cli/clips.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -35,13 +36,28 @@ std::string clips_name(const config::DataConfig& data) {
                                                                   : data.train_data_dir;
 }
 
-std::unique_ptr<data::ClipSet> open_clips(const config::DataConfig& data, bool keep_bad) {
+data::ClipFormat clip_format(const config::Config& config) {
+  return {.height = config.generate.height,
+          .width = config.generate.width,
+          .num_frames = config.generate.num_frames,
+          .frame_stride = config.data.frame_stride,
+          .fps = config.data.target_fps};
+}
+
+std::unique_ptr<data::ClipSet> open_clips(const config::Config& config) {
+  const config::DataConfig& data = config.data;
   if (data.dataset_type != "hf") {
-    return data::folder_clips(data.train_data_dir, data.caption_column, keep_bad);
+    const std::vector<data::Bucket> buckets = bucket_sizes(data);
+    const bool images =
+        config.generate.num_frames == 1 ||
+        std::ranges::any_of(buckets, [](const data::Bucket& each) { return each.frames == 1; });
+    return data::folder_clips(data.train_data_dir, data.caption_column, /*keep_bad=*/true, images,
+                              data.train_split);
   }
   data::HfOptions options = hf_options(data);
   std::error_code ignored;
   if (data.train_data_dir.empty() && !fs::exists(options.folder, ignored)) {
+    options.whole_paths = false;
     options.folder = local_dataset(data.dataset_name, [options](std::vector<std::string> names) {
       return data::choose_hf_files(std::move(names), options);
     });

@@ -14,9 +14,13 @@ namespace kinema::cli {
 bool has_clips(const config::DataConfig& data);
 
 /// The clips of train_data_dir or, with dataset_type hf, dataset_name: of a data set on the hub,
-/// from its cache. Throws an Error for those that cannot be read; not for single clips that are
-/// missing or have no caption where `keep_bad`.
-std::unique_ptr<data::ClipSet> open_clips(const config::DataConfig& data, bool keep_bad);
+/// from its cache. Images are among them where a sample of one frame is asked for. Throws an Error
+/// for those that cannot be read; not for single clips that are missing or have no caption: whoever
+/// reads one gets that.
+std::unique_ptr<data::ClipSet> open_clips(const config::Config& config);
+
+/// Which frames of a clip a sample has, and their size, buckets aside.
+data::ClipFormat clip_format(const config::Config& config);
 
 /// What those are called in messages.
 std::string clips_name(const config::DataConfig& data);

@@ -1,12 +1,15 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "config/docs.h"
 #include "config/keys.h"
+#include "core/error.h"
 #include "io/json.h"
 
 namespace kinema::cli {
@@ -50,10 +53,78 @@ void print_yaml(const config::Loaded& loaded) {
   }
 }
 
+/// A word that can only be meant as a key: no file is called so, and none would be.
+bool is_key(const std::string& word) {
+  const bool is_name = word.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyz"
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+  std::error_code ignored;
+  return is_name && !std::filesystem::exists(word, ignored);
+}
+
+/// Where a key counts, beside what its help says.
+std::vector<std::string> where_it_counts(const config::KeyValue& key) {
+  std::vector<std::string> out;
+  if (!key.field.with.empty()) {
+    out.push_back(fmt::format("only with {}", key.field.with));
+  }
+  if (!key.field.without.empty()) {
+    out.push_back("not beside pretrained weights, which bring their own");
+  }
+  if (!key.field.later.empty()) {
+    out.push_back(fmt::format("not yet: {} is not built", key.field.later));
+  }
+  switch (key.on_resume) {
+    case config::MUST_MATCH:
+      out.push_back("a run goes on only with the value it was begun with");
+      break;
+    case config::MAY_CHANGE:
+      out.push_back("a run may go on with another value, which it then says");
+      break;
+    case config::UNRELATED:
+      break;
+  }
+  return out;
+}
+
+/// What a key means: of our own, of those without meaning here, or of another trainer's.
+int explain(const std::string& word, bool json) {
+  for (const config::IgnoredKey& each : config::ignored_keys()) {
+    if (each.key == word) {
+      fmt::print("{} has no meaning here: {}\n", word, each.reason);
+      return 0;
+    }
+  }
+  const std::vector<config::KeyValue> keys = describe(config::Config{});
+  const auto key = std::ranges::find(keys, word, &config::KeyValue::key);
+  check(key != keys.end(), "[config] there is no key `{}`; {}", word,
+        config::unknown_key_hint(word));
+  const std::string values = config::expectation(key->type, key->field);
+  if (json) {
+    io::Json report = io::Json::object();
+    report.set("key", word)
+        .set("help", key->field.help)
+        .set("group", key->group)
+        .set("values", values)
+        .set("default", io::Json::parse(key->value, word));
+    fmt::print("{}\n", report.dump());
+    return 0;
+  }
+  fmt::print("{}: {}\n  values   {}\n  default  {}\n  group    {}\n", word, key->field.help, values,
+             key->value, key->group);
+  for (const std::string& line : where_it_counts(*key)) {
+    fmt::print("  {}\n", line);
+  }
+  return 0;
+}
+
 int show_config(const ConfigOptions& options) {
   if (options.docs) {
     fmt::print("{}", config::markdown());
     return 0;
+  }
+  if (options.words.size() == 1 && is_key(options.words[0])) {
+    return explain(options.words[0], options.json);
   }
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
   check_values(loaded);
@@ -69,9 +140,12 @@ int show_config(const ConfigOptions& options) {
 
 void add_config(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "config", "Print every key with its value and where it comes from; the output is a config");
+      "config",
+      "Print every key with its value and where it comes from (the output is a configuration), or "
+      "what one KEY means");
   const auto options = std::make_shared<ConfigOptions>();
-  command->add_option("CONFIG key=value", options->words, "a YAML file, and keys that win over it");
+  command->add_option("CONFIG key=value | KEY", options->words,
+                      "a YAML file, and keys that win over it; or the name of a key");
   command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--docs", options->docs, "print the table of all keys as Markdown");
   command->callback([options, &action] { action = [options] { return show_config(*options); }; });

@@ -5,6 +5,7 @@
 
 #include "cli/progress.h"
 #include "cli/stores.h"
+#include "data/dataset_type.h"
 #include "remote/store_records.h"
 
 namespace kinema::cli {
@@ -25,7 +26,8 @@ std::string copy_or_store(const std::string& path, const std::string& type) {
   for (const remote::StoredFile& file : files) {
     names.push_back(file.name);
   }
-  if (type.empty() && dataset_type_of(names) != "tfrecord") {
+  if (const std::string found = data::dataset_type_of(names);
+      type.empty() && (found == "videos" || found == "hf")) {
     return local_copy(path);
   }
   int64_t bytes = 0;
@@ -36,19 +38,6 @@ std::string copy_or_store(const std::string& path, const std::string& type) {
 }
 
 }  // namespace
-
-std::string dataset_type_of(const std::vector<std::string>& names) {
-  std::string out = "tfrecord";
-  for (const std::string& name : names) {
-    const std::string extension = fs::path(name).extension().string();
-    if (extension == ".mp4" || extension == ".jsonl" || extension == ".csv") {
-      out = "videos";
-    } else if (extension == ".parquet" || extension == ".arrow") {
-      out = "hf";
-    }
-  }
-  return out;
-}
 
 void fetch_data(config::Config& config) {
   config::DataConfig& data = config.data;

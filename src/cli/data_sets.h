@@ -9,9 +9,6 @@
 /// What a run's data sets are, and where they lie.
 namespace kinema::cli {
 
-/// The dataset_type of a folder with files of these names: videos, hf or tfrecord.
-std::string dataset_type_of(const std::vector<std::string>& names);
-
 /// Puts copies in the place of train_data_dir, and of eval_data_dir where evaluations are made,
 /// that are paths of stores. TFRecords of more bytes than remote::records_to_copy() stay where they
 /// are.

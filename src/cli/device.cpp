@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/compiler_flags.h"
+#include "mesh/batch.h"
 
 namespace kinema::cli {
 namespace {
@@ -135,6 +136,20 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
       mesh::AxisRules::parse(parallel.logical_axis_rules, "logical_axis_rules");
   return {mesh::make_mesh(parallel, devices),
           rules.for_attention(config.model.attention, parallel.attention_sharding_uniform)};
+}
+
+std::string batch_origin(const config::Config& config, const mesh::Placement& place) {
+  const config::OptimizerConfig& o = config.optimizer;
+  return o.global_batch_size > 0 ? "global_batch_size"
+                                 : fmt::format("per_device_batch_size {} on {} devices",
+                                               o.per_device_batch_size, place.devices());
+}
+
+std::string batch_text(const config::Config& config, const mesh::Placement& asked,
+                       int64_t samples) {
+  return mesh::batch_text(
+      asked, samples,
+      fmt::format("sample{} ({})", samples == 1 ? "" : "s", batch_origin(config, asked)));
 }
 
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client) {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Grows when the same settings begin to give other latents or text states.
-constexpr const char* kEncoding = "1";
+constexpr const char* kEncoding = "2";
 
 /// The settings with what a model's folder holds in place of where it lies.
 prepare::Settings by_content(prepare::Settings settings, prepare::ContentIndex& index) {

@@ -13,6 +13,7 @@
 #include "cli/lora.h"
 #include "cli/models.h"
 #include "cli/progress.h"
+#include "cli/shared_settings.h"
 #include "cli/stores.h"
 #include "cli/wiring.h"
 #include "core/error.h"
@@ -31,6 +32,11 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
             const ModelToUse& model, const VideoStore& videos_at, bool json) {
   if (!json) {
     fmt::print("{}", sample::timing_table(made));
+    if (made.peak_bytes > 0) {
+      fmt::print("{:<8}{:>9.2f} GB at most, {:.2f} were predicted\n", "memory",
+                 static_cast<double>(made.peak_bytes) / 1e9,
+                 static_cast<double>(made.memory.predicted()) / 1e9);
+    }
     if (made.reused_steps > 0) {
       fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
     }
@@ -63,6 +69,14 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
     out.set("contact_sheet", videos_at.path(files.contact_sheet));
   }
   out.set("steps", made.steps).set("reused_steps", made.reused_steps);
+  io::Json memory = io::Json::object();
+  memory.set("predicted_bytes", made.memory.predicted()).set("peak_bytes", made.peak_bytes);
+  memory.set("parts", io::Json::object({{"held", made.memory.held},
+                                        {"text", made.memory.text},
+                                        {"steps", made.memory.steps},
+                                        {"decode", made.memory.decode},
+                                        {"frames", made.memory.frames}}));
+  out.set("memory", std::move(memory));
   out.set("seconds", made.timings.total()).set("timings", sample::timing_json(made));
   fmt::print("{}\n", out.dump());
 }
@@ -74,30 +88,40 @@ bool is_hub_id(const std::string& word) {
          !fs::exists(word);
 }
 
-/// `FOLDER`, `org/name` or `STORY.json` in place of a configuration: a pipeline's folder or hub id
-/// is the model, and the `.json` beside a video holds the settings that make it again.
-std::vector<std::string> expanded(const std::vector<std::string>& words) {
-  std::vector<std::string> out;
+/// What stands on the command line.
+struct Words {
+  std::vector<std::string> words;
+  std::vector<SharedSettings> shared;  // of videos' `.json`; part of `words` already
+};
+
+/// `FOLDER`, `org/name` or `VIDEO.json` in place of a configuration: a pipeline's folder or hub id
+/// is the model, and the `.json` beside a video holds settings that make it again.
+Words expanded(const std::vector<std::string>& words) {
+  Words out;
+  std::vector<std::string> first;
   for (const std::string& word : words) {
     const bool key_value = word.find('=') != std::string::npos;
     if (!key_value && (fs::is_directory(word) || is_hub_id(word))) {
-      out.insert(out.begin(), "pretrained_model_name_or_path=" + word);
+      first.push_back("pretrained_model_name_or_path=" + word);
     } else if (!key_value && word.ends_with(".json")) {
-      const io::Json story = io::Json::read(word);
-      size_t at = 0;
-      for (const auto& [key, value] : story.at("settings").members()) {
-        const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
-        out.insert(out.begin() + static_cast<int64_t>(at++), fmt::format("{}={}", key, text));
-      }
+      const SharedSettings& shared = out.shared.emplace_back(read_shared_settings(word));
+      first.insert(first.end(), shared.words.begin(), shared.words.end());
     } else {
-      out.push_back(word);
+      out.words.push_back(word);
     }
   }
+  out.words.insert(out.words.begin(), first.begin(), first.end());
   return out;
 }
 
 int generate(const std::vector<std::string>& words, bool json) {
-  config::Loaded loaded = load_arguments(expanded(words), /*need_file=*/false);
+  const Words given = expanded(words);
+  config::Loaded loaded = load_arguments(given.words, /*need_file=*/false);
+  for (const SharedSettings& shared : given.shared) {
+    for (const std::string& line : check_given(shared, loaded)) {
+      warn(line);
+    }
+  }
   for (const std::string& line : notices(loaded, "generate")) {
     warn(line);
   }
@@ -105,9 +129,13 @@ int generate(const std::vector<std::string>& words, bool json) {
     warn(line);
   }
   const flags::Effective flags = check_flags(loaded);
-  const sample::OutputOptions output_settings = output_options(loaded, flags::given_json(flags));
+  sample::OutputOptions output_settings = output_options(loaded, flags::given_json(flags));
   fetch_checkpoint(loaded.config);
+  for (const std::string& line : check_run(loaded.config)) {
+    warn(line);
+  }
   VideoStore videos(loaded.config.generate.video_folder);
+  output_settings.taken = videos.names();
   fetch_models(loaded.config,
                has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
   const config::Config& config = loaded.config;
@@ -122,11 +150,21 @@ int generate(const std::vector<std::string>& words, bool json) {
   const fs::path output =
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   io::check_writable(output);
-  const sample::GenerateRequest request = make_request(loaded, model);
+  sample::GenerateRequest request = make_request(loaded, model);
   const pjrt::Client client = runtime::open_client(client_spec(config));
   const runtime::Devices devices(client, placement(config, client));
   if (const mesh::Placement& place = devices.placement(); place.active() && !json) {
     fmt::print("devices: {}, {}\n", devices.count(), mesh::axes_text(place.mesh().axes));
+  }
+  if (const auto videos = videos_of_batch(loaded, devices.placement().devices())) {
+    request.num_videos_per_prompt = *videos;
+    if (!loaded.origin.contains("generate_batch_size")) {
+      request.batch_size = *videos;
+    }
+    if (!json) {
+      fmt::print("videos of each prompt: {} ({})\n", *videos,
+                 batch_origin(config, devices.placement()));
+    }
   }
   const wan::TransformerConfig sizes = weights::read_config(model.folder.transformer);
   sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, sizes, client),
@@ -136,6 +174,9 @@ int generate(const std::vector<std::string>& words, bool json) {
     std::unique_ptr<Progress> progress;
     sample::GenerateObserver observer;
     observer.note = warn;
+    if (!json) {
+      observer.layout = [](const std::string& text) { fmt::print("batch: {}\n", text); };
+    }
     if (config.parallel.debug_sharding) {
       observer.sharding = [&](const std::vector<std::string>& lines) {
         fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cli/trained_model.h"
 #include "cli/wiring.h"
 #include "config/keys.h"
+#include "config/scalar.h"
 #include "core/error.h"
 #include "io/image.h"
 #include "remote/web_file.h"
@@ -24,42 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
-bool prompt_wins(const config::Loaded& loaded) {
-  const auto on_command_line = [&](const char* key) {
-    const auto found = loaded.origin.find(key);
-    return found != loaded.origin.end() && found->second == config::kCommandLine;
-  };
-  return on_command_line("prompt") && !on_command_line("prompt_file");
+bool on_command_line(const config::Loaded& loaded, const char* key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == config::kCommandLine;
 }
 
-/// The prompts of prompt_file, one a line, or the one prompt.
-std::vector<std::string> read_prompts(const config::Loaded& loaded) {
-  const config::Config& config = loaded.config;
-  const std::string& path = config.generate.prompt_file;
-  if (path.empty() || prompt_wins(loaded)) {
-    return {config.generate.prompt};
-  }
-  std::ifstream in(path);
-  check(in.good() && !fs::is_directory(path), "[generate] prompt_file {} cannot be read", path);
-  std::vector<std::string> prompts;
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-    if (++number == 1 && line.starts_with(kByteOrderMark)) {
-      line.erase(0, kByteOrderMark.size());
-    }
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
-    check(text::invalid_utf8_at(line) == std::string_view::npos,
-          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
-    if (line.find_first_not_of(" \t") != std::string::npos) {
-      prompts.push_back(line);
-    }
-  }
-  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
-  return prompts;
+/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+bool prompt_wins(const config::Loaded& loaded) {
+  return on_command_line(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
 }
 
 /// Whether the weights of a pipeline's part are here.
@@ -72,15 +46,11 @@ bool is_here(const fs::path& part) {
 ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
                            const fs::path& checkpoint) {
   const train::TrainState state = train::read_train_state(checkpoint);
-  const auto setting = [&](const char* key) {
-    const auto found = state.identity.find(key);
-    return found == state.identity.end() ? std::string() : found->second;
-  };
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
-       .model_type = setting("model_type"),
-       .train_expert = setting("train_expert"),
+       .model_type = state.setting("model_type"),
+       .train_expert = state.setting("train_expert"),
        .average = fs::is_directory(checkpoint / train::average_part(state.weights))});
 }
 
@@ -88,6 +58,32 @@ train::CheckpointFolder checkpoints_of(const config::Config& config) {
   return train::CheckpointFolder(config.run.checkpoint_dir.empty()
                                      ? run_folder(config) / "checkpoints"
                                      : fs::path(config.run.checkpoint_dir));
+}
+
+/// A folder that train wrote to.
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.yml", ignored) || fs::exists(folder / "checkpoints", ignored);
+}
+
+/// The runs of an output_dir by name, of which a part may be a folder: `team/first`.
+std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (auto each = fs::directory_iterator(output_dir, error);
+       !error && each != fs::directory_iterator(); each.increment(error)) {
+    std::error_code ignored;
+    const std::string name = each->path().filename().string();
+    if (is_run(each->path())) {
+      out.push_back(name);
+    } else if (depth > 1 && each->is_directory(ignored)) {
+      for (const std::string& inner : runs_of(each->path(), depth - 1)) {
+        out.push_back(name + "/" + inner);
+      }
+    }
+  }
+  std::ranges::sort(out);
+  return out;
 }
 
 ModelToUse pretrained_or_trained(const config::Config& config) {
@@ -107,9 +103,8 @@ ModelToUse pretrained_or_trained(const config::Config& config) {
     if (found.step) {
       return from_checkpoint(config, run, found.folder);
     }
-    check(!config.model.pretrained_model_name_or_path.empty(),
-          "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}",
-          checkpoints.path().string(), config.run.run_name);
+    check(found.damaged.empty(), "[generate] {} holds no valid checkpoint",
+          checkpoints.path().string());
   }
   const fs::path transformer = pretrained_transformer(config);
   check(!transformer.empty(),
@@ -122,23 +117,35 @@ ModelToUse pretrained_or_trained(const config::Config& config) {
                                                 ? fs::path(pipeline)
                                                 : transformer.parent_path());
   out.folder.transformer = transformer;
-  out.has_schedule = fs::exists(out.folder.folder / "scheduler" / "scheduler_config.json");
   out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
                                            : run_folder(config) / "samples" / "pretrained";
   return out;
 }
 
-/// The folder's own schedule where there is one, with what was given on top.
+/// The model's own schedule where there is one, with what was given on top.
 schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model) {
-  schedulers::ScheduleConfig out = model.folder.schedule;
+  const std::optional<schedulers::ScheduleConfig>& own = model.folder.schedule;
+  schedulers::ScheduleConfig out = own.value_or(schedulers::ScheduleConfig{});
   const config::GenerateConfig& g = loaded.config.generate;
-  if (!model.has_schedule || loaded.origin.contains("scheduler")) {
+  if (!own || loaded.origin.contains("scheduler")) {
     out.sampler = schedulers::sampler_from_string(g.scheduler);
   }
-  if (!model.has_schedule || loaded.origin.contains("flow_shift")) {
+  if (!own || loaded.origin.contains("flow_shift")) {
     out.shift = g.flow_shift;
   }
   return out;
+}
+
+/// The schedule of the pipeline that a run began with: that which its checkpoint holds, else the
+/// pipeline's.
+std::optional<schedulers::ScheduleConfig> trained_schedule(
+    const fs::path& checkpoint, const std::optional<sample::PipelineFolder>& pipeline) {
+  const fs::path kept = checkpoint / sample::kSchedulerConfig;
+  std::error_code ignored;
+  if (fs::exists(kept, ignored)) {
+    return sample::read_scheduler_config(kept);
+  }
+  return pipeline ? pipeline->schedule : std::nullopt;
 }
 
 /// An image of this machine, `file://` before its path or not, or of the web.
@@ -192,8 +199,61 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
 
 }  // namespace
 
+std::vector<std::string> read_prompts(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::string& path = config.generate.prompt_file;
+  if (path.empty() || prompt_wins(loaded)) {
+    return {config.generate.prompt};
+  }
+  std::ifstream in(path);
+  check(in.good() && !fs::is_directory(path), "[generate] prompt_file {} cannot be read", path);
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (++number == 1 && line.starts_with(kByteOrderMark)) {
+      line.erase(0, kByteOrderMark.size());
+    }
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    check(text::invalid_utf8_at(line) == std::string_view::npos,
+          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
+    if (line.find_first_not_of(" \t") != std::string::npos) {
+      prompts.push_back(line);
+    }
+  }
+  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  return prompts;
+}
+
 bool has_checkpoint(const config::Config& config) {
   return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
+}
+
+std::vector<std::string> check_run(const config::Config& config) {
+  const std::string& name = config.run.run_name;
+  if (name.empty() || has_checkpoint(config)) {
+    return {};
+  }
+  const std::string& pretrained = config.model.pretrained_model_name_or_path;
+  check(!is_run(run_folder(config)) && config.run.checkpoint_dir.empty() && !pretrained.empty(),
+        "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
+        checkpoints_of(config).path().string(), name,
+        pretrained.empty() ? "" : "; or leave run_name out to sample " + pretrained);
+  const std::vector<std::string> runs = runs_of(config.run.output_dir);
+  if (runs.empty()) {  // nothing that the name could have been meant for
+    return {
+        fmt::format("there are no runs in {}: videos are made by {}, and run_name only says "
+                    "where they go",
+                    config.run.output_dir, pretrained)};
+  }
+  const std::string& nearest = *std::ranges::min_element(
+      runs, {}, [&](const std::string& each) { return config::edit_distance(name, each); });
+  fail(
+      "[generate] there is no run `{}` in {}; the nearest is `{}`\n  leave run_name out to sample "
+      "{}",
+      name, config.run.output_dir, nearest, pretrained);
 }
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
@@ -208,6 +268,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   out.folder.transformer = trained;
   out.folder.expand_timesteps =
       model.model_type == "TI2V" || (pipeline && pipeline->expand_timesteps);
+  out.folder.schedule = trained_schedule(model.folder, pipeline);
   if (pipeline && is_here(pipeline->image_encoder) && is_here(pipeline->image_processor)) {
     out.folder.image_encoder = pipeline->image_encoder;
     out.folder.image_processor = pipeline->image_processor;
@@ -265,6 +326,15 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   return request;
+}
+
+std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
+  const bool asked = on_command_line(loaded, "per_device_batch_size") ||
+                     on_command_line(loaded, "global_batch_size");
+  if (!asked || loaded.origin.contains("num_videos_per_prompt")) {
+    return std::nullopt;
+  }
+  return batch_sizes(loaded.config, devices).train;
 }
 
 sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,

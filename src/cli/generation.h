@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "io/json.h"
@@ -16,12 +18,15 @@ namespace kinema::cli {
 /// The model of a run, or the pretrained one.
 struct ModelToUse {
   sample::PipelineFolder folder;
-  bool has_schedule = false;     // the folder says how to sample
   std::filesystem::path output;  // where videos go by default
 };
 
 /// True when a run was named that has checkpoints: the pretrained transformer is not read then.
 bool has_checkpoint(const config::Config& config);
+
+/// Throws an Error where a run was named that has no checkpoint, naming the nearest one. Where
+/// output_dir has no runs at all the name only says where videos go: returns a line about that.
+std::vector<std::string> check_run(const config::Config& config);
 
 /// The newest (or the given) checkpoint of the run, else the pretrained folder.
 ModelToUse find_model(const config::Loaded& loaded);
@@ -40,8 +45,17 @@ struct CheckpointModel {
 ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
                                const CheckpointModel& model);
 
+/// The prompts of prompt_file, one a line, or the one prompt. Throws an Error that names the file,
+/// and the line that is no text.
+std::vector<std::string> read_prompts(const config::Loaded& loaded);
+
 /// Prompts, images, sizes, guidance and schedule. Reads the images.
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model);
+
+/// The videos of each prompt that per_device_batch_size or global_batch_size ask for on generate's
+/// command line: a batch on this many devices, as in MaxDiffusion. Nothing where neither stands
+/// there (in a file they are training's) or num_videos_per_prompt was given.
+std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices);
 
 /// Autoencoder, text encoder and, where the folder has one, image encoder.
 sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,

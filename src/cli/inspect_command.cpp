@@ -5,11 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
+#include "cli/inspect_clips.h"
 #include "cli/stores.h"
 #include "core/error.h"
-#include "data/video_source.h"
 #include "io/check.h"
 #include "io/event_file.h"
 #include "io/example_proto.h"
@@ -35,6 +36,7 @@ struct Contents {
   std::string summary;
   std::vector<std::string> lines;
   Json parts = Json::array();
+  Json left_out;  // of data sets of clips
 
   void add_tensor(const std::string& name, const Shape& shape) {
     lines.push_back(fmt::format("{:<70} {}", name, to_string(shape)));
@@ -142,10 +144,6 @@ int64_t check_records(const fs::path& path) {
   return file.size();
 }
 
-bool has_clips(const fs::path& path) {
-  return fs::exists(path / "metadata.jsonl") || fs::exists(path / "metadata.csv");
-}
-
 /// Files of a folder, in order of name.
 std::vector<fs::path> files_of(const fs::path& path) {
   std::vector<fs::path> out;
@@ -158,25 +156,24 @@ std::vector<fs::path> files_of(const fs::path& path) {
   return out;
 }
 
-/// A folder that is a data set: clips with captions, or nothing but TFRecords.
-std::string check_data_set(const fs::path& path) {
-  if (has_clips(path)) {
-    const std::vector<data::CaptionedClip> clips = data::list_clips(path);
-    for (const data::CaptionedClip& clip : clips) {
-      io::check_path(clip.path);
-    }
-    return fmt::format("data set: {} clips with captions", clips.size());
-  }
+/// A folder of nothing but TFRecords and notes.
+std::string check_records_folder(const fs::path& path) {
   int64_t records = 0;
   const std::vector<fs::path> files = files_of(path);
   check(!files.empty(), "{} is empty", path.string());
+  std::vector<std::string> names;
   for (const fs::path& file : files) {
-    check(io::path_kind(file) == io::PathKind::TfRecord,
-          "{} is no model folder, pipeline, run or data set: {} is no TFRecord file", path.string(),
-          file.filename().string());
-    records += check_records(file);
+    names.push_back(file.filename().string());
   }
-  return fmt::format("data set: {} records in {} files", records, files.size());
+  names = io::shards_of(std::move(names));
+  for (const std::string& name : names) {
+    check(io::path_kind(path / name) == io::PathKind::TfRecord,
+          "{} is no model folder, pipeline, run or data set: {} is no TFRecord file", path.string(),
+          name);
+    records += check_records(path / name);
+  }
+  check(!names.empty(), "{} is no model folder, pipeline, run or data set", path.string());
+  return fmt::format("data set: {} records in {} files", records, names.size());
 }
 
 Contents list_folder(const fs::path& path, std::string kind) {
@@ -285,10 +282,14 @@ Contents list(const fs::path& path) {
     return list_checkpoints(path);
   }
   weights::refuse_other_formats(path);
+  if (std::optional<ClipTable> table = inspect_clips(path, /*verify=*/false)) {
+    return {std::move(table->summary), std::move(table->lines), table->report.at("clips"),
+            table->report.at("left_out")};
+  }
   check(fs::is_directory(path),
         "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
         path.string());
-  Contents out{.summary = check_data_set(path)};
+  Contents out{.summary = check_records_folder(path)};
   for (const fs::path& file : files_of(path)) {
     out.add(file.filename().string());
   }
@@ -324,14 +325,55 @@ std::string accept(const fs::path& path) {
   }
   weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {
-    return "accepted: " + check_data_set(path);
+    return "accepted: " + check_records_folder(path);
   }
   return "accepted: " + io::check_path(path);
 }
 
+/// Whether `list` and `accept` leave a path to inspect_clips.
+bool may_be_clips(const fs::path& path) {
+  const bool is_folder = fs::is_directory(path);
+  return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
+         !(is_folder && (fs::is_directory(path / "checkpoints") ||
+                         !train::CheckpointFolder(path).steps().empty()));
+}
+
+/// All clips that cannot be used, each on a line, and whether there are any.
+int check_clips(const std::string& path, ClipTable table, bool json) {
+  const bool ok = table.bad.empty();
+  if (json) {
+    Json report = Json::object();
+    report.set("path", path)
+        .set("ok", ok)
+        .set("summary", (ok ? "accepted: " : "") + table.summary)
+        .set("clips", table.report.at("clips"))
+        .set("left_out", table.report.at("left_out"));
+    fmt::print("{}\n", report.dump());
+    return ok ? 0 : 1;
+  }
+  for (const std::string& line : table.bad) {
+    fmt::print("{}\n", line);
+  }
+  for (const Json& each : table.report.at("left_out").items()) {
+    fmt::print("left out: {}: {}\n", each.at("file").as_string(), each.at("reason").as_string());
+  }
+  std::fflush(stdout);
+  check(ok, "[data] {}: {} of {} clips cannot be used", path, table.bad.size(),
+        table.report.at("clips").items().size());
+  fmt::print("accepted: {}\n", table.summary);
+  return 0;
+}
+
 int inspect(const std::string& path, bool only_check, bool json) {
   if (only_check) {
-    const std::string line = accept(local_copy(path));
+    const fs::path local = local_copy(path);
+    if (may_be_clips(local)) {
+      weights::refuse_other_formats(local);
+      if (std::optional<ClipTable> table = inspect_clips(local, /*verify=*/true)) {
+        return check_clips(path, std::move(*table), json);
+      }
+    }
+    const std::string line = accept(local);
     if (json) {
       Json report = Json::object();
       report.set("path", path).set("ok", true).set("summary", line);
@@ -345,6 +387,9 @@ int inspect(const std::string& path, bool only_check, bool json) {
   if (json) {
     Json report = Json::object();
     report.set("path", path).set("summary", contents.summary).set("parts", contents.parts);
+    if (!contents.left_out.is_null()) {
+      report.set("left_out", contents.left_out);
+    }
     fmt::print("{}\n", report.dump());
     return 0;
   }
@@ -364,11 +409,15 @@ void add_inspect(CLI::App& app, Action& action) {
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
   command
-      ->add_option("PATH", *path,
-                   "safetensors or TFRecord file, video, model folder, pipeline, run or checkpoint")
+      ->add_option(
+          "PATH", *path,
+          "safetensors or TFRecord file, video, folder or tar of clips, Parquet file, model "
+          "folder, pipeline, run or checkpoint")
       ->required();
-  command->add_flag("--check", *only_check,
-                    "only say whether it would be accepted: exit 0, or 1 and why");
+  command->add_flag(
+      "--check", *only_check,
+      "only say whether it would be accepted: exit 0, or 1 and why; clips are decoded to "
+      "their ends");
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &action] {
     action = [path, only_check, json] { return inspect(*path, *only_check, *json); };

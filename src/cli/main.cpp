@@ -1,11 +1,16 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 
+#include "allocator/large_blocks.h"
 #include "cli/commands.h"
+#include "cli/examples.h"
+#include "cli/waiting.h"
 #include "core/error.h"
+#include "runtime/compilation_watch.h"
 
 namespace {
 
@@ -31,6 +36,9 @@ int run(int argc, char** argv) {
   kinema::cli::add_convert(app, action);
   kinema::cli::add_watch(app, action);
   kinema::cli::add_manual(app, action);
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->footer(kinema::cli::examples(command->get_name()));
+  }
   // CLI11 only says that a command is required when it gets one that it does not know.
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
@@ -52,8 +60,13 @@ int run(int argc, char** argv) {
 
 // The one place that catches: whatever goes wrong becomes a line on stderr and exit status 1.
 int main(int argc, char** argv) {
+  kinema::allocator::keep_large_blocks();
   // Writing to a closed pipe is an error of that write, not the end of a run.
   std::signal(SIGPIPE, SIG_IGN);
+  // XLA's own lines on stderr, which plugins look up when they are loaded: 3 leaves those before an
+  // abort; its errors come back to us and are printed as ours. A user's own setting wins.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*overwrite=*/0);
+  kinema::runtime::set_compilation_watch(kinema::cli::compiling);
   try {
     const int status = run(argc, argv);
     if (std::fflush(stdout) != 0) {

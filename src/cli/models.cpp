@@ -27,7 +27,7 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
     parts.emplace_back(use == Use::TRAIN ? expert.part() : "transformer");
   }
   if (use == Use::GENERATE) {
-    parts.insert(parts.end(), {"transformer_2", "scheduler", "image_encoder", "image_processor"});
+    parts.insert(parts.end(), {"transformer_2", "image_encoder", "image_processor"});
   }
   const bool videos = makes_videos(config.run);
   if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
@@ -47,6 +47,10 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   if (reads_text && m.text_encoder == "umt5" &&
       m.wan_text_encoder_pretrained_model_name_or_path.empty()) {
     parts.insert(parts.end(), {"text_encoder", "tokenizer"});
+  }
+  // A checkpoint keeps it; a transformer from elsewhere is no reason to ask for the pipeline.
+  if (use != Use::PREPARE && !parts.empty()) {
+    parts.emplace_back("scheduler");
   }
   return parts;
 }
@@ -79,8 +83,8 @@ fs::path local_model(const std::string& name, const std::string& revision,
                                     download_bar(name));
   }
   const auto id = remote::read_hub_id(name, revision.empty() ? "main" : revision);
-  if (!id) {
-    return name;
+  if (!id || fs::is_directory(fs::path(name).parent_path(), ignored)) {
+    return name;  // a path: where its folder is here, what it names was meant to be here too
   }
   remote::Wanted all = wanted;
   if (!id->file.empty()) {

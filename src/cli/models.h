@@ -14,7 +14,7 @@ namespace kinema::cli {
 /// Where a model that was named lies on this machine: a path that is there as it is; a hub id
 /// (`org/name`, `org/name@revision`, `org/name/FILE.safetensors`) or the path of a store after what
 /// of it is wanted came into the cache, with a progress bar. Other names are returned as they are,
-/// for whoever opens them to say what is missing.
+/// for whoever opens them to say what is missing; so are names below a folder that is here.
 std::filesystem::path local_model(const std::string& name, const std::string& revision,
                                   const remote::Wanted& wanted);
 

@@ -1,15 +1,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
 #include "cli/planned_step.h"
+#include "cli/progress.h"
+#include "cli/waiting.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "io/atomic_write.h"
 #include "plan/compiler_error.h"
 #include "plan/flops.h"
@@ -72,10 +75,6 @@ std::string plugin_for(const config::Config& config, const plan::Target& target)
   return runtime::find_plugin(spec);
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Throws the same error with the lines that say what takes the memory.
 [[noreturn]] void explain(const plan::OutOfMemory& error, const PlannedStep& step) {
   constexpr size_t kShown = 3;
@@ -95,7 +94,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 plan::Report make_report(const config::Loaded& loaded, const PlanOptions& options) {
   std::map<std::string, pjrt::FlagValue> flags =
       check_flags(loaded, {.target = options.target.name, .words = options.flags}).options();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const PlannedStep step = build_planned_step(loaded, options.target, options.mode);
   plan::CompileJob job{.target = options.target,
                        .plugin = plugin_for(loaded.config, options.target),
@@ -124,6 +123,7 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   report.what = step.what;
   report.model = step.model;
   report.inputs = step.inputs;
+  report.layout = step.layout;
   if (step.place.active()) {
     report.mesh = step.place.mesh().axes.axes;
   }
@@ -133,8 +133,9 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   report.model_flops = step.model_flops;
   report.text_bytes = static_cast<int64_t>(job.program.size());
   report.saved = options.save_executable;
-  report.build_seconds = seconds_since(start);
+  report.build_seconds = watch.seconds();
   try {
+    const Waiting waiting(fmt::format("compiling for {}", options.target.name));
     report.compiled = plan::compile_in_child(job);
   } catch (const plan::OutOfMemory& error) {
     explain(error, step);
@@ -191,7 +192,9 @@ int make_sweep(const std::vector<std::string>& words, const PlanOptions& options
         options.target.devices);
   check(options.save_executable.empty(),
         "[plan] --sweep saves no programs: give one of its meshes");
-  size_t tried = 0;
+  int64_t tried = 0;
+  std::optional<Progress> progress(std::in_place, "trying", static_cast<int64_t>(all.size()));
+  progress->update(0);
   std::vector<plan::Outcome> outcomes = plan::sweep(
       all,
       [&](const plan::Candidate& candidate) {
@@ -199,7 +202,9 @@ int make_sweep(const std::vector<std::string>& words, const PlanOptions& options
       },
       [&](const plan::Outcome& outcome) {
         warn(fmt::format("{}/{} {}", ++tried, all.size(), plan::outcome_line(outcome)));
+        progress->update(tried);
       });
+  progress.reset();
   plan::rank(outcomes);
   if (options.json) {
     std::vector<io::Json> list;

@@ -6,7 +6,9 @@
 #include <filesystem>
 
 #include "cli/device.h"
+#include "cli/generation.h"
 #include "cli/lora.h"
+#include "cli/quantities.h"
 #include "cli/trained_model.h"
 #include "cli/training.h"
 #include "cli/wiring.h"
@@ -82,11 +84,9 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
 
 std::string model_text(const wan::TransformerConfig& model, std::span<const nn::ParamSpec> specs,
                        const wan::ModelOptions& options) {
-  constexpr double kBillion = 1e9;
-  return fmt::format("{:.2f} B parameters, {} layers of width {}, weights {}, activations {}",
-                     static_cast<double>(parameter_count(specs)) / kBillion, model.num_layers,
-                     model.dim(), to_string(options.weights_dtype),
-                     to_string(options.activations_dtype));
+  return fmt::format("{} parameters, {} layers of width {}, weights {}, activations {}",
+                     count_text(parameter_count(specs)), model.num_layers, model.dim(),
+                     to_string(options.weights_dtype), to_string(options.activations_dtype));
 }
 
 encoders::LatentLayout layout(const config::Loaded& loaded, const wan::TransformerConfig& model) {
@@ -111,14 +111,15 @@ std::string inputs_text(const Dims& latents, const wan::TransformerConfig& model
 }
 
 PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerConfig& model,
-                          const Dims& sample, const mesh::Placement& place, int64_t devices) {
+                          const Dims& sample, const mesh::Placement& asked) {
   const config::Config& config = loaded.config;
+  const int64_t samples = batch_sizes(config, asked.devices()).train;
+  const mesh::Placement place = asked.for_samples(samples);
   wan::ModelOptions options = model_options(config);
   options.place = place;
   const std::vector<nn::ParamSpec> specs = wan::parameters(model, options, init_options(config));
   check_model_type(config, model);
   const config::OptimizerConfig& o = config.optimizer;
-  const int64_t samples = batch_sizes(config, devices).train;
   mesh::check_batch(place, samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   const int64_t batch = samples * o.gradient_accumulation_steps;
   Dims latents = sample;
@@ -148,6 +149,9 @@ PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerCo
   out.model = fmt::format("{}, state {}", model_text(model, specs, options),
                           how.state == train::StateDType::F32 ? "f32" : "as weights");
   out.inputs = inputs_text(latents, model);
+  if (asked.active()) {
+    out.layout = batch_text(config, asked, samples);
+  }
   constexpr double kTera = 1e12;
   out.model_flops = train::training_tflops(model, sample, text, static_cast<double>(batch)) * kTera;
   out.owner = std::move(step);
@@ -155,13 +159,14 @@ PlannedStep training_step(const config::Loaded& loaded, const wan::TransformerCo
 }
 
 PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerConfig& model,
-                           const Dims& sample, const mesh::Placement& place) {
+                           const Dims& sample, const mesh::Placement& asked) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::StepSpec spec{.model = model, .options = model_options(loaded.config)};
-  spec.options.place = place;
+  spec.options.place = asked;
   plan_lora(loaded.config, model, spec.options);
   spec.latents = sample;
-  spec.latents.insert(spec.latents.begin(), g.generate_batch_size);
+  spec.latents.insert(spec.latents.begin(),
+                      videos_of_batch(loaded, asked.devices()).value_or(g.generate_batch_size));
   spec.text_length = loaded.config.model.max_sequence_length;
   const bool guided = g.guidance_scale > 1.0;
   spec.guidance = !guided                    ? sample::Guidance::NONE
@@ -173,6 +178,7 @@ PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerC
     spec.condition = sample::Condition::CHANNELS;
     spec.image_tokens = model.image_dim > 0 ? kClipTokens : 0;
   }
+  sample::lay_out_contexts(spec);
   sample::check_contexts(spec);
   std::shared_ptr<sample::StepGraph> step = sample::build_step(spec);
   PlannedStep out;
@@ -183,6 +189,9 @@ PlannedStep denoising_step(const config::Loaded& loaded, const wan::TransformerC
   out.what = "denoising step";
   out.model = model_text(model, wan::parameters(model, spec.options), spec.options);
   out.inputs = inputs_text(spec.latents, model) + (guided ? ", with guidance" : "");
+  if (asked.active()) {
+    out.layout = sample::contexts_text(spec, asked);
+  }
   out.owner = std::move(step);
   return out;
 }
@@ -223,9 +232,8 @@ PlannedStep build_planned_step(const config::Loaded& given, const plan::Target& 
   }
   const mesh::Placement place = placement(loaded.config, devices);
   wan::check_divides(model, place);
-  PlannedStep out = mode == PlanMode::TRAIN
-                        ? training_step(loaded, model, sizes.latents, place, target.devices)
-                        : denoising_step(loaded, model, sizes.latents, place);
+  PlannedStep out = mode == PlanMode::TRAIN ? training_step(loaded, model, sizes.latents, place)
+                                            : denoising_step(loaded, model, sizes.latents, place);
   if (place.active()) {
     out.emit.mesh = place.mesh().axes;
   }

@@ -27,6 +27,7 @@ struct PlannedStep {
   std::string what;
   std::string model;
   std::string inputs;
+  std::string layout;      // of the batch over the mesh; empty on one device
   double model_flops = 0;  // on all devices, by the formula of train/flops.h; 0: none
 };
 

@@ -1,25 +1,27 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "cli/clip_report.h"
 #include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
+#include "cli/console.h"
 #include "cli/device.h"
 #include "cli/encoder_settings.h"
 #include "cli/models.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
+#include "cli/stopping.h"
 #include "cli/stores.h"
 #include "cli/trained_model.h"
 #include "cli/wiring.h"
 #include "core/error.h"
 #include "io/json.h"
 #include "prepare/prepare.h"
-#include "train/stop_signal.h"
 #include "weights/weights.h"
 
 namespace kinema::cli {
@@ -69,10 +71,7 @@ prepare::Options options_of(const config::Config& config, int64_t text_dim) {
   prepare::Options out;
   out.name = clips_name(d);
   out.max_clips = d.max_train_samples;
-  out.format = {.height = config.generate.height,
-                .width = config.generate.width,
-                .num_frames = config.generate.num_frames,
-                .frame_stride = d.frame_stride};
+  out.format = clip_format(config);
   out.output = d.tfrecords_dir;
   out.dtype = d.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
   out.records_per_shard = d.no_records_per_shard;
@@ -122,35 +121,37 @@ class Reporter {
   explicit Reporter(bool json) : json_(json) {}
 
   prepare::Hooks hooks(const Part& part) {
-    return {.on_clip =
-                [this](int64_t done, int64_t total) {
-                  if (!progress_) {
-                    progress_.emplace("preparing", total);
-                  }
-                  progress_->update(done);
-                },
-            .on_skip =
-                [](const prepare::SkippedClip& clip) {
-                  const std::string file = fs::path(clip.file).filename();
-                  const bool named = clip.reason.find(file) != std::string::npos;
-                  warn(named ? "skipped: " + clip.reason
-                             : fmt::format("skipped: {}: {}", clip.file, clip.reason));
-                },
-            .on_shard =
-                [this, store = part.store](const prepare::Shard& shard) {
-                  store->hint();
-                  line(fmt::format("{}: {} records, {:.1f} MB", shard.name, shard.records,
-                                   static_cast<double>(shard.bytes) / 1e6));
-                },
-            .stop_requested = [] { return train::StopSignal::requested(); }};
+    return {
+        .on_clip =
+            [this](int64_t done, int64_t total) {
+              if (!progress_) {
+                progress_.emplace("preparing", total);
+              }
+              progress_->update(done);
+            },
+        .on_skip =
+            [](const prepare::SkippedClip& clip) {
+              const std::string file = fs::path(clip.file).filename();
+              const bool named = clip.reason.find(file) != std::string::npos;
+              warn(named ? "skipped: " + clip.reason
+                         : fmt::format("skipped: {}: {}", clip.file, clip.reason));
+            },
+        .on_shard =
+            [this, store = part.store](const prepare::Shard& shard) {
+              store->hint();
+              line(fmt::format("{}: {}, {:.1f} MB", shard.name, counted(shard.records, "record"),
+                               static_cast<double>(shard.bytes) / 1e6));
+            },
+        .stop_requested = [] { return Stopping::requested(); }};
   }
 
   void end(const Part& part, const prepare::Prepared& made) {
     progress_.reset();
     const auto made_now = static_cast<double>(made.records - made.records_found);
     line(fmt::format(
-        "{} {}: {} records in {} shards of {}{}, {:.1f} MB", part.name,
-        made.stopped ? "stopped" : "done", made.records, made.shards.size(), part.store->path(),
+        "{} for {}: {} in {} of {}{}, {:.1f} MB", made.stopped ? "stopped" : "prepared", part.name,
+        counted(made.records, "record"), counted(static_cast<int64_t>(made.shards.size()), "shard"),
+        part.store->path(),
         made.records_found > 0 ? fmt::format(" ({} were there)", made.records_found) : "",
         static_cast<double>(made.bytes) / 1e6));
     if (made_now > 0) {
@@ -164,7 +165,8 @@ class Reporter {
           s.writing / made_now, s.waiting / made_now));
     }
     if (!made.skipped.empty()) {
-      line(fmt::format("skipped {} clips: {}", made.skipped.size(), made.skipped_list.string()));
+      line(fmt::format("skipped {}: {}", counted(static_cast<int64_t>(made.skipped.size()), "clip"),
+                       made.skipped_list.string()));
     }
     reports_.append(report(part, made));
   }
@@ -217,14 +219,8 @@ class Reporter {
   }
 
   void line(const std::string& text) {
-    if (json_) {
-      return;
-    }
-    if (progress_) {
-      progress_->line(text);
-    } else {
-      fmt::print("{}\n", text);
-      std::fflush(stdout);
+    if (!json_) {
+      print_line(text);
     }
   }
 
@@ -245,13 +241,19 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
   RecordStore records(data.tfrecords_dir);
   RecordStore eval_records(data.eval_tfrecords_dir);
   const config::Config& config = loaded.config;
-  const train::StopSignal stop;
+  const Stopping stop("this clip; what is prepared stays");
   const int64_t width = text_dim(config);
-  std::vector<Part> parts =
-      parts_of(config, open_clips(config.data, true), width, records, eval_records);
+  const std::shared_ptr<const data::ClipSet> clips = open_clips(config);
+  const fs::path folder = fs::path(records.path()) / "";  // with or without a slash at its end
+  const std::string list = folder.parent_path().string() + ".skipped.jsonl";
+  for (const std::string& each :
+       report_lines(config, *clips, look_at_clips(config, *clips), {}, list)) {
+    warn(each);
+  }
+  std::vector<Part> parts = parts_of(config, clips, width, records, eval_records);
   const pjrt::Client client = runtime::open_client(client_spec(config));
   const auto autoencoder = make_autoencoder(config, client);
-  const auto text_encoder = make_text_encoder(config, width, client);
+  const auto text_encoder = make_text_encoder(config, width, client, TextUse::CAPTIONS);
   const auto clip = image_encoder(config, client);
   const prepare::Encoders models{.autoencoder = *autoencoder,
                                  .text = *text_encoder,

@@ -3,17 +3,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/clip_source.h"
 #include "cli/commands.h"
 #include "cli/device.h"
+#include "cli/resume.h"
+#include "cli/waiting.h"
 #include "cli/wiring.h"
-#include "config/buckets.h"
 #include "core/error.h"
+#include "io/json.h"
 #include "mesh/batch.h"
 #include "plan/target.h"
-#include "runtime/environment.h"
 #include "train/flops.h"
+#include "train/memory.h"
+#include "train/stop_signal.h"
 #include "train/wan_model.h"
 #include "weights/config.h"
 #include "weights/weights.h"
@@ -33,36 +37,6 @@ train::Schedule schedule_of(const config::Config& config, int64_t samples) {
           .final_fraction = o.final_lr_fraction};
 }
 
-/// What decides a run's losses beside its code: a checkpoint is not resumed with other values.
-train::Identity identity_of(const config::Config& config, const wan::TransformerConfig& model,
-                            const Expert& expert, int64_t batch) {
-  train::Identity identity = {
-      {"seed", fmt::format("{}", config.run.seed)},
-      {"samples per step", fmt::format("{}", batch)},
-      {"gradient_accumulation_steps",
-       fmt::format("{}", config.optimizer.gradient_accumulation_steps)},
-      {"dataset_type", config.data.dataset_type},
-      {"enable_data_shuffling", config.data.enable_data_shuffling ? "true" : "false"},
-      {"autoencoder", config.model.autoencoder},
-      {"text_encoder", config.model.text_encoder},
-      {"model_type", config.model.model_type},
-      {"train_expert", expert.name},
-      {"range of timesteps", expert.timesteps()}};
-  if (config.model.model_type == "TI2V") {
-    identity["first_frame_conditioning_p"] =
-        fmt::format("{}", config.optimizer.first_frame_conditioning_p);
-  }
-  identity["buckets"] = config::read_buckets(config.data).on ? config.data.buckets.json : "[]";
-  // Sizes one by one, so that a refusal names the one that differs.
-  const io::Json sizes = weights::config_json(model);
-  for (const auto& [key, value] : sizes.members()) {
-    if (key.front() != '_') {  // class and version are no settings
-      identity[key] = value.dump(-1);
-    }
-  }
-  return identity;
-}
-
 /// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a
 /// batch, [b, t, d].
 std::optional<HostArray> empty_text(const config::Config& config, const Shape& text,
@@ -77,6 +51,14 @@ std::optional<HostArray> empty_text(const config::Config& config, const Shape& t
         "max_sequence_length must be that of the data, or caption_dropout=0",
         to_string(states.shape), to_string(wanted));
   return convert(states, wanted.dtype);
+}
+
+/// The file that says how the named pipeline samples; empty where there is none.
+std::string scheduler_config_of(const config::Config& config) {
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  return pipeline && pipeline->schedule
+             ? io::Json::read(pipeline->folder / sample::kSchedulerConfig).dump() + "\n"
+             : "";
 }
 
 int64_t count(std::span<const nn::ParamSpec> specs) {
@@ -105,15 +87,6 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// The newest sound checkpoint; those passed over are named.
-train::Found find_checkpoint(const train::CheckpointFolder& checkpoints) {
-  train::Found found = checkpoints.newest();
-  for (const train::Damage& each : found.damaged) {
-    warn(fmt::format("{} is passed over: {}", each.folder.string(), each.reason));
-  }
-  return found;
-}
-
 /// `specs` in the dtypes that the state is kept in.
 std::vector<runtime::Array> first_state(const config::Config& config, const fs::path& pretrained,
                                         std::span<const nn::ParamSpec> specs, bool ema,
@@ -128,22 +101,69 @@ std::vector<runtime::Array> first_state(const config::Config& config, const fs::
   return train::fresh_state(std::move(params), specs, ema, devices);
 }
 
-/// Throws an Error when the step takes more memory than there is, which on a CPU is the host's: the
-/// plugin would find out in the middle of the first step.
-void check_memory(const runtime::Devices& devices, const pjrt::CompiledMemory& step) {
-  if (devices.client().platform_name() != "cpu") {
-    return;
+/// What a trainer is made of beside its state.
+struct TrainerParts {
+  const runtime::Devices& devices;
+  std::span<const nn::ParamSpec> specs;
+  const wan::TransformerConfig& model;
+  wan::ModelOptions options;
+  std::span<const train::BatchShapes> batches;
+  train::StepOptions step;
+  train::TrainerOptions trainer;
+};
+
+/// Compiled for every shape, without a state.
+std::unique_ptr<train::Trainer> compiled(const TrainerParts& parts) {
+  const train::Model network = train::wan_model(parts.model, parts.options);
+  auto out =
+      std::make_unique<train::Trainer>(parts.devices, parts.specs, network, parts.batches[0],
+                                       parts.step, std::vector<runtime::Array>(), parts.trainer);
+  for (const train::BatchShapes& batch : parts.batches.subspan(1)) {
+    if (train::StopSignal::requested()) {
+      break;
+    }
+    out->add_shapes(network, batch);
   }
-  // The state lies there already.
-  const int64_t wanted =
-      (step.temporary + step.outputs - step.aliased) * static_cast<int64_t>(devices.count());
-  const int64_t available = runtime::available_memory_bytes();
-  check(
-      wanted <= available,
-      "[train] a step takes {:.1f} GB beside the parameters and the optimizer's state, {:.1f} GB "
-      "are free\n  a smaller per_device_batch_size (with more gradient_accumulation_steps), fewer "
-      "frames, or remat_policy=FULL takes less",
-      static_cast<double>(wanted) / 1e9, static_cast<double>(available) / 1e9);
+  return out;
+}
+
+/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
+std::vector<train::Alternative> alternatives(const config::Config& config,
+                                             const TrainerParts& parts) {
+  std::vector<train::Alternative> out;
+  std::string change;
+  TrainerParts now = parts;
+  now.trainer.program.saved.clear();
+  now.trainer.program.dump.clear();
+  const auto add = [&](const std::string& key) {
+    change += (change.empty() ? "" : " ") + key;
+    out.push_back({change, [now] { return compiled(now)->step_bytes(); }});
+  };
+  if (parts.options.remat.kind != RematPolicy::Kind::FULL) {
+    now.options.remat = {.kind = RematPolicy::Kind::FULL};
+    add("remat_policy=FULL");
+  }
+  const double samples = config.optimizer.per_device_batch_size;
+  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
+    now.step.accumulation *= 2;
+    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
+                    now.step.accumulation));
+  }
+  if (now.step.state == train::StateDType::F32 && now.options.weights_dtype != DType::F32) {
+    now.step.state = train::StateDType::WEIGHTS;
+    add("train_state_dtype=weights_dtype");
+  }
+  return out;
+}
+
+/// A state of two bytes a number.
+std::vector<train::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
+                                              const mesh::Placement& place) {
+  for (nn::ParamSpec& spec : specs) {
+    spec.shape.dtype = DType::BF16;
+  }
+  const int64_t bytes = train::state_bytes(specs, average, place);
+  return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
 }
 
 /// Those of timesteps_list that are trained.
@@ -156,6 +176,23 @@ std::vector<int64_t> trained_timesteps(const config::Config& config, const Exper
     }
   }
   return out;
+}
+
+train::EvaluationOptions evaluation_options(const config::Config& config, const Expert& expert) {
+  return {.timesteps = trained_timesteps(config, expert),
+          .samples = config.data.num_eval_samples,
+          .most_of_a_timestep = config.run.eval_max_number_of_samples_in_bucket,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .program = program_options(config)};
+}
+
+/// When the run saves; a run of epochs, whose steps are not known yet, once.
+train::SavedSteps saved_steps(const config::Config& config, const Start& start) {
+  const bool is_counted = config.optimizer.max_train_steps > 0;
+  return {.first = start.saved.step,
+          .last = is_counted ? config.optimizer.max_train_steps : start.saved.step + 1,
+          .every = config.run.checkpoint_every,
+          .at_end = config.run.save_final_checkpoint};
 }
 
 /// Evaluates `eval_source` by the program of one batch that a step is given, without accumulation.
@@ -176,16 +213,9 @@ void add_evaluation(const config::Config& config, std::span<const nn::ParamSpec>
   options.remat.kind = RematPolicy::Kind::NONE;
   train::StepOptions step = step_options(config, out.expert);
   step.batch_axes = mesh::batch_axes(devices.placement(), config.parallel.data_sharding, batch);
-  const config::RunConfig& run = config.run;
-  const train::EvaluationOptions evaluation{
-      .timesteps = trained_timesteps(config, out.expert),
-      .samples = config.data.num_eval_samples,
-      .most_of_a_timestep = run.eval_max_number_of_samples_in_bucket,
-      .seed = static_cast<uint64_t>(run.seed),
-      .program = program_options(config)};
-  train::check_evaluation(evaluation, step.objective, *out.eval_source);
-  out.evaluator = std::make_unique<train::Evaluator>(
-      devices, specs, train::wan_model(out.model, options), shapes, step, evaluation);
+  out.evaluator =
+      std::make_unique<train::Evaluator>(devices, specs, train::wan_model(out.model, options),
+                                         shapes, step, evaluation_options(config, out.expert));
 }
 
 }  // namespace
@@ -220,7 +250,7 @@ train::StepOptions step_options(const config::Config& config, const Expert& expe
 }
 
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
-                          train::StoredCheckpoints* stored) {
+                          const Start& start, train::StoredCheckpoints* stored) {
   const config::Config& config = loaded.config;
   Training out;
   out.run = run;
@@ -232,22 +262,21 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.options = model_options(config);
   out.stored = stored;
   // Those that are sent to a store go from here when they are there.
-  const train::Keep keep{.newest = config.run.checkpoints_to_keep,
-                         .period = config.run.checkpoint_keep_period};
+  const train::Keep keep = keep_of(loaded, start);
   out.checkpoints = std::make_unique<train::CheckpointFolder>(
-      config.run.checkpoint_dir.empty() ? run / "checkpoints" : fs::path(config.run.checkpoint_dir),
-      stored == nullptr ? keep : train::Keep{});
+      checkpoints_folder(config, run), stored == nullptr ? keep : train::Keep{});
   out.writer = std::make_unique<train::Background>();
   out.checkpoints->clean();
 
-  out.options.place = placement(config, client);
+  const mesh::Placement asked = placement(config, client);
+  const config::OptimizerConfig& o = config.optimizer;
+  const config::BatchSizes sizes = batch_sizes(config, asked.devices());
+  out.options.place = asked.for_samples(sizes.train);
+  out.batch_text = batch_text(config, asked, sizes.train);
   const mesh::Placement& place = out.options.place;
   const runtime::Devices devices(client, place);
-  const config::BatchSizes sizes = batch_sizes(config, static_cast<int64_t>(devices.count()));
-  const config::OptimizerConfig& o = config.optimizer;
   mesh::check_batch(place, sizes.train, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   const int64_t batch = sizes.train * o.gradient_accumulation_steps;
-  const train::Found checkpoint = find_checkpoint(*out.checkpoints);
   out.expert = trained_expert(loaded);
   out.pretrained = pretrained_transformer(config, out.expert.part());
   out.model =
@@ -259,46 +288,65 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const std::vector<nn::ParamSpec> specs =
       wan::parameters(out.model, out.options, init_options(config));
   out.parameters = count(specs);
-  out.identity = identity_of(config, out.model, out.expert, batch);
+  out.scheduler_config = scheduler_config_of(config);
+  config::Config resolved = resolved_config(config, out.model, out.expert, sizes.train);
+  if (start.resumes()) {
+    config::check_matches(start.saved.settings, record_of(resolved), start.folder);
+  }
+  train::StepOptions step = step_options(config, out.expert);
+  const bool ema = step.ema_decay > 0;
+  const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
+  out.room = checkpoint_room(out.checkpoints->path(),
+                             train::checkpoint_bytes(kept, ema, config.run.save_optimizer),
+                             saved_steps(config, start), keep);
+  for (const std::string& line : check_room(out.room)) {
+    warn(line);
+  }
+  // What cannot fit at all is told before clips are encoded.
+  train::check_fits("the parameters with the optimizer's state",
+                    train::state_bytes(kept, ema, place), devices,
+                    smaller_state(specs, ema, place));
 
   const bool videos_alone =
       config.run.enable_generate_video_for_eval && config.run.eval_data_dir.empty();
   const bool evaluates = config.run.eval_every > 0 && !videos_alone;
   {
-    // Before the state is there: encoders take memory too.
+    // Before the state is there: encoders take memory too. The few samples of an evaluation first,
+    // so that one that cannot work is known before all the others are encoded.
     const auto span = out.timings.measure("opening data");
-    out.source = make_source(config, out.model, batch, client);
-    if (out.source && evaluates) {
+    if (evaluates) {
       out.eval_source = make_eval_source(config, out.model, sizes.train, client);
     }
-    if (!out.source || (evaluates && !out.eval_source)) {
+    if (out.eval_source) {
+      train::check_evaluation(evaluation_options(config, out.expert), step.objective,
+                              *out.eval_source);
+    }
+    if (!evaluates || out.eval_source) {
+      out.source = make_source(config, out.model, batch, client);
+    }
+    if (!out.source) {
       return out;  // told to stop before there was data
     }
   }
   loaded.config.optimizer.max_train_steps = steps_of(o, out.source->size(), batch);
-  out.schedule = schedule_of(config, batch);
+  resolved.optimizer.max_train_steps = o.max_train_steps;
+  resolve_schedule(resolved, start);
+  out.schedule = schedule_of(resolved, batch);
+  check_rate(out.schedule, start, o.max_train_steps);
+  out.settings = record_of(resolved);
+  out.notes = resume_lines(start, resolved);
   for (const data::Sample& sample : out.source->examples()) {
     out.batches.push_back(batch_shapes(sample, out.model, batch));
   }
   check(out.batches.size() == 1 || config.run.compiled_step.empty(),
         "[train] compiled_step is one program, but the data has {} sizes", out.batches.size());
-  train::StepOptions step = step_options(config, out.expert);
   step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, batch);
-  const bool ema = step.ema_decay > 0;
-  const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
-  std::vector<runtime::Array> state;
-  std::optional<train::Timings::Span> span(std::in_place, out.timings, "loading weights");
-  if (checkpoint.step) {
-    const train::TrainState saved = train::read_train_state(checkpoint.folder);
-    train::check_identity(saved, out.identity, checkpoint.folder);
-    out.first_step = saved.step;
-    out.first_position = saved.data_position;
-    out.resumed = train::describe_parts(checkpoint.folder);
-    state = train::load_state(checkpoint.folder, kept, ema, devices);
-  } else {
-    state = first_state(config, out.pretrained, kept, ema, devices);
+  if (start.resumes()) {
+    out.first_step = start.saved.step;
+    out.first_position = start.saved.data_position;
+    out.resumed = start.folder;
   }
-  span.emplace(out.timings, "compiling");
+  std::optional<train::Timings::Span> span(std::in_place, out.timings, "compiling");
   for (const train::BatchShapes& shapes : out.batches) {
     const Dims& latents = shapes.latents.dims;
     out.tflops.push_back(train::training_tflops(
@@ -309,17 +357,29 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.peak_tflops = plan::peak_flops(devices[0].description().kind) / kTera;
   runtime::ProgramOptions program = step_program_options(config);
   program.trace_kernels = config.run.enable_profiler;
-  const train::Model network = train::wan_model(out.model, out.options);
-  out.trainer = std::make_unique<train::Trainer>(
-      devices, specs, network, out.batches[0], step, std::move(state),
-      train::TrainerOptions{.seed = static_cast<uint64_t>(config.run.seed),
-                            .empty_text = empty_text(config, out.batches[0].text, client),
-                            .program = program});
-  for (size_t i = 1; i < out.batches.size(); ++i) {
-    out.trainer->add_shapes(network, out.batches[i]);
+  const TrainerParts parts{
+      .devices = devices,
+      .specs = specs,
+      .model = out.model,
+      .options = out.options,
+      .batches = out.batches,
+      .step = step,
+      .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
+                  .empty_text = empty_text(config, out.batches[0].text, client),
+                  .program = program}};
+  out.trainer = compiled(parts);
+  if (train::StopSignal::requested()) {
+    return out;
   }
-  for (size_t i = 0; i < out.batches.size(); ++i) {
-    check_memory(devices, out.trainer->report(i).memory);
+  train::check_fits("a step with its state", out.trainer->step_bytes(), devices,
+                    alternatives(config, parts));
+  out.memory = train::memory_use(*out.trainer, devices);
+  span.emplace(out.timings, "loading weights");
+  std::optional<Waiting> waiting(std::in_place, "loading the weights");
+  if (start.resumes()) {
+    out.trainer->set_state(train::load_state(start.folder, kept, ema, devices));
+  } else {
+    out.trainer->set_state(first_state(config, out.pretrained, kept, ema, devices));
   }
   if (out.eval_source) {
     add_evaluation(config, specs, sizes.train, devices, out);

@@ -1,95 +1,64 @@
 #include "cli/progress.h"
 
-#include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+
+#include "cli/commands.h"
+#include "cli/quantities.h"
 
 namespace kinema::cli {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-int terminal_columns() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-}  // namespace
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  if (whole >= 3600) {
-    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-  }
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-Progress::Progress(std::string label, int64_t total)
+Progress::Progress(std::string label, int64_t total, Elsewhere elsewhere)
     : label_(std::move(label)),
       total_(std::max<int64_t>(total, 1)),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      start_(Clock::now()),
-      last_(start_ - std::chrono::seconds(1)) {}
+      has_lines_(elsewhere == Elsewhere::LINES && !has_terminal()) {}
 
-Progress::~Progress() { erase(); }
-
-void Progress::line(const std::string& text) {
-  erase();
-  // Errors of stdout are seen at exit; a run does not stop because nobody reads its lines.
-  std::fputs((text + "\n").c_str(), stdout);
-  std::fflush(stdout);
-  draw();
-}
-
-void Progress::update(int64_t done) {
+void Progress::update(int64_t done, const std::string& note) {
   done_ = std::clamp<int64_t>(done, 0, total_);
   if (first_ < 0) {
     first_ = done_;
-    start_ = Clock::now();
+    since_first_.restart();
   }
-  const auto now = Clock::now();
-  if (now - last_ >= std::chrono::milliseconds(100) || done_ == total_) {
-    last_ = now;
-    draw();
+  constexpr double kLinePause = 30;
+  if (has_lines_ && since_line_.seconds() >= kLinePause && done_ < total_) {
+    since_line_.restart();
+    const std::optional<double> left = seconds_left();
+    warn(fmt::format("{}: {} of {}{}", label_, done_, total_,
+                     left ? fmt::format(", {} left", clock_text(*left)) : ""));
+  }
+  constexpr double kPause = 0.1;
+  if (!since_drawn_ || since_drawn_->seconds() >= kPause || done_ == total_) {
+    since_drawn_.emplace();
+    line_.show(bar(label_, done_, total_, seconds_left(), terminal_columns() - 1, note));
   }
 }
 
-void Progress::draw() {
-  if (!terminal_ || first_ < 0) {
-    return;
-  }
-  const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+std::optional<double> Progress::seconds_left() const {
   const int64_t since = done_ - first_;
-  const double left =
-      since > 0 ? elapsed / static_cast<double>(since) * static_cast<double>(total_ - done_) : -1;
-  const std::string text = bar(label_, done_, total_, left, terminal_columns() - 1);
-  fmt::print(stderr, "\r{}\x1b[K", text);
-  std::fflush(stderr);
-  drawn_ = true;
-}
-
-void Progress::erase() const {
-  if (drawn_) {
-    std::fputs("\r\x1b[K", stderr);
-    std::fflush(stderr);
+  if (first_ < 0 || since <= 0) {
+    return std::nullopt;
   }
+  return since_first_.seconds() / static_cast<double>(since) * static_cast<double>(total_ - done_);
 }
 
-std::string Progress::bar(const std::string& label, int64_t done, int64_t total, double seconds,
-                          int columns) {
+std::string Progress::bar(const std::string& label, int64_t done, int64_t total,
+                          std::optional<double> seconds_left, int columns,
+                          const std::string& note) {
   const double share = static_cast<double>(done) / static_cast<double>(std::max<int64_t>(total, 1));
   std::string tail = fmt::format("{:3.0f}%  {}/{}", share * 100, done, total);
-  if (seconds >= 0) {
-    tail += fmt::format("  {} left", clock_text(seconds));
+  if (seconds_left) {
+    tail += fmt::format("  {} left", clock_text(*seconds_left));
   }
-  const int room = columns - static_cast<int>(label.size() + tail.size()) - 6;
-  if (room < 10) {
+  constexpr int kNarrowest = 10;  // columns of a bar that still says something
+  const auto room = [&] { return columns - static_cast<int>(label.size() + tail.size()) - 6; };
+  if (!note.empty() && room() - static_cast<int>(note.size()) - 2 >= kNarrowest) {
+    tail += "  " + note;
+  }
+  if (room() < kNarrowest) {
     return fmt::format("{}  {}", label, tail).substr(0, static_cast<size_t>(std::max(columns, 0)));
   }
-  const int width = std::min(room, 40);
+  const int width = std::min(room(), 40);
   const int filled = static_cast<int>(share * width);
   std::string inside(static_cast<size_t>(filled), '=');
   if (filled < width) {

@@ -7,6 +7,9 @@
 #include <sstream>
 #include <utility>
 
+#include "cli/console.h"
+#include "cli/quantities.h"
+
 namespace kinema::cli {
 namespace {
 
@@ -37,7 +40,9 @@ RunRecords::RunRecords(const Training& training, const config::Config& config, b
       quiet_(quiet),
       first_words_(std::move(first_words)),
       on_log_(std::move(on_log)),
-      progress_("training", config.optimizer.max_train_steps) {
+      pace_(0, training.first_step, config.optimizer.max_train_steps),
+      progress_(std::in_place, "training", config.optimizer.max_train_steps,
+                Progress::Elsewhere::NOTHING) {
   if (config.run.write_metrics) {
     metrics_.emplace(metrics_path_, config.run.run_name, training.first_step);
     events_.emplace(config.run.tensorboard_dir.empty() ? training.run / "tensorboard"
@@ -64,9 +69,16 @@ void RunRecords::step(const train::StepRecord& record) {
       on_log_();
     }
   }
+  progress_->update(record.step + 1, fmt::format("loss {:.3f}", record.result.loss));
+  if (!pace_.is_due(record.step, since_start_.seconds()) && record.result.finite) {
+    return;
+  }
+  std::string text = train::console_line(record);
+  if (const std::optional<double> left = progress_->seconds_left(); left && !has_terminal()) {
+    text += fmt::format(", {} left", clock_text(*left));
+  }
   // Who runs against advice shall see it beside the first numbers.
-  line(train::console_line(record) + (record.step == first_step_ ? first_words_ : ""));
-  progress_.update(record.step + 1);
+  line(text + (record.step == first_step_ ? first_words_ : ""));
 }
 
 void RunRecords::evaluation(int64_t step, const train::Evaluation& evaluation, double seconds) {
@@ -87,9 +99,9 @@ void RunRecords::videos(int64_t step, const RunVideos::Made& made) {
     }
   }
   const fs::path folder = made.files.videos.front().parent_path();
-  line(fmt::format("{} video{} {}: {}, {:.1f} s", made.files.videos.size(),
-                   made.files.videos.size() == 1 ? "" : "s",
-                   step < 0 ? "before training" : fmt::format("after step {}", step),
+  line(fmt::format("{} {}: {}, {:.1f} s",
+                   counted(static_cast<int64_t>(made.files.videos.size()), "video"),
+                   step < 0 ? "before training" : fmt::format("after step {}", step + 1),
                    folder.string(), made.seconds));
 }
 
@@ -103,16 +115,17 @@ void RunRecords::likeness(int64_t step, const BeforeTraining::Likeness& likeness
     events_->write(step, scalars);
   }
   line(fmt::format("first video after step {} against before training: SSIM {:.4f}, PSNR {:.2f} dB",
-                   step, likeness.ssim, likeness.psnr));
+                   step + 1, likeness.ssim, likeness.psnr));
 }
 
 void RunRecords::line(const std::string& text) {
   if (!quiet_) {
-    progress_.line(text);
+    print_line(text);
   }
 }
 
 void RunRecords::finish() {
+  progress_.reset();
   if (metrics_) {
     metrics_.reset();
     events_->flush();

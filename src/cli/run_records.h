@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/log_pace.h"
 #include "cli/progress.h"
 #include "cli/run_videos.h"
 #include "cli/training.h"
@@ -42,7 +43,9 @@ class RunRecords {
   std::optional<train::MetricsChunks> chunks_;
   std::optional<train::EventFile> events_;
   std::function<void()> on_log_;
-  Progress progress_;
+  LogPace pace_;
+  Stopwatch since_start_;
+  std::optional<Progress> progress_;  // until finish()
 };
 
 }  // namespace kinema::cli

@@ -1,12 +1,12 @@
 #include "cli/run_videos.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "cli/commands.h"
 #include "cli/device.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "io/folder.h"
 #include "io/image.h"
 #include "io/safetensors.h"
@@ -90,7 +90,7 @@ std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
 std::optional<RunVideos::Made> RunVideos::make(const train::StateView& state, int64_t steps,
                                                const std::function<bool()>& stop) {
   const pjrt::AllowTransfers all;
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const bool average = model_.average && loaded_.config.generate.use_ema;
   const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
   Made out;
@@ -116,9 +116,11 @@ std::optional<RunVideos::Made> RunVideos::make(const train::StateView& state, in
     throw;
   }
   give_back();
-  out.files = sample::write_outputs(model_at(steps).output, request_, out.generated, *pipeline,
-                                    output_options(loaded_, flags_));
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  sample::OutputOptions options = output_options(loaded_, flags_);
+  options.keep_existing = false;  // a step that is made again makes its videos again
+  out.files =
+      sample::write_outputs(model_at(steps).output, request_, out.generated, *pipeline, options);
+  out.seconds = watch.seconds();
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "io/folder.h"
 #include "remote/store_cache.h"
 #include "runtime/client.h"
+#include "sample/output.h"
 
 namespace kinema::cli {
 namespace {
@@ -147,6 +148,21 @@ VideoStore::VideoStore(std::string& folder) : path_(folder) {
     local_ = name;
     folder = local_;
   }
+}
+
+std::set<std::string> VideoStore::names() const {
+  std::set<std::string> out;
+  if (local_.empty()) {
+    return out;
+  }
+  const remote::Store store(*remote::read_store_path(path_));
+  for (const remote::StoredFile& file : store.list()) {
+    out.insert(file.name.substr(0, file.name.find('/')));  // frames have a folder
+    if (file.name == sample::kVideoList) {
+      store.download(file, fs::path(local_) / file.name);
+    }
+  }
+  return out;
 }
 
 void VideoStore::finish() {

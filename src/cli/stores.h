@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,9 @@ class VideoStore {
   /// Makes `folder` one of this machine.
   explicit VideoStore(std::string& folder);
 
+  /// The names that are taken in the store; none for a folder of this machine, which can be asked.
+  /// The list of what is there, metadata.jsonl, is brought here, so that it can grow.
+  std::set<std::string> names() const;
   /// Sends all files below the folder, then removes them here. Throws an Error when it cannot.
   void finish();
   /// A file's path as the user would name it.

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -9,21 +8,29 @@
 
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
+#include "cli/console.h"
+#include "cli/continued_run.h"
 #include "cli/data_sets.h"
 #include "cli/device.h"
+#include "cli/generation.h"
 #include "cli/models.h"
+#include "cli/quantities.h"
 #include "cli/run_records.h"
+#include "cli/stopping.h"
 #include "cli/stores.h"
 #include "cli/training.h"
+#include "cli/waiting.h"
 #include "cli/watched_videos.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "core/trace.h"
 #include "io/atomic_write.h"
+#include "io/folder.h"
 #include "io/json.h"
 #include "pjrt/transfers.h"
+#include "runtime/device_memory.h"
 #include "train/profile_window.h"
 #include "train/run_lock.h"
-#include "train/stop_signal.h"
 
 namespace kinema::cli {
 namespace {
@@ -35,18 +42,43 @@ std::string also(const char* name, const std::optional<Shape>& shape) {
   return shape ? fmt::format(", {} {}", name, to_string(*shape)) : "";
 }
 
+double gb(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+/// How many samples a step takes, and how that comes about.
+std::string samples_line(const Training& training, const config::Config& config) {
+  const config::OptimizerConfig& o = config.optimizer;
+  const mesh::Placement& place = training.options.place;
+  const auto devices = place.active() ? static_cast<int64_t>(place.mesh().devices()) : 1;
+  const std::string batch =
+      o.global_batch_size > 0
+          ? fmt::format("global_batch_size {}", o.global_batch_size)
+          : fmt::format("per_device_batch_size {} x {} device{}", o.per_device_batch_size, devices,
+                        devices == 1 ? "" : "s");
+  const int64_t batches = o.gradient_accumulation_steps;
+  return fmt::format("samples a step: {} ({}{})", training.batches[0].latents.dims[0], batch,
+                     batches == 1 ? "" : fmt::format(" x {} accumulated batches", batches));
+}
+
 /// What stands before the first step.
 void announce(const Training& training, const config::Config& config, const std::string& run) {
   fmt::print("run folder: {}\n", run);
-  fmt::print("model: {} parameters, {}\n", training.parameters,
+  fmt::print("model: {} parameters, {}\n", count_text(training.parameters),
              training.first_step > 0 ? fmt::format("resumed after step {}", training.first_step)
              : training.pretrained.empty() ? "from scratch"
                                            : "from " + training.pretrained.string());
   if (const mesh::Placement& place = training.options.place; place.active()) {
     fmt::print("devices: {}, {}\n", place.mesh().devices(), mesh::axes_text(place.mesh().axes));
+    fmt::print("global batch: {}\n", training.batch_text);
   }
   if (!training.resumed.empty()) {
-    fmt::print("checkpoint read: {}; next sample {}\n", training.resumed, training.first_position);
+    fmt::print("checkpoint read: {}; next sample {}\n", training.described(training.resumed),
+               training.first_position);
+  }
+  for (const std::string& line : training.notes) {
+    fmt::print("{}\n", line);
+  }
+  if (!training.options.place.active()) {  // over a mesh the line above says it
+    fmt::print("{}\n", samples_line(training, config));
   }
   for (size_t i = 0; i < training.batches.size(); ++i) {
     const train::BatchShapes& batch = training.batches[i];
@@ -61,7 +93,14 @@ void announce(const Training& training, const config::Config& config, const std:
   if (const Expert& expert = training.expert; expert.boundary_ratio) {
     fmt::print("expert: {}, {}\n", expert.name, expert.timesteps());
   }
-  fmt::print("steps: {} to {}\n", training.first_step, config.optimizer.max_train_steps);
+  fmt::print("memory: {:.2f} GB at most (state {:.2f}, step {:.2f}, before them {:.2f})\n",
+             gb(training.memory.predicted()), gb(training.memory.state), gb(training.memory.step),
+             gb(training.memory.held));
+  fmt::print("steps: {} to {}, {}\n", training.first_step + 1, config.optimizer.max_train_steps,
+             describe(training.schedule));
+  if (const std::string line = describe(training.room); !line.empty()) {
+    fmt::print("{}\n", line);
+  }
   if (config.parallel.debug_sharding) {
     for (const std::string& line : training.trainer->sharding_report()) {
       fmt::print("{}\n", line);
@@ -81,10 +120,12 @@ void measure(train::LoopParts& parts, train::Timings& timings) {
     return timings.measure(phase, [&] { return step(i, rate, batch); });
   };
   parts.save = [&timings, save = parts.save](int64_t steps, bool go_on) {
+    const Waiting waiting("writing the checkpoint");
     timings.measure("checkpoints", [&] { save(steps, go_on); });
   };
   parts.saved = [&timings, saved = parts.saved](bool wait) {
     if (wait) {
+      const Waiting waiting("writing the checkpoint");
       timings.measure("checkpoints", [&] { saved(true); });
     } else {
       saved(false);
@@ -103,8 +144,37 @@ std::string timings_line(const train::Timings& timings) {
   return out;
 }
 
+/// Looks now and then whether a run's folder is still there. It may be removed by hand, or by
+/// something that tidies up.
+class FolderWatch {
+ public:
+  explicit FolderWatch(const train::RunLock& lock) : lock_(lock) {}
+
+  bool is_gone() {
+    constexpr double kPause = 1;  // seconds; a folder may lie on a slow file system
+    if (!gone_ && since_.seconds() >= kPause) {
+      gone_ = !lock_.is_in_place();
+      since_.restart();
+    }
+    return gone_;
+  }
+  /// Throws an Error that names the folder when it was found to be gone.
+  void check(const fs::path& run, int64_t steps, const fs::path& checkpoints) const {
+    kinema::check(
+        !gone_,
+        "[train] run folder {} was removed while the run went on: stopped after {} steps\n"
+        "  the state is saved in {}; what else was in the folder is gone",
+        run.string(), steps, checkpoints.string());
+  }
+
+ private:
+  const train::RunLock& lock_;
+  Stopwatch since_;
+  bool gone_ = false;
+};
+
 train::LoopEnd run_steps(Training& training, const config::Config& config, RunRecords& records,
-                         WatchedVideos& videos, const pjrt::Client& client) {
+                         WatchedVideos& videos, const pjrt::Client& client, FolderWatch& folder) {
   train::LoopParts parts = training.parts();
   std::optional<train::ProfileWindow> profile;
   const auto say = [&](const std::string& line) {
@@ -121,18 +191,18 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, RunRe
                     training.first_step, config.optimizer.max_train_steps);
     parts.begin_step = [&](int64_t step) { say(profile->before_step(step)); };
   }
-  parts.report = [&](const train::StepRecord& record) { records.step(record); };
+  parts.report = [&](const train::StepRecord& record) { records.step(training.measured(record)); };
   parts.evaluate = [&](int64_t step) {
     if (training.evaluator) {
-      const auto start = std::chrono::steady_clock::now();
+      const Waiting waiting("evaluating");
+      const Stopwatch watch;
       const train::Evaluation evaluation = training.evaluate();
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      records.evaluation(step, evaluation, seconds.count());
+      records.evaluation(step, evaluation, watch.seconds());
     }
     videos.after_evaluation(step);
   };
   training.log = [&](const std::string& line) { records.line(line); };
-  parts.stop_requested = [] { return train::StopSignal::requested(); };
+  parts.stop_requested = [&] { return Stopping::requested() || folder.is_gone(); };
   parts.say = [](const std::string& text) { warn(text); };
   measure(parts, training.timings);
   std::optional<pjrt::TransferGuard> guard;
@@ -146,7 +216,50 @@ train::LoopEnd run_steps(Training& training, const config::Config& config, RunRe
   return end;
 }
 
-int train_run(const std::vector<std::string>& words, bool json) {
+/// Whether a run has no step left to make. One of epochs is asked once its data is open.
+bool is_done(const config::Config& config, const Start& start) {
+  const int64_t last = config.optimizer.max_train_steps;
+  return start.resumes() && last > 0 && start.saved.step >= last;
+}
+
+/// A run whose steps are all made: nothing is loaded for it.
+int end_at_once(RunStores& stores, const Start& start, bool json) {
+  stores.finish();
+  warn(fmt::format("all {} steps are done; max_train_steps says how many", start.saved.step));
+  if (json) {
+    print_line(io::Json::object({{"run_folder", stores.run()},
+                                 {"steps", start.saved.step},
+                                 {"skipped", 0},
+                                 {"stopped", false}})
+                   .dump());
+  } else {
+    print_line(fmt::format("done after {}: {}", counted(start.saved.step, "step"), stores.run()));
+  }
+  return 0;
+}
+
+/// What needs neither data nor model to be known.
+void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder) {
+  const config::RunConfig& run = loaded.config.run;
+  io::check_writable(checkpoints_folder(loaded.config, run_folder));
+  if (makes_videos(run)) {
+    read_prompts(loaded);
+  }
+  if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
+    warn(
+        "THIS RUN WILL END WITHOUT WEIGHTS: checkpoint_every is -1 and save_final_checkpoint is "
+        "false; save_final_checkpoint=true saves them");
+  }
+}
+
+struct TrainWords {
+  std::vector<std::string> words;
+  bool json = false;
+  bool verbose = false;
+};
+
+int train_run(const TrainWords& given_words) {
+  const auto& [words, json, verbose] = given_words;
   config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   for (const std::string& line : notices(loaded, "train")) {
     warn(line);
@@ -155,23 +268,34 @@ int train_run(const std::vector<std::string>& words, bool json) {
     warn(line);
   }
   const flags::Effective flags = check_flags(loaded);
+  take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
   RunStores stores(loaded.config);
   const fs::path run = run_folder(loaded.config);
   trace::name_thread("main");
   const train::RunLock lock(run);
   stores.begin(to_yaml(given));
+  const Start start = find_start(loaded.config, run);
+  if (stores.checkpoints() != nullptr) {
+    stores.checkpoints()->keep(keep_of(loaded, start));
+  }
+  if (is_done(loaded.config, start)) {
+    return end_at_once(stores, start, json);
+  }
+  check_before_loading(loaded, run);
   fetch_models(loaded.config, Use::TRAIN);
   fetch_data(loaded.config);
   const config::Config& config = loaded.config;
-  const train::StopSignal stop;
+  const Stopping stop("this step, with a checkpoint");
   const pjrt::Client client = runtime::open_client(client_spec(config));
-  Training training = prepare_training(loaded, client, run, stores.checkpoints());
+  Training training = prepare_training(loaded, client, run, start, stores.checkpoints());
   if (!training.prefetcher) {
     stores.finish();
-    fmt::print("stopped while clips were encoded; the same command goes on\n");
+    print_line(fmt::format("stopped {}; the same command goes on",
+                           training.source ? "before the first step" : "while clips were encoded"));
     return 0;
   }
+  training.verbose = verbose;
   if (training.expert.boundary_ratio) {  // of the pipeline, unless it was given
     given.config.generate.boundary_ratio = *training.expert.boundary_ratio;
   }
@@ -182,14 +306,16 @@ int train_run(const std::vector<std::string>& words, bool json) {
   }
   RunRecords records(training, config, json, allowed_text(flags), [&stores] { stores.hint(); });
   WatchedVideos videos(loaded, training, client, flags::given_json(flags), records);
-  const bool is_done = training.first_step >= config.optimizer.max_train_steps;
-  if (is_done) {
+  const bool done = training.first_step >= config.optimizer.max_train_steps;
+  if (done) {
     warn(fmt::format("all {} steps are done; max_train_steps says how many", training.first_step));
   } else {
     videos.before_training();
   }
-  const train::LoopEnd end = run_steps(training, config, records, videos, client);
-  if (!is_done && !end.stopped) {
+  FolderWatch folder(lock);
+  const train::LoopEnd end = run_steps(training, config, records, videos, client, folder);
+  folder.check(run, end.steps, training.checkpoints->path());
+  if (!done && !end.stopped) {
     videos.after_training(end.steps);
   }
   records.finish();
@@ -198,17 +324,25 @@ int train_run(const std::vector<std::string>& words, bool json) {
     training.timings.write(file.empty() ? run / "timings.jsonl" : fs::path(file));
   }
   stores.finish();
+  const int64_t peak = runtime::peak_bytes({client, training.options.place});
   if (json) {
     io::Json report = io::Json::object();
     report.set("run_folder", stores.run())
         .set("steps", end.steps)
         .set("skipped", end.skipped)
-        .set("stopped", end.stopped);
-    fmt::print("{}\n", report.dump());
+        .set("stopped", end.stopped)
+        .set("notes", io::Json::array({training.notes.begin(), training.notes.end()}))
+        .set("memory", io::Json::object({{"predicted_bytes", training.memory.predicted()},
+                                         {"peak_bytes", peak}}));
+    print_line(report.dump());
   } else {
-    fmt::print("{} after {} steps: {}\n", end.stopped ? "stopped" : "done", end.steps,
-               stores.run());
-    fmt::print("{}\n", timings_line(training.timings));
+    print_line(fmt::format("{} after {}: {}", end.stopped ? "stopped" : "done",
+                           counted(end.steps, "step"), stores.run()));
+    print_line(timings_line(training.timings));
+    if (peak > 0) {
+      print_line(fmt::format("memory: {:.2f} GB at most, {:.2f} were predicted", gb(peak),
+                             gb(training.memory.predicted())));
+    }
   }
   return 0;
 }
@@ -218,15 +352,16 @@ int train_run(const std::vector<std::string>& words, bool json) {
 void add_train(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "train", "Train; goes on by itself where the run folder holds a checkpoint");
-  const auto words = std::make_shared<std::vector<std::string>>();
-  const auto json = std::make_shared<bool>(false);
+  const auto given = std::make_shared<TrainWords>();
   command
-      ->add_option("CONFIG key=value", *words,
+      ->add_option("CONFIG key=value", given->words,
                    "a YAML file, and keys that win over it: run_name, max_train_steps, "
                    "learning_rate, train_data_dir, ...")
       ->required();
-  command->add_flag("--json", *json, "print JSON about the run at its end, and no line a step");
-  command->callback([=, &action] { action = [words, json] { return train_run(*words, *json); }; });
+  command->add_flag("--json", given->json,
+                    "print JSON about the run at its end, and no line a step");
+  command->add_flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
+  command->callback([=, &action] { action = [given] { return train_run(*given); }; });
 }
 
 }  // namespace kinema::cli

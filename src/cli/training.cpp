@@ -4,8 +4,10 @@
 
 #include <optional>
 
+#include "io/atomic_write.h"
 #include "pjrt/transfers.h"
 #include "runtime/environment.h"
+#include "sample/pipeline_folder.h"
 #include "train/wan_model.h"
 
 namespace kinema::cli {
@@ -28,6 +30,23 @@ int64_t Training::position(int64_t steps) const {
   // Not what was read so far: a step that is to be made again needs its batch again.
   return reuse_batch ? first_position
                      : first_position + (steps - first_step) * batches[0].latents.dims[0];
+}
+
+std::string Training::described(const fs::path& checkpoint) const {
+  const std::string parts = verbose ? ": " + train::describe_parts(checkpoint) : "";
+  return checkpoint.string() + parts;
+}
+
+train::StepRecord Training::measured(train::StepRecord record) const {
+  constexpr int64_t kEndless = int64_t{1} << 40;  // samples of data that is made as it is asked for
+  if (const int64_t samples = source->size(); samples < kEndless) {
+    record.epoch = static_cast<double>(position(record.step + 1)) / static_cast<double>(samples);
+  }
+  record.peak_rss_bytes = runtime::peak_rss_bytes();
+  if (const auto memory = trainer->devices()[0].memory()) {
+    record.device_bytes = memory->bytes_in_use;
+  }
+  return record;
 }
 
 train::Evaluation Training::evaluate() const {
@@ -80,7 +99,7 @@ void Training::save(int64_t steps, bool go_on) {
   const train::TrainState reached{.step = steps,
                                   .data_position = position(steps),
                                   .seed = seed,
-                                  .identity = identity,
+                                  .settings = settings,
                                   .weights = expert.part()};
   const auto write = [this, reached](const train::StateSource& state) {
     if (stored != nullptr) {
@@ -88,9 +107,14 @@ void Training::save(int64_t steps, bool go_on) {
     }
     checkpoints->write(reached.step, [&](const fs::path& folder) {
       train::save_state(folder, model, state, reached, save_optimizer);
+      if (!scheduler_config.empty()) {
+        const fs::path kept = folder / sample::kSchedulerConfig;
+        fs::create_directories(kept.parent_path());
+        io::write_file(kept, scheduler_config);
+      }
     });
     std::string line = fmt::format("checkpoint of step {} saved: {}", reached.step,
-                                   train::describe_parts(checkpoints->path(reached.step)));
+                                   described(checkpoints->path(reached.step)));
     if (stored != nullptr) {
       stored->push();
     }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "cli/checkpoint_room.h"
+#include "cli/resume.h"
 #include "cli/trained_model.h"
 #include "config/config.h"
 #include "data/prefetch.h"
@@ -16,6 +18,7 @@
 #include "train/checkpoint_folder.h"
 #include "train/evaluation.h"
 #include "train/loop.h"
+#include "train/memory.h"
 #include "train/schedule.h"
 #include "train/stored_checkpoints.h"
 #include "train/timings.h"
@@ -33,13 +36,17 @@ struct Training {
   Expert expert;
   wan::TransformerConfig model;
   wan::ModelOptions options;
+  std::string batch_text;  // how a step's batch lies on several devices; empty on one
   int64_t parameters = 0;
   int64_t first_step = 0;
   int64_t first_position = 0;
   std::vector<train::BatchShapes> batches;  // one of each size that the data has
   train::Schedule schedule;
-  train::Identity identity;
-  std::vector<double> tflops;  // per device and step, of each of `batches`
+  config::Record settings;         // what a checkpoint keeps of the configuration
+  std::vector<std::string> notes;  // on what the run goes on from
+  CheckpointRoom room;
+  std::string scheduler_config;  // of the pipeline, kept in checkpoints; empty: it has none
+  std::vector<double> tflops;    // per device and step, of each of `batches`
   double peak_tflops = 0;
   bool reuse_batch = false;
   bool save_optimizer = true;
@@ -47,7 +54,9 @@ struct Training {
   bool debug_nans = false;
   int64_t seed = 0;
   train::Timings timings;
-  std::string resumed;  // the parts of the checkpoint that the run goes on from
+  train::MemoryUse memory;        // before the state was loaded
+  std::filesystem::path resumed;  // the checkpoint that the run goes on from; empty: from none
+  bool verbose = false;           // checkpoints are named with the checksum of each part
   /// Told of each checkpoint when it is in place, between steps.
   std::function<void(const std::string&)> log;
 
@@ -60,6 +69,10 @@ struct Training {
   train::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
   std::unique_ptr<train::Background> writer;   // writes to `checkpoints`
 
+  /// A checkpoint as a line names it.
+  std::string described(const std::filesystem::path& checkpoint) const;
+  /// What is known of a step beside what the loop says.
+  train::StepRecord measured(train::StepRecord record) const;
   /// Where in the data's order the step after `steps` completed ones begins.
   int64_t position(int64_t steps) const;
   train::Evaluation evaluate() const;
@@ -73,15 +86,17 @@ struct Training {
   void report_saved(bool wait);
 };
 
-/// Opens data, model and state (from the newest sound checkpoint of the run, the pretrained folder,
+/// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
 /// or from scratch), compiles the step and starts reading ahead.
 ///
 /// A max_train_steps of -1 becomes what num_train_epochs comes to.
 ///
 /// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
 /// other settings. `stored`: where checkpoints go beside the run folder; must outlive the result.
-/// Without a prefetcher when the process was told to stop while clips were encoded.
+/// Without a prefetcher when the process was told to stop while clips were encoded or programs
+/// compiled.
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client,
-                          const std::filesystem::path& run, train::StoredCheckpoints* stored);
+                          const std::filesystem::path& run, const Start& start,
+                          train::StoredCheckpoints* stored);
 
 }  // namespace kinema::cli

@@ -1,11 +1,15 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
+#include "cli/progress.h"
+#include "verify/case.h"
 #include "verify/verify.h"
 
 namespace kinema::cli {
@@ -19,6 +23,13 @@ struct VerifyOptions {
   std::vector<std::string> words;
 };
 
+int64_t cases(const VerifyOptions& options) {
+  const std::vector<std::string> names = verify::case_names(options.folder);
+  return std::ranges::count_if(names, [&](const std::string& name) {
+    return name.find(options.filter) != std::string::npos;
+  });
+}
+
 int verify_folder(const VerifyOptions& options) {
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
   check_flags(loaded);
@@ -28,17 +39,21 @@ int verify_folder(const VerifyOptions& options) {
   settings.scan_on = options.scan != "off";
   settings.scan_off = options.scan != "on";
   settings.program = program_options(loaded.config);
-  if (options.json) {
-    // JSON has no place for reasons; people read them beside it.
-    settings.on_case = [](const std::vector<verify::Row>& rows) {
-      for (const verify::Row& row : rows) {
-        if (!row.message.empty()) {
-          warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
-        }
+  std::optional<Progress> progress;
+  int64_t done = 0;
+  progress.emplace("verifying", cases(options));
+  progress->update(0);
+  settings.on_case = [&](const std::vector<verify::Row>& rows) {
+    progress->update(++done, rows.front().name);
+    for (const verify::Row& row : rows) {
+      // JSON has no place for reasons; people read them beside it.
+      if (options.json && !row.message.empty()) {
+        warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
       }
-    };
-  }
+    }
+  };
   const verify::Report report = verify::run(options.folder, client, settings);
+  progress.reset();
   fmt::print("{}", options.json ? verify::to_json(report) + "\n" : verify::to_table(report));
   return report.ok() ? 0 : 1;
 }

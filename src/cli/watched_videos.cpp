@@ -80,7 +80,7 @@ void WatchedVideos::compare(int64_t steps) {
       records_.likeness(steps - 1, *likeness_);
     }
   } catch (const Error& error) {  // a video is not worth a run
-    warn(fmt::format("no videos after step {}: {}", steps - 1, error.what()));
+    warn(fmt::format("no videos after step {}: {}", steps, error.what()));
   }
 }
 

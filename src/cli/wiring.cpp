@@ -1,6 +1,8 @@
 #include "cli/wiring.h"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 
 #include "cli/clip_source.h"
@@ -12,6 +14,7 @@
 #include "config/buckets.h"
 #include "config/lora.h"
 #include "core/error.h"
+#include "data/dataset_type.h"
 #include "data/synthetic.h"
 #include "data/tfrecord_source.h"
 #include "encoders/clip_sizes.h"
@@ -202,6 +205,47 @@ wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
   return out;
 }
 
+namespace {
+
+bool is_clip(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  constexpr std::array<std::string_view, 7> kEndings{".mp4", ".mov",  ".m4v", ".avi",
+                                                     ".mkv", ".webm", ".gif"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+/// Throws an Error that says what a folder is, and what it is for, where it holds no model.
+void check_is_model(const fs::path& folder) {
+  std::error_code ignored;
+  bool has_weights = fs::exists(folder / "config.json", ignored);
+  bool has_clips = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    has_weights = has_weights || entry.path().extension() == ".safetensors";
+    has_clips = has_clips || is_clip(entry.path());
+  }
+  if (has_weights) {
+    return;
+  }
+  const std::string name = folder.string();
+  check(
+      !fs::is_directory(folder / "checkpoints", ignored),
+      "[config] {0} is the folder of a training run, not a model\n  to sample it: kinema generate "
+      "{0}/config.yml; to train on from its weights: wan_transformer_pretrained_model_name_or_path="
+      "{0}/checkpoints/STEP",
+      name);
+  check(!has_clips,
+        "[config] {0} is a folder of clips, not a model\n  to train on them: "
+        "train_data_dir={0}",
+        name);
+  fail(
+      "[config] {} holds no model: neither model_index.json, transformer/, config.json nor a "
+      ".safetensors file",
+      name);
+}
+
+}  // namespace
+
 fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
   const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
   const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
@@ -220,6 +264,9 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   }
   check(!fs::is_directory(path / "transformer", ignored),
         "[config] {} has a transformer/ but no {}/", path.string(), part);
+  if (fs::is_directory(path, ignored)) {
+    check_is_model(path);
+  }
   return path;
 }
 
@@ -251,6 +298,10 @@ fs::path vae_folder(const config::Config& config) {
   std::error_code ignored;
   const fs::path inside = named / "vae";
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  check(!fs::exists(named / "train_state.json", ignored),
+        "[config] {0} is a run's checkpoint, which has a transformer but no VAE\n  name the run's "
+        "pipeline, and beside it wan_transformer_pretrained_model_name_or_path={0}",
+        named.string());
   check(fs::exists(folder / "config.json", ignored),
         "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected",
         named.string());
@@ -299,30 +350,31 @@ fs::path text_encoder_folder(const config::Config& config) {
 
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          int64_t text_dim,
-                                                         const pjrt::Client& client) {
+                                                         const pjrt::Client& client, TextUse use) {
   const config::ModelConfig& m = config.model;
   if (m.text_encoder == "hashed") {
     return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
   }
   const fs::path folder = text_encoder_folder(config);
   const DType type = dtype(m.text_encoder_dtype);
-  return encoders::umt5_text_encoder(client,
-                                     {.model = folder / "text_encoder",
-                                      .tokenizer = folder / "tokenizer",
-                                      .max_sequence_length = m.max_sequence_length,
-                                      .width = text_dim,
-                                      .batched = m.use_batched_text_encoder,
-                                      .options = {.weights_dtype = type,
-                                                  .activations_dtype = type,
-                                                  .precision = precision(m.precision),
-                                                  .scan_layers = m.scan_layers},
-                                      .program = program_options(config),
-                                      .on_note = [](const std::string& note) { warn(note); }});
+  return encoders::umt5_text_encoder(
+      client, {.model = folder / "text_encoder",
+               .tokenizer = folder / "tokenizer",
+               .max_sequence_length = m.max_sequence_length,
+               .width = text_dim,
+               .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
+               .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+               .options = {.weights_dtype = type,
+                           .activations_dtype = type,
+                           .precision = precision(m.precision),
+                           .scan_layers = m.scan_layers},
+               .program = program_options(config),
+               .on_note = [](const std::string& note) { warn(note); }});
 }
 
 std::unique_ptr<data::Source> make_source(const config::Config& config,
                                           const wan::TransformerConfig& model, int64_t batch,
-                                          const pjrt::Client& client) {
+                                          const pjrt::Client& client, const ClipReport& report) {
   if (config.data.dataset_type == "synthetic") {
     return make_synthetic(config, model, batch);
   }
@@ -330,7 +382,7 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
   check(config.data.dataset_type == "hf" || !config.data.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the {}?", videos ? "videos" : "TFRecords");
   if (has_clips(config.data)) {
-    return make_clip_source(config, model, batch, client);
+    return make_clip_source(config, model, batch, client, report);
   }
   // tfrecord, tf or grain: other programs' names for how the same files are read.
   const std::string& folder = config.data.train_data_dir;
@@ -358,11 +410,8 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
   if (!remote::is_store_path(folder)) {
     std::error_code error;
     check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
-    std::vector<std::string> names;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      names.push_back(entry.path().filename().string());
-    }
-    eval.data.dataset_type = dataset_type_of(names);
+    const std::string found = data::dataset_type_of(data::file_names(folder));
+    eval.data.dataset_type = found.empty() ? "tfrecord" : found;
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;
@@ -372,7 +421,8 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
   eval.data.max_train_samples =
       eval.data.dataset_type == "tfrecord" ? -1 : config.data.num_eval_samples;
   eval.data.buckets = {"[]"};
-  return make_source(eval, model, batch, client);
+  return make_source(eval, model, batch, client,
+                     {.what = "evaluation data", .file = "skipped_evaluation.jsonl"});
 }
 
 }  // namespace kinema::cli

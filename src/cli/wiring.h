@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/clip_report.h"
 #include "config/config.h"
 #include "data/source.h"
 #include "data/space_to_depth.h"
@@ -48,15 +49,21 @@ std::filesystem::path vae_folder(const config::Config& config);
 /// folders of their own. Throw an Error naming what is missing.
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const runtime::Devices& devices);
+/// What is kept of a caption must not depend on which others were encoded with it, so that
+/// captions, unlike prompts, never share an array.
+enum class TextUse { PROMPTS, CAPTIONS };
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          int64_t text_dim,
-                                                         const pjrt::Client& client);
+                                                         const pjrt::Client& client,
+                                                         TextUse use = TextUse::PROMPTS);
 
 /// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
 /// client's device; null when the process is told to stop while they are (make_clip_source).
+/// `report`: where it is told what was found of clips.
 std::unique_ptr<data::Source> make_source(const config::Config& config,
                                           const wan::TransformerConfig& model, int64_t batch,
-                                          const pjrt::Client& client);
+                                          const pjrt::Client& client,
+                                          const ClipReport& report = {});
 
 /// The samples of eval_data_dir, in order: TFRecords, or videos where it holds clips or a list of
 /// them.

@@ -19,6 +19,11 @@ std::filesystem::path run_folder(const Config& config) {
   return std::filesystem::path(config.run.output_dir) / relative;
 }
 
+std::filesystem::path checkpoints_folder(const Config& config, const std::filesystem::path& run) {
+  return config.run.checkpoint_dir.empty() ? run / "checkpoints"
+                                           : std::filesystem::path(config.run.checkpoint_dir);
+}
+
 BatchSizes batch_sizes(const Config& config, int64_t devices) {
   const double per_device = config.optimizer.per_device_batch_size;
   const int64_t global = config.optimizer.global_batch_size;

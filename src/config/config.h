@@ -75,9 +75,13 @@ Loaded load_defaults(std::span<const std::string> overrides = {},
 std::string to_yaml(const Loaded& loaded);
 
 /// What `command` ("train", "generate" or "prepare") has to say before it begins: at most one line
-/// on keys without meaning here, one on keys that are not built yet. Throws Error where such a key
+/// on keys without meaning here, one on keys that are not built yet, for train one on keys that
+/// were given and do nothing beside the others. Throws Error where such a key
 /// would change the command's result, and where the values do not fit each other.
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command);
+
+/// Where checkpoints of the run in `run` lie: checkpoint_dir, or in the run folder.
+std::filesystem::path checkpoints_folder(const Config& config, const std::filesystem::path& run);
 
 /// OUTPUT_DIR/RUN_NAME. Throws Error when run_name is empty or leaves output_dir.
 std::filesystem::path run_folder(const Config& config);

@@ -23,6 +23,7 @@ struct DataConfig {
   Tree buckets{"[]"};
   std::string caption_column = "text";
   int64_t frame_stride = 1;
+  double target_fps = 0;
   bool random_start = false;
   bool center_crop = true;
   bool random_flip = false;
@@ -58,7 +59,7 @@ struct DataConfig {
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
     visit("dataset_type", self.dataset_type, MUST_MATCH,
-          {.help = "videos: a folder of mp4 files with metadata.jsonl or metadata.csv; hf: Parquet "
+          {.help = "videos: a folder of clips or tars and their captions; hf: Parquet "
                    "or Arrow files of a Hugging Face data set; tf, grain: as tfrecord",
            .one_of = "tfrecord | videos | synthetic | hf | tf | grain"});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
@@ -89,6 +90,12 @@ struct DataConfig {
           {.help = "name of the caption in the metadata or the data set"});
     visit("frame_stride", self.frame_stride, MAY_CHANGE,
           {.help = "every n-th frame of a clip", .min = 1, .max = 1000});
+    visit(
+        "target_fps", self.target_fps, MAY_CHANGE,
+        {.help = "frames a second that clips are brought to by their time stamps, like 16 for Wan; "
+                 "0: frames as they are stored, frame_stride apart",
+         .min = 0,
+         .max = 240});
     visit("random_start", self.random_start, MAY_CHANGE,
           {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle"});
     visit("center_crop", self.center_crop, MAY_CHANGE,
@@ -148,7 +155,7 @@ struct DataConfig {
           {.help = "dataset_type hf without train_data_dir: a folder, or a data set's id on the "
                    "hub (org/name, org/name@revision)"});
     visit("train_split", self.train_split, MUST_MATCH,
-          {.help = "dataset_type hf: the split that is read"});
+          {.help = "the split that is read: of hf, and of folders named for several"});
     visit("image_column", self.image_column, MAY_CHANGE,
           {.help = "dataset_type hf: the column of videos or images"});
     visit("hf_data_dir", self.hf_data_dir, MUST_MATCH,

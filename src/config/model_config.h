@@ -84,6 +84,7 @@ struct ModelConfig {
 
   std::string text_encoder = "umt5";
   std::string text_encoder_dtype = "float32";
+  std::string text_encoder_memory = "auto";
   std::string wan_text_encoder_pretrained_model_name_or_path;
   int64_t max_sequence_length = 512;
   bool use_batched_text_encoder = false;
@@ -383,6 +384,11 @@ struct ModelConfig {
                  "as little memory",
          .one_of = kComputeDtypes,
          .share = Share::YES});
+    visit("text_encoder_memory", self.text_encoder_memory, UNRELATED,
+          {.help = "resident: all its blocks are on the device; streamed: two at a time, read from "
+                   "the files as they are needed; auto: streamed, unless it is used again and "
+                   "two thirds of the free memory hold it",
+           .one_of = "auto | resident | streamed"});
     visit("max_sequence_length", self.max_sequence_length, MAY_CHANGE,
           {.help = "text tokens; shorter prompts are padded with zeros",
            .min = 1,

@@ -78,8 +78,19 @@ std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<
   return out;
 }
 
+/// Both say which frames of a clip are taken.
+void check_frames(const Loaded& loaded) {
+  const DataConfig& data = loaded.config.data;
+  check(data.target_fps == 0 || data.frame_stride == 1,
+        "[config] target_fps {} ({}) takes frames by time, frame_stride {} ({}) by number\n  set "
+        "target_fps=0 or frame_stride=1",
+        data.target_fps, origin_of(loaded, "target_fps"), data.frame_stride,
+        origin_of(loaded, "frame_stride"));
+}
+
 void check_train(const Loaded& loaded) {
   const Config& config = loaded.config;
+  check_frames(loaded);
   run_folder(config);
   check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
   const std::string& type = config.model.model_type;
@@ -93,6 +104,7 @@ void check_train(const Loaded& loaded) {
 
 void check_prepare(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
+  check_frames(loaded);
   check(data.dataset_type == "hf" ? !data.train_data_dir.empty() || !data.dataset_name.empty()
                                   : !data.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the videos?");
@@ -108,6 +120,17 @@ void check_prepare(const Loaded& loaded) {
           "[config] num_eval_samples {} ({}) must be a multiple of the {} of timesteps_list",
           data.num_eval_samples, origin_of(loaded, "num_eval_samples"), data.timesteps_list.size());
   }
+}
+
+/// Those of training that MaxDiffusion's generation has a meaning for.
+std::vector<std::string> keys_of_training(const Loaded& loaded) {
+  std::vector<std::string> out;
+  for (const char* key : {"per_device_batch_size", "global_batch_size", "enable_profiler"}) {
+    if (origin_of(loaded, key) == kCommandLine) {  // in a file they are there for the training
+      out.emplace_back(key);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -141,7 +164,12 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
   std::vector<std::string> out;
-  if (command == "train") {
+  if (const auto keys = keys_of_training(loaded); command == "generate" && !keys.empty()) {
+    out.push_back("generate does not read " + join(keys) +
+                  ": num_videos_per_prompt is how many videos are made of each prompt, "
+                  "generate_batch_size how many of them at once");
+  }
+  if (command != "prepare") {
     const std::vector<std::string> idle = without_effect(loaded, values, defaults, command);
     if (!idle.empty()) {
       out.push_back("these keys have no effect here: " + join(idle));

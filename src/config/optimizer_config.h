@@ -59,7 +59,7 @@ struct OptimizerConfig {
     visit("num_train_epochs", self.num_train_epochs, UNRELATED,
           {.help = "how often each sample is seen; only where max_train_steps is -1", .min = 1});
     visit("per_device_batch_size", self.per_device_batch_size, UNRELATED,
-          {.help = "samples per device and step; a fraction trains on fewer than the devices",
+          {.help = "samples per device and step, or a fraction; on generate's command line: videos",
            .max = 1e6,
            .above = 0});
     visit("global_batch_size", self.global_batch_size, MUST_MATCH,

@@ -36,7 +36,8 @@ struct RunConfig {
 
   int64_t checkpoint_every = -1;
   std::string checkpoint_dir;
-  int64_t checkpoints_to_keep = 0;
+  std::string resume_from;
+  int64_t checkpoints_to_keep = 2;
   int64_t checkpoint_keep_period = 0;
   bool background_checkpoints = true;
   bool save_final_checkpoint = true;
@@ -116,6 +117,9 @@ struct RunConfig {
           {.help = "steps between checkpoints; -1: only the last", .min = -1});
     visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
           {.help = "checkpoints; empty: checkpoints/ in the run folder", .share = Share::FILE});
+    visit("resume_from", self.resume_from, UNRELATED,
+          {.help = "another run's folder, or a checkpoint of it, that a run without checkpoints of "
+                   "its own goes on from: weights, optimizer, step, position in the data"});
     visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
           {.help = "newest checkpoints that are kept; 0: all", .min = 0});
     visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/clip_file.h"
 #include "data/source.h"
 
 namespace kinema::data {
@@ -58,20 +59,24 @@ size_t choose_bucket(std::span<const Bucket> buckets, const ClipSize& clip, int6
   return static_cast<size_t>(best - buckets.data());
 }
 
+ClipFormat sized(const ClipFormat& format, const Bucket& bucket) {
+  ClipFormat out = format;
+  out.height = bucket.height;
+  out.width = bucket.width;
+  out.num_frames = bucket.frames;
+  return out;
+}
+
 ClipFormat ClipBuckets::format(int64_t clip, const ClipFormat& format) const {
   if (empty()) {
     return format;
   }
   const int64_t number = bucket_of.at(static_cast<size_t>(clip));
   check(number >= 0, "[buckets] clip {} has no bucket", clip);
-  const Bucket& bucket = buckets[static_cast<size_t>(number)];
-  return {.height = bucket.height,
-          .width = bucket.width,
-          .num_frames = bucket.frames,
-          .frame_stride = format.frame_stride};
+  return sized(format, buckets[static_cast<size_t>(number)]);
 }
 
-ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, int64_t frame_stride,
+ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipFormat& format,
                          const std::function<ClipSize(int64_t)>& measure, int threads,
                          const std::function<void(int64_t, const std::string&)>& on_problem) {
   ClipBuckets out{std::move(buckets), std::vector<int64_t>(static_cast<size_t>(clips), -1)};
@@ -82,8 +87,11 @@ ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, int64_t fra
   const auto work = [&] {
     for (int64_t clip = next++; clip < clips; clip = next++) {
       try {
+        ClipSize size = measure(clip);
+        size.frames = frames_in(size, format);
+        const int64_t stride = format.fps > 0 ? 1 : format.frame_stride;
         out.bucket_of[static_cast<size_t>(clip)] =
-            static_cast<int64_t>(choose_bucket(out.buckets, measure(clip), frame_stride));
+            static_cast<int64_t>(choose_bucket(out.buckets, size, stride));
       } catch (const Error& bad) {
         problems[static_cast<size_t>(clip)] = bad.what();
       } catch (...) {

@@ -38,10 +38,13 @@ struct ClipBuckets {
   ClipFormat format(int64_t clip, const ClipFormat& format) const;
 };
 
-/// Chooses the bucket of each of the first `clips` clips, measured on several threads by `measure`,
-/// which ClipSet has. A clip that cannot be measured or is too short has none, after `on_problem`
-/// was told why (one call at a time; it may throw).
-ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, int64_t frame_stride,
+/// The format with the size of the bucket.
+ClipFormat sized(const ClipFormat& format, const Bucket& bucket);
+
+/// Chooses the bucket of each of the first `clips` clips at the frames that `format` takes,
+/// measured on several threads by `measure`, which ClipSet has. A clip that cannot be measured or
+/// is too short has none, after `on_problem` was told why (one call at a time; it may throw).
+ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipFormat& format,
                          const std::function<ClipSize(int64_t)>& measure, int threads,
                          const std::function<void(int64_t, const std::string&)>& on_problem);
 

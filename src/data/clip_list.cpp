@@ -1,178 +1,261 @@
+#include "data/clip_list.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <optional>
+#include <set>
+#include <string_view>
 #include <system_error>
 
 #include "core/error.h"
-#include "data/video_source.h"
-#include "io/json.h"
+#include "data/dataset_type.h"
+#include "data/metadata.h"
 #include "io/mapped_file.h"
+#include "io/media_name.h"
+#include "text/unicode.h"
 
 namespace kinema::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_video(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return extension == ".mp4" || extension == ".mov" || extension == ".mkv" || extension == ".webm";
+/// What stands beside clips and is none by intention.
+bool is_companion(const fs::path& path) {
+  constexpr std::array<std::string_view, 15> kEndings = {
+      ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",  ".yaml",
+      ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow"};
+  const std::string name = path.filename().string();
+  return name == "LICENSE" || name == "README" ||
+         std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
 }
 
-CaptionedClip checked(const fs::path& folder, const std::string& file_name, std::string caption,
-                      const std::string& where, MissingClip missing) {
-  check(!file_name.empty(), "[videos] {}: the file name is empty", where);
-  CaptionedClip clip{folder / file_name, std::move(caption), ""};
-  std::error_code ignored;
-  if (!fs::is_regular_file(clip.path, ignored)) {
-    clip.problem = fmt::format("[videos] {}: there is no clip {}", where, clip.path.string());
-    check(missing == MissingClip::Keep, "{}", clip.problem);
+/// The split that a folder's name begins with, as the datasets library has it; empty: none.
+std::string split_of(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
+      {"train", "train"},
+      {"training", "train"},
+      {"validation", "validation"},
+      {"valid", "validation"},
+      {"val", "validation"},
+      {"dev", "validation"},
+      {"test", "test"},
+      {"testing", "test"},
+      {"eval", "test"},
+      {"evaluation", "test"},
+  }};
+  const std::string word = name.substr(0, name.find_first_of("-._ 0123456789"));
+  const auto* found = std::ranges::find(kWords, word, [](const auto& pair) { return pair.first; });
+  return found == kWords.end() ? "" : std::string(found->second);
+}
+
+/// Reads a folder and those below it.
+class Walk {
+ public:
+  Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
+    choose_splits();
+    visit(root, std::nullopt);
+    leave_out_unlisted();
   }
-  return clip;
-}
 
-std::string trimmed(std::string text) {
-  const char* blank = " \t\r\n";
-  text.erase(text.find_last_not_of(blank) + 1);
-  return text.erase(0, text.find_first_not_of(blank));
-}
+  Listing take() { return std::move(out_); }
 
-std::vector<CaptionedClip> from_jsonl(const fs::path& folder, const fs::path& path,
-                                      const std::string& caption_column, MissingClip missing) {
-  const std::string text = io::read_text(path);
-  std::vector<CaptionedClip> clips;
-  size_t at = 0;
-  for (int line = 1; at < text.size(); ++line) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string row = trimmed(text.substr(at, end - at));
-    at = end + 1;
-    if (row.empty()) {
-      continue;
-    }
-    const std::string where = path.string() + ":" + std::to_string(line);
-    const io::Json value = io::Json::parse(row, where);
-    clips.push_back(checked(folder, value.at("file_name").as_string(),
-                            value.at(caption_column).as_string(), where, missing));
-  }
-  return clips;
-}
+ private:
+  using Metadata = std::optional<fs::path>;
 
-struct CsvRow {
-  int line = 0;
-  std::vector<std::string> fields;
-};
-
-// RFC 4180: fields may stand in quotes, with a quote doubled inside, and then hold commas and line
-// breaks.
-std::vector<CsvRow> parse_csv(const std::string& text, const std::string& source) {
-  std::vector<CsvRow> rows;
-  int line = 1;
-  size_t at = 0;
-  while (at < text.size()) {
-    CsvRow row{line, {""}};
-    bool quoted = false;
-    for (; at < text.size(); ++at) {
-      const char c = text[at];
-      line += c == '\n' ? 1 : 0;
-      if (quoted) {
-        if (c == '"' && at + 1 < text.size() && text[at + 1] == '"') {
-          row.fields.back() += text[++at];
-        } else if (c == '"') {
-          quoted = false;
-        } else {
-          row.fields.back() += c;
-        }
-      } else if (c == '"' && row.fields.back().empty()) {
-        quoted = true;
-      } else if (c == ',') {
-        row.fields.emplace_back();
-      } else if (c == '\n') {
-        ++at;
-        break;
-      } else if (c != '\r') {
-        row.fields.back() += c;
+  /// Whether the folders directly below are named for several splits, one of them the wanted one.
+  void choose_splits() {
+    std::set<std::string> splits;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(root_, error)) {
+      if (entry.is_directory(error)) {
+        splits.insert(split_of(entry.path().filename().string()));
       }
     }
-    check(!quoted, "[videos] {}:{}: a quoted field does not end", source, row.line);
-    if (row.fields.size() > 1 || !trimmed(row.fields[0]).empty()) {
-      rows.push_back(std::move(row));
-    }
+    splits.erase("");
+    by_split_ = splits.size() > 1 && splits.contains(split_of(options_.split));
   }
-  return rows;
-}
 
-std::vector<CaptionedClip> from_csv(const fs::path& folder, const fs::path& path,
-                                    const std::string& caption_column, MissingClip missing) {
-  std::string whole = io::read_text(path);
-  if (whole.starts_with("\xef\xbb\xbf")) {
-    whole.erase(0, 3);  // the mark that spreadsheets put before UTF-8
+  /// `above`: the nearest metadata over the folder.
+  void visit(const fs::path& folder, Metadata above) {
+    std::error_code error;
+    if (!seen_.insert(fs::canonical(folder, error)).second) {
+      return;  // a link back
+    }
+    std::vector<fs::path> paths;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (!at->path().filename().string().starts_with('.')) {
+        paths.push_back(at->path());
+      }
+    }
+    if (error) {
+      check(folder != root_, "[videos] {} cannot be read: {}", folder.string(), error.message());
+      out_.left_out.push_back({name(folder), "cannot be read: " + error.message()});
+      return;
+    }
+    std::ranges::sort(paths);
+    for (const char* each : {"metadata.csv", "metadata.jsonl"}) {
+      if (fs::is_regular_file(folder / each, error)) {
+        above = folder / each;
+      }
+    }
+    if (above && above->parent_path() == folder) {
+      read_list(*above);
+    }
+    std::vector<fs::path> folders;
+    for (const fs::path& path : paths) {
+      if (fs::is_directory(path, error)) {
+        folders.push_back(path);
+      } else {
+        look_at(path, above);
+      }
+    }
+    for (const fs::path& each : folders) {
+      const std::string split = folder == root_ ? split_of(each.filename().string()) : "";
+      if (by_split_ && !split.empty() && split != split_of(options_.split)) {
+        out_.left_out.push_back({name(each) + "/", "of the split `" + split + "`"});
+        seen_.insert(fs::canonical(each, error));
+      } else {
+        visit(each, above);
+      }
+    }
   }
-  const std::vector<CsvRow> rows = parse_csv(whole, path.string());
-  check(!rows.empty(), "[videos] {} is empty; `file_name,{}` was expected in its first line",
-        path.string(), caption_column);
-  const auto column = [&](const std::string& name) {
-    const auto& header = rows[0].fields;
-    const auto found = std::ranges::find(header, name);
-    check(found != header.end(), "[videos] {}: the first line has no column `{}`", path.string(),
-          name);
-    return static_cast<size_t>(found - header.begin());
-  };
-  const size_t file_name = column("file_name");
-  const size_t text = column(caption_column);
-  std::vector<CaptionedClip> clips;
-  for (size_t i = 1; i < rows.size(); ++i) {
-    const std::string where = path.string() + ":" + std::to_string(rows[i].line);
-    check(rows[i].fields.size() == rows[0].fields.size(),
-          "[videos] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
-          rows[0].fields.size());
-    clips.push_back(
-        checked(folder, rows[i].fields[file_name], rows[i].fields[text], where, missing));
-  }
-  return clips;
-}
 
-std::vector<CaptionedClip> from_text_files(const fs::path& folder, MissingClip missing) {
-  std::vector<CaptionedClip> clips;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (!is_video(entry.path())) {
-      continue;
+  void read_list(const fs::path& path) {
+    for (MetadataRow& row : read_metadata(path, options_.caption_column)) {
+      CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), ""};
+      keep(clip, [&] {
+        check_caption(clip.caption, row.where);
+        check(!row.file.empty(), "[videos] {}: the file name is empty", row.where);
+        clip.path = inside(root_, path.parent_path(), row.file, row.where);
+        std::error_code ignored;
+        check(fs::is_regular_file(clip.path, ignored), "[videos] {}: there is no clip {}",
+              row.where, clip.path.string());
+      });
+      listed_.insert(clip.path.lexically_normal());
+      if (!options_.images && io::is_image_name(clip.path.string())) {
+        leave_out_image(clip.path);
+      } else {
+        out_.clips.push_back(std::move(clip));
+      }
     }
-    fs::path text = entry.path();
-    text.replace_extension(".txt");
-    CaptionedClip clip{entry.path(), "", ""};
-    if (fs::exists(text)) {
-      clip.caption = trimmed(io::read_text(text, size_t{1} << 20));
-    } else {
-      clip.problem = fmt::format(
-          "[videos] {} has no caption: {} is not there, and the folder has no metadata.jsonl or "
-          "metadata.csv",
-          entry.path().string(), text.filename().string());
-      check(missing == MissingClip::Keep, "{}", clip.problem);
-    }
-    clips.push_back(std::move(clip));
   }
-  std::ranges::sort(clips, {}, &CaptionedClip::path);
-  return clips;
-}
+
+  /// A file that no list was asked about yet.
+  void look_at(const fs::path& path, const Metadata& list) {
+    const std::string file = path.filename().string();
+    const bool image = io::is_image_name(file);
+    if (!image && !io::is_video_name(file)) {
+      if (!is_companion(path)) {
+        out_.left_out.push_back({name(path), "neither a video nor an image by its name"});
+      }
+      return;
+    }
+    if (list) {
+      unlisted_.emplace_back(path, *list);
+      return;
+    }
+    if (image && !options_.images) {
+      leave_out_image(path);
+      return;
+    }
+    CaptionedClip clip{path, "", ""};
+    keep(clip, [&] {
+      fs::path text = path;
+      text.replace_extension(".txt");
+      std::error_code ignored;
+      check(fs::is_regular_file(text, ignored),
+            "[videos] {} has no caption: {} is not there, and the folder has no metadata.jsonl or "
+            "metadata.csv",
+            path.string(), text.filename().string());
+      std::string words = io::read_text(text, size_t{1} << 20);
+      if (words.starts_with("\xef\xbb\xbf")) {
+        words.erase(0, 3);
+      }
+      check_caption(words, text.string());
+      clip.caption = trimmed(words);
+    });
+    out_.clips.push_back(std::move(clip));
+  }
+
+  void leave_out_image(const fs::path& path) {
+    out_.left_out.push_back({name(path), "an image, which is a clip of one frame"});
+  }
+
+  void leave_out_unlisted() {
+    for (const auto& [path, list] : unlisted_) {
+      if (!listed_.contains(path.lexically_normal())) {
+        out_.left_out.push_back({name(path), "not in " + name(list)});
+      }
+    }
+  }
+
+  template <typename Check>
+  void keep(CaptionedClip& clip, const Check& look) const {
+    if (options_.missing == MissingClip::Fail) {
+      look();
+      return;
+    }
+    try {
+      look();
+    } catch (const Error& error) {
+      clip.problem = error.what();
+    }
+  }
+
+  std::string name(const fs::path& path) const { return path.lexically_relative(root_).string(); }
+
+  const fs::path& root_;
+  const ListOptions& options_;
+  bool by_split_ = false;
+  Listing out_;
+  std::set<fs::path> seen_;                              // folders
+  std::set<fs::path> listed_;                            // files that a list names
+  std::vector<std::pair<fs::path, fs::path>> unlisted_;  // with the list that should have
+};
 
 }  // namespace
 
+Listing list_folder(const fs::path& folder, const ListOptions& options) {
+  check(fs::is_directory(folder), "[videos] {} is not a folder", folder.string());
+  Listing out = Walk(folder, options).take();
+  const std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
+  check(!out.clips.empty(), "[videos] {} holds no clips{}\n  {}", folder.string(),
+        out.left_out.empty()
+            ? ""
+            : fmt::format("; {} file(s) left out, like {}: {}", out.left_out.size(),
+                          out.left_out.front().file, out.left_out.front().reason),
+        hint.empty() ? "put videos there with a metadata.jsonl of file_name and text, or a .txt "
+                       "beside each"
+                     : hint);
+  return out;
+}
+
 std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string& caption_column,
                                       MissingClip missing) {
-  check(fs::is_directory(folder), "[videos] {} is not a folder", folder.string());
-  std::vector<CaptionedClip> clips;
-  if (const fs::path path = folder / "metadata.jsonl"; fs::exists(path)) {
-    clips = from_jsonl(folder, path, caption_column, missing);
-  } else if (const fs::path csv = folder / "metadata.csv"; fs::exists(csv)) {
-    clips = from_csv(folder, csv, caption_column, missing);
-  } else {
-    clips = from_text_files(folder, missing);
-  }
-  check(!clips.empty(),
-        "[videos] {} holds no clips\n  put mp4 files there with a metadata.jsonl of file_name and "
-        "text",
-        folder.string());
-  return clips;
+  return list_folder(folder, {.caption_column = caption_column, .missing = missing}).clips;
+}
+
+fs::path inside(const fs::path& root, const fs::path& base, const std::string& file,
+                const std::string& where) {
+  const fs::path out = base / file;  // of two absolute paths, the second
+  const fs::path below = fs::absolute(out).lexically_normal().lexically_relative(
+      fs::absolute(root).lexically_normal());
+  check(file.find('\0') == std::string::npos && !below.empty() && *below.begin() != "..",
+        "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where, file,
+        root.string());
+  return out;
+}
+
+void check_caption(const std::string& caption, const std::string& where) {
+  const size_t bad = text::invalid_utf8_at(caption);
+  check(
+      bad == std::string::npos,
+      "[data] {}: the caption is no UTF-8 (byte {:#04x} at {})\n  `iconv -f latin1 -t utf-8` makes "
+      "UTF-8 of what old editors write",
+      where, bad == std::string::npos ? 0 : static_cast<unsigned char>(caption[bad]), bad);
 }
 
 }  // namespace kinema::data

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/host_array.h"
 
@@ -17,6 +18,9 @@ struct ClipFormat {
   int64_t num_frames = 81;
   /// Every n-th frame of the file.
   int64_t frame_stride = 1;
+  /// Above 0: so many frames a second, by the file's time stamps, whatever its own rate; then
+  /// frame_stride has no meaning.
+  double fps = 0;
 };
 
 /// Where the part of a clip lies that is read: from 0 (its beginning, or its left and top edge) to
@@ -29,8 +33,16 @@ struct ClipWindow {
 /// What a clip's file says of it without being decoded.
 struct ClipSize {
   int64_t frames = 0;
-  int64_t height = 0;
+  int64_t height = 0;  // upright, of square pixels, as they are shown
   int64_t width = 0;
+  double fps = 0;      // 0: an image, or not known
+  double seconds = 0;  // 0: an image, or not known
+};
+
+/// A file of a set's folder that is none of its clips, and why.
+struct LeftOut {
+  std::string file;
+  std::string reason;
 };
 
 /// Clips with captions, by number; safe to use from many threads.
@@ -54,12 +66,20 @@ class ClipSet {
   virtual std::string stamp(int64_t clip) const = 0;
   /// Hash of the clip's bytes.
   virtual std::string hash(int64_t clip) const = 0;
+  /// Decodes all of a clip and keeps nothing: throws an Error that names one with damage anywhere.
+  virtual void verify(int64_t clip) const { measure(clip); }
+  /// What lies beside the clips and may have been meant as one.
+  virtual std::vector<LeftOut> left_out() const { return {}; }
+  /// True where a look at each clip reads all of the set.
+  virtual bool is_slow_to_measure() const { return false; }
 };
 
-/// The clips that list_clips finds in a folder. Throws its Errors, but not for a clip that is
+/// The clips that list_folder finds in a folder, or those of a tar, or of a folder of nothing but
+/// tars (tar_clips). Throws its Errors, but not for a clip that is
 /// missing or has no caption where those are to be kept: whoever reads that clip gets them.
 std::unique_ptr<ClipSet> folder_clips(const std::filesystem::path& folder,
-                                      const std::string& caption_column, bool keep_bad = false);
+                                      const std::string& caption_column, bool keep_bad = false,
+                                      bool images = true, const std::string& split = "train");
 
 /// Path, size and time of a file: what tells, without reading it, that it is the same.
 std::string file_stamp(const std::filesystem::path& file);

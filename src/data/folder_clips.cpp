@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "core/error.h"
+#include "data/clip_file.h"
+#include "data/clip_list.h"
 #include "data/clip_set.h"
-#include "data/video_source.h"
+#include "data/tar_clips.h"
 #include "io/hash.h"
-#include "io/video.h"
+#include "io/mapped_file.h"
 
 namespace kinema::data {
 namespace {
@@ -18,8 +20,10 @@ namespace fs = std::filesystem;
 
 class FolderClips : public ClipSet {
  public:
-  FolderClips(fs::path folder, std::vector<CaptionedClip> clips)
-      : folder_(std::move(folder)), clips_(std::move(clips)) {}
+  FolderClips(fs::path folder, Listing listing)
+      : folder_(std::move(folder)),
+        clips_(std::move(listing.clips)),
+        left_out_(std::move(listing.left_out)) {}
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
@@ -28,19 +32,19 @@ class FolderClips : public ClipSet {
   }
   std::string caption(int64_t clip) const override { return at(clip).caption; }
   ClipSize measure(int64_t clip) const override {
-    const fs::path& path = usable(clip).path;
-    const io::VideoProbe probe = io::probe_video(path);
-    ClipSize size{probe.frames, probe.height, probe.width};
-    if (size.frames == 0) {  // the container does not say: count by decoding
-      size.frames = io::read_video(path).frames.shape.dims[0];
-    }
-    return size;
+    const io::MappedFile file = io::MappedFile::open(usable(clip).path);
+    return measure_clip(file.bytes(), file.path());
   }
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return read_clip(usable(clip).path, format, window);
   }
   std::string stamp(int64_t clip) const override { return file_stamp(usable(clip).path); }
   std::string hash(int64_t clip) const override { return io::hash_file(usable(clip).path); }
+  void verify(int64_t clip) const override {
+    const io::MappedFile file = io::MappedFile::open(usable(clip).path);
+    verify_clip(file.bytes(), file.path());
+  }
+  std::vector<LeftOut> left_out() const override { return left_out_; }
 
  private:
   const CaptionedClip& at(int64_t clip) const { return clips_.at(static_cast<size_t>(clip)); }
@@ -51,14 +55,21 @@ class FolderClips : public ClipSet {
 
   fs::path folder_;
   std::vector<CaptionedClip> clips_;
+  std::vector<LeftOut> left_out_;
 };
 
 }  // namespace
 
 std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string& caption_column,
-                                      bool keep_bad) {
-  return std::make_unique<FolderClips>(
-      folder, list_clips(folder, caption_column, keep_bad ? MissingClip::Keep : MissingClip::Fail));
+                                      bool keep_bad, bool images, const std::string& split) {
+  const ListOptions options{.caption_column = caption_column,
+                            .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
+                            .images = images,
+                            .split = split};
+  if (holds_tars(folder)) {
+    return tar_clips(folder, options);
+  }
+  return std::make_unique<FolderClips>(folder, list_folder(folder, options));
 }
 
 std::string file_stamp(const fs::path& file) {

@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/clip_file.h"
+#include "data/clip_list.h"
 #include "data/hf_table.h"
-#include "data/video_source.h"
 #include "io/hash.h"
-#include "io/image.h"
 #include "io/mapped_file.h"
-#include "io/video.h"
 
 namespace kinema::data {
 namespace {
@@ -42,15 +41,6 @@ bool names_split(const std::string& name, const std::string& split) {
   return false;
 }
 
-/// Bytes of an image file, by how they begin; GIFs count as videos.
-bool is_image(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
-                              std::min<size_t>(bytes.size(), 16));
-  return text.starts_with("\x89PNG") || text.starts_with("\xff\xd8\xff") ||
-         text.starts_with("BM") ||
-         (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8, 4) == "WEBP");
-}
-
 class HfClips : public ClipSet {
  private:
   std::pair<size_t, int64_t> find(int64_t clip) const {
@@ -70,9 +60,12 @@ class HfClips : public ClipSet {
     }
     // Paths are meant from the file's folder or from the data set's.
     std::error_code ignored;
-    fs::path path = tables_[table].path().parent_path() / cell.path;
-    if (!fs::is_regular_file(path, ignored)) {
-      path = root_ / cell.path;
+    fs::path path = cell.path;
+    if (!whole_paths_ || path.is_relative()) {
+      path = inside(root_, tables_[table].path().parent_path(), cell.path, name);
+      if (!fs::is_regular_file(path, ignored)) {
+        path = inside(root_, root_, cell.path, name);
+      }
     }
     check(fs::is_regular_file(path, ignored), "[hf] {}: there is no file {}", name, cell.path);
     const io::MappedFile file = io::MappedFile::open(path);
@@ -80,8 +73,8 @@ class HfClips : public ClipSet {
   }
 
  public:
-  HfClips(const fs::path& root, std::vector<HfTable> tables)
-      : root_(root), tables_(std::move(tables)) {
+  HfClips(const fs::path& root, std::vector<HfTable> tables, bool whole_paths)
+      : root_(root), tables_(std::move(tables)), whole_paths_(whole_paths) {
     int64_t sum = 0;
     for (const HfTable& table : tables_) {
       sum += table.rows();
@@ -103,30 +96,14 @@ class HfClips : public ClipSet {
   }
   std::string caption(int64_t clip) const override {
     const auto [table, row] = find(clip);
-    return tables_[table].caption(row);
+    std::string caption = tables_[table].caption(row);
+    check_caption(caption, tables_[table].where(row));
+    return caption;
   }
-  ClipSize measure(int64_t clip) const override {
-    return with_bytes(clip, [&](std::span<const std::byte> bytes, const std::string& name) {
-      if (is_image(bytes)) {
-        const Dims dims = io::read_image(bytes, name).shape.dims;
-        return ClipSize{1, dims[0], dims[1]};
-      }
-      const io::VideoProbe probe = io::probe_video(bytes, name);
-      return ClipSize{
-          probe.frames > 0 ? probe.frames : io::read_video(bytes, name).frames.shape.dims[0],
-          probe.height, probe.width};
-    });
-  }
+  ClipSize measure(int64_t clip) const override { return with_bytes(clip, measure_clip); }
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
     return with_bytes(clip, [&](std::span<const std::byte> bytes, const std::string& name) {
-      if (!is_image(bytes)) {
-        return read_clip(bytes, name, format, window);
-      }
-      check(format.num_frames == 1, "[hf] {} is an image, but num_frames is {}", name,
-            format.num_frames);
-      HostArray image = io::read_image(bytes, name);
-      image.shape.dims.insert(image.shape.dims.begin(), 1);
-      return fit_frames(image, format.height, format.width, window.crop);
+      return read_clip(bytes, name, format, window);
     });
   }
   std::string stamp(int64_t clip) const override {
@@ -138,10 +115,13 @@ class HfClips : public ClipSet {
       return io::hash_bytes(bytes);
     });
   }
+  void verify(int64_t clip) const override { with_bytes(clip, verify_clip); }
+  bool is_slow_to_measure() const override { return true; }
 
  private:
   fs::path root_;
   std::vector<HfTable> tables_;
+  bool whole_paths_;
   std::vector<int64_t> ends_;  // rows up to and including each table
   std::vector<std::string> stamps_;
 };
@@ -186,7 +166,8 @@ std::unique_ptr<ClipSet> hf_clips(const HfOptions& options) {
   std::vector<HfTable> tables;
   if (fs::is_regular_file(options.folder, ignored)) {
     tables.emplace_back(options.folder, options.media_column, options.caption_column);
-    return std::make_unique<HfClips>(options.folder.parent_path(), std::move(tables));
+    return std::make_unique<HfClips>(options.folder.parent_path(), std::move(tables),
+                                     options.whole_paths);
   }
   check(fs::is_directory(options.folder, ignored), "[hf] {} is neither a folder nor a file",
         options.folder.string());
@@ -199,7 +180,7 @@ std::unique_ptr<ClipSet> hf_clips(const HfOptions& options) {
   for (const std::string& name : choose_hf_files(std::move(names), options)) {
     tables.emplace_back(options.folder / name, options.media_column, options.caption_column);
   }
-  return std::make_unique<HfClips>(options.folder, std::move(tables));
+  return std::make_unique<HfClips>(options.folder, std::move(tables), options.whole_paths);
 }
 
 }  // namespace kinema::data

@@ -19,6 +19,9 @@ struct HfOptions {
   std::vector<std::string> files;
   std::string media_column = "image";
   std::string caption_column = "text";
+  /// Cells may hold whole paths of this machine, as the datasets library's own cache has them; a
+  /// data set of someone else's must not.
+  bool whole_paths = true;
 };
 
 /// Parquet and Arrow files of a folder that belong to a split, in order of name. A file belongs to

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "data/bounded_pool.h"
+#include "data/metadata.h"
 #include "data/row_groups.h"
 #include "io/mapped_file.h"
 
@@ -33,6 +34,13 @@ bool is_text(const arrow::DataType& type) {
 
 bool is_bytes(const arrow::DataType& type) {
   return type.id() == arrow::Type::BINARY || type.id() == arrow::Type::LARGE_BINARY;
+}
+
+/// The first of the names that is there; where none is, the first.
+std::string first_of(const std::vector<std::string>& names, const std::vector<std::string>& there) {
+  const auto found = std::ranges::find_if(
+      names, [&](const std::string& name) { return std::ranges::count(there, name) > 0; });
+  return found == names.end() ? names.front() : *found;
 }
 
 bool is_list(const arrow::DataType& type) {
@@ -109,12 +117,13 @@ HfTable::HfTable(const fs::path& path, const std::string& media_column,
                  const std::string& caption_column, int64_t spare_bytes)
     : state_(std::make_unique<State>(path, spare_bytes)) {
   State& s = *state_;
-  s.media_column = media_column;
-  s.caption_column = caption_column;
   s.groups = open_row_groups(s.file.bytes(), path.string(), caption_column, &s.pool);
   const std::vector<std::string> columns = s.groups->columns();
+  // The default names stand for the other usual ones too.
+  s.media_column = media_column == "image" ? first_of({"image", "video"}, columns) : media_column;
+  s.caption_column = first_of(caption_names(caption_column), columns);
   for (const auto& [column, key] :
-       {std::pair{media_column, "image_column"}, std::pair{caption_column, "caption_column"}}) {
+       {std::pair{s.media_column, "image_column"}, std::pair{s.caption_column, "caption_column"}}) {
     check(std::ranges::count(columns, column) == 1,
           "[hf] {} has no column `{}` ({}): it has {}\n  image_column and caption_column name them",
           path.string(), column, key, fmt::join(columns, ", "));

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/buckets.h"
+#include "data/dataset_type.h"
 #include "io/example_proto.h"
 #include "io/tfrecord.h"
 
@@ -68,6 +69,8 @@ Shards open_shards(const fs::path& folder) {
       names.push_back(entry.path().filename().string());
     }
   }
+  const std::string hint = other_type_hint(folder, "tfrecord");
+  check(hint.empty(), "[tfrecord] {} holds no TFRecords\n  {}", folder.string(), hint);
   Shards shards;
   for (const std::string& name : io::shards_of(std::move(names))) {
     shards.push_back(std::make_unique<LocalShard>(folder / name));

@@ -10,18 +10,9 @@
 
 #include "core/error.h"
 #include "core/threefry.h"
-#include "io/mapped_file.h"
-#include "io/resample.h"
-#include "io/video.h"
 
 namespace kinema::data {
 namespace {
-
-/// Where a window begins that leaves `spare` places; the middle where no place is given.
-int64_t offset(std::optional<float> place, int64_t spare) {
-  return place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
-               : spare / 2;
-}
 
 class VideoSource : public Source {
  public:
@@ -229,78 +220,6 @@ HostArray first_frame(const HostArray& pixels) {
     }
   }
   return out;
-}
-
-HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
-                     std::optional<float> crop) {
-  const Shape& shape = frames.shape;
-  check(shape.dtype == DType::U8 && shape.rank() == 4 && shape.dims[3] == 3 &&
-            shape.elements() > 0 && height > 0 && width > 0,
-        "[videos] fit_frames was given {}, u8 [f, h, w, 3] was expected", to_string(shape));
-  const int64_t count = shape.dims[0];
-  const int64_t in_height = shape.dims[1];
-  const int64_t in_width = shape.dims[2];
-  // The smallest size of the same proportions that covers height x width.
-  const double scale = std::max(static_cast<double>(height) / static_cast<double>(in_height),
-                                static_cast<double>(width) / static_cast<double>(in_width));
-  const auto scaled = [scale](int64_t size, int64_t at_least) {
-    return std::max(at_least, static_cast<int64_t>(std::lround(static_cast<double>(size) * scale)));
-  };
-  const int64_t tall = scaled(in_height, height);
-  const int64_t wide = scaled(in_width, width);
-  const int64_t top = offset(crop, tall - height);
-  const int64_t left = offset(crop, wide - width);
-
-  HostArray out(Shape{DType::F32, {3, count, height, width}});
-  const auto bytes = frames.as<uint8_t>();
-  const auto to = out.as<float>();
-  const size_t frame_values = static_cast<size_t>(in_height * in_width * 3);
-  std::vector<float> in(frame_values);
-  std::vector<float> resized(static_cast<size_t>(tall * wide * 3));
-  for (int64_t f = 0; f < count; ++f) {
-    for (size_t i = 0; i < frame_values; ++i) {
-      in[i] = static_cast<float>(bytes[static_cast<size_t>(f) * frame_values + i]) / 127.5F - 1.0F;
-    }
-    if (tall == in_height && wide == in_width) {
-      resized = in;
-    } else {
-      io::resample(in, in_height, in_width, 3, resized, tall, wide, io::Filter::Bilinear);
-    }
-    for (int64_t c = 0; c < 3; ++c) {
-      for (int64_t y = 0; y < height; ++y) {
-        for (int64_t x = 0; x < width; ++x) {
-          to[static_cast<size_t>(((c * count + f) * height + y) * width + x)] =
-              resized[static_cast<size_t>(((top + y) * wide + left + x) * 3 + c)];
-        }
-      }
-    }
-  }
-  return out;
-}
-
-HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
-                    const ClipWindow& window) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  return read_clip(file.bytes(), file.path(), format, window);
-}
-
-HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
-                    const ClipFormat& format, const ClipWindow& window) {
-  const int64_t span = (format.num_frames - 1) * format.frame_stride + 1;
-  int64_t total = io::probe_video(bytes, name).frames;
-  if (total == 0) {  // the container does not say: count by decoding
-    total = io::read_video(bytes, name).frames.shape.dims[0];
-  }
-  check(total >= span, "[videos] {} has {} frames but num_frames {} with frame_stride {} needs {}",
-        name, total, format.num_frames, format.frame_stride, span);
-  const io::Video video = io::read_video(bytes, name,
-                                         {.first_frame = offset(window.start, total - span),
-                                          .stride = format.frame_stride,
-                                          .max_frames = format.num_frames});
-  check(video.frames.shape.dims[0] == format.num_frames,
-        "[videos] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
-        format.num_frames);
-  return fit_frames(video.frames, format.height, format.width, window.crop);
 }
 
 std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,

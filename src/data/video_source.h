@@ -10,37 +10,12 @@
 #include <vector>
 
 #include "data/buckets.h"
+#include "data/clip_file.h"
+#include "data/clip_list.h"
 #include "data/clip_set.h"
 #include "data/source.h"
 
 namespace kinema::data {
-
-/// One clip and what is said of it.
-struct CaptionedClip {
-  std::filesystem::path path;
-  std::string caption;
-  std::string problem;  // why it cannot be used; only where list_clips was to keep such clips
-};
-
-/// What list_clips does about a clip that is not there or has no caption.
-enum class MissingClip : uint8_t { Fail, Keep };
-
-/// Clips of a folder: from `metadata.jsonl` or `metadata.csv` (`file_name` and the caption under
-/// `caption_column`), else every mp4 with a `.txt` of the same name. Throws an Error that names
-/// file and line for a wrong caption file and, unless it is to be kept with the reason as its
-/// `problem`, for a clip that is not there.
-std::vector<CaptionedClip> list_clips(const std::filesystem::path& folder,
-                                      const std::string& caption_column = "text",
-                                      MissingClip missing = MissingClip::Fail);
-
-/// A clip's pixels, f32 [3, num_frames, height, width] in [-1, 1], by fit_frames. Throws an Error
-/// with the path for a clip that cannot be decoded or is too short.
-HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
-                    const ClipWindow& window = {});
-
-/// The same from a file's bytes, which messages call `name`.
-HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
-                    const ClipFormat& format, const ClipWindow& window = {});
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
@@ -108,11 +83,5 @@ HostArray flipped(const HostArray& pixels);
 
 /// The clip's first frame as an image, u8 [h, w, 3]: what a video of it would be made from.
 HostArray first_frame(const HostArray& pixels);
-
-/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear) and cropped, as f32
-/// [3, f, height, width] in [-1, 1]. What is kept lies at `crop` of the columns or rows to spare,
-/// from 0 (the left and top edge) to 1; without one, in the middle.
-HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
-                     std::optional<float> crop = std::nullopt);
 
 }  // namespace kinema::data

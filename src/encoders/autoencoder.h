@@ -35,6 +35,9 @@ class Autoencoder {
   virtual HostArray encode(const HostArray& pixels) const = 0;
   /// f32 [c, f, h, w] -> the video, piece by piece, so that a long one is never whole in memory.
   virtual void decode(const HostArray& latents, const FrameSink& sink) const = 0;
+  /// Bytes that decoding latents of these dims [c, f, h, w] would take of a device at its largest,
+  /// beside what is there already; compiles the programs, and loads nothing.
+  virtual int64_t decode_memory_bytes(const Dims& /*latents*/) const { return 0; }
   /// Gives the parameters' memory back; the next encode or decode loads them again.
   virtual void release() const {}
   /// The whole video, f32 [3, F, H, W].

@@ -59,6 +59,11 @@ ClipEncoder::ClipEncoder(const pjrt::Client& client, const std::filesystem::path
         config_.image_size);
 }
 
+Shape ClipEncoder::shape() const {
+  const int64_t side = config_.image_size / config_.patch_size;
+  return {DType::F32, {side * side + 1, config_.hidden_size}};
+}
+
 HostArray ClipEncoder::encode(const HostArray& image) const {
   return run(processor_(image)).tokens;
 }

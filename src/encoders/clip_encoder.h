@@ -10,6 +10,7 @@
 #include "encoders/image_processor.h"
 #include "models/clip/config.h"
 #include "pjrt/client.h"
+#include "runtime/environment.h"
 #include "runtime/program.h"
 
 namespace kinema::encoders {
@@ -31,10 +32,12 @@ class ClipEncoder final : public ImageEncoder {
   ClipEncoder(const pjrt::Client& client, const std::filesystem::path& model,
               const std::filesystem::path& processor, const ClipOptions& options = {});
 
+  Shape shape() const override;
   HostArray encode(const HostArray& image) const override;
   void release() const override {
     const std::scoped_lock lock(mutex_);
     params_.clear();
+    runtime::give_back_free_memory();
   }
 
   /// Of the model's own input, f32 [3, image_size, image_size]: the tokens, and what its layers

@@ -12,6 +12,9 @@ class HashedTextEncoder final : public TextEncoder {
   explicit HashedTextEncoder(const text::HashedEncoder& settings) : settings_(settings) {}
 
   std::string name() const override { return "hashed"; }
+  Shape shape() const override {
+    return {DType::F32, {settings_.max_sequence_length, settings_.text_dim}};
+  }
   HostArray encode(std::span<const std::string> prompts) const override {
     HostArray out(Shape{
         DType::F32,
@@ -33,6 +36,7 @@ class RememberingTextEncoder final : public TextEncoder {
       : encoder_(std::move(encoder)) {}
 
   std::string name() const override { return encoder_->name(); }
+  Shape shape() const override { return encoder_->shape(); }
   HostArray encode(std::span<const std::string> prompts) const override {
     // All prompts of a call together: an encoder may take them as one batch.
     if (!std::ranges::equal(prompts, prompts_)) {
@@ -41,6 +45,9 @@ class RememberingTextEncoder final : public TextEncoder {
       encoder_->release();
     }
     return states_;
+  }
+  int64_t memory_bytes(std::span<const std::string> prompts) const override {
+    return std::ranges::equal(prompts, prompts_) ? 0 : encoder_->memory_bytes(prompts);
   }
   void release() const override { encoder_->release(); }
 

@@ -15,8 +15,13 @@ class TextEncoder {
   virtual ~TextEncoder() = default;
   /// `hashed`, for reports.
   virtual std::string name() const = 0;
-  /// f32 [n, t, d], zeros behind the end of each prompt; t does not depend on the prompts.
+  /// f32 [t, d] of a prompt, whichever it is.
+  virtual Shape shape() const = 0;
+  /// f32 [n, t, d], zeros behind the end of each prompt.
   virtual HostArray encode(std::span<const std::string> prompts) const = 0;
+  /// Bytes that encode would take of the device at its largest, parameters included; compiles the
+  /// programs for these prompts, and loads nothing.
+  virtual int64_t memory_bytes(std::span<const std::string> /*prompts*/) const { return 0; }
   /// Gives the parameters' memory back, so that the transformer has it; the next encode loads them
   /// again.
   virtual void release() const {}

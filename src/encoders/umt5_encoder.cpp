@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "encoders/umt5_blocks.h"
 #include "io/model_folder.h"
 #include "text/clean.h"
 #include "text/tokenizer.h"
-#include "weights/folder.h"
 #include "weights/umt5.h"
 
 namespace kinema::encoders {
@@ -23,8 +21,10 @@ using Ids = std::vector<int64_t>;
 // Positions behind a prompt are masked and change nothing, so a prompt runs in the shortest of
 // these lengths, times two and so on, that holds it.
 constexpr int64_t kShortestRun = 64;
-// More prompts at once gain nothing: the products are large enough.
+// More prompts in one array gain nothing: the products are large enough.
 constexpr size_t kLargestBatch = 8;
+// Prompts that pass the blocks together, in arrays of their own or not; bounds what they take.
+constexpr size_t kAtOnce = 32;
 constexpr size_t kRemembered = 32;
 
 /// States of prompts encoded lately, without the zeros behind them.
@@ -51,12 +51,11 @@ class Memory {
 class Umt5TextEncoder final : public TextEncoder {
  public:
   Umt5TextEncoder(const pjrt::Client& client, Umt5Settings settings)
-      : client_(client),
-        settings_(std::move(settings)),
+      : settings_(std::move(settings)),
         tokenizer_(text::Tokenizer::open(settings_.tokenizer)),
         files_(io::ModelFolder::open(settings_.model)),
         config_(weights::parse_umt5_config(files_.config())),
-        specs_(umt5::parameters(config_, settings_.options)) {
+        blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory) {
     weights::check_umt5_tensors(files_, config_);
     check(tokenizer_.size() <= config_.vocab_size,
           "[encoders] {} has {} tokens but the embedding of {} has {} rows",
@@ -70,6 +69,9 @@ class Umt5TextEncoder final : public TextEncoder {
   }
 
   std::string name() const override { return "umt5"; }
+  Shape shape() const override {
+    return {DType::F32, {settings_.max_sequence_length, config_.d_model}};
+  }
 
   HostArray encode(std::span<const std::string> prompts) const override {
     // Callers may come from several threads; the device and the memory are one.
@@ -91,9 +93,25 @@ class Umt5TextEncoder final : public TextEncoder {
     return out;
   }
 
+  int64_t memory_bytes(std::span<const std::string> prompts) const override {
+    const std::scoped_lock lock(mutex_);
+    std::vector<Ids> all;
+    for (const std::string& prompt : prompts) {
+      all.push_back(
+          tokenizer_.encode(text::clean_prompt(prompt), settings_.max_sequence_length).ids);
+    }
+    const std::vector<Ids> missing = not_remembered(all);
+    std::vector<Shape> shapes;
+    for (const auto& batch : batches(std::span(missing).first(std::min(kAtOnce, missing.size())))) {
+      shapes.push_back(
+          {DType::F32, {static_cast<int64_t>(batch.size()), run_length(batch), config_.d_model}});
+    }
+    return blocks_.memory_bytes(shapes);
+  }
+
   void release() const override {
     const std::scoped_lock lock(mutex_);
-    parameters_.clear();
+    blocks_.release();
   }
 
  private:
@@ -108,25 +126,36 @@ class Umt5TextEncoder final : public TextEncoder {
     return std::move(tokens.ids);
   }
 
-  /// Puts what is not remembered yet into the memory.
-  void encode_new(const std::vector<Ids>& all) const {
+  std::vector<Ids> not_remembered(const std::vector<Ids>& all) const {
     std::vector<Ids> missing;
-    int64_t longest = 0;
     for (const Ids& ids : all) {
       if (memory_.find(ids) == nullptr && std::ranges::find(missing, ids) == missing.end()) {
         missing.push_back(ids);
-        longest = std::max(longest, static_cast<int64_t>(ids.size()));
       }
     }
+    return missing;
+  }
+
+  /// Puts what is not remembered yet into the memory.
+  void encode_new(const std::vector<Ids>& all) const {
+    const std::vector<Ids> missing = not_remembered(all);
+    for (size_t start = 0; start < missing.size(); start += kAtOnce) {
+      run(std::span(missing).subspan(start, std::min(kAtOnce, missing.size() - start)));
+    }
+  }
+
+  /// In a call of its own or with others, a prompt that is not batched runs in the same length and
+  /// so has the same bits.
+  int64_t run_length(std::span<const Ids> prompts) const {
+    size_t longest = 0;
+    for (const Ids& ids : prompts) {
+      longest = std::max(longest, ids.size());
+    }
     int64_t length = std::min(kShortestRun, settings_.max_sequence_length);
-    while (length < longest) {
+    while (length < static_cast<int64_t>(longest)) {
       length = std::min(2 * length, settings_.max_sequence_length);
     }
-    const size_t batch = settings_.batched ? kLargestBatch : 1;
-    for (size_t start = 0; start < missing.size(); start += batch) {
-      const size_t count = std::min(batch, missing.size() - start);
-      run(std::span(missing).subspan(start, count), length);
-    }
+    return length;
   }
 
   /// The rows of the embedding table for ids, straight from the file.
@@ -146,70 +175,52 @@ class Umt5TextEncoder final : public TextEncoder {
     return rows;
   }
 
-  void run(std::span<const Ids> prompts, int64_t length) const {
-    const HostArray embeddings = embed(prompts, length);
-    const auto count = static_cast<int64_t>(prompts.size());
-    HostArray mask(Shape{DType::F32, {count, length}});
+  /// Prompts that share an array.
+  std::vector<std::span<const Ids>> batches(std::span<const Ids> prompts) const {
+    const size_t batch = settings_.batched ? kLargestBatch : 1;
+    std::vector<std::span<const Ids>> out;
+    for (size_t start = 0; start < prompts.size(); start += batch) {
+      out.push_back(prompts.subspan(start, std::min(batch, prompts.size() - start)));
+    }
+    return out;
+  }
+
+  Umt5Input input_of(std::span<const Ids> prompts) const {
+    const int64_t length = run_length(prompts);
+    HostArray mask(Shape{DType::F32, {static_cast<int64_t>(prompts.size()), length}});
     for (size_t i = 0; i < prompts.size(); ++i) {
       std::fill_n(mask.as<float>().begin() + static_cast<int64_t>(i) * length, prompts[i].size(),
                   1.0F);
     }
-    if (parameters_.empty()) {
-      parameters_ = weights::load_tensors(io::ModelFolder::open(settings_.model), specs_, client_);
+    return {embed(prompts, length), std::move(mask)};
+  }
+
+  void run(std::span<const Ids> prompts) const {
+    const std::vector<std::span<const Ids>> all = batches(prompts);
+    std::vector<Umt5Input> inputs;
+    for (const std::span<const Ids> batch : all) {
+      inputs.push_back(input_of(batch));
     }
-    const pjrt::Buffer inputs[] = {client_.to_device(embeddings), client_.to_device(mask)};
-    std::vector<const pjrt::Buffer*> arguments;
-    for (const pjrt::Buffer& parameter : parameters_) {
-      arguments.push_back(&parameter);
-    }
-    arguments.push_back(&inputs[0]);
-    arguments.push_back(&inputs[1]);
-    const runtime::Program& encoder = program(embeddings.shape);
-    const HostArray states = encoder.run(arguments)[0].to_host();
-    const int64_t row = states.shape.bytes() / (count * length);
-    for (size_t i = 0; i < prompts.size(); ++i) {
-      HostArray own(Shape{DType::F32, {static_cast<int64_t>(prompts[i].size()), config_.d_model}});
-      std::memcpy(own.bytes.data(), states.bytes.data() + static_cast<int64_t>(i) * length * row,
-                  own.bytes.size());
-      memory_.add(prompts[i], std::move(own));
+    const std::vector<HostArray> states = blocks_.run(inputs);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::byte* from = states[i].bytes.data();
+      for (const Ids& ids : all[i]) {
+        HostArray own(Shape{DType::F32, {static_cast<int64_t>(ids.size()), config_.d_model}});
+        std::memcpy(own.bytes.data(), from, own.bytes.size());
+        from += states[i].bytes.size() / all[i].size();
+        memory_.add(ids, std::move(own));
+      }
     }
   }
 
-  /// The encoder for embeddings of one shape, compiled when it is first needed.
-  const runtime::Program& program(const Shape& embeddings) const {
-    const auto known = programs_.find(embeddings.dims);
-    if (known != programs_.end()) {
-      return known->second;
-    }
-    Graph graph;
-    std::vector<Tensor> params;
-    for (const nn::ParamSpec& spec : specs_) {
-      params.push_back(graph.input(spec.shape, spec.name));
-    }
-    umt5::EncoderInputs in;
-    in.embeddings = graph.input(embeddings, "embeddings");
-    in.mask = graph.input({DType::F32, {embeddings.dims[0], embeddings.dims[1]}}, "mask");
-    const Tensor states = umt5::encoder(params, config_, settings_.options, in);
-    const Tensor wide = states.dtype() == DType::F32 ? states : convert(states, DType::F32);
-    runtime::ProgramOptions options = settings_.program;
-    options.name = "umt5";
-    return programs_
-        .emplace(embeddings.dims,
-                 runtime::Program::compile(client_, graph, std::vector<Tensor>{wide}, options))
-        .first->second;
-  }
-
-  pjrt::Client client_;
   Umt5Settings settings_;
   text::Tokenizer tokenizer_;
-  io::ModelFolder files_;  // stays open: prompts take rows of the embedding from it
+  io::ModelFolder files_;  // stays open: embeddings and streamed blocks come from it
   umt5::EncoderConfig config_;
-  std::vector<nn::ParamSpec> specs_;
 
   // What a call leaves for the next; guarded by the mutex.
   mutable std::mutex mutex_;
-  mutable std::vector<pjrt::Buffer> parameters_;
-  mutable std::map<Dims, runtime::Program> programs_;
+  mutable Umt5Blocks blocks_;
   mutable Memory memory_;
 };
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "encoders/text_encoder.h"
+#include "encoders/umt5_blocks.h"
 #include "models/umt5/encoder.h"
 #include "pjrt/client.h"
 #include "runtime/program.h"
@@ -21,8 +22,9 @@ struct Umt5Settings {
   int64_t max_sequence_length = 512;
   /// Width that the transformer expects; 0: any.
   int64_t width = 0;
-  /// Several prompts in one run of the program, instead of one after the other.
+  /// Several prompts in one array, instead of one after the other.
   bool batched = false;
+  TextEncoderMemory memory = TextEncoderMemory::AUTO;
   umt5::EncoderOptions options;
   runtime::ProgramOptions program;
   /// Called with a line about a prompt that was cut.
@@ -32,9 +34,9 @@ struct Umt5Settings {
 /// UMT5 as Wan's pipelines use it: the prompt is cleaned, tokenized, encoded under its mask; rows
 /// behind its end are zero.
 ///
-/// Files are opened and checked here; parameters are loaded at the first prompt, and again at the
-/// first one after release(). Encoded prompts are remembered, so the same negative prompt costs
-/// once. Throws an Error naming the folder and what is wrong with it.
+/// Files are opened and checked here; parameters are read when prompts come, see Umt5Blocks: the
+/// prompts of a call share one reading. Encoded prompts are remembered, so the same negative prompt
+/// costs once. Throws an Error naming the folder and what is wrong with it.
 std::unique_ptr<TextEncoder> umt5_text_encoder(const pjrt::Client& client, Umt5Settings settings);
 
 }  // namespace kinema::encoders

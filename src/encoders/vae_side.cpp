@@ -4,6 +4,8 @@
 
 #include "core/error.h"
 #include "encoders/tiling.h"
+#include "runtime/device_memory.h"
+#include "runtime/environment.h"
 
 namespace kinema::encoders {
 namespace {
@@ -82,6 +84,10 @@ VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
   if (!params_) {
     params_ = std::make_shared<const std::vector<runtime::Array>>(load_(specs_));
   }
+  return compiled(frame, chunk);
+}
+
+VaeSide::Ready VaeSide::compiled(const Dims& frame, int64_t chunk) {
   Programs& programs = programs_[frame];
   const auto input = [&](int64_t frames) {
     return Shape{DType::F32, {1, frame[0], frames, frame[1], frame[2]}};
@@ -100,9 +106,29 @@ VaeSide::Ready VaeSide::ready(const Dims& frame, int64_t chunk) {
   return {params_, programs.first.get(), &next->second};
 }
 
+int64_t VaeSide::memory_bytes(const Dims& input, int64_t chunk) {
+  const std::scoped_lock lock(mutex_);
+  const int64_t rest = input[1] - 1;
+  const Ready programs =
+      compiled({input[0], input[2], input[3]}, chunk < 0 ? rest : std::min(chunk, rest));
+  int64_t parameters = 0;
+  for (const nn::ParamSpec& spec : specs_) {
+    parameters += runtime::bytes_per_device(spec.shape, spec.sharding(devices_.placement()),
+                                            devices_.placement().mesh());
+  }
+  int64_t beside = 0;
+  for (const runtime::Program* program : {programs.first, programs.next}) {
+    if (program != nullptr) {
+      beside = std::max(beside, program->report().memory.total() - parameters);
+    }
+  }
+  return beside + (programs.params ? 0 : parameters);
+}
+
 void VaeSide::release() {
   const std::scoped_lock lock(mutex_);
   params_.reset();
+  runtime::give_back_free_memory();
 }
 
 VaeSide::Call VaeSide::call(const runtime::Program& program, const Params& params,

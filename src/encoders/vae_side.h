@@ -35,6 +35,10 @@ class VaeSide {
   /// up the last chunk are dropped from its result.
   void run(const HostArray& input, int64_t chunk, const Sink& sink);
 
+  /// Bytes that run would take of each device at its largest over an input of these dims, beside
+  /// parameters that are there already; compiles the programs.
+  int64_t memory_bytes(const Dims& input, int64_t chunk);
+
   /// Gives the parameters back, as soon as the runs that are under way end. Programs stay: they
   /// are small beside parameters and take seconds to compile.
   void release();
@@ -52,12 +56,13 @@ class VaeSide {
                    std::span<const Tensor> past) const;
   runtime::Program compile(const Shape& input, std::span<const Shape> past,
                            std::vector<Shape>* left) const;
-  /// The parameters, and the programs for chunks of this shape (0 frames: the first only).
+  /// The programs for chunks of this shape (0 frames: the first only), and the parameters.
   struct Ready {
     Params params;
     const runtime::Program* first;
     const runtime::Program* next;
   };
+  Ready compiled(const Dims& frame, int64_t chunk);  // with those that are there, or null
   Ready ready(const Dims& frame, int64_t chunk);
   /// A chunk on its way: result and past, and the input, which must outlive the run.
   struct Call {

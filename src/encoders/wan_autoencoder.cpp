@@ -147,6 +147,20 @@ class WanAutoencoder::Network {
     });
   }
 
+  int64_t decode_memory_bytes(Dims d) {
+    const int64_t side = config_.spatial();
+    int64_t frames = 0;  // of a tiled video, which is whole in memory, beside the blend of a row
+    if (options_.tiling &&
+        (d[2] > options_.tiling->height / side || d[3] > options_.tiling->width / side)) {
+      const Dims video{config_.colours(), (d[1] - 1) * config_.temporal() + 1, d[2] * side,
+                       d[3] * side};
+      frames = 2 * Shape{DType::F32, video}.bytes();
+      d[2] = std::min(d[2], options_.tiling->height / side);
+      d[3] = std::min(d[3], options_.tiling->width / side);
+    }
+    return frames + decoder_->memory_bytes(d, options_.decode_chunk);
+  }
+
   void release() {
     encoder_->release();
     decoder_->release();
@@ -276,6 +290,10 @@ void WanAutoencoder::decode(const HostArray& latents, const FrameSink& sink) con
         "[encoders] the latents are {} but this VAE has {} channels", to_string(latents.shape),
         config().z_dim);
   decode_denormalised(denormalise(latents), sink);
+}
+
+int64_t WanAutoencoder::decode_memory_bytes(const Dims& latents) const {
+  return network_->decode_memory_bytes(latents);
 }
 
 void WanAutoencoder::release() const { network_->release(); }

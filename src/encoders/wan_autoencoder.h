@@ -51,6 +51,7 @@ class WanAutoencoder final : public Autoencoder {
   HostArray encode(const HostArray& pixels) const override;
   void decode(const HostArray& latents, const FrameSink& sink) const override;
   using Autoencoder::decode;
+  int64_t decode_memory_bytes(const Dims& latents) const override;
   void release() const override;
 
   /// The distribution of the latents, not normalised: f32 [z, f, h, w] each.

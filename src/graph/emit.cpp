@@ -7,7 +7,7 @@
 namespace kinema {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -48,7 +48,7 @@ std::string sharding_text(const Sharding& sharding) {
   for (const auto& axes : sharding.dims) {
     std::string names;
     for (const std::string& axis : axes) {
-      names += (names.empty() ? "" : ", ") + quoted(axis);
+      names += (names.empty() ? "" : ", ") + in_quotes(axis);
     }
     dims += (dims.empty() ? "{" : ", {") + names + "}";
   }
@@ -82,8 +82,9 @@ const StackedSlice* Emitter::slice_of(Tensor x) const {
 std::string Emitter::fresh() { return fmt::format("%{}", next_++); }
 
 std::string Emitter::location(const Node& node) const {
-  return fmt::format(" loc({})", quoted(node.scope->empty() ? std::string(node.op->name)
-                                                            : *node.scope + "/" + node.op->name));
+  return fmt::format(" loc({})",
+                     in_quotes(node.scope->empty() ? std::string(node.op->name)
+                                                   : *node.scope + "/" + node.op->name));
 }
 
 void Emitter::raw_line(const std::string& text) {
@@ -157,7 +158,7 @@ std::string arguments(const Graph& graph, const EmitOptions& options, Emitter& o
     out.bind(x, name);
     text += fmt::format("{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(x.shape()),
                         attributes.empty() ? "" : " {" + attributes + "}",
-                        input.name.empty() ? "" : fmt::format(" loc({})", quoted(input.name)));
+                        input.name.empty() ? "" : fmt::format(" loc({})", in_quotes(input.name)));
   }
   return text;
 }
@@ -165,7 +166,7 @@ std::string arguments(const Graph& graph, const EmitOptions& options, Emitter& o
 std::string mesh_line(const MeshAxes& mesh) {
   std::string axes;
   for (const auto& [name, size] : mesh.axes) {
-    axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", quoted(name), size);
+    axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", in_quotes(name), size);
   }
   return fmt::format("  sdy.mesh @mesh = <[{}]>\n", axes);
 }

@@ -25,6 +25,7 @@ struct RematPolicy {
   std::vector<std::string> offloaded;
   /// MATMUL_WITHOUT_BATCH: move the kept dots to host memory.
   bool offload = false;
+  bool operator==(const RematPolicy&) const = default;
 };
 
 /// The policy of a configuration's `remat_policy` (any case): NONE, FULL, MATMUL_WITHOUT_BATCH,

@@ -101,6 +101,15 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   file.commit();
 }
 
+bool create_file(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  check(fd >= 0 || errno == EEXIST, "[io] cannot create {}: {}", path.string(), reason(errno));
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  return fd >= 0;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor opened = Descriptor::open(folder, O_RDONLY | O_DIRECTORY);
   check(static_cast<bool>(opened), "[io] cannot open folder {}: {}", folder.string(),

@@ -43,6 +43,10 @@ class AtomicFile {
 /// Writes a whole file through AtomicFile.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
+/// Makes an empty file where nothing has that name yet; false where something has, which stays as
+/// it is. Of several who try, one is told true. Throws an Error where no file can be made.
+bool create_file(const std::filesystem::path& path);
+
 /// Makes a folder's entries durable; a rename into it is only safe after this.
 void sync_folder(const std::filesystem::path& folder);
 

@@ -53,6 +53,15 @@ inline std::string reason(int code) {
   return text;
 }
 
+/// How long a frame is shown, in ticks of its stream; 0: not known.
+inline int64_t duration(const AVFrame& frame) {
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(57, 30, 100)
+  return frame.duration;
+#else
+  return frame.pkt_duration;
+#endif
+}
+
 /// libav logs to stderr by itself; a library must not.
 inline void silence() {
   static const bool done = [] {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "io/event_file.h"
 #include "io/example_proto.h"
+#include "io/media_name.h"
 #include "io/model_folder.h"
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
@@ -76,7 +77,7 @@ PathKind path_kind(const fs::path& path) {
   if (is_event_file(path)) {
     return PathKind::Events;
   }
-  if (extension == ".mp4" || extension == ".mov" || extension == ".mkv" || extension == ".webm") {
+  if (is_video_name(path.string())) {
     return PathKind::Video;
   }
   return PathKind::Unknown;

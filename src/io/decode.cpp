@@ -14,7 +14,18 @@ namespace kinema::io {
 namespace {
 
 constexpr int kIoBufferBytes = 64 * 1024;
-constexpr const char* kVideoFormats = "mov,mp4,matroska,webm,avi,mpegts,gif";
+// Containers of films, by libav's names for them. Lists of other files (playlists, scripts that
+// join clips) are none.
+constexpr const char* kVideoFormats =
+    "mov,matroska,webm,avi,mpegts,mpeg,gif,asf,flv,ogg,ivf,yuv4mpegpipe";
+
+// Containers keep times as rough as a millisecond: a frame that is due less than this later is
+// there.
+constexpr double kTimeSlack = 1e-3;
+
+int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {
+  return AVERROR(EPERM);
+}
 
 // A mapped file as libav's input: no URL is ever parsed, so no protocol can be reached through a
 // name.
@@ -26,6 +37,7 @@ struct Input {
     check(io != nullptr && format != nullptr, "[video] out of memory");
     format->pb = io;
     format->flags |= AVFMT_FLAG_CUSTOM_IO;
+    format->io_open = refuse_to_open;  // no other file is reached through this one
   }
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
@@ -152,10 +164,30 @@ class Decoder {
     check(ready >= 0, "[video] cannot decode {}: {}", path_, av::reason(ready));
   }
 
-  [[nodiscard]] VideoProbe probe() const {
-    const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
-    return {stream_->nb_frames, stream_->codecpar->height, stream_->codecpar->width,
-            rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0};
+  /// Reads all packets where the container does not say how many frames there are, or how long
+  /// they last: so much may be asked of a decoder once.
+  VideoProbe probe() {
+    VideoProbe out;
+    out.height = stream_->codecpar->height;
+    out.width = stream_->codecpar->width;
+    out.pixel_aspect = pixel_aspect(nullptr);
+    if (quarter_turns(*stream_) % 2 != 0) {
+      std::swap(out.height, out.width);
+    }
+    out.fps = stated_rate();
+    out.frames = stream_->nb_frames;
+    out.seconds = static_cast<double>(stream_->duration) * av_q2d(stream_->time_base);
+    if (out.frames <= 0 || stream_->duration <= 0) {
+      count_packets(out);
+    }
+    const double mean = static_cast<double>(out.frames) / std::max(out.seconds, 1e-9);
+    // A stated rate that the frames do not keep, as of films of a variable rate, is none.
+    if (out.seconds > 0 && std::abs(out.fps * out.seconds - static_cast<double>(out.frames)) >
+                               1.5 + 0.02 * static_cast<double>(out.frames)) {
+      out.fps = mean;
+      out.variable_rate = true;
+    }
+    return out;
   }
 
   Video run() {
@@ -177,6 +209,7 @@ class Decoder {
       }
       av_packet_unref(packet.get());
     }
+    hold_last();
     check(seen_ > 0, "[video] {} holds no frame", path_);
     check(kept_ > 0, "[video] {} has {} frames, none after frame {}", path_, seen_,
           options_.first_frame);
@@ -186,11 +219,107 @@ class Decoder {
     HostArray frames;
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
-    frames = upright(turned(std::move(frames), quarter_turns(*stream_)), orientation_);
-    return {std::move(frames), probe().fps};
+    const int turns = quarter_turns(*stream_);
+    frames = upright(turned(std::move(frames), turns), orientation_);
+    return {std::move(frames), stated_rate(), pixel_aspect_};
   }
 
  private:
+  [[nodiscard]] double stated_rate() const {
+    const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
+    return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0;
+  }
+
+  /// Width over height of a pixel as it is shown, turns made; what no film has is 1.
+  double pixel_aspect(AVFrame* frame) const {
+    const AVRational stated = av_guess_sample_aspect_ratio(input_.format, stream_, frame);
+    const double value = stated.num > 0 && stated.den > 0 ? av_q2d(stated) : 1.0;
+    if (value < 0.1 || value > 10) {
+      return 1.0;
+    }
+    return quarter_turns(*stream_) % 2 != 0 ? 1.0 / value : value;
+  }
+
+  /// Frames and seconds of the packets, each of which is a frame.
+  void count_packets(VideoProbe& out) {
+    const av::Packet packet(av_packet_alloc());
+    check(packet != nullptr, "[video] out of memory");
+    const double tick = av_q2d(stream_->time_base);
+    double first = 0;
+    double last = 0;
+    double shown = 0;  // how long the last frame is
+    out.frames = 0;
+    int result = 0;
+    while ((result = av_read_frame(input_.format, packet.get())) >= 0) {
+      const bool hidden = (packet->flags & AV_PKT_FLAG_DISCARD) != 0;
+      if (packet->stream_index == stream_->index && !hidden) {
+        const int64_t stamp = packet->pts != AV_NOPTS_VALUE ? packet->pts : packet->dts;
+        const double time = stamp != AV_NOPTS_VALUE ? static_cast<double>(stamp) * tick
+                            : out.frames == 0       ? 0.0
+                                                    : last + interval();
+        first = out.frames == 0 ? time : std::min(first, time);
+        if (out.frames == 0 || time > last) {
+          last = time;
+          shown = static_cast<double>(packet->duration) * tick;
+        }
+        ++out.frames;
+      }
+      av_packet_unref(packet.get());
+    }
+    check(result == AVERROR_EOF, "[video] cannot read {} after {} frames: {}", path_, out.frames,
+          av::reason(result));
+    out.seconds = out.frames == 0 ? 0.0 : last - first + (shown > 0 ? shown : interval());
+  }
+
+  /// Seconds of a frame, where nothing else says; 0: not known.
+  [[nodiscard]] double interval() const {
+    const double rate = stated_rate();
+    return rate > 0 ? 1.0 / rate : 0.0;
+  }
+
+  /// Seconds since the first frame.
+  double time_of(const AVFrame& frame, int64_t index) {
+    const bool stamped = frame.best_effort_timestamp != AV_NOPTS_VALUE;
+    const double stamp =
+        static_cast<double>(frame.best_effort_timestamp) * av_q2d(stream_->time_base);
+    if (index == 0) {
+      first_time_ = stamped ? stamp : 0.0;
+      return 0.0;
+    }
+    // They come in the order in which they are shown: a time that goes back is damage.
+    return std::max(shown_time_, stamped ? stamp - first_time_ : shown_time_ + interval());
+  }
+
+  double next_time() const {
+    return static_cast<double>(options_.first_frame + kept_) / options_.fps;
+  }
+
+  /// With a rate of our own: keeps the frame that was shown until now at each time that is due
+  /// before this one comes.
+  void show(av::Frame frame, int64_t index) {
+    const double time = time_of(*frame, index);
+    while (shown_ != nullptr && kept_ < options_.max_frames && next_time() + kTimeSlack < time) {
+      append(*shown_, index - 1);
+    }
+    shown_time_ = time;
+    const double tick = av_q2d(stream_->time_base);
+    const int64_t ticks = av::duration(*frame);
+    shown_for_ = ticks > 0 ? static_cast<double>(ticks) * tick : interval();
+    shown_ = std::move(frame);
+  }
+
+  /// The last frame is shown to its end; a frame's time more for containers that round up.
+  void hold_last() {
+    if (shown_ == nullptr) {
+      return;
+    }
+    const bool endless = options_.max_frames == std::numeric_limits<int64_t>::max();
+    const double end = shown_time_ + shown_for_ + (endless ? 0.0 : 1.0 / options_.fps);
+    while (kept_ < options_.max_frames && next_time() + kTimeSlack < end) {
+      append(*shown_, seen_ - 1);
+    }
+  }
+
   void send(const AVPacket* packet) {
     const int sent = avcodec_send_packet(codec_.get(), packet);
     check(sent >= 0 || sent == AVERROR_EOF, "[video] cannot decode {} after {} frames: {}", path_,
@@ -207,8 +336,10 @@ class Decoder {
       check(frame->decode_error_flags == 0 && (frame->flags & AV_FRAME_FLAG_CORRUPT) == 0,
             "[video] frame {} of {} is damaged", seen_, path_);
       const int64_t index = seen_++;
-      if (index >= options_.first_frame &&
-          (index - options_.first_frame) % std::max<int64_t>(1, options_.stride) == 0) {
+      if (options_.fps > 0) {
+        show(av::Frame(av_frame_clone(frame.get())), index);
+      } else if (index >= options_.first_frame &&
+                 (index - options_.first_frame) % std::max<int64_t>(1, options_.stride) == 0) {
         append(*frame, index);
       }
       av_frame_unref(frame.get());
@@ -220,6 +351,7 @@ class Decoder {
       height_ = frame.height;
       width_ = frame.width;
       orientation_ = stated_orientation(frame);
+      pixel_aspect_ = pixel_aspect(const_cast<AVFrame*>(&frame));
     }
     check(frame.height == height_ && frame.width == width_,
           "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, index, width_, height_,
@@ -273,6 +405,12 @@ class Decoder {
   int64_t kept_ = 0;     // of them, kept
   int orientation_ = 1;  // see stated_orientation
   int64_t skipped_ = 0;  // packets that the container says are not to be shown
+  double pixel_aspect_ = 1;
+  // With a rate of our own: the frame that is shown now, since when and how long, in seconds.
+  av::Frame shown_;
+  double first_time_ = 0;
+  double shown_time_ = 0;
+  double shown_for_ = 0;
 };
 
 }  // namespace

@@ -7,6 +7,36 @@
 #include "io/resample.h"
 
 namespace kinema::io {
+namespace {
+
+/// Width and height in a PNG's first chunk (ISO/IEC 15948, 11.2.2), unless an Exif chunk may turn
+/// the picture; zeros: not known.
+ImageSize png_size(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.size() < 24 || !text.starts_with("\x89PNG") || text.substr(12, 4) != "IHDR" ||
+      text.find("eXIf") != std::string_view::npos) {
+    return {};
+  }
+  const auto number = [&](size_t at) {
+    int64_t out = 0;
+    for (size_t i = 0; i < 4; ++i) {
+      out = out * 256 + static_cast<unsigned char>(text[at + i]);
+    }
+    return out;
+  };
+  return {.height = number(20), .width = number(16)};
+}
+
+}  // namespace
+
+ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name) {
+  ImageSize size = png_size(bytes);
+  if (size.height <= 0 || size.width <= 0) {
+    const Dims dims = is_jpeg(bytes) ? jpeg_dims(bytes, name) : read_image(bytes, name).shape.dims;
+    size = {.height = dims[0], .width = dims[1]};
+  }
+  return size;
+}
 
 HostArray read_image(std::span<const std::byte> bytes, const std::string& name) {
   HostArray image;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -16,6 +17,13 @@ namespace kinema::io {
 HostArray read_image(const std::filesystem::path& path);
 /// The same from bytes, which messages call `name`.
 HostArray read_image(std::span<const std::byte> bytes, const std::string& name);
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+/// The size that read_image would give; of JPEG and most PNG without decoding.
+ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name);
 
 /// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
 void write_png(const std::filesystem::path& path, const HostArray& image);

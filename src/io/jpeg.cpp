@@ -46,17 +46,14 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
   ~Reader() { jpeg_destroy_decompress(&info_); }
 
-  void run() {
-    const auto step = [this](void (Reader::*part)()) {
-      if (setjmp(out_) == 0) {
-        (this->*part)();
-        return true;
-      }
-      return false;
-    };
+  void run_header() {
     check(step(&Reader::read_header), "{}", reason_);
     width_ = info_.output_width;
     height_ = info_.output_height;
+  }
+
+  void run() {
+    run_header();
     check(static_cast<int64_t>(width_) * height_ <= max_pixels_,
           "it has {} x {} pixels, at most {} are read", width_, height_, max_pixels_);
     stored_.resize(static_cast<size_t>(width_) * height_ * info_.output_components);
@@ -81,9 +78,20 @@ class Reader {
   }
 
   int orientation() const { return orientation_; }
+  /// Height and width as they are stored.
+  Dims dims() const { return {height_, width_}; }
 
  private:
   static constexpr int kMaxScans = 500;
+
+  /// Calls a part that may leave by a jump; false: it did.
+  bool step(void (Reader::*part)()) {
+    if (setjmp(out_) == 0) {
+      (this->*part)();
+      return true;
+    }
+    return false;
+  }
 
   static Reader& self(j_common_ptr info) { return *static_cast<Reader*>(info->client_data); }
 
@@ -156,6 +164,20 @@ class Reader {
 bool is_jpeg(std::span<const std::byte> bytes) {
   return bytes.size() >= 3 && bytes[0] == std::byte{0xff} && bytes[1] == std::byte{0xd8} &&
          bytes[2] == std::byte{0xff};
+}
+
+Dims jpeg_dims(std::span<const std::byte> bytes, const std::string& name) {
+  Reader reader(bytes, 0);
+  try {
+    reader.run_header();
+  } catch (const Error& error) {
+    fail("[image] {} cannot be decoded: {}", name, error.what());
+  }
+  Dims dims = reader.dims();
+  if (reader.orientation() >= 5) {  // it lies on its side
+    std::swap(dims[0], dims[1]);
+  }
+  return dims;
 }
 
 HostArray decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {

@@ -100,9 +100,16 @@ std::vector<std::string> shards_of(std::vector<std::string> names) {
   const auto is_named = [](const std::string& name) {
     return std::filesystem::path(name).extension().string().starts_with(".tfrec");
   };
-  if (std::ranges::any_of(names, is_named)) {
-    std::erase_if(names, [&](const std::string& name) { return !is_named(name); });
-  }
+  // Notes that lie beside them in data sets of the hub.
+  const auto is_note = [](const std::string& name) {
+    const std::string extension = std::filesystem::path(name).extension().string();
+    return extension == ".md" || extension == ".txt" || extension == ".json" ||
+           extension == ".jsonl" || extension == ".csv" || extension == ".yml" ||
+           extension == ".yaml";
+  };
+  const bool named = std::ranges::any_of(names, is_named);
+  std::erase_if(names,
+                [&](const std::string& name) { return named ? !is_named(name) : is_note(name); });
   std::ranges::sort(names);
   return names;
 }

@@ -14,15 +14,20 @@ namespace kinema::io {
 /// Decoded frames: u8 [f, h, w, 3], RGB.
 struct Video {
   HostArray frames;
-  double fps = 0;
+  double fps = 0;           // as the file states it
+  double pixel_aspect = 1;  // width over height of a pixel as it is to be shown
 };
 
-/// What a file says of its video stream without decoding it.
+/// What is known of a video stream without decoding it; where the container does not say, its
+/// packets are counted.
 struct VideoProbe {
-  int64_t frames = 0;  // 0 when the container does not say
-  int64_t height = 0;
+  int64_t frames = 0;
+  int64_t height = 0;  // of the frames as read_video gives them
   int64_t width = 0;
-  double fps = 0;
+  double fps = 0;      // on the average, where the rate is variable
+  double seconds = 0;  // from the first frame to the end of the last one
+  double pixel_aspect = 1;
+  bool variable_rate = false;
 };
 VideoProbe probe_video(const std::filesystem::path& path);
 /// The same from bytes, which messages call `name`.
@@ -33,6 +38,9 @@ struct ReadVideoOptions {
   int64_t first_frame = 0;
   /// Of the rest, every n-th is kept.
   int64_t stride = 1;
+  /// Above 0: frames of this rate in place of the file's, each the one that a player shows at that
+  /// time (the file's time stamps decide); first_frame counts them, stride has no meaning.
+  double fps = 0;
   /// Stop after keeping this many frames.
   int64_t max_frames = std::numeric_limits<int64_t>::max();
   /// Refuse larger frames (hostile headers claim gigapixels).
@@ -41,7 +49,8 @@ struct ReadVideoOptions {
   int64_t max_bytes = int64_t{4} << 30;
 };
 
-/// Decodes a video file (whatever libavformat reads; one video stream). YUV without a colour
+/// Decodes a video file (mp4, mov, mkv, webm, avi, gif, MPEG, wmv, flv, ogv and what else people
+/// keep films in, by its bytes and not by its name; one video stream). YUV without a colour
 /// description is taken as limited-range BT.601; a turn that the file asks of players is made.
 ///
 /// Throws an Error with the path for a missing, truncated, undecodable or too large file.

@@ -133,7 +133,7 @@ void add_times(const trace::Recording& host, wire::XPlane& to) {
 }
 
 /// As a JSON string; what is not ASCII is not worth a reader's refusal.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -152,18 +152,18 @@ std::string quoted(std::string_view text) {
 std::string value_text(const wire::XStat& stat, const wire::XPlane& plane) {
   switch (stat.value_case()) {
     case wire::XStat::kDoubleValue:
-      return quoted(fmt::format("{}", stat.double_value()));  // may be no number of JSON
+      return in_quotes(fmt::format("{}", stat.double_value()));  // may be no number of JSON
     case wire::XStat::kUint64Value:
       return fmt::format("{}", stat.uint64_value());
     case wire::XStat::kInt64Value:
       return fmt::format("{}", stat.int64_value());
     case wire::XStat::kStrValue:
-      return quoted(stat.str_value());
+      return in_quotes(stat.str_value());
     case wire::XStat::kBytesValue:
-      return quoted(fmt::format("{} bytes", stat.bytes_value().size()));
+      return in_quotes(fmt::format("{} bytes", stat.bytes_value().size()));
     case wire::XStat::kRefValue: {
       const auto found = plane.stat_metadata().find(static_cast<int64_t>(stat.ref_value()));
-      return quoted(found == plane.stat_metadata().end() ? "" : found->second.name());
+      return in_quotes(found == plane.stat_metadata().end() ? "" : found->second.name());
     }
     case wire::XStat::VALUE_NOT_SET:
       break;
@@ -183,7 +183,7 @@ std::string args_text(const google::protobuf::RepeatedPtrField<wire::XStat>& own
     for (const wire::XStat& stat : *stats) {
       const auto found = plane.stat_metadata().find(stat.metadata_id());
       if (found != plane.stat_metadata().end()) {
-        args.emplace(quoted(found->second.name()), value_text(stat, plane));
+        args.emplace(in_quotes(found->second.name()), value_text(stat, plane));
       }
     }
   }
@@ -229,7 +229,7 @@ std::string chrome_trace(std::string_view xspace) {
     }
     const auto name_of = [&](const char* what, int64_t thread, const std::string& name) {
       return fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{"name":{}}}}})",
-                         p + 1, thread, what, quoted(name));
+                         p + 1, thread, what, in_quotes(name));
     };
     add(name_of("process_name", 0, plane.name()));
     for (int l = 0; l < plane.lines_size(); ++l) {
@@ -249,7 +249,7 @@ std::string chrome_trace(std::string_view xspace) {
         add(fmt::format(
             R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{:.6f},"dur":{:.6f},"args":{{{}}}}})",
             p + 1, l + 1,
-            quoted(metadata.display_name().empty() ? metadata.name() : metadata.display_name()),
+            in_quotes(metadata.display_name().empty() ? metadata.name() : metadata.display_name()),
             begin, duration, args_text(event.stats(), &metadata.stats(), plane)));
       }
     }

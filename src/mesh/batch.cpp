@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "io/json.h"
 
@@ -16,7 +18,44 @@ std::string sizes_text(const Mesh& mesh, std::span<const std::string> axes) {
   return fmt::format("{}", fmt::join(parts, " x "));
 }
 
+/// Axes that devices may go to from these, which split samples.
+std::string_view other_axes(const std::vector<std::string>& axes) {
+  const bool fsdp = std::ranges::find(axes, "fsdp") != axes.end();
+  return fsdp ? "context or tensor" : "fsdp, context or tensor";
+}
+
+/// `, tokens over context=2 x fsdp=2`; empty where there are no such axes.
+std::string part_text(std::string_view what, const Mesh& mesh,
+                      const std::vector<std::string>& axes) {
+  return axes.empty() ? "" : fmt::format(", {} over {}", what, sizes_text(mesh, axes));
+}
+
 }  // namespace
+
+std::string batch_text(const Placement& asked, int64_t samples, std::string_view what) {
+  const Placement place = asked.for_samples(samples);
+  const Mesh& mesh = place.mesh();
+  const auto over = [&](std::string_view name, std::string_view logical) {
+    return part_text(name, mesh, place.axes_of(logical));
+  };
+  std::vector<std::string> weights = place.axes_of("embed");
+  for (const std::string& axis : place.axes_of("heads")) {
+    if (std::ranges::find(weights, axis) == weights.end()) {
+      weights.push_back(axis);
+    }
+  }
+  std::string out = fmt::format("{} {}", samples, what);
+  if (const auto axes = place.axes_of("activation_batch"); !axes.empty()) {
+    out += " over " + sizes_text(mesh, axes);
+  }
+  out += over("tokens", "activation_length") + over("heads", "activation_heads") +
+         part_text("weights", mesh, weights);
+  if (place.rules() != asked.rules()) {
+    out += fmt::format("; a batch of {} does not divide over {}, so fsdp splits its tokens",
+                       samples, sizes_text(mesh, asked.axes_of("activation_batch")));
+  }
+  return out;
+}
 
 void check_batch(const Placement& placement, int64_t samples, double per_device) {
   const int64_t parts = placement.parts("activation_batch");
@@ -24,19 +63,19 @@ void check_batch(const Placement& placement, int64_t samples, double per_device)
     return;
   }
   const Mesh& mesh = placement.mesh();
-  const std::string over = sizes_text(mesh, placement.axes_of("activation_batch"));
+  const std::vector<std::string> axes = placement.axes_of("activation_batch");
+  const std::string over = sizes_text(mesh, axes);
   check(
       per_device <= 0 || per_device >= 1,
       "[mesh] per_device_batch_size {} on {} devices is a batch of {}, which does not divide over "
-      "{}: a fraction leaves fewer samples than devices\n  put devices on context or tensor until "
-      "the product is {}, or set per_device_batch_size=1",
-      per_device, mesh.devices(), samples, over, divisors_text(samples));
+      "{}: a fraction leaves fewer samples than devices\n  put devices on {} until the product is "
+      "{}, or set per_device_batch_size=1",
+      per_device, mesh.devices(), samples, over, other_axes(axes), divisors_text(samples));
   const int64_t up = (samples + parts - 1) / parts * parts;
   fail(
       "[mesh] a batch of {} samples does not divide over {}\n  set global_batch_size={}, or "
-      "another "
-      "multiple of {}; or put devices on context or tensor instead",
-      samples, over, up, parts);
+      "another multiple of {}; or put devices on {} instead",
+      samples, over, up, parts, other_axes(axes));
 }
 
 void check_divides(const Placement& placement, std::string_view what, int64_t size,

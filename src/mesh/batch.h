@@ -10,6 +10,11 @@
 
 namespace kinema::mesh {
 
+/// Where a batch of `samples` lies once Placement::for_samples has its say, and the weights, on one
+/// line: `2 samples over data=2, tokens over context=2, weights over context=2`. `what` follows the
+/// number. Says so when fsdp splits tokens because the samples do not divide over it.
+std::string batch_text(const Placement& asked, int64_t samples, std::string_view what);
+
 /// Throws an Error with the remedy when `samples` do not divide over the mesh axes that
 /// `activation_batch` lies on. `per_device` is per_device_batch_size where that made the number, 0
 /// where global_batch_size did.

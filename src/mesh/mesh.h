@@ -31,6 +31,7 @@ struct Mesh {
   /// The product over several axes; 1 for none.
   int64_t size(std::span<const std::string> names) const;
   bool has(std::string_view axis) const;
+  bool operator==(const Mesh&) const = default;
 };
 
 /// The mesh that `dcn_*` and `ici_*` ask for.

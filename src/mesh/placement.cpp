@@ -24,6 +24,10 @@ Placement::Placement(Mesh mesh, AxisRules rules, std::string_view key) {
   data_ = std::make_shared<const Data>(Data{std::move(mesh), std::move(rules)});
 }
 
+bool Placement::operator==(const Placement& other) const {
+  return data_ == other.data_ || (data_ && other.data_ && *data_ == *other.data_);
+}
+
 const Mesh& Placement::mesh() const {
   static const Mesh kNone;
   return active() ? data_->mesh : kNone;
@@ -41,6 +45,13 @@ std::vector<std::string> Placement::axes_of(std::string_view logical) const {
 }
 
 int64_t Placement::parts(std::string_view logical) const { return mesh().size(axes_of(logical)); }
+
+Placement Placement::for_samples(int64_t samples) const {
+  const std::vector<std::string> axes = axes_of("activation_batch");
+  const bool moves =
+      samples % mesh().size(axes) != 0 && std::ranges::find(axes, "fsdp") != axes.end();
+  return moves ? Placement(mesh(), rules().with_tokens_on_fsdp()) : *this;
+}
 
 Sharding Placement::constraint(std::span<const std::string> logical, const Dims& dims) const {
   check(logical.size() == dims.size(), "[mesh] {} logical axes were given for {}", logical.size(),

@@ -23,8 +23,12 @@ class Placement {
   /// Throws an Error when a rule names an axis that the mesh does not have; `key` names the rules.
   Placement(Mesh mesh, AxisRules rules, std::string_view key = "logical_axis_rules");
 
+  /// Of equal meshes and rules.
+  bool operator==(const Placement& other) const;
+
   /// More than one device.
   bool active() const { return data_ != nullptr && data_->mesh.devices() > 1; }
+  int64_t devices() const { return active() ? data_->mesh.devices() : 1; }
   /// Of an inactive one: no axes, no devices.
   const Mesh& mesh() const;
   const AxisRules& rules() const;
@@ -33,6 +37,11 @@ class Placement {
   /// devices those are.
   std::vector<std::string> axes_of(std::string_view logical) const;
   int64_t parts(std::string_view logical) const;
+
+  /// The placement for a batch of this many samples: where they do not divide over the mesh axes of
+  /// `activation_batch`, `fsdp` splits their tokens instead (AxisRules::with_tokens_on_fsdp).
+  /// Weights lie as before. Whether the samples divide then is check_batch's.
+  Placement for_samples(int64_t samples) const;
 
   /// How an array that the program takes or gives is split: by the rules, less the last of a
   /// dimension's mesh axes that its size does not divide over. Axes of one device are left out.
@@ -54,6 +63,7 @@ class Placement {
   struct Data {
     Mesh mesh;
     AxisRules rules;
+    bool operator==(const Data&) const = default;
   };
   std::shared_ptr<const Data> data_;
 };

@@ -108,4 +108,26 @@ AxisRules AxisRules::for_attention(std::string_view attention, bool uniform) con
   return AxisRules(std::move(all));
 }
 
+AxisRules AxisRules::with_tokens_on_fsdp() const {
+  const std::string fsdp = "fsdp";
+  const auto behind_context = [&](Rule& rule) {
+    const auto context = std::ranges::find(rule.mesh_axes, "context");
+    if (context != rule.mesh_axes.end() && std::ranges::count(rule.mesh_axes, fsdp) == 0) {
+      rule.mesh_axes.insert(context + 1, fsdp);
+    }
+  };
+  if (std::ranges::count(axes_of("activation_length"), "context") == 0) {
+    return *this;
+  }
+  std::vector<Rule> out = rules_;
+  for (Rule& rule : out) {
+    if (rule.logical == "activation_batch") {
+      std::erase(rule.mesh_axes, fsdp);
+    } else if (rule.logical.starts_with("activation_")) {
+      behind_context(rule);
+    }
+  }
+  return AxisRules(std::move(out));
+}
+
 }  // namespace kinema::mesh

@@ -43,6 +43,11 @@ class AxisRules {
   /// values lie is the kind's affair.
   AxisRules for_attention(std::string_view attention, bool uniform) const;
 
+  /// The rules for a batch that leaves `fsdp` to its tokens: `activation_batch` is without it, and
+  /// in the rules of other activations it follows `context`. Weights lie as before. The rules as
+  /// they are where `activation_length` does not lie on `context`.
+  AxisRules with_tokens_on_fsdp() const;
+
   const std::vector<Rule>& rules() const { return rules_; }
   bool operator==(const AxisRules&) const = default;
 

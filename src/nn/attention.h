@@ -29,6 +29,7 @@ struct AttentionAxes {
   std::vector<std::string> batch = {};
   std::vector<std::string> sequence = {};
   std::vector<std::string> heads = {};
+  bool operator==(const AttentionAxes&) const = default;
 };
 
 struct AttentionOptions {
@@ -58,6 +59,7 @@ struct AttentionOptions {
   /// ULYSSES, ULYSSES_RING: heads are exchanged in this many groups, so that one group is on its
   /// way while another is computed.
   int64_t ulysses_chunks = 1;
+  bool operator==(const AttentionOptions&) const = default;
 };
 
 /// Throws an Error with the remedy when attention of this many queries and keys is more than the

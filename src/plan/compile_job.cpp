@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "io/atomic_write.h"
 #include "io/json.h"
 #include "kernels/cpu/lowering.h"
@@ -201,10 +201,6 @@ struct Made {
   double seconds = 0;
 };
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 int64_t attribute(const pjrt::NamedValues& values, const std::string& name) {
   const auto found = values.find(name);
   const auto* number = found == values.end() ? nullptr : std::get_if<int64_t>(&found->second);
@@ -212,11 +208,9 @@ int64_t attribute(const pjrt::NamedValues& values, const std::string& name) {
 }
 
 Made compile_here(const CompileJob& job) {
-  const auto start = std::chrono::steady_clock::now();
-  pjrt::Client client = runtime::open_client({.plugin = job.plugin,
-                                              .hardware = "cpu",
-                                              .cpu_devices = job.target.devices,
-                                              .keep_freed_memory = false});
+  const Stopwatch watch;
+  pjrt::Client client = runtime::open_client(
+      {.plugin = job.plugin, .hardware = "cpu", .cpu_devices = job.target.devices});
   if (job.kernels) {
     kernels::register_cpu_kernels(client.plugin());
   }
@@ -225,7 +219,7 @@ Made compile_here(const CompileJob& job) {
   made.devices = static_cast<int64_t>(client.devices().size());
   made.memory_limit = runtime::available_memory_bytes() / job.target.devices;
   made.platform_version = client.platform_version();
-  made.seconds = seconds_since(start);
+  made.seconds = watch.seconds();
   return made;
 }
 
@@ -243,9 +237,9 @@ Made compile_for_topology(const CompileJob& job) {
     made.memory_limit = attribute(devices.front().attributes, "device_memory_bytes_limit");
   }
   made.platform_version = topology.platform_version();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   made.program = std::make_unique<pjrt::Compiled>(topology.compile(job.program, job.options));
-  made.seconds = seconds_since(start);
+  made.seconds = watch.seconds();
   return made;
 }
 

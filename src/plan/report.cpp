@@ -229,6 +229,9 @@ std::string to_text(const Report& report) {
   lines.add("devices", "{} {}{}", report.target.devices, chip.kind,
             chip.source.empty() ? "" : fmt::format(" (peaks: {})", chip.source));
   lines.add("mesh", "{}", mesh_text(report));
+  if (!report.layout.empty()) {
+    lines.add("batch", "{}", report.layout);
+  }
   lines.add("remat", "{}", report.remat);
   lines.add("flags", "{}", flags_text(report.options));
   lines.add("per device", "");
@@ -264,6 +267,7 @@ io::Json to_json(const Report& report) {
       .set("program", report.what)
       .set("model", report.model)
       .set("inputs", report.inputs)
+      .set("batch", report.layout)
       .set("mesh", std::move(mesh))
       .set("remat_policy", report.remat)
       .set("flags", std::move(flags))

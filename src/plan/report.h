@@ -36,6 +36,7 @@ struct Report {
   std::string what;    // "training step", "denoising step"
   std::string model;   // "14.29 B parameters, 40 layers"
   std::string inputs;  // "1 sample of [16,21,90,160], 75600 tokens"
+  std::string layout;  // "1 sample, tokens over fsdp=4, ..."; empty on one device
   std::vector<std::pair<std::string, int64_t>> mesh;
   std::string remat;
   double flops = 0;        // of products in our graph, on all devices

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "prepare/caption_states.h"
 #include "prepare/decode_ahead.h"
 
 namespace kinema::prepare {
@@ -24,6 +25,14 @@ std::string not_finite(const Tensors& tensors) {
     }
   }
   return "";
+}
+
+/// Row i of the first axis, without it.
+HostArray row(const HostArray& x, size_t i) {
+  HostArray out(Shape{x.shape.dtype, {x.shape.dims.begin() + 1, x.shape.dims.end()}});
+  std::copy_n(x.bytes.begin() + static_cast<std::ptrdiff_t>(i * out.bytes.size()), out.bytes.size(),
+              out.bytes.begin());
+  return out;
 }
 
 }  // namespace
@@ -65,7 +74,7 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
   out["height"] = fmt::format("{}", format.height);
   out["width"] = fmt::format("{}", format.width);
   out["num_frames"] = fmt::format("{}", format.num_frames);
-  out["frame_stride"] = fmt::format("{}", format.frame_stride);
+  out[data::frames_key(format)] = data::frames_text(format);
   out["flipped"] = flipped ? "true" : "false";
   out["dtype"] = to_string(options_.dtype);
   return out;
@@ -121,15 +130,21 @@ void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& ho
       captions.insert(clips_->caption(clip));
     }
   }
-  for (const std::string& caption : captions) {
+  const std::vector<std::string> all(captions.begin(), captions.end());
+  for (size_t first = 0; first < all.size(); first += kCaptionsAtOnce) {
     out.stopped = hooks.stop_requested && hooks.stop_requested();
     if (out.stopped) {
       break;
     }
-    text_.write(caption, with.text(caption));
-    ++out.captions;
+    const auto some =
+        std::span(all).subspan(first, std::min<size_t>(kCaptionsAtOnce, all.size() - first));
+    const HostArray states = with.text(some);
+    for (size_t i = 0; i < some.size(); ++i) {
+      text_.write(some[i], row(states, i));
+    }
+    out.captions += static_cast<int64_t>(some.size());
     if (hooks.on_progress) {
-      hooks.on_progress("captions", out.captions, static_cast<int64_t>(captions.size()));
+      hooks.on_progress("captions", out.captions, static_cast<int64_t>(all.size()));
     }
   }
   with.release_text();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct EncodeWith {
   /// f32 [3, f, h, w] -> what a sample takes from pixels, by name: `latents`, and for models that
   /// make videos of images `condition` and `image_states`.
   std::function<Tensors(const HostArray& pixels)> pixels;
-  EncodeText text;
+  /// f32 [n, t, d] of so many captions.
+  std::function<HostArray(std::span<const std::string> captions)> text;
   /// Called when the captions are done, so that the models need not lie beside each other.
   std::function<void()> release_text = [] {};
 };

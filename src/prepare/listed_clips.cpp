@@ -32,8 +32,8 @@ ListedClips::ListedClips(std::shared_ptr<const data::ClipSet> clips, const std::
   }
   problems_.resize(static_cast<size_t>(end_));
   buckets_ = data::bucket_clips(
-      end_, options.buckets, options.format.frame_stride,
-      [this](int64_t clip) { return clips_->measure(clip); }, options.threads,
+      end_, options.buckets, options.format, [this](int64_t clip) { return clips_->measure(clip); },
+      options.threads,
       [this](int64_t clip, const std::string& why) { problems_[static_cast<size_t>(clip)] = why; });
   order_.resize(static_cast<size_t>(end_ - first()));
   std::iota(order_.begin(), order_.end(), first());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -12,10 +11,12 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "encoders/clip_sizes.h"
 #include "encoders/image_condition.h"
 #include "io/example_proto.h"
 #include "io/tfrecord.h"
+#include "prepare/caption_states.h"
 #include "prepare/decode_ahead.h"
 #include "prepare/listed_clips.h"
 
@@ -26,20 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kRecordsPerShard = 64;
 constexpr int64_t kShardBytes = 128'000'000;
-
-/// Adds the time since its construction to a sum.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& sum) : sum_(sum) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() { sum_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  double& sum_;
-  Clock::time_point start_ = Clock::now();
-};
 
 void check_timesteps(const Options& options, int64_t clips) {
   check(options.max_records < 0 || options.max_records <= clips,
@@ -67,7 +54,7 @@ Settings all_settings(const Options& options, const ListedClips& clips) {
     }
     out["buckets"] = fmt::format("[{}]", fmt::join(sizes, ", "));
   }
-  out["frame_stride"] = fmt::format("{}", options.format.frame_stride);
+  out[data::frames_key(options.format)] = data::frames_text(options.format);
   out["records_dtype"] = to_string(options.dtype);
   out["no_records_per_shard"] = fmt::format("{}", options.records_per_shard);
   out["the first clip"] = fmt::format("{}", options.first_clip);
@@ -95,7 +82,8 @@ class Run {
         encoders_(models),
         hooks_(hooks),
         clips_(listed(options)),
-        folder_(options.output, all_settings(options, clips_)) {
+        folder_(options.output, all_settings(options, clips_)),
+        captions_(models.text, [this](int64_t place) { return clips_.caption(place); }) {
     most_records_ = total();
     if (options.max_records >= 0) {
       most_records_ = std::min(most_records_, options.max_records);
@@ -111,7 +99,7 @@ class Run {
 
   Prepared operator()() {
     {
-      const Stopwatch watch(out_.seconds.total);
+      const AddSeconds watch(out_.seconds.total);
       if (at_ < clips_.end() && out_.records < most_records_) {
         make_records();
       }
@@ -138,9 +126,8 @@ class Run {
   void make_records() {
     {
       // What fails here fails for every caption; what fails later is a caption's own.
-      const Stopwatch watch(out_.seconds.text);
-      caption_ = "";
-      states_ = text_states("");
+      const AddSeconds watch(out_.seconds.text);
+      captions_.begin(at_, end_of_captions(at_));
     }
     DecodeAhead ahead(clips_.end(), [this](int64_t place) { return clips_.read(place); },
                       {.first = at_,
@@ -154,7 +141,7 @@ class Run {
       }
       std::optional<DecodedClip> clip;
       {
-        const Stopwatch watch(out_.seconds.waiting);
+        const AddSeconds watch(out_.seconds.waiting);
         clip = ahead.next();
       }
       if (!clip) {
@@ -184,24 +171,20 @@ class Run {
     if (!clip.problem.empty()) {
       return skip(clip.problem);
     }
-    if (const std::string caption = clips_.caption(clip.clip); caption != caption_) {
-      const Stopwatch watch(out_.seconds.text);
-      try {
-        states_ = text_states(caption);
-        caption_ = caption;
-      } catch (const Error& error) {
-        return skip(error.what());
-      }
-    }
     io::WanRecord record;
+    try {
+      const AddSeconds watch(out_.seconds.text);
+      record.encoder_hidden_states = captions_.at(clip.clip, end_of_captions(clip.clip));
+    } catch (const Error& error) {
+      return skip(error.what());
+    }
     {
-      const Stopwatch watch(out_.seconds.latents);
+      const AddSeconds watch(out_.seconds.latents);
       record.latents = encoders_.autoencoder.encode(clip.pixels);
     }
     if (encoders_.image_condition) {
       add_image(clip, record);
     }
-    record.encoder_hidden_states = states_;
     for (const auto& [array, what] : {std::pair{&record.latents, "latents"},
                                       std::pair{&record.encoder_hidden_states, "text states"},
                                       std::pair{&record.condition, "condition's latents"},
@@ -214,7 +197,7 @@ class Run {
   }
 
   void add_image(const DecodedClip& clip, io::WanRecord& record) {
-    const Stopwatch watch(out_.seconds.image);
+    const AddSeconds watch(out_.seconds.image);
     const encoders::GivenImages images{.first = data::first_frame(clip.pixels), .last = {}};
     const Dims& dims = clip.pixels.shape.dims;
     record.condition = encoders::image_condition(
@@ -225,15 +208,13 @@ class Run {
     }
   }
 
-  /// f32 [t, d].
-  HostArray text_states(const std::string& caption) const {
-    HostArray states = encoders_.text.encode(std::span(&caption, 1));
-    states.shape.dims.erase(states.shape.dims.begin());
-    return states;
+  /// No clip from here on is looked at if those before it, from `place` on, can be used.
+  int64_t end_of_captions(int64_t place) const {
+    return std::min(clips_.end(), place + most_records_ - out_.records);
   }
 
   void append(io::WanRecord record, int64_t place) {
-    const Stopwatch watch(out_.seconds.writing);
+    const AddSeconds watch(out_.seconds.writing);
     for (HostArray* array : {&record.latents, &record.encoder_hidden_states, &record.condition,
                              &record.image_states}) {
       if (options_.dtype != DType::F32 && !array->bytes.empty()) {
@@ -266,7 +247,7 @@ class Run {
   }
 
   void close_shard() {
-    const Stopwatch watch(out_.seconds.writing);
+    const AddSeconds watch(out_.seconds.writing);
     const Shard made{name_, shard_records_, static_cast<int64_t>(shard_->written()), at_};
     shard_->close();
     shard_.reset();
@@ -282,11 +263,11 @@ class Run {
       out_.records -= shard_records_;  // given up with the shard
       shard_.reset();
     }
-    folder_.write_skipped(skipped_);
+    folder_.write_skipped(skipped_, options_.clips->left_out());
     out_.shards = folder_.shards();
     out_.skipped = folder_.skipped();
     out_.skipped.insert(out_.skipped.end(), skipped_.begin(), skipped_.end());
-    if (!out_.skipped.empty()) {
+    if (!out_.skipped.empty() || !options_.clips->left_out().empty()) {
       out_.skipped_list = folder_.skipped_path();
     }
     out_.clips = total();
@@ -320,15 +301,12 @@ class Run {
   const Hooks& hooks_;
   ListedClips clips_;
   ShardFolder folder_;
+  CaptionStates captions_;
   Prepared out_;
   int64_t most_records_ = 0;
   int64_t per_shard_ = 0;             // 0: the first record will tell
   int64_t at_ = 0;                    // the next place
   std::vector<SkippedClip> skipped_;  // since the last shard
-  // Neighbouring clips often share a caption.
-  std::string caption_;
-  HostArray states_;
-
   std::unique_ptr<io::TfRecordWriter> shard_;
   std::string name_;
   int64_t shard_records_ = 0;
@@ -352,11 +330,7 @@ Prepared prepare_records(const Options& options, const Encoders& models, const H
     check_sizes(options.format, models.autoencoder);
   }
   for (const data::Bucket& bucket : options.buckets) {
-    check_sizes({.height = bucket.height,
-                 .width = bucket.width,
-                 .num_frames = bucket.frames,
-                 .frame_stride = options.format.frame_stride},
-                models.autoencoder);
+    check_sizes(data::sized(options.format, bucket), models.autoencoder);
   }
   return Run(options, models, hooks)();
 }

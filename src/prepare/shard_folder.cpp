@@ -183,14 +183,21 @@ void ShardFolder::write_state() const {
   io::write_file(state_path(), state.dump(1) + "\n");
 }
 
-void ShardFolder::write_skipped(const std::vector<SkippedClip>& after_last) const {
+void ShardFolder::write_skipped(const std::vector<SkippedClip>& after_last,
+                                const std::vector<data::LeftOut>& left_out) const {
   std::string text;
+  const auto add = [&](const std::string& file, const std::string& reason) {
+    io::Json line = io::Json::object();
+    line.set("file", file).set("reason", reason);
+    text += line.dump(-1) + "\n";
+  };
   for (const auto* list : {&skipped_, &after_last}) {
     for (const SkippedClip& each : *list) {
-      io::Json line = io::Json::object();
-      line.set("file", each.file).set("reason", each.reason);
-      text += line.dump(-1) + "\n";
+      add(each.file, each.reason);
     }
+  }
+  for (const data::LeftOut& each : left_out) {
+    add(each.file, each.reason);
   }
   if (text.empty()) {
     fs::remove(skipped_path());  // of an earlier run that had other luck

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/clip_set.h"
 #include "io/descriptor.h"
 
 namespace kinema::prepare {
@@ -55,8 +56,9 @@ class ShardFolder {
 
   /// Notes a shard that is complete under its name, and the clips skipped since the one before.
   void add(const Shard& shard, const std::vector<SkippedClip>& skipped, int64_t records_per_shard);
-  /// Notes the clips skipped after the last shard.
-  void write_skipped(const std::vector<SkippedClip>& after_last) const;
+  /// Notes the clips skipped after the last shard, and files that are no clips.
+  void write_skipped(const std::vector<SkippedClip>& after_last,
+                     const std::vector<data::LeftOut>& left_out) const;
 
  private:
   void hold();

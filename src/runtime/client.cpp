@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/folders.h"
 #include "kernels/cpu/isa.h"
-#include "runtime/large_blocks.h"
 
 namespace kinema::runtime {
 namespace {
@@ -89,11 +88,8 @@ pjrt::Client open_client(const ClientSpec& spec) {
         "[runtime] hardware is tpu, but this machine shows none: there is no /dev/accel0 and no "
         "/dev/vfio\n"
         "  kinema plan compiles for TPUs that are not here; pjrt_plugin=PATH opens libtpu anyway");
-  // Read by the plugin when it is loaded; 2 leaves errors only. A user's own setting wins.
-  setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*overwrite=*/0);
   const bool is_cpu = spec.hardware == "cpu";
   if (is_cpu) limit_cpu_isa(spec.cpu_isa);
-  if (is_cpu && spec.keep_freed_memory) keep_large_blocks();
 
   pjrt::NamedValues options = spec.options;
   if (is_cpu) {

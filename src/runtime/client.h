@@ -21,8 +21,6 @@ struct ClientSpec {
   /// CPU only: the most that the plugin's code and the kernels use, `avx2`, `avx512`, `avx512_bf16`
   /// or `amx`; `auto`: what the processor has. Bits are those of a processor that has no more.
   std::string cpu_isa = "auto";
-  /// CPU only: reuse freed memory across runs, see keep_large_blocks.
-  bool keep_freed_memory = true;
 };
 
 /// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;
@@ -38,9 +36,9 @@ std::string find_plugin(const ClientSpec& spec);
 std::string cache_folder();
 
 /// Loads the plugin and opens its devices; the one place that sets process-wide state for it
-/// (reuse of large memory blocks, the instruction set, the plugin's log level), so call it before
-/// other threads start. Throws an Error for `tpu` on a machine that shows none, unless the plugin
-/// is named, and for an instruction set that the processor lacks.
+/// (the instruction set, the plugin's log level), so call it before other threads start. Throws an
+/// Error for `tpu` on a machine that shows none, unless the plugin is named, and for an instruction
+/// set that the processor lacks.
 pjrt::Client open_client(const ClientSpec& spec);
 
 /// Options for a program that runs or will run on a processor with this process's instruction set:

@@ -34,6 +34,13 @@ Environment describe_environment(const ClientSpec& spec = {});
 /// this process leaves of it, in bytes.
 int64_t available_memory_bytes();
 
+/// Returns what was freed to the system, as far as the C library lets it: after a compilation, or
+/// before somebody asks what is available.
+void give_back_free_memory();
+
+/// Resident memory of this process now, in bytes.
+int64_t rss_bytes();
+
 /// Highest resident memory of this process so far, in bytes.
 int64_t peak_rss_bytes();
 

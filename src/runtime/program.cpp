@@ -1,28 +1,22 @@
 #include "runtime/program.h"
 
-#include <malloc.h>
-
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "kernels/cpu/lowering.h"
 #include "runtime/client.h"
+#include "runtime/compilation_watch.h"
+#include "runtime/environment.h"
 #include "runtime/executable_cache.h"
 #include "runtime/executable_file.h"
 #include "runtime/pieces.h"
 
 namespace kinema::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 int64_t axis_size(const MeshAxes& mesh, const std::string& name) {
   for (const auto& [axis, size] : mesh.axes) {
@@ -74,17 +68,10 @@ void write_dump(const ProgramOptions& options, const char* suffix, const std::st
         path.string());
 }
 
-// A compiler leaves a hundred megabytes of small free blocks behind, which would stay resident for
-// the whole run.
-void give_back_free_memory() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-}
-
 pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
-  const Clock::time_point start = Clock::now();
+  const std::shared_ptr<void> watched = watch_compilation(options.name);
+  const Stopwatch watch;
   const pjrt::CompileOptions compile_options =
       client.platform_name() == "cpu" ? limited_to_isa(options.compile) : options.compile;
   if (!options.saved.empty()) {
@@ -92,7 +79,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
     try {
       pjrt::Executable loaded = client.load(stored);
       report.from_cache = true;
-      report.compile_seconds = seconds_since(start);
+      report.compile_seconds = watch.seconds();
       return loaded;
     } catch (const Error& error) {
       fail("[program] {} was made by another compiler than this plugin takes: {}", options.saved,
@@ -108,7 +95,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
       try {
         pjrt::Executable loaded = client.load(*stored);
         report.from_cache = true;
-        report.compile_seconds = seconds_since(start);
+        report.compile_seconds = watch.seconds();
         return loaded;
       } catch (const Error&) {
         cache->drop(key);  // sound bytes that this plugin no longer takes
@@ -116,8 +103,10 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
     }
   }
   pjrt::Executable compiled = client.compile(text, compile_options);
+  // A compiler leaves a hundred megabytes of small free blocks behind, which would stay resident
+  // for the whole run.
   give_back_free_memory();
-  report.compile_seconds = seconds_since(start);
+  report.compile_seconds = watch.seconds();
   if (cache) {
     try {
       cache->put(key, compiled.serialize());
@@ -154,7 +143,7 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
     program.pieces_ = std::move(pieces);
     return program;
   }
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   EmitOptions emit_options = options.emit;
   // A kernel is opaque to the partitioner: programs over a mesh leave their dots to the compiler.
   if (options.kernels && !emit_options.lowering && emit_options.mesh.axes.empty() &&
@@ -165,7 +154,7 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
   // On CPU the device's memory is the host's.
   emit_options.for_accelerator(client.platform_name() != "cpu");
   const std::string text = emit(graph, outputs, emit_options);
-  const double emit_seconds = seconds_since(start);
+  const double emit_seconds = watch.seconds();
   Program program = compile_text(client, text, input_ports(graph, options.emit.mesh),
                                  output_ports(outputs, options), options);
   program.report_.emit_seconds = emit_seconds;

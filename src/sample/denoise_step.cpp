@@ -8,27 +8,12 @@
 
 #include "core/error.h"
 #include "graph/ops.h"
+#include "mesh/batch.h"
 #include "runtime/sharding_report.h"
 #include "sample/velocity.h"
 
 namespace kinema::sample {
 namespace {
-
-/// Equal for specs that give the same program.
-std::string key_of(const StepSpec& spec) {
-  const wan::TransformerConfig& m = spec.model;
-  const wan::ModelOptions& o = spec.options;
-  return fmt::format(
-      "{},{},{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} | {} {} {} {} {} | {} {} {} {} {} {} {} "
-      "{} {}",
-      m.patch_size[0], m.patch_size[1], m.patch_size[2], m.num_attention_heads,
-      m.attention_head_dim, m.in_channels, m.out_channels, m.text_dim, m.freq_dim, m.ffn_dim,
-      m.num_layers, m.cross_attn_norm, m.eps, m.image_dim, m.added_kv_proj_dim, m.pos_embed_seq_len,
-      m.rope_max_seq_len, to_string(o.weights_dtype), to_string(o.activations_dtype),
-      static_cast<int>(o.precision), o.scan_layers, o.low_ranks, to_string(spec.latents),
-      spec.text_length, static_cast<int>(spec.guidance), spec.expand_timesteps, spec.rescale,
-      static_cast<int>(spec.condition), spec.image_tokens, static_cast<int>(spec.reuse), spec.keys);
-}
 
 /// The shape of the condition; no dims where there is none.
 Dims condition_dims(const StepSpec& spec) {
@@ -177,6 +162,17 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
   return HostArray::f32({kNumbers}, values);
 }
 
+std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked) {
+  return mesh::batch_text(asked, contexts_at_once(spec),
+                          spec.guidance == Guidance::DOUBLED_BATCH ? "prompts and negative prompts"
+                          : contexts_at_once(spec) == 1            ? "prompt"
+                                                                   : "prompts");
+}
+
+void lay_out_contexts(StepSpec& spec) {
+  spec.options.place = spec.options.place.for_samples(contexts_at_once(spec));
+}
+
 bool contexts_divide(const StepSpec& spec) {
   return contexts_at_once(spec) % spec.options.place.parts("activation_batch") == 0;
 }
@@ -186,8 +182,8 @@ void check_contexts(const StepSpec& spec) {
   const int64_t count = contexts_at_once(spec);
   check(contexts_divide(spec),
         "[mesh] {} that the transformer works on at once {} not divide over the {} devices of "
-        "`activation_batch` ({})\n  generate_batch_size={} would, or put devices on context or "
-        "tensor instead",
+        "`activation_batch` ({})\n  generate_batch_size={} would, or put devices on fsdp, context "
+        "or tensor instead",
         spec.guidance == Guidance::DOUBLED_BATCH
             ? fmt::format("{} prompts and negative prompts", count)
             : fmt::format("the {} prompt{}", count, count == 1 ? "" : "s"),
@@ -281,35 +277,31 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
 }
 
 const runtime::Program& StepPrograms::get(const StepSpec& spec) {
-  const std::string key = key_of(spec);
-  if (const auto known = programs_.find(key); known != programs_.end()) {
-    return known->second;
-  }
-  const auto step = build_step(spec);
-  runtime::ProgramOptions options = options_;
-  options_.saved.clear();
-  options.name = "denoise_step";
-  options.output_names = {"x", "previous", "m1", "velocity", "finite"};
-  const std::vector<std::string> kept = kept_names(spec.reuse);
-  options.output_names.insert(options.output_names.end(), kept.begin(), kept.end());
-  options.emit.donate = step->donate;
-  return compile(key, *step, options);
+  return of(steps_, spec, [&] {
+    const auto step = build_step(spec);
+    runtime::ProgramOptions options = options_;
+    options_.saved.clear();
+    options.name = "denoise_step";
+    options.output_names = {"x", "previous", "m1", "velocity", "finite"};
+    const std::vector<std::string> kept = kept_names(spec.reuse);
+    options.output_names.insert(options.output_names.end(), kept.begin(), kept.end());
+    options.emit.donate = step->donate;
+    return compile(*step, options);
+  });
 }
 
 const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
-  const std::string key = "keys " + key_of(spec);
-  if (const auto known = programs_.find(key); known != programs_.end()) {
-    return known->second;
-  }
-  const auto made = build_keys(spec);
-  runtime::ProgramOptions options = options_;
-  options.saved.clear();
-  options.name = "cross_keys";
-  options.output_names = {"text_keys", "text_values"};
-  if (spec.image_tokens > 0) {
-    options.output_names.insert(options.output_names.end(), {"image_keys", "image_values"});
-  }
-  return compile(key, *made, options);
+  return of(keys_, spec, [&] {
+    const auto made = build_keys(spec);
+    runtime::ProgramOptions options = options_;
+    options.saved.clear();
+    options.name = "cross_keys";
+    options.output_names = {"text_keys", "text_values"};
+    if (spec.image_tokens > 0) {
+      options.output_names.insert(options.output_names.end(), {"image_keys", "image_values"});
+    }
+    return compile(*made, options);
+  });
 }
 
 std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
@@ -321,16 +313,19 @@ std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
   return runtime::sharding_report(devices_.placement().mesh(), get(spec), logical);
 }
 
-const runtime::Program& StepPrograms::compile(const std::string& key, const StepGraph& made,
-                                              runtime::ProgramOptions options) {
+const runtime::Program& StepPrograms::of(std::deque<Compiled>& known, const StepSpec& spec,
+                                         const std::function<runtime::Program()>& make) {
+  const auto found = std::ranges::find(known, spec, &Compiled::spec);
+  return found != known.end() ? found->program : known.emplace_back(Compiled{spec, make()}).program;
+}
+
+runtime::Program StepPrograms::compile(const StepGraph& made, runtime::ProgramOptions options) {
   options.emit.output_shardings = made.output_shardings;
-  const auto program = programs_
-                           .emplace(key, runtime::Program::compile(devices_.client(), made.graph,
-                                                                   made.outputs, options))
-                           .first;
-  const runtime::ProgramReport& report = program->second.report();
+  runtime::Program program =
+      runtime::Program::compile(devices_.client(), made.graph, made.outputs, options);
+  const runtime::ProgramReport& report = program.report();
   compile_seconds_ += report.emit_seconds + report.compile_seconds;
-  return program->second;
+  return program;
 }
 
 }  // namespace kinema::sample

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,7 +36,7 @@ enum class Condition : uint8_t {
   FIRST_FRAME,
 };
 
-/// What one compiled denoising step depends on.
+/// What one compiled denoising step depends on, all of it: equal specs have one program.
 struct StepSpec {
   wan::TransformerConfig model;
   wan::ModelOptions options;
@@ -49,6 +51,8 @@ struct StepSpec {
   Reuse reuse = Reuse::NOTHING;
   /// Text and image come as the blocks' keys and values, made by StepPrograms::keys.
   bool keys = false;
+
+  bool operator==(const StepSpec&) const = default;
 };
 
 /// The video and the conditions as the transformer's hidden_states. `condition` is empty for NONE,
@@ -97,8 +101,13 @@ struct StepNumbers {
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});
 
-/// Whether the transformer's batch in a step (prompts, and negative prompts where both go at once)
-/// divides over the mesh axes of `activation_batch`; check_contexts throws an Error that says so.
+/// Lays the transformer's batch in a step (prompts, and negative prompts where both go at once) out
+/// over the mesh: mesh::Placement::for_samples. contexts_text says how it lies, on one line.
+void lay_out_contexts(StepSpec& spec);
+std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked);
+
+/// Whether that batch divides over the mesh axes of `activation_batch`; check_contexts throws an
+/// Error that says so.
 bool contexts_divide(const StepSpec& spec);
 void check_contexts(const StepSpec& spec);
 
@@ -128,12 +137,17 @@ class StepPrograms {
   std::vector<std::string> sharding_report(const StepSpec& spec);
 
  private:
-  const runtime::Program& compile(const std::string& key, const StepGraph& made,
-                                  runtime::ProgramOptions options);
+  struct Compiled {
+    StepSpec spec;
+    runtime::Program program;
+  };
+  static const runtime::Program& of(std::deque<Compiled>& known, const StepSpec& spec,
+                                    const std::function<runtime::Program()>& make);
+  runtime::Program compile(const StepGraph& made, runtime::ProgramOptions options);
 
   runtime::Devices devices_;
   runtime::ProgramOptions options_;
-  std::map<std::string, runtime::Program> programs_;
+  std::deque<Compiled> steps_, keys_;  // whose programs stay where they are
   double compile_seconds_ = 0;
 };
 

@@ -315,6 +315,7 @@ StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& b
   }
   spec.reuse = reuse_plan(settings, experts).whole();
   spec.keys = settings.reuse.keys;
+  lay_out_contexts(spec);
   return spec;
 }
 

@@ -1,10 +1,10 @@
 #include "sample/experts.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "sample/memory.h"
 #include "weights/weights.h"
 
@@ -55,7 +55,9 @@ int64_t Experts::at_timestep(float timestep) const {
     return 0;
   }
   const double boundary =
-      *folder_.boundary_ratio * static_cast<double>(folder_.schedule.num_train_timesteps);
+      *folder_.boundary_ratio *
+      static_cast<double>(
+          folder_.schedule.value_or(schedulers::ScheduleConfig{}).num_train_timesteps);
   return static_cast<double>(timestep) >= boundary ? 0 : 1;
 }
 
@@ -104,11 +106,10 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
     return pointers(mine);
   }
   make_way(expert);
-  const auto start = std::chrono::steady_clock::now();
+  const AddSeconds loading(load_seconds_);
   const auto specs = wan::parameters(configs_.at(expert), options_);
   mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,
                        expert == 0 ? folder_.adapters : folder_.adapters_2);
-  load_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return pointers(mine);
 }
 

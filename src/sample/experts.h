@@ -44,6 +44,8 @@ class Experts {
   /// What `parameters` gives for the lent expert until the next call: arrays that the caller keeps,
   /// in the order, dtypes and placement of wan::parameters.
   void lend(std::vector<const runtime::Array*> parameters);
+  /// Gives the memory of what was loaded back; `parameters` loads it again.
+  void release() { loaded_ = {}; }
   double load_seconds() const { return load_seconds_; }
 
  private:

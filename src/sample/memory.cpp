@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runtime/environment.h"
+#include "runtime/device_memory.h"
 
 namespace kinema::sample {
 namespace {
@@ -65,23 +65,19 @@ int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double ava
 }  // namespace
 
 int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
-  if (const auto memory = devices[0].memory();
-      memory.has_value() && memory->bytes_limit.has_value()) {
-    return *memory->bytes_limit - memory->bytes_in_use;
+  const int64_t free = runtime::free_bytes(devices);
+  if (devices.client().platform_name() != "cpu") {
+    return free;
   }
-  const int64_t left = std::max<int64_t>(0, runtime::available_memory_bytes() - held_by_host);
-  return left / 11 * 10 / static_cast<int64_t>(devices.count());
+  const int64_t share = held_by_host / static_cast<int64_t>(devices.count());
+  return std::max<int64_t>(0, free - share) / 11 * 10;
 }
 
 int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
   int64_t bytes = 0;
-  const mesh::Mesh& mesh = options.place.mesh();
   for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
-    int64_t parts = 1;
-    for (const std::vector<std::string>& axes : spec.sharding(options.place).dims) {
-      parts *= mesh.size(axes);
-    }
-    bytes += spec.shape.bytes() / parts;
+    bytes +=
+        runtime::bytes_per_device(spec.shape, spec.sharding(options.place), options.place.mesh());
   }
   return bytes;
 }
@@ -111,6 +107,14 @@ void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::L
       sizes.num_frames, sizes.height, sizes.width, videos, videos == 1 ? "" : "s",
       gib(static_cast<double>(frame * sizes.num_frames)), gib(static_cast<double>(available)),
       most);
+}
+
+void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available) {
+  check(bytes <= available,
+        "[sample] decoding {} frames of {} x {} takes {}, but {} are free\n"
+        "  vae_tiling=true, vae_decode_chunk=1 or vae_dtype=bfloat16 takes less",
+        sizes.num_frames, sizes.height, sizes.width, gib(static_cast<double>(bytes)),
+        gib(static_cast<double>(available)));
 }
 
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -30,6 +31,21 @@ struct StepGrowth {
   static StepGrowth through(double tokens_1, double bytes_1, double tokens_2, double bytes_2);
 };
 
+/// What a request takes at most, in bytes of each device (on a CPU of the process), by its parts
+/// one after the other. What is loaded already counts as held.
+struct MemoryUse {
+  int64_t before = 0;  // the most so far: compiling takes memory too
+  int64_t held = 0;    // before anything is loaded: the process, or what the device has
+  int64_t text = 0;    // the text encoder
+  int64_t steps = 0;   // the transformer and a step
+  int64_t decode = 0;  // the autoencoder, beside the transformer where that stays
+  int64_t frames = 0;  // decoded, on a CPU
+
+  int64_t predicted() const {
+    return std::max(before, held + std::max({text, steps, decode + frames}));
+  }
+};
+
 /// Whether the step's program fits into `available` bytes. `loaded`: the parameters lie on the
 /// device already.
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available);
@@ -39,6 +55,10 @@ bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_
 /// a few times more, for shorter videos.
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available);
+
+/// Throws an Error when decoding a video takes more than `available` bytes, which the transformer
+/// has been given back for.
+void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available);
 
 /// Throws an Error naming how many frames fit when the decoded ones of so many videos take more
 /// than `available` bytes of the host's memory.

@@ -4,8 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <fstream>
 #include <functional>
+#include <initializer_list>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
+#include "core/error.h"
 #include "io/atomic_write.h"
 #include "io/folder.h"
 #include "io/image.h"
@@ -161,32 +167,91 @@ void for_each_part(const Timings& t, const std::function<void(const char*, doubl
   visit("total", t.total());
 }
 
+/// Names for new files in a folder.
+class Names {
+ public:
+  Names(fs::path folder, const OutputOptions& options)
+      : folder_(std::move(folder)), options_(options) {}
+
+  /// `stem`, or `stem_1`, `stem_2` ... where there is a file, or a folder, of that name and one of
+  /// the endings. The file with the first ending is made, empty, so that nobody else takes it.
+  std::string reserve(const std::string& stem,
+                      std::initializer_list<std::string_view> endings) const {
+    for (int64_t n = 0;; ++n) {
+      const std::string name = n == 0 ? stem : fmt::format("{}_{}", stem, n);
+      const bool is_free = std::ranges::none_of(
+          endings, [&](std::string_view ending) { return is_taken(name + std::string(ending)); });
+      if (!options_.keep_existing ||
+          (is_free && io::create_file(folder_ / (name + std::string(*endings.begin()))))) {
+        return name;
+      }
+    }
+  }
+
+ private:
+  bool is_taken(const std::string& name) const {
+    std::error_code ignored;
+    return options_.taken.contains(name) || fs::exists(folder_ / name, ignored);
+  }
+
+  fs::path folder_;
+  const OutputOptions& options_;
+};
+
+/// The `file_name` of a line of metadata.jsonl; empty for a line of another kind.
+std::string file_name_of(const std::string& line) {
+  try {
+    const io::Json row = io::Json::parse(line, kVideoList);
+    const io::Json* name = row.is_object() ? row.find("file_name") : nullptr;
+    return name != nullptr && name->is_string() ? name->as_string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// The videos with their prompts are a data set themselves, together with those that were there.
+void add_to_list(const fs::path& file, const std::vector<fs::path>& videos,
+                 const std::vector<GeneratedVideo>& generated) {
+  std::set<std::string> names;
+  std::string rows;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    const std::string name = videos[i].filename().string();
+    names.insert(name);
+    rows += io::Json::object({{"file_name", name}, {"text", generated[i].prompt}}).dump(-1) + "\n";
+  }
+  std::string kept;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!names.contains(file_name_of(line))) {
+      kept += line + "\n";
+    }
+  }
+  io::write_file(file, kept + rows);
+}
+
 }  // namespace
 
 OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options) {
   io::make_folder(folder);
+  const Names names(folder, options);
   OutputFiles out;
-  std::string metadata;
   for (const GeneratedVideo& video : generated.videos) {
-    const std::string stem = fmt::format("{:03}_{}", video.index, slug(video.prompt));
+    const std::string stem = names.reserve(fmt::format("{:03}_{}", video.index, slug(video.prompt)),
+                                           {".json", ".mp4", ""});
     const fs::path path = folder / (stem + ".mp4");
-    io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
     io::write_file(folder / (stem + ".json"),
                    describe(request, generated, pipeline, video, options).dump() + "\n");
+    io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
     out.videos.push_back(path);
     if (options.frames) {
       out.frames.push_back(write_frames(folder / stem, video.frames));
     }
-    metadata += io::Json::object({{"file_name", path.filename().string()}, {"text", video.prompt}})
-                    .dump(-1) +
-                "\n";
   }
-  // The videos with their prompts are a data set themselves.
-  io::write_file(folder / "metadata.jsonl", metadata);
+  add_to_list(folder / kVideoList, out.videos, generated.videos);
   if (options.contact_sheet) {
-    out.contact_sheet = folder / "contact_sheet.png";
+    out.contact_sheet = folder / (names.reserve("contact_sheet", {".png"}) + ".png");
     write_sheet(out.contact_sheet, generated, options);
   }
   return out;

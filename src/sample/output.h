@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,15 @@ struct OutputOptions {
   io::Json settings = io::Json::object();
   /// The compiler's flags that were given, with origins; part of the story too.
   io::Json flags = io::Json::object();
+  /// Files that are there take the place of new ones, which get a number: `000_a_cat_1.mp4`. Else
+  /// new ones take theirs.
+  bool keep_existing = true;
+  /// Names that are taken beside those in the folder: of the store that the files go to.
+  std::set<std::string> taken = {};
 };
+
+/// The list of the videos in a folder.
+inline constexpr const char* kVideoList = "metadata.jsonl";
 
 /// Files that were written.
 struct OutputFiles {
@@ -34,8 +43,8 @@ struct OutputFiles {
 };
 
 /// Writes `NNN_words_of_the_prompt.mp4` with a `.json` beside it (everything that the video follows
-/// from) for each video, `metadata.jsonl` with all prompts, and what the options ask for, into
-/// `folder`. NNN is the video's index.
+/// from) for each video, a line of it into `metadata.jsonl`, and what the options ask for, into
+/// `folder`. NNN is the video's index. Two processes may write into one folder.
 OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});

@@ -3,34 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "io/folder.h"
 #include "io/safetensors.h"
+#include "runtime/device_memory.h"
 #include "runtime/environment.h"
 #include "sample/latents.h"
 #include "sample/memory.h"
 
 namespace kinema::sample {
 namespace {
-
-/// Adds the seconds it lives to a total.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total) {}
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() {
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  double& total_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 /// Which videos each batch holds; the last one is filled up with its last video, so that every
 /// batch runs the same program.
@@ -124,6 +110,8 @@ struct Pipeline::Plan {
   DenoiseSettings settings;
   bool guided = false;        // by any expert that the schedule uses
   std::set<int64_t> experts;  // that the schedule uses
+  int64_t step_bytes = 0;     // of the largest step, with parameters that are to be loaded
+  int64_t loaded_bytes = 0;   // of these, the parameters
   bool encoders_go = false;   // to make room for the steps
 };
 
@@ -168,7 +156,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
         layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
                                  : fmt::format("multiples of {}", layout.temporal)));
   }
-  out.schedule = request.schedule.value_or(experts_.folder().schedule);
+  out.schedule =
+      request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps),
                   .guidance_scale = request.guidance_scale,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
@@ -199,24 +188,28 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   return out;
 }
 
+/// All that are encoded, at once, so that an encoder may take prompts and negative prompt together.
+std::vector<std::string> Pipeline::texts(const Plan& plan, const GenerateRequest& request) const {
+  std::vector<std::string> prompts = request.prompts;
+  if (plan.guided) {
+    prompts.push_back(request.negative_prompt);
+  }
+  return prompts;
+}
+
 Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& plan,
                                    Timings& timings) const {
   Context out;
   {
-    const Stopwatch watch(timings.text);
-    // All at once, so that an encoder may take prompts and negative prompt as one batch.
-    std::vector<std::string> prompts = request.prompts;
-    if (plan.guided) {
-      prompts.push_back(request.negative_prompt);
-    }
-    out.text = parts_.text_encoder->encode(prompts);
+    const AddSeconds watch(timings.text);
+    out.text = parts_.text_encoder->encode(texts(plan, request));
   }
   if (experts_.config(0).image_dim > 0) {
     check(out.text.shape.dims[1] == wan::kImageModelText,
           "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
           "  max_sequence_length={} is needed",
           wan::kImageModelText, out.text.shape.dims[1], wan::kImageModelText);
-    const Stopwatch watch(timings.image);
+    const AddSeconds watch(timings.image);
     out.image = encoders::image_tokens(request.images, *parts_.image_encoder);
   }
   return out;
@@ -256,33 +249,42 @@ int64_t Pipeline::free_bytes(const Plan& plan) const {
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }
 
-/// Compiles the steps, and asks whether they fit beside the encoders, which go when they do not.
-/// Prompt and negative prompt at once take less time; where only one after the other fits, they
-/// go so.
-void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
+void Pipeline::release_encoders() const {
+  parts_.text_encoder->release();
+  if (parts_.image_encoder) {
+    parts_.image_encoder->release();
+  }
+  parts_.autoencoder->release();
+}
+
+/// Compiles the programs, and asks whether they fit; encoders that an earlier request has left go
+/// when they do not. Prompt and negative prompt at once take less time; where only one after the
+/// other fits, they go so.
+void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
                          const GenerateObserver& observer) {
   // Shapes alone say what a step takes.
   DenoiseBatch batch{.condition_kind = plan.condition};
-  const int64_t count = std::min(plan.videos, batch_size);
+  const int64_t count = std::min(plan.videos, request.batch_size);
   const auto batched = [&](Dims dims) {
     dims.insert(dims.begin(), count);
     return Shape{DType::F32, std::move(dims)};
   };
   batch.latents.shape = batched(plan.sizes.latents);
-  batch.text.shape = batched({context.text.shape.dims[1], context.text.shape.dims[2]});
-  if (!context.image.bytes.empty()) {
-    batch.image.shape = batched(context.image.shape.dims);
+  batch.text.shape = batched(parts_.text_encoder->shape().dims);
+  if (experts_.config(0).image_dim > 0) {
+    Dims tokens = parts_.image_encoder->shape().dims;
+    tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;
+    batch.image.shape = batched(tokens);
   }
   for (const int64_t expert : plan.experts) {
     StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
     check_contexts(spec);
+    if (observer.layout && expert == *plan.experts.begin() && experts_.options().place.active()) {
+      observer.layout(contexts_text(spec, experts_.options().place));
+    }
     if (programs_->get(spec).report().memory.total() > free_bytes(plan)) {
       plan.encoders_go = true;
-      parts_.text_encoder->release();
-      if (parts_.image_encoder) {
-        parts_.image_encoder->release();
-      }
-      parts_.autoencoder->release();
+      release_encoders();
     }
     const bool has_room = experts_.has_room(expert);
     if (spec.guidance == Guidance::DOUBLED_BATCH &&
@@ -300,11 +302,31 @@ void Pipeline::make_room(Plan& plan, const Context& context, int64_t batch_size,
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
                     free_bytes(plan));
+    const int64_t parameters = parameter_bytes(spec.model, spec.options);
+    plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
+                                                    (has_room ? parameters : 0));
+    plan.loaded_bytes = std::max(plan.loaded_bytes, has_room ? 0 : parameters);
     if (observer.sharding && expert == *plan.experts.begin() &&
         programs_->devices().placement().active()) {
       observer.sharding(programs_->sharding_report(spec));
     }
   }
+}
+
+MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request) const {
+  const bool on_host = programs_->devices().client().platform_name() == "cpu";
+  const Dims& latents = plan.sizes.latents;
+  const std::vector<std::string> prompts = texts(plan, request);
+  MemoryUse out{.text = parts_.text_encoder->memory_bytes(prompts),
+                .steps = plan.step_bytes,
+                .decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents)};
+  runtime::give_back_free_memory();  // the compiler's
+  out.before = runtime::peak_bytes(programs_->devices());
+  out.held = runtime::held_bytes(programs_->devices());
+  if (on_host) {
+    out.frames = plan.videos * plan.sizes.height * plan.sizes.width * 3 * plan.sizes.num_frames;
+  }
+  return out;
 }
 
 void Pipeline::verify(const GenerateRequest& request, const GenerateObserver& observer) const {
@@ -318,15 +340,24 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
                    runtime::available_memory_bytes());
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
-  const double compiled = programs_->compile_seconds();
-  const Context context = encode(request, plan, out.timings);
   {
-    const Stopwatch watch(out.timings.denoise);
-    make_room(plan, context, request.batch_size, observer);
+    // Nothing is loaded before it is known that all of it fits.
+    const AddSeconds watch(out.timings.compile);
+    make_room(plan, request, observer);
+    out.memory = memory_use(plan, request);
+    check_decode_fits(plan.sizes, out.memory.decode - plan.loaded_bytes, free_bytes(plan));
+  }
+  if (observer.memory) {
+    observer.memory(out.memory);
+  }
+  const Context context = encode(request, plan, out.timings);
+  if (plan.step_bytes > free_bytes(plan)) {
+    plan.encoders_go = true;
+    release_encoders();
   }
   HostArray condition;
   if (plan.condition != Condition::NONE) {
-    const Stopwatch watch(out.timings.image);
+    const AddSeconds watch(out.timings.image);
     condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
     if (plan.encoders_go) {
       parts_.autoencoder->release();
@@ -338,9 +369,10 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   }
 
   const double loaded = experts_.load_seconds();
+  const double compiled = programs_->compile_seconds();
   std::vector<HostArray> latents;
   {
-    const Stopwatch watch(out.timings.denoise);
+    const AddSeconds watch(out.timings.denoise);
     latents = denoise(experts_, *programs_, batches, plan.settings, [&](const DenoiseStep& step) {
       out.steps = step.total;
       out.reused_steps += is_reuse(step.reuse) ? 1 : 0;
@@ -350,8 +382,9 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     });
   }
   out.timings.load = experts_.load_seconds() - loaded;
-  out.timings.compile = programs_->compile_seconds() - compiled;
-  out.timings.denoise -= out.timings.load + out.timings.compile;
+  const double compiled_now = programs_->compile_seconds() - compiled;
+  out.timings.compile += compiled_now;
+  out.timings.denoise -= out.timings.load + compiled_now;
 
   const int64_t per_batch = batches.front().latents.shape.dims[0];
   for (int64_t i = 0; i < plan.videos; ++i) {
@@ -362,7 +395,11 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   if (!request.save_latents.empty()) {
     save(request.save_latents, out.videos);  // before decoding: they cost the most
   }
-  const Stopwatch watch(out.timings.decode);
+  const AddSeconds watch(out.timings.decode);
+  if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {
+    experts_.release();
+    runtime::give_back_free_memory();
+  }
   for (int64_t i = 0; i < plan.videos; ++i) {
     GeneratedVideo& video = out.videos[i];
     video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
@@ -370,6 +407,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
       observer.decoded(i + 1, plan.videos);
     }
   }
+  out.peak_bytes = runtime::peak_bytes(programs_->devices());
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include "pjrt/client.h"
 #include "sample/condition.h"
 #include "sample/denoiser.h"
+#include "sample/memory.h"
 #include "sample/pipeline_folder.h"
 #include "sample/sizes.h"
 #include "schedulers/schedule.h"
@@ -82,6 +83,9 @@ struct Generated {
   int64_t steps = 0;         // of all batches
   int64_t reused_steps = 0;  // of these, those that took something from earlier ones
   Timings timings;
+  MemoryUse memory;
+  /// Most that a device held at a time, on a CPU the process; 0 where the device does not say.
+  int64_t peak_bytes = 0;
 };
 
 /// What stands around the transformers. Shared: several pipelines may have one text encoder.
@@ -96,8 +100,12 @@ struct GenerateObserver {
   /// One line: what is done otherwise than asked (`num_frames 80 is made 81`). Called before the
   /// work begins.
   std::function<void(const std::string& note)> note = {};
+  /// Over a mesh, before the steps are compiled: how the transformer's batch lies on it.
+  std::function<void(const std::string& text)> layout = {};
   /// Over a mesh, once the steps are compiled: the report of debug_sharding. Not made when empty.
   std::function<void(const std::vector<std::string>& lines)> sharding = {};
+  /// Once everything is compiled and nothing is loaded: what it will take.
+  std::function<void(const MemoryUse& memory)> memory = {};
   /// Before the first step: what the transformer is given.
   std::function<void(std::span<const DenoiseBatch> batches)> encoded = {};
   /// After each step.
@@ -151,8 +159,10 @@ class Pipeline {
   };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
-  void make_room(Plan& plan, const Context& context, int64_t batch_size,
-                 const GenerateObserver& observer);
+  void make_room(Plan& plan, const GenerateRequest& request, const GenerateObserver& observer);
+  MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
+  std::vector<std::string> texts(const Plan& plan, const GenerateRequest& request) const;
+  void release_encoders() const;
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const HostArray& condition);
   int64_t free_bytes(const Plan& plan) const;

@@ -128,7 +128,7 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   }
   if (const fs::path scheduler = part("scheduler");
       !scheduler.empty() && (parts == PartsThere::ALL || fs::is_directory(scheduler))) {
-    out.schedule = read_scheduler_config(scheduler / "scheduler_config.json");
+    out.schedule = read_scheduler_config(out.folder / kSchedulerConfig);
   }
 }
 

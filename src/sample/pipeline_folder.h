@@ -28,7 +28,8 @@ struct PipelineFolder {
   std::optional<double> boundary_ratio;
   /// One timestep for every token (Wan 2.2 TI2V).
   bool expand_timesteps = false;
-  schedulers::ScheduleConfig schedule;
+  /// What `scheduler/` says; nothing where the pipeline has none.
+  std::optional<schedulers::ScheduleConfig> schedule;
   // The other parts; empty where the pipeline does not list them.
   std::filesystem::path vae, text_encoder, tokenizer, image_encoder, image_processor;
 
@@ -43,12 +44,15 @@ enum class PartsThere : uint8_t {
 
 /// Reads `model_index.json` and `scheduler/scheduler_config.json` of a diffusers folder. A folder
 /// without `model_index.json` but with `transformer/` (a checkpoint of a training run) is a
-/// pipeline of one transformer with the default schedule.
+/// pipeline of one transformer.
 ///
 /// Throws an Error that names the missing part, a pipeline, part or scheduler class that is not
 /// known, or a scheduler setting that would change the result and is not supported.
 PipelineFolder read_pipeline_folder(const std::filesystem::path& folder,
                                     PartsThere parts = PartsThere::ALL);
+
+/// Where in a pipeline's folder, or a checkpoint's, it is said how to sample.
+inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json";
 
 /// What looks wrong without being certain, a line each: experts that seem to have changed places.
 std::vector<std::string> doubts(const PipelineFolder& folder);

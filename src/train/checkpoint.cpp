@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -130,16 +131,16 @@ void append(std::vector<runtime::Array>& to, std::vector<runtime::Array> more) {
 }
 
 io::Json to_json(const TrainState& train, int64_t updates) {
-  io::Json identity = io::Json::object();
-  for (const auto& [key, value] : train.identity) {
-    identity.set(key, value);
+  io::Json settings = io::Json::object();
+  for (const auto& [key, value] : train.settings) {
+    settings.set(key, io::Json::parse(value, key));
   }
   return io::Json::object({{"format", 1},
                            {"step", train.step},
                            {"updates", updates},
                            {"data_position", train.data_position},
                            {"seed", train.seed},
-                           {"identity", std::move(identity)}});
+                           {"settings", std::move(settings)}});
 }
 
 io::Json read_state_json(const fs::path& folder) {
@@ -147,6 +148,35 @@ io::Json read_state_json(const fs::path& folder) {
   check(json.at("format").as_int() == 1, "[checkpoint] {} is of a later version of kinema",
         (folder / kState).string());
   return json;
+}
+
+/// The settings of a checkpoint from before all of them were kept: some, as text, and sizes of the
+/// model as JSON. Their other names are not keys.
+config::Record read_identity(const io::Json& identity) {
+  config::Record out;
+  for (const auto& [key, value] : identity.members()) {
+    const std::string& text = value.as_string();
+    try {
+      const io::Json json = io::Json::parse(text, key);
+      if (!json.is_null()) {  // a size of what the model does not have
+        out[key] = json.dump(-1);
+      }
+    } catch (const Error&) {
+      out[key] = io::Json(text).dump(-1);
+    }
+  }
+  if (const auto type = out.find("dataset_type");
+      type != out.end() && (type->second == "\"tf\"" || type->second == "\"grain\"")) {
+    type->second = "\"tfrecord\"";  // other names of it
+  }
+  const auto samples = out.find("samples per step");
+  const auto accumulation = out.find("gradient_accumulation_steps");
+  if (samples != out.end() && accumulation != out.end()) {
+    const int64_t divisor = io::Json::parse(accumulation->second, "accumulation").as_int();
+    const int64_t whole = io::Json::parse(samples->second, "samples per step").as_int();
+    out["global_batch_size"] = std::to_string(whole / std::max<int64_t>(divisor, 1));
+  }
+  return out;
 }
 
 }  // namespace
@@ -173,6 +203,15 @@ int64_t host_bytes(const StateView& state, bool with_optimizer) {
   int64_t sum = 0;
   for (size_t i = 0; i < state.arrays.size(); ++i) {
     sum += with_optimizer || !is_moment(state, i) ? state.arrays[i].shape().bytes() : 0;
+  }
+  return sum;
+}
+
+int64_t checkpoint_bytes(std::span<const nn::ParamSpec> kept, bool ema, bool with_optimizer) {
+  int64_t sum = 0;
+  for (const nn::ParamSpec& spec : kept) {
+    sum += (with_optimizer ? 3 : 1) * spec.shape.bytes();
+    sum += ema ? Shape{DType::F32, spec.shape.dims}.bytes() : 0;
   }
   return sum;
 }
@@ -215,29 +254,33 @@ TrainState read_train_state(const fs::path& folder) {
   train.data_position = json.at("data_position").as_int();
   train.seed = json.at("seed").as_int();
   train.weights = weights_part(folder);
-  for (const auto& [key, value] : json.at("identity").members()) {
-    train.identity[key] = value.as_string();
+  if (const io::Json* settings = json.find("settings")) {
+    for (const auto& [key, value] : settings->members()) {
+      train.settings[key] = value.dump(-1);
+    }
+  } else {
+    train.settings = read_identity(json.at("identity"));
   }
   return train;
 }
 
-void check_identity(const TrainState& saved, const Identity& now, const fs::path& folder) {
-  for (const auto& [key, value] : now) {
-    const auto before = saved.identity.find(key);
-    check(before == saved.identity.end() || before->second == value,
-          "[train] `{}` is {} but the run in {} was begun with {}\n  give another run_name, or the "
-          "earlier value",
-          key, value, folder.string(),
-          before == saved.identity.end() ? std::string() : before->second);
+std::string TrainState::setting(const std::string& key) const {
+  const auto found = settings.find(key);
+  if (found == settings.end()) {
+    return "";
   }
+  const io::Json value = io::Json::parse(found->second, key);
+  return value.is_string() ? value.as_string() : found->second;
 }
+
+bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
 
 std::vector<runtime::Array> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
                                        bool ema, const runtime::Devices& devices) {
   const std::string part = weights_part(folder);
   std::vector<runtime::Array> state = weights::load(folder / part, specs, devices);
   int64_t updates = 0;
-  if (fs::exists(folder / "optimizer")) {
+  if (has_optimizer(folder)) {
     append(state, load_tensors(folder / "optimizer" / "mu.safetensors", specs, devices));
     append(state, load_tensors(folder / "optimizer" / "nu.safetensors", specs, devices));
     updates = read_state_json(folder).at("updates").as_int();

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "config/resume.h"
 #include "models/wan/config.h"
 #include "nn/params.h"
 #include "pjrt/buffer.h"
@@ -20,20 +20,20 @@
 ///   transformer_ema/    the average of the parameters in F32, when one is kept
 ///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
-///   train_state.json    step, updates, seed, what must not change between runs
+///   train_state.json    step, updates, seed, and the settings that a resumed run is compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::train {
-
-/// Settings that a resumed run must share, by configuration key.
-using Identity = std::map<std::string, std::string>;
 
 struct TrainState {
   int64_t step = 0;           // steps completed
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
-  Identity identity;
+  config::Record settings;  // those that decide the result
   /// The folder of the parameters.
   std::string weights = "transformer";
+
+  /// The text of a setting; empty where the checkpoint has none of that name.
+  std::string setting(const std::string& key) const;
 };
 
 /// The state's arrays in StepGraph's order: params, mu, nu, [ema], count.
@@ -70,6 +70,9 @@ StateSource host_copy(const StateView& state, bool with_optimizer = true);
 /// Bytes that host_copy takes.
 int64_t host_bytes(const StateView& state, bool with_optimizer = true);
 
+/// Bytes of a checkpoint's arrays: `kept` are the parameters as they are kept (state_specs).
+int64_t checkpoint_bytes(std::span<const nn::ParamSpec> kept, bool ema, bool with_optimizer);
+
 /// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
 /// out: such a checkpoint holds weights only.
 void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
@@ -82,12 +85,12 @@ void save_state(const std::filesystem::path& folder, const wan::TransformerConfi
 std::string weights_part(const std::filesystem::path& folder);
 std::string average_part(const std::string& weights);
 
-/// Reads `train_state.json`; throws an Error naming file and key when it is not one of ours.
+/// Reads `train_state.json`; throws an Error naming file and key when it is not one of ours. One of
+/// an earlier version has few settings.
 TrainState read_train_state(const std::filesystem::path& folder);
 
-/// Throws an Error that names the key and both values when a setting differs from the checkpoint's.
-void check_identity(const TrainState& saved, const Identity& now,
-                    const std::filesystem::path& folder);
+/// Whether the checkpoint holds the optimizer's moments.
+bool has_optimizer(const std::filesystem::path& folder);
 
 /// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
 /// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An

@@ -137,6 +137,34 @@ std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Ke
   return out;
 }
 
+int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, const Keep& keep,
+                             int64_t enough) {
+  const auto before = std::ssize(steps);
+  int64_t most = 0;
+  const auto save = [&](int64_t step) {
+    steps.push_back(step);
+    most = std::max(most, std::ssize(steps) - before);
+    for (const int64_t old : steps_to_remove(steps, keep)) {
+      std::erase(steps, old);
+    }
+  };
+  // Where old ones go, the number soon stays as it is; a run may save a million times.
+  constexpr int64_t kLooked = 10000;
+  int64_t saved = run.first;
+  for (int64_t i = 0; run.every > 0 && i < kLooked && most < enough; ++i) {
+    const int64_t next = (saved / run.every + 1) * run.every;
+    if (next > run.last) {
+      break;
+    }
+    save(next);
+    saved = next;
+  }
+  if (run.at_end && saved < run.last && most < enough) {
+    save(run.last);
+  }
+  return most;
+}
+
 std::vector<std::string> manifest_files(const std::string& text, const std::string& source) {
   const io::Json manifest = io::Json::parse(text, source);
   check(manifest.at("format").as_int() == 1, "[checkpoint] {} is of a later version of kinema",

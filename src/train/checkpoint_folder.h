@@ -74,6 +74,19 @@ class CheckpointFolder {
 /// Those of the steps, oldest first, that go when all of them are there.
 std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Keep& keep);
 
+/// When a run of steps `first` to `last` saves.
+struct SavedSteps {
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t every = -1;  // steps; -1: not on the way
+  bool at_end = true;
+};
+
+/// How many checkpoints more than now lie on the disk at most while a run goes on, the one that is
+/// being written among them; `steps`, oldest first, are there. Stops counting at `enough`.
+int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, const Keep& keep,
+                             int64_t enough);
+
 /// The step that a checkpoint's name says, if it is one.
 std::optional<int64_t> step_of(const std::string& name);
 

@@ -37,23 +37,6 @@ double round_step(double range) {
   return 0.1 * power;
 }
 
-/// Mean over a window around each point that grows with the length of the run.
-std::vector<double> smoothed(const std::vector<double>& values) {
-  const auto n = static_cast<int64_t>(values.size());
-  const int64_t half = n / 60;
-  std::vector<double> sums{0.0};
-  for (const double value : values) {
-    sums.push_back(sums.back() + value);
-  }
-  std::vector<double> out;
-  for (int64_t i = 0; i < n; ++i) {
-    const auto low = static_cast<size_t>(std::max<int64_t>(0, i - half));
-    const auto high = static_cast<size_t>(std::min(n, i + half + 1));
-    out.push_back((sums[high] - sums[low]) / static_cast<double>(high - low));
-  }
-  return out;
-}
-
 std::string polyline(const std::vector<double>& xs, const std::vector<double>& ys, const Scale& x,
                      const Scale& y, const char* style) {
   // More points than pixels would only make the file large.
@@ -92,12 +75,28 @@ std::string axes(const Scale& x, const Scale& y) {
 
 }  // namespace
 
+Smoothed smoothed(const std::vector<double>& values) {
+  const auto n = static_cast<int64_t>(values.size());
+  const int64_t half = n / 60;
+  std::vector<double> sums{0.0};
+  for (const double value : values) {
+    sums.push_back(sums.back() + value);
+  }
+  Smoothed out{.values = {}, .width = 2 * half + 1};
+  for (int64_t i = 0; i < n; ++i) {
+    const auto low = static_cast<size_t>(std::max<int64_t>(0, i - half));
+    const auto high = static_cast<size_t>(std::min(n, i + half + 1));
+    out.values.push_back((sums[high] - sums[low]) / static_cast<double>(high - low));
+  }
+  return out;
+}
+
 void write_curve(const std::filesystem::path& path, const LossCurve& curve,
                  const std::string& title) {
   if (curve.steps.size() < 2) {
     return;
   }
-  const std::vector<double> mean = smoothed(curve.losses);
+  const std::vector<double> mean = smoothed(curve.losses).values;
   std::vector<double> sorted = curve.losses;
   std::sort(sorted.begin(), sorted.end());
   // A few wild first losses must not flatten the rest: the top one percent may leave the picture.

@@ -206,7 +206,7 @@ void Evaluator::add_losses(std::span<const runtime::Array> params, std::vector<C
 std::vector<std::string> evaluation_lines(int64_t step, const Evaluation& evaluation,
                                           double seconds) {
   std::vector<std::string> out;
-  out.push_back(fmt::format("evaluation after step {}: {} samples in {:.2f} s", step,
+  out.push_back(fmt::format("evaluation after step {}: {} samples in {:.2f} s", step + 1,
                             evaluation.samples, seconds));
   for (const auto& [timestep, loss] : evaluation.by_timestep) {
     out.push_back(fmt::format("  mean eval loss for timestep {}: {:.4f}", timestep, loss));

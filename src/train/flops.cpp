@@ -25,4 +25,12 @@ double training_tflops(const wan::TransformerConfig& config, const Dims& latents
   return 3 * block * static_cast<double>(config.num_layers) * batch / 1e12;
 }
 
+FlopRate flop_rate(double tera_per_second) {
+  if (tera_per_second >= 1 || tera_per_second <= 0) {
+    return {tera_per_second, "TFLOP/s"};
+  }
+  return tera_per_second >= 1e-3 ? FlopRate{tera_per_second * 1e3, "GFLOP/s"}
+                                 : FlopRate{tera_per_second * 1e6, "MFLOP/s"};
+}
+
 }  // namespace kinema::train

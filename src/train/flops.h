@@ -14,4 +14,11 @@ namespace kinema::train {
 double training_tflops(const wan::TransformerConfig& config, const Dims& latents,
                        int64_t text_tokens, double batch);
 
+/// Operations a second as people read them: 0.103 tera is 103 `GFLOP/s`.
+struct FlopRate {
+  double value = 0;
+  const char* unit = "";  // `TFLOP/s`, `GFLOP/s`, `MFLOP/s`
+};
+FlopRate flop_rate(double tera_per_second);
+
 }  // namespace kinema::train

@@ -1,15 +1,13 @@
 #include "train/loop.h"
 
-#include <chrono>
-
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "core/trace.h"
+#include "train/flops.h"
 
 namespace kinema::train {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::string joined(const std::vector<std::string>& ids) {
   constexpr size_t kShown = 8;
@@ -24,9 +22,9 @@ std::string joined(const std::vector<std::string>& ids) {
 
 std::string console_line(const StepRecord& record) {
   const double used = model_flops_utilization(record);
-  return fmt::format("completed step: {}, seconds: {:.3f}, TFLOP/s/device: {:.3f}, loss: {:.3f}{}",
-                     record.step, record.seconds,
-                     record.seconds > 0 ? record.tflops / record.seconds : 0.0, record.result.loss,
+  const FlopRate rate = flop_rate(record.seconds > 0 ? record.tflops / record.seconds : 0.0);
+  return fmt::format("completed step: {}, seconds: {:.3f}, {}/device: {:.3f}, loss: {:.3f}{}",
+                     record.step + 1, record.seconds, rate.unit, rate.value, record.result.loss,
                      used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "");
 }
 
@@ -50,7 +48,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
   };
   constexpr bool kWait = true;
 
-  auto last = Clock::now();
+  Stopwatch since_last;
   while (end.steps < options.max_steps && !end.stopped) {
     if (parts.begin_step) {
       parts.begin_step(end.steps);
@@ -68,11 +66,10 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
       const trace::Scope span("step");
       record.result = parts.run_step(record.step, record.learning_rate, *batch);
     }
-    const auto now = Clock::now();
-    record.seconds = std::chrono::duration<double>(now - last).count();
+    record.seconds = since_last.seconds();
+    since_last.restart();
     record.tflops = parts.tflops ? parts.tflops(*batch) : 0.0;
     record.peak_tflops = options.peak_tflops;
-    last = now;
     if (!record.result.finite) {
       record.nonfinite = parts.find_nonfinite(record.step, *batch);
     }
@@ -83,7 +80,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     if (!record.result.finite) {
       const std::string what =
           fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
-                      record.step, record.nonfinite, joined(batch->ids));
+                      record.step + 1, record.nonfinite, joined(batch->ids));
       if (options.on_nonfinite == OnNonfinite::STOP) {
         if (options.final_checkpoint && saved != end.steps) {
           save(false);  // the state is that of the last good step
@@ -93,7 +90,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
       }
       parts.say(what + "; skipped");
       ++end.skipped;
-      last = Clock::now();  // looking for the cause is no part of the next step
+      since_last.restart();  // looking for the cause is no part of the next step
     }
     ++end.steps;
     if (every > 0 && end.steps % every == 0) {
@@ -101,7 +98,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     }
     if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
       save(end.steps < options.max_steps && !parts.stop_requested());
-      last = Clock::now();
+      since_last.restart();
     }
     if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
       const trace::Scope span("evaluation");
@@ -114,7 +111,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
         parts.saved(kWait);
         throw;
       }
-      last = Clock::now();
+      since_last.restart();
     }
     parts.saved(!kWait);
     end.stopped = parts.stop_requested() && end.steps < options.max_steps;

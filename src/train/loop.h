@@ -19,13 +19,16 @@ struct StepResult {
 
 /// What is reported of a step.
 struct StepRecord {
-  int64_t step = 0;  // 0 for the first
+  int64_t step = 0;  // 0 for the first; what people read counts from 1
   StepResult result;
   double learning_rate = 0;
-  double seconds = 0;          // since the step before, waiting for data included
-  double tflops = 0;           // per device and step
-  double peak_tflops = 0;      // per device and second, as its maker says; 0: not known
-  std::string nonfinite = {};  // where, when the step was not finite
+  double seconds = 0;                // since the step before, waiting for data included
+  double tflops = 0;                 // per device and step
+  double peak_tflops = 0;            // per device and second, as its maker says; 0: not known
+  std::string nonfinite = {};        // where, when the step was not finite
+  std::optional<double> epoch = {};  // passes over the data by its end, where that has one
+  int64_t peak_rss_bytes = 0;        // of this process so far; 0: not known
+  std::optional<int64_t> device_bytes = {};  // taken on its first device
 };
 
 enum class OnNonfinite : uint8_t { STOP, SKIP };
@@ -83,8 +86,9 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts);
 /// The share of the device's peak that a step's operations come to; 0 where either is not known.
 double model_flops_utilization(const StepRecord& record);
 
-/// `completed step: 12, seconds: 0.241, TFLOP/s/device: 0.103, loss: 0.842`, and `, MFU: 41.2 %` on
-/// devices whose peak is known.
+/// `completed step: 12, seconds: 0.241, GFLOP/s/device: 103.100, loss: 0.842` of the twelfth step,
+/// and
+/// `, MFU: 41.2 %` on devices whose peak is known.
 std::string console_line(const StepRecord& record);
 
 }  // namespace kinema::train

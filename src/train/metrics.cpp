@@ -1,7 +1,10 @@
 #include "train/metrics.h"
 
+#include <fmt/chrono.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -13,6 +16,14 @@
 namespace kinema::train {
 
 namespace {
+
+/// Now as text: `2026-11-22T21:40:30.123Z`.
+std::string time_now() {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     (now - seconds).count());
+}
 
 /// The row on a line, or nothing when it is not whole.
 std::optional<io::Json> row_of(const std::string& line) {
@@ -52,6 +63,7 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::string run_name, int64
 std::string MetricsFile::write(const StepRecord& record) {
   const StepResult& result = record.result;
   io::Json row = io::Json::object({{"step", record.step},
+                                   {"time", time_now()},
                                    {"run_name", run_name_},
                                    {"learning/loss", result.loss},
                                    {"learning/current_learning_rate", record.learning_rate},
@@ -65,6 +77,15 @@ std::string MetricsFile::write(const StepRecord& record) {
   if (const double used = model_flops_utilization(record); used > 0) {
     row.set("perf/mfu", used);
   }
+  if (record.epoch) {
+    row.set("learning/epoch", *record.epoch);
+  }
+  if (record.peak_rss_bytes > 0) {
+    row.set("perf/peak_rss_bytes", record.peak_rss_bytes);
+  }
+  if (record.device_bytes) {
+    row.set("perf/device_bytes_in_use", *record.device_bytes);
+  }
   if (!result.finite) {
     row.set("nonfinite", record.nonfinite);
   }
@@ -72,8 +93,10 @@ std::string MetricsFile::write(const StepRecord& record) {
 }
 
 void MetricsFile::write(int64_t step, const Evaluation& evaluation) {
-  io::Json row = io::Json::object(
-      {{"step", step}, {"run_name", run_name_}, {"learning/eval_loss", evaluation.loss}});
+  io::Json row = io::Json::object({{"step", step},
+                                   {"time", time_now()},
+                                   {"run_name", run_name_},
+                                   {"learning/eval_loss", evaluation.loss}});
   for (const auto& [timestep, loss] : evaluation.by_timestep) {
     row.set(fmt::format("eval/loss_t{}", timestep), loss);
   }
@@ -81,7 +104,7 @@ void MetricsFile::write(int64_t step, const Evaluation& evaluation) {
 }
 
 void MetricsFile::write(int64_t step, const std::vector<Scalar>& scalars) {
-  io::Json row = io::Json::object({{"step", step}, {"run_name", run_name_}});
+  io::Json row = io::Json::object({{"step", step}, {"time", time_now()}, {"run_name", run_name_}});
   for (const Scalar& scalar : scalars) {
     row.set(scalar.name, scalar.value);
   }

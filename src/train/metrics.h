@@ -16,7 +16,8 @@ namespace kinema::train {
 /// `metrics.jsonl`: one line a step, written when the step is done.
 ///
 /// Keys are MaxDiffusion's (`learning/loss`, `learning/max_grad_norm`, which is the norm of all
-/// gradients, ...); a step that was not finite has null for its loss and says `nonfinite`.
+/// gradients, ..., and `step`, 0 for the first), and `time` in UTC; a step that was not finite has
+/// null for its loss and says `nonfinite`.
 class MetricsFile {
  public:
   /// Opens the file for steps from `first_step` on: rows of earlier steps stay, later ones (of a
@@ -45,6 +46,13 @@ struct LossCurve {
   std::vector<double> losses;
 };
 LossCurve read_losses(const std::filesystem::path& metrics);
+
+/// Means over a window around each value, which grows with their number (a thirtieth of it).
+struct Smoothed {
+  std::vector<double> values;
+  int64_t width = 1;  // of the window
+};
+Smoothed smoothed(const std::vector<double>& values);
 
 /// Draws a curve with a smoothed line and axes as SVG; nothing when it has fewer than two points.
 void write_curve(const std::filesystem::path& path, const LossCurve& curve,

@@ -40,7 +40,7 @@ ProfileWindow::ProfileWindow(ProfileOptions options, const pjrt::Plugin& plugin,
   check(first_ < max_steps,
         "[profile] the first step that would be recorded is {}, but the run ends after {} steps\n"
         "  set skip_first_n_steps_for_profiler below {}, or more max_train_steps",
-        first_, max_steps, std::max<int64_t>(max_steps - first_step, 1));
+        first_ + 1, max_steps, std::max<int64_t>(max_steps - first_step, 1));
 }
 
 ProfileWindow::~ProfileWindow() {
@@ -100,7 +100,7 @@ std::string ProfileWindow::write() {
   io::make_folder(folder);
   io::write_file(folder / (name + ".xplane.pb"), space);
   io::write_file(folder / (name + ".trace.json.gz"), io::gzip(io::chrome_trace(space)));
-  return fmt::format("profile of steps {} to {}: {}{}", first_, std::min(last_, reached_),
+  return fmt::format("profile of steps {} to {}: {}{}", first_ + 1, std::min(last_, reached_) + 1,
                      folder.string(), without);
 }
 

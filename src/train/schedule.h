@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace kinema::train {
 
@@ -17,8 +18,12 @@ struct Schedule {
   double final_fraction = 0.0;
 
   int64_t warmup_steps() const;
+  int64_t decay_steps() const;
   /// The rate of update `step` (0 for the first, which is 0 when there is a warm-up).
   double operator()(int64_t step) const;
 };
+
+/// `learning rate 1e-05 after 150 steps, falls from step 900 to 0 at step 1500`.
+std::string describe(const Schedule& schedule);
 
 }  // namespace kinema::train

@@ -4,8 +4,10 @@
 
 namespace kinema::train {
 
-/// Turns the first SIGTERM or SIGINT into a request that the loop sees; the second one ends the
-/// process at once, as it would without us. Earlier handlers come back when the object goes.
+/// Turns the first SIGTERM, SIGINT or SIGHUP into a request that the loop sees; a SIGTERM or SIGINT
+/// after it ends the process at once, as it would without us. A SIGHUP after it does nothing: a
+/// terminal that goes sends several. One that is ignored (nohup) stays so. Earlier handlers come
+/// back when the object goes.
 class StopSignal {
  public:
   StopSignal();
@@ -19,6 +21,7 @@ class StopSignal {
  private:
   struct sigaction old_term_ = {};
   struct sigaction old_int_ = {};
+  struct sigaction old_hup_ = {};
 };
 
 }  // namespace kinema::train

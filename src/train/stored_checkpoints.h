@@ -28,6 +28,9 @@ class StoredCheckpoints {
   /// `keep` says which stay in the store. `say` may be called from another thread.
   StoredCheckpoints(remote::Store store, std::filesystem::path local, Keep keep, Say say);
 
+  /// Says anew which stay in the store.
+  void keep(const Keep& which) { keep_ = which; }
+
   const remote::Store& store() const { return store_; }
   const CheckpointFolder& local() const { return local_; }
 

@@ -151,9 +151,19 @@ void EventFile::write(const StepRecord& record) {
   if (const double used = model_flops_utilization(record); used > 0) {
     scalars.push_back({"perf/mfu", used});
   }
+  if (record.epoch) {
+    scalars.push_back({"learning/epoch", *record.epoch});
+  }
+  if (record.peak_rss_bytes > 0) {
+    scalars.push_back({"perf/peak_rss_bytes", static_cast<double>(record.peak_rss_bytes)});
+  }
+  if (record.device_bytes) {
+    scalars.push_back({"perf/device_bytes_in_use", static_cast<double>(*record.device_bytes)});
+  }
   if (record.result.finite) {
     scalars.push_back({"learning/loss", record.result.loss});
     scalars.push_back({"learning/max_grad_norm", record.result.gradient_norm});
+    scalars.push_back({"learning/grad_norm", record.result.gradient_norm});
     scalars.push_back({"learning/max_abs_grad", record.result.max_abs_gradient});
   }
   file_ << io::frame_record(scalar_event(now(), record.step, scalars));

@@ -11,10 +11,7 @@ namespace kinema::train {
 Timings::Span::Span(Timings& timings, std::string name)
     : timings_(timings), name_(std::move(name)) {}
 
-Timings::Span::~Span() {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-  timings_.add(name_, passed.count());
-}
+Timings::Span::~Span() { timings_.add(name_, watch_.seconds()); }
 
 void Timings::add(const std::string& name, double seconds) {
   auto phase = std::ranges::find(phases_, name, &Phase::name);

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "core/stopwatch.h"
 
 namespace kinema::train {
 
@@ -29,7 +30,7 @@ class Timings {
    private:
     Timings& timings_;
     std::string name_;
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+    Stopwatch watch_;
   };
 
   [[nodiscard]] Span measure(std::string name) { return {*this, std::move(name)}; }

@@ -42,14 +42,11 @@ StepOptions over(const runtime::Devices& devices, StepOptions step) {
 Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
                  const Model& model, const BatchShapes& batch, StepOptions step,
                  std::vector<runtime::Array> state, const TrainerOptions& options)
-    : devices_(devices),
-      options_(over(devices, std::move(step))),
-      how_(options.program),
-      state_(std::move(state)) {
+    : devices_(devices), options_(over(devices, std::move(step))), how_(options.program) {
   compile(specs, model, batch);
-  check(static_cast<int64_t>(state_.size()) == first().graph.state_size(),
-        "[train] a state of {} buffers for a step that keeps {}", state_.size(),
-        first().graph.state_size());
+  if (!state.empty()) {
+    set_state(std::move(state));
+  }
   const std::array<uint32_t, 2> key = random_key(options.seed, "train");
   key_ = devices_.upload(HostArray::from<uint32_t>(DType::U32, {2}, key));
   if (options_.objective.caption_dropout > 0.0) {
@@ -58,6 +55,29 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
           options_.objective.caption_dropout);
     empty_text_ = devices_.upload(*options.empty_text);
   }
+}
+
+void Trainer::set_state(std::vector<runtime::Array> state) {
+  check(static_cast<int64_t>(state.size()) == first().graph.state_size(),
+        "[train] a state of {} buffers for a step that keeps {}", state.size(),
+        first().graph.state_size());
+  state_ = std::move(state);
+}
+
+int64_t Trainer::state_bytes() const {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < first().graph.state_size(); ++i) {
+    bytes += first().program.inputs()[static_cast<size_t>(i)].shard.bytes();
+  }
+  return bytes;
+}
+
+int64_t Trainer::step_bytes() const {
+  int64_t most = 0;
+  for (const auto& step : steps_) {
+    most = std::max(most, step->program.report().memory.total());
+  }
+  return most;
 }
 
 void Trainer::compile(std::span<const nn::ParamSpec> specs, const Model& model,

@@ -32,10 +32,16 @@ struct TrainerOptions {
 class Trainer {
  public:
   /// Compiles the step of one shape for the devices, over whose mesh it works as `step` says.
-  /// `state` as from fresh_state or load_state with the same devices.
+  /// `state` as from fresh_state or load_state with the same devices, or empty: set_state gives it.
   Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs, const Model& model,
           const BatchShapes& batch, StepOptions step, std::vector<runtime::Array> state,
           const TrainerOptions& options);
+
+  /// Before the first run of a trainer that was made without a state.
+  void set_state(std::vector<runtime::Array> state);
+  /// Bytes that the state takes of each device, and a step with it at its largest.
+  int64_t state_bytes() const;
+  int64_t step_bytes() const;
 
   /// Compiles the step of another shape, with as many samples.
   void add_shapes(const Model& model, const BatchShapes& batch);
@@ -64,6 +70,7 @@ class Trainer {
   /// gradients, or of the state, are not those of the others. Does nothing on one device.
   void check_replicas();
 
+  const runtime::Devices& devices() const { return devices_; }
   /// The state now.
   StateView state() const { return {first().graph.specs, first().graph.ema, state_}; }
   /// The parameters whose gradients were not finite in the last step.

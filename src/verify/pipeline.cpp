@@ -177,7 +177,7 @@ std::vector<Row> pipeline_rows(const Case& c, Session& session) {
   };
   Trace trace;
   const sample::Generated made = pipeline.generate(
-      request_of(c, folder.schedule),
+      request_of(c, folder.schedule.value_or(ScheduleConfig{})),
       {.encoded =
            [&](std::span<const sample::DenoiseBatch> batches) {
              add("first_model_input", first_model_input(batches[0], session), kLatents);

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "io/mapped_file.h"
 #include "mesh/blocks.h"
 #include "pjrt/upload.h"
@@ -18,7 +20,7 @@ constexpr size_t kPiece = size_t{16} << 20;
 
 /// A tensor of the file and what becomes of it; no view for what adapters alone make.
 struct Source {
-  const io::TensorView* view;
+  const io::TensorView* view = nullptr;
   std::string key;
 
   std::span<const std::byte> bytes() const {
@@ -39,48 +41,39 @@ struct Target {
   }
 };
 
+/// Loads one parameter after the other; several of them work beside each other.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
-         const Adapters& adapters, const runtime::Devices& devices)
-      : checkpoint_(checkpoint), specs_(specs), adapters_(adapters), devices_(devices) {
-    for (const nn::ParamSpec& spec : specs_) {
-      for (int64_t layer = 0; layer < spec.count(); ++layer) {
-        const std::string key = spec.key(layer);
-        sources_.push_back({spec.is_low_rank() ? nullptr : &checkpoint.at(key), key});
-      }
-    }
-  }
+  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
+      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices) {}
 
-  std::vector<runtime::Array> operator()() {
-    std::vector<runtime::Array> arrays;
-    arrays.reserve(specs_.size());
-    size_t next = 0;
-    for (const nn::ParamSpec& spec : specs_) {
-      std::vector<mesh::Block> blocks =
-          devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
-      std::vector<Target> targets = targets_of(blocks, spec.shape.dtype);
-      for (int64_t layer = 0; layer < spec.count(); ++layer) {
-        const Source& source = sources_[next++];
-        if (next < sources_.size()) {
-          io::will_read(sources_[next].bytes());  // the disk works while this one is cast
-        }
-        read(source, spec, layer, targets);
-        io::check_intact(source.bytes(), checkpoint_.path());
-      }
-      std::vector<pjrt::Buffer> shards(blocks.size());
-      for (Target& target : targets) {
-        for (size_t i = 0; i < target.devices.size(); ++i) {
-          shards[target.devices[i]] = target.uploads[i].finish();
-        }
-      }
-      arrays.emplace_back(spec.shape, std::move(blocks), std::move(shards));
+  runtime::Array operator()(const nn::ParamSpec& spec) {
+    std::vector<mesh::Block> blocks =
+        devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
+    std::vector<Target> targets = targets_of(blocks, spec.shape.dtype);
+    Source source = source_of(spec, 0);
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      const Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
+      io::will_read(next.bytes());  // the disk works while this one is cast
+      read(source, spec, layer, targets);
+      io::check_intact(source.bytes(), checkpoint_.path());
+      source = next;
     }
-    checkpoint_.check_intact();
-    return arrays;
+    std::vector<pjrt::Buffer> shards(blocks.size());
+    for (Target& target : targets) {
+      for (size_t i = 0; i < target.devices.size(); ++i) {
+        shards[target.devices[i]] = target.uploads[i].finish();
+      }
+    }
+    return {spec.shape, std::move(blocks), std::move(shards)};
   }
 
  private:
+  Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
+    const std::string key = spec.key(layer);
+    return {spec.is_low_rank() ? nullptr : &checkpoint_.at(key), key};
+  }
+
   std::vector<Target> targets_of(std::span<const mesh::Block> blocks, DType dtype) const {
     std::vector<Target> targets;
     for (mesh::Holders& part : mesh::holders_of(blocks)) {
@@ -188,10 +181,8 @@ class Loader {
   }
 
   const Checkpoint& checkpoint_;
-  std::span<const nn::ParamSpec> specs_;
   const Adapters& adapters_;
   const runtime::Devices& devices_;
-  std::vector<Source> sources_;  // in the order in which they are read
   std::vector<std::byte> gathered_;
   std::vector<std::byte> cast_;
 };
@@ -203,7 +194,14 @@ std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
                                         const runtime::Devices& devices,
                                         std::span<const Adapter> adapters) {
   const Adapters changes(adapters, specs);
-  return Loader(checkpoint, specs, changes, devices)();
+  std::vector<runtime::Array> arrays(specs.size());
+  // Pages are mapped, copied and cast on the host: one core is less than memory can do.
+  const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
+  for_each_in_parallel(specs.size(), threads, [&](size_t i) {
+    arrays[i] = Loader(checkpoint, changes, devices)(specs[i]);
+  });
+  checkpoint.check_intact();
+  return arrays;
 }
 
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,

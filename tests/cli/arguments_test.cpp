@@ -21,12 +21,13 @@ class CommandLine : public KinemaTest {};
 TEST_F(CommandLine, ListsItsCommandsAndVersion) {
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command :
-       {"train", "generate", "verify", "inspect", "config", "doctor", "plan"}) {
+  for (const char* command : {"train", "generate", "prepare", "verify", "inspect", "config",
+                              "flags", "doctor", "plan", "convert", "watch"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const Outcome own = run({command, "--help"});
     EXPECT_EQ(own.status, 0);
     EXPECT_THAT(own.out, HasSubstr("--help"));
+    EXPECT_THAT(own.out, HasSubstr(std::string("Examples:\n  kinema ") + command));
   }
   const Outcome version = run({"--version"});
   EXPECT_EQ(version.status, 0);
@@ -93,6 +94,20 @@ TEST_F(ConfigCommand, RefusesAFileThatMayNotBeRead) {
   write("a.yml", "seed: 1\n");
   std::filesystem::permissions(folder_ / "a.yml", std::filesystem::perms::none);
   run({"config", "a.yml"}).expect_error("a.yml");
+}
+
+TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
+  const Outcome outcome = run({"config", "learning_rate"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("learning_rate: peak, after warmup"),
+                                 HasSubstr("a number, at least 0"), HasSubstr("1e-05"),
+                                 HasSubstr("may go on with another value")));
+  EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("not beside pretrained weights"));
+  EXPECT_THAT(run({"config", "snr_gamma"}).out, HasSubstr("no meaning here"));
+  EXPECT_EQ(io::Json::parse(run({"config", "seed", "--json"}).out, "out").at("default").as_int(),
+            0);
+  run({"config", "learning_rte"}).expect_error("the nearest is `learning_rate`");
+  run({"config", "report_to"}).expect_error("not built");
 }
 
 TEST_F(ConfigCommand, DocumentsEveryKeyAsDocsConfigMdHasIt) {

@@ -164,15 +164,17 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   EXPECT_EQ(train("local", {"train_data_dir=table"}), losses("videos"));
   EXPECT_EQ(train("kept", {"train_data_dir=table", "dataset_save_location=kept"}),
             losses("videos"));
-  run({"train", "tiny.yml", "dataset_type=hf", "train_data_dir=table"})
-      .expect_error("no column `image`");
+  // The column goes without saying where `image`, the default, is not there and `video` is.
+  EXPECT_EQ(train("unnamed", {"image_column=image", "train_data_dir=table"}), losses("videos"));
+  run({"train", "tiny.yml", "dataset_type=hf", "image_column=clip", "train_data_dir=table"})
+      .expect_error("no column `clip`");
 
   // Records of the rows are those of the folder.
   ASSERT_EQ(run({"prepare", "tiny.yml", "tfrecords_dir=of_folder"}).status, 0);
   const Outcome prepared = run({"prepare", "tiny.yml", "dataset_type=hf", "image_column=video",
                                 "train_data_dir=table", "tfrecords_dir=of_rows"});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
-  EXPECT_THAT(prepared.out, HasSubstr("12 records in 1 shards"));
+  EXPECT_THAT(prepared.out, HasSubstr("12 records in 1 shard of"));
   EXPECT_EQ(read_text(folder_ / "of_rows/file_00-64.tfrec"),
             read_text(folder_ / "of_folder/file_00-64.tfrec"));
 
@@ -186,7 +188,8 @@ TEST_F(Dataset, IsTheSameAsParquetOfAFolderOrOfTheHub) {
   const std::string offline = "HF_HUB_OFFLINE=1 HF_HUB_CACHE=cache";
   EXPECT_EQ(train("hub", {"train_data_dir=", "dataset_name=some/clips"}, offline),
             losses("videos"));
-  run({"train", "tiny.yml", "dataset_type=hf", "train_data_dir=", "dataset_name=some/others"},
+  run({"train", "tiny.yml", "run_name=others", "dataset_type=hf",
+       "train_data_dir=", "dataset_name=some/others"},
       offline)
       .expect_error("some/others is not whole");
 }
@@ -318,9 +321,9 @@ TEST_F(Buckets, RefuseWhatFitsNone) {
       run({"train", "tiny.yml", "buckets=[[8,16,24],[8,24,16]]", "skip_bad_clips=true"});
   EXPECT_EQ(skipped.status, 0) << skipped.err;
   EXPECT_THAT(skipped.err, HasSubstr("need 8 frames"));
-  run({"train", "tiny.yml", "buckets=[[8,16,23]]"}).expect_error("width 23");
-  run({"train", "tiny.yml", "buckets=auto"}).expect_error("clips need a list");
-  run({"train", "tiny.yml", "buckets=8x16"}).expect_error("is no size");
+  run({"train", "tiny.yml", "run_name=new", "buckets=[[8,16,23]]"}).expect_error("width is 23");
+  run({"train", "tiny.yml", "run_name=new", "buckets=auto"}).expect_error("clips need a list");
+  run({"train", "tiny.yml", "run_name=new", "buckets=8x16"}).expect_error("is no size");
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_F(Finetune, EncodesTrainsAndSamplesInOneCommand) {
 
   ASSERT_EQ(first.status, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr("encoded 12 clips and 12 captions, kept in outputs/encoded"));
-  EXPECT_THAT(first.out, HasSubstr("completed step: 2,"));
+  EXPECT_THAT(first.out, HasSubstr("completed step: 3,"));
   const fs::path folder = folder_ / "outputs/kites";
   EXPECT_TRUE(fs::exists(folder / "checkpoints/3/transformer/config.json"));
   EXPECT_TRUE(fs::exists(folder / "samples/3/contact_sheet.png"));
@@ -47,6 +47,12 @@ TEST_F(Finetune, EncodesTrainsAndSamplesInOneCommand) {
       run({"generate", "outputs/kites/config.yml", "prompt=a blue square", "--json"});
   ASSERT_EQ(sampled.status, 0) << sampled.err;
   EXPECT_TRUE(fs::exists(folder / "samples/4/000_a_blue_square.mp4"));
+  // As the pipeline says, which gives no flow_shift of its own; while training too.
+  EXPECT_TRUE(fs::exists(folder / "checkpoints/4/scheduler/scheduler_config.json"));
+  for (const char* video :
+       {"samples/3/000_a_red_circle.json", "samples/4/000_a_blue_square.json"}) {
+    EXPECT_EQ(io::Json::read(folder / video).at("flow_shift").as_number(), 3) << video;
+  }
   const Outcome converted = run({"convert", "outputs/kites/checkpoints/4/transformer", "kites",
                                  "--to", "diffusers", "--dtype", "bfloat16"});
   ASSERT_EQ(converted.status, 0) << converted.err;

@@ -166,7 +166,7 @@ TEST_F(FlagsOfARun, AnAllowedErrorIsNamedInTheFirstStepsLineOnly) {
   const Outcome outcome = run({"train", "tiny.yml", "max_train_steps=2", "allow_flags=[no-dashes]"},
                               "XLA_FLAGS='--xla_cpu_enable_fast_math=false xla_dump_to=x'");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const size_t second = outcome.out.find("completed step: 1,");
+  const size_t second = outcome.out.find("completed step: 2,");
   ASSERT_NE(second, std::string::npos);
   EXPECT_THAT(outcome.out.substr(0, second), HasSubstr("[flags allowed: no-dashes]"));
   EXPECT_THAT(outcome.out.substr(second), Not(HasSubstr("flags allowed")));

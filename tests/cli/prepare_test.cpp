@@ -48,7 +48,7 @@ TEST_F(PrepareCommand, WritesShardsAndSaysSo) {
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("file_01-10.tfrec: 5 records"));
-  EXPECT_THAT(outcome.out, HasSubstr("training done: 12 records in 3 shards of records"));
+  EXPECT_THAT(outcome.out, HasSubstr("prepared for training: 12 records in 3 shards of records"));
   EXPECT_EQ(contents("records").size(), 3U);
   EXPECT_EQ(run({"inspect", "--check", "records/file_00-5.tfrec"}).status, 0);
 
@@ -78,8 +78,8 @@ TEST_F(PrepareCommand, SetsClipsAsideForTheEvaluation) {
   const Outcome outcome = run({"prepare", "tiny.yml", "eval_tfrecords_dir=eval",
                                "num_eval_samples=4", "timesteps_list=[250,750]"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("evaluation done: 4 records"));
-  EXPECT_THAT(outcome.out, HasSubstr("training done: 8 records"));
+  EXPECT_THAT(outcome.out, HasSubstr("prepared for evaluation: 4 records"));
+  EXPECT_THAT(outcome.out, HasSubstr("prepared for training: 8 records"));
   EXPECT_THAT(run({"inspect", "eval/file_00-5.tfrec"}).out, HasSubstr("timesteps"));
 
   const Outcome alone = run({"prepare", "tiny.yml", "tfrecords_dir=alone", "num_eval_samples=4",
@@ -92,7 +92,7 @@ TEST_F(PrepareCommand, NamesWhatItCannotPrepare) {
   run({"prepare", "tiny.yml", "train_data_dir="}).expect_error("train_data_dir");
   run({"prepare", "tiny.yml", "tfrecords_dir="}).expect_error("tfrecords_dir");
   run({"prepare", "tiny.yml", "train_data_dir=absent"}).expect_error("absent");
-  run({"prepare", "tiny.yml", "height=18"}).expect_error("height 18");
+  run({"prepare", "tiny.yml", "height=18"}).expect_error("height is 18");
   const Outcome all_bad = run({"prepare", "tiny.yml", "num_frames=500"});
   EXPECT_EQ(all_bad.status, 1);
   EXPECT_THAT(all_bad.err, HasSubstr("none of the 12 clips"));
@@ -150,7 +150,7 @@ TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
   const std::string sizes = "buckets=[[8,16,24],[4,16,24],[8,24,16]]";
   const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", sizes});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
-  EXPECT_THAT(prepared.out, HasSubstr("file_01-10.tfrec: 1 records"));
+  EXPECT_THAT(prepared.out, HasSubstr("file_01-10.tfrec: 1 record,"));
   EXPECT_THAT(prepared.out, HasSubstr("12 records in 4 shards"));
   const auto train = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.begin(), {"train", "tiny.yml", "max_train_steps=9", "run_name=" + name});

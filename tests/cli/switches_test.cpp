@@ -74,7 +74,7 @@ TEST_F(SwitchesOfARun, MockDevicesStandForThoseThatAreNotHere) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err,
               HasSubstr("4 devices of the CPU plugin stand for those of hardware tpu"));
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("devices: 4, "), HasSubstr("completed step: 1")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("devices: 4, "), HasSubstr("completed step: 2")));
   // As the plugin has them: nothing of the profile went to the CPU's compiler.
   const io::Json flags = io::Json::read(folder_ / "out/tiny/flags.json");
   EXPECT_THAT(flags.at("platform").as_string(), HasSubstr("CPU"));

@@ -35,8 +35,8 @@ TEST_F(TrainCommand, WritesARunFolder) {
   const Outcome outcome = run({"train", "tiny.yml"});
 
   ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("completed step: 3, seconds: "));
-  EXPECT_THAT(outcome.out, Not(HasSubstr("completed step: 4,")));
+  EXPECT_THAT(outcome.out, HasSubstr("completed step: 4, seconds: "));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("completed step: 5,")));
   const fs::path folder = folder_ / "out" / "tiny";
   for (const char* file :
        {"config.yml", "metrics.jsonl", "checkpoints/4/manifest.json",
@@ -53,19 +53,22 @@ TEST_F(TrainCommand, WritesARunFolder) {
 TEST_F(TrainCommand, GoesOnBitForBitWhereItStopped) {
   ASSERT_EQ(run({"train", "tiny.yml", "run_name=whole"}).status, 0);
   const Outcome first = run({"train", "tiny.yml", "run_name=parts", "max_train_steps=2",
-                             "learning_rate_schedule_steps=4"});
+                             "learning_rate_schedule_steps=4", "--verbose"});
   ASSERT_EQ(first.status, 0) << first.err;
   const Outcome second =
-      run({"train", "tiny.yml", "run_name=parts", "learning_rate_schedule_steps=4"});
+      run({"train", "tiny.yml", "run_name=parts", "learning_rate_schedule_steps=4", "--verbose"});
 
   ASSERT_EQ(second.status, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("resumed after step 2"));
   EXPECT_EQ(losses("parts"), losses("whole"));
   // The log shows that what is read is what was written, part by part.
-  const std::string parts = between(first.out, "checkpoint of step 2 saved: ", "\n");
+  const std::string parts =
+      between(first.out, "checkpoint of step 2 saved: out/parts/checkpoints/2: ", "\n");
   EXPECT_THAT(parts, AllOf(HasSubstr("optimizer/mu "), HasSubstr("optimizer/nu "),
                            HasSubstr("train_state "), HasSubstr("transformer ")));
-  EXPECT_EQ(between(second.out, "checkpoint read: ", ";"), parts);
+  EXPECT_EQ(between(second.out, "checkpoint read: out/parts/checkpoints/2: ", ";"), parts);
+  EXPECT_THAT(run({"train", "tiny.yml", "run_name=short"}).out,
+              HasSubstr("checkpoint of step 4 saved: out/short/checkpoints/4\n"));
 }
 
 TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
@@ -78,7 +81,7 @@ TEST_F(TrainCommand, TakesAFileOfMaxDiffusion) {
            "train_data_dir=" + (golden / "dataset/tfrecords/train").string()});
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("completed step: 1, seconds: "));
+  EXPECT_THAT(outcome.out, HasSubstr("completed step: 2, seconds: "));
   EXPECT_THAT(outcome.err, HasSubstr("no meaning here"));
 }
 
@@ -103,8 +106,115 @@ TEST_F(TrainCommand, DoesNothingTwice) {
 
 TEST_F(TrainCommand, RefusesToResumeWithOtherSettings) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  run({"train", "tiny.yml", "seed=5"}).expect_error("seed");
-  run({"train", "tiny.yml", "num_layers=3"}).expect_error("`num_layers` is 3 but the run");
+  run({"train", "tiny.yml", "seed=5"}).expect_error("seed is 5, but the run of");
+  run({"train", "tiny.yml", "num_layers=3"}).expect_error("num_layers is 3, but the run of");
+  run({"train", "tiny.yml", "per_device_batch_size=1"}).expect_error("global_batch_size is 1");
+}
+
+TEST_F(TrainCommand, SaysWhatChangedSinceTheCheckpoint) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1", "save_optimizer=false"}).status, 0);
+  const Outcome outcome = run({"train", "tiny.yml", "max_train_steps=2", "learning_rate=2e-3",
+                               "adam_b2=0.99", "log_period=7"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("changed: learning_rate: 0.001 -> 0.002\n"),
+                                 HasSubstr("changed: max_train_steps: 1 -> 2\n"),
+                                 HasSubstr("changed: adam_b2: 0.999 -> 0.99\n"),
+                                 HasSubstr("moments begin at zero"), Not(HasSubstr("log_period"))));
+}
+
+TEST_F(TrainCommand, KeepsTheScheduleOfARunThatIsMadeLonger) {
+  const auto rates = [&] {
+    std::vector<double> out;
+    std::istringstream in(read_text(folder_ / "out" / "tiny" / "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      out.push_back(
+          io::Json::parse(line, "metrics").at("learning/current_learning_rate").as_number());
+    }
+    return out;
+  };
+  const std::vector<std::string> falling{"train", "tiny.yml", "warmup_steps_fraction=0",
+                                         "lr_decay_fraction=0.5", "final_lr_fraction=0.25"};
+  const auto with = [&](const char* word) {
+    std::vector<std::string> out = falling;
+    out.emplace_back(word);
+    return out;
+  };
+  ASSERT_EQ(run(with("max_train_steps=4")).status, 0);
+  const Outcome longer = run(with("max_train_steps=6"));
+  ASSERT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.out, HasSubstr("keeps the schedule of 4 steps"));
+  // Full, full, half way, and then what is left of it: never up again.
+  EXPECT_THAT(rates(),
+              ::testing::ElementsAre(
+                  ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(1e-3, 1e-9),
+                  ::testing::DoubleNear(1e-3, 1e-9), ::testing::DoubleNear(6.25e-4, 1e-9),
+                  ::testing::DoubleNear(2.5e-4, 1e-9), ::testing::DoubleNear(2.5e-4, 1e-9)));
+
+  // Nothing would be left of the rate.
+  const std::vector<std::string> to_zero{"train", "tiny.yml", "run_name=zero",
+                                         "lr_decay_fraction=0.5", "max_train_steps=2"};
+  ASSERT_EQ(run(to_zero).status, 0);
+  std::vector<std::string> more = to_zero;
+  more.back() = "max_train_steps=4";
+  run(more).expect_error("falls to 0 at step 2");
+  more.emplace_back("learning_rate_schedule_steps=4");
+  EXPECT_EQ(run(more).status, 0) << "what is asked for is made";
+}
+
+TEST_F(TrainCommand, GoesOnFromAnotherRunOrTakesItsWeights) {
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=whole"}).status, 0);
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=first", "max_train_steps=2",
+                 "learning_rate_schedule_steps=4"})
+                .status,
+            0);
+  // With its optimizer, step and position: the rest of the unbroken run, in a folder of its own.
+  const Outcome fork = run({"train", "tiny.yml", "run_name=fork", "resume_from=out/first"});
+  ASSERT_EQ(fork.status, 0) << fork.err;
+  EXPECT_THAT(fork.out, HasSubstr("resumed after step 2"));
+  EXPECT_EQ(read_text(folder_ / "out/fork/checkpoints/4/optimizer/nu.safetensors"),
+            read_text(folder_ / "out/whole/checkpoints/4/optimizer/nu.safetensors"));
+  run({"train", "tiny.yml", "run_name=lost", "resume_from=out"}).expect_error("no folder of a run");
+
+  // With its weights alone.
+  for (const char* model : {"out/first", "out/first/checkpoints/2"}) {
+    const Outcome next = run({"train", "tiny.yml", "run_name=next", "max_train_steps=1",
+                              std::string("pretrained_model_name_or_path=") + model});
+    ASSERT_EQ(next.status, 0) << next.err;
+    EXPECT_THAT(next.out, HasSubstr("from out/first/checkpoints/2/transformer"));
+    fs::remove_all(folder_ / "out" / "next");
+  }
+}
+
+TEST_F(TrainCommand, LoadsNothingWhereNothingIsLeftToDoOrToSave) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  // A plugin that is not there would be an error.
+  const Outcome again = run({"train", "tiny.yml", "max_train_steps=1", "pjrt_plugin=/absent.so"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("all 1 steps are done"));
+
+  const Outcome lost = run({"train", "tiny.yml", "run_name=lost", "max_train_steps=1",
+                            "checkpoint_every=-1", "save_final_checkpoint=false"});
+  ASSERT_EQ(lost.status, 0) << lost.err;
+  EXPECT_THAT(lost.err, HasSubstr("WILL END WITHOUT WEIGHTS"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/lost/checkpoints/1"));
+}
+
+TEST_F(TrainCommand, SaysHowManySamplesAStepTakes) {
+  const Outcome half =
+      run({"train", "tiny.yml", "per_device_batch_size=0.5", "cpu_device_count=4",
+           "ici_data_parallelism=2", "ici_context_parallelism=2", "max_train_steps=1"});
+  ASSERT_EQ(half.status, 0) << half.err;
+  EXPECT_THAT(half.out,
+              HasSubstr("global batch: 2 samples (per_device_batch_size 0.5 on 4 devices)"));
+}
+
+TEST_F(TrainCommand, ChecksSizesPromptsAndRoomBeforeTheWork) {
+  run({"train", "tiny.yml", "height=12"}).expect_error("8 and 16 work");
+  run({"train", "tiny.yml", "width=17"}).expect_error("width is 17");
+  run({"train", "tiny.yml", "enable_ssim=true", "prompt_file=absent.txt", "pjrt_plugin=/absent.so"})
+      .expect_error("absent.txt");
+  run({"train", "tiny.yml", "checkpoint_dir=tiny.yml/a", "pjrt_plugin=/absent.so"})
+      .expect_error("tiny.yml is a file");
 }
 
 TEST_F(TrainCommand, PrintsJsonAlone) {
@@ -139,7 +249,7 @@ TEST_F(TrainCommand, ProfilesStepsAndNamesThePartsOfTheModel) {
       run({"train", "tiny.yml", "enable_profiler=true", "skip_first_n_steps_for_profiler=1",
            "profiler_steps=2", "jit=false"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("profile of steps 1 to 2: out/tiny/profile/plugins/profile/"));
+  EXPECT_THAT(outcome.out, HasSubstr("profile of steps 2 to 3: out/tiny/profile/plugins/profile/"));
   const auto trace_of = [&](const char* run_name) {
     std::string trace;
     for (const auto& entry :
@@ -169,7 +279,7 @@ TEST_F(TrainCommand, ProfilesStepsAndNamesThePartsOfTheModel) {
     EXPECT_THAT(whole, HasSubstr('"' + std::string(name) + '"'));
   }
   run({"train", "tiny.yml", "run_name=short", "enable_profiler=true"})
-      .expect_error("the first step that would be recorded is 5, but the run ends after 4");
+      .expect_error("the first step that would be recorded is 6, but the run ends after 4");
 }
 
 TEST_F(TrainCommand, SaysBeforeTheFirstStepThatAStepDoesNotFit) {
@@ -190,7 +300,7 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
   write("stop.sh", "cd " + quoted(folder_.string()) + "\n" +
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " train tiny.yml max_train_steps=100000000 >.out 2>.err &\n"
-                       "for i in $(seq 600); do grep -q 'step: 2' .out && break; sleep 0.1; done\n"
+                       "for i in $(seq 600); do grep -q 'step: 1' .out && break; sleep 0.1; done\n"
                        "kill -TERM $!\nwait $!\n");
   const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
 
@@ -203,15 +313,42 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
   EXPECT_TRUE(saved);
 }
 
+TEST_F(TrainCommand, SavesAndNamesItWhenItsFolderIsRemoved) {
+  write("remove.sh",
+        "cd " + quoted(folder_.string()) + "\n" +
+            quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+            " train tiny.yml max_train_steps=100000000 >.out 2>.err &\n"
+            "for i in $(seq 600); do grep -q 'step: 1' .out && break; sleep 0.1; done\n"
+            "rm -r out/tiny\nwait $!\n");
+  const int status = std::system(("bash " + quoted((folder_ / "remove.sh").string())).c_str());
+
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(read_text(folder_ / ".err"),
+              HasSubstr("run folder out/tiny was removed while the run went on: stopped after"));
+  const fs::path saved = fs::directory_iterator(folder_ / "out/tiny/checkpoints")->path();
+  EXPECT_EQ(run({"inspect", "--check", saved.string()}).status, 0);
+}
+
+TEST_F(TrainCommand, SaysWhatIsLeftAndWhatAStepTook) {
+  const Outcome outcome = run({"train", "tiny.yml"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr(", 0:00 left\n"));
+  const std::string rows = read_text(folder_ / "out/tiny/metrics.jsonl");
+  const io::Json row = io::Json::parse(rows.substr(0, rows.find('\n')), "metrics.jsonl");
+  EXPECT_GT(row.at("perf/peak_rss_bytes").as_number(), 1e7);
+}
+
 TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
   const fs::path disk = folder_ / "disk";
   fs::create_directory(disk);
   if (geteuid() != 0 || mount("none", disk.c_str(), "tmpfs", 0, "size=600k") != 0) {
     GTEST_SKIP() << "only root may mount a small disk";
   }
-  const Outcome outcome =
-      run({"train", "tiny.yml", "output_dir=disk", "checkpoint_every=1", "max_train_steps=40"});
-  outcome.expect_error("o space left");
+  const Outcome outcome = run({"train", "tiny.yml", "output_dir=disk", "checkpoint_every=1",
+                               "max_train_steps=40", "checkpoints_to_keep=0"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the disk will be full before the run ends"),
+                                 HasSubstr("o space left")));
   // The checkpoints that were complete still are.
   int sound = 0;
   for (const auto& entry : fs::directory_iterator(disk / "tiny" / "checkpoints")) {
@@ -221,6 +358,10 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
     }
   }
   EXPECT_GT(sound, 0);
+  // Nothing is made that could not be kept.
+  std::ofstream(disk / "rest") << std::string(size_t{1} << 20, 'x');
+  const Outcome none = run({"train", "tiny.yml", "output_dir=disk", "run_name=more"});
+  none.expect_error("a checkpoint takes");
   umount(disk.c_str());
 }
 

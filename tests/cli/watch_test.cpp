@@ -32,7 +32,7 @@ TEST_F(Watch, DrawsWhatARunHasReached) {
   const Outcome outcome = run({"watch", "run"});
 
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("20 steps of 50, 1:00 left"), HasSubstr("loss 0.05"),
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("stopped after 20 steps of 50"), HasSubstr("loss 0.05"),
                                  HasSubstr("2.000 s a step"), HasSubstr("newest after step 10"),
                                  HasSubstr("         1 ")));
 }
@@ -52,13 +52,13 @@ TEST_F(Watch, NamesStepsThatWereNotFinite) {
         "{\"step\": 0, \"learning/loss\": 1.0}\n"
         "{\"step\": 1, \"learning/loss\": null, \"nonfinite\": \"blocks.3.attn1\"}\n");
   EXPECT_THAT(run({"watch", "run", "--once"}).out,
-              HasSubstr("1 step was not finite, the last 1 in blocks.3.attn1"));
+              HasSubstr("1 step was not finite, the last:   step 2 in blocks.3.attn1"));
 }
 
 TEST_F(Watch, RefusesWhatIsNoRun) {
   run({"watch", "none"}).expect_error("is no run folder");
   std::filesystem::create_directories(folder_ / "empty");
-  run({"watch", "empty"}).expect_error("holds no metrics.jsonl");
+  run({"watch", "empty"}).expect_error("holds no step yet");
   write("run/metrics.jsonl", "");
   run({"watch", "run"}).expect_error("holds no step yet");
   write("run/config.yml", "max_train_stepz: 3\n");

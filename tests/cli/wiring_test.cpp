@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cli/models.h"
 #include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/scratch.h"
 
 namespace kinema::cli {
 namespace {
@@ -68,6 +71,54 @@ TEST(Values, ThatAreTreesAreReadByTheConfigCommandToo) {
   EXPECT_THAT([&] { check_values(config::load_defaults(lora)); },
               ThrowsMessage<Error>(HasSubstr("lora_config is the integer 3")));
   EXPECT_NO_THROW(check_values(config::load_defaults({})));
+}
+
+class NamedModel : public testing::Test {
+ protected:
+  /// What is said of a folder that was named as the model.
+  std::string said(const std::string& folder) {
+    config::Config config;
+    config.model.pretrained_model_name_or_path = (scratch_ / folder).string();
+    try {
+      pretrained_transformer(config);
+      vae_folder(config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  void write(const std::string& file) {
+    std::filesystem::create_directories((scratch_ / file).parent_path());
+    io::write_file(scratch_ / file, "{}");
+  }
+  io::Scratch scratch_;
+};
+
+TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
+  write("clips/a.MP4");
+  write("run/config.yml");
+  write("run/checkpoints/5/train_state.json");
+  write("run/checkpoints/5/transformer/config.json");
+  write("papers/a.pdf");
+  write("alone/model.safetensors");
+
+  EXPECT_THAT(said("clips"), HasSubstr("a folder of clips, not a model"));
+  EXPECT_THAT(said("clips"), HasSubstr("train_data_dir="));
+  EXPECT_THAT(said("run"), HasSubstr("the folder of a training run"));
+  EXPECT_THAT(said("run/checkpoints/5"), HasSubstr("a run's checkpoint"));
+  EXPECT_THAT(said("run/checkpoints/5"),
+              HasSubstr("wan_transformer_pretrained_model_name_or_path="));
+  EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
+  EXPECT_THAT(said("alone"), HasSubstr("there is no VAE"));
+}
+
+// `adapters/mine` looks like an id of the hub.
+TEST_F(NamedModel, BelowAFolderThatIsHereIsNotLookedUpOnTheHub) {
+  write("adapters/style/adapter_config.json");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_.path());
+  EXPECT_EQ(local_model("adapters/stile", "", {}), "adapters/stile");
+  std::filesystem::current_path(before);
 }
 
 }  // namespace

@@ -53,6 +53,20 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
   EXPECT_THAT(said({"height=32"}), IsEmpty()) << "training reads it";
 }
 
+TEST(Notices, SayWhatGenerateDoesNotReadOfTraining) {
+  const Loaded given =
+      load_defaults(std::vector<std::string>{"per_device_batch_size=0.5", "enable_profiler=True"});
+  EXPECT_THAT(notices(given, "generate"),
+              ElementsAre(AllOf(HasSubstr("per_device_batch_size, enable_profiler"),
+                                HasSubstr("num_videos_per_prompt"))));
+}
+
+TEST(Notices, NameSizesThatAPretrainedModelHasItself) {
+  const Loaded given = load_defaults(std::vector<std::string>{"num_layers=7"});
+  EXPECT_THAT(notices(given, "generate"),
+              ElementsAre(HasSubstr("num_layers (beside pretrained_model_name_or_path)")));
+}
+
 TEST(Notices, RefuseWhatWouldChangeTheResult) {
   const Loaded loaded = load_defaults(std::vector<std::string>{"run_name=a", "enable_lora=True"});
   EXPECT_THAT([&] { notices(loaded, "train"); },

@@ -158,7 +158,7 @@ class Clips {
   std::shared_ptr<const ClipSet> list() const { return folder_clips(folder_.path(), "text"); }
   ClipBuckets choose(std::vector<std::string>* problems = nullptr) const {
     return bucket_clips(
-        8, {{9, 16, 32}, {5, 16, 32}, {5, 32, 16}}, 1,
+        8, {{9, 16, 32}, {5, 16, 32}, {5, 32, 16}}, ClipFormat{},
         [&](int64_t clip) { return list()->measure(clip); }, 2,
         [&](int64_t, const std::string& why) { problems->push_back(why); });
   }

@@ -35,6 +35,7 @@ class MeanAutoencoder final : public Autoencoder {
 /// One token: the first byte of the image.
 class FirstByte final : public ImageEncoder {
  public:
+  Shape shape() const override { return {DType::F32, {1, 1}}; }
   HostArray encode(const HostArray& image) const override {
     const std::vector<float> value{static_cast<float>(image.as<uint8_t>()[0])};
     return HostArray::f32({1, 1}, value);

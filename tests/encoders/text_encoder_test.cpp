@@ -19,6 +19,7 @@ class Counting final : public TextEncoder {
  public:
   explicit Counting(Calls& calls) : calls_(calls) {}
   std::string name() const override { return "counting"; }
+  Shape shape() const override { return {DType::F32, {1, 1}}; }
   HostArray encode(std::span<const std::string> prompts) const override {
     ++calls_.encoded;
     const std::vector<float> states(prompts.size(), static_cast<float>(prompts[0].size()));

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "allocator/large_blocks.h"
 #include "core/threefry.h"
 #include "runtime/cpu_client.h"
-#include "runtime/large_blocks.h"
 #include "weights/weights.h"
 
 namespace kinema::encoders {
@@ -77,24 +77,24 @@ TEST_F(VaeSideTest, ReleasedParametersAreLoadedAgain) {
 // The widest convolutions have 4 x 32 channels on both sides and 27 taps: each is larger than what
 // the pool of large blocks begins with.
 TEST_F(VaeSideTest, ReleaseGivesTheParametersMemoryBack) {
-  if (!runtime::keep_large_blocks()) {
+  if (!allocator::keep_large_blocks()) {
     GTEST_SKIP() << "large blocks are not counted in this build";
   }
   vae::Config config = narrow();
   config.base_dim = 32;
   const auto subject = side(VaeSide::Kind::ENCODER, config);
-  const int64_t before = runtime::large_blocks().live_bytes;
+  const int64_t before = allocator::large_blocks().live_bytes;
   bytes(*subject, random_array({3, 1, 16, 16}), 4);
   const int64_t widest = int64_t{128} * 128 * 27 * 4;
-  EXPECT_GE(runtime::large_blocks().live_bytes - before, widest);
+  EXPECT_GE(allocator::large_blocks().live_bytes - before, widest);
 
   subject->release();
 
   // The plugin lets go of a run's arguments some time after its results are there.
-  for (int i = 0; i < 3000 && runtime::large_blocks().live_bytes - before >= widest; ++i) {
+  for (int i = 0; i < 3000 && allocator::large_blocks().live_bytes - before >= widest; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_LT(runtime::large_blocks().live_bytes - before, widest);
+  EXPECT_LT(allocator::large_blocks().live_bytes - before, widest);
 }
 
 TEST_F(VaeSideTest, ARunThatIsUnderWayKeepsItsParameters) {

@@ -163,6 +163,7 @@ std::vector<GradientCase> collective_cases() {
   const Sharding copies{{{}}};
   const auto a = [] { return device_groups(kGrid, {"a"}); };
   const auto ab = [] { return device_groups(kGrid, {"a", "b"}); };
+  const auto ba = [] { return device_groups(kGrid, {"b", "a"}); };
   return {
       one("split alike", {8}, both, both, [](Tensor x) { return by_device(x); }),
       one("sum", {8}, both, b, [=](Tensor x) { return all_reduce_sum(by_device(x), a()); }),
@@ -181,6 +182,17 @@ std::vector<GradientCase> collective_cases() {
             return all_reduce_sum(
                 all_to_all(by_device(x), device_groups(kGrid, {"b"}), Axis(1), Axis(0)), a());
           }),
+      one("gather along the axes in the other order", {8}, {{{"b", "a"}}}, copies,
+          [=](Tensor x) {
+            return all_reduce_sum(by_device(all_gather(by_device(x), ba(), Axis(0))), ba());
+          }),
+      one("scatter along the axes in the other order", {1}, copies, {{{"b", "a"}}},
+          [=](Tensor x) { return reduce_scatter(by_device(broadcast_to(x, {8})), ba(), Axis(0)); }),
+      one("all to all along the axes in the other order", {8, 8}, {{{"b", "a"}, {}}},
+          {{{}, {"b", "a"}}},
+          [=](Tensor x) { return all_to_all(by_device(x), ba(), Axis(1), Axis(0)); }),
+      one("ring along the axes in the other order", {16}, {{{"b", "a"}}}, {{{"b", "a"}}},
+          [=](Tensor x) { return ring_shift(by_device(x), ba(), 1) * by_device(x); }),
       one("ring", {16}, both, both,
           [=](Tensor x) { return ring_shift(by_device(x), ab(), 3) * by_device(x); }),
       one("part of a ring", {8}, both, both,

@@ -301,14 +301,14 @@ TEST(Convolution, NamesChannelsAndKernel) {
       "1 spatial", "2 strides");
 }
 
-TEST(WithSharding, CountsAxes) {
+TEST(WithShardingShape, CountsAxes) {
   Graph graph;
   const Tensor x = f32(graph, {2, 3});
 
   expect_refusal([&] { with_sharding(x, {{{"data"}}}); }, "1 axes", "f32[2,3]");
 }
 
-TEST(Random, WantsAKeyOfTwoWords) {
+TEST(RandomShape, WantsAKeyOfTwoWords) {
   Graph graph;
 
   expect_refusal([&] { random_normal(f32(graph, {2}), {3}); }, "[random]", "f32[2]", "u32[2]");

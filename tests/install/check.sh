@@ -15,3 +15,7 @@ awk "/libcrypto/ { crypto = NR } /libparquet/ { parquet = NR } END { exit parque
 cmake -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Debug
 cmake --build "$work/consumer"
 "$work/consumer/consumer" | grep -q stablehlo
+if nm -D --defined-only "$work/consumer/consumer" | grep -wE 'malloc|free|realloc|aligned_alloc|malloc_usable_size'; then
+  echo "the libraries replace the C library's malloc" >&2
+  exit 1
+fi

@@ -1,11 +1,16 @@
-// A program of someone else against the installed library: a gradient as StableHLO.
+// A program of someone else against the installed library: a gradient as StableHLO. Its malloc
+// stays the C library's, with a client open too.
+#include <malloc.h>
+
 #include <cstdio>
+#include <cstdlib>
 
 #include "config/config.h"
 #include "graph/autodiff.h"
 #include "graph/emit.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
+#include "runtime/client.h"
 
 int main() {
   using namespace kinema;
@@ -15,5 +20,12 @@ int main() {
   const std::string text = emit(graph, gradients(loss, std::vector<Tensor>{x}));
   const config::Config defaults;
   std::printf("%s\n%s\n", text.c_str(), defaults.model.model_name.c_str());
+  const pjrt::Client client = runtime::open_client({});
+  constexpr size_t kSize = size_t{3} << 20;
+  void* block = aligned_alloc(64, kSize);
+  if (malloc_usable_size(block) < kSize) {
+    return 1;
+  }
+  free(block);
   return text.find("stablehlo") == std::string::npos ? 1 : 0;
 }

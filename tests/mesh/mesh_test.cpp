@@ -187,7 +187,29 @@ TEST(Batch, OfAFractionNeedsDevicesThatDoNotSplitSamples) {
   EXPECT_THAT([&] { check_batch(placed(ici(8, 1, 1, 1), 8), 2, 0.25); },
               ThrowsMessage<Error>(AllOf(
                   HasSubstr("per_device_batch_size 0.25 on 8 devices is a batch of 2"),
-                  HasSubstr("put devices on context or tensor until the product is 1 or 2"))));
+                  HasSubstr("put devices on fsdp, context or tensor until the product is 1 or "
+                            "2"))));
+}
+
+TEST(Batch, OfAFractionLeavesFsdpToTheTokens) {
+  const Placement asked = placed(ici(2, 4, 1, 1), 8);
+
+  EXPECT_NO_THROW(check_batch(asked.for_samples(2), 2, 0.25));
+  EXPECT_THAT([&] { check_batch(asked.for_samples(1), 1, 0.125); },
+              ThrowsMessage<Error>(AllOf(
+                  HasSubstr("is a batch of 1, which does not divide over data=2"),
+                  HasSubstr("put devices on fsdp, context or tensor until the product is 1"))));
+}
+
+TEST(Batch, IsDescribedWithWhatEachAxisSplits) {
+  EXPECT_EQ(batch_text(placed(ici(2, 2, 2, 1), 8), 4, "samples"),
+            "4 samples over data=2 x fsdp=2, tokens over context=2, weights over context=2 x "
+            "fsdp=2");
+  EXPECT_EQ(batch_text(placed(ici(1, 1, 1, 4), 4), 1, "sample"),
+            "1 sample, heads over tensor=4, weights over tensor=4");
+  EXPECT_EQ(batch_text(placed(ici(1, 2, 2, 1), 4), 1, "sample"),
+            "1 sample, tokens over context=2 x fsdp=2, weights over context=2 x fsdp=2; a batch of "
+            "1 does not divide over fsdp=2, so fsdp splits its tokens");
 }
 
 TEST(Batch, IsSplitOverAsManyOfTheAxesOfDataShardingAsItDividesOver) {

@@ -109,6 +109,49 @@ TEST(AxisRules, ForAttentionFollowRulesThatPutTheSequenceOnFsdp) {
               ElementsAre("fsdp"));
 }
 
+TEST(AxisRules, WithTokensOnFsdpMoveItFromSamplesToWhereverContextSplitsAnActivation) {
+  for (const bool uniform : {true, false}) {
+    const AxisRules of = defaults().for_attention("flash", uniform);
+    const AxisRules moved = of.with_tokens_on_fsdp();
+
+    EXPECT_THAT(assign(moved, {"activation_batch", "activation_length", "activation_heads"}),
+                ElementsAre(Axes{"data"}, Axes{"context", "fsdp"}, Axes{"tensor"}));
+    EXPECT_THAT(moved.axes_of("activation_cross_attn_q_length"),
+                uniform ? Axes({"context", "fsdp"}) : Axes({"context", "fsdp", "tensor"}));
+    EXPECT_THAT(moved.axes_of("activation_self_attn_heads"),
+                uniform ? Axes({"tensor"}) : Axes({"context", "fsdp", "tensor"}));
+    // Weights lie as before.
+    for (const Axes& weight :
+         {Axes{"heads", "embed"}, Axes{"embed", "mlp"}, Axes{"norm"}, Axes{"conv_out"}}) {
+      EXPECT_EQ(assign(moved, weight), assign(of, weight));
+    }
+  }
+}
+
+TEST(AxisRules, WithTokensOnFsdpAreTheSameWhereRulesKeepTokensOffContext) {
+  for (const char* own : {R"([["activation_batch", "fsdp"], ["activation_length", null]])",
+                          R"([["activation_batch", "data"], ["activation_length", "fsdp"]])"}) {
+    EXPECT_EQ(rules(own).with_tokens_on_fsdp(), rules(own)) << own;
+  }
+}
+
+TEST(Placement, ForSamplesLeavesFsdpToTokensOnlyWhereSamplesDoNotDivide) {
+  const Placement of = placement({{"data", 2}, {"fsdp", 4}, {"context", 1}, {"tensor", 1}});
+  for (const int64_t samples : {8, 16}) {
+    EXPECT_EQ(of.for_samples(samples).rules(), of.rules()) << samples;
+  }
+  for (const int64_t samples : {1, 2, 4, 12}) {
+    const Placement moved = of.for_samples(samples);
+    EXPECT_THAT(moved.axes_of("activation_batch"), ElementsAre("data")) << samples;
+    EXPECT_THAT(moved.axes_of("activation_length"), ElementsAre("fsdp")) << samples;
+    EXPECT_THAT(moved.axes_of("embed"), ElementsAre("fsdp")) << samples;
+  }
+  // Without devices on fsdp there is nothing to move; nor on one device.
+  const Placement data = placement({{"data", 8}, {"fsdp", 1}, {"context", 1}, {"tensor", 1}});
+  EXPECT_EQ(data.for_samples(3).rules(), data.rules());
+  EXPECT_FALSE(Placement().for_samples(3).active());
+}
+
 TEST(Placement, LeavesAxesOfOneDeviceOut) {
   const Placement of = placement({{"data", 2}, {"fsdp", 1}, {"context", 1}, {"tensor", 2}});
 

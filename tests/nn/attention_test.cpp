@@ -200,8 +200,14 @@ MeshCase mesh_of(std::vector<std::pair<std::string, int64_t>> sizes,
   return {mesh, {mesh, {"data"}, {"context"}, std::move(heads)}};
 }
 
-int64_t along(const MeshCase& mesh, const std::string& axis) {
-  return device_groups(mesh.mesh, {axis}).size();
+/// Tokens over two axes, whose devices lie the other way round: context in front of fsdp.
+MeshCase context_and_fsdp(int64_t fsdp, int64_t context) {
+  const MeshAxes mesh{{{"data", 1}, {"fsdp", fsdp}, {"context", context}}};
+  return {mesh, {mesh, {"data"}, {"context", "fsdp"}, {}}};
+}
+
+int64_t along_sequence(const MeshCase& mesh) {
+  return device_groups(mesh.mesh, mesh.axes.sequence).size();
 }
 
 std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool whole_keys) {
@@ -214,7 +220,10 @@ std::vector<AttentionOptions> every_kind(const MeshCase& mesh, bool whole_keys) 
     all.back().kind = kind;
   }
   all.back().ulysses_chunks = 2;
-  for (int64_t shards = 1; shards <= along(mesh, "context"); shards *= 2) {
+  for (int64_t shards = 1; shards <= along_sequence(mesh); ++shards) {
+    if (along_sequence(mesh) % shards != 0) {
+      continue;
+    }
     all.push_back(plain);
     all.back().kind = AttentionKind::ULYSSES_RING;
     all.back().ulysses_shards = shards;
@@ -256,6 +265,21 @@ TEST_P(OnDevices, EightGiveThePlainResult) {
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, OnDevices, testing::Values(DType::F32, DType::BF16),
                          [](const auto& info) { return std::string(to_string(info.param)); });
+
+TEST_P(OnDevices, TwoAxesShareTheSequence) {
+  expect_all_plain({1, 12, 12, 4, 8}, context_and_fsdp(2, 2));
+  expect_all_plain({1, 13, 13, 3, 8}, context_and_fsdp(2, 3));
+  expect_all_plain({1, 13, 5, 3, 8}, context_and_fsdp(3, 2), true);
+}
+
+// What a kernel that takes no odd lengths (cuDNN's) would refuse.
+TEST_P(OnDevices, AnyNumberOfTokensLiesOnAnyNumberOfDevices) {
+  for (const int64_t devices : {3, 5}) {
+    for (const int64_t tokens : {1, 7}) {
+      expect_all_plain({1, tokens, tokens, 2, 8}, mesh_of({{"data", 1}, {"context", devices}}));
+    }
+  }
+}
 
 TEST_F(Attention, QueriesAndKeysMayBothBeSplitAndDiffer) {
   const MeshCase mesh = mesh_of({{"data", 1}, {"context", 4}});

@@ -57,7 +57,7 @@ TEST(Params, NameAKeyThatIsNotThereOrOfAnotherShape) {
       ThrowsMessage<Error>(AllOf(HasSubstr("f32[2,3]"), HasSubstr("[3,2]"))));
 }
 
-TEST(Attention, NamesShapesThatDoNotFit) {
+TEST(AttentionOptions, NamesShapesThatDoNotFit) {
   Graph graph;
   const Tensor q = graph.input({DType::F32, {1, 4, 2, 8}});
   const Tensor k = graph.input({DType::F32, {1, 5, 3, 8}});

@@ -82,7 +82,7 @@ TEST(PrepareBuckets, GiveTheBatchesThatTheClipsGive) {
   data::VideoOptions wanted{
       .format = options("").format,
       .buckets = data::bucket_clips(
-          clips->size(), kBuckets, 1, [&](int64_t clip) { return clips->measure(clip); }, 1,
+          clips->size(), kBuckets, {}, [&](int64_t clip) { return clips->measure(clip); }, 1,
           [](int64_t, const std::string&) {}),
       .batch = 2,
       .seed = 5,
@@ -152,7 +152,7 @@ TEST(PrepareBuckets, RefuseOtherOnesAndSizesThatDoNotFit) {
   given.buckets.clear();
   EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(HasSubstr("other settings")));
   given.buckets = {{5, 16, 25}};
-  EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(HasSubstr("width 25")));
+  EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(HasSubstr("width is 25")));
   given = mixed(scratch / "none");
   given.buckets = {{100, 16, 24}};
   EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(AllOf(HasSubstr("none of the 14 clips"),

@@ -56,10 +56,13 @@ struct Counting {
                   return Tensors{{"latents", given}};
                 },
             .text =
-                [this](const std::string& caption) {
-                  ++captions;
-                  return HostArray::f32(
-                      {3, 1}, std::vector{static_cast<float>(caption.size()) + 1.F, 0.F, 0.F});
+                [this](std::span<const std::string> given) {
+                  captions += static_cast<int>(given.size());
+                  std::vector<float> states;
+                  for (const std::string& caption : given) {
+                    states.insert(states.end(), {static_cast<float>(caption.size()) + 1.F, 0, 0});
+                  }
+                  return HostArray::f32({static_cast<int64_t>(given.size()), 3, 1}, states);
                 }};
   }
 };

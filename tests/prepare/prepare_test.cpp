@@ -44,6 +44,7 @@ TEST(Prepare, WritesShardsThatOurReaderReads) {
 /// One token: the mean of the image.
 class MeanOfImage final : public encoders::ImageEncoder {
  public:
+  Shape shape() const override { return {DType::F32, {1, 1}}; }
   HostArray encode(const HostArray& image) const override {
     double sum = 0;
     for (const uint8_t level : image.as<uint8_t>()) {
@@ -127,7 +128,7 @@ TEST(Prepare, SaysWhichSizesDoNotFit) {
   const Scratch scratch;
   Options given = options(scratch / "records");
   given.format.height = 20;
-  EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(HasSubstr("height 20")));
+  EXPECT_THAT([&] { run(given); }, ThrowsMessage<Error>(HasSubstr("height is 20")));
   given = options(scratch / "records");
   given.max_records = 5;
   given.timesteps = {1, 2};

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "io/atomic_write.h"
 #include "io/json.h"
+#include "io/mapped_file.h"
 #include "prepare/small_records.h"
 
 namespace kinema::prepare {
@@ -79,7 +80,9 @@ TEST(Prepare, SaysWhenNoClipCanBeUsed) {
   // Nothing was made, so other settings may follow.
   given.format.num_frames = 5;
   EXPECT_EQ(run(given).records, 12);
-  EXPECT_FALSE(fs::exists(scratch / "records.skipped.jsonl"));
+  // What lies beside the clips is on the list, no clip of the first try.
+  EXPECT_THAT(io::read_text(scratch / "records.skipped.jsonl"),
+              AllOf(HasSubstr(".tfrec"), Not(HasSubstr(".mp4"))));
 }
 
 /// Latents of one clip, or text states of one caption, are not finite or refused.
@@ -97,11 +100,16 @@ class Failing final : public encoders::Autoencoder, public encoders::TextEncoder
   void decode(const HostArray& latents, const encoders::FrameSink& sink) const override {
     autoencoder().decode(latents, sink);
   }
+  Shape shape() const override { return text_encoder().shape(); }
   HostArray encode(std::span<const std::string> prompts) const override {
-    check(prompts[0].find("blue triangle") == std::string::npos, "[text] no triangles\n  square?");
     HostArray out = text_encoder().encode(prompts);
-    if (prompts[0].find("green square") != std::string::npos) {
-      out.as<float>()[0] = std::numeric_limits<float>::infinity();
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      check(prompts[i].find("blue triangle") == std::string::npos,
+            "[text] no triangles\n  square?");
+      if (prompts[i].find("green square") != std::string::npos) {
+        out.as<float>()[i * out.as<float>().size() / prompts.size()] =
+            std::numeric_limits<float>::infinity();
+      }
     }
     return out;
   }

@@ -20,10 +20,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-INSTANTIATE_TEST_SUITE_P(Both, StoreTest, testing::Values("gs", "s3"),
+using MirrorTest = StoreTest;
+INSTANTIATE_TEST_SUITE_P(Both, MirrorTest, testing::Values("gs", "s3"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(StoreTest, MirrorsAFolderButWhatIsExcepted) {
+TEST_P(MirrorTest, MirrorsAFolderButWhatIsExcepted) {
   fs::create_directories(scratch_ / "checkpoints");
   fs::create_directories(scratch_ / "tensorboard");
   io::write_file(scratch_ / "checkpoints/x", "not this");
@@ -40,7 +41,7 @@ TEST_P(StoreTest, MirrorsAFolderButWhatIsExcepted) {
   EXPECT_EQ(store.read("tensorboard/events"), "one, two");
 }
 
-TEST_P(StoreTest, MirrorsInTheBackground) {
+TEST_P(MirrorTest, MirrorsInTheBackground) {
   const Store store = this->store();
   Mirror mirror(scratch_.path(), store, {.period_s = 3600});
   mirror.start();
@@ -55,7 +56,7 @@ TEST_P(StoreTest, MirrorsInTheBackground) {
   EXPECT_EQ(store.read("metrics.jsonl"), "row");
 }
 
-TEST_P(StoreTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
+TEST_P(MirrorTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
   const Store store = this->store({.retries = 0, .backoff_ms = 0});
   Mirror mirror(scratch_.path(), store, {.period_s = 3600});
   io::write_file(scratch_ / "metrics.jsonl", "row");
@@ -68,7 +69,7 @@ TEST_P(StoreTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
   EXPECT_EQ(store.read("metrics.jsonl"), "row");
 }
 
-TEST_P(StoreTest, BringsWhatAnotherMachineMirrored) {
+TEST_P(MirrorTest, BringsWhatAnotherMachineMirrored) {
   const Store store = this->store();
   Mirror first(scratch_ / "a", store, {});
   first.bring();
@@ -88,7 +89,7 @@ TEST_P(StoreTest, BringsWhatAnotherMachineMirrored) {
   EXPECT_EQ(io::read_text(scratch_ / "a/metrics.jsonl"), "1 2 3 4");
 }
 
-TEST_P(StoreTest, KeepsWhatWasNotMirroredYet) {
+TEST_P(MirrorTest, KeepsWhatWasNotMirroredYet) {
   const Store store = this->store();
   {
     Mirror mirror(scratch_.path(), store, {});
@@ -103,7 +104,7 @@ TEST_P(StoreTest, KeepsWhatWasNotMirroredYet) {
   EXPECT_EQ(io::read_text(scratch_ / "metrics.jsonl"), "1 2 3 4");
 }
 
-TEST_P(StoreTest, DropsMirroredFilesThatAreGoneFromTheStore) {
+TEST_P(MirrorTest, DropsMirroredFilesThatAreGoneFromTheStore) {
   const Store store = this->store();
   {
     Mirror mirror(scratch_.path(), store, {});

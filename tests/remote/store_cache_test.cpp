@@ -18,10 +18,11 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-INSTANTIATE_TEST_SUITE_P(Both, StoreTest, testing::Values("gs", "s3"),
+using StoreCacheTest = StoreTest;
+INSTANTIATE_TEST_SUITE_P(Both, StoreCacheTest, testing::Values("gs", "s3"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(StoreTest, CopiesAFolderOnceAndThenWhatChanged) {
+TEST_P(StoreCacheTest, CopiesAFolderOnceAndThenWhatChanged) {
   const Store store = this->store();
   store.write("a.tfrec", "first");
   store.write("sub/b.tfrec", "second");
@@ -41,7 +42,7 @@ TEST_P(StoreTest, CopiesAFolderOnceAndThenWhatChanged) {
   EXPECT_EQ(io::read_text(copy / "sub/b.tfrec"), "another");
 }
 
-TEST_P(StoreTest, DropsCopiesOfWhatIsNoLongerThere) {
+TEST_P(StoreCacheTest, DropsCopiesOfWhatIsNoLongerThere) {
   const Store store = this->store();
   store.write("a", "1");
   store.write("b", "2");
@@ -56,7 +57,7 @@ TEST_P(StoreTest, DropsCopiesOfWhatIsNoLongerThere) {
   EXPECT_FALSE(fs::exists(copy / "b"));
 }
 
-TEST_P(StoreTest, CopiesOneObject) {
+TEST_P(StoreCacheTest, CopiesOneObject) {
   store().write("config.yml", "seed: 1");
 
   const fs::path copy =
@@ -66,7 +67,7 @@ TEST_P(StoreTest, CopiesOneObject) {
   EXPECT_EQ(io::read_text(copy), "seed: 1");
 }
 
-TEST_P(StoreTest, BringsAFolderWhileRequestsFail) {
+TEST_P(StoreCacheTest, BringsAFolderWhileRequestsFail) {
   const Store store = this->store();
   for (int i = 0; i < 8; ++i) {
     store.write(fmt::format("{:02}", i), counted(100'000 + static_cast<size_t>(i)));
@@ -82,7 +83,7 @@ TEST_P(StoreTest, BringsAFolderWhileRequestsFail) {
   }
 }
 
-TEST_P(StoreTest, BringsWhatIsWantedOfAModelAndDropsWhatIsGone) {
+TEST_P(StoreCacheTest, BringsWhatIsWantedOfAModelAndDropsWhatIsGone) {
   const Store store = this->store();
   const std::string name = "vae/diffusion_pytorch_model";
   for (const std::string shard : {"-00001-of-00002.safetensors", "-00002-of-00002.safetensors"}) {
@@ -116,7 +117,7 @@ TEST_P(StoreTest, BringsWhatIsWantedOfAModelAndDropsWhatIsGone) {
   EXPECT_FALSE(fs::exists(copy / (name + ".safetensors.index.json")));
 }
 
-TEST_P(StoreTest, TellsHowManyBytesOfACopyHaveCome) {
+TEST_P(StoreCacheTest, TellsHowManyBytesOfACopyHaveCome) {
   const Store store = this->store();
   store.write("a", "123");
   store.write("b", "12345");
@@ -134,7 +135,7 @@ TEST_P(StoreTest, TellsHowManyBytesOfACopyHaveCome) {
   EXPECT_EQ(all, 8);
 }
 
-TEST_P(StoreTest, SaysWhenThereIsNothingToCopy) {
+TEST_P(StoreCacheTest, SaysWhenThereIsNothingToCopy) {
   EXPECT_THAT([&] { fetch_from_store(store().path(), {.cache = scratch_.path()}); },
               ThrowsMessage<Error>(HasSubstr("does not exist, or holds nothing")));
 }

@@ -18,10 +18,11 @@ using testing::Gt;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-INSTANTIATE_TEST_SUITE_P(Both, StoreTest, testing::Values("gs", "s3"),
+using StoreDownloadTest = StoreTest;
+INSTANTIATE_TEST_SUITE_P(Both, StoreDownloadTest, testing::Values("gs", "s3"),
                          [](const auto& each) { return std::string(each.param); });
 
-TEST_P(StoreTest, GoesOnWithADownloadFromWhereItStopped) {
+TEST_P(StoreDownloadTest, GoesOnWithADownloadFromWhereItStopped) {
   const std::string bytes = counted(40'000'000);
   io::write_file(scratch_ / "from", bytes);
   const Store store = this->store();
@@ -47,7 +48,7 @@ TEST_P(StoreTest, GoesOnWithADownloadFromWhereItStopped) {
   EXPECT_EQ(bytes_on_the_way(to), 0);
 }
 
-TEST_P(StoreTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
+TEST_P(StoreDownloadTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
   io::write_file(scratch_ / "from", counted(20'000'000));
   const Store store = this->store();
   store.upload(scratch_ / "from", "a");
@@ -64,7 +65,7 @@ TEST_P(StoreTest, BeginsADownloadAnewWhenTheObjectIsAnother) {
   EXPECT_EQ(bytes_on_the_way(to), 0);
 }
 
-TEST_P(StoreTest, SeesThatAnObjectIsShorterThanItWas) {
+TEST_P(StoreDownloadTest, SeesThatAnObjectIsShorterThanItWas) {
   const Store store = this->store();
   store.write("a", "12345");
   const StoredFile file = *store.find("a");
@@ -76,7 +77,7 @@ TEST_P(StoreTest, SeesThatAnObjectIsShorterThanItWas) {
   EXPECT_TRUE(fs::is_empty(scratch_.path()));
 }
 
-TEST_P(StoreTest, ReadsPartsOfAnObject) {
+TEST_P(StoreDownloadTest, ReadsPartsOfAnObject) {
   const std::string bytes = counted(100'000);
   store().write("a", bytes);
   const StoredObject object = store().open("a");

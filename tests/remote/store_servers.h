@@ -89,18 +89,32 @@ class StoreServers {
   int s3_ = 0;
 };
 
-/// Those of this test program, which run from before its first test until after its last.
-inline std::unique_ptr<StoreServers>& servers() {
-  static std::unique_ptr<StoreServers> made;
-  return made;
-}
-
+/// Those of this test program: they run from before its first test until after its last where the
+/// test's environment leads to them (kinema_test_with_stores), so that files without them start
+/// none.
 class ServersOfAllTests : public testing::Environment {
  public:
-  void SetUp() override { servers() = std::make_unique<StoreServers>(); }
-  void TearDown() override { servers().reset(); }
+  void SetUp() override {
+    if (std::getenv("KINEMA_TEST_STORES") != nullptr) servers_ = std::make_unique<StoreServers>();
+  }
+  void TearDown() override { servers_.reset(); }
+  StoreServers* get() const {
+    check(servers_ != nullptr,
+          "[test] KINEMA_TEST_STORES names no folder\n  run this test by ctest");
+    return servers_.get();
+  }
+
+ private:
+  std::unique_ptr<StoreServers> servers_;
 };
+inline ServersOfAllTests& servers_of_all_tests() {
+  // GoogleTest owns it.
+  static auto* const made = new ServersOfAllTests;
+  return *made;
+}
 inline const auto* const kServersOfAllTests =
-    testing::AddGlobalTestEnvironment(new ServersOfAllTests);
+    testing::AddGlobalTestEnvironment(&servers_of_all_tests());
+
+inline StoreServers* servers() { return servers_of_all_tests().get(); }
 
 }  // namespace kinema::remote

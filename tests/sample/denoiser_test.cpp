@@ -54,6 +54,36 @@ TEST_F(Denoiser, OneDoubledBatchEqualsTwoPasses) {
   EXPECT_LT(largest_difference(doubled[0], passes[0]), 1e-4);
 }
 
+// Whatever tells two pipelines apart tells their programs apart.
+TEST_F(Denoiser, PipelinesThatDifferInAnyOptionHaveProgramsOfTheirOwn) {
+  StepSpec spec{.model = tiny(), .latents = {1, 4, 1, 2, 2}, .text_length = 2};
+  const runtime::Program* first = &programs_.get(spec);
+  EXPECT_EQ(&programs_.get(spec), first);
+  StepSpec attention = spec;
+  attention.options.attention.blocks.block_q = 256;
+  StepSpec remat = spec;
+  remat.options.remat.kind = RematPolicy::Kind::FULL;
+  EXPECT_NE(&programs_.get(attention), first);
+  EXPECT_NE(&programs_.get(remat), first);
+  EXPECT_NE(&programs_.get(remat), &programs_.get(attention));
+  EXPECT_EQ(&programs_.get(spec), first) << "a program stays where it is";
+
+  StepSpec dropout = spec;
+  dropout.options.dropout = 0.1;
+  EXPECT_NE(dropout, spec);
+  const auto on = [](std::vector<int64_t> devices) {
+    return mesh::Placement({.axes = {{{"data", 2}}}, .device_ids = std::move(devices)}, {});
+  };
+  StepSpec placed = spec;
+  placed.options.place = on({0, 1});
+  EXPECT_NE(placed, spec);
+  StepSpec elsewhere = placed;
+  elsewhere.options.place = on({1, 0});
+  EXPECT_NE(elsewhere, placed);
+  elsewhere.options.place = on({0, 1});
+  EXPECT_EQ(elsewhere, placed);
+}
+
 TEST_F(Denoiser, GuidanceChangesTheResult) {
   Experts experts = one_expert();
   const std::vector<DenoiseBatch> batches{batch(1)};

@@ -40,8 +40,9 @@ TEST(PipelineFolder, ReadsTwoExpertsAndTheirBoundary) {
   EXPECT_TRUE(pipeline.has_two_experts());
   EXPECT_EQ(pipeline.boundary_ratio, 0.875);
   EXPECT_FALSE(pipeline.expand_timesteps);
-  EXPECT_EQ(pipeline.schedule.sampler, schedulers::Sampler::UNIPC);
-  EXPECT_EQ(pipeline.schedule.shift, 12.0);
+  ASSERT_TRUE(pipeline.schedule);
+  EXPECT_EQ(pipeline.schedule->sampler, schedulers::Sampler::UNIPC);
+  EXPECT_EQ(pipeline.schedule->shift, 12.0);
 }
 
 TEST(PipelineFolder, NamesThePartThatIsMissing) {

@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <vector>
 
 #include "core/error.h"
+#include "io/atomic_write.h"
 #include "io/json.h"
+#include "io/mapped_file.h"
 #include "io/safetensors.h"
 #include "sample/latents.h"
 #include "sample/memory.h"
@@ -180,6 +183,43 @@ TEST_F(PipelineTest, WritesAnMp4WithItsStoryAPromptAndAContactSheet) {
   EXPECT_THAT(timing_table(out), AllOf(HasSubstr("compile"), HasSubstr("denoise")));
 }
 
+TEST_F(PipelineTest, NothingThatIsThereIsWrittenOver) {
+  Pipeline made = pipeline();
+  const Generated out = made.generate(request());
+  const fs::path folder = folder_.path() / "out";
+  const OutputOptions options{.frames = true};
+  const OutputFiles first = write_outputs(folder, request(), out, made, options);
+  io::write_file(first.videos[0], "a video");
+  io::write_file(first.contact_sheet, "a sheet");
+  fs::remove(fs::path(first.videos[1]).replace_extension(".json"));
+  OutputOptions others = options;
+  others.taken = {"002_a_green_triangle.mp4", "002_a_green_triangle_1"};
+
+  const OutputFiles second = write_outputs(folder, request(), out, made, others);
+
+  EXPECT_EQ(io::read_text(first.videos[0]), "a video");
+  EXPECT_EQ(io::read_text(first.contact_sheet), "a sheet");
+  EXPECT_EQ(second.videos[0].filename(), "000_a_red_circle_1.mp4");
+  EXPECT_EQ(second.videos[1].filename(), "001_a_blue_square_1.mp4");
+  EXPECT_EQ(second.videos[2].filename(), "002_a_green_triangle_2.mp4");
+  EXPECT_EQ(second.frames[1].filename(), "001_a_blue_square_1");
+  EXPECT_EQ(second.contact_sheet.filename(), "contact_sheet_1.png");
+  EXPECT_TRUE(fs::exists(folder / "000_a_red_circle_1.json"));
+  std::istringstream list(io::read_text(folder / "metadata.jsonl"));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(list, line);) {
+    names.push_back(io::Json::parse(line, "metadata").at("file_name").as_string());
+  }
+  EXPECT_EQ(names.size(), 6U);
+  EXPECT_EQ(names[3], "000_a_red_circle_1.mp4");
+
+  // A training step that is made again makes its videos again.
+  OutputOptions again = options;
+  again.keep_existing = false;
+  EXPECT_EQ(write_outputs(folder, request(), out, made, again).videos, first.videos);
+  EXPECT_NE(io::read_text(first.videos[0]), "a video");
+}
+
 TEST_F(PipelineTest, SeveralVideosAPromptDifferInTheirNoiseOnly) {
   Pipeline made = pipeline();
   GenerateRequest two = request();
@@ -306,6 +346,55 @@ TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
               ThrowsMessage<Error>(HasSubstr("frames of 8 x 12 take")));
 }
 
+/// Counts what it is asked for.
+class CountedText final : public encoders::TextEncoder {
+ public:
+  std::string name() const override { return "counted"; }
+  Shape shape() const override { return words_->shape(); }
+  HostArray encode(std::span<const std::string> prompts) const override {
+    ++calls;
+    return words_->encode(prompts);
+  }
+  int64_t memory_bytes(std::span<const std::string>) const override { return 40'000'000'000; }
+  mutable int calls = 0;
+
+ private:
+  std::unique_ptr<encoders::TextEncoder> words_ = encoders::hashed_text_encoder(kText);
+};
+
+TEST_F(PipelineTest, WhatDoesNotFitIsRefusedBeforeAnythingIsEncoded) {
+  const auto text = std::make_shared<CountedText>();
+  Pipeline made(
+      client(), read_pipeline_folder(folder_.path()),
+      {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks), .text_encoder = text},
+      {.program = {.executable_cache = program_cache()}, .available_bytes = 1});
+
+  EXPECT_THAT([&] { made.generate(request()); }, ThrowsMessage<Error>(HasSubstr("are free")));
+  EXPECT_EQ(text->calls, 0);
+}
+
+TEST_F(PipelineTest, SaysWhatItWillTakeBeforeAnythingIsEncoded) {
+  const auto text = std::make_shared<CountedText>();
+  Pipeline made(
+      client(), read_pipeline_folder(folder_.path()),
+      {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks), .text_encoder = text},
+      {.program = {.executable_cache = program_cache()}});
+  int64_t predicted = 0;
+  const GenerateObserver observer{.memory = [&](const MemoryUse& use) {
+    EXPECT_EQ(text->calls, 0);
+    predicted = use.predicted();
+    // The text encoder takes the most, and frames are as many bytes.
+    EXPECT_EQ(use.predicted(), std::max(use.before, use.held + 40'000'000'000));
+    EXPECT_EQ(use.frames, 3 * 3 * 8 * 12 * 3);
+  }};
+
+  const Generated out = made.generate(request(), observer);
+
+  EXPECT_EQ(text->calls, 1);
+  EXPECT_EQ(out.memory.predicted(), predicted);
+  EXPECT_GT(out.peak_bytes, 0);
+}
+
 TEST_F(PipelineTest, SaysWhenTheLowNoiseScaleHasNoEffect) {
   save_transformer(folder_.path() / "transformer_2", twelve_channels(), 2);
   folder_.write("model_index.json",
@@ -340,6 +429,16 @@ TEST(FramesFit, SaysHowManyDo) {
                         HasSubstr("77 frames fit"))));
   EXPECT_THAT([&] { check_frames_fit(2, sizes, layout, frame - 1); },
               ThrowsMessage<Error>(HasSubstr("\n  0 frames fit")));
+}
+
+TEST(DecodeFits, SaysWhatTakesLess) {
+  const VideoSizes sizes{.num_frames = 81, .height = 16, .width = 32};
+  check_decode_fits(sizes, 1 << 30, 1 << 30);
+
+  EXPECT_THAT([&] { check_decode_fits(sizes, (1 << 30) + 1, 1 << 30); },
+              ThrowsMessage<Error>(AllOf(
+                  HasSubstr("decoding 81 frames of 16 x 32 takes 1.00 GiB, but 1.00 GiB are free"),
+                  HasSubstr("vae_tiling=true"))));
 }
 
 TEST(StepGrowth, GoesThroughBothMeasurements) {

@@ -173,6 +173,30 @@ TEST(CheckpointFolder, CleansUpAfterAnInterruptedWriterOnly) {
   EXPECT_EQ(checkpoints.newest().step, 1);
 }
 
+TEST(MostNewCheckpoints, CountTheOneThatIsBeingWritten) {
+  constexpr int64_t kNoEnd = 1000;
+  const SavedSteps run{.first = 0, .last = 10, .every = 2};
+  EXPECT_EQ(most_new_checkpoints({}, run, {}, kNoEnd), 5) << "all are kept";
+  EXPECT_EQ(most_new_checkpoints({}, run, {.newest = 2}, kNoEnd), 3);
+  EXPECT_EQ(most_new_checkpoints({}, run, {.newest = 1, .period = 4}, kNoEnd), 3)
+      << "4, 8 and the newest";
+  EXPECT_EQ(most_new_checkpoints({}, run, {}, 2), 2) << "no more is asked";
+}
+
+TEST(MostNewCheckpoints, AreFewerWhereOldOnesGo) {
+  const SavedSteps run{.first = 4, .last = 10, .every = 2};
+  EXPECT_EQ(most_new_checkpoints({2, 4}, run, {.newest = 2}, 9), 1);
+  EXPECT_EQ(most_new_checkpoints({2, 4}, run, {}, 9), 3);
+}
+
+TEST(MostNewCheckpoints, AreThoseThatARunWrites) {
+  EXPECT_EQ(most_new_checkpoints({}, {.last = 10}, {}, 9), 1) << "the last";
+  EXPECT_EQ(most_new_checkpoints({}, {.last = 10, .at_end = false}, {}, 9), 0);
+  EXPECT_EQ(most_new_checkpoints({}, {.last = 10, .every = 20, .at_end = false}, {}, 9), 0);
+  EXPECT_EQ(most_new_checkpoints({}, {.last = 5, .every = 2}, {}, 9), 3) << "2, 4 and the last";
+  EXPECT_EQ(most_new_checkpoints({}, {.last = int64_t{1} << 40, .every = 1}, {.newest = 3}, 9), 4);
+}
+
 TEST(RunLock, RefusesASecondRunAndNamesTheFirst) {
   const io::Scratch scratch;
   {

@@ -136,7 +136,7 @@ TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
 TEST(EvaluationLines, NameEachTimestep) {
   EXPECT_THAT(
       evaluation_lines(19, {.by_timestep = {{125, 0.5}}, .loss = 0.5, .samples = 3}, 1.25),
-      ElementsAre("evaluation after step 19: 3 samples in 1.25 s",
+      ElementsAre("evaluation after step 20: 3 samples in 1.25 s",
                   "  mean eval loss for timestep 125: 0.5000", "  average eval loss: 0.5000"));
 }
 

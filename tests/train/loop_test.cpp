@@ -166,7 +166,7 @@ TEST(Loop, StopsAtAStepThatIsNotFiniteAndSaysWhere) {
   dummy.bad_step = 1;
 
   EXPECT_THAT([&] { train_loop({.max_steps = 3}, dummy.parts()); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("step 1"), HasSubstr("blocks.3.attn1"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("step 2 is"), HasSubstr("blocks.3.attn1"),
                                          HasSubstr("clip_00.mp4, clip_07.mp4"),
                                          HasSubstr("on_nonfinite=skip"))));
   EXPECT_EQ(dummy.records.size(), 2);
@@ -193,11 +193,20 @@ TEST(Loop, SaysWhenTheDataEnds) {
               ThrowsMessage<Error>(HasSubstr("data ended after 2 of 3 steps")));
 }
 
-TEST(Loop, WritesTheConsoleLineOfTheReference) {
+TEST(Loop, WritesTheConsoleLineOfTheReferenceCountedFromOne) {
   const StepRecord record{
-      .step = 12, .result = {.loss = 0.8421}, .seconds = 0.2409, .tflops = 0.2409 * 0.1031};
+      .step = 12, .result = {.loss = 0.8421}, .seconds = 0.2409, .tflops = 0.2409 * 103.1};
   EXPECT_EQ(console_line(record),
-            "completed step: 12, seconds: 0.241, TFLOP/s/device: 0.103, loss: 0.842");
+            "completed step: 13, seconds: 0.241, TFLOP/s/device: 103.100, loss: 0.842");
+}
+
+TEST(Loop, GivesTheRateOfASmallModelInAUnitThatShowsIt) {
+  const auto line = [](double tera) {
+    return console_line({.result = {.loss = 1}, .seconds = 1, .tflops = tera});
+  };
+  EXPECT_THAT(line(0.1031), HasSubstr("GFLOP/s/device: 103.100"));
+  EXPECT_THAT(line(4.2e-5), HasSubstr("MFLOP/s/device: 42.000"));
+  EXPECT_THAT(line(0), HasSubstr("TFLOP/s/device: 0.000"));
 }
 
 TEST(Loop, SaysWhatShareOfAKnownPeakIsUsed) {

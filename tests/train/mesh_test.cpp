@@ -25,20 +25,20 @@ using runtime::devices_of;
 using runtime::mesh_sizes;
 
 Trainer trainer(const runtime::Devices& on, StepOptions step, std::vector<runtime::Array> state,
-                wan::ModelOptions model = tiny::options()) {
+                wan::ModelOptions model = tiny::options(), int64_t samples = kBatch) {
   model.place = on.placement();
   step.batch_axes =
-      mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, kBatch);
+      mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, samples);
   TrainerOptions more;
   more.program.executable_cache = tiny::program_cache().path().string();
   if (step.objective.caption_dropout > 0) {
-    const Dims& text = tiny::shapes(kBatch).text.dims;
+    const Dims& text = tiny::shapes(samples).text.dims;
     more.empty_text = tiny::normal({text[1], text[2]}, "empty", 0);
   }
   return {on,
           tiny::specs(),
           wan_model(tiny::config(), model),
-          tiny::shapes(kBatch),
+          tiny::shapes(samples),
           step,
           std::move(state),
           more};
@@ -62,11 +62,11 @@ struct Outcome {
 };
 
 Outcome outcome(const runtime::Devices& on, const StepOptions& step,
-                const wan::ModelOptions& model = tiny::options()) {
-  Trainer of = trainer(on, step, state(on, step.ema_decay > 0), model);
+                const wan::ModelOptions& model = tiny::options(), int64_t samples = kBatch) {
+  Trainer of = trainer(on, step, state(on, step.ema_decay > 0), model, samples);
   Outcome out;
   for (int64_t i = 0; i < 3; ++i) {
-    out.steps.push_back(of.run(i, 1e-3, tiny::batch(kBatch, i)));
+    out.steps.push_back(of.run(i, 1e-3, tiny::batch(samples, i)));
     if (i == 0) {
       for (const runtime::Array& mu : of.state().mu()) {
         out.mu.push_back(mu.to_host());
@@ -147,6 +147,39 @@ TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
     model.attention.kind = kind;
     expect_same(outcome(devices_of(client(), mesh_sizes(1, 2, 2, 1)), {}, model), one_device());
   }
+}
+
+// MaxDiffusion's own layout for Wan: one sample, whose tokens lie on fsdp.
+TEST_F(MeshStep, WithFewerSamplesThanFsdpGivesOneDevicesLossAndTheBitsOfContext) {
+  const auto over = [](int64_t data, int64_t fsdp, int64_t context, const char* attention,
+                       int64_t samples) {
+    const runtime::Devices asked =
+        devices_of(client(), mesh_sizes(data, fsdp, context, 1), attention);
+    const runtime::Devices on(client(), asked.placement().for_samples(samples));
+    wan::ModelOptions model = tiny::options();
+    model.attention.kind = nn::attention_kind(attention);
+    model.attention.ulysses_shards = 2;
+    return outcome(on, {}, model, samples);
+  };
+  const Outcome one = outcome(client(), {}, tiny::options(), 1);
+  const Outcome two = outcome(client(), {}, tiny::options(), 2);
+  for (const char* attention : {"flash", "ring", "ulysses", "ulysses_ring"}) {
+    SCOPED_TRACE(attention);
+    const Outcome fsdp = over(1, 4, 1, attention, 1);
+    expect_same(fsdp, one);
+    // The same parts on the same devices, sums in the same order.
+    const Outcome context = over(1, 1, 4, attention, 1);
+    for (size_t i = 0; i < fsdp.steps.size(); ++i) {
+      EXPECT_EQ(fsdp.steps[i].loss, context.steps[i].loss);
+      EXPECT_EQ(fsdp.steps[i].gradient_norm, context.steps[i].gradient_norm);
+    }
+    for (size_t p = 0; p < fsdp.mu.size(); ++p) {
+      EXPECT_EQ(fsdp.mu[p].bytes, context.mu[p].bytes) << tiny::specs()[p].name;
+    }
+    expect_same(over(1, 2, 2, attention, 1), one);
+    expect_same(over(2, 4, 1, attention, 2), two);
+  }
+  expect_same(over(1, 3, 1, "ring", 1), one);  // 8 tokens over 3 devices
 }
 
 TEST_F(MeshStep, SplitsASequenceThatDoesNotDivide) {

@@ -44,6 +44,27 @@ TEST(Metrics, WriteOneRowAStepWithTheReferencesNames) {
   EXPECT_EQ(row.at("learning/current_learning_rate").as_number(), 1e-3);
   EXPECT_EQ(row.at("perf/step_time_seconds").as_number(), 0.5);
   EXPECT_EQ(row.at("perf/per_device_tflops_per_sec").as_number(), 0.4);
+  EXPECT_THAT(row.at("time").as_string(),
+              testing::MatchesRegex("20[0-9-]+T[0-9:]+[.][0-9][0-9][0-9]Z"));
+  for (const char* unknown :
+       {"learning/epoch", "perf/peak_rss_bytes", "perf/device_bytes_in_use"}) {
+    EXPECT_FALSE(row.contains(unknown)) << unknown;
+  }
+}
+
+TEST(Metrics, HoldEpochAndMemoryWhereTheyAreKnown) {
+  const io::Scratch scratch;
+  MetricsFile metrics(scratch / "metrics.jsonl", "run", 0);
+  StepRecord known = record(7, 0.25);
+  known.epoch = 1.5;
+  known.peak_rss_bytes = 3'000'000'000;
+  known.device_bytes = 5'000'000'000;
+  metrics.write(known);
+
+  const io::Json row = io::Json::parse(text_of(scratch / "metrics.jsonl"), "row");
+  EXPECT_EQ(row.at("learning/epoch").as_number(), 1.5);
+  EXPECT_EQ(row.at("perf/peak_rss_bytes").as_int(), 3'000'000'000);
+  EXPECT_EQ(row.at("perf/device_bytes_in_use").as_int(), 5'000'000'000);
 }
 
 TEST(Metrics, GiveAnEvaluationARowOfItsOwn) {

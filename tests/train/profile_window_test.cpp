@@ -119,7 +119,7 @@ TEST(ProfileWindow, HasTheStepsThatWereAskedFor) {
 
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0], HasSubstr("no profiler"));
-  EXPECT_THAT(lines[1], HasSubstr("profile of steps 12 to 14: "));
+  EXPECT_THAT(lines[1], HasSubstr("profile of steps 13 to 15: "));
   const std::vector<Event> events = read_trace(scratch.path());
   const std::vector<Event> steps = named(events, "train");
   ASSERT_EQ(steps.size(), 3U);
@@ -146,7 +146,7 @@ TEST(ProfileWindow, HasWhatThePluginSaysOfTheModelsOperations) {
   const std::vector<std::string> lines = run(window, 0, 2);
 
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_THAT(lines[0], HasSubstr("profile of steps 0 to 0: "));
+  EXPECT_THAT(lines[0], HasSubstr("profile of steps 1 to 1: "));
   const std::vector<Event> events = read_trace(scratch.path());
   const std::vector<Event> operations = named(events, "fusion.3");
   ASSERT_EQ(operations.size(), 1U);
@@ -180,7 +180,7 @@ TEST(ProfileWindow, IsWrittenWhenTheRunEndsWithinIt) {
   const io::Scratch scratch;
   ProfileWindow window({.skip_first = 1, .steps = 100}, fake("sound"), scratch.path(), 0, 50);
   const std::vector<std::string> lines = run(window, 0, 50, 3);
-  EXPECT_THAT(lines.back(), HasSubstr("profile of steps 1 to 2: "));
+  EXPECT_THAT(lines.back(), HasSubstr("profile of steps 2 to 3: "));
   EXPECT_EQ(named(read_trace(scratch.path()), "train").size(), 2U);
 }
 
@@ -188,7 +188,7 @@ TEST(ProfileWindow, RefusesARunThatEndsBeforeIt) {
   const auto make = [](int64_t skip) {
     return [=] { ProfileWindow({.skip_first = skip, .steps = 1}, fake("sound"), "x", 2, 6); };
   };
-  EXPECT_THAT(make(4), ThrowsMessage<Error>(AllOf(HasSubstr("is 6, but the run ends after 6"),
+  EXPECT_THAT(make(4), ThrowsMessage<Error>(AllOf(HasSubstr("is 7, but the run ends after 6"),
                                                   HasSubstr("below 4"))));
   EXPECT_NO_THROW(make(3)());
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "io/atomic_write.h"
 #include "io/safetensors.h"
 #include "io/scratch.h"
 #include "train/checkpoint_folder.h"
@@ -118,15 +119,48 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   EXPECT_EQ(read_train_state(scratch / "weights").step, 2);
 }
 
-TEST(ResumeIdentity, NamesTheKeyAndBothValues) {
-  const TrainState saved{.identity = {{"num_layers", "2"}, {"seed", "1"}}};
+TEST_F(Resume, KeepsTheSettingsOfTheRun) {
+  const io::Scratch scratch;
+  pjrt::Client client = pjrt::cpu_client();
+  const Trainer trainer = tiny::fresh_trainer(client, 2, {});
+  const config::Record settings{
+      {"learning_rate", "0.0001"}, {"patch_size", "[1, 2, 2]"}, {"text_encoder", "\"hashed\""}};
+  save_state(scratch / "a", tiny::config(), trainer.state(), {.settings = settings}, false);
 
-  EXPECT_NO_THROW(check_identity(saved, {{"num_layers", "2"}}, "run"));
-  EXPECT_THAT(
-      [&] {
-        check_identity(saved, {{"num_layers", "3"}}, "run");
-      },
-      ThrowsMessage<Error>(AllOf(HasSubstr("`num_layers` is 3"), HasSubstr("with 2"))));
+  const TrainState saved = read_train_state(scratch / "a");
+  EXPECT_EQ(saved.settings, settings);
+  EXPECT_EQ(saved.setting("text_encoder"), "hashed");
+  EXPECT_EQ(saved.setting("absent"), "");
+  EXPECT_FALSE(has_optimizer(scratch / "a"));
+}
+
+// As it was written before all settings were kept.
+TEST(AnOlderCheckpoint, IsComparedByTheSettingsThatItHas) {
+  const io::Scratch scratch;
+  io::write_file(scratch / "train_state.json", R"({"format": 1, "step": 3, "updates": 3,
+      "data_position": 12, "seed": 5, "identity": {"seed": "5", "samples per step": "8",
+      "gradient_accumulation_steps": "2", "dataset_type": "videos", "patch_size": "[1, 2, 2]",
+      "image_dim": "null", "range of timesteps": "timesteps 0 to 1000"}})");
+
+  const TrainState saved = read_train_state(scratch.path());
+  EXPECT_EQ(saved.step, 3);
+  config::Config same;
+  same.run.seed = 5;
+  same.data.dataset_type = "videos";
+  same.optimizer.global_batch_size = 4;
+  same.optimizer.gradient_accumulation_steps = 2;
+  EXPECT_NO_THROW(config::check_matches(saved.settings, config::record_of(same), "run"));
+  same.data.dataset_type = "tfrecord";
+  EXPECT_THAT([&] { config::check_matches(saved.settings, config::record_of(same), "run"); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("dataset_type is tfrecord"), HasSubstr("begun with videos"))));
+  same.data.dataset_type = "videos";
+  same.optimizer.global_batch_size = 8;
+  EXPECT_THROW(config::check_matches(saved.settings, config::record_of(same), "run"), Error);
+
+  io::write_file(scratch.path() / "train_state.json", R"({"format": 1, "step": 3, "updates": 3,
+      "data_position": 12, "seed": 5, "identity": {"dataset_type": "grain"}})");
+  EXPECT_EQ(read_train_state(scratch.path()).setting("dataset_type"), "tfrecord");
 }
 
 }  // namespace

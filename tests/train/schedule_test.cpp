@@ -27,6 +27,17 @@ TEST(Schedule, StartsAtFullRateWithoutWarmup) {
   EXPECT_EQ((Schedule{.learning_rate = 0.5, .steps = 4, .warmup_fraction = 0.0})(0), 0.5);
 }
 
+TEST(Schedule, IsDescribedByWhereItBends) {
+  EXPECT_EQ(describe(Schedule{.learning_rate = 2e-4, .steps = 20}),
+            "learning rate 0.0002 after 2 steps");
+  EXPECT_EQ(describe(Schedule{.learning_rate = 2e-4,
+                              .steps = 20,
+                              .warmup_fraction = 0,
+                              .decay_fraction = 0.5,
+                              .final_fraction = 0.1}),
+            "learning rate 0.0002, falls from step 10 to 2e-05 at step 20");
+}
+
 TEST(Schedule, FallsLinearlyToTheFinalFraction) {
   const Schedule schedule{.learning_rate = 1.0,
                           .steps = 100,

@@ -53,7 +53,7 @@ TEST(TensorBoard, WritesTextsAsEvents) {
 TEST(TensorBoard, IsReadBackAsItWasWritten) {
   const io::Scratch scratch;
   EventFile events(scratch / "tensorboard", 0);
-  events.write({.step = 4, .result = {.loss = 0.5}, .seconds = 1.0});
+  events.write({.step = 4, .result = {.loss = 0.5, .gradient_norm = 2.5}, .seconds = 1.0});
   events.write_text("config.yml", "seed: 1");
   events.flush();
 
@@ -66,13 +66,16 @@ TEST(TensorBoard, IsReadBackAsItWasWritten) {
       EXPECT_EQ(each.kind, io::EventValue::Kind::SCALAR);
       EXPECT_EQ(each.step, 4);
       EXPECT_EQ(each.scalar, 0.5);
+    } else if (each.tag == "learning/grad_norm" || each.tag == "learning/max_grad_norm") {
+      ++found;
+      EXPECT_EQ(each.scalar, 2.5);
     } else if (each.tag == "config.yml") {
       ++found;
       EXPECT_EQ(each.kind, io::EventValue::Kind::TEXT);
       EXPECT_THAT(each.bytes, HasSubstr("seed: 1"));
     }
   }
-  EXPECT_EQ(found, 2);
+  EXPECT_EQ(found, 4);
   EXPECT_THROW(io::parse_event(std::as_bytes(std::span("\xff\xff", 2)), "bytes"), Error);
 }
 

@@ -14,7 +14,7 @@ std::string block_key(int64_t layer) { return "encoder.block." + std::to_string(
 // Far below any score, and still finite when a bias is added to it.
 constexpr double kMasked = -1e30;
 
-nn::RmsNorm final_norm(const nn::Params& root, const EncoderConfig& c) {
+nn::RmsNorm last_norm(const nn::Params& root, const EncoderConfig& c) {
   return {root / "encoder" / "final_layer_norm", c.d_model, c.layer_norm_epsilon};
 }
 
@@ -24,12 +24,29 @@ DType parameter_dtype(const std::string& key, DType weights_dtype) {
   return is_small ? DType::F32 : weights_dtype;
 }
 
-void check_inputs(const EncoderInputs& in, const EncoderConfig& c) {
-  const Tensor x = in.embeddings;
+void check_inputs(Tensor x, Tensor mask, const EncoderConfig& c) {
   check(x.rank() == 3 && x.dim(2) == c.d_model, "[umt5] embeddings is {} but must be [b, t, {}]",
         to_string(x.shape()), c.d_model);
-  check(in.mask.shape().dims == Dims({x.dim(0), x.dim(1)}),
-        "[umt5] mask is {} but must be [{}, {}]", to_string(in.mask.shape()), x.dim(0), x.dim(1));
+  check(mask.shape().dims == Dims({x.dim(0), x.dim(1)}), "[umt5] mask is {} but must be [{}, {}]",
+        to_string(mask.shape()), x.dim(0), x.dim(1));
+}
+
+nn::SpecCollector collector(const EncoderOptions& options) {
+  return nn::SpecCollector([type = options.weights_dtype](const std::string& key) {
+    return parameter_dtype(key, type);
+  });
+}
+
+/// What every block is told of a mask [b, t].
+BlockInputs block_inputs(Tensor mask, const EncoderOptions& options) {
+  Graph& graph = mask.graph();
+  const Shape shape{DType::F32, mask.shape().dims};
+  const Tensor is_token = compare(nn::as(mask, DType::F32), Comparison::NE, 0.0);
+  const Tensor added =
+      select(is_token, constant(graph, 0.0, shape), constant(graph, kMasked, shape));
+  return {.mask = reshape(added, {shape.dims[0], 1, 1, shape.dims[1]}),
+          .precision = options.precision,
+          .scores_bytes = options.scores_bytes};
 }
 
 Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
@@ -81,10 +98,9 @@ nn::ParamSpec embedding_table(const EncoderConfig& c) {
 
 std::vector<nn::ParamSpec> parameters(const EncoderConfig& config, const EncoderOptions& options) {
   validate(config);
-  nn::SpecCollector specs(
-      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); });
+  nn::SpecCollector specs = collector(options);
   const nn::Params root(specs, "");
-  final_norm(root, config);
+  last_norm(root, config);
   if (options.scan_layers) {
     specs.set_layers(config.num_layers);
     const Block block(root / kStackedBlock, config);
@@ -99,22 +115,49 @@ std::vector<nn::ParamSpec> parameters(const EncoderConfig& config, const Encoder
 Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
                const EncoderOptions& options, const EncoderInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  check_inputs(inputs, config);
+  check_inputs(inputs.embeddings, inputs.mask, config);
   nn::Binder binder(specs, params);
   Tensor x = nn::as(inputs.embeddings, options.activations_dtype);
   Graph& graph = x.graph();
   const Scope scope(graph, "encoder");
-  const int64_t b = x.dim(0);
-  const int64_t t = x.dim(1);
-  const Tensor is_token = compare(nn::as(inputs.mask, DType::F32), Comparison::NE, 0.0);
-  const Tensor mask = select(is_token, constant(graph, 0.0, {DType::F32, {b, t}}),
-                             constant(graph, kMasked, {DType::F32, {b, t}}));
-  BlockInputs given{.mask = reshape(mask, {b, 1, 1, t}),
-                    .precision = options.precision,
-                    .scores_bytes = options.scores_bytes};
+  BlockInputs given = block_inputs(inputs.mask, options);
   x = options.scan_layers ? scanned_blocks(x, specs, params, config, given)
                           : unrolled_blocks(x, binder, config, std::move(given), inputs);
-  return nn::as(final_norm(nn::Params(binder, ""), config)(x), x.dtype());
+  return nn::as(last_norm(nn::Params(binder, ""), config)(x), x.dtype());
+}
+
+std::vector<nn::ParamSpec> block_parameters(const EncoderConfig& config,
+                                            const EncoderOptions& options, int64_t layer) {
+  validate(config);
+  nn::SpecCollector specs = collector(options);
+  const Block block(nn::Params(specs, block_key(layer)), config);
+  return specs.take();
+}
+
+std::vector<nn::ParamSpec> norm_parameters(const EncoderConfig& config,
+                                           const EncoderOptions& options) {
+  validate(config);
+  nn::SpecCollector specs = collector(options);
+  last_norm(nn::Params(specs, ""), config);
+  return specs.take();
+}
+
+Tensor block(std::span<const Tensor> params, const EncoderConfig& config,
+             const EncoderOptions& options, Tensor x, Tensor mask) {
+  check_inputs(x, mask, config);
+  const std::vector<nn::ParamSpec> specs = block_parameters(config, options, 0);
+  nn::Binder binder(specs, params);
+  const Scope encoder(x.graph(), "encoder");
+  const Scope scope(x.graph(), "block");
+  return Block(nn::Params(binder, block_key(0)), config)(x, block_inputs(mask, options));
+}
+
+Tensor final_norm(std::span<const Tensor> params, const EncoderConfig& config,
+                  const EncoderOptions& options, Tensor x) {
+  const std::vector<nn::ParamSpec> specs = norm_parameters(config, options);
+  nn::Binder binder(specs, params);
+  const Scope scope(x.graph(), "encoder");
+  return nn::as(last_norm(nn::Params(binder, ""), config)(x), x.dtype());
 }
 
 }  // namespace kinema::umt5

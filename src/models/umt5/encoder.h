@@ -48,4 +48,20 @@ std::vector<nn::ParamSpec> parameters(const EncoderConfig& config, const Encoder
 Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
                const EncoderOptions& options, const EncoderInputs& inputs);
 
+/// The same encoder in pieces that run one after the other, so that the parameters of one are
+/// enough at a time: the blocks, 0 to num_layers - 1, then the final norm. options.scan_layers and
+/// taps are for the whole alone.
+std::vector<nn::ParamSpec> block_parameters(const EncoderConfig& config,
+                                            const EncoderOptions& options, int64_t layer);
+std::vector<nn::ParamSpec> norm_parameters(const EncoderConfig& config,
+                                           const EncoderOptions& options);
+
+/// x [b, t, d_model] in activations_dtype, mask [b, t] as in EncoderInputs -> the next block's x.
+/// `params` are of the shapes of any layer's block_parameters: blocks are alike.
+Tensor block(std::span<const Tensor> params, const EncoderConfig& config,
+             const EncoderOptions& options, Tensor x, Tensor mask);
+/// x as it leaves the last block -> the last hidden state, [b, t, d_model] in x's dtype.
+Tensor final_norm(std::span<const Tensor> params, const EncoderConfig& config,
+                  const EncoderOptions& options, Tensor x);
+
 }  // namespace kinema::umt5

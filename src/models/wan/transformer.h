@@ -31,6 +31,7 @@ struct ModelOptions {
   mesh::Placement place = {};
   /// Linear layers to which adapters add something of low rank, kept apart from their weights.
   nn::LowRanks low_ranks = {};
+  bool operator==(const ModelOptions&) const = default;
 };
 
 /// Throws an Error with the sizes that work when heads or widths do not divide over the mesh axes

@@ -1,8 +1,11 @@
-#include "runtime/large_blocks.h"
+#include "allocator/large_blocks.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace kinema::runtime {
+namespace kinema::allocator {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -119,6 +122,63 @@ TEST_F(LargeBlocksTest, RefusesAnAlignmentThatIsNone) {
   EXPECT_EQ(posix_memalign(&block, 24, kMiB), EINVAL);
 }
 
+TEST_F(LargeBlocksTest, EveryFunctionOfTheFamilyKnowsItsBlocks) {
+  void* block = aligned_alloc(64, 3 * kMiB + 1);
+  ASSERT_NE(block, nullptr);
+  const size_t usable = malloc_usable_size(block);
+  EXPECT_GE(usable, 3 * kMiB + 1);
+  std::memset(block, 1, usable);  // all of it may be used
+  block = reallocarray(block, 4, kMiB);
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(static_cast<char*>(block)[3 * kMiB], 1);
+  free(block);
+
+  for (void* other : {malloc(3 * kMiB), calloc(3, kMiB), memalign(128, 3 * kMiB), valloc(3 * kMiB),
+                      pvalloc(3 * kMiB - 1), realloc(nullptr, 3 * kMiB), malloc(10)}) {
+    ASSERT_NE(other, nullptr);
+    EXPECT_GE(malloc_usable_size(other), 10U);
+    std::memset(other, 1, malloc_usable_size(other));
+    free(other);
+  }
+  EXPECT_EQ(malloc_usable_size(nullptr), 0U);
+  const volatile size_t too_much = SIZE_MAX - 64;  // not for the compiler to know
+  EXPECT_EQ(pvalloc(too_much), nullptr);
+  EXPECT_EQ(aligned_alloc(64, too_much), nullptr);
+}
+
+TEST_F(LargeBlocksTest, TrimmingGivesIdleBlocksToTheSystem) {
+  void* block = aligned_alloc(64, 64 * kMiB);
+  ASSERT_NE(block, nullptr);
+  std::memset(block, 1, 64 * kMiB);
+  free(block);
+  EXPECT_GE(large_blocks().idle_bytes, static_cast<int64_t>(64 * kMiB));
+
+  EXPECT_EQ(malloc_trim(0), 1);
+
+  EXPECT_EQ(large_blocks().idle_bytes, 0);
+}
+
+TEST_F(LargeBlocksTest, AChildOfAForkCanAllocate) {
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) free(aligned_alloc(64, kMiB));
+  });
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a lock that the busy thread held would never open
+      free(aligned_alloc(64, kMiB));
+      _exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << "fork " << i;
+  }
+  stop = true;
+  busy.join();
+}
+
 // The pool's own books grow and move while it holds its lock; where their old place begins a page,
 // freeing it must not ask the pool.
 TEST_F(LargeBlocksTest, KeepsBooksOfThousandsOfBlocks) {
@@ -159,4 +219,4 @@ TEST_F(LargeBlocksTest, ServesManyThreads) {
 }
 
 }  // namespace
-}  // namespace kinema::runtime
+}  // namespace kinema::allocator

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace kinema::allocator {
+
+extern "C" {
+// glibc's own, under the names it keeps for programs that replace the public ones.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+void* __libc_malloc(size_t size);
+void* __libc_calloc(size_t count, size_t size);
+void* __libc_memalign(size_t alignment, size_t size);
+void* __libc_realloc(void* address, size_t size);
+void __libc_free(void* address);
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+}
+
+/// The pool's own books bypass the functions that the pool stands behind: under its lock they would
+/// wait for that lock.
+template <typename T>
+struct FromCLibrary {
+  using value_type = T;
+  FromCLibrary() = default;
+  template <typename Other>
+  explicit(false) FromCLibrary(const FromCLibrary<Other>&) {}
+  T* allocate(size_t count) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): elements may be pointers
+    void* address = __libc_memalign(alignof(T), count * sizeof(T));
+    if (address == nullptr) throw std::bad_alloc();
+    return static_cast<T*>(address);
+  }
+  void deallocate(T* address, size_t) { __libc_free(address); }
+  bool operator==(const FromCLibrary&) const = default;
+};
+
+/// Blocks of whole pages, huge ones where the kernel offers them. Freed blocks stay idle and are
+/// handed out again by size; beyond what is in use, at most an eighth of that and no more than was
+/// in use before, or 8 MiB, are idle when memory is mapped: the peak stays the program's.
+class BlockPool {
+ public:
+  static constexpr size_t kPage = 4096;
+
+  /// Null when the kernel has no more memory.
+  void* take(size_t wanted);
+  /// False when the address is not the start of a block of this pool.
+  bool give_back(void* address);
+  /// 0 when the address is not the start of a block of this pool.
+  size_t size_of(void* address);
+  /// Returns idle blocks to the system; true when there were some.
+  bool trim();
+
+  struct Counts {
+    size_t live_bytes = 0;
+    size_t most_live_bytes = 0;
+    size_t idle_bytes = 0;
+    int64_t reused = 0;
+    int64_t mapped = 0;
+  };
+  Counts counts();
+
+  /// Held while the process forks, so that the child finds the books in order.
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  struct Block {
+    void* address;
+    size_t size;
+  };
+
+  bool add_live(void* address, size_t size);
+  void* reuse(size_t size);
+  void* map_fresh(size_t size);
+  void release_for(size_t size);
+  void release_oldest(size_t count);
+
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t, std::hash<void*>, std::equal_to<>,
+                     FromCLibrary<std::pair<void* const, size_t>>>
+      live_;
+  std::vector<Block, FromCLibrary<Block>> idle_;  // oldest first
+  size_t live_bytes_ = 0;
+  size_t most_live_bytes_ = 0;
+  size_t idle_bytes_ = 0;
+  int64_t reused_ = 0;
+  int64_t mapped_ = 0;
+};
+
+}  // namespace kinema::allocator

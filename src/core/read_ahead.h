@@ -1,0 +1,126 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace kinema {
+
+struct ReadAheadOptions {
+  int64_t first = 0;
+  int64_t end = -1;  // one past the last; negative: endless
+  int threads = 2;
+  int64_t depth = 4;  // made and not taken yet, those being made included
+};
+
+/// Things with numbers, made ahead on threads of their own and handed out in order.
+///
+/// The threads take numbers in order; one begins only while fewer than `depth` are ahead of the
+/// caller. The destructor waits for those that were begun. `next` is for one thread.
+template <typename Thing>
+class ReadAhead {
+ public:
+  /// `make` gives the thing of a number, on any of the threads; `begin` is called first on each,
+  /// with the thread's number.
+  ReadAhead(const ReadAheadOptions& options, std::function<Thing(int64_t)> make,
+            std::function<void(int)> begin = {})
+      : options_(options),
+        make_(std::move(make)),
+        begin_(std::move(begin)),
+        begun_(options.first),
+        taken_(options.first) {
+    for (int i = 0; i < options_.threads; ++i) {
+      threads_.emplace_back([this, i] {
+        if (begin_) {
+          begin_(i);
+        }
+        work();
+      });
+    }
+  }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+  ~ReadAhead() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    room_.notify_all();
+    threads_.clear();  // joins
+  }
+
+  /// The next thing; waits for it. Nothing after the last. Throws what `make` threw for this
+  /// number, and the same when it is asked again.
+  std::optional<Thing> next() {
+    std::unique_lock lock(mutex_);
+    if (!exists(taken_)) {
+      return std::nullopt;
+    }
+    arrived_.wait(lock, [&] { return ready_.contains(taken_); });
+    const auto made = ready_.find(taken_);
+    if (made->second.error) {
+      std::rethrow_exception(made->second.error);
+    }
+    std::optional<Thing> thing = std::move(made->second.thing);
+    ready_.erase(made);
+    ++taken_;
+    lock.unlock();
+    room_.notify_all();
+    return thing;
+  }
+  /// The number of what `next` hands out.
+  int64_t position() const {
+    const std::scoped_lock lock(mutex_);
+    return taken_;
+  }
+
+ private:
+  struct Made {
+    std::optional<Thing> thing;
+    std::exception_ptr error;
+  };
+
+  bool exists(int64_t number) const { return options_.end < 0 || number < options_.end; }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      room_.wait(lock, [&] { return stopping_ || begun_ < taken_ + options_.depth; });
+      if (stopping_ || !exists(begun_)) {
+        return;
+      }
+      const int64_t number = begun_++;
+      lock.unlock();
+      Made made;
+      try {
+        made.thing = make_(number);
+      } catch (...) {
+        made.error = std::current_exception();
+      }
+      lock.lock();
+      ready_.emplace(number, std::move(made));
+      arrived_.notify_all();
+    }
+  }
+
+  ReadAheadOptions options_;
+  std::function<Thing(int64_t)> make_;
+  std::function<void(int)> begin_;
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  std::condition_variable arrived_;
+  std::map<int64_t, Made> ready_;
+  int64_t begun_;
+  int64_t taken_;
+  bool stopping_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace kinema

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+namespace kinema::io {
+
+/// By the extension, whatever its case. Bytes decide how a file is read; names, which files of a
+/// folder are meant.
+bool is_video_name(const std::string& name);
+bool is_image_name(const std::string& name);
+
+}  // namespace kinema::io

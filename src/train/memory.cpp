@@ -1,0 +1,52 @@
+#include "train/memory.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "runtime/device_memory.h"
+#include "runtime/environment.h"
+
+namespace kinema::train {
+
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices) {
+  const bool is_host = devices.client().platform_name() == "cpu";
+  const int64_t shares = is_host ? static_cast<int64_t>(devices.count()) : 1;
+  runtime::give_back_free_memory();  // the compiler's
+  return {.before = runtime::peak_bytes(devices),
+          .held = runtime::held_bytes(devices),
+          .state = shares * trainer.state_bytes(),
+          .step = shares * (trainer.step_bytes() - trainer.state_bytes())};
+}
+
+int64_t state_bytes(std::span<const nn::ParamSpec> kept, bool average,
+                    const mesh::Placement& placement) {
+  int64_t bytes = 0;
+  for (const nn::ParamSpec& spec : kept) {
+    const auto in = [&](DType dtype) {
+      return runtime::bytes_per_device({dtype, spec.shape.dims}, spec.sharding(placement),
+                                       placement.mesh());
+    };
+    bytes += 3 * in(spec.shape.dtype) + (average ? in(DType::F32) : 0);
+  }
+  return bytes;
+}
+
+void check_fits(const std::string& what, int64_t wanted, const runtime::Devices& devices,
+                std::span<const Alternative> alternatives) {
+  const int64_t free = runtime::free_bytes(devices);
+  if (wanted <= free) {
+    return;
+  }
+  const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
+  std::string remedy = "a smaller model, fewer frames or smaller ones take less";
+  for (const Alternative& each : alternatives) {
+    if (const int64_t bytes = each.bytes(); bytes <= free) {
+      remedy = fmt::format("with {} it takes {:.1f} GB", each.change, gb(bytes));
+      break;
+    }
+  }
+  fail("[train] {} takes {:.1f} GB, but {:.1f} GB are free\n  {}", what, gb(wanted), gb(free),
+       remedy);
+}
+
+}  // namespace kinema::train

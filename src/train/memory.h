@@ -1,0 +1,45 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "nn/params.h"
+#include "runtime/array.h"
+#include "train/trainer.h"
+
+/// What a training run takes, asked before anything of it is loaded.
+namespace kinema::train {
+
+/// In bytes of each device, on a CPU of the process.
+struct MemoryUse {
+  int64_t before = 0;  // the most so far: compiling takes memory too
+  int64_t held = 0;    // before the state is loaded
+  int64_t state = 0;   // parameters, moments, average
+  int64_t step = 0;    // beside the state, by the largest of the steps
+
+  int64_t predicted() const { return std::max(before, held + state + step); }
+};
+
+/// Of a trainer that has no state yet. All devices of a CPU are one process.
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices);
+
+/// Bytes of each device of the state of parameters that are kept like this: themselves, two moments
+/// and, with `average`, one in f32.
+int64_t state_bytes(std::span<const nn::ParamSpec> kept, bool average,
+                    const mesh::Placement& placement);
+
+/// Another way to run, and the bytes of each device that a step with its state would take so.
+struct Alternative {
+  std::string change;  // `remat_policy=FULL`
+  std::function<int64_t()> bytes;
+};
+
+/// Throws an Error when `wanted` bytes of each device are more than are free; it names the first of
+/// the alternatives that fits. `what` takes so much: "a step with its state".
+void check_fits(const std::string& what, int64_t wanted, const runtime::Devices& devices,
+                std::span<const Alternative> alternatives);
+
+}  // namespace kinema::train

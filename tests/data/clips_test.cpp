@@ -1,0 +1,384 @@
+// Folders of clips as people have them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "data/clip_file.h"
+#include "data/clip_list.h"
+#include "data/dataset_type.h"
+#include "data/hf_clips.h"
+#include "data/metadata.h"
+#include "data/survey.h"
+#include "data/tfrecord_source.h"
+#include "io/atomic_write.h"
+#include "io/image.h"
+#include "io/mapped_file.h"
+#include "io/remux.h"
+#include "io/scratch.h"
+#include "io/video.h"
+
+namespace kinema::data {
+namespace {
+
+namespace fs = std::filesystem;
+using io::golden;
+using io::Scratch;
+using io::write_file;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
+
+/// A folder whose files begin as one of the reference's clips.
+class Folder {
+ public:
+  const fs::path& path() const { return scratch_.path(); }
+  fs::path operator/(const std::string& name) const { return path() / name; }
+
+  void clip(const std::string& name) const {
+    fs::create_directories((path() / name).parent_path());
+    fs::copy_file(golden("dataset/videos/clip_00.mp4"), path() / name);
+  }
+  void captioned(const std::string& name, const std::string& caption = "x") const {
+    clip(name);
+    text(fs::path(name).replace_extension(".txt"), caption);
+  }
+  void text(const std::string& name, const std::string& words) const {
+    fs::create_directories((path() / name).parent_path());
+    write_file(path() / name, words);
+  }
+  /// Frames of one level, at a rate, and a caption.
+  void video(const std::string& name, int64_t frames, double fps, int64_t height = 16,
+             int64_t width = 32) const {
+    HostArray pixels(Shape{DType::U8, {frames, height, width, 3}});
+    const size_t each = static_cast<size_t>(height * width * 3);
+    for (size_t i = 0; i < pixels.bytes.size(); ++i) {
+      pixels.as<uint8_t>()[i] = static_cast<uint8_t>(20 + 10 * (i / each % 20));
+    }
+    io::write_mp4(path() / name, pixels, {.fps = fps, .crf = 4, .preset = "ultrafast"});
+    text(fs::path(name).replace_extension(".txt"), name);
+  }
+  void image(const std::string& name) const {
+    HostArray pixels(Shape{DType::U8, {16, 32, 3}});
+    io::write_png(path() / name, pixels);
+    text(fs::path(name).replace_extension(".txt"), "a picture");
+  }
+
+  /// Clips by name, with caption or problem; then what was left out.
+  std::map<std::string, std::string> list(const ListOptions& options = {
+                                              .missing = MissingClip::Keep}) const {
+    std::map<std::string, std::string> out;
+    const Listing listing = list_folder(path(), options);
+    for (const CaptionedClip& each : listing.clips) {
+      out[each.path.lexically_normal().lexically_relative(path().lexically_normal()).string()] =
+          each.problem.empty() ? each.caption : "! " + each.problem;
+    }
+    for (const LeftOut& each : listing.left_out) {
+      out[each.file] = "- " + each.reason;
+    }
+    return out;
+  }
+
+ private:
+  Scratch scratch_;
+};
+
+using Pairs = std::map<std::string, std::string>;
+
+TEST(ListFolder, FindsEveryContainerWhateverItsCaseAndFolder) {
+  const Folder folder;
+  for (const char* name :
+       {"a.MP4", "b.Mov", "c.avi", "d.m4v", "e.GIF", "sub/f.webm", "sub/deeper/g.mkv"}) {
+    folder.captioned(name, name);
+  }
+  folder.text(".hidden/h.mp4", "no clip");
+  folder.text("README.md", "a data set");
+
+  EXPECT_EQ(folder.list(), (Pairs{{"a.MP4", "a.MP4"},
+                                  {"b.Mov", "b.Mov"},
+                                  {"c.avi", "c.avi"},
+                                  {"d.m4v", "d.m4v"},
+                                  {"e.GIF", "e.GIF"},
+                                  {"sub/f.webm", "sub/f.webm"},
+                                  {"sub/deeper/g.mkv", "sub/deeper/g.mkv"}}));
+}
+
+TEST(ListFolder, SaysWhatItLeavesOut) {
+  const Folder folder;
+  folder.clip("a.mp4");
+  folder.clip("b.MP4");
+  folder.clip("sub/c.mp4");
+  folder.text("d.rmvb", "");
+  folder.text("metadata.jsonl", R"({"file_name": "a.mp4", "text": "x"})");
+
+  EXPECT_EQ(folder.list(), (Pairs{{"a.mp4", "x"},
+                                  {"b.MP4", "- not in metadata.jsonl"},
+                                  {"sub/c.mp4", "- not in metadata.jsonl"},
+                                  {"d.rmvb", "- neither a video nor an image by its name"}}));
+}
+
+TEST(ListFolder, LetsEachFolderHaveItsOwnMetadata) {
+  const Folder folder;
+  folder.clip("one/a.mp4");
+  folder.clip("two/a.mp4");
+  folder.clip("two/deep/b.mp4");
+  folder.captioned("three/c.mp4", "beside it");
+  folder.text("one/metadata.csv", "file_name,text\na.mp4,first\n");
+  folder.text("two/metadata.jsonl", R"({"file_name": "a.mp4", "text": "second"}
+{"file_name": "deep/b.mp4", "text": "third"})");
+
+  EXPECT_EQ(folder.list(), (Pairs{{"one/a.mp4", "first"},
+                                  {"two/a.mp4", "second"},
+                                  {"two/deep/b.mp4", "third"},
+                                  {"three/c.mp4", "beside it"}}));
+}
+
+TEST(ListFolder, ReadsOneSplitOfSeveral) {
+  const Folder folder;
+  folder.captioned("train/a.mp4");
+  folder.captioned("test/b.mp4");
+  EXPECT_EQ(folder.list(), (Pairs{{"train/a.mp4", "x"}, {"test/", "- of the split `test`"}}));
+  EXPECT_EQ(folder.list({.split = "test"}),
+            (Pairs{{"test/b.mp4", "x"}, {"train/", "- of the split `train`"}}));
+
+  const Folder alone;  // a folder of films of trains
+  alone.captioned("train/a.mp4");
+  alone.captioned("plane/b.mp4");
+  EXPECT_EQ(alone.list(), (Pairs{{"train/a.mp4", "x"}, {"plane/b.mp4", "x"}}));
+}
+
+TEST(ListFolder, TakesTheUsualNamesOfColumnsAndSaysWhichAreThere) {
+  const Folder folder;
+  folder.clip("a.mp4");
+  for (const char* text :
+       {"video,prompt\na.mp4,x\n", "path,caption\na.mp4,x\n", "id,file_name,text\n7,a.mp4,x\n"}) {
+    folder.text("metadata.csv", text);
+    EXPECT_EQ(folder.list(), (Pairs{{"a.mp4", "x"}})) << text;
+  }
+  folder.text("metadata.csv", "file_name,length,words\na.mp4,5,x\n");
+  EXPECT_THAT([&] { folder.list(); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("no column `text`"),
+                                         HasSubstr("it has `file_name`, `length`, `words`"),
+                                         HasSubstr("caption_column"))));
+  EXPECT_EQ(folder.list({.caption_column = "words"}), (Pairs{{"a.mp4", "x"}}));
+  fs::remove(folder / "metadata.csv");
+  folder.text("metadata.jsonl", R"({"clip": "a.mp4", "text": "x"})");
+  EXPECT_THAT([&] { folder.list(); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("metadata.jsonl:1"), HasSubstr("`file_name`"),
+                                         HasSubstr("it has `clip`, `text`"))));
+}
+
+TEST(ListFolder, DoesNotLeaveTheFolder) {
+  const Scratch outside;
+  const Folder folder;
+  fs::copy_file(golden("dataset/videos/clip_00.mp4"), outside / "secret.mp4");
+  folder.clip("sub/a.mp4");
+  for (const std::string& name :
+       {(outside / "secret.mp4").string(),
+        "../" + outside.path().filename().string() + "/secret.mp4",
+        "sub/../../" + outside.path().filename().string() + "/secret.mp4"}) {
+    SCOPED_TRACE(name);
+    folder.text("metadata.jsonl", R"({"file_name": ")" + name + R"(", "text": "x"})");
+    EXPECT_THAT([&] { list_clips(folder.path()); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("metadata.jsonl:1"), HasSubstr(name),
+                                           HasSubstr("lies outside of"))));
+    const auto kept = list_clips(folder.path(), "text", MissingClip::Keep);
+    EXPECT_THAT(kept.at(0).problem, HasSubstr("lies outside of"));
+  }
+  // Whole names of files inside are as good as others, and a link is its owner's wish.
+  fs::create_symlink(outside / "secret.mp4", folder / "link.mp4");
+  folder.text("metadata.jsonl", R"({"file_name": ")" + (folder / "sub/a.mp4").string() +
+                                    R"(", "text": "x"}
+{"file_name": "link.mp4", "text": "y"})");
+  EXPECT_EQ(list_clips(folder.path()).size(), 2U);
+}
+
+TEST(ListFolder, FollowsLinksToFoldersOnce) {
+  const Scratch outside;
+  const Folder folder;
+  fs::copy_file(golden("dataset/videos/clip_00.mp4"), outside / "a.mp4");
+  write_file(outside / "a.txt", "x");
+  fs::create_directory_symlink(outside.path(), folder / "more");
+  fs::create_directory_symlink(folder.path(), folder / "round");
+
+  EXPECT_EQ(list_clips(folder.path()).size(), 1U);
+}
+
+TEST(ListFolder, NamesACaptionThatIsNoUtf8) {
+  const Folder folder;
+  folder.captioned("a.mp4", "caf\xe9");
+  folder.captioned("b.mp4", "\xef\xbb\xbfgood");
+
+  EXPECT_THAT([&] { list_clips(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("a.txt: the caption is no UTF-8"),
+                                         HasSubstr("0xe9 at 3"), HasSubstr("iconv"))));
+  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("no UTF-8"));
+  EXPECT_EQ(folder.list().at("b.mp4"), "good");
+  folder.text("metadata.csv", "file_name,text\na.mp4,caf\xe9\n");
+  EXPECT_THAT(folder.list().at("a.mp4"), HasSubstr("metadata.csv:2: the caption is no UTF-8"));
+}
+
+TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {
+  const Folder folder;
+  folder.captioned("a.mp4");
+  folder.image("a.png");
+  folder.image("b.png");
+  EXPECT_EQ(folder.list({.images = false}),
+            (Pairs{{"a.mp4", "a picture"},
+                   {"a.png", "- an image, which is a clip of one frame"},
+                   {"b.png", "- an image, which is a clip of one frame"}}));
+
+  const auto clips = folder_clips(folder.path(), "text");
+  ASSERT_EQ(clips->size(), 3);
+  EXPECT_EQ(clips->measure(2).frames, 1);
+  EXPECT_EQ(clips->measure(2).width, 32);
+  EXPECT_EQ(clips->read(2, {.height = 8, .width = 16, .num_frames = 1}, {}).shape,
+            (Shape{DType::F32, {3, 1, 8, 16}}));
+  EXPECT_THAT([&] { clips->read(2, {.height = 8, .width = 16, .num_frames = 5}, {}); },
+              ThrowsMessage<Error>(HasSubstr("b.png is an image, but num_frames is 5")));
+}
+
+TEST(DatasetTypes, AreNamedWhereAnotherOneIsRead) {
+  const Folder clips;
+  clips.captioned("a.mp4");
+  EXPECT_THAT([&] { tfrecord_source({.folder = clips.path()}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("holds no TFRecords"),
+                                         HasSubstr("dataset_type=videos reads them"))));
+  const Folder records;
+  records.text("file_00-64.tfrec", "");
+  EXPECT_THAT([&] { folder_clips(records.path(), "text"); },
+              ThrowsMessage<Error>(HasSubstr("dataset_type=tfrecord reads them")));
+  const Folder tables;
+  tables.text("train.parquet", "");
+  EXPECT_THAT([&] { folder_clips(tables.path(), "text"); },
+              ThrowsMessage<Error>(HasSubstr("dataset_type=hf reads them")));
+  EXPECT_EQ(dataset_type_of({"README.md"}), "");
+}
+
+TEST(ReadClip, KeepsTheSpeedAtARateOfItsOwn) {
+  const Folder folder;
+  folder.video("a.mp4", 30, 30);  // one second
+  const auto clips = folder_clips(folder.path(), "text");
+  const auto steps = [&](const ClipFormat& format, const ClipWindow& window) {
+    std::vector<int64_t> out;
+    const HostArray pixels = clips->read(0, format, window);
+    const int64_t plane = format.height * format.width;
+    for (int64_t f = 0; f < format.num_frames; ++f) {
+      const float level = pixels.as<float>()[static_cast<size_t>(f * plane)];
+      out.push_back(std::lround(((level + 1) * 127.5F - 20) / 10));
+    }
+    return out;
+  };
+  const ClipFormat by_number{.height = 16, .width = 32, .num_frames = 5};
+  ClipFormat by_time = by_number;
+  by_time.fps = 10;
+
+  EXPECT_THAT(steps(by_number, {.start = 0.0F}), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(steps(by_time, {.start = 0.0F}), ElementsAre(0, 3, 6, 9, 12));
+  // Ten frames of a tenth of a second: the middle five begin at the third.
+  EXPECT_THAT(steps(by_time, {}), ElementsAre(6, 9, 12, 15, 18));
+  EXPECT_EQ(frames_in(clips->measure(0), by_time), 10);
+  by_time.num_frames = 11;
+  EXPECT_THAT([&] { clips->read(0, by_time, {}); },
+              ThrowsMessage<Error>(HasSubstr("has 10 frames of 10 a second (30 of 30)")));
+}
+
+TEST(ReadClip, MakesPixelsSquare) {
+  const Folder folder;
+  folder.video("a.mp4", 2, 16, 16, 32);
+  io::remux(folder / "a.mp4", folder / "wide.mp4", {.pixel_width = 2, .pixel_height = 1});
+  write_file(folder / "wide.txt", "x");
+  const auto clips = folder_clips(folder.path(), "text");
+
+  EXPECT_EQ(clips->measure(0).width, 32);
+  EXPECT_EQ(clips->measure(1).width, 64);
+  EXPECT_EQ(clips->measure(1).height, 16);
+
+  // Frames of 2 x 4 pixels that are twice as wide as tall: 2 x 8, of which 2 x 2 keeps the middle
+  // quarter, half of columns 1 and 2 each.
+  HostArray frames(Shape{DType::U8, {1, 2, 4, 3}});
+  for (size_t i = 0; i < frames.bytes.size(); ++i) {
+    frames.as<uint8_t>()[i] = static_cast<uint8_t>(i / 3 % 4 * 80);
+  }
+  const HostArray square = fit_frames(frames, 2, 4, std::nullopt, 2);
+  const HostArray plain = fit_frames(frames, 2, 4);
+  const auto level = [](const HostArray& array, size_t x) {
+    return std::lround((array.as<float>()[x] + 1) * 127.5F);
+  };
+  EXPECT_EQ(level(plain, 0), 0);
+  EXPECT_EQ(level(plain, 3), 240);
+  // Bilinear, a pixel's centre at half: columns 2 to 5 of 8 lie at 0.75, 1.25, 1.75, 2.25 of 4.
+  EXPECT_EQ(level(square, 0), 60);
+  EXPECT_EQ(level(square, 1), 100);
+  EXPECT_EQ(level(square, 2), 140);
+  EXPECT_EQ(level(square, 3), 180);
+}
+
+TEST(Survey, FindsEveryClipThatCannotBeUsed) {
+  const Folder folder;
+  folder.video("good.mp4", 17, 16);
+  folder.video("short.mp4", 3, 16);
+  folder.clip("silent.mp4");
+  io::remux(folder / "good.mp4", folder / "sound.avi", {.audio_only = true});
+  folder.text("sound.txt", "x");
+  folder.text("broken.mp4", "no video");
+  folder.text("broken.txt", "x");
+  const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
+
+  const Survey survey = survey_clips(
+      *clips, {.clips = clips->size(), .format = {.height = 16, .width = 32, .num_frames = 9}});
+
+  ASSERT_EQ(survey.problems.size(), 5U);
+  EXPECT_EQ(survey.bad(), 4);
+  std::map<std::string, std::string> why;
+  for (int64_t i = 0; i < clips->size(); ++i) {
+    why[clips->name(i)] = short_reason(clips->name(i), survey.problems[static_cast<size_t>(i)]);
+  }
+  EXPECT_EQ(why["sound.avi"], "sound.avi has no video stream that can be decoded");
+  EXPECT_EQ(why["short.mp4"],
+            "short.mp4 has 3 frames but num_frames 9 with frame_stride 1 needs 9");
+  EXPECT_THAT(why["broken.mp4"], HasSubstr("cannot read broken.mp4: "));
+  EXPECT_THAT(why["silent.mp4"], HasSubstr("silent.mp4 has no caption: silent.txt is not there"));
+  EXPECT_EQ(survey_clips(*clips, {.clips = clips->size(), .any_length = true}).bad(), 3);
+}
+
+TEST(Survey, CountsRatesAndEnlargement) {
+  const Folder folder;
+  folder.video("a.mp4", 9, 30);
+  folder.video("b.mp4", 9, 29.97);
+  folder.video("c.mp4", 9, 16);
+  folder.image("d.png");
+  const auto clips = folder_clips(folder.path(), "text");
+  const Survey survey = survey_clips(*clips, {.clips = 4, .any_length = true});
+
+  const std::vector<Rate> rates = rates_of(survey);
+  ASSERT_EQ(rates.size(), 2U);
+  EXPECT_NEAR(rates[0].fps, 30, 0.05);
+  EXPECT_EQ(rates[0].clips, 2);
+  EXPECT_EQ(rates[1].clips, 1);
+  EXPECT_DOUBLE_EQ(enlargement(survey.sizes[0], {.height = 64, .width = 64}), 4);
+}
+
+TEST(Survey, ChoosesBucketsByTheFramesThatARateGives) {
+  const Folder folder;
+  folder.video("a.mp4", 30, 30);
+  const auto clips = folder_clips(folder.path(), "text");
+  const std::vector<Bucket> buckets = {{9, 16, 32}, {17, 16, 32}, {29, 16, 32}};
+  const auto chosen = [&](double fps) {
+    return survey_clips(*clips, {.clips = 1, .format = {.fps = fps}, .buckets = buckets})
+        .buckets.bucket_of.at(0);
+  };
+  EXPECT_EQ(chosen(0), 2);
+  EXPECT_EQ(chosen(16), 0);
+  EXPECT_EQ(chosen(20), 1);
+}
+
+}  // namespace
+}  // namespace kinema::data
