@@ -141,8 +141,9 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
 std::string batch_origin(const config::Config& config, const mesh::Placement& place) {
   const config::OptimizerConfig& o = config.optimizer;
   return o.global_batch_size > 0 ? "global_batch_size"
-                                 : fmt::format("per_device_batch_size {} on {} devices",
-                                               o.per_device_batch_size, place.devices());
+                                 : fmt::format("per_device_batch_size {} on {} device{}",
+                                               o.per_device_batch_size, place.devices(),
+                                               place.devices() == 1 ? "" : "s");
 }
 
 std::string batch_text(const config::Config& config, const mesh::Placement& asked,

@@ -30,8 +30,8 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
 /// What makes the batch: `per_device_batch_size 0.25 on 4 devices`, or `global_batch_size`.
 std::string batch_origin(const config::Config& config, const mesh::Placement& place);
 
-/// How the batch of a training step lies on several devices, on one line: `1 sample (...),
-/// tokens over fsdp=4, ...` (mesh::batch_text).
+/// How large the batch of a training step is and how it lies on the devices, on one line:
+/// `1 sample (...), tokens over fsdp=4, ...` (mesh::batch_text).
 std::string batch_text(const config::Config& config, const mesh::Placement& asked, int64_t samples);
 
 /// The VAE's own mesh over all devices of a client: groups of `vae_spatial` devices that share a

@@ -375,11 +375,11 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
                     alternatives(config, parts));
   out.memory = train::memory_use(*out.trainer, devices);
   span.emplace(out.timings, "loading weights");
-  std::optional<Waiting> waiting(std::in_place, "loading the weights");
-  if (start.resumes()) {
-    out.trainer->set_state(train::load_state(start.folder, kept, ema, devices));
-  } else {
-    out.trainer->set_state(first_state(config, out.pretrained, kept, ema, devices));
+  {
+    const Waiting waiting("loading the weights");
+    out.trainer->set_state(start.resumes()
+                               ? train::load_state(start.folder, kept, ema, devices)
+                               : first_state(config, out.pretrained, kept, ema, devices));
   }
   if (out.eval_source) {
     add_evaluation(config, specs, sizes.train, devices, out);

@@ -44,21 +44,6 @@ std::string also(const char* name, const std::optional<Shape>& shape) {
 
 double gb(int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
-/// How many samples a step takes, and how that comes about.
-std::string samples_line(const Training& training, const config::Config& config) {
-  const config::OptimizerConfig& o = config.optimizer;
-  const mesh::Placement& place = training.options.place;
-  const auto devices = place.active() ? static_cast<int64_t>(place.mesh().devices()) : 1;
-  const std::string batch =
-      o.global_batch_size > 0
-          ? fmt::format("global_batch_size {}", o.global_batch_size)
-          : fmt::format("per_device_batch_size {} x {} device{}", o.per_device_batch_size, devices,
-                        devices == 1 ? "" : "s");
-  const int64_t batches = o.gradient_accumulation_steps;
-  return fmt::format("samples a step: {} ({}{})", training.batches[0].latents.dims[0], batch,
-                     batches == 1 ? "" : fmt::format(" x {} accumulated batches", batches));
-}
-
 /// What stands before the first step.
 void announce(const Training& training, const config::Config& config, const std::string& run) {
   fmt::print("run folder: {}\n", run);
@@ -68,7 +53,6 @@ void announce(const Training& training, const config::Config& config, const std:
                                            : "from " + training.pretrained.string());
   if (const mesh::Placement& place = training.options.place; place.active()) {
     fmt::print("devices: {}, {}\n", place.mesh().devices(), mesh::axes_text(place.mesh().axes));
-    fmt::print("global batch: {}\n", training.batch_text);
   }
   if (!training.resumed.empty()) {
     fmt::print("checkpoint read: {}; next sample {}\n", training.described(training.resumed),
@@ -77,9 +61,9 @@ void announce(const Training& training, const config::Config& config, const std:
   for (const std::string& line : training.notes) {
     fmt::print("{}\n", line);
   }
-  if (!training.options.place.active()) {  // over a mesh the line above says it
-    fmt::print("{}\n", samples_line(training, config));
-  }
+  const int64_t batches = config.optimizer.gradient_accumulation_steps;
+  fmt::print("global batch: {}{}\n", training.batch_text,
+             batches == 1 ? "" : fmt::format("; {} batches make a step", batches));
   for (size_t i = 0; i < training.batches.size(); ++i) {
     const train::BatchShapes& batch = training.batches[i];
     fmt::print("batch: {} samples of {} with text {}{}{}\n", batch.latents.dims[0],

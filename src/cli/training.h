@@ -36,7 +36,7 @@ struct Training {
   Expert expert;
   wan::TransformerConfig model;
   wan::ModelOptions options;
-  std::string batch_text;  // how a step's batch lies on several devices; empty on one
+  std::string batch_text;  // how large a batch is and how it lies on the devices
   int64_t parameters = 0;
   int64_t first_step = 0;
   int64_t first_position = 0;

@@ -122,17 +122,6 @@ void check_prepare(const Loaded& loaded) {
   }
 }
 
-/// Those of training that MaxDiffusion's generation has a meaning for.
-std::vector<std::string> keys_of_training(const Loaded& loaded) {
-  std::vector<std::string> out;
-  for (const char* key : {"per_device_batch_size", "global_batch_size", "enable_profiler"}) {
-    if (origin_of(loaded, key) == kCommandLine) {  // in a file they are there for the training
-      out.emplace_back(key);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command) {
@@ -164,10 +153,9 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
   std::vector<std::string> out;
-  if (const auto keys = keys_of_training(loaded); command == "generate" && !keys.empty()) {
-    out.push_back("generate does not read " + join(keys) +
-                  ": num_videos_per_prompt is how many videos are made of each prompt, "
-                  "generate_batch_size how many of them at once");
+  // In a file it is there for the training.
+  if (command == "generate" && origin_of(loaded, "enable_profiler") == kCommandLine) {
+    out.push_back("enable_profiler records steps of train: generate says what each part took");
   }
   if (command != "prepare") {
     const std::vector<std::string> idle = without_effect(loaded, values, defaults, command);

@@ -56,9 +56,8 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
 TEST(Notices, SayWhatGenerateDoesNotReadOfTraining) {
   const Loaded given =
       load_defaults(std::vector<std::string>{"per_device_batch_size=0.5", "enable_profiler=True"});
-  EXPECT_THAT(notices(given, "generate"),
-              ElementsAre(AllOf(HasSubstr("per_device_batch_size, enable_profiler"),
-                                HasSubstr("num_videos_per_prompt"))));
+  EXPECT_THAT(notices(given, "generate"), ElementsAre(HasSubstr("enable_profiler")))
+      << "per_device_batch_size is read: videos of a prompt";
 }
 
 TEST(Notices, NameSizesThatAPretrainedModelHasItself) {
