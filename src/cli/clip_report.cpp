@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -11,7 +10,9 @@
 #include "cli/clips.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 #include "data/clip_file.h"
 #include "io/atomic_write.h"
 #include "io/json.h"
@@ -54,10 +55,6 @@ std::string first_of(const std::vector<data::LeftOut>& left_out) {
   return out + (left_out.size() > kNamed ? "; ..." : "");
 }
 
-std::string clips_text(int64_t count) {
-  return fmt::format("{} clip{}", count, count == 1 ? "" : "s");
-}
-
 /// `30 (700 clips), 16 (112)`.
 std::string rates_text(const std::vector<data::Rate>& rates) {
   std::string out;
@@ -88,7 +85,7 @@ std::string speed_line(const config::Config& config, const data::Survey& survey)
                      : fmt::format(
                            "{} of fewer than target_fps {:.4g} frames a second: frames are "
                            "repeated ({})",
-                           clips_text(slow), format.fps, rates_text(rates));
+                           counted(slow, "clip"), format.fps, rates_text(rates));
   }
   const auto wanted = static_cast<double>(config.generate.fps);
   if (rates.size() > 1) {
@@ -135,7 +132,7 @@ std::string enlarged_line(const config::Config& config, const data::ClipSet& cli
   return fmt::format(
       "{} become more than twice as large as they are, {} {:.2g} times ({}x{} to "
       "{}x{}): there is no detail in that",
-      clips_text(count), clips.name(worst), most, size.width, size.height, worst_format.width,
+      counted(count, "clip"), clips.name(worst), most, size.width, size.height, worst_format.width,
       worst_format.height);
 }
 
@@ -149,20 +146,19 @@ data::Survey look_at_clips(const config::Config& config, const data::ClipSet& cl
     count = std::min(count, kFewClips);
   }
   std::optional<Progress> bar;
-  const auto start = std::chrono::steady_clock::now();
-  return data::survey_clips(
-      clips, {.clips = count,
-              .format = clip_format(config),
-              .buckets = buckets,
-              .threads = static_cast<int>(config.data.decode_threads),
-              .on_progress = [&](int64_t done) {
-                if (!bar && std::chrono::steady_clock::now() - start > std::chrono::seconds(1)) {
-                  bar.emplace("looking at clips", count);
-                }
-                if (bar) {
-                  bar->update(done);
-                }
-              }});
+  const Stopwatch watch;
+  return data::survey_clips(clips, {.clips = count,
+                                    .format = clip_format(config),
+                                    .buckets = buckets,
+                                    .threads = static_cast<int>(config.data.decode_threads),
+                                    .on_progress = [&](int64_t done) {
+                                      if (!bar && watch.seconds() > 1) {
+                                        bar.emplace("looking at clips", count);
+                                      }
+                                      if (bar) {
+                                        bar->update(done);
+                                      }
+                                    }});
 }
 
 std::vector<std::string> report_lines(const config::Config& config, const data::ClipSet& clips,
@@ -171,7 +167,7 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
   const int64_t most = config.data.max_train_samples;
   const int64_t all = most < 0 ? clips.size() : std::min(most, clips.size());
   const std::vector<data::LeftOut> left_out = all_left_out(clips, survey);
-  std::string line = fmt::format("{}: {}", report.what, clips_text(all - survey.bad()));
+  std::string line = fmt::format("{}: {}", report.what, counted(all - survey.bad(), "clip"));
   if (!left_out.empty()) {
     line += fmt::format(", {} left out ({}{})", left_out.size(), first_of(left_out),
                         file.empty() ? "" : "; all in " + file);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/compiler_flags.h"
+#include "cli/quantities.h"
 #include "mesh/batch.h"
 
 namespace kinema::cli {
@@ -140,10 +141,10 @@ mesh::Placement placement(const config::Config& config, std::span<const mesh::De
 
 std::string batch_origin(const config::Config& config, const mesh::Placement& place) {
   const config::OptimizerConfig& o = config.optimizer;
-  return o.global_batch_size > 0 ? "global_batch_size"
-                                 : fmt::format("per_device_batch_size {} on {} device{}",
-                                               o.per_device_batch_size, place.devices(),
-                                               place.devices() == 1 ? "" : "s");
+  return o.global_batch_size > 0
+             ? "global_batch_size"
+             : fmt::format("per_device_batch_size {} on {}", o.per_device_batch_size,
+                           counted(place.devices(), "device"));
 }
 
 std::string batch_text(const config::Config& config, const mesh::Placement& asked,

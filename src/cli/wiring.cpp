@@ -1,8 +1,5 @@
 #include "cli/wiring.h"
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <map>
 
 #include "cli/clip_source.h"
@@ -22,6 +19,7 @@
 #include "encoders/wan_autoencoder.h"
 #include "graph/scan.h"
 #include "io/json.h"
+#include "io/media_name.h"
 #include "mesh/batch.h"
 #include "mesh/rules.h"
 #include "remote/store.h"
@@ -207,14 +205,6 @@ wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
 
 namespace {
 
-bool is_clip(const fs::path& file) {
-  std::string ending = file.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  constexpr std::array<std::string_view, 7> kEndings{".mp4", ".mov",  ".m4v", ".avi",
-                                                     ".mkv", ".webm", ".gif"};
-  return std::ranges::find(kEndings, ending) != kEndings.end();
-}
-
 /// Throws an Error that says what a folder is, and what it is for, where it holds no model.
 void check_is_model(const fs::path& folder) {
   std::error_code ignored;
@@ -222,7 +212,7 @@ void check_is_model(const fs::path& folder) {
   bool has_clips = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     has_weights = has_weights || entry.path().extension() == ".safetensors";
-    has_clips = has_clips || is_clip(entry.path());
+    has_clips = has_clips || io::is_video_name(entry.path().filename().string());
   }
   if (has_weights) {
     return;

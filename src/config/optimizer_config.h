@@ -117,11 +117,11 @@ struct OptimizerConfig {
                    "boundary_ratio",
            .one_of = "none | high_noise | low_noise",
            .share = Share::YES});
-    visit("min_timestep", self.min_timestep, MAY_CHANGE,
+    visit("min_timestep", self.min_timestep, MUST_MATCH,
           {.help = "timesteps are drawn from here up; -1: from where the model is used",
            .min = -1,
            .max = 1000});
-    visit("max_timestep", self.max_timestep, MAY_CHANGE,
+    visit("max_timestep", self.max_timestep, MUST_MATCH,
           {.help = "timesteps are drawn up to here; -1: to where the model is used",
            .min = -1,
            .max = 1000});

@@ -58,6 +58,7 @@ class Walk {
     choose_splits();
     visit(root, std::nullopt);
     leave_out_unlisted();
+    leave_out_others();
   }
 
   Listing take() { return std::move(out_); }
@@ -149,7 +150,7 @@ class Walk {
     const bool image = io::is_image_name(file);
     if (!image && !io::is_video_name(file)) {
       if (!is_companion(path)) {
-        out_.left_out.push_back({name(path), "neither a video nor an image by its name"});
+        others_[path.extension().string()].push_back(name(path));
       }
       return;
     }
@@ -184,6 +185,17 @@ class Walk {
     out_.left_out.push_back({name(path), "an image, which is a clip of one frame"});
   }
 
+  /// Many of a kind are one line: records, weights or tables that lie beside the clips.
+  void leave_out_others() {
+    for (const auto& [extension, names] : others_) {
+      out_.left_out.push_back(
+          names.size() == 1
+              ? LeftOut{names.front(), "neither a video nor an image by its name"}
+              : LeftOut{"*" + extension, std::to_string(names.size()) +
+                                             " files, neither videos nor images by their names"});
+    }
+  }
+
   void leave_out_unlisted() {
     for (const auto& [path, list] : unlisted_) {
       if (!listed_.contains(path.lexically_normal())) {
@@ -211,7 +223,9 @@ class Walk {
   const ListOptions& options_;
   bool by_split_ = false;
   Listing out_;
-  std::set<fs::path> seen_;                              // folders
+  std::set<fs::path> seen_;  // folders
+  std::map<std::string, std::vector<std::string>>
+      others_;                                           // neither videos nor images, by extension
   std::set<fs::path> listed_;                            // files that a list names
   std::vector<std::pair<fs::path, fs::path>> unlisted_;  // with the list that should have
 };

@@ -116,12 +116,16 @@ TEST(ListFolder, SaysWhatItLeavesOut) {
   folder.clip("b.MP4");
   folder.clip("sub/c.mp4");
   folder.text("d.rmvb", "");
+  folder.text("e.tfrec", "");
+  folder.text("sub/f.tfrec", "");
   folder.text("metadata.jsonl", R"({"file_name": "a.mp4", "text": "x"})");
 
-  EXPECT_EQ(folder.list(), (Pairs{{"a.mp4", "x"},
-                                  {"b.MP4", "- not in metadata.jsonl"},
-                                  {"sub/c.mp4", "- not in metadata.jsonl"},
-                                  {"d.rmvb", "- neither a video nor an image by its name"}}));
+  EXPECT_EQ(folder.list(),
+            (Pairs{{"a.mp4", "x"},
+                   {"b.MP4", "- not in metadata.jsonl"},
+                   {"sub/c.mp4", "- not in metadata.jsonl"},
+                   {"d.rmvb", "- neither a video nor an image by its name"},
+                   {"*.tfrec", "- 2 files, neither videos nor images by their names"}}));
 }
 
 TEST(ListFolder, LetsEachFolderHaveItsOwnMetadata) {
