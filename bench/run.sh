@@ -30,18 +30,18 @@ peers() {
   echo "$folder"
 }
 
-sections=() options=() runs=() real=
+sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
     checkpoint | data | store) runs+=("$word") ;;
-    real) real=yes ;;
+    real | memory) alone=$word ;;
     step | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
 done
-if [ -n "$real" ]; then
-  # Some 15 GB of weights, and minutes: only when asked for, and alone.
-  exec python3 real.py --kinema "$build" --cache "$cache" ${options[@]+"${options[@]}"}
+if [ -n "$alone" ]; then
+  # Gigabytes of weights, and minutes: only when asked for, and alone.
+  exec python3 "$alone.py" --kinema "$build" --cache "$cache" ${options[@]+"${options[@]}"}
 fi
 if [ ${#sections[@]} = 0 ] && [ ${#runs[@]} = 0 ]; then
   sections=(step start layers remat denoise text vae first) runs=(checkpoint data store)

@@ -97,8 +97,11 @@ endfunction()
 # kinema_test(concatenate_test DEPENDS graph LABELS fast): source tests/<room>/concatenate_test.cpp
 # Labels: fast (no plugin, seconds in all), cpu (needs the CPU plugin), golden (reference cases), slow.
 # A room's tests are one program, tests/tests_<room>; ctest runs it once a file.
+# LIGHTLY_COMPILED: its time is the compiler's and its results are compared with one another, so LLVM
+# optimises nothing; -DKINEMA_TESTS_LIGHTLY_COMPILED=OFF has these too compiled as users' programs are.
+option(KINEMA_TESTS_LIGHTLY_COMPILED "tests that only wait for the compiler have it optimise nothing" ON)
 function(kinema_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "LIGHTLY_COMPILED" "TIMEOUT" "SOURCES;DEPENDS;LABELS;LIBS" ${ARGN})
   get_filename_component(room ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   set(target tests_${room})
   if(NOT TARGET ${target})
@@ -122,6 +125,10 @@ function(kinema_test name)
   endif()
   set_tests_properties(${room}/${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "KINEMA_PJRT_CPU=${KINEMA_PJRT_CPU}")
+  if(ARG_LIGHTLY_COMPILED AND KINEMA_TESTS_LIGHTLY_COMPILED)
+    set_property(TEST ${room}/${name} APPEND PROPERTY ENVIRONMENT
+      XLA_FLAGS=--xla_backend_optimization_level=0)
+  endif()
 endfunction()
 
 # kinema_test_with_stores(remote/store_test): the test starts the servers of tests/stores.

@@ -39,7 +39,7 @@ std::string batch_text(const config::Config& config, const mesh::Placement& aske
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
 
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
-/// are sound is check_flags's.
+/// are safe is check_flags's.
 runtime::ProgramOptions program_options(const config::Config& config);
 /// The same for the step of train or generate, which may come from a file (compiled_step).
 runtime::ProgramOptions step_program_options(const config::Config& config);

@@ -98,7 +98,7 @@ ModelToUse pretrained_or_trained(const config::Config& config) {
     }
     const train::Found found = checkpoints.newest();
     for (const train::Damage& each : found.damaged) {
-      warn(fmt::format("{} is passed over: {}", each.folder.string(), each.reason));
+      warn(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
     }
     if (found.step) {
       return from_checkpoint(config, run, found.folder);

@@ -244,13 +244,13 @@ Contents list_records(const fs::path& path) {
 
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
 
-/// A folder of checkpoints, newest last, each sound or not.
+/// A folder of checkpoints, newest last, each valid or not.
 Contents list_checkpoints(const fs::path& path) {
   const train::CheckpointFolder folder(path);
   Contents out{.summary = fmt::format("{} checkpoints", folder.steps().size())};
   for (const int64_t step : folder.steps()) {
     const std::string problem = train::manifest_problem(folder.path(step));
-    out.add(fmt::format("step {}: {}", step, problem.empty() ? "sound" : problem));
+    out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));
   }
   return out;
 }

@@ -27,7 +27,7 @@ Start find_start(const config::Config& config, const std::filesystem::path& run)
   const train::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
   train::Found found = checkpoints.newest();
   for (const train::Damage& each : found.damaged) {
-    warn(fmt::format("{} is passed over: {}", each.folder.string(), each.reason));
+    warn(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
   }
   if (found.step) {
     return {.folder = found.folder, .saved = train::read_train_state(found.folder)};

@@ -33,7 +33,7 @@ struct VideoModel {
 class RunVideos {
  public:
   /// Computes nothing yet. Throws an Error where the videos could not be made. `flags`: the
-  /// compiler's that were given, for the videos' stories.
+  /// compiler's that were given, for the videos' metadata.
   RunVideos(const config::Loaded& loaded, const runtime::Devices& devices, VideoModel model,
             io::Json flags);
 

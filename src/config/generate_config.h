@@ -106,7 +106,7 @@ struct GenerateConfig {
            .share = Share::YES});
     visit(
         "guidance_rescale", self.guidance_rescale, UNRELATED,
-        {.help = "how far the guided prediction is drawn back to the spread of the prompt's; 0 or "
+        {.help = "how far the guided prediction is rescaled to the standard deviation of the prompt's; 0 or "
                  "less: not at all",
          .max = 1,
          .share = Share::YES});

@@ -24,7 +24,7 @@ struct LoraChoice {
 ///
 /// The keys are MaxDiffusion's, each a list with one item an adapter, or the item alone:
 /// lora_model_name_or_path, weight_name or high_noise_weight_name and low_noise_weight_name,
-/// adapter_name, scale; rank and from_pt are not needed and passed over. Throws an Error naming the
+/// adapter_name, scale; rank and from_pt are not needed and skipped. Throws an Error naming the
 /// key that is unknown, of the wrong type, or a list of another length.
 std::vector<LoraChoice> lora_choices(const ModelConfig& config);
 

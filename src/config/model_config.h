@@ -410,7 +410,7 @@ struct ModelConfig {
            .with = "enable_lora",
            .share = Share::FILE});
     visit("lora_mode", self.lora_mode, MAY_CHANGE,
-          {.help = "merge: into the weights as they are loaded; apply: products of low rank stay "
+          {.help = "merge: into the weights as they are loaded; apply: low-rank matmuls stay "
                    "beside the weights, which keep their values",
            .one_of = "merge | apply",
            .with = "enable_lora",

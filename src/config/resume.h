@@ -19,7 +19,7 @@ using Record = std::map<std::string, std::string>;
 Record record_of(const Config& resolved);
 
 /// Throws an Error that names key, both values and the remedy where a key that must match does
-/// not. What either side does not have is passed over: records of other versions have other keys.
+/// not. What either side does not have is skipped: records of other versions have other keys.
 void check_matches(const Record& before, const Record& now,
                    const std::filesystem::path& checkpoint);
 

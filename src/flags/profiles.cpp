@@ -202,7 +202,7 @@ std::vector<Profile> all_profiles() {
        .about = "The same bits in every run on the same GPUs",
        .flags = {{"xla_gpu_deterministic_ops", "true", "only kernels that give the same bits"},
                  {"xla_gpu_enable_triton_gemm", "false",
-                  "Triton's products want kernels to be tried out (rule deterministic-triton)"}}},
+                  "Triton's matmuls want kernels to be tried out (rule deterministic-triton)"}}},
       dreamer_gpu(),
       dreamer_tpu(),
   };

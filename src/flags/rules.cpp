@@ -66,7 +66,7 @@ const std::vector<Rule>& table() {
        .backend = Backend::GPU,
        .when = {{"xla_gpu_enable_triton_gemm", ON}, {"xla_gpu_deterministic_ops", ON}},
        .severity = Severity::WARNING,
-       .what = "Triton's products have no kernel that is chosen without trying: compiling without "
+       .what = "Triton's matmuls have no kernel that is chosen without trying: compiling without "
                "the device fails",
        .evidence = "jax-cuda13-pjrt 0.12.0.1, compiled for H100 without one"},
       {.id = "sparse-core-all-gather",

@@ -114,7 +114,7 @@ bool is_full_range(const AVFrame& frame) {
   }
 }
 
-// Clockwise quarter turns that a player makes (phones store upright films lying down).
+// Clockwise quarter rotations that a player applies (phones store upright films lying down).
 int quarter_turns(const AVStream& stream) {
   size_t size = 0;
   const uint8_t* data = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
@@ -230,7 +230,7 @@ class Decoder {
     return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0;
   }
 
-  /// Width over height of a pixel as it is shown, turns made; what no film has is 1.
+  /// Width over height of a pixel as it is shown, rotation applied; what no film has is 1.
   double pixel_aspect(AVFrame* frame) const {
     const AVRational stated = av_guess_sample_aspect_ratio(input_.format, stream_, frame);
     const double value = stated.num > 0 && stated.den > 0 ? av_q2d(stated) : 1.0;

@@ -45,7 +45,7 @@ HostArray read_image(std::span<const std::byte> bytes, const std::string& name) 
     image = is_jpeg(bytes) ? decode_jpeg(bytes, options.max_pixels)
                            : decode(bytes, name, "png_pipe,webp_pipe,bmp_pipe,gif", options).frames;
   } catch (const Error& error) {
-    fail("[image] {} cannot be decoded, expected a sound PNG, JPEG, WebP, BMP or GIF: {}", name,
+    fail("[image] {} cannot be decoded, expected a valid PNG, JPEG, WebP, BMP or GIF: {}", name,
          error.what());
   }
   image.shape.dims.erase(image.shape.dims.begin());

@@ -14,7 +14,7 @@ struct TarMember {
 };
 
 /// The files of a tar that is not compressed (ustar, pax, GNU), in their order; folders, links and
-/// devices are passed over. Throws an Error that begins with `name` for bytes that are none, are
+/// devices are skipped. Throws an Error that begins with `name` for bytes that are none, are
 /// cut off, or hold a file with holes.
 std::vector<TarMember> list_tar(std::span<const std::byte> bytes, const std::string& name);
 

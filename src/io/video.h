@@ -51,7 +51,7 @@ struct ReadVideoOptions {
 
 /// Decodes a video file (mp4, mov, mkv, webm, avi, gif, MPEG, wmv, flv, ogv and what else people
 /// keep films in, by its bytes and not by its name; one video stream). YUV without a colour
-/// description is taken as limited-range BT.601; a turn that the file asks of players is made.
+/// description is taken as limited-range BT.601; a rotation that the file asks of players is made.
 ///
 /// Throws an Error with the path for a missing, truncated, undecodable or too large file.
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options = {});

@@ -27,7 +27,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 32 * kGiB / 2,
        .flops = 275 * kTera / 2,
        .memory_bandwidth = 1200 * kGiga / 2,
-       .link_bandwidth = 600 * kGiga * kOneWay / 2,
+       .interconnect_bandwidth = 600 * kGiga * kOneWay / 2,
        .source = "Cloud TPU v4 documentation"},
       {.name = "v5e",
        .family = Family::TPU,
@@ -36,7 +36,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 16 * kGiB,
        .flops = 197 * kTera,
        .memory_bandwidth = 800 * kGiga,
-       .link_bandwidth = 400 * kGiga * kOneWay,
+       .interconnect_bandwidth = 400 * kGiga * kOneWay,
        .source = "Cloud TPU v5e documentation"},
       {.name = "v5p",
        .family = Family::TPU,
@@ -45,7 +45,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 95 * kGiB,
        .flops = 459 * kTera,
        .memory_bandwidth = 2765 * kGiga,
-       .link_bandwidth = 1200 * kGiga * kOneWay,
+       .interconnect_bandwidth = 1200 * kGiga * kOneWay,
        .source = "Cloud TPU v5p documentation"},
       {.name = "v6e",
        .family = Family::TPU,
@@ -54,7 +54,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 32 * kGiB,
        .flops = 918 * kTera,
        .memory_bandwidth = 1638 * kGiga,
-       .link_bandwidth = 800 * kGiga * kOneWay,
+       .interconnect_bandwidth = 800 * kGiga * kOneWay,
        .source = "Cloud TPU v6e documentation"},
       {.name = "tpu7x",
        .family = Family::TPU,
@@ -64,7 +64,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 192 * kGiB / 2,
        .flops = 2307 * kTera / 2,
        .memory_bandwidth = 7380 * kGiga / 2,
-       .link_bandwidth = 1200 * kGiga * kOneWay / 2,
+       .interconnect_bandwidth = 1200 * kGiga * kOneWay / 2,
        .source = "Cloud TPU7x documentation"},
   };
 }
@@ -138,7 +138,7 @@ struct Size {
   double tensor_clock_ghz;
   double memory_clock_ghz;
   int64_t l2_bytes;
-  int64_t links;
+  int64_t nvlinks;
 };
 
 Gpu sized(Gpu gpu, const Size& size) {
@@ -147,7 +147,7 @@ Gpu sized(Gpu gpu, const Size& size) {
   gpu.tensor_clock_ghz = size.tensor_clock_ghz;
   gpu.memory_clock_ghz = size.memory_clock_ghz;
   gpu.l2_bytes = size.l2_bytes;
-  gpu.links = size.links;
+  gpu.nvlinks = size.nvlinks;
   return gpu;
 }
 
@@ -159,7 +159,7 @@ Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, d
           .memory_bytes = gigabytes * kGiga,
           .flops = teraflops * kTera,
           .memory_bandwidth = gigabytes_a_second * kGiga,
-          .link_bandwidth = link_gigabytes_a_second * kGiga * kOneWay,
+          .interconnect_bandwidth = link_gigabytes_a_second * kGiga * kOneWay,
           .source = std::move(source),
           .gpu = gpu};
 }

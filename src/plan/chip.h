@@ -32,7 +32,7 @@ struct Gpu {
   int64_t tensor_fma = 0;  // bf16 multiply-adds with float32 sums, a clock and tensor core
   int64_t tensor_fp64_fma = 0;
   bool fp8 = false;   // tensor cores take 8-bit floats, at twice that rate
-  int64_t links = 0;  // NVLink
+  int64_t nvlinks = 0;
 };
 
 /// A kind of device, with its maker's published figures for one device (not one chip: a tpu7x chip
@@ -46,7 +46,7 @@ struct Chip {
   double memory_bytes = 0;       // of device memory
   double flops = 0;              // bf16 products with float32 sums, FLOP/s, without sparsity
   double memory_bandwidth = 0;   // bytes/s
-  double link_bandwidth = 0;     // to other devices, bytes/s out of one device
+  double interconnect_bandwidth = 0;     // to other devices, bytes/s out of one device
   std::string source;            // who published them
   Gpu gpu;                       // CUDA
 };

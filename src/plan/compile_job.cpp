@@ -125,11 +125,11 @@ io::Json traffic_json(const Traffic& traffic) {
     collectives.set(kind, io::Json::object()
                               .set("count", sum.count)
                               .set("bytes", sum.bytes)
-                              .set("link_bytes", sum.link_bytes));
+                              .set("interconnect_bytes", sum.interconnect_bytes));
   }
   return io::Json::object()
       .set("collectives", std::move(collectives))
-      .set("memory_bytes", traffic.memory_bytes)
+      .set("hbm_bytes", traffic.hbm_bytes)
       .set("host_bytes", traffic.host_bytes)
       .set("unknown_loops", traffic.unknown_loops);
 }
@@ -139,9 +139,9 @@ Traffic read_traffic(const io::Json& json) {
   for (const auto& [kind, sum] : json.at("collectives").members()) {
     out.collectives[kind] = {.count = sum.at("count").as_number(),
                              .bytes = sum.at("bytes").as_number(),
-                             .link_bytes = sum.at("link_bytes").as_number()};
+                             .interconnect_bytes = sum.at("interconnect_bytes").as_number()};
   }
-  out.memory_bytes = json.at("memory_bytes").as_number();
+  out.hbm_bytes = json.at("hbm_bytes").as_number();
   out.host_bytes = json.at("host_bytes").as_number();
   out.unknown_loops = json.at("unknown_loops").as_int();
   return out;

@@ -90,8 +90,8 @@ std::string gpu_description(const Chip& chip) {
              gpu.cores, gpu.fp32_units, gpu.clock_ghz, gpu.threads, gpu.blocks, gpu.shared_bytes,
              gpu.shared_per_block, gpu.l2_bytes, static_cast<int64_t>(chip.memory_bytes),
              static_cast<int64_t>(chip.memory_bandwidth), gpu.memory_clock_ghz) +
-         (gpu.links > 0
-              ? fmt::format("  device_interconnect_info {{ active_links: {} }}\n", gpu.links)
+         (gpu.nvlinks > 0
+              ? fmt::format("  device_interconnect_info {{ active_links: {} }}\n", gpu.nvlinks)
               : "") +
          kVersions + scalar_rates(gpu) + matrix_rates(gpu) +
          fmt::format("}}\nplatform_name: \"CUDA\"\ndevice_description_str: \"{}\"\n", chip.kind);

@@ -18,10 +18,10 @@ constexpr double kGpuShare = 0.75;
 
 double bytes(int64_t count) { return static_cast<double>(count); }
 
-double link_bytes(const Traffic& traffic) {
+double interconnect_bytes(const Traffic& traffic) {
   double sum = 0;
   for (const auto& [kind, each] : traffic.collectives) {
-    sum += each.link_bytes;
+    sum += each.interconnect_bytes;
   }
   return sum;
 }
@@ -72,7 +72,7 @@ void add_memory(const Report& report, Lines& lines) {
   const pjrt::CompiledMemory& m = report.compiled.memory;
   lines.add("arguments", "{}", bytes_text(bytes(m.arguments)));
   lines.add("temporaries", "{}", bytes_text(bytes(m.temporary)));
-  lines.add("output", "{}, {} of it in the arguments' place", bytes_text(bytes(m.outputs)),
+  lines.add("output", "{}, {} of it in donated arguments", bytes_text(bytes(m.outputs)),
             bytes_text(bytes(m.aliased)));
   lines.add("program", "{}", bytes_text(bytes(m.code)));
   if (report.host_bytes() > 0) {
@@ -89,12 +89,12 @@ void add_memory(const Report& report, Lines& lines) {
 
 void add_work(const Report& report, Lines& lines) {
   const double devices = bytes(report.target.devices);
-  lines.add("products", "{}{}", flops_text(report.flops / devices),
+  lines.add("matmul FLOPs", "{}{}", flops_text(report.flops / devices),
             report.model_flops > 0 ? fmt::format(" ({} by the model's formula)",
                                                  flops_text(report.model_flops / devices))
                                    : "");
   const Traffic& traffic = report.compiled.traffic;
-  lines.add("memory moved", "{}", bytes_text(traffic.memory_bytes));
+  lines.add("HBM traffic", "{}", bytes_text(traffic.hbm_bytes));
   if (traffic.host_bytes > 0) {
     lines.add("to/from host", "{}", bytes_text(traffic.host_bytes));
   }
@@ -106,10 +106,10 @@ void add_work(const Report& report, Lines& lines) {
   }
   const Roofline roofline = report.roofline();
   if (roofline.seconds() > 0) {
-    lines.add("time", "at least {}, by {} (arithmetic {}, memory {}, links {})",
+    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {})",
               seconds_text(roofline.seconds()), roofline.bound(),
-              seconds_text(roofline.compute_seconds), seconds_text(roofline.memory_seconds),
-              seconds_text(roofline.link_seconds));
+              seconds_text(roofline.compute_seconds), seconds_text(roofline.hbm_seconds),
+              seconds_text(roofline.interconnect_seconds));
   }
 }
 
@@ -119,7 +119,7 @@ io::Json memory_json(const Report& report) {
       .set("arguments", m.arguments)
       .set("temporaries", m.temporary)
       .set("output", m.outputs)
-      .set("aliased", m.aliased)
+      .set("donated", m.aliased)
       .set("program", m.code)
       .set("host", report.host_bytes())
       .set("total", report.total())
@@ -174,14 +174,14 @@ void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<La
 }  // namespace
 
 double Roofline::seconds() const {
-  return std::max({compute_seconds, memory_seconds, link_seconds});
+  return std::max({compute_seconds, hbm_seconds, interconnect_seconds});
 }
 
 const char* Roofline::bound() const {
-  if (compute_seconds >= memory_seconds && compute_seconds >= link_seconds) {
-    return "arithmetic";
+  if (compute_seconds >= hbm_seconds && compute_seconds >= interconnect_seconds) {
+    return "compute";
   }
-  return memory_seconds >= link_seconds ? "memory" : "links";
+  return hbm_seconds >= interconnect_seconds ? "HBM" : "interconnect";
 }
 
 int64_t Report::limit() const {
@@ -202,8 +202,8 @@ Roofline Report::roofline() const {
     return {};
   }
   return {.compute_seconds = flops / bytes(target.devices) / chip.flops,
-          .memory_seconds = compiled.traffic.memory_bytes / chip.memory_bandwidth,
-          .link_seconds = link_bytes(compiled.traffic) / chip.link_bandwidth};
+          .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
+          .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
 }
 
 std::string bytes_text(double bytes) {
@@ -275,15 +275,15 @@ io::Json to_json(const Report& report) {
       .set("bytes", memory_json(report))
       .set("flops", report.flops / devices)
       .set("model_flops", report.model_flops / devices)
-      .set("memory_traffic", report.compiled.traffic.memory_bytes)
+      .set("hbm_traffic", report.compiled.traffic.hbm_bytes)
       .set("host_traffic", report.compiled.traffic.host_bytes)
       .set("collectives", std::move(collectives))
       .set("unknown_loops", report.compiled.traffic.unknown_loops)
       .set("roofline", io::Json::object()
                            .set("seconds", roofline.seconds())
-                           .set("arithmetic", roofline.compute_seconds)
-                           .set("memory", roofline.memory_seconds)
-                           .set("links", roofline.link_seconds))
+                           .set("compute", roofline.compute_seconds)
+                           .set("hbm", roofline.hbm_seconds)
+                           .set("interconnect", roofline.interconnect_seconds))
       .set("compile_seconds", report.compiled.compile_seconds)
       .set("build_seconds", report.build_seconds)
       .set("host_memory", std::max(report.compiled.peak_rss, report.peak_rss))

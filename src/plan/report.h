@@ -13,14 +13,14 @@
 
 namespace kinema::plan {
 
-/// The least time that a device's published peaks allow: arithmetic, memory and links overlap
+/// The least time that a device's published peaks allow: compute, HBM and interconnect overlap
 /// perfectly, so the longest of them counts.
 struct Roofline {
   double compute_seconds = 0;
-  double memory_seconds = 0;
-  double link_seconds = 0;
+  double hbm_seconds = 0;
+  double interconnect_seconds = 0;
   double seconds() const;
-  /// Which of them is the longest: "arithmetic", "memory", "links".
+  /// Which of them is the longest: "compute", "HBM", "interconnect".
   const char* bound() const;
 };
 
@@ -39,7 +39,7 @@ struct Report {
   std::string layout;  // "1 sample, tokens over fsdp=4, ..."; empty on one device
   std::vector<std::pair<std::string, int64_t>> mesh;
   std::string remat;
-  double flops = 0;        // of products in our graph, on all devices
+  double flops = 0;        // of matmuls and convolutions in our graph, on all devices
   double model_flops = 0;  // by the published formula, on all devices; 0: not said
   CompileResult compiled;
   double build_seconds = 0;  // graph and text

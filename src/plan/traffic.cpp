@@ -285,7 +285,7 @@ class Walk {
       link = given;
     }
     sum.bytes += times * bytes;
-    sum.link_bytes += times * link;
+    sum.interconnect_bytes += times * link;
   }
 
   void memory(const HloComputation& here, const HloInstruction& one, double times) {
@@ -315,7 +315,7 @@ class Walk {
                      : static_cast<double>(shape.device_bytes());
       }
     }
-    sum_.memory_bytes += times * bytes;
+    sum_.hbm_bytes += times * bytes;
   }
 
   double host_bytes(const HloComputation& here, const HloInstruction& one, bool from) const {

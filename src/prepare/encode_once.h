@@ -29,7 +29,7 @@ struct EncodeWith {
 
 struct EncodeOnceOptions {
   data::ClipFormat format;
-  /// Sizes of clips in place of the format's; those without a bucket are passed over.
+  /// Sizes of clips in place of the format's; those without a bucket are skipped.
   data::ClipBuckets buckets = {};
   /// Only the first so many clips; negative: all.
   int64_t max_clips = -1;

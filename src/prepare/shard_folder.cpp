@@ -133,12 +133,12 @@ void ShardFolder::read(const Settings& settings) {
     shards_.clear();  // of other settings, and gone
   }
   // From the first shard that is not as it was, everything is made again.
-  const auto sound = [&](const Shard& shard) {
+  const auto valid = [&](const Shard& shard) {
     std::error_code ignored;
     return shard.name.find('/') == std::string::npos && shard.records > 0 &&
            fs::file_size(folder_ / shard.name, ignored) == static_cast<uintmax_t>(shard.bytes);
   };
-  shards_.erase(std::ranges::find_if_not(shards_, sound), shards_.end());
+  shards_.erase(std::ranges::find_if_not(shards_, valid), shards_.end());
   const int64_t end = shards_.empty() ? 0 : shards_.back().end_clip;
   std::erase_if(skipped_, [&](const SkippedClip& each) { return each.clip >= end; });
   if (shards_.empty()) {

@@ -21,7 +21,7 @@ constexpr std::array<CudaPart, 11> kParts = {{
     {"libdevice", "libdevice.10.bc", "nvidia/cu13/nvvm/libdevice/libdevice.10.bc",
      "mathematics in kernels", true},
     {"cudart", "libcudart.so.13", "nvidia/cu13/lib/libcudart.so.13", "devices"},
-    {"cuBLAS", "libcublas.so.13", "nvidia/cu13/lib/libcublas.so.13", "matrix products"},
+    {"cuBLAS", "libcublas.so.13", "nvidia/cu13/lib/libcublas.so.13", "matmuls"},
     {"cuDNN", "libcudnn.so.9", "nvidia/cudnn/lib/libcudnn.so.9", "convolutions, attention"},
     {"NVRTC", "libnvrtc.so.13", "nvidia/cu13/lib/libnvrtc.so.13", "kernels that cuDNN compiles"},
     {"NCCL", "libnccl.so.2", "nvidia/nccl/lib/libnccl.so.2", "several GPUs"},

@@ -13,7 +13,7 @@ struct CudaPart {
   std::string_view name;     // "cuBLAS"
   std::string_view file;     // "libcublas.so.13"
   std::string_view in_tree;  // its path in NVIDIA's wheels: "nvidia/cu13/lib/libcublas.so.13"
-  std::string_view purpose;  // "matrix products"
+  std::string_view purpose;  // "matmuls"
   bool to_plan = false;      // compiling for a GPU that is not here needs it too
 };
 

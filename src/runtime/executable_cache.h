@@ -11,7 +11,7 @@ namespace kinema::runtime {
 
 /// Compiled programs on disk, one file each, shared by processes.
 ///
-/// What is not a sound ExecutableFile under its own key is ignored and rebuilt, never handed to the
+/// What is not a valid ExecutableFile under its own key is ignored and rebuilt, never handed to the
 /// plugin.
 class ExecutableCache {
  public:
@@ -22,7 +22,7 @@ class ExecutableCache {
   static std::string key(const pjrt::Client& client, std::string_view program,
                          std::string_view compile_options);
 
-  /// The stored bytes, or nothing when there is no sound entry. Never throws.
+  /// The stored bytes, or nothing when there is no valid entry. Never throws.
   std::optional<std::string> find(const std::string& key) const;
   /// Stores an entry and drops the oldest beyond the limit. False when the disk does not take it:
   /// a cache that cannot be written is no reason to stop.

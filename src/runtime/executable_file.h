@@ -12,7 +12,7 @@ struct ExecutableFile {
   std::string bytes;
 };
 
-/// Nothing when there is no such file, or not a sound one. Never throws.
+/// Nothing when there is no such file, or not a valid one. Never throws.
 std::optional<ExecutableFile> read_executable(const std::string& path);
 /// Writes beside the name and renames. False when the disk does not take it.
 bool write_executable(const std::string& path, const std::string& key, std::string_view bytes);

@@ -98,7 +98,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
         report.compile_seconds = watch.seconds();
         return loaded;
       } catch (const Error&) {
-        cache->drop(key);  // sound bytes that this plugin no longer takes
+        cache->drop(key);  // valid bytes that this plugin no longer takes
       }
     }
   }

@@ -19,11 +19,11 @@ struct OutputOptions {
   int64_t contact_sheet_columns = 4;
   /// Every frame as `NNN_words/FFFF.png` too.
   bool frames = false;
-  /// Of the program, for the story.
+  /// Of the program, for the video's metadata.
   std::string version = {};
-  /// What makes the videos again, as keys of the configuration: part of each video's story.
+  /// What makes the videos again, as keys of the configuration: part of each video's metadata.
   io::Json settings = io::Json::object();
-  /// The compiler's flags that were given, with origins; part of the story too.
+  /// The compiler's flags that were given, with origins; part of the metadata too.
   io::Json flags = io::Json::object();
   /// Files that are there take the place of new ones, which get a number: `000_a_cat_1.mp4`. Else
   /// new ones take theirs.

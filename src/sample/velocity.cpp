@@ -24,7 +24,7 @@ Tensor timesteps(Tensor numbers, const StepSpec& spec, Tensor hidden) {
 Tensor twice(Tensor x) { return x ? concatenate({x, x}, Axis(0)) : x; }
 
 /// The standard deviation of each video, [b, 1, 1, 1, 1].
-Tensor spread(Tensor x) {
+Tensor standard_deviation(Tensor x) {
   const std::vector<int64_t> all{1, 2, 3, 4};
   return sqrt(mean(square(x - mean(x, all, true)), all, true));
 }
@@ -123,9 +123,9 @@ Tensor guided(const Branches& made, const Given& given, const StepSpec& spec) {
   if (!spec.rescale) {
     return out;
   }
-  // arXiv:2305.08891, section 3.4: r (spread of the prompted / spread of the guided) + 1 - r.
+  // arXiv:2305.08891, section 3.4: r (std of the prompted / std of the guided) + 1 - r.
   const Tensor r = number(given.numbers, kRescale);
-  return out * (r * (spread(made.prompted) / spread(out)) + (1.0 - r));
+  return out * (r * (standard_deviation(made.prompted) / standard_deviation(out)) + (1.0 - r));
 }
 
 }  // namespace

@@ -279,7 +279,7 @@ void CheckpointFolder::publish(int64_t step,
     fill(writing);
     sync_below(writing);
     fs::remove_all(replaced);
-    if (fs::exists(final_path)) {  // a damaged one that was passed over, or the same step again
+    if (fs::exists(final_path)) {  // a damaged one that was skipped, or the same step again
       fs::rename(final_path, replaced);
     }
     fs::rename(writing, final_path);

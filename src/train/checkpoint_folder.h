@@ -15,11 +15,11 @@ struct Damage {
   std::string reason;
 };
 
-/// What a search for the newest sound checkpoint found.
+/// What a search for the newest valid checkpoint found.
 struct Found {
-  std::optional<int64_t> step;  // nothing: no sound checkpoint
+  std::optional<int64_t> step;  // nothing: no valid checkpoint
   std::filesystem::path folder;
-  std::vector<Damage> damaged;  // newer ones that were passed over
+  std::vector<Damage> damaged;  // newer ones that were skipped
 };
 
 /// Which checkpoints stay when a new one is in place.
@@ -55,7 +55,7 @@ class CheckpointFolder {
   /// The newest checkpoint whose manifest matches its files; reads every byte of it.
   Found newest() const;
 
-  /// Steps that stand there, sound or not, oldest first.
+  /// Steps that stand there, valid or not, oldest first.
   std::vector<int64_t> steps() const;
 
   void remove(int64_t step) const;

@@ -27,7 +27,7 @@ class MetricsReader {
 
   /// Reads the lines that were added, or all of them where the file is another one by now (a
   /// resumed run writes it anew). True when there was something to read. Lines that are not whole
-  /// wait; others that are no rows are passed over. A file that is not there has no rows.
+  /// wait; others that are no rows are skipped. A file that is not there has no rows.
   bool poll();
   const std::vector<MetricsRow>& rows() const { return rows_; }
 

@@ -152,7 +152,7 @@ void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) const {
     if (problem.empty()) {
       return;
     }
-    say_(fmt::format("{} is passed over: {}", store_.path().below(std::to_string(*step)).text(),
+    say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(*step)).text(),
                      problem));
   }
 }

@@ -35,7 +35,7 @@ class StoredCheckpoints {
   const CheckpointFolder& local() const { return local_; }
 
   /// Makes the local folder what a run goes on from: sends what an earlier run could not, removes
-  /// copies of what is no longer in the store, and brings the newest sound checkpoint. Damaged ones
+  /// copies of what is no longer in the store, and brings the newest valid checkpoint. Damaged ones
   /// are named through `say`. Throws an Error when the store cannot be read.
   void pull() const;
 

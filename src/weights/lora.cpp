@@ -110,7 +110,7 @@ void check_pair(const Lora::Target& target, const std::string& module, const std
   const io::TensorView* one = target.down != nullptr ? target.down : target.up;
   if (one == nullptr) {
     check(target.up_bias == nullptr && target.alpha == nullptr,
-          "[lora] {}: `{}` has an alpha or a bias but no product to go with it", path, module);
+          "[lora] {}: `{}` has an alpha or a bias but no pair of down and up to go with it", path, module);
     return;
   }
   check(target.down != nullptr && target.up != nullptr,

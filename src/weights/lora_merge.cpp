@@ -238,7 +238,7 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     report_.push_back(fmt::format("{}: all {} keys matched, {} parameters{}, scale {} ({})",
                                   fs::path(adapter.lora->path()).filename().string(),
                                   matcher.matched(), parameters,
-                                  apart > 0 ? fmt::format(", {} products not merged", apart) : "",
+                                  apart > 0 ? fmt::format(", {} low-rank pairs not merged", apart) : "",
                                   adapter.scale, adapter.lora->summary()));
   }
 }

@@ -81,7 +81,7 @@ TEST_F(LoraKeys, AreMergedOrAppliedToTheSameEffect) {
                                          "0.1 (diffusers names, rank 3"),
                                HasSubstr("scale -0.05")));
   const HostArray applied = latents({"enable_lora=true", files, "lora_mode=apply"});
-  EXPECT_THAT(last_.err, HasSubstr("3 parameters, 3 products not merged, scale 0.1"));
+  EXPECT_THAT(last_.err, HasSubstr("3 parameters, 3 low-rank pairs not merged, scale 0.1"));
 
   EXPECT_GT(largest_difference(without, merged), 0.1);
   // The same function of the same numbers in f32, over two steps.

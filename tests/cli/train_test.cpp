@@ -350,14 +350,14 @@ TEST_F(TrainCommand, LosesNothingWhenTheDiskIsFull) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("the disk will be full before the run ends"),
                                  HasSubstr("o space left")));
   // The checkpoints that were complete still are.
-  int sound = 0;
+  int valid = 0;
   for (const auto& entry : fs::directory_iterator(disk / "tiny" / "checkpoints")) {
     if (fs::exists(entry.path() / "manifest.json")) {
-      ++sound;
+      ++valid;
       EXPECT_EQ(run({"inspect", "--check", entry.path().string()}).status, 0);
     }
   }
-  EXPECT_GT(sound, 0);
+  EXPECT_GT(valid, 0);
   // Nothing is made that could not be kept.
   std::ofstream(disk / "rest") << std::string(size_t{1} << 20, 'x');
   const Outcome none = run({"train", "tiny.yml", "output_dir=disk", "run_name=more"});

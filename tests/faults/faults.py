@@ -89,7 +89,7 @@ class Run:
 def compare(run, unbroken):
     require(run.results() == unbroken.results(), "losses differ from the unbroken run's")
     require(run.final_bytes() == unbroken.final_bytes(), "the last checkpoint differs from the unbroken run's")
-    warnings = [line for line in run.finish() if "passed over" in line]
+    warnings = [line for line in run.finish() if "skipped" in line]
     require(not warnings, f"a published checkpoint was damaged: {warnings}")
 
 
@@ -288,7 +288,7 @@ def remote(args, folder, rng):
         faults.rate = 0.0
         if rng.random() < 0.5:  # the machine is lost too
             run.machine = Machine(folder / f"b{i}", ports)
-        warnings = [line for line in run.finish() if "passed over" in line]
+        warnings = [line for line in run.finish() if "skipped" in line]
         require(not warnings, f"a published checkpoint was damaged: {warnings}")
         copy = run.fetched(Machine(folder / f"c{i}", ports))
         require(copy.final_bytes() == unbroken.final_bytes(), "the last checkpoint differs from the unbroken run's")

@@ -26,9 +26,9 @@ Report sample() {
                             .temporary = 22 * kGiB,
                             .host_temporary = 21 * kGiB};
   report.compiled.memory_limit = 95 * kGiB;
-  report.compiled.traffic.memory_bytes = 2765e9;  // one second
+  report.compiled.traffic.hbm_bytes = 2765e9;  // one second
   report.compiled.traffic.collectives["all-gather"] = {
-      .count = 40, .bytes = 1.6e12, .link_bytes = 1.2e12};  // two seconds at 600 GB/s
+      .count = 40, .bytes = 1.6e12, .interconnect_bytes = 1.2e12};  // two seconds at 600 GB/s
   return report;
 }
 
@@ -49,13 +49,13 @@ TEST(Report, AddsUpWhatARunTakesAndComparesItWithTheLimit) {
 TEST(Report, TakesTheLongestOfArithmeticMemoryAndLinks) {
   Report report = sample();
   EXPECT_DOUBLE_EQ(report.roofline().compute_seconds, 3);
-  EXPECT_DOUBLE_EQ(report.roofline().memory_seconds, 1);
-  EXPECT_DOUBLE_EQ(report.roofline().link_seconds, 2);
+  EXPECT_DOUBLE_EQ(report.roofline().hbm_seconds, 1);
+  EXPECT_DOUBLE_EQ(report.roofline().interconnect_seconds, 2);
   EXPECT_DOUBLE_EQ(report.roofline().seconds(), 3);
-  EXPECT_STREQ(report.roofline().bound(), "arithmetic");
+  EXPECT_STREQ(report.roofline().bound(), "compute");
 
   report.flops = 0;
-  EXPECT_STREQ(report.roofline().bound(), "links");
+  EXPECT_STREQ(report.roofline().bound(), "interconnect");
 }
 
 TEST(Report, GivesNoTimeWhereNoPeaksArePublished) {

@@ -62,7 +62,7 @@ TEST(Target, HasPublishedFiguresForEveryAccelerator) {
     }
     EXPECT_GT(chip.flops, 1e14) << chip.name;
     EXPECT_GE(chip.memory_bandwidth, 3e11) << chip.name;
-    EXPECT_GT(chip.link_bandwidth, 3e10) << chip.name;
+    EXPECT_GT(chip.interconnect_bandwidth, 3e10) << chip.name;
     EXPECT_GT(chip.memory_bytes, 1e10) << chip.name;
     EXPECT_FALSE(chip.source.empty()) << chip.name;
   }

@@ -78,7 +78,7 @@ TEST(Traffic, MultipliesACollectiveByTheStepsOfItsLoop) {
   ASSERT_EQ(found.collectives.size(), 1U);
   // 32 bytes each time; around a ring of 4 each device sends 2 x 3/4 of them.
   EXPECT_EQ(found.collectives.at("all-reduce"),
-            (CollectiveSum{.count = 40, .bytes = 40 * 32, .link_bytes = 40 * 48}));
+            (CollectiveSum{.count = 40, .bytes = 40 * 32, .interconnect_bytes = 40 * 48}));
   EXPECT_EQ(found.unknown_loops, 0);
 }
 
@@ -94,12 +94,12 @@ TEST(Traffic, CountsEachKindByWhatItSends) {
     return traffic({.name = "m", .computations = {entry}, .entry = 0}).collectives;
   };
   EXPECT_EQ(one("all-gather", f32({32})).at("all-gather"),
-            (CollectiveSum{.count = 1, .bytes = 128, .link_bytes = 96}));
+            (CollectiveSum{.count = 1, .bytes = 128, .interconnect_bytes = 96}));
   EXPECT_EQ(one("all-gather-start", tuple({f32({8}), f32({32})})).at("all-gather").bytes, 128);
   EXPECT_EQ(one("reduce-scatter", f32({2})).at("reduce-scatter"),
-            (CollectiveSum{.count = 1, .bytes = 32, .link_bytes = 24}));
-  EXPECT_EQ(one("all-to-all", f32({8})).at("all-to-all").link_bytes, 24);
-  EXPECT_EQ(one("collective-permute", f32({8})).at("collective-permute").link_bytes, 32);
+            (CollectiveSum{.count = 1, .bytes = 32, .interconnect_bytes = 24}));
+  EXPECT_EQ(one("all-to-all", f32({8})).at("all-to-all").interconnect_bytes, 24);
+  EXPECT_EQ(one("collective-permute", f32({8})).at("collective-permute").interconnect_bytes, 32);
   EXPECT_TRUE(one("all-gather-done", f32({32})).empty()) << "the start has been counted";
   EXPECT_TRUE(one("add", f32({8})).empty());
 }
@@ -120,7 +120,7 @@ TEST(Traffic, CountsOnlyTheSliceThatAFusionReads) {
                                                .calls = {0}}},
                              .root = 2};
   // 32 bytes read, 4 of the index, 32 written.
-  EXPECT_EQ(traffic({.name = "m", .computations = {fused, entry}, .entry = 1}).memory_bytes, 68);
+  EXPECT_EQ(traffic({.name = "m", .computations = {fused, entry}, .entry = 1}).hbm_bytes, 68);
 }
 
 TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
@@ -151,7 +151,7 @@ TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
                                                .calls = {1}}},
                              .root = 2};
   // 32 bytes read, 4 of the index, 32 of the sum written and 32 of the stack.
-  EXPECT_EQ(traffic({.name = "m", .computations = {inner, outer, entry}, .entry = 2}).memory_bytes,
+  EXPECT_EQ(traffic({.name = "m", .computations = {inner, outer, entry}, .entry = 2}).hbm_bytes,
             100);
 }
 
@@ -166,7 +166,7 @@ TEST(Traffic, TellsHostMemoryFromTheDevices) {
       .root = 1};
   const Traffic found = traffic({.name = "m", .computations = {entry}, .entry = 0});
   EXPECT_EQ(found.host_bytes, 32);
-  EXPECT_EQ(found.memory_bytes, 64) << "each copy reads device memory, none writes it";
+  EXPECT_EQ(found.hbm_bytes, 64) << "each copy reads HBM, none writes it";
 }
 
 }  // namespace

@@ -176,10 +176,10 @@ TEST_F(PipelineTest, WritesAnMp4WithItsStoryAPromptAndAContactSheet) {
   ASSERT_EQ(files.videos.size(), 3U);
   EXPECT_EQ(files.videos[1].filename(), "001_a_blue_square.mp4");
   EXPECT_TRUE(fs::exists(files.contact_sheet));
-  const io::Json story = io::Json::read(fs::path(files.videos[1]).replace_extension(".json"));
-  EXPECT_EQ(story.at("prompt").as_string(), "a blue square");
-  EXPECT_EQ(story.at("seed").as_int(), 7);
-  EXPECT_EQ(story.at("num_inference_steps").as_int(), 3);
+  const io::Json metadata = io::Json::read(fs::path(files.videos[1]).replace_extension(".json"));
+  EXPECT_EQ(metadata.at("prompt").as_string(), "a blue square");
+  EXPECT_EQ(metadata.at("seed").as_int(), 7);
+  EXPECT_EQ(metadata.at("num_inference_steps").as_int(), 3);
   EXPECT_THAT(timing_table(out), AllOf(HasSubstr("compile"), HasSubstr("denoise")));
 }
 

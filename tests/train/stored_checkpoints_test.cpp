@@ -97,7 +97,7 @@ TEST_P(StoredCheckpointsTest, ArePassedOverWhenDamaged) {
   store().write("20/transformer/config.json", "twisty");
 
   EXPECT_EQ(newest("b"), "ten");
-  EXPECT_THAT(said_, ElementsAre(HasSubstr("/20 is passed over: transformer/config.json does not "
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("/20 is skipped: transformer/config.json does not "
                                            "match its checksum")));
 }
 

@@ -242,7 +242,7 @@ TEST_F(LoraFile, KeepsProductsApartWhereTheModelHasRoom) {
             0.5F * at("blocks.0.attn1.to_q.diff")[5] - 1.5F * at("blocks.0.attn1.to_q.diff")[5]);
   EXPECT_FALSE(adapters.change("blocks.1.attn1.to_q.weight"));
   EXPECT_TRUE(adapters.change("patch_embedding.weight"));
-  EXPECT_THAT(adapters.report()[0], HasSubstr("3 parameters, 2 products not merged, scale 0.5"));
+  EXPECT_THAT(adapters.report()[0], HasSubstr("3 parameters, 2 low-rank pairs not merged, scale 0.5"));
 }
 
 TEST_F(LoraFile, NeedsTheRanksOfAllItsAdapters) {
@@ -393,7 +393,7 @@ TEST_F(LoraFile, RefusesFilesThatMakeNoSense) {
   refuses("belongs to DoRA");
   tensors_.clear();
   put("transformer.blocks.0.attn1.to_q.alpha", HostArray::f32({}, std::array{1.0F}));
-  refuses("no product to go with it");
+  refuses("no pair of down and up to go with it");
   tensors_.clear();
   put("lora_te_text_model.alpha", {1});
   refuses("no LoRA key of a Wan transformer");
