@@ -25,7 +25,7 @@ TEST_F(Plan, ReportsTheTrainingStepOnCpu) {
   const io::Json& bytes = json.at("bytes");
   EXPECT_GT(bytes.at("arguments").as_int(), 0);
   EXPECT_GT(bytes.at("temporaries").as_int(), 0);
-  EXPECT_GT(bytes.at("aliased").as_int(), 0) << "the state is donated";
+  EXPECT_GT(bytes.at("donated").as_int(), 0) << "the state is donated";
   EXPECT_GE(json.at("flops").as_number(), json.at("model_flops").as_number())
       << "the formula leaves out embeddings and head";
 }
