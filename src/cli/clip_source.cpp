@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/encoder_settings.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "cli/trained_model.h"
 #include "cli/wiring.h"
 #include "config/buckets.h"
@@ -219,8 +220,8 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
                         .stop_requested = [] { return train::StopSignal::requested(); }});
   bar.reset();
   if (now.encoded > 0 || now.captions > 0) {
-    warn(fmt::format("encoded {} clips and {} captions, kept in {}", now.encoded, now.captions,
-                     folder.string()));
+    warn(fmt::format("encoded {} and {}, kept in {}", counted(now.encoded, "clip"),
+                     counted(now.captions, "caption"), folder.string()));
   }
   if (now.stopped) {
     return nullptr;

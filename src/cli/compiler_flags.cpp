@@ -145,6 +145,17 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
 
 }  // namespace
 
+flags::Platform platform_of(const std::string& target) {
+  if (target == "gpu" || target.starts_with("gpu:")) {
+    return {.backend = flags::Backend::GPU, .chip = "gpu"};
+  }
+  const plan::Chip& chip = plan::chip_of_target(target);
+  const flags::Backend backend = chip.family == plan::Family::TPU    ? flags::Backend::TPU
+                                 : chip.family == plan::Family::CUDA ? flags::Backend::GPU
+                                                                     : flags::Backend::CPU;
+  return {.backend = backend, .chip = chip.name};
+}
+
 std::string plugin_of(const config::Config& config, const flags::Platform& platform) {
   runtime::ClientSpec spec = client_spec(config);
   const bool other = (platform.backend == flags::Backend::TPU) != (spec.hardware == "tpu") ||
@@ -166,7 +177,7 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   const config::Config& config = loaded.config;
   flags::Request request;
   request.platform =
-      what.target.empty() ? platform_here(config) : flags::parse_platform(what.target);
+      what.target.empty() ? platform_here(config) : platform_of(what.target);
   const std::string plugin = plugin_of(config, request.platform);
   request.platform.version = flags::plugin_version(plugin);
   request.libtpu_init_args = environment("LIBTPU_INIT_ARGS");

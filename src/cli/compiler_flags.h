@@ -21,6 +21,10 @@ struct FlagsFor {
   bool probe = false;
 };
 
+/// The platform of a target of which only the chip counts: `v6e:4x4`, `h100`, `cpu`; `gpu` is any
+/// NVIDIA GPU. Throws an Error that names the chips that can be planned for.
+flags::Platform platform_of(const std::string& target);
+
 /// The compiler flags of a configuration's programs, from the plugin's defaults, the environment,
 /// its profile and `xla_flags`. Nothing is loaded into this process. Throws an Error for a profile
 /// or a rule that does not exist, and for `xla_flags` that is no `{NAME: VALUE}`.

@@ -69,7 +69,7 @@ Words sort_words(const std::vector<std::string>& words) {
   }
   if (!rest.empty()) {
     const bool tpu =
-        !out.target.empty() && flags::parse_platform(out.target).backend == flags::Backend::TPU;
+        !out.target.empty() && platform_of(out.target).backend == flags::Backend::TPU;
     out.lists.push_back({std::string(tpu ? kLibtpu : kXla), rest});
   }
   return out;
@@ -204,7 +204,7 @@ int show_profile(const std::string& name) {
   for (const flags::DroppedFlag& flag : profile.dropped) {
     fmt::print("  {:<68} {}\n", flag.name, flag.why);
   }
-  const bool tpu = flags::parse_platform(profile.target).backend == flags::Backend::TPU;
+  const bool tpu = platform_of(profile.target).backend == flags::Backend::TPU;
   fmt::print("\nfor other programs: {}\n", tpu ? kLibtpu : kXla);
   for (const flags::ProfileFlag& flag : profile.flags) {
     const flags::Flag* known = flags::find_flag(flag.name);

@@ -104,8 +104,9 @@ class Table {
     const int64_t bad = survey_.bad();
     const size_t others = survey_.left_out.size();
     out_.summary = fmt::format(
-        "data set: {} clips with captions, {} in all; {} cannot be used, {} files left out",
-        count() - bad, length_text(seconds_), bad, others);
+        "data set: {} with captions, {} in all; {} cannot be used, {} left out",
+        counted(count() - bad, "clip"), length_text(seconds_), bad,
+        counted(static_cast<int64_t>(others), "file"));
     if (!sizes_.empty()) {
       out_.summary += fmt::format("; sizes {}", counts_text(sizes_));
     }

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/inspect_clips.h"
+#include "cli/quantities.h"
 #include "cli/stores.h"
 #include "core/error.h"
 #include "io/check.h"
@@ -173,7 +174,8 @@ std::string check_records_folder(const fs::path& path) {
     records += check_records(path / name);
   }
   check(!names.empty(), "{} is no model folder, pipeline, run or data set", path.string());
-  return fmt::format("data set: {} records in {} files", records, names.size());
+  return fmt::format("data set: {} in {}", counted(records, "record"),
+                     counted(static_cast<int64_t>(names.size()), "file"));
 }
 
 Contents list_folder(const fs::path& path, std::string kind) {

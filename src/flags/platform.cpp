@@ -8,8 +8,6 @@
 #include <filesystem>
 #include <span>
 
-#include "core/error.h"
-
 namespace kinema::flags {
 namespace {
 
@@ -21,7 +19,6 @@ constexpr std::array<std::string_view, 1> kCuda = {"0.12.0.1"};
 constexpr std::array<std::string_view, 1> kCpu = {"0.0.1"};
 
 constexpr std::array<std::string_view, 5> kTpuChips = {"v4", "v5e", "v5p", "v6e", "tpu7x"};
-constexpr std::array<std::string_view, 4> kGpuChips = {"h100", "h200", "b200", "gpu"};
 
 std::span<const std::string_view> measured(Backend backend) {
   switch (backend) {
@@ -90,22 +87,6 @@ std::string Platform::text() const {
                      backend != Backend::TPU ? ""
                      : chip.empty()          ? " on an unknown TPU"
                                              : " on " + chip);
-}
-
-Platform parse_platform(std::string_view target) {
-  const std::string_view chip = target.substr(0, target.find(':'));
-  Platform out;
-  out.chip = chip;
-  if (std::ranges::count(kTpuChips, chip) > 0) {
-    out.backend = Backend::TPU;
-  } else if (std::ranges::count(kGpuChips, chip) > 0) {
-    out.backend = Backend::GPU;
-  } else {
-    check(chip == "cpu",
-          "[flags] target `{}` is not known\n  give one of {}, {} or cpu, e.g. target=v6e:4x4",
-          target, fmt::join(kTpuChips, ", "), fmt::join(kGpuChips, ", "));
-  }
-  return out;
 }
 
 std::string chip_of_accelerator(std::string_view type) {

@@ -25,10 +25,6 @@ struct Platform {
   std::string text() const;
 };
 
-/// The platform of `CHIP` or `CHIP:GRID` (`v6e:4x4`, `h100:8`, `cpu`). Throws an Error that names
-/// the chips there are.
-Platform parse_platform(std::string_view target);
-
 /// The chip of a `TPU_ACCELERATOR_TYPE` such as `v5litepod-8`; empty when it is none that is known.
 std::string chip_of_accelerator(std::string_view type);
 

@@ -15,14 +15,6 @@ namespace {
 
 constexpr int64_t kMostDevices = 65536;
 
-std::vector<std::string> chip_names() {
-  std::vector<std::string> names;
-  for (const Chip& chip : chips()) {
-    names.push_back(chip.name);
-  }
-  return names;
-}
-
 /// `4x4` as numbers; nothing when it is none.
 std::vector<int64_t> read_grid(std::string_view text) {
   std::vector<int64_t> grid;
@@ -88,29 +80,37 @@ std::vector<std::pair<std::string, std::string>> Target::environment() const {
           {"TF_CPP_MIN_LOG_LEVEL", "2"}};
 }
 
-Target parse_target(const std::string& text) {
-  const size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
+const Chip& chip_of_target(const std::string& text) {
   const std::span<const Chip> all = chips();
-  const auto chip = std::ranges::find(all, name, &Chip::name);
-  check(chip != all.end(), "[plan] target `{}` is not known\n  give one of {}, e.g. target=v6e:4x4",
-        text, fmt::join(chip_names(), ", "));
-  Target out{.name = text, .chip = *chip};
+  const auto chip = std::ranges::find(all, text.substr(0, text.find(':')), &Chip::name);
+  if (chip == all.end()) {
+    std::vector<std::string_view> names;
+    std::ranges::transform(all, std::back_inserter(names), &Chip::name);
+    fail("[plan] target `{}` is not known\n  give one of {}, e.g. target=v6e:4x4", text,
+         fmt::join(names, ", "));
+  }
+  return *chip;
+}
+
+Target parse_target(const std::string& text) {
+  const Chip& chip = chip_of_target(text);
+  Target out{.name = text, .chip = chip};
+  const size_t colon = text.find(':');
   if (colon == std::string::npos) {
-    check(chip->family != Family::TPU, "[plan] target `{}` lacks its chips: target={}", text,
-          example(*chip));
+    check(chip.family != Family::TPU, "[plan] target `{}` lacks its chips: target={}", text,
+          example(chip));
     return out;
   }
   const std::vector<int64_t> grid = read_grid(std::string_view(text).substr(colon + 1));
-  const size_t axes = chip->family == Family::TPU ? static_cast<size_t>(chip->grid_axes) : 1;
-  check(grid.size() == axes, "[plan] target `{}`: {} is given as {}, e.g. target={}", text, name,
-        axes == 1 ? "a count" : fmt::format("a grid of {} axes", axes), example(*chip));
+  const size_t axes = chip.family == Family::TPU ? static_cast<size_t>(chip.grid_axes) : 1;
+  check(grid.size() == axes, "[plan] target `{}`: {} is given as {}, e.g. target={}", text,
+        chip.name, axes == 1 ? "a count" : fmt::format("a grid of {} axes", axes), example(chip));
   for (const int64_t size : grid) {
     out.devices *= size;
     check(out.devices <= kMostDevices, "[plan] target `{}` has more than {} chips", text,
           kMostDevices);
   }
-  out.devices *= chip->devices_per_chip;
+  out.devices *= chip.devices_per_chip;
   return out;
 }
 

@@ -105,6 +105,13 @@ TEST_F(FlagsCommand, RefusesWrongInputInALineOrTwo) {
   run({"flags", "check", "xla_flags={xla_a: [1]}"}).expect_error("xla_flags.xla_a");
 }
 
+TEST_F(FlagsCommand, KnowsEveryTargetThatPlanKnows) {
+  for (const char* target : {"rtx4090:1", "a100", "b300:8", "gpu"}) {
+    SCOPED_TRACE(target);
+    EXPECT_EQ(run({"flags", "dump", std::string("target=") + target}).status, 0);
+  }
+}
+
 class FlagsOfARun : public KinemaOnCpu {};
 
 // Without the check each of these ends the process inside the plugin: by a signal, or with 15 kB of

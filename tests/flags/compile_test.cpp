@@ -34,7 +34,7 @@ class Compiler {
     for (const auto& [name, value] : target_.environment()) {
       setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
     }
-    platform_ = parse_platform(target);
+    platform_ = flags_test::platform_of(target);
     const std::string hardware = platform_.backend == Backend::TPU   ? "tpu"
                                  : platform_.backend == Backend::GPU ? "cuda"
                                                                      : "cpu";

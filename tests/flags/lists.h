@@ -101,17 +101,27 @@ inline constexpr const char* kDreamerTpu =
     "--xla_tpu_enable_async_collective_fusion_multiple_steps=true "
     "--xla_tpu_overlap_compute_collective_tc=true --xla_enable_async_all_gather=true";
 
+/// The platform of a target by its chip's name.
+inline flags::Platform platform_of(std::string_view target) {
+  const std::string chip(target.substr(0, target.find(':')));
+  const bool tpu = chip.starts_with("v") || chip.starts_with("tpu");
+  return {.backend = tpu             ? flags::Backend::TPU
+                     : chip == "cpu" ? flags::Backend::CPU
+                                     : flags::Backend::GPU,
+          .chip = chip};
+}
+
 /// The list as LIBTPU_INIT_ARGS on `target`.
 inline flags::Request on_tpu(const std::string& target, const std::string& list,
                              const std::string& version = "") {
-  flags::Request request{.platform = flags::parse_platform(target), .libtpu_init_args = list};
+  flags::Request request{.platform = platform_of(target), .libtpu_init_args = list};
   request.platform.version = version;
   return request;
 }
 
 /// The list as XLA_FLAGS on `target`.
 inline flags::Request in_xla_flags(const std::string& target, const std::string& list) {
-  return {.platform = flags::parse_platform(target), .xla_flags = list};
+  return {.platform = platform_of(target), .xla_flags = list};
 }
 
 /// Ids of the findings of a severity, in order.

@@ -16,6 +16,7 @@ namespace {
 
 using flags_test::errors;
 using flags_test::ids;
+using flags_test::platform_of;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -40,7 +41,7 @@ TEST(Registry, HasEveryFlagOnceWithMeaningSourceAndDefaults) {
 TEST(Registry, DefaultsAreValuesOfTheFlag) {
   for (const Flag& flag : all_flags()) {
     for (const char* target : {"v6e", "h100", "cpu"}) {
-      const State state = state_of(flag, parse_platform(target));
+      const State state = state_of(flag, platform_of(target));
       if (state.kind == State::Kind::PRESENT && state.value != "unset") {
         EXPECT_EQ(canonical(flag, state.value, Reader::OPTION), state.value)
             << flag.name << " on " << target;
@@ -51,7 +52,7 @@ TEST(Registry, DefaultsAreValuesOfTheFlag) {
 
 TEST(Registry, WhatIsGoneNamesAReplacement) {
   for (const Flag& flag : all_flags()) {
-    const State::Kind kind = state_of(flag, parse_platform("h100")).kind;
+    const State::Kind kind = state_of(flag, platform_of("h100")).kind;
     if (kind == State::Kind::REMOVED || kind == State::Kind::RENAMED) {
       EXPECT_FALSE(flag.replacement.empty()) << flag.name;
     }
@@ -74,7 +75,7 @@ TEST(Registry, HasEveryFlagThatThePublishedListsHave) {
 
 TEST(Registry, KnowsTheDefaultOfAVersion) {
   const Flag& flag = *find_flag("xla_tpu_enable_scheduler_memory_pressure_tracking");
-  Platform platform = parse_platform("v5p");
+  Platform platform = platform_of("v5p");
   const auto at = [&](const char* version) {
     platform.version = version;
     return std::string(state_of(flag, platform).value);
@@ -88,7 +89,7 @@ TEST(Registry, KnowsTheDefaultOfAVersion) {
 
 TEST(Registry, TellsWhatIsGoneFromWhatHasANewName) {
   const auto kind = [](const char* name, const char* target) {
-    return state_of(*find_flag(name), parse_platform(target)).kind;
+    return state_of(*find_flag(name), platform_of(target)).kind;
   };
   EXPECT_EQ(kind("xla_gpu_graph_level", "h100"), State::Kind::REMOVED);
   EXPECT_EQ(kind("xla_gpu_graph_level", "cpu"), State::Kind::REMOVED);
@@ -97,15 +98,6 @@ TEST(Registry, TellsWhatIsGoneFromWhatHasANewName) {
   EXPECT_EQ(kind("xla_gpu_pipeline_all_gather", "h100"), State::Kind::PRESENT);
   EXPECT_EQ(kind("xla_gpu_pipeline_all_gather", "cpu"), State::Kind::ABSENT);
   EXPECT_EQ(kind("xla_enable_async_all_gather", "h100"), State::Kind::ABSENT);
-}
-
-TEST(Platform, IsReadFromATarget) {
-  EXPECT_EQ(parse_platform("v6e:4x4").chip, "v6e");
-  EXPECT_EQ(parse_platform("v6e:4x4").backend, Backend::TPU);
-  EXPECT_EQ(parse_platform("h100:8").backend, Backend::GPU);
-  EXPECT_EQ(parse_platform("cpu").backend, Backend::CPU);
-  EXPECT_THAT([] { parse_platform("v7x:2x2"); },
-              ::testing::ThrowsMessage<Error>(HasSubstr("tpu7x")));
 }
 
 TEST(Platform, IsReadFromAnAcceleratorType) {
@@ -135,7 +127,7 @@ TEST(Platform, OrdersVersionsByNumber) {
 TEST(Profiles, PassEveryRuleOnTheirTarget) {
   for (const Profile& profile : profiles()) {
     SCOPED_TRACE(profile.name);
-    Request request{.platform = parse_platform(profile.target)};
+    Request request{.platform = platform_of(profile.target)};
     request.given = given_flags(profile);
     request.deterministic = profile.name == "gpu-deterministic";
     const Effective effective = resolve(request);
