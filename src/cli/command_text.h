@@ -3,10 +3,6 @@
 #include <string>
 #include <vector>
 
-namespace CLI {  // NOLINT(readability-identifier-naming): the name is CLI11's
-class App;
-}
-
 namespace kinema::cli {
 
 /// An option or argument of a command, as --help describes it.
@@ -29,10 +25,6 @@ struct CommandText {
   /// Words that its help names like `target=`, beside the configuration's keys.
   std::vector<std::string> named_words() const;
 };
-
-/// What `app` and the commands below it say of themselves; those that --help does not list are left
-/// out.
-CommandText describe(const CLI::App& app);
 
 /// A man page in roff, of section 1: `path` is "kinema" or "kinema train".
 std::string manual_page(const CommandText& command, const std::string& path);

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/wiring.h"
 #include "config/docs.h"
@@ -138,17 +138,17 @@ int show_config(const ConfigOptions& options) {
 
 }  // namespace
 
-void add_config(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_config(Program& program) {
+  Command command = program.add(
       "config",
       "Print every key with its value and where it comes from (the output is a configuration), or "
       "what one KEY means");
   const auto options = std::make_shared<ConfigOptions>();
-  command->add_option("CONFIG key=value | KEY", options->words,
-                      "a YAML file, and keys that win over it; or the name of a key");
-  command->add_flag("--json", options->json, "print JSON");
-  command->add_flag("--docs", options->docs, "print the table of all keys as Markdown");
-  command->callback([options, &action] { action = [options] { return show_config(*options); }; });
+  command.option("CONFIG key=value | KEY", options->words,
+                 "a YAML file, and keys that win over it; or the name of a key");
+  command.flag("--json", options->json, "print JSON");
+  command.flag("--docs", options->docs, "print the table of all keys as Markdown");
+  command.run([options] { return show_config(*options); });
 }
 
 }  // namespace kinema::cli

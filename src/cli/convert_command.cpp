@@ -1,11 +1,11 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "core/error.h"
@@ -85,25 +85,24 @@ int convert(const Words& words) {
 
 }  // namespace
 
-void add_convert(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_convert(Program& program) {
+  Command command = program.add(
       "convert",
       "Write a Wan transformer or a LoRA file in the names and layout of another program");
   const auto words = std::make_shared<Words>();
   command
-      ->add_option("SOURCE", words->source,
-                   "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors "
-                   "file in any of these names; a LoRA file or PEFT folder")
-      ->required();
-  command->add_option("TARGET", words->target, "a folder, or a file that ends with .safetensors")
-      ->required();
-  command
-      ->add_option("--to", words->to, "diffusers | original | comfyui; of a LoRA file also kohya")
-      ->required();
-  command->add_option("--dtype", words->dtype,
-                      "float32 | bfloat16 | float16; each tensor keeps its own when absent");
-  command->add_option("--shard-gib", words->shard_gib, "size of a folder's files at most");
-  command->callback([=, &action] { action = [words] { return convert(*words); }; });
+      .option("SOURCE", words->source,
+              "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors "
+              "file in any of these names; a LoRA file or PEFT folder")
+      .required();
+  command.option("TARGET", words->target, "a folder, or a file that ends with .safetensors")
+      .required();
+  command.option("--to", words->to, "diffusers | original | comfyui; of a LoRA file also kohya")
+      .required();
+  command.option("--dtype", words->dtype,
+                 "float32 | bfloat16 | float16; each tensor keeps its own when absent");
+  command.option("--shard-gib", words->shard_gib, "size of a folder's files at most");
+  command.run([words] { return convert(*words); });
 }
 
 }  // namespace kinema::cli

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
@@ -167,22 +167,19 @@ int diagnose(const std::vector<std::string>& words, bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
-      "doctor", "Print plugin, devices and machine, what is missing and how to get it");
+void add_doctor(Program& program) {
+  Command command =
+      program.add("doctor", "Print plugin, devices and machine, what is missing and how to get it");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
-  command->add_option("CONFIG key=value", *words, "hardware, pjrt_plugin, cpu_device_count, ...");
-  command->add_flag("--json", *json, "print JSON");
+  command.option("CONFIG key=value", *words, "hardware, pjrt_plugin, cpu_device_count, ...");
+  command.flag("--json", *json, "print JSON");
   const auto wanted = std::make_shared<std::string>();
-  command->add_option(
-      "--install", *wanted,
-      "fetch the plugin for tpu or cuda, and the libraries it loads, with pip into the "
-      "cache folder");
-  command->callback([=, &action] {
-    action = [words, json, wanted] {
-      return wanted->empty() ? diagnose(*words, *json) : install(*wanted);
-    };
+  command.option("--install", *wanted,
+                 "fetch the plugin for tpu or cuda, and the libraries it loads, with pip into the "
+                 "cache folder");
+  command.run([words, json, wanted] {
+    return wanted->empty() ? diagnose(*words, *json) : install(*wanted);
   });
 }
 

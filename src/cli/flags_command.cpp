@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "core/error.h"
@@ -68,8 +68,7 @@ Words sort_words(const std::vector<std::string>& words) {
     }
   }
   if (!rest.empty()) {
-    const bool tpu =
-        !out.target.empty() && platform_of(out.target).backend == flags::Backend::TPU;
+    const bool tpu = !out.target.empty() && platform_of(out.target).backend == flags::Backend::TPU;
     out.lists.push_back({std::string(tpu ? kLibtpu : kXla), rest});
   }
   return out;
@@ -204,7 +203,7 @@ int show_profile(const std::string& name) {
   for (const flags::DroppedFlag& flag : profile.dropped) {
     fmt::print("  {:<68} {}\n", flag.name, flag.why);
   }
-  const bool tpu = platform_of(profile.target).backend == flags::Backend::TPU;
+  const bool tpu = platform_of(std::string(profile.target)).backend == flags::Backend::TPU;
   fmt::print("\nfor other programs: {}\n", tpu ? kLibtpu : kXla);
   for (const flags::ProfileFlag& flag : profile.flags) {
     const flags::Flag* known = flags::find_flag(flag.name);
@@ -218,50 +217,41 @@ int show_profile(const std::string& name) {
 
 }  // namespace
 
-void add_flags(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("flags", "Check, explain and choose the compilers' flags");
+void add_flags(Program& program) {
+  Command command = program.add("flags", "Check, explain and choose the compilers' flags");
   const auto docs = std::make_shared<bool>(false);
-  command->add_flag("--docs", *docs, "print every flag, rule and profile as Markdown");
-  command->callback([docs, &action] {
-    if (!action) {
-      action = [docs] {
-        check(*docs, "[flags] what shall be done?\n  check, dump, list or show");
-        fmt::print("{}", flags::markdown());
-        return 0;
-      };
-    }
+  command.flag("--docs", *docs, "print every flag, rule and profile as Markdown");
+  command.run([docs] {
+    check(*docs, "[flags] what shall be done?\n  check, dump, list or show");
+    fmt::print("{}", flags::markdown());
+    return 0;
   });
 
   const auto options = std::make_shared<FlagsOptions>();
-  CLI::App* checking = command->add_subcommand(
+  Command checking = command.add(
       "check", "Say what is wrong with a list of flags (or the environment); exit status 1 if so");
-  checking->allow_extras();  // the list begins with dashes
-  checking->footer(
+  checking.other_words(options->words);  // the list begins with dashes
+  checking.footer(
       "kinema flags check \"--xla_enable_async_all_reduce=true ...\" target=v6e:4x4\n"
       "Without a list the environment is checked; XLA_FLAGS=... and LIBTPU_INIT_ARGS=... say "
       "which\n"
       "variable a list is for. CONFIG.yml and key=value are taken into account.");
-  checking->add_flag("--fix", options->fix, "print the list as the remedies have it");
-  checking->add_option("--allow", options->allow, "a rule whose error is none")->expected(1);
-  checking->add_flag("--json", options->json, "print JSON");
-  checking->callback([checking, options, &action] {
-    options->words = checking->remaining();
-    action = [options] { return check_list(*options); };
-  });
+  checking.flag("--fix", options->fix, "print the list as the remedies have it");
+  checking.option("--allow", options->allow, "a rule whose error is none").one_value();
+  checking.flag("--json", options->json, "print JSON");
+  checking.run([options] { return check_list(*options); });
 
-  CLI::App* dumping = command->add_subcommand(
+  Command dumping = command.add(
       "dump", "Print every flag with the value that a configuration gives it, and its origin");
-  dumping->add_option("CONFIG key=value", options->words, "a configuration, keys, target=v6e:4x4");
-  dumping->add_flag("--json", options->json, "print JSON");
-  dumping->callback([options, &action] { action = [options] { return dump(*options); }; });
+  dumping.option("CONFIG key=value", options->words, "a configuration, keys, target=v6e:4x4");
+  dumping.flag("--json", options->json, "print JSON");
+  dumping.run([options] { return dump(*options); });
 
-  command->add_subcommand("list", "Print the profiles")->callback([&action] {
-    action = list_profiles;
-  });
-  CLI::App* showing = command->add_subcommand("show", "Print a profile");
+  command.add("list", "Print the profiles").run(list_profiles);
+  Command showing = command.add("show", "Print a profile");
   const auto name = std::make_shared<std::string>();
-  showing->add_option("PROFILE", *name)->required();
-  showing->callback([name, &action] { action = [name] { return show_profile(*name); }; });
+  showing.option("PROFILE", *name).required();
+  showing.run([name] { return show_profile(*name); });
 }
 
 }  // namespace kinema::cli

@@ -1,11 +1,11 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
@@ -204,20 +204,19 @@ int generate(const std::vector<std::string>& words, bool json) {
 
 }  // namespace
 
-void add_generate(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("generate", "Make videos of prompts and images: mp4 and a contact sheet");
+void add_generate(Program& program) {
+  Command command =
+      program.add("generate", "Make videos of prompts and images: mp4 and a contact sheet");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
-      ->add_option(
-          "CONFIG key=value", *words,
-          "a YAML file, the folder or hub id of a pipeline, or the .json beside a video, and "
-          "keys that win over it: prompt, prompt_file, image_url, run_name, "
-          "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
-      ->required();
-  command->add_flag("--json", *json, "print JSON about what was written");
-  command->callback([=, &action] { action = [words, json] { return generate(*words, *json); }; });
+      .option("CONFIG key=value", *words,
+              "a YAML file, the folder or hub id of a pipeline, or the .json beside a video, and "
+              "keys that win over it: prompt, prompt_file, image_url, run_name, "
+              "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+      .required();
+  command.flag("--json", *json, "print JSON about what was written");
+  command.run([words, json] { return generate(*words, *json); });
 }
 
 }  // namespace kinema::cli

@@ -1,12 +1,12 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect_clips.h"
 #include "cli/quantities.h"
@@ -404,26 +404,22 @@ int inspect(const std::string& path, bool only_check, bool json) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("inspect", "Print what a file or folder holds, or whether it is accepted");
+void add_inspect(Program& program) {
+  Command command =
+      program.add("inspect", "Print what a file or folder holds, or whether it is accepted");
   const auto path = std::make_shared<std::string>();
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
   command
-      ->add_option(
-          "PATH", *path,
-          "safetensors or TFRecord file, video, folder or tar of clips, Parquet file, model "
-          "folder, pipeline, run or checkpoint")
-      ->required();
-  command->add_flag(
-      "--check", *only_check,
-      "only say whether it would be accepted: exit 0, or 1 and why; clips are decoded to "
-      "their ends");
-  command->add_flag("--json", *json, "print JSON");
-  command->callback([=, &action] {
-    action = [path, only_check, json] { return inspect(*path, *only_check, *json); };
-  });
+      .option("PATH", *path,
+              "safetensors or TFRecord file, video, folder or tar of clips, Parquet file, model "
+              "folder, pipeline, run or checkpoint")
+      .required();
+  command.flag("--check", *only_check,
+               "only say whether it would be accepted: exit 0, or 1 and why; clips are decoded to "
+               "their ends");
+  command.flag("--json", *json, "print JSON");
+  command.run([path, only_check, json] { return inspect(*path, *only_check, *json); });
 }
 
 }  // namespace kinema::cli

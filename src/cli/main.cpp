@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -6,6 +5,7 @@
 #include <new>
 
 #include "allocator/large_blocks.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/examples.h"
 #include "cli/waiting.h"
@@ -17,43 +17,21 @@ namespace {
 constexpr const char* kAbout = "Trains and samples Wan video models on XLA.";
 
 int run(int argc, char** argv) {
-  CLI::App app(kAbout, "kinema");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "kinema " KINEMA_VERSION, "Print the version and exit");
-  app.set_help_flag("--help,-h", "Print this help and exit");
-  app.footer("kinema COMMAND --help says more.");
-
-  kinema::cli::Action action;
-  kinema::cli::add_train(app, action);
-  kinema::cli::add_generate(app, action);
-  kinema::cli::add_prepare(app, action);
-  kinema::cli::add_verify(app, action);
-  kinema::cli::add_inspect(app, action);
-  kinema::cli::add_config(app, action);
-  kinema::cli::add_flags(app, action);
-  kinema::cli::add_doctor(app, action);
-  kinema::cli::add_plan(app, action);
-  kinema::cli::add_convert(app, action);
-  kinema::cli::add_watch(app, action);
-  kinema::cli::add_manual(app, action);
-  for (CLI::App* command : app.get_subcommands({})) {
-    command->footer(kinema::cli::examples(command->get_name()));
-  }
-  // CLI11 only says that a command is required when it gets one that it does not know.
-  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
-    kinema::fail("there is no command `{}`\n  kinema --help lists the commands", argv[1]);
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      return app.exit(error);  // --help and --version
-    }
-    fmt::print(stderr, "kinema: {}\n  kinema --help lists the commands\n", error.what());
-    return 1;
-  }
-  return action();
+  kinema::cli::Program program("kinema", KINEMA_VERSION, kAbout);
+  kinema::cli::add_train(program);
+  kinema::cli::add_generate(program);
+  kinema::cli::add_prepare(program);
+  kinema::cli::add_verify(program);
+  kinema::cli::add_inspect(program);
+  kinema::cli::add_config(program);
+  kinema::cli::add_flags(program);
+  kinema::cli::add_doctor(program);
+  kinema::cli::add_plan(program);
+  kinema::cli::add_convert(program);
+  kinema::cli::add_watch(program);
+  kinema::cli::add_manual(program);
+  program.footers(kinema::cli::examples);
+  return program.run(argc, argv);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
@@ -234,31 +234,30 @@ int make_plan(std::vector<std::string> words, PlanOptions options) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
-      "plan", "Compile for devices that are not here: memory, work, least time, flags");
+void add_plan(Program& program) {
+  Command command =
+      program.add("plan", "Compile for devices that are not here: memory, work, least time, flags");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto options = std::make_shared<PlanOptions>();
-  command->add_option("CONFIG key=value", *words,
-                      "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
-                      "compile_memory_gib=16, and keys");
-  command->add_option("--flag", options->flags, "NAME=VALUE for the compiler; may be repeated");
-  command->add_flag("--json", options->json, "print JSON");
-  command->add_flag("--sweep", options->sweep,
-                    "try meshes, remat policies and batch sizes, and rank those that fit");
-  command->add_option("--mesh", options->sweep_meshes,
-                      "sweep: a mesh to try, context:2,tensor:4; may be repeated");
-  command->add_option("--remat", options->sweep_remat, "sweep: a policy to try; may be repeated");
-  command->add_option("--batch", options->sweep_batches,
-                      "sweep: samples of a step to try; may be repeated");
-  command->callback(
-      [=, &action] { action = [words, options] { return make_plan(*words, *options); }; });
+  command.option("CONFIG key=value", *words,
+                 "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
+                 "compile_memory_gib=16, and keys");
+  command.option("--flag", options->flags, "NAME=VALUE for the compiler; may be repeated");
+  command.flag("--json", options->json, "print JSON");
+  command.flag("--sweep", options->sweep,
+               "try meshes, remat policies and batch sizes, and rank those that fit");
+  command.option("--mesh", options->sweep_meshes,
+                 "sweep: a mesh to try, context:2,tensor:4; may be repeated");
+  command.option("--remat", options->sweep_remat, "sweep: a policy to try; may be repeated");
+  command.option("--batch", options->sweep_batches,
+                 "sweep: samples of a step to try; may be repeated");
+  command.run([words, options] { return make_plan(*words, *options); });
 
-  CLI::App* job = app.add_subcommand("compile-job", "The compiling process of `plan`");
-  job->group("");  // not listed
+  Command job = program.add("compile-job", "The compiling process of `plan`");
+  job.hide();
   const auto folder = std::make_shared<std::string>();
-  job->add_option("FOLDER", *folder)->required();
-  job->callback([=, &action] { action = [folder] { return plan::run_compile_job(*folder); }; });
+  job.option("FOLDER", *folder).required();
+  job.run([folder] { return plan::run_compile_job(*folder); });
 }
 
 }  // namespace kinema::cli

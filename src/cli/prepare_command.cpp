@@ -1,12 +1,12 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "cli/clip_report.h"
 #include "cli/clips.h"
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/console.h"
@@ -277,19 +277,18 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
 
 }  // namespace
 
-void add_prepare(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_prepare(Program& program) {
+  Command command = program.add(
       "prepare", "Encode clips and captions into TFRecords; goes on where it was interrupted");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
-      ->add_option("CONFIG key=value", *words,
-                   "a YAML file, and keys that win over it: train_data_dir (the videos), "
-                   "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
-      ->required();
-  command->add_flag("--json", *json, "print JSON about what was written, and no line a shard");
-  command->callback(
-      [=, &action] { action = [words, json] { return prepare_run(*words, *json); }; });
+      .option("CONFIG key=value", *words,
+              "a YAML file, and keys that win over it: train_data_dir (the videos), "
+              "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
+      .required();
+  command.flag("--json", *json, "print JSON about what was written, and no line a shard");
+  command.run([words, json] { return prepare_run(*words, *json); });
 }
 
 }  // namespace kinema::cli

@@ -1,11 +1,11 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/console.h"
@@ -333,19 +333,18 @@ int train_run(const TrainWords& given_words) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
-      "train", "Train; goes on by itself where the run folder holds a checkpoint");
+void add_train(Program& program) {
+  Command command =
+      program.add("train", "Train; goes on by itself where the run folder holds a checkpoint");
   const auto given = std::make_shared<TrainWords>();
   command
-      ->add_option("CONFIG key=value", given->words,
-                   "a YAML file, and keys that win over it: run_name, max_train_steps, "
-                   "learning_rate, train_data_dir, ...")
-      ->required();
-  command->add_flag("--json", given->json,
-                    "print JSON about the run at its end, and no line a step");
-  command->add_flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
-  command->callback([=, &action] { action = [given] { return train_run(*given); }; });
+      .option("CONFIG key=value", given->words,
+              "a YAML file, and keys that win over it: run_name, max_train_steps, "
+              "learning_rate, train_data_dir, ...")
+      .required();
+  command.flag("--json", given->json, "print JSON about the run at its end, and no line a step");
+  command.flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
+  command.run([given] { return train_run(*given); });
 }
 
 }  // namespace kinema::cli

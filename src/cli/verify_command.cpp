@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/compiler_flags.h"
 #include "cli/device.h"
@@ -60,17 +60,16 @@ int verify_folder(const VerifyOptions& options) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Action& action) {
-  CLI::App* command =
-      app.add_subcommand("verify", "Compare this build and device with reference cases");
+void add_verify(Program& program) {
+  Command command = program.add("verify", "Compare this build and device with reference cases");
   const auto options = std::make_shared<VerifyOptions>();
-  command->add_option("FOLDER", options->folder, "a folder with io/ and model folders")->required();
-  command->add_option("key=value", options->words, "hardware, pjrt_plugin, ...");
-  command->add_option("--filter", options->filter, "only cases whose name contains this");
-  command->add_option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
-      ->check(CLI::IsMember({"on", "off", "both"}));
-  command->add_flag("--json", options->json, "print JSON and nothing else");
-  command->callback([options, &action] { action = [options] { return verify_folder(*options); }; });
+  command.option("FOLDER", options->folder, "a folder with io/ and model folders").required();
+  command.option("key=value", options->words, "hardware, pjrt_plugin, ...");
+  command.option("--filter", options->filter, "only cases whose name contains this");
+  command.option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
+      .one_of({"on", "off", "both"});
+  command.flag("--json", options->json, "print JSON and nothing else");
+  command.run([options] { return verify_folder(*options); });
 }
 
 }  // namespace kinema::cli

@@ -1,10 +1,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
+#include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/drawing.h"
@@ -136,19 +136,18 @@ int watch_run(const WatchOptions& options) {
 
 }  // namespace
 
-void add_watch(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand(
+void add_watch(Program& program) {
+  Command command = program.add(
       "watch", "Draw a run's loss, step time and samples in the terminal while it goes on");
   const auto options = std::make_shared<WatchOptions>();
   command
-      ->add_option("RUN", options->run,
-                   "the run's folder, or its path in a store: output_dir/run_name")
-      ->required();
-  command->add_flag("--once", options->once, "draw what is there now, and end");
-  command->add_flag("--json", options->json, "print the newest numbers as JSON, and end");
-  command->add_option("--every", options->every, "seconds between pictures; q ends")
-      ->check(CLI::Range(0.1, 3600.0));
-  command->callback([=, &action] { action = [options] { return watch_run(*options); }; });
+      .option("RUN", options->run, "the run's folder, or its path in a store: output_dir/run_name")
+      .required();
+  command.flag("--once", options->once, "draw what is there now, and end");
+  command.flag("--json", options->json, "print the newest numbers as JSON, and end");
+  command.option("--every", options->every, "seconds between pictures; q ends")
+      .between(0.1, 3600.0);
+  command.run([options] { return watch_run(*options); });
 }
 
 }  // namespace kinema::cli
