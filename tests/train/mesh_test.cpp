@@ -326,7 +326,7 @@ TEST_F(MeshStep, ALossThatDiffersNamesTheDeviceAndBothValues) {
   agree(metrics, squares);
   EXPECT_THAT([&] { agree(with_fault(on, metrics, 3), squares); },
               ThrowsMessage<Error>(AllOf(HasSubstr("device 3 (data=3)"),
-                                         HasSubstr("loss and gradient norm (0.50000006 and 2, "
+                                         HasSubstr("loss and gradient norm (0.50390625 and 2, "
                                                    "not 0.5 and 2)"))));
   EXPECT_THAT([&] { agree(metrics, with_fault(on, squares, 1)); },
               ThrowsMessage<Error>(HasSubstr("device 1 (data=1) has another gradient of a")));
