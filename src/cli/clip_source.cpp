@@ -102,10 +102,11 @@ void check_sizes(const config::Config& config, const data::ClipFormat& format,
   const config::Buckets buckets = config::read_buckets(config.data);
   if (!buckets.on) {
     encoders::check_clip_sizes(format.num_frames, format.height, format.width, layout,
-                               model.patch_size);
+                               model.patch_size, model.rope_max_seq_len);
   }
   for (const auto& [frames, height, width] : buckets.sizes) {
-    encoders::check_clip_sizes(frames, height, width, layout, model.patch_size);
+    encoders::check_clip_sizes(frames, height, width, layout, model.patch_size,
+                               model.rope_max_seq_len);
   }
 }
 

@@ -140,7 +140,13 @@ int Program::run(int argc, char** argv) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
       return app_->exit(error);  // --help and --version
     }
-    fmt::print(stderr, "kinema: {}\n  kinema --help lists the commands\n", error.what());
+    std::string chosen = app_->get_name();
+    for (const CLI::App* at = app_.get(); !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      chosen += " " + at->get_name();
+    }
+    fmt::print(stderr, "{}: {}\n  {} --help says what there is\n", app_->get_name(), error.what(),
+               chosen);
     return 1;
   }
   return action_();

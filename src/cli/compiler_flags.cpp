@@ -176,8 +176,7 @@ std::string plugin_of(const config::Config& config, const flags::Platform& platf
 flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& what) {
   const config::Config& config = loaded.config;
   flags::Request request;
-  request.platform =
-      what.target.empty() ? platform_here(config) : platform_of(what.target);
+  request.platform = what.target.empty() ? platform_here(config) : platform_of(what.target);
   const std::string plugin = plugin_of(config, request.platform);
   request.platform.version = flags::plugin_version(plugin);
   request.libtpu_init_args = environment("LIBTPU_INIT_ARGS");

@@ -222,7 +222,7 @@ void add_flags(Program& program) {
   const auto docs = std::make_shared<bool>(false);
   command.flag("--docs", *docs, "print every flag, rule and profile as Markdown");
   command.run([docs] {
-    check(*docs, "[flags] what shall be done?\n  check, dump, list or show");
+    check(*docs, "[flags] a command is missing: check, dump, list or show");
     fmt::print("{}", flags::markdown());
     return 0;
   });

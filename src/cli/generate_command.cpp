@@ -13,6 +13,7 @@
 #include "cli/lora.h"
 #include "cli/models.h"
 #include "cli/progress.h"
+#include "cli/quantities.h"
 #include "cli/shared_settings.h"
 #include "cli/stores.h"
 #include "cli/wiring.h"
@@ -33,7 +34,7 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
   if (!json) {
     fmt::print("{}", sample::timing_table(made));
     if (made.peak_bytes > 0) {
-      fmt::print("{:<8}{:>9.2f} GB at most, {:.2f} were predicted\n", "memory",
+      fmt::print("{:<8}{:>9.2f} GB at its peak, {:.2f} GB predicted\n", "memory",
                  static_cast<double>(made.peak_bytes) / 1e9,
                  static_cast<double>(made.memory.predicted()) / 1e9);
     }
@@ -129,13 +130,11 @@ int generate(const std::vector<std::string>& words, bool json) {
     warn(line);
   }
   const flags::Effective flags = check_flags(loaded);
-  sample::OutputOptions output_settings = output_options(loaded, flags::given_json(flags));
   fetch_checkpoint(loaded.config);
   for (const std::string& line : check_run(loaded.config)) {
     warn(line);
   }
   VideoStore videos(loaded.config.generate.video_folder);
-  output_settings.taken = videos.names();
   fetch_models(loaded.config,
                has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
   const config::Config& config = loaded.config;
@@ -143,6 +142,8 @@ int generate(const std::vector<std::string>& words, bool json) {
   for (const std::string& line : sample::doubts(model.folder)) {
     warn(line);
   }
+  sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
+  output_settings.taken = videos.names();
   wan::ModelOptions options = model_options(config);
   for (const std::string& line : add_lora(config, options, model.folder)) {
     warn("lora: " + line);
@@ -183,7 +184,18 @@ int generate(const std::vector<std::string>& words, bool json) {
       };
     }
     // Again before the long part: some folders say only then that nothing can be made there.
-    observer.encoded = [&](std::span<const sample::DenoiseBatch>) { io::make_folder(output); };
+    observer.encoded = [&](std::span<const sample::DenoiseBatch> batches) {
+      io::make_folder(output);
+      int64_t videos = 0;
+      for (const sample::DenoiseBatch& batch : batches) {
+        videos += batch.latents.shape.dims.front();
+      }
+      if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
+        warn(fmt::format("sampling {} of {} frames of {} x {} in {}", counted(videos, "video"),
+                         request.num_frames, request.height, request.width,
+                         counted(request.num_inference_steps, "step")));
+      }
+    };
     observer.step = [&](const sample::DenoiseStep& step) {
       if (!progress) {
         progress = std::make_unique<Progress>("sampling", step.total);

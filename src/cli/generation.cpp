@@ -1,6 +1,7 @@
 #include "cli/generation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -92,6 +93,12 @@ ModelToUse pretrained_or_trained(const config::Config& config) {
     const train::CheckpointFolder checkpoints = checkpoints_of(config);
     if (const int64_t step = config.generate.generate_checkpoint_step; step >= 0) {
       const fs::path folder = checkpoints.path(step);
+      const std::vector<int64_t> there = checkpoints.steps();
+      check(std::ranges::count(there, step) > 0,
+            "[generate] {} has no checkpoint of step {}; there {}\n  generate_checkpoint_step=-1 "
+            "takes the newest",
+            checkpoints.path().string(), step,
+            there.empty() ? "are none" : fmt::format("are {}", fmt::join(there, ", ")));
       const std::string problem = train::manifest_problem(folder);
       check(problem.empty(), "[generate] {} cannot be used: {}", folder.string(), problem);
       return from_checkpoint(config, run, folder);
@@ -205,8 +212,11 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   if (path.empty() || prompt_wins(loaded)) {
     return {config.generate.prompt};
   }
-  std::ifstream in(path);
-  check(in.good() && !fs::is_directory(path), "[generate] prompt_file {} cannot be read", path);
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(path, ignored);  // a pipe would wait for its other end
+  std::ifstream in(is_file ? path : "");
+  check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
+        !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
   std::vector<std::string> prompts;
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -237,11 +247,12 @@ std::vector<std::string> check_run(const config::Config& config) {
     return {};
   }
   const std::string& pretrained = config.model.pretrained_model_name_or_path;
-  check(!is_run(run_folder(config)) && config.run.checkpoint_dir.empty() && !pretrained.empty(),
+  const std::vector<std::string> runs = runs_of(config.run.output_dir);
+  const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
+  check(is_other && (!pretrained.empty() || !runs.empty()),
         "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
         checkpoints_of(config).path().string(), name,
         pretrained.empty() ? "" : "; or leave run_name out to sample " + pretrained);
-  const std::vector<std::string> runs = runs_of(config.run.output_dir);
   if (runs.empty()) {  // nothing that the name could have been meant for
     return {
         fmt::format("there are no runs in {}: videos are made by {}, and run_name only says "
@@ -250,10 +261,10 @@ std::vector<std::string> check_run(const config::Config& config) {
   }
   const std::string& nearest = *std::ranges::min_element(
       runs, {}, [&](const std::string& each) { return config::edit_distance(name, each); });
-  fail(
-      "[generate] there is no run `{}` in {}; the nearest is `{}`\n  leave run_name out to sample "
-      "{}",
-      name, config.run.output_dir, nearest, pretrained);
+  fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
+       fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
+       pretrained.empty() ? fmt::format("run_name={} samples that one", nearest)
+                          : "leave run_name out to sample " + pretrained);
 }
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
@@ -288,6 +299,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     out.folder.boundary_ratio = pipeline->boundary_ratio.value_or(config.generate.boundary_ratio);
   }
   out.output = run / "samples" / model.folder.filename();
+  out.step = train::step_of(model.folder.filename().string());
   return out;
 }
 
@@ -349,15 +361,20 @@ sample::PipelineParts make_parts(const config::Config& config, const ModelToUse&
   return parts;
 }
 
-sample::OutputOptions output_options(const config::Loaded& loaded, io::Json flags) {
+sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
+                                     io::Json flags) {
   const config::GenerateConfig& g = loaded.config.generate;
+  io::Json settings = given_settings(loaded);
+  if (model.step) {  // a run that went on has others by now
+    settings.set("generate_checkpoint_step", *model.step);
+  }
   return {.fps = static_cast<double>(g.fps),
           .enlarge = static_cast<int>(g.video_enlarge),
           .contact_sheet = g.contact_sheet,
           .contact_sheet_columns = g.contact_sheet_columns,
           .frames = g.save_frames,
           .version = KINEMA_VERSION,
-          .settings = given_settings(loaded),
+          .settings = std::move(settings),
           .flags = std::move(flags)};
 }
 

@@ -19,6 +19,7 @@ namespace kinema::cli {
 struct ModelToUse {
   sample::PipelineFolder folder;
   std::filesystem::path output;  // where videos go by default
+  std::optional<int64_t> step;   // of the run whose checkpoint it is
 };
 
 /// True when a run was named that has checkpoints: the pretrained transformer is not read then.
@@ -63,7 +64,8 @@ sample::PipelineParts make_parts(const config::Config& config, const ModelToUse&
                                  const pjrt::Client& client);
 
 /// What is written beside the mp4, and how; `flags` are the compiler's that were given.
-sample::OutputOptions output_options(const config::Loaded& loaded, io::Json flags);
+sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
+                                     io::Json flags);
 
 /// The keys that were given, with their values: read back as key=value words they make the same
 /// configuration.

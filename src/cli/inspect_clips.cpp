@@ -103,10 +103,11 @@ class Table {
   ClipTable take() {
     const int64_t bad = survey_.bad();
     const size_t others = survey_.left_out.size();
-    out_.summary = fmt::format(
-        "data set: {} with captions, {} in all; {} cannot be used, {} left out",
-        counted(count() - bad, "clip"), length_text(seconds_), bad,
-        counted(static_cast<int64_t>(others), "file"));
+    out_.summary =
+        fmt::format("data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
+                    counted(count() - bad, "clip"), length_text(seconds_),
+                    empty_ > 0 ? fmt::format("{} without words, ", counted(empty_, "caption")) : "",
+                    bad, counted(static_cast<int64_t>(others), "file"));
     if (!sizes_.empty()) {
       out_.summary += fmt::format("; sizes {}", counts_text(sizes_));
     }
@@ -154,6 +155,7 @@ class Table {
       out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_,
                                        shape, size.frames, rate, length_text(size.seconds),
                                        caption.empty() ? "(none)" : shortened(caption, 60)));
+      empty_ += caption.empty() ? 1 : 0;
       ++sizes_[shape];
       if (size.fps > 0) {
         ++rates_[rate];
@@ -179,6 +181,7 @@ class Table {
   Json parts_ = Json::array();
   std::map<std::string, int64_t> sizes_;
   std::map<std::string, int64_t> rates_;
+  int64_t empty_ = 0;  // captions
   double seconds_ = 0;
 };
 

@@ -174,6 +174,7 @@ std::string check_records_folder(const fs::path& path) {
     records += check_records(path / name);
   }
   check(!names.empty(), "{} is no model folder, pipeline, run or data set", path.string());
+  check(records > 0, "{} holds no records", path.string());
   return fmt::format("data set: {} in {}", counted(records, "record"),
                      counted(static_cast<int64_t>(names.size()), "file"));
 }
@@ -323,7 +324,9 @@ std::string accept(const fs::path& path) {
     return "accepted: " + weights::check_path(path);
   }
   if (kind == io::PathKind::TfRecord) {
-    return fmt::format("accepted: TFRecord file of {} records", check_records(path));
+    const int64_t records = check_records(path);
+    check(records > 0, "{} holds no records", path.string());
+    return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
   weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {

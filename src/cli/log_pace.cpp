@@ -8,12 +8,13 @@ namespace {
 /// The smallest of 1, 2, 5, 10, 20, ... that makes at most a hundred lines of so many steps.
 int64_t steps_a_line(int64_t steps) {
   constexpr int64_t kLines = 100;
+  const int64_t least = steps / kLines + (steps % kLines > 0 ? 1 : 0);
   int64_t power = 1;
-  while (power * 10 * kLines < steps) {
+  while (power * 10 < least) {
     power *= 10;
   }
   for (const int64_t factor : {1, 2, 5}) {
-    if (factor * power * kLines >= steps) {
+    if (factor * power >= least) {
       return factor * power;
     }
   }

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);
   try {
     const int status = run(argc, argv);
-    if (std::fflush(stdout) != 0) {
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       std::fputs("kinema: the output could not be written\n", stderr);
       return 1;
     }

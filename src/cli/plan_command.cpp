@@ -13,7 +13,9 @@
 #include "cli/waiting.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
+#include "graph/scan.h"
 #include "io/atomic_write.h"
+#include "io/folder.h"
 #include "plan/compiler_error.h"
 #include "plan/flops.h"
 #include "plan/report.h"
@@ -23,6 +25,8 @@
 
 namespace kinema::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// What the command takes beside the configuration.
 struct PlanOptions {
@@ -58,6 +62,9 @@ void read_words(std::vector<std::string>& words, PlanOptions& options) {
         "[plan] mode is `{}` but must be train or generate", mode);
   options.mode = mode == "generate" ? PlanMode::GENERATE : PlanMode::TRAIN;
   options.save_executable = take(words, "save_executable");
+  check(!fs::is_directory(options.save_executable),
+        "[plan] save_executable {} is a folder, a file was expected", options.save_executable);
+  io::make_folder(fs::path(options.save_executable).parent_path());
   if (const std::string limit = take(words, "compile_memory_gib"); !limit.empty()) {
     char* end = nullptr;
     options.compile_memory_gib = std::strtod(limit.c_str(), &end);
@@ -221,8 +228,22 @@ int make_sweep(const std::vector<std::string>& words, const PlanOptions& options
   return 0;
 }
 
+/// What is wrong with a candidate would else be a row of the table.
+void check_sweep(const PlanOptions& options) {
+  check(options.sweep || (options.sweep_meshes.empty() && options.sweep_remat.empty() &&
+                          options.sweep_batches.empty()),
+        "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
+  for (const int64_t batch : options.sweep_batches) {
+    check(batch >= 1, "[plan] --batch is {}, expected 1 or more", batch);
+  }
+  for (const std::string& policy : options.sweep_remat) {
+    remat_policy(policy);
+  }
+}
+
 int make_plan(std::vector<std::string> words, PlanOptions options) {
   read_words(words, options);
+  check_sweep(options);
   if (options.sweep) {
     return make_sweep(words, options);
   }

@@ -116,10 +116,10 @@ std::optional<RunVideos::Made> RunVideos::make(const train::StateView& state, in
     throw;
   }
   give_back();
-  sample::OutputOptions options = output_options(loaded_, flags_);
+  const ModelToUse model = model_at(steps);
+  sample::OutputOptions options = output_options(loaded_, model, flags_);
   options.keep_existing = false;  // a step that is made again makes its videos again
-  out.files =
-      sample::write_outputs(model_at(steps).output, request_, out.generated, *pipeline, options);
+  out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
   out.seconds = watch.seconds();
   return out;
 }

@@ -31,6 +31,21 @@ bool is_no_path(const std::string& model) {
   return model.empty() || (remote::read_hub_id(model) && !fs::exists(model, ignored));
 }
 
+/// The folder of runs, where the file lies in `samples` of the run that it names; else empty.
+fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
+  for (fs::path at = fs::absolute(file).lexically_normal().parent_path(); at != at.root_path();
+       at = at.parent_path()) {
+    fs::path runs = at.parent_path();
+    for ([[maybe_unused]] const fs::path& part : run_name) {
+      runs = runs.parent_path();
+    }
+    if (at.filename() == "samples" && runs / run_name == at.parent_path()) {
+      return runs;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 SharedSettings read_shared_settings(const fs::path& file) {
@@ -66,6 +81,12 @@ SharedSettings read_shared_settings(const fs::path& file) {
           out.left_out.push_back(key);
         }
         break;
+    }
+  }
+  const io::Json* run = settings->find("run_name");
+  if (run != nullptr && run->is_string() && !run->as_string().empty()) {
+    if (const fs::path runs = folder_of_runs(file, run->as_string()); !runs.empty()) {
+      out.words.push_back("output_dir=" + runs.string());
     }
   }
   return out;

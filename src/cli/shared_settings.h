@@ -17,7 +17,8 @@ struct SharedSettings {
   std::vector<std::string> left_out;  // keys that are not its affair
 };
 
-/// Reads `settings` of such a file. Throws an Error that names file and key where it is none, or
+/// Reads `settings` of such a file. One that still lies among the samples of the run that it names
+/// has that run's `output_dir` too. Throws an Error that names file and key where it is none, or
 /// has a key that nobody knows.
 SharedSettings read_shared_settings(const std::filesystem::path& file);
 

@@ -206,10 +206,15 @@ bool is_done(const config::Config& config, const Start& start) {
   return start.resumes() && last > 0 && start.saved.step >= last;
 }
 
+std::string nothing_to_do(int64_t made, int64_t max_steps) {
+  return fmt::format("nothing to do: {} made, and max_train_steps is {}",
+                     made == 1 ? "1 step is" : fmt::format("{} steps are", made), max_steps);
+}
+
 /// A run whose steps are all made: nothing is loaded for it.
-int end_at_once(RunStores& stores, const Start& start, bool json) {
+int end_at_once(RunStores& stores, const Start& start, int64_t max_steps, bool json) {
   stores.finish();
-  warn(fmt::format("all {} steps are done; max_train_steps says how many", start.saved.step));
+  warn(nothing_to_do(start.saved.step, max_steps));
   if (json) {
     print_line(io::Json::object({{"run_folder", stores.run()},
                                  {"steps", start.saved.step},
@@ -226,6 +231,12 @@ int end_at_once(RunStores& stores, const Start& start, bool json) {
 void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder) {
   const config::RunConfig& run = loaded.config.run;
   io::check_writable(checkpoints_folder(loaded.config, run_folder));
+  for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
+    check(file.empty() || !fs::is_directory(file), "[train] {} is a folder, a file was expected",
+          file);
+    io::make_folder(fs::path(file).parent_path());
+  }
+  io::make_folder(run.tensorboard_dir);
   if (makes_videos(run)) {
     read_prompts(loaded);
   }
@@ -264,7 +275,11 @@ int train_run(const TrainWords& given_words) {
     stores.checkpoints()->keep(keep_of(loaded, start));
   }
   if (is_done(loaded.config, start)) {
-    return end_at_once(stores, start, json);
+    check(start.folder.parent_path() == checkpoints_folder(loaded.config, run),
+          "[train] the run of resume_from has made {} already, and max_train_steps is {}\n  a "
+          "larger max_train_steps goes on with it",
+          counted(start.saved.step, "step"), loaded.config.optimizer.max_train_steps);
+    return end_at_once(stores, start, loaded.config.optimizer.max_train_steps, json);
   }
   check_before_loading(loaded, run);
   fetch_models(loaded.config, Use::TRAIN);
@@ -292,7 +307,7 @@ int train_run(const TrainWords& given_words) {
   WatchedVideos videos(loaded, training, client, flags::given_json(flags), records);
   const bool done = training.first_step >= config.optimizer.max_train_steps;
   if (done) {
-    warn(fmt::format("all {} steps are done; max_train_steps says how many", training.first_step));
+    warn(nothing_to_do(training.first_step, config.optimizer.max_train_steps));
   } else {
     videos.before_training();
   }
@@ -324,7 +339,7 @@ int train_run(const TrainWords& given_words) {
                            counted(end.steps, "step"), stores.run()));
     print_line(timings_line(training.timings));
     if (peak > 0) {
-      print_line(fmt::format("memory: {:.2f} GB at most, {:.2f} were predicted", gb(peak),
+      print_line(fmt::format("memory: {:.2f} GB at its peak, {:.2f} GB predicted", gb(peak),
                              gb(training.memory.predicted())));
     }
   }

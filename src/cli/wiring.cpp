@@ -125,7 +125,7 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
                              {.spatial = options.vae_scale_factor_spatial,
                               .temporal = options.vae_scale_factor_temporal,
                               .first_frame_alone = options.first_frame_alone},
-                             model.patch_size);
+                             model.patch_size, model.rope_max_seq_len);
   // MaxDiffusion counts batches.
   options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
   options.seed = static_cast<uint64_t>(config.run.seed);

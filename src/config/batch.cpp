@@ -15,6 +15,7 @@ std::filesystem::path run_folder(const Config& config) {
         name);
   for (const auto& part : relative) {
     check(part != "..", "[config] run_name `{}` leaves output_dir", name);
+    check(part != ".", "[config] run_name `{}` is output_dir itself, or holds a `.`", name);
   }
   return std::filesystem::path(config.run.output_dir) / relative;
 }
@@ -36,9 +37,10 @@ BatchSizes batch_sizes(const Config& config, int64_t devices) {
   // is meant to be 1.
   check(
       train > 0 && std::abs(samples - static_cast<double>(train)) < 1e-6 * samples,
-      "[config] per_device_batch_size {} on {} devices is {} samples, which is no whole number\n  "
-      "set global_batch_size={}, or per_device_batch_size to a multiple of 1/{}",
-      per_device, devices, samples, std::max<int64_t>(train, 1), devices);
+      "[config] per_device_batch_size {} on {} device{} is {} samples, which is no whole number\n  "
+      "set global_batch_size={}, or per_device_batch_size to {}",
+      per_device, devices, devices == 1 ? "" : "s", samples, std::max<int64_t>(train, 1),
+      devices == 1 ? "a whole number" : fmt::format("a multiple of 1/{}", devices));
   // As MaxDiffusion: a fraction loads one sample per device and trains on the first of them.
   return {.load = std::max(train, devices), .train = train};
 }

@@ -48,12 +48,20 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
       return fmt::format("beside {}", other);
     }
   }
+  const bool has_records = config.data.dataset_type == "tfrecord" ||
+                           config.data.dataset_type == "tf" || config.data.dataset_type == "grain";
+  constexpr std::array<std::string_view, 4> kSizes = {"height", "width", "num_frames",
+                                                      "resolution"};
+  const bool is_size = std::ranges::count(kSizes, each.key) > 0;
   // Of generate's keys, those that training reads are compared on a resume.
   const RunConfig& run = config.run;
   const bool videos = run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
-  return command == "train" && each.group == "generate" && each.on_resume == UNRELATED && !videos
-             ? "no videos are made"
-             : "";
+  if (command != "train" || videos) {
+    return "";
+  }
+  return has_records && is_size                                    ? "records have their size"
+         : each.group == "generate" && each.on_resume == UNRELATED ? "no videos are made"
+                                                                   : "";
 }
 
 /// Keys that were given and do nothing here, with the reason: those of the command line and the

@@ -233,7 +233,11 @@ class Walk {
 }  // namespace
 
 Listing list_folder(const fs::path& folder, const ListOptions& options) {
-  check(fs::is_directory(folder), "[videos] {} is not a folder", folder.string());
+  const std::string ending = folder.extension().string();
+  const bool is_packed = ending == ".gz" || ending == ".tgz" || ending == ".zst" ||
+                         ending == ".bz2" || ending == ".xz" || ending == ".zip";
+  check(fs::is_directory(folder), "[videos] {} is not a folder{}", folder.string(),
+        is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
   const std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
   check(!out.clips.empty(), "[videos] {} holds no clips{}\n  {}", folder.string(),
@@ -258,8 +262,8 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& f
   const fs::path below = fs::absolute(out).lexically_normal().lexically_relative(
       fs::absolute(root).lexically_normal());
   check(file.find('\0') == std::string::npos && !below.empty() && *below.begin() != "..",
-        "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where, file,
-        root.string());
+        "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where,
+        out.string(), root.string());
   return out;
 }
 

@@ -25,10 +25,20 @@ std::string cells(int64_t pixels, int64_t patch) {
                     : fmt::format("latent cells of {} pixels, patches of {} cells", pixels, patch);
 }
 
+void check_most(const char* key, int64_t value, int64_t most_patches, int64_t most) {
+  check(most_patches == 0 || value <= most,
+        "[config] {} is {}, but the model has positions for {} patches on an axis: at most {}", key,
+        value, most_patches, most);
+}
+
 }  // namespace
 
 void check_clip_sizes(int64_t num_frames, int64_t height, int64_t width, const LatentLayout& layout,
-                      const std::array<int64_t, 3>& patch_size) {
+                      const std::array<int64_t, 3>& patch_size, int64_t most_patches) {
+  check_most("height", height, most_patches, most_patches * layout.spatial * patch_size[1]);
+  check_most("width", width, most_patches, most_patches * layout.spatial * patch_size[2]);
+  check_most("num_frames", num_frames, most_patches,
+             most_patches * layout.temporal * patch_size[0]);
   check_multiple("height", height, layout.spatial * patch_size[1], 0,
                  cells(layout.spatial, patch_size[1]));
   check_multiple("width", width, layout.spatial * patch_size[2], 0,

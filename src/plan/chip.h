@@ -31,7 +31,7 @@ struct Gpu {
   int64_t fp64_units = 0;
   int64_t tensor_fma = 0;  // bf16 multiply-adds with float32 sums, a clock and tensor core
   int64_t tensor_fp64_fma = 0;
-  bool fp8 = false;   // tensor cores take 8-bit floats, at twice that rate
+  bool fp8 = false;  // tensor cores take 8-bit floats, at twice that rate
   int64_t nvlinks = 0;
 };
 
@@ -40,15 +40,15 @@ struct Gpu {
 struct Chip {
   std::string name;  // "v6e", "h100"
   Family family = Family::CPU;
-  std::string kind;              // "TPU v6e"
-  int64_t devices_per_chip = 1;  // how many devices the plugin shows of a chip
-  int64_t grid_axes = 1;         // TPU: axes of the network, 2 or 3
-  double memory_bytes = 0;       // of device memory
-  double flops = 0;              // bf16 products with float32 sums, FLOP/s, without sparsity
-  double memory_bandwidth = 0;   // bytes/s
-  double interconnect_bandwidth = 0;     // to other devices, bytes/s out of one device
-  std::string source;            // who published them
-  Gpu gpu;                       // CUDA
+  std::string kind;                   // "TPU v6e"
+  int64_t devices_per_chip = 1;       // how many devices the plugin shows of a chip
+  int64_t grid_axes = 1;              // TPU: axes of the network, 2 or 3
+  double memory_bytes = 0;            // of device memory
+  double flops = 0;                   // bf16 products with float32 sums, FLOP/s, without sparsity
+  double memory_bandwidth = 0;        // bytes/s
+  double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device
+  std::string source;                 // who published them
+  Gpu gpu;                            // CUDA
 };
 
 /// Every chip that can be planned for; CPU last.

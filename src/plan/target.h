@@ -26,8 +26,8 @@ struct Target {
   std::vector<std::pair<std::string, std::string>> environment() const;
 };
 
-/// The chip of `CHIP`, `CHIP:GRID` or `CHIP:COUNT`, whatever follows the colon. Throws an Error that
-/// names the chips there are.
+/// The chip of `CHIP`, `CHIP:GRID` or `CHIP:COUNT`, whatever follows the colon. Throws an Error
+/// that names the chips there are.
 const Chip& chip_of_target(const std::string& text);
 
 /// Reads `CHIP:GRID` (`v5p:2x2x1`) or `CHIP:COUNT` (`h100:8`, `cpu:4`; without a count 1). Throws

@@ -11,7 +11,7 @@ namespace kinema::plan {
 /// Collectives of one kind that a device takes part in while the program runs once.
 struct CollectiveSum {
   double count = 0;
-  double bytes = 0;       // handed to them (all-gather: received), by one device
+  double bytes = 0;               // handed to them (all-gather: received), by one device
   double interconnect_bytes = 0;  // that leave a device, were each done around a ring
   bool operator==(const CollectiveSum&) const = default;
 };
@@ -19,8 +19,7 @@ struct CollectiveSum {
 /// What one device moves while the program runs once; a loop's body counts as often as it runs.
 struct Traffic {
   std::map<std::string, CollectiveSum> collectives;  // by kind: "all-gather", "all-to-all", ...
-  double hbm_bytes =
-      0;                  // between device memory and the cores, as far as the program's text says
+  double hbm_bytes = 0;   // between device memory and the cores, as far as the program's text says
   double host_bytes = 0;  // between device memory and host memory
   /// Loops whose number of steps could not be read; their bodies count once.
   int64_t unknown_loops = 0;

@@ -241,9 +241,15 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
     const std::string stem = names.reserve(fmt::format("{:03}_{}", video.index, slug(video.prompt)),
                                            {".json", ".mp4", ""});
     const fs::path path = folder / (stem + ".mp4");
-    io::write_file(folder / (stem + ".json"),
-                   describe(request, generated, pipeline, video, options).dump() + "\n");
-    io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+    const fs::path about = folder / (stem + ".json");
+    try {
+      io::write_file(about, describe(request, generated, pipeline, video, options).dump() + "\n");
+      io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+    } catch (...) {  // a full disk: no words about a video that there is not
+      std::error_code ignored;
+      fs::remove(about, ignored);
+      throw;
+    }
     out.videos.push_back(path);
     if (options.frames) {
       out.frames.push_back(write_frames(folder / stem, video.frames));

@@ -33,6 +33,16 @@ std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t batch_size)
   return batches;
 }
 
+/// True for a file that `save` wrote, which another may take the place of.
+bool holds_latents(const std::filesystem::path& path) {
+  try {
+    const auto file = io::SafetensorsFile::open(path);
+    return file.tensors().size() == 1 && file.tensors()[0].name == "latents";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void check_request(const GenerateRequest& request) {
   check(!request.prompts.empty(), "[sample] there is no prompt");
   check(request.num_videos_per_prompt >= 1,
@@ -44,6 +54,10 @@ void check_request(const GenerateRequest& request) {
   if (const std::filesystem::path& path = request.save_latents; !path.empty()) {
     check(!std::filesystem::is_directory(path),
           "[sample] save_latents {} is a folder, a file was expected", path.string());
+    check(!std::filesystem::exists(path) || holds_latents(path),
+          "[sample] save_latents {} is there already and is no file of latents\n  give another "
+          "name, or remove it",
+          path.string());
     io::make_folder(path.parent_path());
   }
 }

@@ -47,6 +47,18 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     saved = end.steps;
   };
   constexpr bool kWait = true;
+  // What was trained is worth more than what went wrong beside it.
+  const auto saved_if_it_fails = [&](const auto& work) {
+    try {
+      return work();
+    } catch (...) {
+      if (saved != end.steps) {
+        save(false);
+      }
+      parts.saved(kWait);
+      throw;
+    }
+  };
 
   Stopwatch since_last;
   while (end.steps < options.max_steps && !end.stopped) {
@@ -57,10 +69,13 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     std::optional<data::Batch> batch;
     {
       const trace::Scope span("wait for data");
-      batch = parts.next_batch();
+      batch = saved_if_it_fails([&] {
+        std::optional<data::Batch> next = parts.next_batch();
+        check(next.has_value(), "[train] the data ended after {} of {} steps", end.steps,
+              options.max_steps);
+        return next;
+      });
     }
-    check(batch.has_value(), "[train] the data ended after {} of {} steps", end.steps,
-          options.max_steps);
     StepRecord record{.step = end.steps, .learning_rate = parts.learning_rate(end.steps)};
     {
       const trace::Scope span("step");
@@ -102,15 +117,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     }
     if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
       const trace::Scope span("evaluation");
-      try {
-        parts.evaluate(record.step);
-      } catch (...) {  // what was trained is worth more than what could not be said of it
-        if (saved != end.steps) {
-          save(false);
-        }
-        parts.saved(kWait);
-        throw;
-      }
+      saved_if_it_fails([&] { parts.evaluate(record.step); });
       since_last.restart();
     }
     parts.saved(!kWait);

@@ -155,6 +155,10 @@ void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) const {
     say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(*step)).text(),
                      problem));
   }
+  check(stored.empty(),
+        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
+        "{} back whole, remove the folder, or take another run_name",
+        stored.empty() ? "" : store_.path().below(std::to_string(stored.back())).text());
 }
 
 /// Brings what the manifest lists; what is missing there is missing here.

@@ -154,6 +154,16 @@ TEST_F(InspectCommand, ChecksWithoutListing) {
   run({"inspect", "--check", "notes.txt"}).expect_error("notes.txt");
 }
 
+TEST_F(InspectCommand, AcceptsNoEmptyDataSet) {
+  write("records/a.tfrec", "");
+  run({"inspect", "records", "--check"}).expect_error("holds no records");
+  run({"inspect", "records/a.tfrec", "--check"}).expect_error("holds no records");
+  write("clips.tar.gz", "packed");
+  run({"train", std::string(KINEMA_SOURCE_DIR) + "/configs/tiny.yml", "output_dir=out",
+       "dataset_type=videos", "train_data_dir=clips.tar.gz"})
+      .expect_error("compressed ones are not");
+}
+
 TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
   for (const char* name : {"wan21_t2v", "wan22_t2v", "wan21_i2v", "wan22_i2v", "wan22_ti2v"}) {
     EXPECT_THAT(run({"inspect", "--check", io::golden(name).string()}).out,

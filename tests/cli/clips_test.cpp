@@ -39,9 +39,8 @@ TEST_F(InspectClips, IsATableOfSizesLengthsAndCaptions) {
   ASSERT_EQ(table.status, 0) << table.err;
   EXPECT_THAT(table.out, AllOf(HasSubstr("32x16       9     16    0.56 s  noise"),
                                HasSubstr("sub/B.MP4"), HasSubstr("left out: c.rmvb: neither")));
-  EXPECT_THAT(table.out,
-              HasSubstr("2 clips with captions, 1.69 s in all; 0 cannot be used, 1 file "
-                        "left out; sizes 32x16 (2); frames a second 16 (1), 8 (1)"));
+  EXPECT_THAT(table.out, HasSubstr("2 clips with captions, 1.69 s in all; 0 cannot be used, 1 file "
+                                   "left out; sizes 32x16 (2); frames a second 16 (1), 8 (1)"));
 
   const Outcome check = run({"inspect", "clips", "--check"});
   EXPECT_EQ(check.status, 0) << check.err;

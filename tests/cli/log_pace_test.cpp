@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 namespace kinema::cli {
@@ -21,6 +22,11 @@ std::vector<int64_t> lines(LogPace pace, int64_t first, int64_t max_steps, doubl
 TEST(LogPace, GivesEachStepOfAShortRunALine) {
   EXPECT_EQ(lines(LogPace(0, 0, 4), 0, 4, 0.001), (std::vector<int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(lines(LogPace(0, 0, 100), 0, 100, 0.001).size(), 100U);
+}
+
+TEST(LogPace, TakesAnyNumberOfSteps) {
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(lines(LogPace(0, 0, most), 0, 5, 0.001), (std::vector<int64_t>{1}));
 }
 
 TEST(LogPace, GivesALongRunAboutAHundred) {

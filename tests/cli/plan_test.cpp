@@ -105,6 +105,10 @@ TEST_F(Plan, RefusesWrongInputInALineOrTwo) {
       .expect_error("xla_no_such (command line) is refused");
   run({"plan", kTiny, "target=v6e:1x1"}, "KINEMA_CACHE=/nowhere")
       .expect_error("kinema doctor --install tpu");
+  run({"plan", kTiny, "target=cpu:1", "--sweep", "--batch", "0"}).expect_error("--batch is 0");
+  run({"plan", kTiny, "target=cpu:1", "--sweep", "--remat", "FOO"}).expect_error("FOO");
+  run({"plan", kTiny, "target=cpu:1", "--batch", "2"}).expect_error("--sweep");
+  run({"plan", kTiny, "target=cpu:1", "save_executable=."}).expect_error("a file was expected");
   run({"plan", kTiny, "target=cpu:1", "compile_memory_gib=0.001"})
       .expect_error("compile_memory_gib=N");
   run({"plan", kTiny, "target=cpu:1", "pretrained_model_name_or_path=Some/Model"})

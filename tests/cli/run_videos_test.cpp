@@ -71,16 +71,23 @@ TEST_F(RunVideos, AreThoseThatGenerateMakesOfTheCheckpoint) {
   const std::string seen = events();
   EXPECT_EQ(count(seen, "GIF89a"), 4U);
   EXPECT_EQ(count(seen, "samples/001_a_blue_square"), 2U);
-  // What is written beside a video makes it again, with the folder of runs, which is this machine's
-  // affair.
-  const std::string made = "out/tiny/samples/4/001_a_blue_square.json";
-  run({"generate", made}).expect_error("[generate] outputs/tiny/checkpoints holds no checkpoint");
+  // What is written beside a video makes it again, by the checkpoint that it was made by.
+  const std::string made = "out/tiny/samples/2/001_a_blue_square.json";
+  const Outcome there = run({"generate", made, "executable_cache=../kinema_cli_programs"});
+  EXPECT_EQ(there.status, 0) << there.err;
+  EXPECT_EQ(bytes("out/tiny/samples/2/001_a_blue_square_1.mp4"),
+            bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
+  run({"generate", made, "generate_checkpoint_step=3"})
+      .expect_error("has no checkpoint of step 3; there are 2, 4");
+  // Elsewhere the folder of runs is not known.
+  fs::copy(folder_ / made, folder_ / "moved.json");
+  run({"generate", "moved.json"}).expect_error("outputs/tiny/checkpoints holds no checkpoint");
   const Outcome again = run({"generate", made, "output_dir=out", "video_folder=again",
                              "executable_cache=../kinema_cli_programs"});
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("not taken from it, but from here:"));
   EXPECT_EQ(bytes("again/001_a_blue_square.mp4"),
-            bytes("out/tiny/samples/4/001_a_blue_square.mp4"));
+            bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
 }
 
 TEST_F(RunVideos, AreOfTheAveragedWeightsWhereThereAreSuchInTheDtypeThatGenerateLoads) {

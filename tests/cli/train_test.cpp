@@ -100,7 +100,7 @@ TEST_F(TrainCommand, DoesNothingTwice) {
   const Outcome again = run({"train", "tiny.yml"});
 
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("all 4 steps are done"));
+  EXPECT_THAT(again.err, HasSubstr("nothing to do: 4 steps are made, and max_train_steps is 4"));
   EXPECT_EQ(losses("tiny"), before);
 }
 
@@ -190,7 +190,7 @@ TEST_F(TrainCommand, LoadsNothingWhereNothingIsLeftToDoOrToSave) {
   // A plugin that is not there would be an error.
   const Outcome again = run({"train", "tiny.yml", "max_train_steps=1", "pjrt_plugin=/absent.so"});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("all 1 steps are done"));
+  EXPECT_THAT(again.err, HasSubstr("nothing to do: 1 step is made, and max_train_steps is 1"));
 
   const Outcome lost = run({"train", "tiny.yml", "run_name=lost", "max_train_steps=1",
                             "checkpoint_every=-1", "save_final_checkpoint=false"});
@@ -211,10 +211,32 @@ TEST_F(TrainCommand, SaysHowManySamplesAStepTakes) {
 TEST_F(TrainCommand, ChecksSizesPromptsAndRoomBeforeTheWork) {
   run({"train", "tiny.yml", "height=12"}).expect_error("8 and 16 work");
   run({"train", "tiny.yml", "width=17"}).expect_error("width is 17");
+  run({"train", "tiny.yml", "height=65536"}).expect_error("height is 65536, but the model has");
   run({"train", "tiny.yml", "enable_ssim=true", "prompt_file=absent.txt", "pjrt_plugin=/absent.so"})
       .expect_error("absent.txt");
   run({"train", "tiny.yml", "checkpoint_dir=tiny.yml/a", "pjrt_plugin=/absent.so"})
       .expect_error("tiny.yml is a file");
+}
+
+TEST_F(TrainCommand, RefusesOutputsThatCannotBeWrittenBeforeTheWork) {
+  run({"train", "tiny.yml", "metrics_file=tiny.yml/m.jsonl", "pjrt_plugin=/absent.so"})
+      .expect_error("tiny.yml is a file");
+  run({"train", "tiny.yml", "timing_metrics_file=.", "pjrt_plugin=/absent.so"})
+      .expect_error("a file was expected");
+  run({"train", "tiny.yml", "tensorboard_dir=/dev/null", "pjrt_plugin=/absent.so"})
+      .expect_error("/dev/null");
+  ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
+  run({"train", "tiny.yml", "compiled_step=pipe"}).expect_error("is no compiled program");
+}
+
+TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
+  ASSERT_EQ(run({"train", "tiny.yml"}).status, 0);
+  const std::vector<std::string> before = losses("tiny");
+  for (const auto& entry : fs::directory_iterator(folder_ / "out/tiny/checkpoints")) {
+    fs::remove(entry.path() / "manifest.json");
+  }
+  run({"train", "tiny.yml", "max_train_steps=5"}).expect_error("checkpoints are all damaged");
+  EXPECT_EQ(losses("tiny"), before);
 }
 
 TEST_F(TrainCommand, PrintsJsonAlone) {
@@ -226,6 +248,7 @@ TEST_F(TrainCommand, PrintsJsonAlone) {
 TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name="}).expect_error("run_name");
   run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
+  run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
   run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names no samples");
   run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is no folder");
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("LoRA");
@@ -417,6 +440,9 @@ TEST_F(GenerateCommand, ReadsPromptFilesByTheirLines) {
   EXPECT_EQ(report.at("videos").items()[0].at("prompt").as_string(), "a red circle");
   write("blank.txt", " \n\t\n");
   run({"generate", "tiny.yml", "prompt_file=blank.txt"}).expect_error("holds no prompt");
+  ASSERT_EQ(std::system(("mkfifo " + quoted((folder_ / "pipe").string())).c_str()), 0);
+  run({"generate", "tiny.yml", "prompt_file=pipe"}).expect_error("no regular file");
+  run({"generate", "tiny.yml", "prompt_file=/dev/zero"}).expect_error("no regular file");
   write("latin.txt", "a\nna\xefve\n");
   run({"generate", "tiny.yml", "prompt_file=latin.txt"}).expect_error("latin.txt:2 is not text");
 }

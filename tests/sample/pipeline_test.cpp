@@ -121,6 +121,12 @@ TEST_F(PipelineTest, SavedLatentsAreWhatTheFramesShow) {
   HostArray first(Shape{DType::F32, {12, 3, 4, 6}});
   std::copy_n(all.bytes.begin(), first.bytes.size(), first.bytes.begin());
   EXPECT_EQ(encoders::to_frames(kBlocks.decode(first)).bytes, out.videos[0].frames.bytes);
+
+  EXPECT_NO_THROW(made.verify(saving)) << "latents may take the place of latents";
+  saving.save_latents = folder_.path() / "notes.txt";
+  io::write_file(saving.save_latents, "not latents");
+  EXPECT_THAT([&] { made.verify(saving); },
+              ThrowsMessage<Error>(HasSubstr("is no file of latents")));
 }
 
 TEST_F(PipelineTest, GivenLatentsReplaceTheSeedsNoise) {

@@ -112,6 +112,19 @@ TEST(Loop, SavesBeforeAnEvaluationThatFailsEndsIt) {
   EXPECT_FALSE(saved.writing);
 }
 
+TEST(Loop, SavesBeforeDataThatCannotBeReadEndsIt) {
+  Dummy dummy;
+  LoopParts parts = dummy.parts();
+  parts.next_batch = [&]() -> std::optional<data::Batch> {
+    check(dummy.steps.size() < 3, "a record is damaged");
+    return data::Batch();
+  };
+  EXPECT_THAT([&] { train_loop({.max_steps = 9}, parts); },
+              ThrowsMessage<Error>(HasSubstr("a record is damaged")));
+  EXPECT_THAT(dummy.saves, ElementsAre(3));
+  EXPECT_FALSE(dummy.writing);
+}
+
 TEST(Loop, WaitsForACheckpointThatItHasBegun) {
   Dummy dummy;
   train_loop({.max_steps = 5, .checkpoint_every = 2, .final_checkpoint = false}, dummy.parts());
