@@ -122,8 +122,10 @@ std::vector<Line> describe(const runtime::Environment& found) {
   if (found.problem.empty()) {
     lines.push_back({"PJRT", found.pjrt_version});
     lines.push_back({"StableHLO", found.stablehlo_version});
+    const bool is_same = found.platform_name == found.platform_version;
     lines.push_back(
-        {"platform", fmt::format("{} {}", found.platform_name, found.platform_version)});
+        {"platform", is_same ? found.platform_name
+                             : fmt::format("{} {}", found.platform_name, found.platform_version)});
     lines.push_back({"own kernels", found.has_ffi ? "yes (FFI)" : "no (the plugin has no FFI)"});
     lines.push_back({"devices", fmt::format("{}", found.devices.size())});
     for (const pjrt::DeviceDescription& device : found.devices) {

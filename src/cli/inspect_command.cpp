@@ -245,6 +245,10 @@ Contents list_records(const fs::path& path) {
   return out;
 }
 
+bool is_peft_folder(const fs::path& path) {
+  return fs::exists(path / "adapter_config.json") && fs::exists(path / "adapter_model.safetensors");
+}
+
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
 
 /// A folder of checkpoints, newest last, each valid or not.
@@ -283,6 +287,9 @@ Contents list(const fs::path& path) {
   }
   if (fs::is_directory(path) && !train::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
+  }
+  if (is_peft_folder(path)) {
+    return list_lora(path);
   }
   weights::refuse_other_formats(path);
   if (std::optional<ClipTable> table = inspect_clips(path, /*verify=*/false)) {
@@ -328,6 +335,9 @@ std::string accept(const fs::path& path) {
     check(records > 0, "{} holds no records", path.string());
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
+  if (is_peft_folder(path)) {
+    return "accepted: LoRA: " + weights::Lora::open(path).summary();
+  }
   weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {
     return "accepted: " + check_records_folder(path);
@@ -339,6 +349,7 @@ std::string accept(const fs::path& path) {
 bool may_be_clips(const fs::path& path) {
   const bool is_folder = fs::is_directory(path);
   return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
+         !is_peft_folder(path) &&
          !(is_folder && (fs::is_directory(path / "checkpoints") ||
                          !train::CheckpointFolder(path).steps().empty()));
 }

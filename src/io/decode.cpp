@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "io/av.h"
 #include "io/mapped_file.h"
+#include "io/matroska.h"
 #include "io/orientation.h"
 
 namespace kinema::io {
@@ -114,17 +115,16 @@ bool is_full_range(const AVFrame& frame) {
   }
 }
 
-// Clockwise quarter rotations that a player applies (phones store upright films lying down).
-int quarter_turns(const AVStream& stream) {
+// What a player does to each frame (phones store upright films lying down), as Exif would say it.
+int display_orientation(const AVStream& stream) {
   size_t size = 0;
   const uint8_t* data = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
   if (data == nullptr || size < 9 * sizeof(int32_t)) {
-    return 0;
+    return 1;
   }
   int32_t matrix[9];
   std::memcpy(matrix, data, sizeof(matrix));
-  const double degrees = av_display_rotation_get(matrix);  // counter-clockwise; NaN if singular
-  return std::isfinite(degrees) ? (4 - static_cast<int>(std::lround(degrees / 90)) % 4) % 4 : 0;
+  return matrix_orientation(matrix[0], matrix[1], matrix[3], matrix[4]);
 }
 
 // How a camera was held, as Exif (CIPA DC-008, tag 0x0112) says it: 1 upright; 2 to 8 otherwise.
@@ -140,6 +140,10 @@ class Decoder {
           const ReadVideoOptions& options)
       : path_(name), options_(options), input_(bytes) {
     check(!bytes.empty(), "[video] {} is empty", path_);
+    const uint64_t whole = matroska_bytes(bytes);  // libav takes what there is of it for all
+    check(bytes.size() >= whole, "[video] {} is truncated: {} of {} bytes", path_, bytes.size(),
+          whole);
+    stored_orientation_ = png_orientation(bytes);  // which libav does not read
     av::silence();
     AVDictionary* settings = nullptr;
     av_dict_set(&settings, "format_whitelist", formats, 0);
@@ -171,7 +175,7 @@ class Decoder {
     out.height = stream_->codecpar->height;
     out.width = stream_->codecpar->width;
     out.pixel_aspect = pixel_aspect(nullptr);
-    if (quarter_turns(*stream_) % 2 != 0) {
+    if (lies_on_its_side(display_orientation(*stream_))) {
       std::swap(out.height, out.width);
     }
     out.fps = stated_rate();
@@ -219,8 +223,7 @@ class Decoder {
     HostArray frames;
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
-    const int turns = quarter_turns(*stream_);
-    frames = upright(turned(std::move(frames), turns), orientation_);
+    frames = upright(upright(std::move(frames), display_orientation(*stream_)), orientation_);
     return {std::move(frames), stated_rate(), pixel_aspect_};
   }
 
@@ -237,7 +240,7 @@ class Decoder {
     if (value < 0.1 || value > 10) {
       return 1.0;
     }
-    return quarter_turns(*stream_) % 2 != 0 ? 1.0 / value : value;
+    return lies_on_its_side(display_orientation(*stream_)) ? 1.0 / value : value;
   }
 
   /// Frames and seconds of the packets, each of which is a frame.
@@ -350,7 +353,8 @@ class Decoder {
     if (kept_ == 0) {
       height_ = frame.height;
       width_ = frame.width;
-      orientation_ = stated_orientation(frame);
+      const int stated = stated_orientation(frame);
+      orientation_ = stated == 1 ? stored_orientation_ : stated;
       pixel_aspect_ = pixel_aspect(const_cast<AVFrame*>(&frame));
     }
     check(frame.height == height_ && frame.width == width_,
@@ -404,6 +408,7 @@ class Decoder {
   int64_t seen_ = 0;     // frames decoded
   int64_t kept_ = 0;     // of them, kept
   int orientation_ = 1;  // see stated_orientation
+  int stored_orientation_ = 1;
   int64_t skipped_ = 0;  // packets that the container says are not to be shown
   double pixel_aspect_ = 1;
   // With a rate of our own: the frame that is shown now, since when and how long, in seconds.

@@ -1,5 +1,6 @@
 #include "io/orientation.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -63,14 +64,14 @@ class Tiff {
   bool big_endian_ = false;
 };
 
-}  // namespace
-
 HostArray turned(HostArray frames, int turns) {
   for (; turns > 0; --turns) {
     frames = turned_once(frames);
   }
   return frames;
 }
+
+}  // namespace
 
 HostArray upright(HostArray frames, int orientation) {
   constexpr int kTurns[] = {0, 0, 0, 2, 2, 3, 1, 1, 3};
@@ -82,6 +83,34 @@ HostArray upright(HostArray frames, int orientation) {
     frames = mirrored(frames);
   }
   return turned(std::move(frames), kTurns[orientation]);
+}
+
+int matrix_orientation(double a, double b, double c, double d) {
+  if (std::abs(a) + std::abs(d) >= std::abs(b) + std::abs(c)) {
+    return a >= 0 ? (d >= 0 ? 1 : 4) : (d >= 0 ? 2 : 3);
+  }
+  return b >= 0 ? (c >= 0 ? 5 : 6) : (c >= 0 ? 8 : 7);
+}
+
+int png_orientation(std::span<const std::byte> file) {
+  constexpr uint64_t kSignature = 8;
+  constexpr uint64_t kAround = 12;  // length, type and checksum of a chunk
+  Tiff bytes(file);                 // numbers in network order
+  bytes.big_endian(true);
+  if (!bytes.is(0, "\x89PNG\r\n\x1a\n", kSignature)) {
+    return 1;
+  }
+  for (uint64_t at = kSignature; bytes.holds(at, kAround);) {
+    const uint64_t length = bytes.number(at, 4);
+    if (!bytes.holds(at + 8, length)) {
+      return 1;
+    }
+    if (bytes.is(at + 4, "eXIf", 4)) {
+      return exif_orientation(file.subspan(at + 8, length));
+    }
+    at += kAround + length;
+  }
+  return 1;
 }
 
 int exif_orientation(std::span<const std::byte> block) {

@@ -39,11 +39,13 @@ const std::vector<Fixed>& fixed_settings(Sampler sampler) {
       {"use_karras_sigmas", "false"},
       {"use_exponential_sigmas", "false"},
       {"use_beta_sigmas", "false"},
+      {"shift_terminal", "null"},
   };
   static const std::vector<Fixed> euler{
       {"use_dynamic_shifting", "false"},   {"use_karras_sigmas", "false"},
       {"use_exponential_sigmas", "false"}, {"use_beta_sigmas", "false"},
       {"invert_sigmas", "false"},          {"stochastic_sampling", "false"},
+      {"shift_terminal", "null"},
   };
   return sampler == Sampler::UNIPC ? unipc : euler;
 }

@@ -63,9 +63,11 @@ class Writer {
       const std::string at = name.substr(0, name.find('.') + 1);
       alphas_[at][module] = alpha;
       ranks_[at][module] = target.rank();
+      has_bias_[at] = has_bias_[at] || target.up_bias != nullptr;
     } else if (target.alpha != nullptr) {
       add(name + ".alpha", target.alpha);
-    } else if (target.factor != 1) {  // from metadata or a file beside it
+    } else if (target.factor != 1 || to_ == LoraFormat::KOHYA) {
+      // From metadata or a file beside it; readers of kohya's files want each module to have one.
       entries_.push_back(io::TensorEntry::lazy(name + ".alpha", Shape{DType::F32, {}}, [alpha] {
         const auto value = static_cast<float>(alpha);
         return HostArray::f32({}, std::span(&value, 1));
@@ -98,6 +100,7 @@ class Writer {
       }
       about.set(at + "r", rank)
           .set(at + "lora_alpha", alpha)
+          .set(at + "lora_bias", has_bias_.at(at))
           .set(at + "rank_pattern", std::move(rank_pattern))
           .set(at + "alpha_pattern", std::move(alpha_pattern))
           .set(at + "target_modules", std::move(modules));
@@ -129,6 +132,7 @@ class Writer {
   // By `transformer.` or `transformer_2.`, then by module.
   std::map<std::string, std::map<std::string, double>> alphas_;
   std::map<std::string, std::map<std::string, int64_t>> ranks_;
+  std::map<std::string, bool> has_bias_;
 };
 
 }  // namespace

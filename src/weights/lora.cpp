@@ -110,7 +110,8 @@ void check_pair(const Lora::Target& target, const std::string& module, const std
   const io::TensorView* one = target.down != nullptr ? target.down : target.up;
   if (one == nullptr) {
     check(target.up_bias == nullptr && target.alpha == nullptr,
-          "[lora] {}: `{}` has an alpha or a bias but no pair of down and up to go with it", path, module);
+          "[lora] {}: `{}` has an alpha or a bias but no pair of down and up to go with it", path,
+          module);
     return;
   }
   check(target.down != nullptr && target.up != nullptr,
@@ -137,6 +138,8 @@ std::string plural(size_t count, std::string_view word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
+constexpr const char* kPeftFile = "adapter_model.safetensors";
+
 }  // namespace
 
 Lora Lora::open(const fs::path& path) {
@@ -144,11 +147,15 @@ Lora Lora::open(const fs::path& path) {
   const bool folder = fs::is_directory(path, ignored);
   Lora out;
   out.path_ = path.string();
-  out.file_ = io::SafetensorsFile::open(folder ? path / "adapter_model.safetensors" : path);
+  const fs::path file = folder ? path / kPeftFile : path;
+  const fs::path peft_config = file.parent_path() / "adapter_config.json";
+  bool of_peft = file.filename() == kPeftFile;
+  out.file_ = io::SafetensorsFile::open(file);
   for (const io::TensorView& tensor : out.file_.tensors()) {
     const std::string_view method = other_method(tensor.name);
     check(method.empty(), "[lora] {}: `{}` belongs to {}, which is not supported: only LoRA is",
           out.path_, tensor.name, method);
+    of_peft = of_peft || tensor.name.starts_with("base_model.model.");
     if (const std::optional<LoraKey> key = read_lora_key(tensor.name)) {
       out.add(tensor, *key);
     } else {
@@ -159,9 +166,8 @@ Lora Lora::open(const fs::path& path) {
         "[lora] {} has no LoRA key of a Wan transformer among its {} (the first is `{}`)",
         out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
   out.finish();
-  if (folder && fs::exists(path / "adapter_config.json", ignored)) {
-    const ConfiguredAlpha alpha =
-        read_alpha(Json::read(path / "adapter_config.json"), "", out.path_);
+  if (of_peft && fs::exists(peft_config, ignored)) {
+    const ConfiguredAlpha alpha = read_alpha(Json::read(peft_config), "", out.path_);
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
         target.factor = alpha.factor(module, target.rank());

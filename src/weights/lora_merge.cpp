@@ -235,11 +235,11 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     }
     matcher.finish();
     files_.push_back(adapter.lora);
-    report_.push_back(fmt::format("{}: all {} keys matched, {} parameters{}, scale {} ({})",
-                                  fs::path(adapter.lora->path()).filename().string(),
-                                  matcher.matched(), parameters,
-                                  apart > 0 ? fmt::format(", {} low-rank pairs not merged", apart) : "",
-                                  adapter.scale, adapter.lora->summary()));
+    report_.push_back(fmt::format(
+        "{}: all {} keys matched, {} parameters{}, scale {} ({})",
+        fs::path(adapter.lora->path()).filename().string(), matcher.matched(), parameters,
+        apart > 0 ? fmt::format(", {} low-rank pairs not merged", apart) : "", adapter.scale,
+        adapter.lora->summary()));
   }
 }
 

@@ -60,6 +60,17 @@ TEST(Containers, HoldTheSameFramesWhateverTheyAre) {
   }
 }
 
+TEST(Containers, OfMatroskaThatWereCutOffAreNamed) {
+  const Scratch scratch;
+  write_steps(scratch / "a.mp4", 9, 16);
+  remux(scratch / "a.mp4", scratch / "a.mkv");
+  std::filesystem::resize_file(scratch / "a.mkv",
+                               std::filesystem::file_size(scratch / "a.mkv") * 3 / 4);
+  const auto truncated = testing::ThrowsMessage<Error>(testing::HasSubstr("is truncated"));
+  EXPECT_THAT([&] { read_video(scratch / "a.mkv"); }, truncated);
+  EXPECT_THAT([&] { probe_video(scratch / "a.mkv"); }, truncated);
+}
+
 TEST(Containers, AreKnownByTheirBytes) {
   const Scratch scratch;
   write_steps(scratch / "a.mp4", 3, 16);

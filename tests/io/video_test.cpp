@@ -18,6 +18,7 @@
 #include "io/atomic_write.h"
 #include "io/image.h"
 #include "io/mapped_file.h"
+#include "io/orientation.h"
 #include "io/safetensors.h"
 #include "io/scratch.h"
 
@@ -295,6 +296,42 @@ TEST(Image, StandsUprightAsExifSays) {
   const HostArray turned = read_image(folder / "orientation_6.jpg");
   EXPECT_EQ(turned.shape.dims, (Dims{64, 32, 3}));
   EXPECT_EQ(corners(turned), "brwg");
+}
+
+// The same in a PNG, in a chunk between its header (33 bytes) and its pixels.
+TEST(Image, StandsUprightAsAChunkOfAPngSays) {
+  const Scratch scratch;
+  HostArray image(Shape{DType::U8, {2, 3, 3}});
+  for (size_t i = 0; i < image.bytes.size(); ++i) {
+    image.bytes[i] = static_cast<std::byte>(i * 10);
+  }
+  write_png(scratch / "a.png", image);
+  const std::string plain = read_text(scratch / "a.png");
+  // 26 bytes of TIFF: one entry, orientation 6. The decoder does not look at the checksum.
+  const std::string tiff("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
+  const std::string chunk = std::string(
+                                "\0\0\0\x1a"
+                                "eXIf",
+                                8) +
+                            tiff + std::string(4, '\0');
+  write_file(scratch / "b.png", plain.substr(0, 33) + chunk + plain.substr(33));
+
+  const HostArray shown = read_image(scratch / "b.png");
+  ASSERT_EQ(shown.shape.dims, (Dims{3, 2, 3}));
+  EXPECT_EQ(std::to_integer<int>(shown.bytes[3]), 0) << "what was first is at the top right now";
+}
+
+// x' = a x + c y, y' = b x + d y, y downwards.
+TEST(Video, StandsAsItsMatrixSays) {
+  EXPECT_EQ(matrix_orientation(1, 0, 0, 1), 1);
+  EXPECT_EQ(matrix_orientation(-1, 0, 0, 1), 2) << "left and right exchanged";
+  EXPECT_EQ(matrix_orientation(-1, 0, 0, -1), 3);
+  EXPECT_EQ(matrix_orientation(1, 0, 0, -1), 4) << "top and bottom exchanged";
+  EXPECT_EQ(matrix_orientation(0, 1, 1, 0), 5) << "transposed";
+  EXPECT_EQ(matrix_orientation(0, 1, -1, 0), 6) << "right goes down: a quarter clockwise";
+  EXPECT_EQ(matrix_orientation(0, -1, -1, 0), 7);
+  EXPECT_EQ(matrix_orientation(0, -1, 1, 0), 8);
+  EXPECT_EQ(matrix_orientation(0, 0, 0, 0), 1);
 }
 
 TEST(Image, ResizesConstantsToThemselvesAndKeepsTheMean) {

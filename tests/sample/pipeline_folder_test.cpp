@@ -193,6 +193,15 @@ TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
 
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("solver_order"), HasSubstr("only 2"))));
+
+  for (const char* name : {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}) {
+    const std::string config = std::string(R"({"_class_name": ")") + name;
+    folder.write("c.json", config + R"(", "use_flow_sigmas": true, "shift_terminal": 0.1})");
+    EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+                ThrowsMessage<Error>(HasSubstr("shift_terminal")));
+    folder.write("c.json", config + R"(", "use_flow_sigmas": true, "shift_terminal": null})");
+    EXPECT_NO_THROW(read_scheduler_config(folder.path() / "c.json"));
+  }
 }
 
 }  // namespace

@@ -87,6 +87,24 @@ TEST(ConvertLora, EveryFormatGivesTheSameDifferencesBack) {
   }
 }
 
+// Readers of kohya's files ask every module for one.
+TEST(ConvertLora, KohyaHasAnAlphaOfEachModule) {
+  const io::Scratch scratch;
+  write(scratch / "given.safetensors", products());
+  convert_lora(scratch / "given.safetensors", scratch / "kohya.safetensors", LoraFormat::KOHYA);
+
+  const auto kohya = io::SafetensorsFile::open(scratch / "kohya.safetensors");
+  int64_t modules = 0;
+  for (const io::TensorView& tensor : kohya.tensors()) {
+    const size_t end = tensor.name.find(".lora_down.weight");
+    if (end != std::string::npos) {
+      EXPECT_NE(kohya.find(tensor.name.substr(0, end) + ".alpha"), nullptr) << tensor.name;
+      ++modules;
+    }
+  }
+  EXPECT_GT(modules, 0);
+}
+
 TEST(ConvertLora, AlphasOfMetadataBecomeKeysWhereTheFormatHasThem) {
   const io::Scratch scratch;
   const fs::path given = io::golden("lora/adapter.safetensors");

@@ -242,7 +242,8 @@ TEST_F(LoraFile, KeepsProductsApartWhereTheModelHasRoom) {
             0.5F * at("blocks.0.attn1.to_q.diff")[5] - 1.5F * at("blocks.0.attn1.to_q.diff")[5]);
   EXPECT_FALSE(adapters.change("blocks.1.attn1.to_q.weight"));
   EXPECT_TRUE(adapters.change("patch_embedding.weight"));
-  EXPECT_THAT(adapters.report()[0], HasSubstr("3 parameters, 2 low-rank pairs not merged, scale 0.5"));
+  EXPECT_THAT(adapters.report()[0],
+              HasSubstr("3 parameters, 2 low-rank pairs not merged, scale 0.5"));
 }
 
 TEST_F(LoraFile, NeedsTheRanksOfAllItsAdapters) {
@@ -350,6 +351,12 @@ TEST_F(LoraFile, ReadsAPeftFolder) {
       << R"({"r": 4, "lora_alpha": 6, "use_rslora": true, "alpha_pattern": {}})";
 
   EXPECT_EQ(Lora::open(scratch_.path()).targets().at("blocks.0.attn1.to_q").factor, 3.0);
+  // The same file by its own name, and under another one: its keys say whose it is.
+  const auto named = scratch_ / "adapter_model.safetensors";
+  EXPECT_EQ(Lora::open(named).targets().at("blocks.0.attn1.to_q").factor, 3.0);
+  std::filesystem::rename(named, scratch_ / "kites.safetensors");
+  EXPECT_EQ(Lora::open(scratch_ / "kites.safetensors").targets().at("blocks.0.attn1.to_q").factor,
+            3.0);
 }
 
 TEST_F(LoraFile, KeepsTheTwoExpertsApart) {
