@@ -52,7 +52,28 @@ std::optional<DType> dtype_of(const Words& words) {
   return dtype;
 }
 
-int convert(const Words& words) {
+/// The file in the folder that diffusers' save_lora_weights writes, else the path itself.
+std::string lora_file_in(const std::string& source) {
+  std::error_code ignored;
+  const fs::path inside = fs::path(source) / "pytorch_lora_weights.safetensors";
+  return fs::exists(inside, ignored) ? inside.string() : source;
+}
+
+/// Says which transformers of a pipeline or checkpoint stay as they are.
+void name_others(const fs::path& folder, const fs::path& converted) {
+  for (const char* name :
+       {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema"}) {
+    std::error_code ignored;
+    const fs::path other = folder / name;
+    if (other != converted && fs::is_directory(other, ignored)) {
+      warn(fmt::format("{0} is there too and is not converted: kinema convert {0} does it",
+                       other.string()));
+    }
+  }
+}
+
+int convert(Words words) {
+  words.source = lora_file_in(words.source);
   if (is_lora(words.source)) {
     const std::optional<DType> dtype = dtype_of(words);
     const weights::LoraFormat to = weights::lora_format_from_string(words.to);
@@ -80,6 +101,9 @@ int convert(const Words& words) {
   weights::convert_transformer(source, target, options);
   progress.reset();
   fmt::print("{} -> {}\n", source.string(), target.string());
+  if (source != fs::path(words.source)) {
+    name_others(words.source, source);
+  }
   return 0;
 }
 

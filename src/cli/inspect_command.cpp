@@ -168,10 +168,14 @@ std::string check_records_folder(const fs::path& path) {
   }
   names = io::shards_of(std::move(names));
   for (const std::string& name : names) {
-    check(io::path_kind(path / name) == io::PathKind::TfRecord,
-          "{} is no model folder, pipeline, run or data set: {} is no TFRecord file", path.string(),
-          name);
-    records += check_records(path / name);
+    try {
+      records += check_records(path / name);
+    } catch (const Error&) {  // records may have any name, and be packed by gzip
+      check(io::path_kind(path / name) == io::PathKind::TfRecord,
+            "{} is no model folder, pipeline, run or data set: {} is no TFRecord file",
+            path.string(), name);
+      throw;
+    }
   }
   check(!names.empty(), "{} is no model folder, pipeline, run or data set", path.string());
   check(records > 0, "{} holds no records", path.string());

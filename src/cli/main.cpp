@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -34,10 +37,21 @@ int run(int argc, char** argv) {
   return program.run(argc, argv);
 }
 
+/// Supervisors may start a program without them: then the first file that it opens would be its
+/// standard output, and have its lines.
+void open_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
+      std::_Exit(1);
+    }
+  }
+}
+
 }  // namespace
 
 // The one place that catches: whatever goes wrong becomes a line on stderr and exit status 1.
 int main(int argc, char** argv) {
+  open_standard_streams();
   kinema::allocator::keep_large_blocks();
   // Writing to a closed pipe is an error of that write, not the end of a run.
   std::signal(SIGPIPE, SIG_IGN);

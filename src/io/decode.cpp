@@ -98,9 +98,17 @@ const int* coefficients(const AVFrame& frame) {
     case AVCOL_SPC_BT2020_NCL:
     case AVCOL_SPC_BT2020_CL:
       return sws_getCoefficients(SWS_CS_BT2020);
+    case AVCOL_SPC_SMPTE240M:
+      return sws_getCoefficients(SWS_CS_SMPTE240M);
     default:
       return sws_getCoefficients(SWS_CS_ITU601);
   }
+}
+
+bool is_grey(AVPixelFormat format) {
+  const AVPixFmtDescriptor* about = av_pix_fmt_desc_get(format);
+  constexpr uint64_t kOther = AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BITSTREAM;
+  return about != nullptr && about->nb_components <= 2 && (about->flags & kOther) == 0;
 }
 
 bool is_full_range(const AVFrame& frame) {
@@ -111,7 +119,10 @@ bool is_full_range(const AVFrame& frame) {
     case AV_PIX_FMT_YUVJ440P:
       return true;
     default:
-      return frame.color_range == AVCOL_RANGE_JPEG;
+      // Grey is of full range where nothing else is said.
+      return frame.color_range == AVCOL_RANGE_JPEG ||
+             (frame.color_range == AVCOL_RANGE_UNSPECIFIED &&
+              is_grey(static_cast<AVPixelFormat>(frame.format)));
   }
 }
 

@@ -1,6 +1,7 @@
 // Training over a mesh of CPU devices as a user runs it.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -96,7 +97,7 @@ TEST_F(Parallel, GeneratesOverAMeshWhatOneDeviceGenerates) {
       generate({"save_latents=four.safetensors", "cpu_device_count=4", "ici_data_parallelism=2",
                 "ici_tensor_parallelism=2", "ici_context_parallelism=1", "debug_sharding=true"});
   ASSERT_EQ(four.status, 0) << four.err;
-  EXPECT_EQ(four.err, "");
+  EXPECT_EQ(std::count(four.err.begin(), four.err.end(), '\n'), 1);
   EXPECT_THAT(four.out, AllOf(HasSubstr("devices: 4, data=2 fsdp=1 context=1 tensor=2"),
                               HasSubstr("[layers_per_stage, heads -> tensor, embed]"),
                               HasSubstr("over tensor")));

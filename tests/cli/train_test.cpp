@@ -239,6 +239,16 @@ TEST_F(TrainCommand, BeginsNothingAnewOverDamagedCheckpoints) {
   EXPECT_EQ(losses("tiny"), before);
 }
 
+// As some supervisors start programs: no file of the run may become its standard output.
+TEST_F(TrainCommand, WritesNoLinesIntoFilesWhereTheStandardStreamsAreClosed) {
+  const std::string command = "cd " + quoted(folder_.string()) + " && " +
+                              quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                              " train tiny.yml <&- >&- 2>&-";
+  EXPECT_EQ(WEXITSTATUS(std::system(("bash -c " + quoted(command)).c_str())), 0);
+  EXPECT_EQ(losses("tiny").size(), 4U);
+  EXPECT_THAT(read_text(folder_ / "out/tiny/.lock"), Not(HasSubstr("completed")));
+}
+
 TEST_F(TrainCommand, PrintsJsonAlone) {
   const Outcome outcome = run({"train", "tiny.yml", "max_train_steps=1", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
