@@ -39,7 +39,6 @@ void run(const Settings& s) {
                             {DType::F32, {1, m.text, m.text_dim}}};
   train::StepOptions step;
   step.adamw.max_norm = 1.0;
-  step.max_abs_gradient = false;
   train::TrainerOptions options;
   options.program = {.name = "train_step",
                      .kernels = s.kernels,

@@ -6,11 +6,14 @@
 /// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by.
 namespace kinema {
 
-/// `fused("sums_of_squares", SumsOfSquaresSettings, tensors)` -> F32 [sum of rows].
+/// `fused("gradient_sizes", GradientSizesSettings, tensors)` -> sums of squares and largest
+/// magnitudes, F32 [sum of rows] each.
 ///
-/// Tensor i (F32 or BF16) is cut into `rows[i]` equal parts along its first axis, one sum each.
-struct SumsOfSquaresSettings {
+/// Tensor i (F32 or BF16) is cut into `rows[i]` equal parts along its first axis, one entry each.
+struct GradientSizesSettings {
   std::vector<int64_t> rows;
+  /// Limit of every element's size in the sums; 0 = none.
+  double max_value;
 };
 
 /// `fused("attention", AttentionSettings, {q, k, v, bias})` -> softmax(scale q k^T + bias) v.

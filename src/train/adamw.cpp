@@ -61,28 +61,33 @@ std::vector<Tensor> update(const AdamWSettings& c, std::span<const Tensor> in, b
 
 }  // namespace
 
-Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients) {
-  check(specs.size() == gradients.size(), "[sums_of_squares] {} gradients for {} parameters",
+GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
+                             std::span<const Tensor> gradients, std::optional<double> max_value) {
+  check(specs.size() == gradients.size(), "[gradient_sizes] {} gradients for {} parameters",
         gradients.size(), specs.size());
-  SumsOfSquaresSettings settings;
+  GradientSizesSettings settings{.rows = {}, .max_value = max_value.value_or(0.0)};
   for (const nn::ParamSpec& spec : specs) {
     settings.rows.push_back(spec.layers > 0 ? spec.layers : 1);
   }
-  return fused(
-      "sums_of_squares", settings, {gradients.begin(), gradients.end()},
-      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
-        std::vector<Tensor> parts;
-        for (size_t i = 0; i < in.size(); ++i) {
-          // Not through a flat view: over a mesh, that would gather the gradient.
-          std::vector<int64_t> axes;
-          for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < in[i].rank(); ++axis) {
-            axes.push_back(axis);
-          }
-          const Tensor squares = square(convert(in[i], DType::F32));
-          parts.push_back(reshape(axes.empty() ? squares : sum(squares, axes), {settings.rows[i]}));
-        }
-        return {concatenate(parts, Axis(0))};
-      })[0];
+  const std::vector<Tensor> sizes =
+      fused("gradient_sizes", settings, {gradients.begin(), gradients.end()},
+            [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+              std::vector<Tensor> squares, largest;
+              for (size_t i = 0; i < in.size(); ++i) {
+                // Not through a flat view: over a mesh, that would gather the gradient.
+                std::vector<int64_t> axes;
+                for (int64_t axis = specs[i].layers > 0 ? 1 : 0; axis < in[i].rank(); ++axis) {
+                  axes.push_back(axis);
+                }
+                const Dims row{settings.rows[i]};
+                const Tensor g = convert(in[i], DType::F32);
+                const Tensor squared = square(clip_value(g, max_value));
+                squares.push_back(reshape(axes.empty() ? squared : sum(squared, axes), row));
+                largest.push_back(reshape(axes.empty() ? abs(g) : max(abs(g), axes), row));
+              }
+              return {concatenate(squares, Axis(0)), concatenate(largest, Axis(0))};
+            });
+  return {sizes[0], sizes[1]};
 }
 
 Tensor total(Tensor x) {
@@ -107,11 +112,7 @@ AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
   Tensor factor;
   if (options.max_norm) {
     if (options.max_value) {  // the norm that counts is that of the clipped gradients
-      std::vector<Tensor> clipped;
-      for (const Tensor g : gradients) {
-        clipped.push_back(clip_value(convert(g, DType::F32), options.max_value));
-      }
-      norm = sqrt(total(sums_of_squares(specs, clipped)));
+      norm = sqrt(total(gradient_sizes(specs, gradients, options.max_value).squares));
     }
     factor = norm_factor(norm, *options.max_norm);
   }

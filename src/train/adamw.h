@@ -34,9 +34,15 @@ struct AdamWState {
   Tensor count;
 };
 
-/// Sums of squares of every gradient in one F32 vector: one entry per parameter, and one per layer
-/// of a stacked parameter, in order. A non-finite gradient gives a non-finite entry.
-Tensor sums_of_squares(std::span<const nn::ParamSpec> specs, std::span<const Tensor> gradients);
+/// Of every gradient, F32 vectors with one entry per parameter, and one per layer of a stacked
+/// parameter, in order. A non-finite gradient gives non-finite entries.
+struct GradientSizes {
+  Tensor squares;  // sums of squares, of elements limited to +- max_value where it is given
+  Tensor largest;  // magnitudes of elements as they are
+};
+GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
+                             std::span<const Tensor> gradients,
+                             std::optional<double> max_value = {});
 
 /// Sum of a vector F32 [n].
 Tensor total(Tensor x);

@@ -137,15 +137,6 @@ StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, boo
   return state;
 }
 
-Tensor largest_magnitude(std::span<const Tensor> gradients) {
-  Tensor largest;
-  for (const Tensor g : gradients) {
-    const Tensor here = max(abs(convert(g, DType::F32)));
-    largest = largest ? maximum(largest, here) : here;
-  }
-  return largest;
-}
-
 std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next, double decay,
                             Tensor ok) {
   const Tensor t = convert(next.count, DType::F32);
@@ -246,7 +237,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
           ? differentiate(model, weights, part, dropout_key, options.objective)
           : accumulate(model, weights, specs, part, dropout_key, options);
 
-  const Tensor squares = sums_of_squares(specs, found.gradients);
+  const auto [squares, largest] = gradient_sizes(specs, found.gradients);
   const Tensor norm = sqrt(total(squares));
   // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
   const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
@@ -265,10 +256,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   for (int64_t i = 0; i < step.state_size(); ++i) {
     step.donate[i] = i;
   }
-  const Tensor largest =
-      options.max_abs_gradient ? largest_magnitude(found.gradients) : zeros_like(norm);
   std::vector<Tensor> metrics;
-  for (const Tensor value : {found.loss, norm, largest, convert(finite, DType::F32)}) {
+  for (const Tensor value : {found.loss, norm, max(largest), convert(finite, DType::F32)}) {
     metrics.push_back(reshape(value, {1}));
   }
   step.outputs.push_back(concatenate(metrics, Axis(0)));

@@ -53,8 +53,6 @@ struct StepOptions {
   mesh::Placement place = {};
   /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
   std::vector<std::string> batch_axes = {};
-  /// Also find the largest magnitude of a gradient element (one more pass over the gradients).
-  bool max_abs_gradient = true;
 };
 
 /// Global shapes of one batch.

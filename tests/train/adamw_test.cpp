@@ -60,7 +60,7 @@ struct OneUpdate {
     state.count = graph.input({DType::S32, {}});
     const std::vector<Tensor> g{graph.input(shape)};
     const Tensor rate = graph.input({DType::F32, {}});
-    const Tensor norm = sqrt(sum(sums_of_squares(specs, g)));
+    const Tensor norm = sqrt(sum(gradient_sizes(specs, g).squares));
     const AdamWState next = adamw(state, specs, g, norm, rate, options);
     outputs = {next.params[0], next.mu[0], next.nu[0], next.count};
   }
@@ -177,21 +177,28 @@ TEST_F(AdamW, CountsTheRankOfOneLayerOfAStack) {
   EXPECT_EQ(out[0].as<float>()[0], 1.0F);
 }
 
-TEST_F(AdamW, SumsSquaresPerLayer) {
+TEST_F(AdamW, FindsSizesPerLayer) {
   Graph graph;
   const std::vector<nn::ParamSpec> specs{
       {.name = "a", .shape = {DType::F32, {2}}},
       {.name = "blocks.{}.w", .shape = {DType::F32, {2, 2}}, .layers = 2}};
   const std::vector<Tensor> g{constant_f32(graph, {2}, std::vector<float>{1, 2}),
                               constant_f32(graph, {2, 2}, std::vector<float>{3, 0, 0, 4})};
-  const std::vector<Tensor> outputs{sums_of_squares(specs, g)};
+  const GradientSizes sizes = gradient_sizes(specs, g);
+  const GradientSizes limited = gradient_sizes(specs, g, 3.0);
 
-  const HostArray sums = runtime::evaluate(pjrt::cpu_client(), graph, outputs)[0];
+  const std::vector<HostArray> got = runtime::evaluate(
+      pjrt::cpu_client(), graph,
+      std::vector{sizes.squares, sizes.largest, limited.squares, limited.largest});
 
-  ASSERT_EQ(sums.shape.dims, Dims{3});
-  EXPECT_EQ(sums.as<float>()[0], 5.0F);
-  EXPECT_EQ(sums.as<float>()[1], 9.0F);
-  EXPECT_EQ(sums.as<float>()[2], 16.0F);
+  const auto list = [&](size_t i) {
+    const auto values = got[i].as<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(list(0), (std::vector<float>{5, 9, 16}));
+  EXPECT_EQ(list(1), (std::vector<float>{2, 3, 4}));
+  EXPECT_EQ(list(2), (std::vector<float>{5, 9, 9}));
+  EXPECT_EQ(list(3), (std::vector<float>{2, 3, 4}));
 }
 
 }  // namespace

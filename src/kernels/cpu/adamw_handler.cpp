@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -38,13 +39,45 @@ struct UpdateLoop {
   }
 };
 
-constexpr int64_t kPiece = 1 << 14;  // elements: gradients, parameter and moments fit in L2
+constexpr int64_t kPiece = 1 << 13;  // elements: gradient, parameter and moments fit in L2
 
-void copy_unless_same(void* to, const void* from, int64_t bytes) {
-  if (to != from) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+/// A tensor that is read and written in place, F32 or BF16, piece by piece.
+class State {
+ public:
+  State(ffi::AnyBuffer from, ffi::Result<ffi::AnyBuffer> to)
+      : from_(static_cast<const char*>(from.untyped_data())),
+        to_(static_cast<char*>(to->untyped_data())),
+        narrow_(from.element_type() == ffi::DataType::BF16) {}
+
+  /// Without any change, where the compiler gave the result memory of its own.
+  void keep(int64_t at, int64_t count) const {
+    if (from_ != to_) {
+      const int64_t width = narrow_ ? 2 : 4;
+      std::memcpy(to_ + at * width, from_ + at * width, static_cast<size_t>(count * width));
+    }
   }
-}
+
+  /// As F32: the memory itself, or `wide`.
+  float* open(int64_t at, int64_t count, float* wide) const {
+    if (narrow_) {
+      from_bf16(reinterpret_cast<const uint16_t*>(from_) + at, count, wide);
+      return wide;
+    }
+    keep(at, count);
+    return reinterpret_cast<float*>(to_) + at;
+  }
+
+  void close(int64_t at, int64_t count, const float* wide) const {
+    if (narrow_) {
+      to_bf16(wide, count, 1.0F, reinterpret_cast<uint16_t*>(to_) + at);
+    }
+  }
+
+ private:
+  const char* from_;
+  char* to_;
+  bool narrow_;
+};
 
 ffi::Error adamw(ffi::ThreadPool pool, ffi::AnyBuffer p, ffi::AnyBuffer mu, ffi::AnyBuffer nu,
                  ffi::AnyBuffer gradient, ffi::AnyBuffer scalars, ffi::Result<ffi::AnyBuffer> new_p,
@@ -69,31 +102,31 @@ ffi::Error adamw(ffi::ThreadPool pool, ffi::AnyBuffer p, ffi::AnyBuffer mu, ffi:
                    .rate = s[3]};
     const bool frozen = s[4] == 0.0F;
     const bool narrow = gradient.element_type() == ffi::DataType::BF16;
+    const std::array state{State(p, new_p), State(mu, new_mu), State(nu, new_nu)};
     const auto n = static_cast<int64_t>(p.element_count());
     parallel_for(pool, (n + kPiece - 1) / kPiece, [&](int64_t piece) {
       const int64_t at = piece * kPiece;
       const int64_t count = std::min(kPiece, n - at);
-      const auto place = [&](ffi::Result<ffi::AnyBuffer>& to, ffi::AnyBuffer& from) {
-        auto* target = static_cast<float*>(to->untyped_data()) + at;
-        copy_unless_same(target, static_cast<float*>(from.untyped_data()) + at, 4 * count);
-        return target;
-      };
-      float* const params = place(new_p, p);
-      float* const first = place(new_mu, mu);
-      float* const second = place(new_nu, nu);
       if (frozen) {
+        for (const State& tensor : state) {
+          tensor.keep(at, count);
+        }
         return;
       }
-      float widened[kPiece];
-      const float* g = nullptr;
+      float wide[4][kPiece];
+      const auto* g = static_cast<const float*>(gradient.untyped_data()) + at;
       if (narrow) {
-        const auto* bits = static_cast<const uint16_t*>(gradient.untyped_data()) + at;
-        from_bf16(bits, count, widened);
-        g = widened;
-      } else {
-        g = static_cast<const float*>(gradient.untyped_data()) + at;
+        from_bf16(static_cast<const uint16_t*>(gradient.untyped_data()) + at, count, wide[3]);
+        g = wide[3];
       }
-      vector_loop<UpdateLoop>(u, count, g, params, first, second);
+      std::array<float*, 3> opened{};
+      for (size_t i = 0; i < 3; ++i) {
+        opened[i] = state[i].open(at, count, wide[i]);
+      }
+      vector_loop<UpdateLoop>(u, count, g, opened[0], opened[1], opened[2]);
+      for (size_t i = 0; i < 3; ++i) {
+        state[i].close(at, count, opened[i]);
+      }
     });
     return ffi::Error::Success();
   } catch (const std::exception& error) {

@@ -94,18 +94,47 @@ std::string label_of(const Node& node, const CpuLoweringOptions& options) {
   return fmt::format(", scope = {} : i64", trace::label(name).number);
 }
 
-/// Writes a typed call with one result, and binds the result of `written` to it. `location` is that
-/// of the node that the call computes.
+/// The first `count` results of a node, the first `in_place` of them written over the operands of
+/// the same number.
+struct Results {
+  size_t count = 1;
+  size_t in_place = 0;
+};
+
+std::string in_place(const Results& results) {
+  std::vector<std::string> aliases;
+  for (size_t i = 0; i < results.in_place; ++i) {
+    aliases.push_back(fmt::format(
+        "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
+        "operand_tuple_indices = []>",
+        results.count == 1 ? "" : std::to_string(i), i));
+  }
+  return aliases.empty() ? ""
+                         : fmt::format(", output_operand_aliases = [{}]", fmt::join(aliases, ", "));
+}
+
+/// Writes a typed call, and binds results of `written` to its own. `location` is that of the node
+/// that the call computes.
 void write_call(const Node& written, const char* target, const std::string& config,
-                const Operands& in, Emitter& out, const std::string& location) {
-  const Shape& result = written.results[0];
+                const Operands& in, Emitter& out, const std::string& location,
+                const Results& results = {}) {
+  const size_t count = results.count;
+  std::vector<std::string> types, layouts;
+  for (const Shape& result : std::span(written.results).first(count)) {
+    types.push_back(mlir_type(result));
+    layouts.push_back(layout(result));
+  }
   const std::string name = out.fresh();
   out.line(
-      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{{}}}, operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> {}{}",
-      name, fmt::join(in.names, ", "), target, config, fmt::join(in.layouts, ", "), layout(result),
-      fmt::join(in.types, ", "), mlir_type(result), location);
-  out.bind(const_cast<Node&>(written).result(), name);
+      "{}{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
+      "backend_config = {{{}}}, operand_layouts = [{}], result_layouts = [{}]{}}} : ({}) -> ({}){}",
+      name, count > 1 ? fmt::format(":{}", count) : "", fmt::join(in.names, ", "), target, config,
+      fmt::join(in.layouts, ", "), fmt::join(layouts, ", "), in_place(results),
+      fmt::join(in.types, ", "), fmt::join(types, ", "), location);
+  for (size_t i = 0; i < count; ++i) {
+    out.bind(const_cast<Node&>(written).result(static_cast<int64_t>(i)),
+             count > 1 ? fmt::format("{}#{}", name, i) : name);
+  }
 }
 
 /// Writes `dot` with its result stored as `written` (the dot itself or a transpose of it);
@@ -193,65 +222,45 @@ bool write_convolution(const Node& node, Emitter& out, const CpuLoweringOptions&
   return true;
 }
 
-/// The first `count` results are written over the operands of the same number.
-std::string in_place(size_t count) {
-  std::vector<std::string> aliases;
-  for (size_t i = 0; i < count; ++i) {
-    aliases.push_back(fmt::format(
-        "#stablehlo.output_operand_alias<output_tuple_indices = [{}], operand_index = {}, "
-        "operand_tuple_indices = []>",
-        count == 1 ? "" : std::to_string(i), i));
-  }
-  return fmt::format("output_operand_aliases = [{}]", fmt::join(aliases, ", "));
-}
-
 /// What the compiler forgets before it orders the program's operations: recomputation would be
 /// moved up beside the forward pass. A call that does nothing, in place, is an order it must keep.
 bool write_barrier(const Node& node, Emitter& out) {
-  const Operands in = operands_of(node, out);
   const size_t count = node.inputs.size();
-  const std::string name = out.fresh();
-  out.line(
-      "{}{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{}}, operand_layouts = [{}], result_layouts = [{}], {}}} : ({}) -> ({}){}",
-      name, count > 1 ? fmt::format(":{}", count) : "", fmt::join(in.names, ", "), kBarrierTarget,
-      fmt::join(in.layouts, ", "), fmt::join(in.layouts, ", "), in_place(count),
-      fmt::join(in.types, ", "), fmt::join(in.types, ", "), out.location(node));
-  for (size_t i = 0; i < count; ++i) {
-    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)),
-             count > 1 ? fmt::format("{}#{}", name, i) : name);
-  }
+  write_call(node, kBarrierTarget, "", operands_of(node, out), out, out.location(node),
+             {.count = count, .in_place = count});
   return true;
+}
+
+/// Whether these are the dtypes of all that a node reads.
+bool f32_or_bf16(const Node& node) {
+  return std::ranges::all_of(node.inputs, [](const Tensor x) {
+    return x.dtype() == DType::F32 || x.dtype() == DType::BF16;
+  });
 }
 
 /// The update reads and writes parameter and moments in one pass and in place: the compiler's own
-/// three loops would need copies of both moments.
+/// three loops would need copies of them.
 bool write_adamw(const Node& node, const AdamWSettings& settings, Emitter& out) {
-  if (std::ranges::any_of(node.results, [](const Shape& x) { return x.dtype != DType::F32; })) {
-    return false;  // a state kept in BF16 is the compiler's
+  if (!f32_or_bf16(node)) {
+    return false;
   }
-  const Operands in = operands_of(node, out);
-  const std::span<const std::string> state(in.types.data(), 3);
-  const std::string name = out.fresh();
-  out.line(
-      "{}:3 = \"stablehlo.custom_call\"({}) {{call_target_name = \"{}\", api_version = 4 : i32, "
-      "backend_config = {{settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>}}, "
-      "operand_layouts = [{}], result_layouts = [{}, {}, {}], {}}} : "
-      "({}) -> ({}){}",
-      name, fmt::join(in.names, ", "), kAdamWTarget, settings.b1, settings.b2, settings.eps,
-      settings.weight_decay, settings.max_value, fmt::join(in.layouts, ", "), in.layouts[0],
-      in.layouts[1], in.layouts[2], in_place(3), fmt::join(in.types, ", "), fmt::join(state, ", "),
-      out.location(node));
-  for (int64_t i = 0; i < 3; ++i) {
-    out.bind(const_cast<Node&>(node).result(i), fmt::format("{}#{}", name, i));
-  }
+  write_call(
+      node, kAdamWTarget,
+      fmt::format("settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>", settings.b1,
+                  settings.b2, settings.eps, settings.weight_decay, settings.max_value),
+      operands_of(node, out), out, out.location(node), {.count = 3, .in_place = 3});
   return true;
 }
 
-bool write_sums_of_squares(const Node& node, const SumsOfSquaresSettings& settings, Emitter& out) {
-  write_call(node, kSumsOfSquaresTarget,
-             fmt::format("rows = array<i64: {}>", fmt::join(settings.rows, ", ")),
-             operands_of(node, out), out, out.location(node));
+/// One pass over gradients as they lie: the compiler's own would write them anew, widened to f32.
+bool write_gradient_sizes(const Node& node, const GradientSizesSettings& settings, Emitter& out) {
+  if (!f32_or_bf16(node)) {
+    return false;
+  }
+  write_call(node, kGradientSizesTarget,
+             fmt::format("rows = array<i64: {}>, max_value = {:.17e} : f64",
+                         fmt::join(settings.rows, ", "), settings.max_value),
+             operands_of(node, out), out, out.location(node), {.count = 2});
   return true;
 }
 
@@ -307,8 +316,8 @@ bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& optio
            out.uses(const_cast<Node&>(node).result(1)) == 0 &&
            write_attention(node, flash->scale, out, options);
   }
-  if (const auto* sums = std::any_cast<SumsOfSquaresSettings>(&body.settings)) {
-    return node.results.size() == 1 && write_sums_of_squares(node, *sums, out);
+  if (const auto* sizes = std::any_cast<GradientSizesSettings>(&body.settings)) {
+    return node.results.size() == 2 && write_gradient_sizes(node, *sizes, out);
   }
   return false;
 }
@@ -324,7 +333,7 @@ void register_cpu_kernels(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(kTracedAttentionTarget, traced_attention_handler());
   plugin.register_ffi_handler(kBarrierTarget, barrier_handler());
   plugin.register_ffi_handler(kAdamWTarget, adamw_handler());
-  plugin.register_ffi_handler(kSumsOfSquaresTarget, sums_of_squares_handler());
+  plugin.register_ffi_handler(kGradientSizesTarget, gradient_sizes_handler());
 }
 
 Lowering cpu_lowering(const CpuLoweringOptions& given) {

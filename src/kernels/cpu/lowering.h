@@ -10,7 +10,7 @@ inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kConvolutionTarget = "kinema.convolution";
 inline constexpr const char* kAttentionTarget = "kinema.attention";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
-inline constexpr const char* kSumsOfSquaresTarget = "kinema.sums_of_squares";
+inline constexpr const char* kGradientSizesTarget = "kinema.gradient_sizes";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
 /// The same kernels, which say in recordings (core/trace.h) when they run.
 inline constexpr const char* kTracedDotTarget = "kinema.dot.traced";
@@ -20,7 +20,7 @@ void* dot_handler();
 void* convolution_handler();
 void* attention_handler();
 void* adamw_handler();
-void* sums_of_squares_handler();
+void* gradient_sizes_handler();
 void* barrier_handler();
 void* traced_dot_handler();
 void* traced_convolution_handler();
