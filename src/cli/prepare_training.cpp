@@ -373,7 +373,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   }
   train::check_fits("a step with its state", out.trainer->step_bytes(), devices,
                     alternatives(config, parts));
-  out.memory = train::memory_use(*out.trainer, devices);
+  out.memory = train::memory_use(*out.trainer, devices, config.data.prefetch_batches);
   span.emplace(out.timings, "loading weights");
   {
     const Waiting waiting("loading the weights");

@@ -28,6 +28,10 @@ int64_t free_bytes(const Devices& devices) {
   return available_memory_bytes() / static_cast<int64_t>(devices.count());
 }
 
+int64_t kernel_bytes(const Devices& devices, int64_t temporaries) {
+  return is_host(devices) ? temporaries / 10 : 0;
+}
+
 int64_t held_bytes(const Devices& devices) {
   if (is_host(devices)) return rss_bytes();
   const auto memory = devices[0].memory();

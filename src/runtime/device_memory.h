@@ -15,6 +15,10 @@ int64_t bytes_per_device(const Shape& shape, const Sharding& sharding, const mes
 /// what is available to this process, which gives back what it has freed first.
 int64_t free_bytes(const Devices& devices);
 
+/// What kernels of a program with so many bytes of temporaries work in, which its compiler does not
+/// count: packed operands and tiles, on a CPU. Measured, not derived: a tenth.
+int64_t kernel_bytes(const Devices& devices, int64_t temporaries);
+
 /// Bytes that the first device holds now; on a CPU the process, code included. 0 where a device
 /// does not say.
 int64_t held_bytes(const Devices& devices);

@@ -8,14 +8,33 @@
 
 namespace kinema::train {
 
-MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices) {
+namespace {
+
+int64_t batch_bytes(const BatchShapes& batch) {
+  int64_t bytes = batch.latents.bytes() + batch.text.bytes();
+  for (const auto& part : {batch.condition, batch.image_states}) {
+    bytes += part ? part->bytes() : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
+                     int64_t batches_ahead) {
   const bool is_host = devices.client().platform_name() == "cpu";
   const int64_t shares = is_host ? static_cast<int64_t>(devices.count()) : 1;
+  int64_t largest = 0;
+  for (size_t i = 0; i < trainer.shapes(); ++i) {
+    largest = std::max(largest, batch_bytes(trainer.batch(i)));
+  }
   runtime::give_back_free_memory();  // the compiler's
   return {.before = runtime::peak_bytes(devices),
           .held = runtime::held_bytes(devices),
           .state = shares * trainer.state_bytes(),
-          .step = shares * (trainer.step_bytes() - trainer.state_bytes())};
+          .step = shares * (trainer.step_bytes() - trainer.state_bytes()),
+          // one more is being handed to the devices
+          .data = is_host ? (batches_ahead + 1) * largest : 0};
 }
 
 int64_t state_bytes(std::span<const nn::ParamSpec> kept, bool average,

@@ -19,12 +19,15 @@ struct MemoryUse {
   int64_t held = 0;    // before the state is loaded
   int64_t state = 0;   // parameters, moments, average
   int64_t step = 0;    // beside the state, by the largest of the steps
+  int64_t data = 0;    // batches that wait in the host's memory, on a CPU
 
-  int64_t predicted() const { return std::max(before, held + state + step); }
+  int64_t predicted() const { return std::max(before, held + state + step + data); }
 };
 
-/// Of a trainer that has no state yet. All devices of a CPU are one process.
-MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices);
+/// Of a trainer that has no state yet, for which so many batches are made ahead. All devices of a
+/// CPU are one process.
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
+                     int64_t batches_ahead);
 
 /// Bytes of each device of the state of parameters that are kept like this: themselves, two moments
 /// and, with `average`, one in f32.

@@ -11,6 +11,7 @@
 #include "core/trace.h"
 #include "graph/watch.h"
 #include "pjrt/transfers.h"
+#include "runtime/device_memory.h"
 #include "runtime/sharding_report.h"
 #include "train/agreement.h"
 #include "train/batch.h"
@@ -75,7 +76,8 @@ int64_t Trainer::state_bytes() const {
 int64_t Trainer::step_bytes() const {
   int64_t most = 0;
   for (const auto& step : steps_) {
-    most = std::max(most, step->program.report().memory.total());
+    const pjrt::CompiledMemory& memory = step->program.report().memory;
+    most = std::max(most, memory.total() + runtime::kernel_bytes(devices_, memory.temporary));
   }
   return most;
 }

@@ -39,7 +39,8 @@ class Trainer {
 
   /// Before the first run of a trainer that was made without a state.
   void set_state(std::vector<runtime::Array> state);
-  /// Bytes that the state takes of each device, and a step with it at its largest.
+  /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
+  /// the working space of kernels.
   int64_t state_bytes() const;
   int64_t step_bytes() const;
 

@@ -41,12 +41,14 @@ TEST(TrainingMemory, TheStepTakesItsTemporariesBesideTheState) {
   const Trainer trainer = without_state(client);
   const runtime::Devices devices(client);
 
-  const MemoryUse use = memory_use(trainer, devices);
+  const MemoryUse use = memory_use(trainer, devices, 4);
 
   EXPECT_EQ(use.state, trainer.state_bytes());
   EXPECT_GE(use.step, trainer.report().memory.temporary);
   EXPECT_GT(use.held, 0);
-  EXPECT_EQ(use.predicted(), std::max(use.before, use.held + use.state + use.step));
+  const BatchShapes& batch = trainer.batch();
+  EXPECT_EQ(use.data, 5 * (batch.latents.bytes() + batch.text.bytes()));
+  EXPECT_EQ(use.predicted(), std::max(use.before, use.held + use.state + use.step + use.data));
 }
 
 TEST(TrainingMemory, AStateOfAnotherSizeIsRefused) {
