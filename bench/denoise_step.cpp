@@ -113,12 +113,14 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("one denoising step of a Wan transformer", "denoise_step");
-  s.model.add_to(app);
-  s.run.add_to(app, "--steps");
-  app.add_flag("--guided", s.guided, "with prompt and negative prompt, as one batch");
-  app.add_flag("--keys", s.keys, "the text's keys and values are made beforehand");
-  app.add_option("--reuse", s.reuse, "what the step takes from an earlier one")
-      ->check(CLI::IsMember({"nothing", "blocks", "branch", "velocity"}));
-  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
+  kinema::cli::Program program("denoise_step", "", "one denoising step of a Wan transformer");
+  kinema::cli::Command command = program.itself();
+  s.model.add_to(command);
+  s.run.add_to(command, "--steps");
+  command.flag("--guided", s.guided, "with prompt and negative prompt, as one batch");
+  command.flag("--keys", s.keys, "the text's keys and values are made beforehand");
+  command.option("--reuse", s.reuse, "what the step takes from an earlier one")
+      .one_of({"nothing", "blocks", "branch", "velocity"});
+  command.run(kinema::bench::action([&s] { kinema::run(s); }));
+  return kinema::bench::parse_and_run(program, argc, argv);
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <exception>
 #include <iostream>
 #include <string>
 
 #include "allocator/large_blocks.h"
+#include "cli/command.h"
 #include "core/dtype.h"
 #include "models/wan/config.h"
 
@@ -19,13 +19,13 @@ struct RunSettings {
   std::string dtype = "float32", isa = "auto", cache, dump;
 
   DType precision() const { return *dtype_from_string(dtype); }
-  void add_to(CLI::App& app, const std::string& name_of_runs = "--runs") {
-    app.add_option(name_of_runs, runs);
-    app.add_option("--warmup", warmup);
-    app.add_option("--dtype", dtype)->check(CLI::IsMember({"float32", "bfloat16"}));
-    app.add_option("--isa", isa, "the most of the instruction set that kinema uses");
-    app.add_option("--cache", cache, "executable cache folder");
-    app.add_option("--dump", dump, "folder for the programs' text");
+  void add_to(cli::Command command, const std::string& name_of_runs = "--runs") {
+    command.option(name_of_runs, runs);
+    command.option("--warmup", warmup);
+    command.option("--dtype", dtype).one_of({"float32", "bfloat16"});
+    command.option("--isa", isa, "the most of the instruction set that kinema uses");
+    command.option("--cache", cache, "executable cache folder");
+    command.option("--dump", dump, "folder for the programs' text");
   }
 };
 
@@ -34,17 +34,17 @@ struct TransformerSettings {
   int64_t layers, heads, head_dim, ffn;
   int64_t frames, height, width, text = 512, text_dim = 4096, channels = 16;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--layers", layers);
-    app.add_option("--heads", heads);
-    app.add_option("--head-dim", head_dim);
-    app.add_option("--ffn", ffn);
-    app.add_option("--frames", frames, "latent frames");
-    app.add_option("--height", height, "latent rows");
-    app.add_option("--width", width, "latent columns");
-    app.add_option("--text", text, "text tokens");
-    app.add_option("--text-dim", text_dim);
-    app.add_option("--channels", channels);
+  void add_to(cli::Command command) {
+    command.option("--layers", layers);
+    command.option("--heads", heads);
+    command.option("--head-dim", head_dim);
+    command.option("--ffn", ffn);
+    command.option("--frames", frames, "latent frames");
+    command.option("--height", height, "latent rows");
+    command.option("--width", width, "latent columns");
+    command.option("--text", text, "text tokens");
+    command.option("--text-dim", text_dim);
+    command.option("--channels", channels);
   }
   wan::TransformerConfig config() const {
     wan::TransformerConfig config;
@@ -58,18 +58,24 @@ struct TransformerSettings {
   }
 };
 
-/// Reads the command line and runs; an error is one line, and 1 is returned.
-template <typename Run>
-int parse_and_run(CLI::App& app, int argc, char** argv, const Run& run) {
-  CLI11_PARSE(app, argc, argv);
+/// Reads the command line and does what the program does; an error is one line, and 1 is returned.
+inline int parse_and_run(cli::Program& program, int argc, char** argv) {
   allocator::keep_large_blocks();  // as kinema itself does
   try {
-    run();
+    return program.run(argc, argv);
   } catch (const std::exception& error) {
-    std::cerr << app.get_name() << ": " << error.what() << "\n";
+    std::cerr << argv[0] << ": " << error.what() << "\n";
     return 1;
   }
-  return 0;
+}
+
+/// What a program does.
+template <typename Run>
+cli::Command::Action action(const Run& run) {
+  return [run] {
+    run();
+    return 0;
+  };
 }
 
 }  // namespace kinema::bench

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 struct Settings {
   std::string folder;
   std::string tokenizer;
-  uint64_t seed = 0;
+  int64_t seed = 0;
   int64_t layers = 30;       // of the transformer
   int64_t text_layers = 24;  // of UMT5
 };
@@ -186,11 +186,14 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("writes a pipeline of published sizes with random weights", "published_model");
-  app.add_option("FOLDER", s.folder)->required();
-  app.add_option("--tokenizer", s.tokenizer)->required();
-  app.add_option("--seed", s.seed);
-  app.add_option("--layers", s.layers, "of the transformer");
-  app.add_option("--text-layers", s.text_layers, "of UMT5");
-  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
+  kinema::cli::Program program("published_model", "",
+                               "writes a pipeline of published sizes with random weights");
+  kinema::cli::Command command = program.itself();
+  command.option("FOLDER", s.folder).required();
+  command.option("--tokenizer", s.tokenizer).required();
+  command.option("--seed", s.seed);
+  command.option("--layers", s.layers, "of the transformer");
+  command.option("--text-layers", s.text_layers, "of UMT5");
+  command.run(kinema::bench::action([&s] { kinema::run(s); }));
+  return kinema::bench::parse_and_run(program, argc, argv);
 }

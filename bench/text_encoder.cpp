@@ -65,9 +65,11 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("a UMT5 encoder of xxl width, random weights", "text_encoder");
-  app.add_option("--layers", s.layers);
-  app.add_option("--tokens", s.tokens);
-  s.run.add_to(app);
-  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
+  kinema::cli::Program program("text_encoder", "", "a UMT5 encoder of xxl width, random weights");
+  kinema::cli::Command command = program.itself();
+  command.option("--layers", s.layers);
+  command.option("--tokens", s.tokens);
+  s.run.add_to(command);
+  command.run(kinema::bench::action([&s] { kinema::run(s); }));
+  return kinema::bench::parse_and_run(program, argc, argv);
 }

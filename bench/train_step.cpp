@@ -76,11 +76,13 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("one training step of a Wan transformer", "train_step");
-  s.model.add_to(app);
-  s.run.add_to(app, "--steps");
-  app.add_option("--remat", s.remat);
-  app.add_flag("--scan,!--no-scan", s.scan);
-  app.add_flag("--kernels,!--no-kernels", s.kernels);
-  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
+  kinema::cli::Program program("train_step", "", "one training step of a Wan transformer");
+  kinema::cli::Command command = program.itself();
+  s.model.add_to(command);
+  s.run.add_to(command, "--steps");
+  command.option("--remat", s.remat);
+  command.flag("--scan,!--no-scan", s.scan, "");
+  command.flag("--kernels,!--no-kernels", s.kernels, "");
+  command.run(kinema::bench::action([&s] { kinema::run(s); }));
+  return kinema::bench::parse_and_run(program, argc, argv);
 }

@@ -62,12 +62,15 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  CLI::App app("decoding with a Wan VAE of the published sizes, random weights", "vae_decode");
-  app.add_option("--version", s.version)->check(CLI::IsMember({"2.1", "2.2"}));
-  app.add_option("--frames", s.frames, "of the video");
-  app.add_option("--height", s.height, "pixels");
-  app.add_option("--width", s.width, "pixels");
-  app.add_option("--chunk", s.chunk, "latent frames");
-  s.run.add_to(app);
-  return kinema::bench::parse_and_run(app, argc, argv, [&] { kinema::run(s); });
+  kinema::cli::Program program("vae_decode", "",
+                               "decoding with a Wan VAE of the published sizes, random weights");
+  kinema::cli::Command command = program.itself();
+  command.option("--version", s.version).one_of({"2.1", "2.2"});
+  command.option("--frames", s.frames, "of the video");
+  command.option("--height", s.height, "pixels");
+  command.option("--width", s.width, "pixels");
+  command.option("--chunk", s.chunk, "latent frames");
+  s.run.add_to(command);
+  command.run(kinema::bench::action([&s] { kinema::run(s); }));
+  return kinema::bench::parse_and_run(program, argc, argv);
 }

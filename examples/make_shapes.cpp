@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
 
+#include "cli/command.h"
 #include "core/error.h"
 #include "core/threefry.h"
 #include "io/atomic_write.h"
@@ -30,8 +30,8 @@ struct Options {
   int64_t clips = 504;
   int64_t prompts = 24;
   double fps = 8;
-  int crf = 10;
-  uint64_t seed = 0;
+  int64_t crf = 10;
+  int64_t seed = 0;
   // In pixels of a canvas of 24; scaled with it.
   double radius_min = 5.0, radius_max = 5.8;
   double edge = 1.0;    // the path ends at most so far from the canvas's edge
@@ -154,7 +154,7 @@ void run(const Options& o) {
     const Scene scene = random_scene(c, o, random);
     const std::string name = fmt::format("videos/clip_{:04}.mp4", i);
     io::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
-                  {.fps = o.fps, .crf = o.crf});
+                  {.fps = o.fps, .crf = static_cast<int>(o.crf)});
     io::Json row = io::Json::object({{"file_name", name}, {"text", caption_of(c, o.caption)}});
     metadata += row.dump(-1) + "\n";
   }
@@ -177,30 +177,33 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   kinema::shapes::Options o;
-  CLI::App app("Writes mp4 clips of one moving shape each, with captions");
-  app.add_option("out", o.out, "folder to write")->required();
-  app.add_option("--size", o.size, "canvas, in pixels a side")->capture_default_str();
-  app.add_option("--scale", o.scale, "video pixels a canvas pixel, a side")->capture_default_str();
-  app.add_option("--frames", o.frames)->capture_default_str();
-  app.add_option("--clips", o.clips)->capture_default_str();
-  app.add_option("--prompts", o.prompts, "lines of prompts.txt")->capture_default_str();
-  app.add_option("--fps", o.fps)->capture_default_str();
-  app.add_option("--crf", o.crf, "x264 quality, 0 lossless")->capture_default_str();
-  app.add_option("--seed", o.seed)->capture_default_str();
-  app.add_option("--radius-min", o.radius_min, "at size 24")->capture_default_str();
-  app.add_option("--radius-max", o.radius_max, "at size 24")->capture_default_str();
-  app.add_option("--edge", o.edge, "largest gap at a path's ends, at size 24")
-      ->capture_default_str();
-  app.add_option("--spread", o.spread, "largest distance from the middle, at size 24")
-      ->capture_default_str();
-  app.add_option("--caption", o.caption, "form of the captions")->capture_default_str();
-  app.add_option("--hold-out", o.hold_out, "combinations kept out")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  try {
+  kinema::cli::Program program("make_shapes", "",
+                               "Writes mp4 clips of one moving shape each, with captions");
+  kinema::cli::Command command = program.itself();
+  command.option("out", o.out, "folder to write").required();
+  command.option("--size", o.size, "canvas, in pixels a side").shows_default();
+  command.option("--scale", o.scale, "video pixels a canvas pixel, a side").shows_default();
+  command.option("--frames", o.frames).shows_default();
+  command.option("--clips", o.clips).shows_default();
+  command.option("--prompts", o.prompts, "lines of prompts.txt").shows_default();
+  command.option("--fps", o.fps).shows_default();
+  command.option("--crf", o.crf, "x264 quality, 0 lossless").shows_default();
+  command.option("--seed", o.seed).shows_default();
+  command.option("--radius-min", o.radius_min, "at size 24").shows_default();
+  command.option("--radius-max", o.radius_max, "at size 24").shows_default();
+  command.option("--edge", o.edge, "largest gap at a path's ends, at size 24").shows_default();
+  command.option("--spread", o.spread, "largest distance from the middle, at size 24")
+      .shows_default();
+  command.option("--caption", o.caption, "form of the captions").shows_default();
+  command.option("--hold-out", o.hold_out, "combinations kept out").shows_default();
+  command.run([&o] {
     kinema::shapes::run(o);
+    return 0;
+  });
+  try {
+    return program.run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;
   }
-  return 0;
 }

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <set>
 
+#include "cli/command.h"
 #include "core/error.h"
 #include "data/video_source.h"
 #include "io/json.h"
@@ -137,19 +137,21 @@ bool run(const Options& o) {
 
 int main(int argc, char** argv) {
   kinema::shapes::Options o;
-  CLI::App app("Measures videos of moving shapes against their captions");
-  app.add_option("folder", o.folder, "videos with metadata.jsonl, metadata.csv or .txt files")
-      ->required();
-  app.add_option("--held-out", o.held_out, "file of captions to count on their own as well");
-  app.add_flag("--json", o.json, "one JSON report");
-  app.add_flag("--quiet", o.quiet, "totals only");
-  app.add_option("--min-colour", o.min_colour, "exit 1 below this percentage");
-  app.add_option("--min-shape", o.min_shape, "likewise");
-  app.add_option("--min-direction", o.min_direction, "likewise");
-  app.add_option("--min-coherent", o.min_coherent, "likewise");
-  CLI11_PARSE(app, argc, argv);
+  kinema::cli::Program program("shapes_score", "",
+                               "Measures videos of moving shapes against their captions");
+  kinema::cli::Command command = program.itself();
+  command.option("folder", o.folder, "videos with metadata.jsonl, metadata.csv or .txt files")
+      .required();
+  command.option("--held-out", o.held_out, "file of captions to count on their own as well");
+  command.flag("--json", o.json, "one JSON report");
+  command.flag("--quiet", o.quiet, "totals only");
+  command.option("--min-colour", o.min_colour, "exit 1 below this percentage");
+  command.option("--min-shape", o.min_shape, "likewise");
+  command.option("--min-direction", o.min_direction, "likewise");
+  command.option("--min-coherent", o.min_coherent, "likewise");
+  command.run([&o] { return kinema::shapes::run(o) ? 0 : 1; });
   try {
-    return kinema::shapes::run(o) ? 0 : 1;
+    return program.run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

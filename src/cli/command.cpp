@@ -62,6 +62,11 @@ Option& Option::between(double least, double most) {
   return *this;
 }
 
+Option& Option::shows_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
 Command Command::add(const std::string& name, const std::string& about) {
   return {*app_->add_subcommand(name, about), *action_};
 }
@@ -71,6 +76,10 @@ void Command::flag(const std::string& name, bool& value, const std::string& abou
 }
 
 Option Command::option(const std::string& name, std::string& value, const std::string& about) {
+  return Option(*app_->add_option(name, value, about));
+}
+
+Option Command::option(const std::string& name, int64_t& value, const std::string& about) {
   return Option(*app_->add_option(name, value, about));
 }
 
@@ -109,7 +118,9 @@ void Command::run(Action action) {
 Program::Program(const std::string& name, const std::string& version, const std::string& about)
     : app_(std::make_unique<CLI::App>(about, name)) {
   app_->require_subcommand(1);
-  app_->set_version_flag("--version", name + " " + version, "Print the version and exit");
+  if (!version.empty()) {
+    app_->set_version_flag("--version", name + " " + version, "Print the version and exit");
+  }
   app_->set_help_flag("--help,-h", "Print this help and exit");
   app_->footer(name + " COMMAND --help says more.");
 }
@@ -118,6 +129,12 @@ Program::~Program() = default;
 
 Command Program::add(const std::string& name, const std::string& about) {
   return {*app_->add_subcommand(name, about), action_};
+}
+
+Command Program::itself() {
+  app_->require_subcommand(0);
+  app_->footer("");
+  return {*app_, action_};
 }
 
 CommandText Program::text() const { return command_text(*app_); }
@@ -131,7 +148,8 @@ void Program::footers(const std::function<std::string(const std::string&)>& of) 
 int Program::run(int argc, char** argv) {
   // CLI11 only says that a command is required when it gets one that it does not know.
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && app_->get_subcommands(is_named).empty()) {
+  if (argc > 1 && argv[1][0] != '-' && !app_->get_subcommands({}).empty() &&
+      app_->get_subcommands(is_named).empty()) {
     fail("there is no command `{}`\n  kinema --help lists the commands", argv[1]);
   }
   try {

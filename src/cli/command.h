@@ -26,6 +26,8 @@ class Option {
   Option& one_value();
   Option& one_of(std::vector<std::string> words);
   Option& between(double least, double most);
+  /// --help says what it is when it is not given.
+  Option& shows_default();
 
  private:
   CLI::Option* option_;
@@ -45,7 +47,8 @@ class Command {
   /// `--to VALUE`, or the word at a place where the name has no dashes (`PATH`). Lists take as many
   /// as there are.
   Option option(const std::string& name, std::string& value, const std::string& about = "");
-  Option option(const std::string& name, double& value, const std::string& about);
+  Option option(const std::string& name, int64_t& value, const std::string& about = "");
+  Option option(const std::string& name, double& value, const std::string& about = "");
   Option option(const std::string& name, std::vector<std::string>& values,
                 const std::string& about);
   Option option(const std::string& name, std::vector<int64_t>& values, const std::string& about);
@@ -70,12 +73,15 @@ class Command {
 /// The program of all commands.
 class Program {
  public:
+  /// Without a version it has no --version.
   Program(const std::string& name, const std::string& version, const std::string& about);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   Command add(const std::string& name, const std::string& about);
+  /// Of a program that has no commands: what it takes itself.
+  Command itself();
 
   /// What --help says of the commands that it lists, and of those below them.
   CommandText text() const;
