@@ -5,6 +5,7 @@ They are written once into the cache, some 15 GB, the same bytes for the same se
 generate  17 frames of 256 x 256, 4 steps
 prepare   4 clips to that size
 train     a training step on them, in bfloat16
+load      the transformer from a warm page cache, against diffusers, and what else comes before the first step
 
 and of each the time, the peak of memory, and what the command itself said that it would take. Memory is what the process
 has beside the page cache: files that are mapped and read come and go as the system likes.
@@ -15,6 +16,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -101,24 +103,53 @@ def report(what, run, memory):
           + (f"{said / GB:10.2f} {said / run['peak']:6.2f}" if said else f"{'':10} {'':6}"), flush=True)
 
 
+def load(a, kinema, model, most):
+    """Three processes of each side in turn; seconds."""
+    tiny = words(dict(pretrained_model_name_or_path=model, height=64, width=64, num_frames=5, **BF16))
+    ours, rest, theirs = [], [], []
+    with tempfile.TemporaryDirectory(prefix="kinema-load-") as folder:
+        generate = [kinema, "generate", *tiny, "prompt=a red ball", "num_inference_steps=1",
+                    f"video_folder={folder}", *a.set, "--json"]
+        measured(generate, most)  # fills the executable cache, and the page cache with the text encoder
+        for _ in range(3):
+            for file in (model / "transformer").iterdir():
+                file.read_bytes()
+            run = measured(generate, most)
+            timings = json.loads(run["out"])["timings"]
+            ours.append(timings["load"])
+            rest.append(run["seconds"] - sum(timings[part] for part in ("load", "text", "denoise", "decode")))
+            if a.torch:
+                peer = measured([a.torch, REPO / "bench/peers/torch_load.py", model / "transformer"], most)
+                theirs.append(json.loads(peer["out"].splitlines()[-1])["read_seconds"])
+    print(f"loading the transformer: kinema {min(ours):.2f} / {statistics.median(ours):.2f} s"
+          + (f", diffusers {min(theirs):.2f} / {statistics.median(theirs):.2f} s, "
+             f"ratio {min(ours) / min(theirs):.2f} / {statistics.median(ours) / statistics.median(theirs):.2f}" if theirs else ""))
+    print(f"start and end of the process, executable from the cache: {min(rest):.2f} / {statistics.median(rest):.2f} s", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("runs", nargs="*", help="generate, prepare, train; all when none is named")
+    parser.add_argument("runs", nargs="*", help="generate, prepare, train, load; all when none is named")
     parser.add_argument("--kinema", required=True, help="build folder")
     parser.add_argument("--cache", required=True)
+    parser.add_argument("--torch", help="Python with requirements-torch.txt")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--layers", type=int, default=30, help="of the transformer")
     parser.add_argument("--text-layers", type=int, default=24, help="of UMT5")
     parser.add_argument("--most-gb", type=float, default=20, help="a process that takes more is ended")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of the commands, above their own")
     a = parser.parse_args()
-    runs = a.runs or ["generate", "prepare", "train"]
+    runs = a.runs or ["generate", "prepare", "train", "load"]
     model = pipeline(a)
     kinema = Path(a.kinema) / "kinema"
     most = a.most_gb * GB
     with tempfile.TemporaryDirectory(prefix="kinema-real-") as folder:
         common = words(dict(pretrained_model_name_or_path=model, **SIZE, **BF16))
         records = Path(folder) / "records"
+        if "load" in runs:
+            load(a, kinema, model, most)
+        if runs == ["load"]:
+            return
         print(f"{'':9} {'wall s':>8} {'CPU s':>8} {'peak GB':>8} {'predicted':>10} {'ratio':>6}", flush=True)
         if "generate" in runs:
             run = measured([kinema, "generate", *common, "prompt=a red ball rolls over the grass", "num_inference_steps=4",

@@ -41,6 +41,9 @@ for word in "$@"; do
 done
 if [ -n "$alone" ]; then
   # Gigabytes of weights, and minutes: only when asked for, and alone.
+  if [ "$alone" = real ]; then
+    options+=(--torch "${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)}/bin/python")
+  fi
   exec python3 "$alone.py" --kinema "$build" --cache "$cache" ${options[@]+"${options[@]}"}
 fi
 if [ ${#sections[@]} = 0 ] && [ ${#runs[@]} = 0 ]; then

@@ -114,7 +114,7 @@ struct RunConfig {
            .with = "gcs_metrics"});
 
     visit("checkpoint_every", self.checkpoint_every, UNRELATED,
-          {.help = "steps between checkpoints; -1: only the last", .min = -1});
+          {.help = "steps between checkpoints; -1 or 0: only the last", .min = -1});
     visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
           {.help = "checkpoints; empty: checkpoints/ in the run folder", .share = Share::FILE});
     visit("resume_from", self.resume_from, UNRELATED,

@@ -53,12 +53,17 @@ int64_t records_to_copy() {
   return number_of("KINEMA_STORE_COPY_GB", 16, 1'000'000) * kGigabyte;
 }
 
-bool is_store_path(std::string_view text) { return text.starts_with(kGs) || text.starts_with(kS3); }
+bool is_store_path(std::string_view text) {
+  // With one slash too: a folder of this machine would take what is meant for a bucket.
+  return text.starts_with(kGs.substr(0, 4)) || text.starts_with(kS3.substr(0, 4));
+}
 
 std::optional<StorePath> read_store_path(const std::string& text) {
   if (!is_store_path(text)) {
     return std::nullopt;
   }
+  check(text.starts_with(kGs) || text.starts_with(kS3), "[remote] `{}` has one slash, `{}//` two",
+        text.substr(0, 200), text.substr(0, 3));
   const std::string rest = text.substr(kGs.size());
   const size_t slash = std::min(rest.find('/'), rest.size());
   StorePath out{.scheme = text.substr(0, 2),

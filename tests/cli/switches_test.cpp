@@ -101,6 +101,28 @@ TEST_F(SwitchesOfARun, OptimizationLevelChangesWhatIsCompiled) {
             "optimization_level");
 }
 
+// A folder of programs may be shared by the machines of a mixed cluster: what was compiled for more
+// instructions than a run is limited to is not taken from it.
+TEST_F(SwitchesOfARun, CpuIsaLimitsTheRunAndItsPrograms) {
+  const Outcome whole = train({"executable_cache=programs"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const Outcome limited = train({"executable_cache=programs", "cpu_isa=avx2", "run_name=b"});
+  if (limited.status != 0) {
+    limited.expect_error("[cpu_isa] avx2 was asked for, but the most that this processor has is");
+    GTEST_SKIP() << "this processor has no AVX2";
+  }
+  const Outcome again = train({"executable_cache=programs", "cpu_isa=avx2", "run_name=c"});
+  EXPECT_THAT(again.out, HasSubstr("(from the cache)"));
+  EXPECT_EQ(losses("b"), losses("c"));
+  const bool has_more = read_text("/proc/cpuinfo").find("avx512f") != std::string::npos;
+  if (has_more) {
+    EXPECT_THAT(limited.out, Not(HasSubstr("(from the cache)")));
+    const std::string flags = read_text(folder_ / "out/b/flags.json");
+    EXPECT_THAT(flags, HasSubstr("xla_cpu_max_isa"));
+  }
+  train({"cpu_isa=avx3", "run_name=d"}).expect_error("`avx3`");
+}
+
 TEST_F(SwitchesOfARun, DeterministicSetsTheFlagsOfGpus) {
   const Outcome outcome = run({"flags", "dump", "target=h100:8", "deterministic=true"});
   EXPECT_THAT(outcome.out, ContainsRegex("xla_gpu_deterministic_ops=true +# deterministic"));
