@@ -88,9 +88,9 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
 }
 
 /// `specs` in the dtypes that the state is kept in.
-std::vector<runtime::Array> first_state(const config::Config& config, const fs::path& pretrained,
-                                        std::span<const nn::ParamSpec> specs, bool ema,
-                                        const runtime::Devices& devices) {
+train::State first_state(const config::Config& config, const fs::path& pretrained,
+                         std::span<const nn::ParamSpec> specs, bool ema,
+                         const runtime::Devices& devices) {
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, specs);
   }
@@ -115,9 +115,8 @@ struct TrainerParts {
 /// Compiled for every shape, without a state.
 std::unique_ptr<train::Trainer> compiled(const TrainerParts& parts) {
   const train::Model network = train::wan_model(parts.model, parts.options);
-  auto out =
-      std::make_unique<train::Trainer>(parts.devices, parts.specs, network, parts.batches[0],
-                                       parts.step, std::vector<runtime::Array>(), parts.trainer);
+  auto out = std::make_unique<train::Trainer>(parts.devices, parts.specs, network, parts.batches[0],
+                                              parts.step, train::State(), parts.trainer);
   for (const train::BatchShapes& batch : parts.batches.subspan(1)) {
     if (train::StopSignal::requested()) {
       break;
@@ -162,7 +161,7 @@ std::vector<train::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, 
   for (nn::ParamSpec& spec : specs) {
     spec.shape.dtype = DType::BF16;
   }
-  const int64_t bytes = train::state_bytes(specs, average, place);
+  const int64_t bytes = train::state_bytes(train::state_parts(specs, average), place);
   return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
 }
 
@@ -296,16 +295,16 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   train::StepOptions step = step_options(config, out.expert);
   const bool ema = step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
+  const train::StateParts<nn::ParamSpec> state = train::state_parts(kept, ema);
   out.room = checkpoint_room(out.checkpoints->path(),
-                             train::checkpoint_bytes(kept, ema, config.run.save_optimizer),
+                             train::checkpoint_bytes(state, config.run.save_optimizer),
                              saved_steps(config, start), keep);
   for (const std::string& line : check_room(out.room)) {
     warn(line);
   }
   // What cannot fit at all is told before clips are encoded.
-  train::check_fits("the parameters with the optimizer's state",
-                    train::state_bytes(kept, ema, place), devices,
-                    smaller_state(specs, ema, place));
+  train::check_fits("the parameters with the optimizer's state", train::state_bytes(state, place),
+                    devices, smaller_state(specs, ema, place));
 
   const bool videos_alone =
       config.run.enable_generate_video_for_eval && config.run.eval_data_dir.empty();

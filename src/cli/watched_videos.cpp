@@ -22,7 +22,7 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
                   VideoModel{.sizes = training.model,
                              .expert = training.expert,
                              .options = training.options,
-                             .average = training.trainer->state().ema,
+                             .average = !training.trainer->state().parts.ema.empty(),
                              .run = training.run,
                              .checkpoints = training.checkpoints->path()},
                   std::move(flags));

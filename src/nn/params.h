@@ -40,6 +40,8 @@ struct ParamSpec {
   /// Logical axis per dimension of one layer ("" = none), for the sharding rules.
   std::vector<std::string> axes;
   Init init;
+  /// False: training leaves it as it is.
+  bool trained = true;
 
   /// The checkpoint's key of one layer; `name` itself when the parameter is not stacked.
   std::string key(int64_t layer) const;

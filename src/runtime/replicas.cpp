@@ -95,18 +95,14 @@ ReplicaCheck::ReplicaCheck(const Devices& devices, std::span<const Port> ports,
   }
 }
 
-std::vector<OddCopy> ReplicaCheck::find(std::span<const Array> arrays) const {
+std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) const {
   std::vector<OddCopy> out;
   if (program_.empty()) {
     return out;
   }
-  std::vector<const Array*> arguments;
-  for (const Array& array : arrays) {
-    arguments.push_back(&array);
-  }
-  const std::vector<HostArray> sums = copies_of(program_.front().run(devices_, arguments).front());
+  const std::vector<HostArray> sums = copies_of(program_.front().run(devices_, arrays).front());
   for (size_t i = 0; i < arrays.size(); ++i) {
-    for (const mesh::Holders& part : mesh::holders_of(arrays[i].blocks())) {
+    for (const mesh::Holders& part : mesh::holders_of(arrays[i]->blocks())) {
       std::vector<HostArray> copies;
       for (const size_t d : part.devices) {
         copies.push_back(

@@ -35,7 +35,7 @@ class ReplicaCheck {
   ReplicaCheck(const Devices& devices, std::span<const Port> ports, ProgramOptions options);
 
   /// Those that differ, in the arrays' order.
-  std::vector<OddCopy> find(std::span<const Array> arrays) const;
+  std::vector<OddCopy> find(std::span<const Array* const> arrays) const;
 
  private:
   Devices devices_;

@@ -16,7 +16,7 @@ struct Agreement {
   /// The parameter behind each sum.
   std::span<const std::string> gradient_names;
   const runtime::ReplicaCheck& check;
-  std::span<const runtime::Array> state;
+  std::vector<const runtime::Array*> state;
   /// Names the state's arrays.
   std::span<const runtime::Port> ports;
 };

@@ -21,39 +21,19 @@ namespace {
 
 constexpr const char* kState = "train_state.json";
 
-/// The specs in the dtypes of the arrays.
-std::vector<nn::ParamSpec> specs_of(std::span<const nn::ParamSpec> specs,
-                                    std::span<const DType> dtypes) {
-  std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i].shape.dtype = dtypes[i];
-  }
-  return out;
-}
-
-std::vector<DType> dtypes_of(std::span<const runtime::Array> arrays) {
-  std::vector<DType> out;
-  for (const runtime::Array& array : arrays) {
-    out.push_back(array.shape().dtype);
-  }
-  return out;
-}
-
-/// One of the lists of a state: parameters, moments or averages.
+/// A list of a state that is written: parameters, moments or averages.
 struct Part {
   std::vector<nn::ParamSpec> specs;  // in the dtypes of the arrays
   std::function<HostArray(size_t)> to_host;
 };
 
-Part part_of(const StateSource& state, size_t number) {
-  const size_t first = number * state.specs.size();
-  return {specs_of(state.specs, std::span(state.dtypes).subspan(first, state.specs.size())),
-          [&state, first](size_t i) { return state.to_host(first + i); }};
-}
-
-/// True for what a copy without the optimizer leaves out.
-bool is_moment(const StateView& state, size_t i) {
-  return i >= state.specs.size() && i < 3 * state.specs.size();
+Part part_of(std::span<const nn::ParamSpec> specs, std::vector<const StateSource::Kept*> arrays) {
+  Part out{.specs = {specs.begin(), specs.end()}, .to_host = {}};
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    out.specs[i].shape.dtype = arrays[i]->dtype;
+  }
+  out.to_host = [arrays = std::move(arrays)](size_t i) { return arrays[i]->to_host(); };
+  return out;
 }
 
 /// One layer's shape of a parameter.
@@ -99,12 +79,13 @@ std::vector<runtime::Array> load_tensors(const fs::path& path, std::span<const n
   return weights::load_arrays(file, specs, devices);
 }
 
-/// Zeros of the specs' shapes.
-void append_zeros(std::vector<runtime::Array>& to, std::span<const nn::ParamSpec> specs,
-                  const runtime::Devices& devices) {
+std::vector<runtime::Array> zeros(std::span<const nn::ParamSpec> specs,
+                                  const runtime::Devices& devices) {
+  std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : specs) {
-    to.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement())));
+    out.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement())));
   }
+  return out;
 }
 
 /// A second array with the same values in F32, device by device.
@@ -124,9 +105,11 @@ runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
   return devices.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
 }
 
-void append(std::vector<runtime::Array>& to, std::vector<runtime::Array> more) {
-  for (runtime::Array& array : more) {
-    to.push_back(std::move(array));
+/// Parameters in the network's order as parts of a state.
+void set_params(State& state, std::vector<runtime::Array> params,
+                std::span<const nn::ParamSpec> specs) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    (specs[i].trained ? state.trained : state.frozen).push_back(std::move(params[i]));
   }
 }
 
@@ -183,35 +166,41 @@ config::Record read_identity(const io::Json& identity) {
 
 StateSource source_of(const StateView& state) {
   return {.specs = {state.specs.begin(), state.specs.end()},
-          .ema = state.ema,
-          .dtypes = dtypes_of(state.arrays),
-          .to_host = [arrays = state.arrays](size_t i) { return arrays[i].to_host(); }};
+          .parts = state.parts.map([](const runtime::Array& array) {
+            return StateSource::Kept{.dtype = array.shape().dtype,
+                                     .to_host = [&array] { return array.to_host(); }};
+          })};
 }
 
 StateSource host_copy(const StateView& state, bool with_optimizer) {
-  const auto copies = std::make_shared<std::vector<HostArray>>();
-  for (size_t i = 0; i < state.arrays.size(); ++i) {
-    copies->push_back(with_optimizer || !is_moment(state, i) ? state.arrays[i].to_host()
-                                                             : HostArray());
-  }
   StateSource out = source_of(state);
-  out.to_host = [copies](size_t i) { return std::move((*copies)[i]); };
+  if (!with_optimizer) {
+    out.parts.mu.clear();
+    out.parts.nu.clear();
+  }
+  out.parts = out.parts.map([](const StateSource::Kept& kept) {
+    const auto copy = std::make_shared<HostArray>(kept.to_host());
+    return StateSource::Kept{.dtype = kept.dtype, .to_host = [copy] { return std::move(*copy); }};
+  });
   return out;
 }
 
 int64_t host_bytes(const StateView& state, bool with_optimizer) {
-  int64_t sum = 0;
-  for (size_t i = 0; i < state.arrays.size(); ++i) {
-    sum += with_optimizer || !is_moment(state, i) ? state.arrays[i].shape().bytes() : 0;
-  }
-  return sum;
+  return checkpoint_bytes(state.parts.map([](const runtime::Array& array) {
+    return nn::ParamSpec{.name = {}, .shape = array.shape()};
+  }),
+                          with_optimizer);
 }
 
-int64_t checkpoint_bytes(std::span<const nn::ParamSpec> kept, bool ema, bool with_optimizer) {
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer) {
+  StateParts<nn::ParamSpec> written = parts;
+  if (!with_optimizer) {
+    written.mu.clear();
+    written.nu.clear();
+  }
   int64_t sum = 0;
-  for (const nn::ParamSpec& spec : kept) {
-    sum += (with_optimizer ? 3 : 1) * spec.shape.bytes();
-    sum += ema ? Shape{DType::F32, spec.shape.dims}.bytes() : 0;
+  for (const nn::ParamSpec* spec : written.all()) {
+    sum += spec->shape.bytes();
   }
   return sum;
 }
@@ -223,21 +212,25 @@ void save_state(const fs::path& folder, const wan::TransformerConfig& config,
 
 void save_state(const fs::path& folder, const wan::TransformerConfig& config,
                 const StateSource& state, const TrainState& train, bool with_optimizer) {
-  enum : size_t { PARAMS, MU, NU, AVERAGES };
-  const auto save_model = [&](const std::string& name, size_t number) {
-    const Part part = part_of(state, number);
+  using Kept = StateSource::Kept;
+  const StateParts<Kept>& parts = state.parts;
+  const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
+    const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
     weights::save(folder / name, config, part.specs, part.to_host);
   };
-  save_model(train.weights, PARAMS);
+  save_model(train.weights, parts.trained);
   if (with_optimizer) {
+    const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
     fs::create_directories(folder / "optimizer");
-    save_tensors(folder / "optimizer" / "mu.safetensors", part_of(state, MU));
-    save_tensors(folder / "optimizer" / "nu.safetensors", part_of(state, NU));
+    save_tensors(folder / "optimizer" / "mu.safetensors",
+                 part_of(trained, pointers_to<Kept>(parts.mu)));
+    save_tensors(folder / "optimizer" / "nu.safetensors",
+                 part_of(trained, pointers_to<Kept>(parts.nu)));
   }
-  if (state.ema) {
-    save_model(average_part(train.weights), AVERAGES);
+  if (!parts.ema.empty()) {
+    save_model(average_part(train.weights), parts.ema);
   }
-  const int32_t updates = state.to_host(state.dtypes.size() - 1).as<int32_t>()[0];
+  const int32_t updates = parts.count->to_host().as<int32_t>()[0];
   io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
 }
 
@@ -275,49 +268,55 @@ std::string TrainState::setting(const std::string& key) const {
 
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
 
-std::vector<runtime::Array> load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs,
-                                       bool ema, const runtime::Devices& devices) {
+State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
+                 const runtime::Devices& devices) {
   const std::string part = weights_part(folder);
-  std::vector<runtime::Array> state = weights::load(folder / part, specs, devices);
+  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  State state;
+  set_params(state, weights::load(folder / part, specs, devices), specs);
   int64_t updates = 0;
   if (has_optimizer(folder)) {
-    append(state, load_tensors(folder / "optimizer" / "mu.safetensors", specs, devices));
-    append(state, load_tensors(folder / "optimizer" / "nu.safetensors", specs, devices));
+    state.mu = load_tensors(folder / "optimizer" / "mu.safetensors", trained, devices);
+    state.nu = load_tensors(folder / "optimizer" / "nu.safetensors", trained, devices);
     updates = read_state_json(folder).at("updates").as_int();
   } else {
-    append_zeros(state, specs, devices);
-    append_zeros(state, specs, devices);
+    state.mu = zeros(trained, devices);
+    state.nu = zeros(trained, devices);
   }
   if (ema) {
     const std::string average = average_part(part);
-    append(state, weights::load(folder / (fs::exists(folder / average) ? average : part),
-                                state_specs(specs), devices));
+    State averages;
+    set_params(averages,
+               weights::load(folder / (fs::exists(folder / average) ? average : part),
+                             state_specs(specs), devices),
+               specs);
+    state.ema = std::move(averages.trained);
   }
-  state.push_back(count_array(updates, devices));
+  state.count = count_array(updates, devices);
   return state;
 }
 
-std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
-                                        std::span<const nn::ParamSpec> specs, bool ema,
-                                        const runtime::Devices& devices) {
-  std::vector<runtime::Array> state = std::move(params);
-  std::vector<runtime::Array> averages;
-  if (ema) {
-    for (const runtime::Array& param : state) {
-      averages.push_back(f32_copy(param, devices));
+State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
+                  bool ema, const runtime::Devices& devices) {
+  check(params.size() == specs.size(), "[state] {} arrays for {} parameters", params.size(),
+        specs.size());
+  State state;
+  set_params(state, std::move(params), specs);
+  std::vector<nn::ParamSpec> kept = trained_of(specs);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    kept[i].shape.dtype = state.trained[i].shape().dtype;
+    if (ema) {
+      state.ema.push_back(f32_copy(state.trained[i], devices));
     }
   }
-  const std::vector<nn::ParamSpec> kept = specs_of(specs, dtypes_of(state));
-  append_zeros(state, kept, devices);
-  append_zeros(state, kept, devices);
-  append(state, std::move(averages));
-  state.push_back(count_array(0, devices));
+  state.mu = zeros(kept, devices);
+  state.nu = zeros(kept, devices);
+  state.count = count_array(0, devices);
   return state;
 }
 
-std::vector<runtime::Array> fresh_state(std::vector<pjrt::Buffer> params,
-                                        std::span<const nn::ParamSpec> specs, bool ema,
-                                        const runtime::Devices& devices) {
+State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
+                  const runtime::Devices& devices) {
   return fresh_state(runtime::to_arrays(std::move(params)), specs, ema, devices);
 }
 

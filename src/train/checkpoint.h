@@ -13,6 +13,7 @@
 #include "nn/params.h"
 #include "pjrt/buffer.h"
 #include "runtime/array.h"
+#include "train/state.h"
 
 /// What a checkpoint of a training run holds:
 ///
@@ -36,30 +37,15 @@ struct TrainState {
   std::string setting(const std::string& key) const;
 };
 
-/// The state's arrays in StepGraph's order: params, mu, nu, [ema], count.
-struct StateView {
-  std::span<const nn::ParamSpec> specs;  // in the dtypes the network works in
-  bool ema = false;
-  std::span<const runtime::Array> arrays;
-
-  std::span<const runtime::Array> params() const { return part(0); }
-  std::span<const runtime::Array> mu() const { return part(1); }
-  std::span<const runtime::Array> nu() const { return part(2); }
-  std::span<const runtime::Array> averages() const { return part(3); }
-  const runtime::Array& count() const { return arrays.back(); }
-
- private:
-  std::span<const runtime::Array> part(size_t i) const {
-    return arrays.subspan(i * specs.size(), specs.size());
-  }
-};
-
 /// A state that is brought to the host array by array, each once and in order.
 struct StateSource {
-  std::vector<nn::ParamSpec> specs;  // in the dtypes the network works in
-  bool ema = false;
-  std::vector<DType> dtypes;  // of the arrays, in StateView's order
-  std::function<HostArray(size_t)> to_host;
+  /// An array as it is kept.
+  struct Kept {
+    DType dtype;
+    std::function<HostArray()> to_host;
+  };
+  std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
+  StateParts<Kept> parts;
 };
 
 /// The state as it lies on the devices, and must stay until it is written.
@@ -70,8 +56,8 @@ StateSource host_copy(const StateView& state, bool with_optimizer = true);
 /// Bytes that host_copy takes.
 int64_t host_bytes(const StateView& state, bool with_optimizer = true);
 
-/// Bytes of a checkpoint's arrays: `kept` are the parameters as they are kept (state_specs).
-int64_t checkpoint_bytes(std::span<const nn::ParamSpec> kept, bool ema, bool with_optimizer);
+/// Bytes of a checkpoint's arrays.
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer);
 
 /// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
 /// out: such a checkpoint holds weights only.
@@ -96,17 +82,15 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
 /// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
 /// moments and count start at zero.
-std::vector<runtime::Array> load_state(const std::filesystem::path& folder,
-                                       std::span<const nn::ParamSpec> specs, bool ema,
-                                       const runtime::Devices& devices);
+State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
+                 bool ema, const runtime::Devices& devices);
 
-/// The state of a run that begins with these parameters; moments are of their dtypes.
-std::vector<runtime::Array> fresh_state(std::vector<runtime::Array> params,
-                                        std::span<const nn::ParamSpec> specs, bool ema,
-                                        const runtime::Devices& devices);
+/// The state of a run that begins with these parameters, one for each of the specs; moments are of
+/// their dtypes.
+State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
+                  bool ema, const runtime::Devices& devices);
 /// The same from parameters on one device.
-std::vector<runtime::Array> fresh_state(std::vector<pjrt::Buffer> params,
-                                        std::span<const nn::ParamSpec> specs, bool ema,
-                                        const runtime::Devices& devices);
+State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
+                  const runtime::Devices& devices);
 
 }  // namespace kinema::train

@@ -114,7 +114,7 @@ Evaluator::Evaluator(const runtime::Devices& devices, std::span<const nn::ParamS
       options_(std::move(options)),
       program_(compile(devices, specs, model, batch, std::move(step), options_.program)) {}
 
-Evaluation Evaluator::run(std::span<const runtime::Array> params,
+Evaluation Evaluator::run(std::span<const runtime::Array* const> params,
                           const data::Source& source) const {
   const pjrt::AllowTransfers all;
   const auto batch = static_cast<size_t>(batch_.latents.dims[0]);
@@ -148,7 +148,8 @@ Evaluation Evaluator::run(std::span<const runtime::Array> params,
   return out;
 }
 
-void Evaluator::add_losses(std::span<const runtime::Array> params, std::vector<Chosen> chosen,
+void Evaluator::add_losses(std::span<const runtime::Array* const> params,
+                           std::vector<Chosen> chosen,
                            std::map<int64_t, std::vector<double>>& losses) const {
   const size_t count = chosen.size();
   std::vector<data::Sample> samples;
@@ -183,10 +184,7 @@ void Evaluator::add_losses(std::span<const runtime::Array> params, std::vector<C
   if (gives_first_frames(objective_, batch_.latents)) {
     arrays.push_back(&drawn_lists[2]);
   }
-  std::vector<const runtime::Array*> arguments;
-  for (const runtime::Array& param : params) {
-    arguments.push_back(&param);
-  }
+  std::vector<const runtime::Array*> arguments(params.begin(), params.end());
   std::vector<runtime::Array> uploaded;
   uploaded.reserve(arrays.size());  // their addresses are taken
   for (const HostArray* array : arrays) {

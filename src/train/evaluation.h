@@ -54,11 +54,11 @@ class Evaluator {
   /// Goes through one epoch of `source`, which must not shuffle. Samples whose timestep the
   /// training does not draw take no part. Throws an Error where no sample
   /// takes part, or one has other sizes than the batch.
-  Evaluation run(std::span<const runtime::Array> params, const data::Source& source) const;
+  Evaluation run(std::span<const runtime::Array* const> params, const data::Source& source) const;
 
  private:
   struct Chosen;
-  void add_losses(std::span<const runtime::Array> params, std::vector<Chosen> chosen,
+  void add_losses(std::span<const runtime::Array* const> params, std::vector<Chosen> chosen,
                   std::map<int64_t, std::vector<double>>& losses) const;
 
   runtime::Devices devices_;

@@ -37,19 +37,6 @@ MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
           .data = is_host ? (batches_ahead + 1) * largest : 0};
 }
 
-int64_t state_bytes(std::span<const nn::ParamSpec> kept, bool average,
-                    const mesh::Placement& placement) {
-  int64_t bytes = 0;
-  for (const nn::ParamSpec& spec : kept) {
-    const auto in = [&](DType dtype) {
-      return runtime::bytes_per_device({dtype, spec.shape.dims}, spec.sharding(placement),
-                                       placement.mesh());
-    };
-    bytes += 3 * in(spec.shape.dtype) + (average ? in(DType::F32) : 0);
-  }
-  return bytes;
-}
-
 void check_fits(const std::string& what, int64_t wanted, const runtime::Devices& devices,
                 std::span<const Alternative> alternatives) {
   const int64_t free = runtime::free_bytes(devices);

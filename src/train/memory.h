@@ -29,11 +29,6 @@ struct MemoryUse {
 MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
                      int64_t batches_ahead);
 
-/// Bytes of each device of the state of parameters that are kept like this: themselves, two moments
-/// and, with `average`, one in f32.
-int64_t state_bytes(std::span<const nn::ParamSpec> kept, bool average,
-                    const mesh::Placement& placement);
-
 /// Another way to run, and the bytes of each device that a step with its state would take so.
 struct Alternative {
   std::string change;  // `remat_policy=FULL`

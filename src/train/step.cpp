@@ -45,14 +45,26 @@ struct LossAndGradients {
   std::vector<Tensor> gradients;
 };
 
+/// The weights that are trained, in the dtypes the network works in.
+std::vector<Tensor> trained_of(std::span<const nn::ParamSpec> specs,
+                               std::span<const Tensor> weights) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].trained) {
+      out.push_back(weights[i]);
+    }
+  }
+  return out;
+}
+
 LossAndGradients differentiate(const Model& model, std::span<const Tensor> weights,
-                               const TrainBatch& part, Tensor dropout_key,
-                               const ObjectiveOptions& objective) {
+                               std::span<const nn::ParamSpec> specs, const TrainBatch& part,
+                               Tensor dropout_key, const ObjectiveOptions& objective) {
   const Task task = task_of(part, dropout_key, objective);
   const Tensor prediction = model(weights, task.inputs);
   LossAndGradients out;
   out.loss = flow_loss(prediction, task.flow, part.weight);
-  out.gradients = gradients(out.loss, weights);
+  out.gradients = gradients(out.loss, trained_of(specs, weights));
   return out;
 }
 
@@ -73,9 +85,11 @@ LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
   const mesh::Placement& place = options.place;
   Graph& graph = whole.latents.graph();
   std::vector<Tensor> carry{constant(graph, 0.0, {DType::F32, {}})};
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const Tensor zeros = constant(graph, 0.0, {DType::F32, weights[i].shape().dims});
-    carry.push_back(place.active() ? with_sharding(zeros, specs[i].sharding(place)) : zeros);
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.trained) {
+      const Tensor zeros = constant(graph, 0.0, {DType::F32, spec.shape.dims});
+      carry.push_back(place.active() ? with_sharding(zeros, spec.sharding(place)) : zeros);
+    }
   }
   std::vector<Tensor> xs;
   for (const Tensor x : to_list(whole)) {
@@ -92,8 +106,8 @@ LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
       captured.push_back(inner.capture(w));
     }
     const Tensor key = fold_in(inner.capture(dropout_key), x[batch_inputs]);
-    const LossAndGradients part =
-        differentiate(model, captured, from_list(x.first(batch_inputs), whole), key, objective);
+    const LossAndGradients part = differentiate(
+        model, captured, specs, from_list(x.first(batch_inputs), whole), key, objective);
     ScanResult next;
     next.carry.push_back(sums[0] + part.loss);
     for (size_t i = 0; i < part.gradients.size(); ++i) {
@@ -106,34 +120,28 @@ LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
   const double share = 1.0 / static_cast<double>(parts);
   LossAndGradients out;
   out.loss = done.carry[0] * share;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    out.gradients.push_back(done.carry[i + 1] * share);
+  for (size_t i = 1; i < done.carry.size(); ++i) {
+    out.gradients.push_back(done.carry[i] * share);
   }
   return out;
 }
 
-struct StateInputs {
-  AdamWState adamw;
-  std::vector<Tensor> ema;
-};
-
-StateInputs state_inputs(Graph& graph, std::span<const nn::ParamSpec> specs, bool ema,
-                         StateDType dtype, const mesh::Placement& place) {
-  const auto list = [&](const std::string& prefix, StateDType kept) {
+StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& specs,
+                                const mesh::Placement& place) {
+  const auto list = [&](const std::string& prefix, std::span<const nn::ParamSpec> part) {
     std::vector<Tensor> tensors;
-    for (const nn::ParamSpec& spec : state_specs(specs, kept)) {
+    for (const nn::ParamSpec& spec : part) {
       tensors.push_back(graph.input(spec.shape, prefix + spec.name, spec.sharding(place)));
     }
     return tensors;
   };
-  StateInputs state;
-  state.adamw.params = list("param.", dtype);
-  state.adamw.mu = list("mu.", dtype);
-  state.adamw.nu = list("nu.", dtype);
-  if (ema) {  // in F32 always: what one step adds is far below a BF16 step
-    state.ema = list("ema.", StateDType::F32);
-  }
-  state.adamw.count = graph.input({DType::S32, {}}, "count");
+  StateParts<Tensor> state;
+  state.frozen = list("param.", specs.frozen);
+  state.trained = list("param.", specs.trained);
+  state.mu = list("mu.", specs.mu);
+  state.nu = list("nu.", specs.nu);
+  state.ema = list("ema.", specs.ema);
+  state.count = graph.input(specs.count->shape, specs.count->name);
   return state;
 }
 
@@ -181,16 +189,6 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place) {
   return with_sharding(x, place.constraint(logical, x.shape().dims));
 }
 
-std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs, StateDType state) {
-  std::vector<nn::ParamSpec> out(specs.begin(), specs.end());
-  if (state == StateDType::F32) {
-    for (nn::ParamSpec& spec : out) {
-      spec.shape.dtype = DType::F32;
-    }
-  }
-  return out;
-}
-
 std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
   std::vector<std::string> names;
   for (const nn::ParamSpec& spec : specs) {
@@ -212,11 +210,13 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StepGraph step;
   step.graph = std::make_unique<Graph>();
   step.specs.assign(specs.begin(), specs.end());
-  step.ema = options.ema_decay > 0.0;
-  step.gradient_names = layer_names(specs);
+  step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0);
+  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
+  step.gradient_names = layer_names(trained);
   Graph& graph = *step.graph;
 
-  const StateInputs state = state_inputs(graph, specs, step.ema, options.state, options.place);
+  const StateParts<Tensor> state = state_inputs(graph, step.state, options.place);
   const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
   const Tensor number = graph.input({DType::U32, {}}, "step");
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
@@ -225,8 +225,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
 
   // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
   std::vector<Tensor> weights;
+  const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
   for (size_t i = 0; i < specs.size(); ++i) {
-    weights.push_back(convert(state.adamw.params[i], specs[i].shape.dtype));
+    weights.push_back(convert(*kept[i], specs[i].shape.dtype));
     if (options.place.active()) {  // and gradients alike: each device sums what it keeps
       weights.back() = with_sharding(weights.back(), specs[i].sharding(options.place));
     }
@@ -234,27 +235,32 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor dropout_key = fold_in(key, "dropout");
   const LossAndGradients found =
       options.accumulation == 1
-          ? differentiate(model, weights, part, dropout_key, options.objective)
+          ? differentiate(model, weights, specs, part, dropout_key, options.objective)
           : accumulate(model, weights, specs, part, dropout_key, options);
 
-  const auto [squares, largest] = gradient_sizes(specs, found.gradients);
+  const auto [squares, largest] = gradient_sizes(trained, found.gradients);
   const Tensor norm = sqrt(total(squares));
   // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
   const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
-  const AdamWState next =
-      adamw(state.adamw, specs, found.gradients, norm, learning_rate, options.adamw, ok);
+  const AdamWState next = adamw({state.trained, state.mu, state.nu, *state.count}, trained,
+                                found.gradients, norm, learning_rate, options.adamw, ok);
 
-  for (const auto* list : {&next.params, &next.mu, &next.nu}) {
-    step.outputs.insert(step.outputs.end(), list->begin(), list->end());
+  StateParts<Tensor> after{
+      .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};
+  if (!state.ema.empty()) {
+    after.ema = average(state.ema, next, options.ema_decay, ok);
   }
-  if (step.ema) {
-    const std::vector<Tensor> ema = average(state.ema, next, options.ema_decay, ok);
-    step.outputs.insert(step.outputs.end(), ema.begin(), ema.end());
-  }
-  step.outputs.push_back(next.count);
-  for (int64_t i = 0; i < step.state_size(); ++i) {
-    step.donate[i] = i;
+  after.each_changed([&](std::span<const Tensor> part) {
+    step.outputs.insert(step.outputs.end(), part.begin(), part.end());
+  });
+  step.state.each_changed([&](std::span<const nn::ParamSpec> part) {
+    for (const nn::ParamSpec& spec : part) {
+      step.output_shardings.push_back(spec.sharding(options.place));
+    }
+  });
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    step.donate[static_cast<int64_t>(state.frozen.size() + i)] = static_cast<int64_t>(i);
   }
   std::vector<Tensor> metrics;
   for (const Tensor value : {found.loss, norm, max(largest), convert(finite, DType::F32)}) {
@@ -262,11 +268,6 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   }
   step.outputs.push_back(concatenate(metrics, Axis(0)));
   step.outputs.push_back(squares);
-  for (int64_t list = 0; list < (step.ema ? 4 : 3); ++list) {
-    for (const nn::ParamSpec& spec : specs) {
-      step.output_shardings.push_back(spec.sharding(options.place));
-    }
-  }
   for (size_t i = step.output_shardings.size(); i < step.outputs.size(); ++i) {
     step.output_shardings.push_back(options.place.whole(step.outputs[i].shape().dims));
   }

@@ -12,6 +12,7 @@
 #include "nn/params.h"
 #include "train/adamw.h"
 #include "train/objective.h"
+#include "train/state.h"
 
 namespace kinema::train {
 
@@ -29,12 +30,6 @@ struct ModelInputs {
 
 /// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
 using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
-
-/// What parameters and moments are kept as between steps.
-enum class StateDType {
-  F32,      // whatever the network works in
-  WEIGHTS,  // the dtypes the network works in: half the memory, and small updates round to nothing
-};
 
 struct StepOptions {
   AdamWOptions adamw;
@@ -69,17 +64,17 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 
 /// One training step as a graph.
 ///
-/// Inputs: the state, then the run's key, the step number, the learning rate and the batch.
+/// Inputs: the state (StateParts), then the run's key, the step number, the learning rate and the
+/// batch.
 ///
-///   params..., mu..., nu...   in the dtypes of StateDType
-///   [ema...], count           the rest of the state, F32 and S32
+///   frozen..., trained..., mu..., nu..., [ema...], count
 ///   key U32[2], step U32, learning_rate F32
 ///   latents, text, [condition], [image_states], [empty_text [t, d] with caption dropout],
 ///   [noise, timestep [b], weight [b] with given_draw; F32,
 ///    first_frame_given [b] where first frames are given: 1 or 0]
 ///
-/// Outputs: the new state, in whose place the old one's memory is used, then `metrics` F32[4] (see
-/// Metric) and the gradients' sums of squares F32[n].
+/// Outputs: what changed of the state, in whose place the old one's memory is used, then `metrics`
+/// F32[4] (see Metric) and the gradients' sums of squares F32[n].
 struct StepGraph {
   enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE };
 
@@ -89,23 +84,18 @@ struct StepGraph {
   std::map<int64_t, int64_t> donate;
   /// One per output.
   std::vector<Sharding> output_shardings;
+  /// Of the network's parameters, in the dtypes that it works in.
   std::vector<nn::ParamSpec> specs;
-  bool ema = false;
+  StateParts<nn::ParamSpec> state;
   /// Parameter (and layer) behind each entry of the sums of squares.
   std::vector<std::string> gradient_names;
-
-  /// Buffers of the state: the first inputs and the first outputs.
-  int64_t state_size() const { return static_cast<int64_t>(specs.size()) * (ema ? 4 : 3) + 1; }
 };
 
-/// Builds the step. The specs' dtypes are those the network works in. Throws an Error when the
+/// Builds the step. The specs' dtypes are those the network works in; those that are not trained
+/// are read only, without gradient. Throws an Error when the
 /// batch does not divide into `accumulation` parts.
 StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
                      const BatchShapes& batch, const StepOptions& options);
-
-/// The specs in the dtypes that parameters are loaded, kept and saved in.
-std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,
-                                       StateDType state = StateDType::F32);
 
 /// One name per tensor, or per layer of a stacked one: `blocks.3.attn1.to_q.weight`.
 std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs);

@@ -41,8 +41,8 @@ StepOptions over(const runtime::Devices& devices, StepOptions step) {
 }  // namespace
 
 Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
-                 const Model& model, const BatchShapes& batch, StepOptions step,
-                 std::vector<runtime::Array> state, const TrainerOptions& options)
+                 const Model& model, const BatchShapes& batch, StepOptions step, State state,
+                 const TrainerOptions& options)
     : devices_(devices), options_(over(devices, std::move(step))), how_(options.program) {
   compile(specs, model, batch);
   if (!state.empty()) {
@@ -58,19 +58,15 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
   }
 }
 
-void Trainer::set_state(std::vector<runtime::Array> state) {
-  check(static_cast<int64_t>(state.size()) == first().graph.state_size(),
-        "[train] a state of {} buffers for a step that keeps {}", state.size(),
-        first().graph.state_size());
+void Trainer::set_state(State state) {
+  const StateParts<nn::ParamSpec>& wanted = first().graph.state;
+  check(state.frozen.size() == wanted.frozen.size() && state.changed() == wanted.changed(),
+        "[train] a state of {} buffers for a step that keeps {}", state.size(), wanted.size());
   state_ = std::move(state);
 }
 
 int64_t Trainer::state_bytes() const {
-  int64_t bytes = 0;
-  for (int64_t i = 0; i < first().graph.state_size(); ++i) {
-    bytes += first().program.inputs()[static_cast<size_t>(i)].shard.bytes();
-  }
-  return bytes;
+  return train::state_bytes(first().graph.state, devices_.placement());
 }
 
 int64_t Trainer::step_bytes() const {
@@ -150,9 +146,7 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   Arguments out;
   const std::vector<BatchPart> parts = batch_parts(batch, compiled.batch);
   out.uploaded.reserve(2 + parts.size() + draw.size());  // their addresses are taken below
-  for (const runtime::Array& array : state_) {
-    out.all.push_back(&array);
-  }
+  out.all = state_.all();
   const auto add = [&](runtime::Array array) {
     out.uploaded.push_back(std::move(array));
     out.all.push_back(&out.uploaded.back());
@@ -185,7 +179,7 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
     const trace::Scope span("launch");
     results = compiled.program.run(devices_, given.all);
   }
-  const size_t n = state_.size();
+  const size_t n = state_.changed();
   squares_ = std::move(results[n + 1]);
   metrics_ = std::move(results[n]);
   const pjrt::AllowTransfers copy(pjrt::Direction::TO_HOST, "the metrics",
@@ -197,8 +191,7 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
   }
   // The device does nothing else, and its loss comes at the end: its time is this one.
   trace::add("device", compiled.program.name(), begin, trace::now_ns());
-  results.resize(n);
-  state_ = std::move(results);
+  state_.set_changed(results);
 
   const std::span<const float> values = std::as_const(metrics).as<float>();
   return {.loss = values[StepGraph::LOSS],
@@ -216,10 +209,7 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   split_over(devices_, how);
   const runtime::Program program =
       runtime::Program::compile(devices_.client(), *probe.graph, probe.outputs, how);
-  std::vector<const runtime::Array*> arguments;
-  for (const runtime::Array& param : state().params()) {
-    arguments.push_back(&param);
-  }
+  std::vector<const runtime::Array*> arguments = state().params();
   const runtime::Array number = scalar(devices_, DType::U32, static_cast<uint32_t>(step));
   arguments.insert(arguments.end(), {&key_, &number});
   const std::vector<BatchPart> parts = batch_parts(batch, step_for(batch).batch);
@@ -242,7 +232,8 @@ std::string Trainer::find_operation(int64_t step, double learning_rate, const da
   const pjrt::AllowTransfers all;
   const Compiled& compiled = step_for(batch);
   const StepGraph again = build_step(compiled.graph.specs, model, compiled.batch, options_);
-  std::vector<Tensor> outputs(again.outputs.begin() + again.state_size(), again.outputs.end());
+  std::vector<Tensor> outputs(again.outputs.begin() + static_cast<ptrdiff_t>(again.state.changed()),
+                              again.outputs.end());
   const Watch watch(*again.graph, outputs);
   outputs.push_back(watch.flags());
   runtime::ProgramOptions how = how_;  // flags too: they may be what is wrong
@@ -279,7 +270,7 @@ void Trainer::check_replicas() {
                    .squares = squares_,
                    .gradient_names = first().graph.gradient_names,
                    .check = *replicas_,
-                   .state = state_,
+                   .state = state_.all(),
                    .ports = ports});
 }
 

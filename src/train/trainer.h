@@ -34,11 +34,10 @@ class Trainer {
   /// Compiles the step of one shape for the devices, over whose mesh it works as `step` says.
   /// `state` as from fresh_state or load_state with the same devices, or empty: set_state gives it.
   Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs, const Model& model,
-          const BatchShapes& batch, StepOptions step, std::vector<runtime::Array> state,
-          const TrainerOptions& options);
+          const BatchShapes& batch, StepOptions step, State state, const TrainerOptions& options);
 
   /// Before the first run of a trainer that was made without a state.
-  void set_state(std::vector<runtime::Array> state);
+  void set_state(State state);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
   /// the working space of kernels.
   int64_t state_bytes() const;
@@ -73,7 +72,7 @@ class Trainer {
 
   const runtime::Devices& devices() const { return devices_; }
   /// The state now.
-  StateView state() const { return {first().graph.specs, first().graph.ema, state_}; }
+  StateView state() const { return {first().graph.specs, state_}; }
   /// The parameters whose gradients were not finite in the last step.
   std::vector<std::string> nonfinite_gradients() const;
   /// The shapes that a step was compiled for, in the order in which they were given.
@@ -112,7 +111,7 @@ class Trainer {
   StepOptions options_;
   runtime::ProgramOptions how_;
   std::vector<std::unique_ptr<Compiled>> steps_;
-  std::vector<runtime::Array> state_;
+  State state_;
   runtime::Array key_;
   runtime::Array empty_text_;                      // empty without caption dropout
   runtime::Array metrics_;                         // of the last step

@@ -16,16 +16,16 @@ WorkingWeights::WorkingWeights(runtime::Devices devices, std::vector<nn::ParamSp
   runtime::split_over(devices_, how_);
 }
 
-std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::Array> kept) {
+std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::Array* const> kept) {
   check(kept.size() == specs_.size(), "[train] {} parameters were given, the network has {}",
         kept.size(), specs_.size());
   clear();  // before the next ones are made
   std::vector<const runtime::Array*> others;
   std::vector<DType> from;
   for (size_t i = 0; i < kept.size(); ++i) {
-    if (kept[i].shape().dtype != specs_[i].shape.dtype) {
-      others.push_back(&kept[i]);
-      from.push_back(kept[i].shape().dtype);
+    if (kept[i]->shape().dtype != specs_[i].shape.dtype) {
+      others.push_back(kept[i]);
+      from.push_back(kept[i]->shape().dtype);
     }
   }
   if (!others.empty()) {
@@ -35,9 +35,9 @@ std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::A
       std::vector<Tensor> outputs;
       runtime::ProgramOptions how = how_;
       for (size_t i = 0; i < kept.size(); ++i) {
-        if (kept[i].shape().dtype != specs_[i].shape.dtype) {
+        if (kept[i]->shape().dtype != specs_[i].shape.dtype) {
           const Sharding sharding = specs_[i].sharding(place);
-          const Tensor given = graph.input(kept[i].shape(), specs_[i].name, sharding);
+          const Tensor given = graph.input(kept[i]->shape(), specs_[i].name, sharding);
           outputs.push_back(convert(given, specs_[i].shape.dtype));
           how.emit.output_shardings.push_back(sharding);
         }
@@ -50,7 +50,7 @@ std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::A
   std::vector<const runtime::Array*> out;
   auto copy = copies_.begin();
   for (size_t i = 0; i < kept.size(); ++i) {
-    out.push_back(kept[i].shape().dtype == specs_[i].shape.dtype ? &kept[i] : &*copy++);
+    out.push_back(kept[i]->shape().dtype == specs_[i].shape.dtype ? kept[i] : &*copy++);
   }
   return out;
 }

@@ -21,7 +21,7 @@ class WorkingWeights {
   /// One array a parameter, rounded to nearest even as a checkpoint's are when it is loaded. Those
   /// that are kept in the network's dtype are `kept` themselves; of the others there is a copy
   /// until `clear`, or the next call.
-  std::vector<const runtime::Array*> of(std::span<const runtime::Array> kept);
+  std::vector<const runtime::Array*> of(std::span<const runtime::Array* const> kept);
   void clear() { copies_.clear(); }
 
  private:

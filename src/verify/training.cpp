@@ -52,9 +52,9 @@ HostArray loss_weights(const Case& c, int64_t step, int64_t batch) {
 
 void add_state(std::vector<Row>& rows, const Case& c, const std::string& name,
                const std::string& prefix, std::span<const nn::ParamSpec> specs,
-               std::span<const runtime::Array> buffers, const Limit& limit) {
+               std::span<const runtime::Array* const> buffers, const Limit& limit) {
   for (size_t i = 0; i < specs.size(); ++i) {
-    for (const auto& [key, value] : unstack(specs[i], buffers[i].to_host())) {
+    for (const auto& [key, value] : unstack(specs[i], buffers[i]->to_host())) {
       if (c.has(prefix + key)) {
         rows.push_back(compare(name, prefix + key, value, c.tensor(prefix + key), limit));
       }
@@ -104,8 +104,10 @@ std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& sess
   // Where a gradient is nearly zero its rounding decides the sign of a whole Adam step.
   add_state(rows, c, name, "param.", masters, state.params(),
             {.absolute = 2.0 * learning_rate, .rms = 1e-4});
-  add_state(rows, c, name, "mu.", masters, state.mu(), kMoment);
-  add_state(rows, c, name, "nu.", masters, state.nu(), kMoment);
+  add_state(rows, c, name, "mu.", masters, train::pointers_to<runtime::Array>(state.parts.mu),
+            kMoment);
+  add_state(rows, c, name, "nu.", masters, train::pointers_to<runtime::Array>(state.parts.nu),
+            kMoment);
   return rows;
 }
 

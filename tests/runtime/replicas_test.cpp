@@ -68,12 +68,14 @@ TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
   arrays.push_back(on.upload(values));
   arrays.push_back(on.upload(HostArray(count)));
 
-  EXPECT_THAT(check.find(arrays), IsEmpty());
+  const std::vector<const Array*> given{&arrays[0], &arrays[1], &arrays[2]};
+
+  EXPECT_THAT(check.find(given), IsEmpty());
 
   // Row-major over data=2, fsdp=2: devices 1 and 3 hold the same rows of `a`.
   arrays[0] = with_fault(on, arrays[0], 3);
   arrays[1] = with_fault(on, arrays[1], 2);
-  const std::vector<OddCopy> found = check.find(arrays);
+  const std::vector<OddCopy> found = check.find(given);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].array, 0U);
   EXPECT_EQ(found[0].device, 3U) << "of two copies the first one counts";
@@ -84,10 +86,9 @@ TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
 
 TEST_F(ReplicaCheckTest, FindsNothingOnOneDevice) {
   const Devices on{open_client({})};
-  std::vector<Array> arrays;
-  arrays.push_back(on.upload(scalar(1)));
+  const Array array = on.upload(scalar(1));
   const std::vector<Port> ports = {{.name = "a", .shape = {DType::F32, {1}}}};
-  EXPECT_THAT(ReplicaCheck(on, ports, {}).find(arrays), IsEmpty());
+  EXPECT_THAT(ReplicaCheck(on, ports, {}).find(std::array{&array}), IsEmpty());
   EXPECT_EQ(device_text(on, 0), "device 0");
 }
 

@@ -79,7 +79,7 @@ class Evaluations : public pjrt::CpuTest {
     const std::vector<runtime::Array> params = runtime::to_arrays(tiny::params(client));
     const Evaluator evaluator(client, tiny::specs(), wan_model(tiny::config(), tiny::options()),
                               tiny::shapes(batch), {}, options);
-    return evaluator.run(params, source);
+    return evaluator.run(pointers_to<runtime::Array>(params), source);
   }
 };
 

@@ -24,7 +24,7 @@ constexpr int64_t kBatch = 8;
 using runtime::devices_of;
 using runtime::mesh_sizes;
 
-Trainer trainer(const runtime::Devices& on, StepOptions step, std::vector<runtime::Array> state,
+Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
                 wan::ModelOptions model = tiny::options(), int64_t samples = kBatch) {
   model.place = on.placement();
   step.batch_axes =
@@ -45,7 +45,7 @@ Trainer trainer(const runtime::Devices& on, StepOptions step, std::vector<runtim
 }
 
 /// The tiny model's parameters over these devices.
-std::vector<runtime::Array> state(const runtime::Devices& on, bool ema = false) {
+State state(const runtime::Devices& on, bool ema = false) {
   std::vector<runtime::Array> params;
   const std::vector<nn::ParamSpec> specs = tiny::specs();
   pjrt::Client client = on.client();
@@ -68,7 +68,7 @@ Outcome outcome(const runtime::Devices& on, const StepOptions& step,
   for (int64_t i = 0; i < 3; ++i) {
     out.steps.push_back(of.run(i, 1e-3, tiny::batch(samples, i)));
     if (i == 0) {
-      for (const runtime::Array& mu : of.state().mu()) {
+      for (const runtime::Array& mu : of.state().parts.mu) {
         out.mu.push_back(mu.to_host());
       }
     }
@@ -184,12 +184,12 @@ TEST_F(MeshStep, SplitsASequenceThatDoesNotDivide) {
 }
 
 TEST_F(MeshStep, HoldsLessOnEachDeviceTheLongerTheFsdpAxis) {
-  const auto held = [](const std::vector<runtime::Array>& arrays) {
+  const auto held = [](const State& arrays) {
     int64_t bytes = 0;
-    for (const runtime::Array& array : arrays) {
-      bytes += array.bytes_per_device();
+    for (const runtime::Array* array : arrays.all()) {
+      bytes += array->bytes_per_device();
       // Not only said so: what lies on a device has that size.
-      EXPECT_EQ(array.shards()[0].shape().bytes(), array.bytes_per_device());
+      EXPECT_EQ(array->shards()[0].shape().bytes(), array->bytes_per_device());
     }
     return bytes;
   };
@@ -221,7 +221,7 @@ TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
     // As in expect_same for later steps.
     EXPECT_NEAR(found.loss, expected.loss, 1e-3 * expected.loss);
     EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-3 * expected.gradient_norm);
-    EXPECT_EQ(second.state().count().to_host().as<int32_t>()[0], 3);
+    EXPECT_EQ(second.state().parts.count->to_host().as<int32_t>()[0], 3);
   }
 }
 
@@ -230,15 +230,15 @@ TEST_F(MeshStep, ReadsAndWritesTheSameCheckpointOnAnyDevices) {
   const runtime::Devices four = devices_of(client(), mesh_sizes(1, 2, 1, 2));
   const runtime::Devices eight = devices_of(client(), mesh_sizes(2, 2, 2, 1));
   const std::vector<nn::ParamSpec> specs = tiny::specs();
-  const std::vector<runtime::Array> start = state(four, /*ema=*/true);
-  save_state(scratch / "a", tiny::config(), {specs, true, start}, {.step = 0});
+  const State start = state(four, /*ema=*/true);
+  save_state(scratch / "a", tiny::config(), {specs, start}, {.step = 0});
 
-  const std::vector<runtime::Array> moved = load_state(scratch / "a", specs, true, eight);
-  save_state(scratch / "b", tiny::config(), {specs, true, moved}, {.step = 0});
-  const std::vector<runtime::Array> back = load_state(scratch / "b", specs, true, client());
+  const State moved = load_state(scratch / "a", specs, true, eight);
+  save_state(scratch / "b", tiny::config(), {specs, moved}, {.step = 0});
+  const State back = load_state(scratch / "b", specs, true, client());
 
-  EXPECT_EQ(moved[0].shards().size(), 8U);
-  EXPECT_EQ(tiny::bytes_of({specs, true, back}), tiny::bytes_of({specs, true, start}));
+  EXPECT_EQ(moved.trained[0].shards().size(), 8U);
+  EXPECT_EQ(tiny::bytes_of({specs, back}), tiny::bytes_of({specs, start}));
 }
 
 TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
@@ -271,8 +271,8 @@ runtime::Array with_fault(const runtime::Devices& on, const runtime::Array& arra
 
 TEST_F(MeshStep, DevicesThatDisagreeAreNamedBeforeACheckpoint) {
   const runtime::Devices on = devices_of(client(), mesh_sizes(4, 1, 1, 1));
-  std::vector<runtime::Array> faulty = state(on);
-  faulty[1] = with_fault(on, faulty[1], 2);
+  State faulty = state(on);
+  faulty.trained[1] = with_fault(on, faulty.trained[1], 2);
   Trainer of = trainer(on, {}, std::move(faulty));
   std::vector<int64_t> saves;
   LoopParts parts;

@@ -66,8 +66,8 @@ TEST_F(Resume, DoesNotDependOnHowLayersAreStacked) {
   unrolled.scan_layers = false;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), unrolled);
 
-  const std::vector<runtime::Array> loaded = load_state(scratch / "saved", specs, true, client);
-  save_state(scratch / "again", tiny::config(), StateView{specs, true, loaded}, {.step = 2});
+  const State loaded = load_state(scratch / "saved", specs, true, client);
+  save_state(scratch / "again", tiny::config(), StateView{specs, loaded}, {.step = 2});
 
   for (const char* name : {"mu.safetensors", "nu.safetensors"}) {
     const io::SafetensorsFile a = io::SafetensorsFile::open(scratch / "saved" / "optimizer" / name);
@@ -92,14 +92,12 @@ TEST_F(Resume, ACopyOnTheHostStaysWhatItWasWhileStepsGoOn) {
   save_state(scratch / "whole", tiny::config(), copy, {.step = 2});
   save_state(scratch / "weights", tiny::config(), weights_only, {.step = 2}, false);
 
-  const std::vector<runtime::Array> whole =
-      load_state(scratch / "whole", tiny::specs(), true, client);
-  EXPECT_EQ(tiny::bytes_of({trainer.state().specs, true, whole}), before);
-  const std::vector<runtime::Array> weights =
-      load_state(scratch / "weights", tiny::specs(), true, client);
-  const StateView loaded{trainer.state().specs, true, weights};
-  EXPECT_EQ(loaded.params()[0].to_host().bytes, before[0]);
-  EXPECT_EQ(loaded.mu()[0].to_host().as<float>()[0], 0.0F);
+  const State whole = load_state(scratch / "whole", tiny::specs(), true, client);
+  EXPECT_EQ(tiny::bytes_of({trainer.state().specs, whole}), before);
+  const State weights = load_state(scratch / "weights", tiny::specs(), true, client);
+  const StateView loaded{trainer.state().specs, weights};
+  EXPECT_EQ(loaded.params()[0]->to_host().bytes, before[0]);
+  EXPECT_EQ(loaded.parts.mu[0].to_host().as<float>()[0], 0.0F);
 }
 
 TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
@@ -109,13 +107,12 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   run(trainer, 0, 2);
   save_state(scratch / "weights", tiny::config(), trainer.state(), {.step = 2}, false);
 
-  const std::vector<runtime::Array> loaded =
-      load_state(scratch / "weights", tiny::specs(), false, client);
+  const State loaded = load_state(scratch / "weights", tiny::specs(), false, client);
 
-  const StateView state{trainer.state().specs, false, loaded};
-  EXPECT_EQ(state.params()[0].to_host().bytes, trainer.state().params()[0].to_host().bytes);
-  EXPECT_EQ(state.count().to_host().as<int32_t>()[0], 0);
-  EXPECT_EQ(state.mu()[0].to_host().as<float>()[0], 0.0F);
+  const StateView state{trainer.state().specs, loaded};
+  EXPECT_EQ(state.params()[0]->to_host().bytes, trainer.state().params()[0]->to_host().bytes);
+  EXPECT_EQ(state.parts.count->to_host().as<int32_t>()[0], 0);
+  EXPECT_EQ(state.parts.mu[0].to_host().as<float>()[0], 0.0F);
   EXPECT_EQ(read_train_state(scratch / "weights").step, 2);
 }
 

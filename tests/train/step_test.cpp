@@ -19,8 +19,8 @@ using Step = pjrt::CpuTest;
 double distance(const StateView& a, const StateView& b) {
   double largest = 0;
   for (size_t i = 0; i < a.specs.size(); ++i) {
-    const HostArray x = a.params()[i].to_host();
-    const HostArray y = b.params()[i].to_host();
+    const HostArray x = a.params()[i]->to_host();
+    const HostArray y = b.params()[i]->to_host();
     for (size_t j = 0; j < x.as<float>().size(); ++j) {
       largest = std::max<double>(largest, std::abs(x.as<float>()[j] - y.as<float>()[j]));
     }
@@ -43,7 +43,7 @@ TEST_F(Step, LowersTheLossOnOneBatch) {
   EXPECT_GT(first.max_abs_gradient, 0);
   EXPECT_LT(first.max_abs_gradient, first.gradient_norm);
   EXPECT_LT(last.loss, 0.8 * first.loss);
-  EXPECT_EQ(trainer.state().count().to_host().as<int32_t>()[0], 21);
+  EXPECT_EQ(trainer.state().parts.count->to_host().as<int32_t>()[0], 21);
 }
 
 /// A batch of one more latent frame than tiny::batch has.
@@ -74,11 +74,9 @@ TEST_F(Step, WorksOnOneStateWithBatchesOfSeveralShapes) {
   Trainer alone(client, tiny::specs(), model, longer, {},
                 fresh_state(tiny::params(client), tiny::specs(), false, client), options);
   EXPECT_EQ(alone.run(0, 1e-3, longer_batch(2, 0)).loss, first.loss);
-  std::vector<runtime::Array> state;
-  for (const runtime::Array& array : alone.state().arrays) {
-    state.push_back(runtime::Devices(client).upload(array.to_host()));
-  }
-  Trainer next = tiny::trainer(client, 2, {}, std::move(state));
+  Trainer next = tiny::trainer(client, 2, {}, alone.state().parts.map([&](const auto& array) {
+    return runtime::Devices(client).upload(array.to_host());
+  }));
   EXPECT_EQ(next.run(1, 1e-3, tiny::batch(2, 1)).loss, second.loss);
   EXPECT_EQ(tiny::bytes_of(next.state()), tiny::bytes_of(mixed.state()));
 }
@@ -107,8 +105,8 @@ TEST_F(Step, AccumulatesToTheSameUpdateAsOneBatch) {
   // The sums are the same but for their order: F32 rounding of a mean of a few hundred terms.
   EXPECT_NEAR(a.loss, b.loss, 1e-5 * a.loss);
   EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-5 * a.gradient_norm);
-  const HostArray mu_a = whole.state().mu()[0].to_host();
-  const HostArray mu_b = parts.state().mu()[0].to_host();
+  const HostArray mu_a = whole.state().parts.mu[0].to_host();
+  const HostArray mu_b = parts.state().parts.mu[0].to_host();
   for (size_t i = 0; i < mu_a.as<float>().size(); ++i) {
     EXPECT_NEAR(mu_a.as<float>()[i], mu_b.as<float>()[i], 1e-6 * a.gradient_norm);
   }
@@ -167,13 +165,13 @@ TEST_F(Step, NamesTheBatchWhenItsLatentsAreNotFinite) {
 TEST_F(Step, KeepsAnAverageThatFollowsTheParameters) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer trainer = tiny::fresh_trainer(client, 2, {.ema_decay = 0.9});
-  const HostArray start = trainer.state().params()[0].to_host();
+  const HostArray start = trainer.state().params()[0]->to_host();
 
   trainer.run(0, 1e-2, tiny::batch(2, 0));
 
   const double d = 2.0 / 11.0;  // (1 + t) / (10 + t) for t = 1
-  const HostArray now = trainer.state().params()[0].to_host();
-  const HostArray average = trainer.state().averages()[0].to_host();
+  const HostArray now = trainer.state().params()[0]->to_host();
+  const HostArray average = trainer.state().averages()[0]->to_host();
   for (size_t i = 0; i < now.as<float>().size(); ++i) {
     EXPECT_NEAR(average.as<float>()[i], d * start.as<float>()[i] + (1 - d) * now.as<float>()[i],
                 1e-6);
@@ -192,14 +190,14 @@ TEST_F(Step, KeepsF32MastersWhenTheNetworkWorksInBf16) {
       std::find_if(specs.begin(), specs.end(),
                    [](const auto& s) { return s.name == "patch_embedding.weight"; }) -
       specs.begin());
-  const HostArray before = trainer.state().params()[weight].to_host();
+  const HostArray before = trainer.state().params()[weight]->to_host();
 
   // Far below half a bf16 step of weights around 0.2: bf16 parameters would not move at all.
   for (int step = 0; step < 3; ++step) {
     EXPECT_TRUE(trainer.run(step, 1e-6, tiny::batch(2, 0)).finite);
   }
 
-  const HostArray after = trainer.state().params()[weight].to_host();
+  const HostArray after = trainer.state().params()[weight]->to_host();
   EXPECT_EQ(after.shape.dtype, DType::F32);
   size_t moved = 0;
   for (size_t i = 0; i < after.as<float>().size(); ++i) {
@@ -238,13 +236,15 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
   EXPECT_EQ(a.gradient_norm, b.gradient_norm);
   for (size_t i = 0; i < specs.size(); ++i) {
     const DType dtype = specs[i].shape.dtype;
-    EXPECT_EQ(trainer.state().averages()[i].shape().dtype, DType::F32);
+    EXPECT_EQ(trainer.state().averages()[i]->shape().dtype, DType::F32);
     for (const auto& [kept, master] :
          {std::pair{trainer.state().params(), masters.state().params()},
-          {trainer.state().mu(), masters.state().mu()},
-          {trainer.state().nu(), masters.state().nu()}}) {
-      const HostArray found = kept[i].to_host();
-      const HostArray wanted = convert(master[i].to_host(), dtype);
+          {pointers_to<runtime::Array>(trainer.state().parts.mu),
+           pointers_to<runtime::Array>(masters.state().parts.mu)},
+          {pointers_to<runtime::Array>(trainer.state().parts.nu),
+           pointers_to<runtime::Array>(masters.state().parts.nu)}}) {
+      const HostArray found = kept[i]->to_host();
+      const HostArray wanted = convert(master[i]->to_host(), dtype);
       ASSERT_EQ(found.shape.dtype, dtype);
       // The update's arithmetic is another program's: values of about 1 and updates of about the
       // rate differ by F32 rounding, which moves a BF16 rounding below 1 to its neighbour, 2^-8, at
@@ -272,16 +272,16 @@ TEST_F(Step, SavesAndLoadsAStateInTheWeightsDtypes) {
   const io::Scratch scratch;
   save_state(scratch.path(), tiny::config(), trainer.state(), {.step = 1});
 
-  const std::vector<runtime::Array> same =
+  const State same =
       load_state(scratch.path(), state_specs(specs, StateDType::WEIGHTS), false, client);
-  const std::vector<runtime::Array> wide =
-      load_state(scratch.path(), state_specs(specs), false, client);
+  const State wide = load_state(scratch.path(), state_specs(specs), false, client);
 
   for (size_t i = 0; i < same.size(); ++i) {
-    const HostArray kept = trainer.state().arrays[i].to_host();
-    EXPECT_EQ(same[i].to_host().bytes, kept.bytes) << i;
+    const HostArray kept = trainer.state().parts.all()[i]->to_host();
+    EXPECT_EQ(same.all()[i]->to_host().bytes, kept.bytes) << i;
     const bool is_count = i + 1 == same.size();
-    EXPECT_EQ(wide[i].to_host().bytes, (is_count ? kept : convert(kept, DType::F32)).bytes) << i;
+    EXPECT_EQ(wide.all()[i]->to_host().bytes, (is_count ? kept : convert(kept, DType::F32)).bytes)
+        << i;
   }
 }
 

@@ -28,8 +28,7 @@ class Switches : public pjrt::CpuTest {
   }
 
   /// The state with one layer's part of a stacked parameter set to a value.
-  static std::vector<runtime::Array> state_with(const std::string& name, int64_t layer,
-                                                float value) {
+  static State state_with(const std::string& name, int64_t layer, float value) {
     std::vector<pjrt::Buffer> params = tiny::params(client());
     const std::vector<nn::ParamSpec> specs = tiny::specs();
     bool found = false;
@@ -116,7 +115,7 @@ TEST_F(Switches, TransferGuardLetsABatchInAndItsMetricsOut) {
 
 TEST_F(Switches, TransferGuardRefusesEveryOtherCopyInTheSteps) {
   Trainer trainer = tiny::fresh_trainer(client(), 4, {});
-  EXPECT_THAT([&] { guarded_steps(trainer, [&] { trainer.state().count().to_host(); }); },
+  EXPECT_THAT([&] { guarded_steps(trainer, [&] { trainer.state().parts.count->to_host(); }); },
               ThrowsMessage<Error>(AllOf(HasSubstr("[transfer_guard] s32[] (4 bytes)"),
                                          HasSubstr("to the host in the training steps"))));
   EXPECT_THAT(
@@ -153,7 +152,7 @@ Outcome steps(pjrt::Client& client, bool jit, const StepOptions& step,
   for (int64_t i = 0; i < 3; ++i) {
     out.losses.push_back(trainer.run(i, 1e-3, tiny::batch(4, i)).loss);
   }
-  out.param = trainer.state().params()[0].to_host();
+  out.param = trainer.state().params()[0]->to_host();
   if (const runtime::Pieces* pieces = trainer.pieces()) {
     out.pieces = pieces->names();
   }

@@ -75,7 +75,7 @@ inline const io::Scratch& program_cache() {
 }
 
 inline Trainer trainer(const runtime::Devices& client, int64_t batch_size, const StepOptions& step,
-                       std::vector<runtime::Array> state, TrainerOptions trainer = {}) {
+                       State state, TrainerOptions trainer = {}) {
   trainer.program.executable_cache = program_cache().path().string();
   return Trainer(client, specs(), wan_model(config(), options()), shapes(batch_size), step,
                  std::move(state), trainer);
@@ -90,8 +90,8 @@ inline Trainer fresh_trainer(pjrt::Client& client, int64_t batch_size, const Ste
 /// The bytes of every buffer of a state.
 inline std::vector<std::vector<std::byte>> bytes_of(const StateView& state) {
   std::vector<std::vector<std::byte>> out;
-  for (const runtime::Array& array : state.arrays) {
-    out.push_back(array.to_host().bytes);
+  for (const runtime::Array* array : state.parts.all()) {
+    out.push_back(array->to_host().bytes);
   }
   return out;
 }
