@@ -1,16 +1,17 @@
-"""diffusers' WanTransformer3DModel from its folder, in bfloat16: one JSON line with the seconds."""
+"""diffusers' WanTransformer3DModel from its folder, as a dtype: one JSON line with the seconds."""
 
 import json
 import sys
 import time
 
-import torch
+from torch_measure import DTYPES
+
 from diffusers import WanTransformer3DModel
 
 
 def main():
     begin = time.perf_counter()
-    model = WanTransformer3DModel.from_pretrained(sys.argv[1], torch_dtype=torch.bfloat16)
+    model = WanTransformer3DModel.from_pretrained(sys.argv[1], torch_dtype=DTYPES[sys.argv[2]])
     loaded = time.perf_counter() - begin
     # Weights that are still mapped are read by the first step at the latest: a number of every page.
     for parameter in model.parameters():
