@@ -11,6 +11,7 @@
 #include "flags/guard.h"
 #include "flags/profile.h"
 #include "plan/compile_job.h"
+#include "runtime/client.h"
 
 namespace kinema::cli {
 namespace {
@@ -94,6 +95,11 @@ void add_switches(const config::Config& config, flags::Backend backend,
                      .value = fmt::format("{}", config.runtime.optimization_level),
                      .origin = "optimization_level"});
   }
+  const std::optional<kernels::Isa> isa = kernels::isa_named(config.run.cpu_isa);
+  if (isa.has_value() && backend == flags::Backend::CPU) {
+    given.push_back(
+        {.name = runtime::kIsaFlag, .value = runtime::xla_isa(*isa), .origin = "cpu_isa"});
+  }
 }
 
 /// A program that every compiler takes.
@@ -130,7 +136,7 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
     job.environment = {{"LIBTPU_INIT_ARGS", request.libtpu_init_args},
                        {"XLA_FLAGS", request.xla_flags}};
     try {
-      plan::compile_in_child(job);
+      plan::compile_in_child(job, kThisProgram);
     } catch (const Error& error) {
       std::string said = error.what();
       if (said.find("lock file") != std::string::npos) {

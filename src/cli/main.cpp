@@ -13,6 +13,9 @@
 #include "cli/examples.h"
 #include "cli/waiting.h"
 #include "core/error.h"
+#include "io/example_proto.h"
+#include "io/mapped_file.h"
+#include "remote/store.h"
 #include "runtime/compilation_watch.h"
 
 namespace {
@@ -58,6 +61,9 @@ int main(int argc, char** argv) {
   // XLA's own lines on stderr, which plugins look up when they are loaded: 3 leaves those before an
   // abort; its errors come back to us and are printed as ours. A user's own setting wins.
   setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*overwrite=*/0);
+  kinema::io::guard_mappings();
+  kinema::io::quiet_protobuf();
+  kinema::remote::without_metadata_server();
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);
   try {
     const int status = run(argc, argv);

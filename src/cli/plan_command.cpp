@@ -143,7 +143,7 @@ plan::Report make_report(const config::Loaded& loaded, const PlanOptions& option
   report.build_seconds = watch.seconds();
   try {
     const Waiting waiting(fmt::format("compiling for {}", options.target.name));
-    report.compiled = plan::compile_in_child(job);
+    report.compiled = plan::compile_in_child(job, kThisProgram);
   } catch (const plan::OutOfMemory& error) {
     explain(error, step);
   }

@@ -86,6 +86,22 @@ std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<
   return out;
 }
 
+/// Paths that were meant for a store and name a folder of this machine, as in a README of
+/// MaxDiffusion.
+std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
+  std::vector<std::string> out;
+  for (const KeyValue& each : values) {
+    for (const std::string_view scheme : {"\"gs:/", "\"s3:/"}) {
+      if (each.value.starts_with(scheme) && !each.value.substr(scheme.size()).starts_with('/')) {
+        out.push_back(fmt::format("{} {} is a folder of this machine: with a second slash, {}//, "
+                                  "it is a bucket",
+                                  each.key, each.value, scheme.substr(1, 3)));
+      }
+    }
+  }
+  return out;
+}
+
 /// Both say which frames of a clip are taken.
 void check_frames(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
@@ -160,7 +176,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
           each.value, origin_of(loaded, each.key), later);
     waiting.push_back(fmt::format("{} ({})", each.key, later));
   }
-  std::vector<std::string> out;
+  std::vector<std::string> out = with_one_slash(values);
   // In a file it is there for the training.
   if (command == "generate" && origin_of(loaded, "enable_profiler") == kCommandLine) {
     out.push_back("enable_profiler records steps of train: generate says what each part took");

@@ -50,6 +50,10 @@ constexpr auto kFlags = std::to_array<Flag>({
     {"xla_dump_hlo_as_long_text", Backend::ANY, kXla, BOOL, kTrue, "dumps them as long text", "",
      "DreamerV3 (xladump)"},
     // Of the CPU compiler.
+    {"xla_cpu_max_isa", Backend::CPU, kXla, TEXT, kEmpty,
+     "most instructions that programs use: SSE4_2, AVX2, AVX512, AVX512_BF16, AMX ...; empty: the "
+     "processor's",
+     "kernels keep theirs: cpu_isa limits both", kList},
     {"xla_cpu_enable_fast_math", Backend::CPU, kXla, BOOL, kFalse,
      "arithmetic that breaks the rules of IEEE 754", "NaN and infinity lose their meaning", kList},
     {"xla_force_host_platform_device_count", Backend::CPU, kXla, INTEGER, "xla: 1; cpu: ignored",

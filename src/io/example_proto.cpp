@@ -64,9 +64,6 @@ constexpr const WireMessage& layout() {
 
 template <typename Message>
 Message parse(std::span<const std::byte> bytes, const std::string& where, const char* what) {
-  // What is wrong with a record is said by our own error, not on stderr beside it.
-  static auto* const quiet = google::protobuf::SetLogHandler(nullptr);
-  (void)quiet;
   Message message;
   check(bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
             lengths_fit(bytes, layout<Message>()) &&
@@ -255,6 +252,8 @@ HostArray tensor_feature(const wire::Example& example, const char* name, size_t 
 }
 
 }  // namespace
+
+void quiet_protobuf() { google::protobuf::SetLogHandler(nullptr); }
 
 HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string& where) {
   const auto tensor = parse<wire::Tensor>(bytes, where, "TensorProto");

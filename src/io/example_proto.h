@@ -11,6 +11,10 @@
 
 namespace kinema::io {
 
+/// libprotobuf prints no lines of its own about bytes that are no message: the errors of these
+/// functions say what is wrong. For the whole process; one of a program's first calls.
+void quiet_protobuf();
+
 /// A serialized TensorProto (float, double, half, bfloat16 or integers; raw content or typed
 /// values) as an array; `where` names it in errors.
 HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string& where);

@@ -12,7 +12,8 @@ namespace kinema::io {
 /// A file mapped read-only into memory; unmapped when the object goes.
 ///
 /// The mapping stays valid when the file is renamed or unlinked. When another process shortens the
-/// file, or the disk fails, what can no longer be read is zeros and check_intact throws.
+/// file, or the disk fails, the system ends the process; after guard_mappings() what can no longer
+/// be read is zeros and check_intact throws.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -53,6 +54,10 @@ void release_pages(std::span<const std::byte> bytes);
 
 /// Asks the system to begin reading the file there.
 void will_read(std::span<const std::byte> bytes);
+
+/// Puts a handler of SIGBUS in place for files that are mapped from now on; one of a program's
+/// first calls. A SIGBUS of other memory goes where it went before.
+void guard_mappings();
 
 /// The whole file as text; throws an Error when it is larger than `limit` bytes.
 std::string read_text(const std::filesystem::path& path, size_t limit = size_t{64} << 20);

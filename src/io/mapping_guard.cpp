@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "io/mapped_file.h"
+
 namespace kinema::io::mapping_guard {
 namespace {
 
@@ -68,6 +70,8 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   ::sigaction(SIGBUS, &before, nullptr);
 }
 
+std::atomic<bool> installed = false;
+
 void install() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -76,13 +80,16 @@ void install() {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigemptyset(&action.sa_mask);
     ::sigaction(SIGBUS, &action, &before);
+    installed = true;
   });
 }
 
 }  // namespace
 
 int add(const std::byte* data, size_t size) {
-  install();
+  if (!installed) {
+    return -1;
+  }
   const std::scoped_lock lock(taking);
   for (size_t i = 0; i < kSlots; ++i) {
     if (slots[i].begin.load() == 0) {
@@ -111,3 +118,9 @@ bool is_damaged(const std::byte* data) {
 }
 
 }  // namespace kinema::io::mapping_guard
+
+namespace kinema::io {
+
+void guard_mappings() { mapping_guard::install(); }
+
+}  // namespace kinema::io

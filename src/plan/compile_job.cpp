@@ -289,11 +289,10 @@ CompileResult compile_in_child(const CompileJob& job, const fs::path& executable
   const TemporaryFolder folder;
   io::write_file(folder.path() / "job.json", job_json(job).dump());
   io::write_file(folder.path() / "program.mlir", job.program);
-  const ChildStatus status =
-      run_child({.executable = executable.empty() ? fs::path("/proc/self/exe") : executable,
-                 .arguments = {"compile-job", folder.path().string()},
-                 .log = folder.path() / "log",
-                 .memory_limit = job.memory_limit});
+  const ChildStatus status = run_child({.executable = executable,
+                                        .arguments = {"compile-job", folder.path().string()},
+                                        .log = folder.path() / "log",
+                                        .memory_limit = job.memory_limit});
   if (status.exit_code == 0 && fs::exists(folder.path() / "result.json")) {
     CompileResult result = read_result(folder.path() / "result.json");
     if (job.target.chip.name == "v4" && result.memory_limit > 0) {

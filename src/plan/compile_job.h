@@ -47,9 +47,9 @@ struct CompileResult {
   int64_t peak_rss = 0;  // of the compiling process
 };
 
-/// Compiles in a child of this process, which is `executable` (this program when empty) called with
-/// `compile-job FOLDER`. Throws an Error with the compiler's reason.
-CompileResult compile_in_child(const CompileJob& job, const std::filesystem::path& executable = {});
+/// Compiles in a child of this process, which is `executable` called with `compile-job FOLDER`: a
+/// program that then calls run_compile_job. Throws an Error with the compiler's reason.
+CompileResult compile_in_child(const CompileJob& job, const std::filesystem::path& executable);
 
 /// The child's side: reads the job in `folder`, compiles, writes the result, or the error for the
 /// parent to show. Returns the exit status.

@@ -27,6 +27,10 @@ struct StorePath {
   bool operator==(const StorePath&) const = default;
 };
 
+/// Clients of s3:// ask a server of Amazon's machines who they are, and wait for it where there is
+/// none. Sets AWS_EC2_METADATA_DISABLED on other machines; one of a program's first calls.
+void without_metadata_server();
+
 /// True for text that begins like the path of a store.
 bool is_store_path(std::string_view text);
 /// Reads such a path; nothing for other text. Throws an Error for one that cannot be.

@@ -134,10 +134,6 @@ class Retries : public arrow::fs::S3RetryStrategy {
 void initialise_s3() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (!made_by("Amazon")) {
-      // Else each client asks for a server that is not there, and waits for it.
-      ::setenv("AWS_EC2_METADATA_DISABLED", "true", /*replace=*/0);
-    }
     arrow::Status made = arrow::fs::EnsureS3Initialized();
     check(made.ok(), "[remote] no client for s3://: {}", made.message());
   });
@@ -259,6 +255,12 @@ StoreFailure failure_of(const arrow::Status& status, const StorePath& path) {
     out.remedy = endpoint_note(path);
   }
   return out;
+}
+
+void without_metadata_server() {
+  if (!made_by("Amazon")) {
+    ::setenv("AWS_EC2_METADATA_DISABLED", "true", /*replace=*/0);
+  }
 }
 
 }  // namespace kinema::remote

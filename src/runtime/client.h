@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/cpu/isa.h"
 #include "pjrt/client.h"
 
 namespace kinema::runtime {
@@ -35,15 +36,18 @@ std::string find_plugin(const ClientSpec& spec);
 /// KINEMA_CACHE, else `kinema` in kinema::user_cache(), which see for what happens without HOME.
 std::string cache_folder();
 
-/// Loads the plugin and opens its devices; the one place that sets process-wide state for it
-/// (the instruction set, the plugin's log level), so call it before other threads start. Throws an
-/// Error for `tpu` on a machine that shows none, unless the plugin is named, and for an instruction
-/// set that the processor lacks.
+/// Loads the plugin and opens its devices. A `cpu_isa` limits the kernels of the whole process.
+/// Throws an Error for `tpu` on a machine that shows none, unless the plugin is named, and for an
+/// instruction set that the processor lacks.
 pjrt::Client open_client(const ClientSpec& spec);
 
 /// Options for a program that runs or will run on a processor with this process's instruction set:
 /// where that is limited, the plugin's compiler is too. What `options` says itself stays.
 pjrt::CompileOptions limited_to_isa(pjrt::CompileOptions options);
+
+/// The compiler's flag for that, and its word for a set.
+inline constexpr const char* kIsaFlag = "xla_cpu_max_isa";
+const char* xla_isa(kernels::Isa isa);
 
 /// Limits this process as a client with that `cpu_isa` would.
 void limit_cpu_isa(const std::string& cpu_isa);

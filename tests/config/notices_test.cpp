@@ -53,6 +53,15 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
   EXPECT_THAT(said({"height=32"}), IsEmpty()) << "training reads it";
 }
 
+TEST(Notices, NameFoldersThatLookLikeBuckets) {
+  const auto said = [](const std::string& word) {
+    return notices(load_defaults(std::vector<std::string>{word}), "generate");
+  };
+  EXPECT_THAT(said("output_dir=gs:/bucket/x"),
+              ElementsAre(AllOf(HasSubstr("output_dir \"gs:/bucket/x\""), HasSubstr("gs://"))));
+  EXPECT_THAT(said("output_dir=gs://bucket/x"), IsEmpty());
+}
+
 TEST(Notices, SayWhatGenerateDoesNotReadOfTraining) {
   const Loaded given =
       load_defaults(std::vector<std::string>{"per_device_batch_size=0.5", "enable_profiler=True"});

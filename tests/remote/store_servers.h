@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "io/json.h"
 #include "remote/http.h"
+#include "remote/store.h"
 
 namespace kinema::remote {
 
@@ -51,6 +52,7 @@ class StoreServers {
     check(read == 2, "[test] the servers of tests/stores did not start");
     ::setenv("STORAGE_EMULATOR_HOST", url("gs").c_str(), 1);
     ::setenv("AWS_ENDPOINT_URL", url("s3").c_str(), 1);
+    without_metadata_server();
     ::setenv("AWS_ACCESS_KEY_ID", "test", 1);
     ::setenv("AWS_SECRET_ACCESS_KEY", "test", 1);
   }

@@ -2,10 +2,15 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "io/mapped_file.h"
+#include "runtime/client.h"
 #include "runtime/cpu_client.h"
 
 namespace kinema::runtime {
@@ -28,6 +33,32 @@ TEST_F(GuestTest, AnOpenClientLeavesTheHostsMallocAlone) {
                                "posix_memalign", "malloc_usable_size", "malloc_trim"}) {
     EXPECT_EQ(origin_of(function), libc) << function;
   }
+}
+
+TEST_F(GuestTest, AnOpenClientLeavesSignalsAndEnvironmentAlone) {
+  const auto handlers = [] {
+    std::vector<void (*)(int)> out;
+    for (int signal = 1; signal < NSIG; ++signal) {
+      struct sigaction found {};
+      out.push_back(sigaction(signal, nullptr, &found) == 0 ? found.sa_handler : nullptr);
+    }
+    return out;
+  };
+  const auto variables = [] {
+    std::vector<std::string> out;
+    for (char** each = environ; *each != nullptr; ++each) {
+      out.emplace_back(*each);
+    }
+    return out;
+  };
+  const auto handlers_before = handlers();
+  const auto variables_before = variables();
+
+  const pjrt::Client client = open_client({.cpu_devices = 2});
+  const io::MappedFile file = io::MappedFile::open("/proc/self/exe");
+
+  EXPECT_EQ(handlers(), handlers_before);
+  EXPECT_EQ(variables(), variables_before);
 }
 
 // Half of malloc's family was once replaced, and this read what lies before the block.

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "io/mapped_file.h"
 #include "io/model_folder.h"
 #include "io/scratch.h"
 #include "models/wan/transformer.h"
@@ -289,6 +290,7 @@ TEST_F(LoadingTest, TakesNoMoreMemoryThanTheModelAndAFewPieces) {
 }
 
 TEST_F(LoadingTest, SaysThatAFileBecameShorterWhileItWasLoaded) {
+  io::guard_mappings();
   const io::Scratch scratch;
   copy_config("wan21_t2v/transformer", scratch.path());
   const fs::path file =
