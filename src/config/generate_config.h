@@ -104,12 +104,12 @@ struct GenerateConfig {
           {.help = "wan2.2: of the high-noise expert; 1: no guidance for either",
            .min = 0,
            .share = Share::YES});
-    visit(
-        "guidance_rescale", self.guidance_rescale, UNRELATED,
-        {.help = "how far the guided prediction is rescaled to the standard deviation of the prompt's; 0 or "
-                 "less: not at all",
-         .max = 1,
-         .share = Share::YES});
+    visit("guidance_rescale", self.guidance_rescale, UNRELATED,
+          {.help = "how far the guided prediction is rescaled to the standard deviation of the "
+                   "prompt's; 0 or "
+                   "less: not at all",
+           .max = 1,
+           .share = Share::YES});
     visit("boundary_ratio", self.boundary_ratio, UNRELATED,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,

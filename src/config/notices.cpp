@@ -93,9 +93,10 @@ std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
   for (const KeyValue& each : values) {
     for (const std::string_view scheme : {"\"gs:/", "\"s3:/"}) {
       if (each.value.starts_with(scheme) && !each.value.substr(scheme.size()).starts_with('/')) {
-        out.push_back(fmt::format("{} {} is a folder of this machine: with a second slash, {}//, "
-                                  "it is a bucket",
-                                  each.key, each.value, scheme.substr(1, 3)));
+        out.push_back(
+            fmt::format("{} {} is a folder of this machine: with a second slash, {}//, "
+                        "it is a bucket",
+                        each.key, each.value, scheme.substr(1, 3)));
       }
     }
   }

@@ -75,8 +75,7 @@ struct RunConfig {
     visit("cpu_device_count", self.cpu_device_count, MAY_CHANGE,
           {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
     visit("cpu_kernels", self.cpu_kernels, MAY_CHANGE,
-          {.help =
-               "large matmuls and convolutions on CPU run in oneDNN instead of the plugin",
+          {.help = "large matmuls and convolutions on CPU run in oneDNN instead of the plugin",
            .share = Share::YES});
     visit("cpu_isa", self.cpu_isa, MAY_CHANGE,
           {.help = "the most of a CPU's instruction set that is used; equal ones give equal bits",

@@ -201,9 +201,10 @@ Roofline Report::roofline() const {
   if (chip.flops == 0) {
     return {};
   }
-  return {.compute_seconds = flops / bytes(target.devices) / chip.flops,
-          .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
-          .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
+  return {
+      .compute_seconds = flops / bytes(target.devices) / chip.flops,
+      .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
+      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
 }
 
 std::string bytes_text(double bytes) {

@@ -53,9 +53,7 @@ int64_t records_to_copy() {
   return number_of("KINEMA_STORE_COPY_GB", 16, 1'000'000) * kGigabyte;
 }
 
-bool is_store_path(std::string_view text) {
-  return text.starts_with(kGs) || text.starts_with(kS3);
-}
+bool is_store_path(std::string_view text) { return text.starts_with(kGs) || text.starts_with(kS3); }
 
 std::optional<StorePath> read_store_path(const std::string& text) {
   if (!is_store_path(text)) {

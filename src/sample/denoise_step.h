@@ -43,7 +43,8 @@ struct StepSpec {
   Dims latents;  // [b, c, f, h, w]
   int64_t text_length = 512;
   Guidance guidance = Guidance::DOUBLED_BATCH;
-  /// The guided velocity is rescaled towards the standard deviation of the prompt's (guidance_rescale).
+  /// The guided velocity is rescaled towards the standard deviation of the prompt's
+  /// (guidance_rescale).
   bool rescale = false;
   bool expand_timesteps = false;
   Condition condition = Condition::NONE;
