@@ -25,11 +25,11 @@ size_t words_of(const std::string& text) {
   return static_cast<size_t>(std::distance(std::istream_iterator<std::string>(words), {}));
 }
 
-void read_as(Variable variable, const std::string& text, const char* target) {
+void read_as(Variable variable, const std::string& text, const Platform& platform) {
   const bool tpu = variable == Variable::LIBTPU_INIT_ARGS;
   const EnvironmentFlags list = tpu ? read_libtpu_init_args(text) : read_xla_flags(text);
   require(list.flags.size() <= list.words.size());
-  Request request{.platform = parse_platform(target)};
+  Request request{.platform = platform};
   (tpu ? request.libtpu_init_args : request.xla_flags) = text;
   const Effective effective = resolve(request);
   const std::string mended = fixed(list, effective);
@@ -43,10 +43,10 @@ void read_as(Variable variable, const std::string& text, const char* target) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  read_as(Variable::LIBTPU_INIT_ARGS, text, "v6e:4x4");
+  read_as(Variable::LIBTPU_INIT_ARGS, text, {.backend = Backend::TPU, .chip = "v6e"});
   // A text that does not begin with a dash names a file, which may be a pipe.
   if (text.find('/') == std::string::npos) {
-    read_as(Variable::XLA_FLAGS, text, "h100:8");
+    read_as(Variable::XLA_FLAGS, text, {.backend = Backend::GPU, .chip = "h100"});
   }
   return 0;
 }

@@ -45,9 +45,12 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core", "io", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers", "text",
         "data", "encoders", "train", "sample"}},
       {"plan", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
-      {"cli", {"core",    "io",      "remote", "config",  "mesh", "pjrt",  "graph",
-               "runtime", "kernels", "models", "weights", "text", "data",  "encoders",
-               "prepare", "train",   "sample", "verify",  "plan", "flags", "allocator"}},
+      {"runs", {"core",     "io",      "remote", "config", "mesh",    "pjrt", "graph",
+                "runtime",  "kernels", "nn",     "models", "weights", "text", "data",
+                "encoders", "prepare", "train",  "sample", "verify",  "plan", "flags"}},
+      {"cli",
+       {"core", "io", "remote", "config", "runtime", "models", "weights", "text", "data", "train",
+        "sample", "plan", "flags", "runs", "allocator"}},
   };
   return table;
 }

@@ -1,12 +1,12 @@
 #include <fmt/core.h>
 
-#include <cstdio>
-#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
-#include "cli/stores.h"
+#include "cli/observing.h"
 #include "core/error.h"
-#include "core/folders.h"
+#include "runs/load.h"
 
 extern char** environ;
 
@@ -19,17 +19,6 @@ std::vector<std::string> variables() {
     out.emplace_back(*each);
   }
   return out;
-}
-
-/// The configurations that come with an installed program (`configs/wan.yml`) lie in its
-/// share/kinema; a file of that name here goes before them.
-std::string configuration_file(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path shipped = program_folder() / "../share/kinema" / path;
-  const bool use_shipped = fs::path(path).is_relative() && !fs::exists(path, error) &&
-                           fs::is_regular_file(shipped, error);
-  return use_shipped ? shipped.lexically_normal().string() : path;
 }
 
 }  // namespace
@@ -46,17 +35,9 @@ config::Loaded load_arguments(std::span<const std::string> words, bool need_file
           file);
     file = word;
   }
-  const std::vector<std::string> environment = variables();
-  if (file.empty()) {
-    check(!need_file, "which configuration? give a YAML file, e.g. configs/shapes.yml");
-    config::Loaded loaded = config::load_defaults(overrides, environment);
-    check_store_keys(loaded);
-    return loaded;
-  }
-  config::Loaded loaded =
-      config::load(configuration_file(local_copy(file)), overrides, environment);
-  check_store_keys(loaded);
-  return loaded;
+  check(!file.empty() || !need_file,
+        "which configuration? give a YAML file, e.g. configs/shapes.yml");
+  return runs::load(file, overrides, variables(), console_job());
 }
 
 }  // namespace kinema::cli

@@ -10,9 +10,6 @@ namespace kinema::cli {
 
 class Program;
 
-/// This program, whose `compile-job` is what plan::compile_in_child calls.
-inline constexpr const char* kThisProgram = "/proc/self/exe";
-
 // Each adds its command to the program.
 void add_train(Program& program);
 void add_generate(Program& program);

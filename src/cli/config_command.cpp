@@ -6,11 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/wiring.h"
 #include "config/docs.h"
 #include "config/keys.h"
 #include "core/error.h"
 #include "io/json.h"
+#include "runs/wiring.h"
 
 namespace kinema::cli {
 namespace {
@@ -127,7 +127,7 @@ int show_config(const ConfigOptions& options) {
     return explain(options.words[0], options.json);
   }
   const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
-  check_values(loaded);
+  runs::check_values(loaded);
   if (options.json) {
     print_json(loaded);
   } else {

@@ -1,23 +1,17 @@
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/progress.h"
+#include "cli/observing.h"
 #include "core/error.h"
-#include "io/folder.h"
-#include "weights/convert.h"
-#include "weights/convert_lora.h"
-#include "weights/weights.h"
+#include "runs/convert.h"
 
 namespace kinema::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Words {
   std::string source;
@@ -26,21 +20,6 @@ struct Words {
   std::string dtype;
   double shard_gib = 10;
 };
-
-/// The transformer of a pipeline's folder, a checkpoint's or a run's step; else the path itself.
-fs::path transformer_of(const fs::path& source) {
-  std::error_code ignored;
-  const fs::path inside = source / "transformer";
-  return fs::is_directory(inside, ignored) ? inside : source;
-}
-
-/// A file of low-rank or other differences, or PEFT's folder of one.
-bool is_lora(const fs::path& source) {
-  std::error_code ignored;
-  return fs::exists(source / "adapter_model.safetensors", ignored) ||
-         (fs::is_regular_file(source, ignored) &&
-          weights::file_kind(source) == weights::FileKind::LORA);
-}
 
 std::optional<DType> dtype_of(const Words& words) {
   if (words.dtype.empty()) {
@@ -52,58 +31,21 @@ std::optional<DType> dtype_of(const Words& words) {
   return dtype;
 }
 
-/// The file in the folder that diffusers' save_lora_weights writes, else the path itself.
-std::string lora_file_in(const std::string& source) {
-  std::error_code ignored;
-  const fs::path inside = fs::path(source) / "pytorch_lora_weights.safetensors";
-  return fs::exists(inside, ignored) ? inside.string() : source;
-}
-
-/// Says which transformers of a pipeline or checkpoint stay as they are.
-void name_others(const fs::path& folder, const fs::path& converted) {
-  for (const char* name :
-       {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema"}) {
-    std::error_code ignored;
-    const fs::path other = folder / name;
-    if (other != converted && fs::is_directory(other, ignored)) {
-      warn(fmt::format("{0} is there too and is not converted: kinema convert {0} does it",
-                       other.string()));
-    }
-  }
-}
-
-int convert(Words words) {
-  words.source = lora_file_in(words.source);
-  if (is_lora(words.source)) {
-    const std::optional<DType> dtype = dtype_of(words);
-    const weights::LoraFormat to = weights::lora_format_from_string(words.to);
-    io::make_folder(fs::path(words.target).parent_path());
-    weights::convert_lora(words.source, words.target, to, dtype);
-    fmt::print("{} -> {}\n", words.source, words.target);
-    return 0;
-  }
-  weights::ConvertOptions options{.to = weights::format_from_string(words.to)};
-  options.dtype = dtype_of(words);
+int convert(const Words& words) {
+  const std::optional<DType> dtype = dtype_of(words);
   check(words.shard_gib > 0, "[convert] --shard-gib is {}, expected a positive number",
         words.shard_gib);
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  options.max_shard_bytes = static_cast<int64_t>(words.shard_gib * kGiB);
-  const fs::path source = transformer_of(words.source);
-  const fs::path target = words.target;
-  io::make_folder(target.parent_path());
-  std::unique_ptr<Progress> progress;
-  options.progress = [&](int64_t done, int64_t total) {
-    if (!progress) {
-      progress = std::make_unique<Progress>("converting", total);
-    }
-    progress->update(done);
-  };
-  weights::convert_transformer(source, target, options);
-  progress.reset();
-  fmt::print("{} -> {}\n", source.string(), target.string());
-  if (source != fs::path(words.source)) {
-    name_others(words.source, source);
-  }
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/true);
+  const runs::ConvertResult made =
+      runs::convert(words.source, words.target,
+                    {.to = words.to,
+                     .dtype = dtype,
+                     .max_shard_bytes = static_cast<int64_t>(words.shard_gib * kGiB),
+                     .job = job_options()},
+                    observer);
+  fmt::print("{} -> {}\n", made.source, made.target);
   return 0;
 }
 

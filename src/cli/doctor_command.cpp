@@ -10,10 +10,11 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/compiler_flags.h"
-#include "cli/device.h"
+#include "cli/observing.h"
 #include "io/json.h"
 #include "plan/install.h"
+#include "runs/compiler_flags.h"
+#include "runs/device.h"
 #include "runtime/cuda_libraries.h"
 #include "runtime/environment.h"
 
@@ -147,8 +148,9 @@ int install(const std::string& hardware) {
 
 int diagnose(const std::vector<std::string>& words, bool json) {
   const config::Loaded loaded = load_arguments(words, /*need_file=*/false);
-  check_flags(loaded);
-  const runtime::Environment found = runtime::describe_environment(client_spec(loaded.config));
+  runs::check_flags(loaded, console_job());
+  const runtime::Environment found =
+      runtime::describe_environment(runs::client_spec(loaded.config));
   if (json) {
     io::Json report = io::Json::object();
     for (const Line& line : describe(found)) {

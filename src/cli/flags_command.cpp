@@ -6,12 +6,13 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/compiler_flags.h"
+#include "cli/observing.h"
 #include "core/error.h"
 #include "flags/docs.h"
 #include "flags/fix.h"
 #include "flags/guard.h"
 #include "flags/profile.h"
+#include "runs/compiler_flags.h"
 
 namespace kinema::cli {
 namespace {
@@ -68,7 +69,8 @@ Words sort_words(const std::vector<std::string>& words) {
     }
   }
   if (!rest.empty()) {
-    const bool tpu = !out.target.empty() && platform_of(out.target).backend == flags::Backend::TPU;
+    const bool tpu =
+        !out.target.empty() && runs::platform_of(out.target).backend == flags::Backend::TPU;
     out.lists.push_back({std::string(tpu ? kLibtpu : kXla), rest});
   }
   return out;
@@ -120,7 +122,7 @@ int print_fixed(const config::Loaded& loaded, const std::string& target,
     for (const auto& [variable, text] : next) {
       set_list(variable, text);
     }
-    effective = resolve_flags(loaded, {.target = target, .probe = true});
+    effective = runs::resolve_flags(loaded, {.target = target, .program = job_options().program});
   }
   for (const std::string_view variable : {kLibtpu, kXla}) {
     const char* text = std::getenv(std::string(variable).c_str());
@@ -147,7 +149,8 @@ int check_list(const FlagsOptions& options) {
   for (const List& list : words.lists) {
     set_list(list.variable, list.text);
   }
-  const flags::Effective effective = resolve_flags(loaded, {.target = words.target, .probe = true});
+  const flags::Effective effective =
+      runs::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
   const bool wrong = !effective.errors().empty();
   if (options.fix) {
     return print_fixed(loaded, words.target, effective);
@@ -171,7 +174,8 @@ int dump(const FlagsOptions& options) {
         list.text);
   }
   const config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
-  const flags::Effective effective = resolve_flags(loaded, {.target = words.target, .probe = true});
+  const flags::Effective effective =
+      runs::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
   fmt::print("{}", options.json ? flags::to_json(effective).dump() + "\n"
                                 : flags::to_text(effective, /*all=*/true));
   for (const flags::Finding& finding : effective.findings) {
@@ -203,7 +207,7 @@ int show_profile(const std::string& name) {
   for (const flags::DroppedFlag& flag : profile.dropped) {
     fmt::print("  {:<68} {}\n", flag.name, flag.why);
   }
-  const bool tpu = platform_of(std::string(profile.target)).backend == flags::Backend::TPU;
+  const bool tpu = runs::platform_of(std::string(profile.target)).backend == flags::Backend::TPU;
   fmt::print("\nfor other programs: {}\n", tpu ? kLibtpu : kXla);
   for (const flags::ProfileFlag& flag : profile.flags) {
     const flags::Flag* known = flags::find_flag(flag.name);

@@ -7,67 +7,56 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/compiler_flags.h"
-#include "cli/device.h"
-#include "cli/generation.h"
-#include "cli/lora.h"
-#include "cli/models.h"
-#include "cli/progress.h"
-#include "cli/quantities.h"
-#include "cli/shared_settings.h"
-#include "cli/stores.h"
-#include "cli/wiring.h"
-#include "core/error.h"
-#include "io/folder.h"
+#include "cli/observing.h"
+#include "core/quantities.h"
 #include "io/json.h"
+#include "runs/generate.h"
+#include "runs/shared_settings.h"
 #include "sample/output.h"
-#include "sample/pipeline.h"
-#include "weights/weights.h"
 
 namespace kinema::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-void report(const sample::Generated& made, const sample::OutputFiles& files,
-            const ModelToUse& model, const VideoStore& videos_at, bool json) {
-  if (!json) {
-    fmt::print("{}", sample::timing_table(made));
-    if (made.peak_bytes > 0) {
-      fmt::print("{:<8}{:>9.2f} GB at its peak, {:.2f} GB predicted\n", "memory",
-                 static_cast<double>(made.peak_bytes) / 1e9,
-                 static_cast<double>(made.memory.predicted()) / 1e9);
-    }
-    if (made.reused_steps > 0) {
-      fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
-    }
-    for (const fs::path& video : files.videos) {
-      fmt::print("{}\n", videos_at.path(video));
-    }
-    if (!files.contact_sheet.empty()) {
-      fmt::print("contact sheet: {}\n", videos_at.path(files.contact_sheet));
-    }
-    return;
+void print_result(const runs::GenerateResult& result) {
+  fmt::print("{}", sample::timing_table(result.made));
+  const sample::Generated& made = result.made;
+  if (made.peak_bytes > 0) {
+    fmt::print("{:<8}{:>9.2f} GB at its peak, {:.2f} GB predicted\n", "memory",
+               static_cast<double>(made.peak_bytes) / 1e9,
+               static_cast<double>(made.memory.predicted()) / 1e9);
   }
+  if (made.reused_steps > 0) {
+    fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
+  }
+  for (const auto& video : result.videos) {
+    fmt::print("{}\n", video.path);
+  }
+  if (!result.contact_sheet.empty()) {
+    fmt::print("contact sheet: {}\n", result.contact_sheet);
+  }
+}
+
+io::Json to_json(const runs::GenerateResult& result) {
+  const sample::Generated& made = result.made;
   io::Json videos = io::Json::array();
-  for (size_t i = 0; i < files.videos.size(); ++i) {
+  for (const auto& each : result.videos) {
     io::Json video = io::Json::object();
-    video.set("prompt", made.videos[i].prompt)
-        .set("index", made.videos[i].index)
-        .set("path", videos_at.path(files.videos[i]));
-    if (!files.frames.empty()) {
-      video.set("frames", videos_at.path(files.frames[i]));
+    video.set("prompt", each.prompt).set("index", each.index).set("path", each.path);
+    if (!each.frames_folder.empty()) {
+      video.set("frames", each.frames_folder);
     }
     videos.append(std::move(video));
   }
   io::Json out = io::Json::object();
-  out.set("model", model.folder.transformer.string())
+  out.set("model", result.transformer.string())
       .set("num_frames", made.sizes.num_frames)
       .set("height", made.sizes.height)
       .set("width", made.sizes.width)
       .set("videos", std::move(videos));
-  if (!files.contact_sheet.empty()) {
-    out.set("contact_sheet", videos_at.path(files.contact_sheet));
+  if (!result.contact_sheet.empty()) {
+    out.set("contact_sheet", result.contact_sheet);
   }
   out.set("steps", made.steps).set("reused_steps", made.reused_steps);
   io::Json memory = io::Json::object();
@@ -79,7 +68,7 @@ void report(const sample::Generated& made, const sample::OutputFiles& files,
                                         {"frames", made.memory.frames}}));
   out.set("memory", std::move(memory));
   out.set("seconds", made.timings.total()).set("timings", sample::timing_json(made));
-  fmt::print("{}\n", out.dump());
+  return out;
 }
 
 /// `org/name`, perhaps with a revision, and no file of this machine.
@@ -92,7 +81,7 @@ bool is_hub_id(const std::string& word) {
 /// What stands on the command line.
 struct Words {
   std::vector<std::string> words;
-  std::vector<SharedSettings> shared;  // of videos' `.json`; part of `words` already
+  std::vector<runs::SharedSettings> shared;  // of videos' `.json`; part of `words` already
 };
 
 /// `FOLDER`, `org/name` or `VIDEO.json` in place of a configuration: a pipeline's folder or hub id
@@ -105,7 +94,8 @@ Words expanded(const std::vector<std::string>& words) {
     if (!key_value && (fs::is_directory(word) || is_hub_id(word))) {
       first.push_back("pretrained_model_name_or_path=" + word);
     } else if (!key_value && word.ends_with(".json")) {
-      const SharedSettings& shared = out.shared.emplace_back(read_shared_settings(word));
+      const runs::SharedSettings& shared =
+          out.shared.emplace_back(runs::read_shared_settings(word));
       first.insert(first.end(), shared.words.begin(), shared.words.end());
     } else {
       out.words.push_back(word);
@@ -117,100 +107,30 @@ Words expanded(const std::vector<std::string>& words) {
 
 int generate(const std::vector<std::string>& words, bool json) {
   const Words given = expanded(words);
-  config::Loaded loaded = load_arguments(given.words, /*need_file=*/false);
-  for (const SharedSettings& shared : given.shared) {
+  const config::Loaded loaded = load_arguments(given.words, /*need_file=*/false);
+  for (const runs::SharedSettings& shared : given.shared) {
     for (const std::string& line : check_given(shared, loaded)) {
       warn(line);
     }
   }
-  for (const std::string& line : notices(loaded, "generate")) {
-    warn(line);
-  }
-  for (const std::string& line : device_notices(loaded.config)) {
-    warn(line);
-  }
-  const flags::Effective flags = check_flags(loaded);
-  fetch_checkpoint(loaded.config);
-  for (const std::string& line : check_run(loaded.config)) {
-    warn(line);
-  }
-  VideoStore videos(loaded.config.generate.video_folder);
-  fetch_models(loaded.config,
-               has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE);
-  const config::Config& config = loaded.config;
-  ModelToUse model = find_model(loaded);
-  for (const std::string& line : sample::doubts(model.folder)) {
-    warn(line);
-  }
-  sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
-  output_settings.taken = videos.names();
-  wan::ModelOptions options = model_options(config);
-  for (const std::string& line : add_lora(config, options, model.folder)) {
-    warn("lora: " + line);
-  }
-  const fs::path output =
-      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
-  io::check_writable(output);
-  sample::GenerateRequest request = make_request(loaded, model);
-  const pjrt::Client client = runtime::open_client(client_spec(config));
-  const runtime::Devices devices(client, placement(config, client));
-  if (const mesh::Placement& place = devices.placement(); place.active() && !json) {
-    fmt::print("devices: {}, {}\n", devices.count(), mesh::axes_text(place.mesh().axes));
-  }
-  if (const auto videos = videos_of_batch(loaded, devices.placement().devices())) {
-    request.num_videos_per_prompt = *videos;
-    if (!loaded.origin.contains("generate_batch_size")) {
-      request.batch_size = *videos;
-    }
-    if (!json) {
-      fmt::print("videos of each prompt: {} ({})\n", *videos,
-                 batch_origin(config, devices.placement()));
-    }
-  }
-  const wan::TransformerConfig sizes = weights::read_config(model.folder.transformer);
-  sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, sizes, client),
-                            {.model = options, .program = step_program_options(config)});
-  sample::Generated made;
-  {
-    std::unique_ptr<Progress> progress;
-    sample::GenerateObserver observer;
-    observer.note = warn;
-    if (!json) {
-      observer.layout = [](const std::string& text) { fmt::print("batch: {}\n", text); };
-    }
-    if (config.parallel.debug_sharding) {
-      observer.sharding = [&](const std::vector<std::string>& lines) {
-        fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
-      };
-    }
-    // Again before the long part: some folders say only then that nothing can be made there.
-    observer.encoded = [&](std::span<const sample::DenoiseBatch> batches) {
-      io::make_folder(output);
-      int64_t videos = 0;
-      for (const sample::DenoiseBatch& batch : batches) {
-        videos += batch.latents.shape.dims.front();
-      }
-      if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
-        warn(fmt::format("sampling {} of {} frames of {} x {} in {}", counted(videos, "video"),
-                         request.num_frames, request.height, request.width,
-                         counted(request.num_inference_steps, "step")));
-      }
+  runs::GenerateObserver observer;
+  show_on_console(observer, !json);
+  if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
+    observer.on_start = [](const runs::GenerateStart& start) {
+      warn(fmt::format("sampling {} of {} frames of {} x {} in {}", counted(start.videos, "video"),
+                       start.num_frames, start.height, start.width,
+                       counted(start.num_inference_steps, "step")));
     };
-    observer.step = [&](const sample::DenoiseStep& step) {
-      if (!progress) {
-        progress = std::make_unique<Progress>("sampling", step.total);
-        if (const std::string allowed = allowed_text(flags); !allowed.empty()) {
-          warn("step 1" + allowed);
-        }
-      }
-      progress->update(step.done);
-    };
-    made = pipeline.generate(request, observer);
   }
-  const sample::OutputFiles files =
-      sample::write_outputs(output, request, made, pipeline, output_settings);
-  videos.finish();
-  report(made, files, model, videos, json);
+  observer.on_sharding = [json](const std::vector<std::string>& lines) {
+    fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
+  };
+  const runs::GenerateResult result = runs::generate(loaded, observer, job_options());
+  if (json) {
+    fmt::print("{}\n", to_json(result).dump());
+  } else {
+    print_result(result);
+  }
   return 0;
 }
 

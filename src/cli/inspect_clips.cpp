@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "cli/progress.h"
-#include "cli/quantities.h"
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/quantities.h"
 #include "data/clip_set.h"
 #include "data/dataset_type.h"
 #include "data/hf_clips.h"

@@ -9,9 +9,9 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/inspect_clips.h"
-#include "cli/quantities.h"
-#include "cli/stores.h"
+#include "cli/observing.h"
 #include "core/error.h"
+#include "core/quantities.h"
 #include "io/check.h"
 #include "io/event_file.h"
 #include "io/example_proto.h"
@@ -20,6 +20,7 @@
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "models/wan/transformer.h"
+#include "runs/stores.h"
 #include "sample/pipeline_folder.h"
 #include "text/tokenizer.h"
 #include "train/checkpoint_folder.h"
@@ -386,7 +387,7 @@ int check_clips(const std::string& path, ClipTable table, bool json) {
 
 int inspect(const std::string& path, bool only_check, bool json) {
   if (only_check) {
-    const fs::path local = local_copy(path);
+    const fs::path local = runs::local_copy(path, console_job());
     if (may_be_clips(local)) {
       weights::refuse_other_formats(local);
       if (std::optional<ClipTable> table = inspect_clips(local, /*verify=*/true)) {
@@ -403,7 +404,7 @@ int inspect(const std::string& path, bool only_check, bool json) {
     }
     return 0;
   }
-  const Contents contents = list(local_copy(path));
+  const Contents contents = list(runs::local_copy(path, console_job()));
   if (json) {
     Json report = Json::object();
     report.set("path", path).set("summary", contents.summary).set("parts", contents.parts);

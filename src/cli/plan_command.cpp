@@ -6,40 +6,24 @@
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/compiler_flags.h"
-#include "cli/device.h"
-#include "cli/planned_step.h"
-#include "cli/progress.h"
-#include "cli/waiting.h"
+#include "cli/observing.h"
 #include "core/error.h"
-#include "core/stopwatch.h"
-#include "graph/scan.h"
-#include "io/atomic_write.h"
 #include "io/folder.h"
-#include "plan/compiler_error.h"
-#include "plan/flops.h"
-#include "plan/report.h"
-#include "plan/sweep.h"
-#include "runtime/client.h"
-#include "runtime/environment.h"
+#include "plan/compile_job.h"
+#include "runs/plan.h"
 
 namespace kinema::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What the command takes beside the configuration.
-struct PlanOptions {
-  plan::Target target;
-  PlanMode mode = PlanMode::TRAIN;
-  std::string save_executable;
-  double compile_memory_gib = 16;
+/// What stands on the command line.
+struct Words {
+  std::vector<std::string> words;
   std::vector<std::string> flags;
   bool json = false;
   bool sweep = false;
-  std::vector<std::string> sweep_meshes;
-  std::vector<std::string> sweep_remat;
-  std::vector<int64_t> sweep_batches;
+  runs::SweepChoices choices;
 };
 
 /// Takes `key=value` out of the words; empty when it is not among them.
@@ -53,167 +37,39 @@ std::string take(std::vector<std::string>& words, const std::string& key) {
   return value;
 }
 
-void read_words(std::vector<std::string>& words, PlanOptions& options) {
+runs::PlanOptions read_words(std::vector<std::string>& words) {
   const std::string target = take(words, "target");
   check(!target.empty(), "[plan] for which devices? give target=, e.g. target=v6e:4x4 or h100:8");
-  options.target = plan::parse_target(target);
+  runs::PlanOptions options{.target = plan::parse_target(target), .job = job_options()};
   const std::string mode = take(words, "mode");
   check(mode.empty() || mode == "train" || mode == "generate",
         "[plan] mode is `{}` but must be train or generate", mode);
-  options.mode = mode == "generate" ? PlanMode::GENERATE : PlanMode::TRAIN;
+  options.mode = mode == "generate" ? runs::PlanMode::GENERATE : runs::PlanMode::TRAIN;
   options.save_executable = take(words, "save_executable");
   check(!fs::is_directory(options.save_executable),
-        "[plan] save_executable {} is a folder, a file was expected", options.save_executable);
-  io::make_folder(fs::path(options.save_executable).parent_path());
+        "[plan] save_executable {} is a folder, a file was expected",
+        options.save_executable.string());
+  io::make_folder(options.save_executable.parent_path());
   if (const std::string limit = take(words, "compile_memory_gib"); !limit.empty()) {
     char* end = nullptr;
-    options.compile_memory_gib = std::strtod(limit.c_str(), &end);
-    check(*end == '\0' && options.compile_memory_gib > 0,
+    const double gib = std::strtod(limit.c_str(), &end);
+    check(*end == '\0' && gib > 0,
           "[plan] compile_memory_gib is `{}` but must be a positive number", limit);
+    constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+    options.compile_memory = static_cast<int64_t>(gib * kGiB);
   }
+  return options;
 }
 
-std::string plugin_for(const config::Config& config, const plan::Target& target) {
-  runtime::ClientSpec spec;
-  spec.plugin = config.run.pjrt_plugin;
-  spec.hardware = target.chip.family == plan::Family::CPU   ? "cpu"
-                  : target.chip.family == plan::Family::TPU ? "tpu"
-                                                            : "cuda";
-  return runtime::find_plugin(spec);
-}
-
-/// Throws the same error with the lines that say what takes the memory.
-[[noreturn]] void explain(const plan::OutOfMemory& error, const PlannedStep& step) {
-  constexpr size_t kShown = 3;
-  std::string largest;
-  for (const plan::LargeValue& value : plan::largest_values(*step.graph, step.outputs, kShown)) {
-    largest += fmt::format("{}{} {} ({})", largest.empty() ? "" : "; ",
-                           plan::bytes_text(static_cast<double>(value.shape.bytes())), value.place,
-                           to_string(value.shape));
-  }
-  throw plan::OutOfMemory(
-      fmt::format("{}\n  largest values, on all devices together: {}\n  remat_policy=FULL keeps "
-                  "less, a smaller batch or video takes less, more devices split it",
-                  error.what(), largest),
-      error.wanted(), error.available());
-}
-
-plan::Report make_report(const config::Loaded& loaded, const PlanOptions& options) {
-  std::map<std::string, pjrt::FlagValue> flags =
-      check_flags(loaded, {.target = options.target.name, .words = options.flags}).options();
-  const Stopwatch watch;
-  const PlannedStep step = build_planned_step(loaded, options.target, options.mode);
-  plan::CompileJob job{.target = options.target,
-                       .plugin = plugin_for(loaded.config, options.target),
-                       .program = emit(*step.graph, step.outputs, step.emit),
-                       .kernels = static_cast<bool>(step.emit.lowering),
-                       .save_executable = options.save_executable};
-  if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(folder, ignored);
-    io::write_file(std::filesystem::path(folder) / "plan.mlir", job.program);
-    job.dump = (std::filesystem::absolute(folder) / "plan.hlo.txt").string();
-  }
-  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
-  job.options.flags = std::move(flags);
-  set_effort(loaded.config, options.target.chip.family == plan::Family::TPU, job.options);
-  if (options.target.chip.family == plan::Family::CPU) {
-    job.options = runtime::limited_to_isa(std::move(job.options));
-  }
-  if (step.place.active()) {
-    job.options.partitions = step.place.mesh().devices();
-    job.options.device_ids = step.place.mesh().device_ids;
-  }
-  plan::Report report;
-  report.target = options.target;
-  report.what = step.what;
-  report.model = step.model;
-  report.inputs = step.inputs;
-  report.layout = step.layout;
-  if (step.place.active()) {
-    report.mesh = step.place.mesh().axes.axes;
-  }
-  report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
-  report.options = job.options;
-  report.flops = plan::matrix_flops(*step.graph, step.outputs);
-  report.model_flops = step.model_flops;
-  report.text_bytes = static_cast<int64_t>(job.program.size());
-  report.saved = options.save_executable;
-  report.build_seconds = watch.seconds();
-  try {
-    const Waiting waiting(fmt::format("compiling for {}", options.target.name));
-    report.compiled = plan::compile_in_child(job, kThisProgram);
-  } catch (const plan::OutOfMemory& error) {
-    explain(error, step);
-  }
-  report.peak_rss = runtime::peak_rss_bytes();
-  return report;
-}
-
-/// The settings that a sweep tries: what was asked for, else what the configuration says and its
-/// neighbours.
-plan::SweepSpace sweep_space(const config::Loaded& loaded, const PlanOptions& options) {
-  const wan::TransformerConfig model = planned_model(loaded);
-  plan::SweepSpace space{.devices = options.target.devices,
-                         .remat = options.sweep_remat,
-                         .batches = options.sweep_batches,
-                         .heads = model.num_attention_heads,
-                         .width = model.dim()};
-  for (const std::string& mesh : options.sweep_meshes) {
-    space.meshes.push_back(plan::parse_mesh(mesh));
-  }
-  if (space.remat.empty()) {
-    space.remat =
-        options.mode == PlanMode::TRAIN
-            ? std::vector<std::string>{"FULL", "HIDDEN_STATE_WITH_OFFLOAD", "MATMUL_WITHOUT_BATCH"}
-            : std::vector<std::string>{"NONE"};
-  }
-  if (space.batches.empty()) {
-    space.batches = {options.mode == PlanMode::TRAIN
-                         ? batch_sizes(loaded.config, options.target.devices).train
-                         : loaded.config.generate.generate_batch_size};
-  }
-  return space;
-}
-
-/// The configuration with a candidate's settings.
-config::Loaded with(std::vector<std::string> words, const plan::Candidate& candidate,
-                    PlanMode mode) {
-  const auto& [data, fsdp, context, tensor] = candidate.mesh;
-  for (std::string word :
-       {fmt::format("ici_data_parallelism={}", data), fmt::format("ici_fsdp_parallelism={}", fsdp),
-        fmt::format("ici_context_parallelism={}", context),
-        fmt::format("ici_tensor_parallelism={}", tensor), "remat_policy=" + candidate.remat,
-        fmt::format("{}={}", mode == PlanMode::TRAIN ? "global_batch_size" : "generate_batch_size",
-                    candidate.batch)}) {
-    words.push_back(std::move(word));
-  }
-  return load_arguments(words, /*need_file=*/true);
-}
-
-int make_sweep(const std::vector<std::string>& words, const PlanOptions& options) {
-  const std::vector<plan::Candidate> all =
-      plan::candidates(sweep_space(load_arguments(words, /*need_file=*/true), options));
-  check(!all.empty(), "[plan] no mesh of {} devices divides batch, heads and width",
-        options.target.devices);
-  check(options.save_executable.empty(),
-        "[plan] --sweep saves no programs: give one of its meshes");
-  int64_t tried = 0;
-  std::optional<Progress> progress(std::in_place, "trying", static_cast<int64_t>(all.size()));
-  progress->update(0);
-  std::vector<plan::Outcome> outcomes = plan::sweep(
-      all,
-      [&](const plan::Candidate& candidate) {
-        return make_report(with(words, candidate, options.mode), options);
-      },
-      [&](const plan::Outcome& outcome) {
-        warn(fmt::format("{}/{} {}", ++tried, all.size(), plan::outcome_line(outcome)));
-        progress->update(tried);
-      });
-  progress.reset();
-  plan::rank(outcomes);
-  if (options.json) {
+int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, const Words& given) {
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/false);
+  const std::vector<plan::Outcome> outcomes =
+      runs::sweep(loaded, options, given.choices, observer,
+                  [](const plan::Outcome& outcome, int64_t done, int64_t total) {
+                    warn(fmt::format("{}/{} {}", done, total, plan::outcome_line(outcome)));
+                  });
+  if (given.json) {
     std::vector<io::Json> list;
     for (const plan::Outcome& outcome : outcomes) {
       list.push_back(plan::to_json(outcome));
@@ -228,28 +84,20 @@ int make_sweep(const std::vector<std::string>& words, const PlanOptions& options
   return 0;
 }
 
-/// What is wrong with a candidate would else be a row of the table.
-void check_sweep(const PlanOptions& options) {
-  check(options.sweep || (options.sweep_meshes.empty() && options.sweep_remat.empty() &&
-                          options.sweep_batches.empty()),
+int make_plan(Words given) {
+  runs::PlanOptions options = read_words(given.words);
+  options.flags = given.flags;
+  check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
+                        given.choices.batches.empty()),
         "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
-  for (const int64_t batch : options.sweep_batches) {
-    check(batch >= 1, "[plan] --batch is {}, expected 1 or more", batch);
+  const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
+  if (given.sweep) {
+    return make_sweep(loaded, options, given);
   }
-  for (const std::string& policy : options.sweep_remat) {
-    remat_policy(policy);
-  }
-}
-
-int make_plan(std::vector<std::string> words, PlanOptions options) {
-  read_words(words, options);
-  check_sweep(options);
-  if (options.sweep) {
-    return make_sweep(words, options);
-  }
-  const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
-  const plan::Report report = make_report(loaded, options);
-  fmt::print("{}", options.json ? plan::to_json(report).dump() + "\n" : plan::to_text(report));
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/false);
+  const plan::Report report = runs::plan(loaded, options, observer);
+  fmt::print("{}", given.json ? plan::to_json(report).dump() + "\n" : plan::to_text(report));
   return 0;
 }
 
@@ -258,21 +106,20 @@ int make_plan(std::vector<std::string> words, PlanOptions options) {
 void add_plan(Program& program) {
   Command command =
       program.add("plan", "Compile for devices that are not here: memory, work, least time, flags");
-  const auto words = std::make_shared<std::vector<std::string>>();
-  const auto options = std::make_shared<PlanOptions>();
-  command.option("CONFIG key=value", *words,
+  const auto given = std::make_shared<Words>();
+  command.option("CONFIG key=value", given->words,
                  "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
                  "compile_memory_gib=16, and keys");
-  command.option("--flag", options->flags, "NAME=VALUE for the compiler; may be repeated");
-  command.flag("--json", options->json, "print JSON");
-  command.flag("--sweep", options->sweep,
+  command.option("--flag", given->flags, "NAME=VALUE for the compiler; may be repeated");
+  command.flag("--json", given->json, "print JSON");
+  command.flag("--sweep", given->sweep,
                "try meshes, remat policies and batch sizes, and rank those that fit");
-  command.option("--mesh", options->sweep_meshes,
+  command.option("--mesh", given->choices.meshes,
                  "sweep: a mesh to try, context:2,tensor:4; may be repeated");
-  command.option("--remat", options->sweep_remat, "sweep: a policy to try; may be repeated");
-  command.option("--batch", options->sweep_batches,
+  command.option("--remat", given->choices.remat, "sweep: a policy to try; may be repeated");
+  command.option("--batch", given->choices.batches,
                  "sweep: samples of a step to try; may be repeated");
-  command.run([words, options] { return make_plan(*words, *options); });
+  command.run([given] { return make_plan(*given); });
 
   Command job = program.add("compile-job", "The compiling process of `plan`");
   job.hide();

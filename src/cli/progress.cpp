@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
-#include "cli/quantities.h"
+#include "core/quantities.h"
 
 namespace kinema::cli {
 

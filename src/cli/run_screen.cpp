@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "cli/commands.h"
-#include "cli/quantities.h"
 #include "core/error.h"
+#include "core/quantities.h"
 #include "io/image.h"
 #include "train/checkpoint_folder.h"
 #include "train/flops.h"

@@ -8,15 +8,16 @@
 
 namespace kinema::cli {
 
-// A handler may not print, and the thread that works may be within a call that takes minutes: a
-// thread looks.
-Stopping::Stopping(std::string when)
-    : answer_([when = std::move(when)](const std::stop_token& end) {
-        constexpr auto kPause = std::chrono::milliseconds(50);
-        while (!end.stop_requested() && !requested()) {
+// A handler may neither print nor ask a stop_source, and the thread that works may be within a call
+// that takes minutes: a thread looks.
+Stopping::Stopping(std::string when, std::stop_source stop)
+    : answer_([when = std::move(when), stop](const std::stop_token& end) mutable {
+        constexpr auto kPause = std::chrono::milliseconds(20);
+        while (!end.stop_requested() && !StopSignal::requested()) {
           std::this_thread::sleep_for(kPause);
         }
-        if (requested()) {
+        if (StopSignal::requested()) {
+          stop.request_stop();
           warn("stopping after " + (is_compiling() ? "the compile" : when) + "; again to end now");
         }
       }) {}

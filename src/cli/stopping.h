@@ -1,23 +1,22 @@
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <thread>
 
-#include "train/stop_signal.h"
+#include "cli/stop_signal.h"
 
 namespace kinema::cli {
 
-/// Lets a command end in good order: the first SIGINT, SIGTERM or SIGHUP becomes a request, which
-/// is answered at once with a line that says when it is met; the second one ends the process.
+/// Lets a command end in good order: the first SIGINT, SIGTERM or SIGHUP becomes a request to stop,
+/// which is answered at once with a line that says when it is met; the second one ends the process.
 class Stopping {
  public:
-  /// `when`: what is finished first, `this step, with a checkpoint`.
-  explicit Stopping(std::string when);
-
-  static bool requested() { return train::StopSignal::requested(); }
+  /// `when`: what is finished first, `this step, with a checkpoint`. `stop` is asked to.
+  Stopping(std::string when, std::stop_source stop);
 
  private:
-  train::StopSignal signal_;
+  StopSignal signal_;
   std::jthread answer_;
 };
 

@@ -1,21 +1,18 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "cli/compiler_flags.h"
-#include "cli/device.h"
-#include "cli/progress.h"
-#include "verify/case.h"
-#include "verify/verify.h"
+#include "cli/observing.h"
+#include "runs/verify.h"
 
 namespace kinema::cli {
 namespace {
 
-struct VerifyOptions {
+struct Words {
   std::string folder;
   std::string filter;
   std::string scan = "both";
@@ -23,38 +20,25 @@ struct VerifyOptions {
   std::vector<std::string> words;
 };
 
-int64_t cases(const VerifyOptions& options) {
-  const std::vector<std::string> names = verify::case_names(options.folder);
-  return std::ranges::count_if(names, [&](const std::string& name) {
-    return name.find(options.filter) != std::string::npos;
-  });
-}
-
-int verify_folder(const VerifyOptions& options) {
-  const config::Loaded loaded = load_arguments(options.words, /*need_file=*/false);
-  check_flags(loaded);
-  const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
-  verify::Options settings;
-  settings.filter = options.filter;
-  settings.scan_on = options.scan != "off";
-  settings.scan_off = options.scan != "on";
-  settings.program = program_options(loaded.config);
-  std::optional<Progress> progress;
-  int64_t done = 0;
-  progress.emplace("verifying", cases(options));
-  progress->update(0);
-  settings.on_case = [&](const std::vector<verify::Row>& rows) {
-    progress->update(++done, rows.front().name);
+int verify_folder(const Words& given) {
+  runs::VerifyObserver observer;
+  show_on_console(observer, !given.json);
+  observer.on_case = [&](const std::vector<verify::Row>& rows) {
     for (const verify::Row& row : rows) {
       // JSON has no place for reasons; people read them beside it.
-      if (options.json && !row.message.empty()) {
+      if (given.json && !row.message.empty()) {
         warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
       }
     }
   };
-  const verify::Report report = verify::run(options.folder, client, settings);
-  progress.reset();
-  fmt::print("{}", options.json ? verify::to_json(report) + "\n" : verify::to_table(report));
+  const verify::Report report =
+      runs::verify(given.folder, load_arguments(given.words, /*need_file=*/false),
+                   {.filter = given.filter,
+                    .scan_on = given.scan != "off",
+                    .scan_off = given.scan != "on",
+                    .job = job_options()},
+                   observer);
+  fmt::print("{}", given.json ? verify::to_json(report) + "\n" : verify::to_table(report));
   return report.ok() ? 0 : 1;
 }
 
@@ -62,7 +46,7 @@ int verify_folder(const VerifyOptions& options) {
 
 void add_verify(Program& program) {
   Command command = program.add("verify", "Compare this build and device with reference cases");
-  const auto options = std::make_shared<VerifyOptions>();
+  const auto options = std::make_shared<Words>();
   command.option("FOLDER", options->folder, "a folder with io/ and model folders").required();
   command.option("key=value", options->words, "hardware, pjrt_plugin, ...");
   command.option("--filter", options->filter, "only cases whose name contains this");

@@ -12,7 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/console.h"
-#include "cli/quantities.h"
+#include "core/quantities.h"
 #include "core/stopwatch.h"
 
 namespace kinema::cli {

@@ -9,13 +9,13 @@
 #include "cli/console.h"
 #include "cli/drawing.h"
 #include "cli/keys.h"
-#include "cli/quantities.h"
 #include "cli/run_screen.h"
-#include "cli/stores.h"
+#include "cli/stop_signal.h"
 #include "core/error.h"
+#include "core/quantities.h"
 #include "core/stopwatch.h"
+#include "runs/stores.h"
 #include "train/run_lock.h"
-#include "train/stop_signal.h"
 
 namespace kinema::cli {
 namespace {
@@ -33,7 +33,7 @@ struct WatchOptions {
 class WatchedRun {
  public:
   explicit WatchedRun(std::string given)
-      : given_(std::move(given)), files_(watched_copy(given_)), reader_(files_.metrics) {
+      : given_(std::move(given)), files_(runs::watched_copy(given_)), reader_(files_.metrics) {
     reader_.poll();
   }
 
@@ -48,7 +48,7 @@ class WatchedRun {
   /// What cannot be read now stays as it was: a store may not answer, a run may be removed.
   void read() {
     try {
-      const RunFiles now(watched_copy(given_));
+      const RunFiles now(runs::watched_copy(given_));
       if (now.metrics != files_.metrics) {
         reader_ = train::MetricsReader(now.metrics);
       }
@@ -80,7 +80,7 @@ void follow(WatchedRun& run, const WatchOptions& options) {
   constexpr double kStoreSeconds = 10;  // a store is asked at most so often
   const double every =
       remote::is_store_path(options.run) ? std::max(options.every, kStoreSeconds) : options.every;
-  const train::StopSignal stop;
+  const StopSignal stop;
   const Keys keys;
   const Stopwatch since_start;
   std::fputs("\x1b[?25l\x1b[2J", stdout);  // without the cursor, on an empty screen
@@ -105,7 +105,7 @@ void follow(WatchedRun& run, const WatchOptions& options) {
     // Each second while there is only a clock to be seen.
     while (!over && since_drawn.seconds() < (run.has_steps() ? every : std::min(every, 1.0))) {
       constexpr int kPause = 50;
-      over = keys.wait(kPause) == 'q' || train::StopSignal::requested();
+      over = keys.wait(kPause) == 'q' || StopSignal::requested();
     }
     run.read();
   }

@@ -69,6 +69,9 @@ Loaded load(const std::filesystem::path& file, std::span<const std::string> over
 Loaded load_defaults(std::span<const std::string> overrides = {},
                      std::span<const std::string> environment = {});
 
+/// Gives a key a value, as `key=value` on the command line does; errors as there.
+void set(Loaded& loaded, const std::string& key, const std::string& value);
+
 /// The whole configuration as YAML that `load` reads back to an equal one, in which the same keys
 /// count as given: those stand first, each with its origin as a comment, the others below
 /// `defaults:`.

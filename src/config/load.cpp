@@ -246,6 +246,11 @@ Loaded load_defaults(std::span<const std::string> overrides,
   return loaded;
 }
 
+void set(Loaded& loaded, const std::string& key, const std::string& value) {
+  apply_value(loaded, key, value, std::string(kCommandLine));
+  apply_resolution(loaded);
+}
+
 std::string to_yaml(const Loaded& loaded) {
   std::string out =
       "# Every key, read back to the same values: first what was given and where, then the "

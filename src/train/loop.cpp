@@ -24,7 +24,7 @@ std::string console_line(const StepRecord& record) {
   const double used = model_flops_utilization(record);
   const FlopRate rate = flop_rate(record.seconds > 0 ? record.tflops / record.seconds : 0.0);
   return fmt::format("completed step: {}, seconds: {:.3f}, {}/device: {:.3f}, loss: {:.3f}{}",
-                     record.step + 1, record.seconds, rate.unit, rate.value, record.result.loss,
+                     record.step + 1, record.seconds, rate.unit, rate.value, record.loss,
                      used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "");
 }
 
@@ -79,20 +79,24 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     StepRecord record{.step = end.steps, .learning_rate = parts.learning_rate(end.steps)};
     {
       const trace::Scope span("step");
-      record.result = parts.run_step(record.step, record.learning_rate, *batch);
+      const StepResult result = parts.run_step(record.step, record.learning_rate, *batch);
+      record.loss = result.loss;
+      record.gradient_norm = result.gradient_norm;
+      record.max_abs_gradient = result.max_abs_gradient;
+      record.finite = result.finite;
     }
     record.seconds = since_last.seconds();
     since_last.restart();
     record.tflops = parts.tflops ? parts.tflops(*batch) : 0.0;
     record.peak_tflops = options.peak_tflops;
-    if (!record.result.finite) {
+    if (!record.finite) {
       record.nonfinite = parts.find_nonfinite(record.step, *batch);
     }
     {
       const trace::Scope span("report");
       parts.report(record);
     }
-    if (!record.result.finite) {
+    if (!record.finite) {
       const std::string what =
           fmt::format("step {} is not finite, first in {}; batch: {}; the step changed nothing",
                       record.step + 1, record.nonfinite, joined(batch->ids));

@@ -20,7 +20,10 @@ struct StepResult {
 /// What is reported of a step.
 struct StepRecord {
   int64_t step = 0;  // 0 for the first; what people read counts from 1
-  StepResult result;
+  double loss = 0;
+  double gradient_norm = 0;
+  double max_abs_gradient = 0;
+  bool finite = true;  // these four as in StepResult
   double learning_rate = 0;
   double seconds = 0;                // since the step before, waiting for data included
   double tflops = 0;                 // per device and step

@@ -61,15 +61,14 @@ MetricsFile::MetricsFile(std::filesystem::path path, std::string run_name, int64
 }
 
 std::string MetricsFile::write(const StepRecord& record) {
-  const StepResult& result = record.result;
   io::Json row = io::Json::object({{"step", record.step},
                                    {"time", time_now()},
                                    {"run_name", run_name_},
-                                   {"learning/loss", result.loss},
+                                   {"learning/loss", record.loss},
                                    {"learning/current_learning_rate", record.learning_rate},
-                                   {"learning/max_grad_norm", result.gradient_norm},
-                                   {"learning/grad_norm", result.gradient_norm},
-                                   {"learning/max_abs_grad", result.max_abs_gradient},
+                                   {"learning/max_grad_norm", record.gradient_norm},
+                                   {"learning/grad_norm", record.gradient_norm},
+                                   {"learning/max_abs_grad", record.max_abs_gradient},
                                    {"perf/step_time_seconds", record.seconds},
                                    {"perf/per_device_tflops", record.tflops},
                                    {"perf/per_device_tflops_per_sec",
@@ -86,7 +85,7 @@ std::string MetricsFile::write(const StepRecord& record) {
   if (record.device_bytes) {
     row.set("perf/device_bytes_in_use", *record.device_bytes);
   }
-  if (!result.finite) {
+  if (!record.finite) {
     row.set("nonfinite", record.nonfinite);
   }
   return write_row(row);

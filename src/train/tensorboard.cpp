@@ -160,11 +160,11 @@ void EventFile::write(const StepRecord& record) {
   if (record.device_bytes) {
     scalars.push_back({"perf/device_bytes_in_use", static_cast<double>(*record.device_bytes)});
   }
-  if (record.result.finite) {
-    scalars.push_back({"learning/loss", record.result.loss});
-    scalars.push_back({"learning/max_grad_norm", record.result.gradient_norm});
-    scalars.push_back({"learning/grad_norm", record.result.gradient_norm});
-    scalars.push_back({"learning/max_abs_grad", record.result.max_abs_gradient});
+  if (record.finite) {
+    scalars.push_back({"learning/loss", record.loss});
+    scalars.push_back({"learning/max_grad_norm", record.gradient_norm});
+    scalars.push_back({"learning/grad_norm", record.gradient_norm});
+    scalars.push_back({"learning/max_abs_grad", record.max_abs_gradient});
   }
   file_ << io::frame_record(scalar_event(now(), record.step, scalars));
 }

@@ -207,15 +207,14 @@ TEST(Loop, SaysWhenTheDataEnds) {
 }
 
 TEST(Loop, WritesTheConsoleLineOfTheReferenceCountedFromOne) {
-  const StepRecord record{
-      .step = 12, .result = {.loss = 0.8421}, .seconds = 0.2409, .tflops = 0.2409 * 103.1};
+  const StepRecord record{.step = 12, .loss = 0.8421, .seconds = 0.2409, .tflops = 0.2409 * 103.1};
   EXPECT_EQ(console_line(record),
             "completed step: 13, seconds: 0.241, TFLOP/s/device: 103.100, loss: 0.842");
 }
 
 TEST(Loop, GivesTheRateOfASmallModelInAUnitThatShowsIt) {
   const auto line = [](double tera) {
-    return console_line({.result = {.loss = 1}, .seconds = 1, .tflops = tera});
+    return console_line({.loss = 1, .seconds = 1, .tflops = tera});
   };
   EXPECT_THAT(line(0.1031), HasSubstr("GFLOP/s/device: 103.100"));
   EXPECT_THAT(line(4.2e-5), HasSubstr("MFLOP/s/device: 42.000"));
@@ -223,8 +222,7 @@ TEST(Loop, GivesTheRateOfASmallModelInAUnitThatShowsIt) {
 }
 
 TEST(Loop, SaysWhatShareOfAKnownPeakIsUsed) {
-  const StepRecord record{
-      .step = 0, .result = {.loss = 1}, .seconds = 2, .tflops = 378, .peak_tflops = 459};
+  const StepRecord record{.step = 0, .loss = 1, .seconds = 2, .tflops = 378, .peak_tflops = 459};
   EXPECT_DOUBLE_EQ(model_flops_utilization(record), 189.0 / 459);
   EXPECT_THAT(console_line(record), testing::EndsWith("loss: 1.000, MFU: 41.2 %"));
   EXPECT_EQ(model_flops_utilization({.seconds = 2, .tflops = 378}), 0) << "no peak is known";

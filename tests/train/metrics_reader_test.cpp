@@ -14,7 +14,8 @@ namespace {
 
 StepRecord record(int64_t step, double loss) {
   return {.step = step,
-          .result = {.loss = loss, .gradient_norm = 2.5},
+          .loss = loss,
+          .gradient_norm = 2.5,
           .learning_rate = 1e-3,
           .seconds = 0.5,
           .tflops = 0.2};

@@ -24,7 +24,8 @@ std::string text_of(const std::filesystem::path& path) {
 
 StepRecord record(int64_t step, double loss) {
   return {.step = step,
-          .result = {.loss = loss, .gradient_norm = 2.5},
+          .loss = loss,
+          .gradient_norm = 2.5,
           .learning_rate = 1e-3,
           .seconds = 0.5,
           .tflops = 0.2};
@@ -101,7 +102,7 @@ TEST(Metrics, SayWhereAStepWasNotFinite) {
   const io::Scratch scratch;
   MetricsFile metrics(scratch / "metrics.jsonl", "run", 0);
   StepRecord bad = record(0, std::numeric_limits<double>::quiet_NaN());
-  bad.result.finite = false;
+  bad.finite = false;
   bad.nonfinite = "blocks.1.ffn";
   metrics.write(bad);
 

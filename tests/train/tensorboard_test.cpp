@@ -53,7 +53,7 @@ TEST(TensorBoard, WritesTextsAsEvents) {
 TEST(TensorBoard, IsReadBackAsItWasWritten) {
   const io::Scratch scratch;
   EventFile events(scratch / "tensorboard", 0);
-  events.write({.step = 4, .result = {.loss = 0.5, .gradient_norm = 2.5}, .seconds = 1.0});
+  events.write({.step = 4, .loss = 0.5, .gradient_norm = 2.5, .seconds = 1.0});
   events.write_text("config.yml", "seed: 1");
   events.flush();
 
@@ -103,7 +103,7 @@ TEST(TensorBoard, WritesPicturesAsEvents) {
 TEST(TensorBoard, FramesEventsAsRecordsAfterTheVersion) {
   const io::Scratch scratch;
   EventFile events(scratch / "tensorboard", 4);
-  events.write({.step = 4, .result = {.loss = 0.5}, .seconds = 1.0});
+  events.write({.step = 4, .loss = 0.5, .seconds = 1.0});
   events.flush();
 
   const auto entry = *std::filesystem::directory_iterator(scratch / "tensorboard");

@@ -1,0 +1,36 @@
+#include "runs/verify.h"
+
+#include <algorithm>
+
+#include "runs/compiler_flags.h"
+#include "runs/device.h"
+#include "verify/case.h"
+
+namespace kinema::runs {
+
+verify::Report verify(const std::string& folder, const config::Loaded& loaded,
+                      const VerifyOptions& options, const VerifyObserver& observer) {
+  const Job job(observer, options.job);
+  check_flags(loaded, job);
+  const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
+  const std::vector<std::string> names = verify::case_names(folder);
+  const auto task =
+      job.task("verifying", std::ranges::count_if(names, [&](const std::string& name) {
+                 return name.find(options.filter) != std::string::npos;
+               }));
+  task->update(0);
+  verify::Options settings;
+  settings.filter = options.filter;
+  settings.scan_on = options.scan_on;
+  settings.scan_off = options.scan_off;
+  settings.program = program_options(loaded.config);
+  settings.on_case = [&, done = int64_t{0}](const std::vector<verify::Row>& rows) mutable {
+    task->update(++done, rows.front().name);
+    if (observer.on_case) {
+      observer.on_case(rows);
+    }
+  };
+  return verify::run(folder, client, settings);
+}
+
+}  // namespace kinema::runs

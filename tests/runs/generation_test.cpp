@@ -1,0 +1,161 @@
+// What a configuration and a run's folders come to, before anything is loaded.
+#include "runs/generation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/scratch.h"
+#include "sample/pipeline_folder.h"
+#include "train/checkpoint_folder.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+using schedulers::Sampler;
+using schedulers::ScheduleConfig;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+constexpr const char* kUniPc3 = R"({"_class_name": "UniPCMultistepScheduler", "flow_shift": 3.0})";
+constexpr const char* kUniPc12 = R"({"_class_name": "UniPCMultistepScheduler", "flow_shift": 12})";
+constexpr const char* kEuler4 = R"({"_class_name": "FlowMatchEulerDiscreteScheduler", "shift": 4})";
+
+class RunOfAPipeline : public testing::Test {
+ protected:
+  void write(const fs::path& file, const std::string& text) {
+    fs::create_directories((scratch_ / file).parent_path());
+    io::write_file(scratch_ / file, text);
+  }
+  /// A pipeline of which the transformers are not looked at.
+  void pipeline(const std::string& scheduler, bool experts = false) {
+    const std::string part = R"(["diffusers", "WanTransformer3DModel"])";
+    write("wan/model_index.json",
+          R"({"_class_name": "WanPipeline", "transformer": )" + part +
+              (experts ? R"(, "boundary_ratio": 0.875, "transformer_2": )" + part : "") +
+              R"(, "scheduler": ["diffusers", "Any"]})");
+    write("wan/scheduler/scheduler_config.json", scheduler);
+    fs::create_directories(scratch_ / "wan/transformer");
+    fs::create_directories(scratch_ / "wan/transformer_2");
+  }
+  /// A checkpoint with only what says that it is one.
+  void checkpoint(const std::string& run, const std::string& scheduler = "",
+                  const std::string& expert = "none") {
+    train::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
+        .write(3, [&](const fs::path& at) {
+          io::write_file(at / "train_state.json",
+                         R"({"format": 1, "step": 3, "updates": 3, "data_position": 0, "seed": 0,
+                         "identity": {"model_type": "T2V", "train_expert": ")" +
+                             expert + "\"}}");
+          if (!scheduler.empty()) {
+            fs::create_directories((at / sample::kSchedulerConfig).parent_path());
+            io::write_file(at / sample::kSchedulerConfig, scheduler);
+          }
+        });
+  }
+  config::Loaded load(std::vector<std::string> more) const {
+    more.insert(more.begin(), {"output_dir=" + (scratch_ / "out").string(),
+                               "pretrained_model_name_or_path=" + (scratch_ / "wan").string()});
+    return config::load_defaults(more);
+  }
+  static ScheduleConfig schedule(const config::Loaded& loaded) {
+    return *make_request(loaded, find_model(loaded, {})).schedule;
+  }
+
+  io::Scratch scratch_;
+};
+
+TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
+  for (const auto& [scheduler, sampler, shift] :
+       {std::tuple{kUniPc3, Sampler::UNIPC, 3.0}, {kEuler4, Sampler::FLOW_MATCH_EULER, 4.0}}) {
+    pipeline(scheduler);
+    const std::string run = sampler == Sampler::UNIPC ? "unipc" : "euler";
+    checkpoint(run);
+    const config::Loaded loaded = load({"run_name=" + run});
+
+    EXPECT_EQ(schedule(loaded), (ScheduleConfig{.sampler = sampler, .shift = shift}));
+
+    // Through the resolved configuration too, and by the videos made while training.
+    write("config.yml", config::to_yaml(loaded));
+    const config::Loaded again = config::load(scratch_ / "config.yml");
+    EXPECT_EQ(again.config, loaded.config);
+    EXPECT_EQ(schedule(again), schedule(loaded));
+    const ModelToUse trained = model_of_checkpoint(
+        again.config, scratch_ / "out" / run,
+        {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = "T2V"});
+    EXPECT_EQ(*make_request(again, trained).schedule, schedule(loaded));
+  }
+}
+
+TEST_F(RunOfAPipeline, OfTwoExpertsIsSampledAsThePipelineSays) {
+  pipeline(kUniPc12, true);
+  checkpoint("low", "", "low_noise");
+
+  EXPECT_EQ(schedule(load({"run_name=low"})).shift, 12);
+}
+
+TEST_F(RunOfAPipeline, IsSampledAsItsCheckpointSaysWithoutThePipeline) {
+  checkpoint("tuned", kEuler4);
+
+  EXPECT_EQ(schedule(load({"run_name=tuned"})),
+            (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 4}));
+}
+
+TEST_F(RunOfAPipeline, IsSampledAsTheConfigurationSaysWhereThatWasGiven) {
+  pipeline(kEuler4);
+  checkpoint("tuned", kEuler4);
+  const config::Loaded loaded = load({"run_name=tuned", "flow_shift=5", "scheduler=unipc"});
+
+  EXPECT_EQ(schedule(loaded), (ScheduleConfig{.sampler = Sampler::UNIPC, .shift = 5}));
+  write("config.yml", config::to_yaml(loaded));
+  EXPECT_EQ(schedule(config::load(scratch_ / "config.yml")), schedule(loaded));
+}
+
+TEST_F(RunOfAPipeline, FromScratchIsSampledAsTheConfigurationSays) {
+  checkpoint("own");
+
+  EXPECT_EQ(schedule(load({"run_name=own", "pretrained_model_name_or_path="})),
+            (ScheduleConfig{.sampler = Sampler::UNIPC, .shift = 5}));
+}
+
+TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
+  pipeline(kUniPc3);
+  checkpoint("kites");
+  checkpoint("team/boats");
+  const auto said = [&](const std::string& run) {
+    return check_run(load({"run_name=" + run}).config);
+  };
+
+  EXPECT_THAT(said("kites"), IsEmpty());
+  EXPECT_THAT(said("team/boats"), IsEmpty());
+  EXPECT_THAT(said(""), IsEmpty());
+  EXPECT_THAT([&] { said("kitse"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("no run `kitse`"), HasSubstr("`kites`"))));
+  EXPECT_THAT([&] { said("team/boat"); }, ThrowsMessage<Error>(HasSubstr("`team/boats`")));
+  write("out/begun/config.yml", "seed: 0\n");
+  EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
+}
+
+// As in MaxDiffusion, whose commands name the folder of the videos so.
+TEST_F(RunOfAPipeline, MayBeANameForVideosWhereThereAreNoRuns) {
+  pipeline(kUniPc3);
+  const config::Loaded loaded = load({"run_name=wan-inference"});
+
+  const std::vector<std::string> said = check_run(loaded.config);
+
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], HasSubstr("there are no runs in"));
+  EXPECT_EQ(find_model(loaded, {}).output, scratch_ / "out/wan-inference/samples/pretrained");
+  EXPECT_THAT(
+      [&] {
+        check_run(load({"run_name=x", "pretrained_model_name_or_path="}).config);
+      },
+      ThrowsMessage<Error>(HasSubstr("train first")));
+}
+
+}  // namespace
+}  // namespace kinema::runs

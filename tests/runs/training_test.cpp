@@ -1,0 +1,54 @@
+#include "runs/training.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "cli/run_kinema.h"
+#include "runs/device.h"
+#include "runs/load.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainingRun : public cli_test::KinemaOnCpu {
+ protected:
+  /// A run whose checkpoints are some 100 MB, so that writing one outlasts what follows at once.
+  Training open(const pjrt::Client& client, config::Loaded& loaded) {
+    return prepare_training(loaded, client, folder_ / "run", {}, nullptr, {});
+  }
+  config::Loaded configuration() {
+    return load((folder_ / "tiny.yml").string(),
+                std::vector<std::string>{"ffn_dim=200000", "checkpoint_every=1"}, {});
+  }
+};
+
+// Under AddressSanitizer this also shows that the thread that writes touches nothing that is gone.
+TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
+  config::Loaded loaded = configuration();
+  const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
+  std::vector<std::string> lines;
+  {
+    Training training = open(client, loaded);
+    training.log = [&](const std::string& line) { lines.push_back(line); };
+    train::LoopParts parts = training.parts();
+    parts.report = [](const train::StepRecord&) {};
+    parts.stop_requested = [] { return false; };
+    parts.run_step = [step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
+      if (i == 2) {
+        throw std::runtime_error("the device is gone");
+      }
+      return step(i, rate, batch);
+    };
+    EXPECT_THROW(train::train_loop(training.loop_options(loaded.config), parts),
+                 std::runtime_error);
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/2/manifest.json"));
+  ASSERT_EQ(lines.size(), 1u) << "of the first checkpoint, which the second one waited for";
+}
+
+}  // namespace
+}  // namespace kinema::runs

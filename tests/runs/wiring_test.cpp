@@ -1,0 +1,125 @@
+#include "runs/wiring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "io/atomic_write.h"
+#include "io/scratch.h"
+#include "runs/models.h"
+
+namespace kinema::runs {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(AttentionOptions, FollowTheConfiguration) {
+  config::Config config;
+  config.model.attention = "ulysses_ring_custom";
+  config.model.flash_min_seq_length = 77;
+  config.model.mask_padding_tokens = false;
+  config.model.split_head_dim = false;
+  config.model.ulysses_shards = 4;
+  config.model.ulysses_attention_chunks = 3;
+  config.model.flash_block_sizes.json =
+      R"({"block_q": 1024, "block_kv_dkv": 256, "block_q_dq": null, "heads_per_tile": 1,
+          "use_fused_bwd_kernel": true})";
+
+  const nn::AttentionOptions options = model_options(config).attention;
+
+  EXPECT_EQ(options.kind, nn::AttentionKind::ULYSSES_RING);
+  EXPECT_EQ(options.min_length, 77);
+  EXPECT_FALSE(options.mask_padding);
+  EXPECT_FALSE(options.split_heads);
+  EXPECT_EQ(options.ulysses_shards, 4);
+  EXPECT_EQ(options.ulysses_chunks, 3);
+  EXPECT_EQ(options.rules, nn::BlockRules::ANY);
+  EXPECT_EQ(options.blocks,
+            (FlashBlockSizes{.block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
+  config.run.hardware = "tpu";
+  EXPECT_EQ(model_options(config).attention.rules, nn::BlockRules::TPU_TRAINING);
+}
+
+TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
+  EXPECT_EQ(model_options({}).attention.blocks, FlashBlockSizes{});
+}
+
+TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {
+  config::Config config;
+  config.model.flash_block_sizes.json = R"({"block_k": 512})";
+  EXPECT_THAT([&] { model_options(config); },
+              ThrowsMessage<Error>(HasSubstr("flash_block_sizes has no `block_k`")));
+  config.model.flash_block_sizes.json = R"({"block_q": "512"})";
+  EXPECT_THAT([&] { model_options(config); },
+              ThrowsMessage<Error>(HasSubstr("must be an integer")));
+}
+
+TEST(Values, ThatAreTreesAreReadByTheConfigCommandToo) {
+  for (const auto& [word, said] :
+       {std::pair{"flash_block_sizes=3", "flash_block_sizes is the integer 3"},
+        std::pair{"flash_block_sizes={block_q: -1}", "block_q is -1"},
+        std::pair{"logical_axis_rules=5", "logical_axis_rules is the integer 5"},
+        std::pair{"vae_logical_axis_rules=[[a]]", "vae_logical_axis_rules"},
+        std::pair{"data_sharding=5", "data_sharding is 5"}, std::pair{"xla_flags=5", "xla_flags"},
+        std::pair{"allow_flags=[x]", "no rule `x`"}}) {
+    SCOPED_TRACE(word);
+    const config::Loaded loaded = config::load_defaults(std::vector<std::string>{word});
+    EXPECT_THAT([&] { check_values(loaded); }, ThrowsMessage<Error>(HasSubstr(said)));
+  }
+  const std::vector<std::string> lora{"enable_lora=true", "lora_config=3"};
+  EXPECT_THAT([&] { check_values(config::load_defaults(lora)); },
+              ThrowsMessage<Error>(HasSubstr("lora_config is the integer 3")));
+  EXPECT_NO_THROW(check_values(config::load_defaults({})));
+}
+
+class NamedModel : public testing::Test {
+ protected:
+  /// What is said of a folder that was named as the model.
+  std::string said(const std::string& folder) {
+    config::Config config;
+    config.model.pretrained_model_name_or_path = (scratch_ / folder).string();
+    try {
+      pretrained_transformer(config);
+      vae_folder(config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+  void write(const std::string& file) {
+    std::filesystem::create_directories((scratch_ / file).parent_path());
+    io::write_file(scratch_ / file, "{}");
+  }
+  io::Scratch scratch_;
+};
+
+TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
+  write("clips/a.MP4");
+  write("run/config.yml");
+  write("run/checkpoints/5/train_state.json");
+  write("run/checkpoints/5/transformer/config.json");
+  write("papers/a.pdf");
+  write("alone/model.safetensors");
+
+  EXPECT_THAT(said("clips"), HasSubstr("a folder of clips, not a model"));
+  EXPECT_THAT(said("clips"), HasSubstr("train_data_dir="));
+  EXPECT_THAT(said("run"), HasSubstr("the folder of a training run"));
+  EXPECT_THAT(said("run/checkpoints/5"), HasSubstr("a run's checkpoint"));
+  EXPECT_THAT(said("run/checkpoints/5"),
+              HasSubstr("wan_transformer_pretrained_model_name_or_path="));
+  EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
+  EXPECT_THAT(said("alone"), HasSubstr("there is no VAE"));
+}
+
+// `adapters/mine` looks like an id of the hub.
+TEST_F(NamedModel, BelowAFolderThatIsHereIsNotLookedUpOnTheHub) {
+  write("adapters/style/adapter_config.json");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(scratch_.path());
+  EXPECT_EQ(local_model("adapters/stile", "", {}), "adapters/stile");
+  std::filesystem::current_path(before);
+}
+
+}  // namespace
+}  // namespace kinema::runs
