@@ -1,4 +1,4 @@
-#include "cli/stop_signal.h"
+#include "kinema/cli/stop_signal.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "core/quantities.h"
+#include "kinema/core/quantities.h"
 
 #include <gtest/gtest.h>
 

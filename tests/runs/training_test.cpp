@@ -1,4 +1,4 @@
-#include "runs/training.h"
+#include "kinema/runs/training.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <stdexcept>
 
 #include "cli/run_kinema.h"
-#include "runs/device.h"
-#include "runs/load.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/load.h"
 
 namespace kinema::runs {
 namespace {
@@ -34,8 +34,8 @@ TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
   {
     Training training = open(client, loaded);
     training.log = [&](const std::string& line) { lines.push_back(line); };
-    train::LoopParts parts = training.parts();
-    parts.report = [](const train::StepRecord&) {};
+    training::LoopParts parts = training.parts();
+    parts.report = [](const training::StepRecord&) {};
     parts.stop_requested = [] { return false; };
     parts.run_step = [step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
       if (i == 2) {
@@ -43,7 +43,7 @@ TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
       }
       return step(i, rate, batch);
     };
-    EXPECT_THROW(train::train_loop(training.loop_options(loaded.config), parts),
+    EXPECT_THROW(training::train_loop(training.loop_options(loaded.config), parts),
                  std::runtime_error);
   }
   EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/2/manifest.json"));

@@ -1,12 +1,12 @@
-#include "runs/wiring.h"
+#include "kinema/runs/wiring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
-#include "runs/models.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/runs/models.h"
 
 namespace kinema::runs {
 namespace {

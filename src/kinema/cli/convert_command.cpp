@@ -1,0 +1,74 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/observing.h"
+#include "kinema/core/error.h"
+#include "kinema/runs/convert.h"
+
+namespace kinema::cli {
+namespace {
+
+struct Words {
+  std::string source;
+  std::string target;
+  std::string to;
+  std::string dtype;
+  double shard_gib = 10;
+};
+
+std::optional<DType> dtype_of(const Words& words) {
+  if (words.dtype.empty()) {
+    return std::nullopt;
+  }
+  const std::optional<DType> dtype = dtype_from_string(words.dtype);
+  check(dtype.has_value() && is_float(*dtype) && *dtype != DType::F64,
+        "[convert] `{}` is no dtype of weights: float32, bfloat16 and float16 are", words.dtype);
+  return dtype;
+}
+
+int convert(const Words& words) {
+  const std::optional<DType> dtype = dtype_of(words);
+  check(words.shard_gib > 0, "[convert] --shard-gib is {}, expected a positive number",
+        words.shard_gib);
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/true);
+  const runs::ConvertResult made =
+      runs::convert(words.source, words.target,
+                    {.to = words.to,
+                     .dtype = dtype,
+                     .max_shard_bytes = static_cast<int64_t>(words.shard_gib * kGiB),
+                     .job = job_options()},
+                    observer);
+  fmt::print("{} -> {}\n", made.source, made.target);
+  return 0;
+}
+
+}  // namespace
+
+void add_convert(Program& program) {
+  Command command = program.add(
+      "convert",
+      "Write a Wan transformer or a LoRA file in the names and layout of another program");
+  const auto words = std::make_shared<Words>();
+  command
+      .option("SOURCE", words->source,
+              "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors "
+              "file in any of these names; a LoRA file or PEFT folder")
+      .required();
+  command.option("TARGET", words->target, "a folder, or a file that ends with .safetensors")
+      .required();
+  command.option("--to", words->to, "diffusers | original | comfyui; of a LoRA file also kohya")
+      .required();
+  command.option("--dtype", words->dtype,
+                 "float32 | bfloat16 | float16; each tensor keeps its own when absent");
+  command.option("--shard-gib", words->shard_gib, "size of a folder's files at most");
+  command.run([words] { return convert(*words); });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,64 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/console.h"
+#include "kinema/cli/observing.h"
+#include "kinema/io/json.h"
+#include "kinema/runs/evaluate.h"
+
+namespace kinema::cli {
+namespace {
+
+int evaluate(const std::vector<std::string>& words, bool json) {
+  runs::Observer observer;
+  show_on_console(observer, !json);
+  const runs::EvaluateResult result =
+      runs::evaluate(load_arguments(words, /*need_file=*/true), observer, job_options());
+  const training::Evaluation& made = result.evaluation;
+  if (json) {
+    io::Json timesteps = io::Json::object();
+    for (const auto& [timestep, mean] : made.by_timestep) {
+      timesteps.set(std::to_string(timestep), mean);
+    }
+    io::Json out = io::Json::object();
+    out.set("transformer", result.transformer.string())
+        .set("step", result.step ? io::Json(*result.step) : io::Json())
+        .set("loss", made.loss)
+        .set("by_timestep", std::move(timesteps))
+        .set("samples", made.samples)
+        .set("seconds", result.seconds);
+    print_line(out.dump());
+    return 0;
+  }
+  print_line("transformer: " + result.transformer.string());
+  for (const auto& [timestep, mean] : made.by_timestep) {
+    print_line(fmt::format("loss at timestep {}: {:.4f}", timestep, mean));
+  }
+  print_line(fmt::format("mean loss over {} timesteps: {:.4f}, {} samples, {:.1f} s",
+                         made.by_timestep.size(), made.loss, made.samples, result.seconds));
+  return 0;
+}
+
+}  // namespace
+
+void add_evaluate(Program& program) {
+  Command command = program.add(
+      "evaluate",
+      "Give the loss of a run's checkpoint, or of a pretrained model, on eval_data_dir");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  const auto json = std::make_shared<bool>(false);
+  command
+      .option("CONFIG key=value", *words,
+              "a YAML file, and keys that win over it: run_name, generate_checkpoint_step, "
+              "pretrained_model_name_or_path, eval_data_dir, num_eval_samples, ...")
+      .required();
+  command.flag("--json", *json, "print JSON");
+  command.run([words, json] { return evaluate(*words, *json); });
+}
+
+}  // namespace kinema::cli

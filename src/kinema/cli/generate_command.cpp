@@ -1,0 +1,154 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/observing.h"
+#include "kinema/core/quantities.h"
+#include "kinema/io/json.h"
+#include "kinema/runs/generate.h"
+#include "kinema/runs/shared_settings.h"
+#include "kinema/sample/output.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print_result(const runs::GenerateResult& result) {
+  fmt::print("{}", sample::timing_table(result.made));
+  const sample::Generated& made = result.made;
+  if (made.peak_bytes > 0) {
+    fmt::print("{:<8}{:>9.2f} GB at its peak, {:.2f} GB predicted\n", "memory",
+               static_cast<double>(made.peak_bytes) / 1e9,
+               static_cast<double>(made.memory.predicted()) / 1e9);
+  }
+  if (made.reused_steps > 0) {
+    fmt::print("{} of {} steps took a part from earlier ones\n", made.reused_steps, made.steps);
+  }
+  for (const auto& video : result.videos) {
+    fmt::print("{}\n", video.path);
+  }
+  if (!result.contact_sheet.empty()) {
+    fmt::print("contact sheet: {}\n", result.contact_sheet);
+  }
+}
+
+io::Json to_json(const runs::GenerateResult& result) {
+  const sample::Generated& made = result.made;
+  io::Json videos = io::Json::array();
+  for (const auto& each : result.videos) {
+    io::Json video = io::Json::object();
+    video.set("prompt", each.prompt).set("index", each.index).set("path", each.path);
+    if (!each.frames_folder.empty()) {
+      video.set("frames", each.frames_folder);
+    }
+    videos.append(std::move(video));
+  }
+  io::Json out = io::Json::object();
+  out.set("model", result.transformer.string())
+      .set("num_frames", made.sizes.num_frames)
+      .set("height", made.sizes.height)
+      .set("width", made.sizes.width)
+      .set("videos", std::move(videos));
+  if (!result.contact_sheet.empty()) {
+    out.set("contact_sheet", result.contact_sheet);
+  }
+  out.set("steps", made.steps).set("reused_steps", made.reused_steps);
+  io::Json memory = io::Json::object();
+  memory.set("predicted_bytes", made.memory.predicted()).set("peak_bytes", made.peak_bytes);
+  memory.set("parts", io::Json::object({{"held", made.memory.held},
+                                        {"text", made.memory.text},
+                                        {"steps", made.memory.steps},
+                                        {"decode", made.memory.decode},
+                                        {"frames", made.memory.frames}}));
+  out.set("memory", std::move(memory));
+  out.set("seconds", made.timings.total()).set("timings", sample::timing_json(made));
+  return out;
+}
+
+/// `org/name`, perhaps with a revision, and no file of this machine.
+bool is_hub_id(const std::string& word) {
+  return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
+         !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
+         !fs::exists(word);
+}
+
+/// What stands on the command line.
+struct Words {
+  std::vector<std::string> words;
+  std::vector<runs::SharedSettings> shared;  // of videos' `.json`; part of `words` already
+};
+
+/// `FOLDER`, `org/name` or `VIDEO.json` in place of a configuration: a pipeline's folder or hub id
+/// is the model, and the `.json` beside a video holds settings that make it again.
+Words expanded(const std::vector<std::string>& words) {
+  Words out;
+  std::vector<std::string> first;
+  for (const std::string& word : words) {
+    const bool key_value = word.find('=') != std::string::npos;
+    if (!key_value && (fs::is_directory(word) || is_hub_id(word))) {
+      first.push_back("pretrained_model_name_or_path=" + word);
+    } else if (!key_value && word.ends_with(".json")) {
+      const runs::SharedSettings& shared =
+          out.shared.emplace_back(runs::read_shared_settings(word));
+      first.insert(first.end(), shared.words.begin(), shared.words.end());
+    } else {
+      out.words.push_back(word);
+    }
+  }
+  out.words.insert(out.words.begin(), first.begin(), first.end());
+  return out;
+}
+
+int generate(const std::vector<std::string>& words, bool json) {
+  const Words given = expanded(words);
+  const config::Loaded loaded = load_arguments(given.words, /*need_file=*/false);
+  for (const runs::SharedSettings& shared : given.shared) {
+    for (const std::string& line : check_given(shared, loaded)) {
+      warn(line);
+    }
+  }
+  runs::GenerateObserver observer;
+  show_on_console(observer, !json);
+  if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
+    observer.on_start = [](const runs::GenerateStart& start) {
+      warn(fmt::format("sampling {} of {} frames of {} x {} in {}", counted(start.videos, "video"),
+                       start.num_frames, start.height, start.width,
+                       counted(start.num_inference_steps, "step")));
+    };
+  }
+  observer.on_sharding = [json](const std::vector<std::string>& lines) {
+    fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
+  };
+  const runs::GenerateResult result = runs::generate(loaded, observer, job_options());
+  if (json) {
+    fmt::print("{}\n", to_json(result).dump());
+  } else {
+    print_result(result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(Program& program) {
+  Command command =
+      program.add("generate", "Make videos of prompts and images: mp4 and a contact sheet");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  const auto json = std::make_shared<bool>(false);
+  command
+      .option("CONFIG key=value", *words,
+              "a YAML file, the folder or hub id of a pipeline, or the .json beside a video, and "
+              "keys that win over it: prompt, prompt_file, image_url, run_name, "
+              "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
+      .required();
+  command.flag("--json", *json, "print JSON about what was written");
+  command.run([words, json] { return generate(*words, *json); });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,55 @@
+#include "kinema/cli/observing.h"
+
+#include <utility>
+
+#include "kinema/cli/commands.h"
+#include "kinema/cli/console.h"
+#include "kinema/cli/progress.h"
+#include "kinema/cli/waiting.h"
+
+namespace kinema::cli {
+namespace {
+
+class Bar : public runs::Task {
+ public:
+  Bar(const std::string& what, int64_t total) : progress_(what, total) {}
+  void update(int64_t done, const std::string& note) override { progress_.update(done, note); }
+
+ private:
+  Progress progress_;
+};
+
+class Wait : public runs::Task {
+ public:
+  explicit Wait(const std::string& what) : waiting_(what) {}
+
+ private:
+  Waiting waiting_;
+};
+
+}  // namespace
+
+void show_on_console(runs::Observer& observer, bool with_lines) {
+  observer.on_notice = warn;
+  if (with_lines) {
+    observer.on_line = print_line;
+  }
+  observer.on_task = [](const std::string& what, int64_t total) -> std::unique_ptr<runs::Task> {
+    if (total > 0) {
+      return std::make_unique<Bar>(what, total);
+    }
+    return std::make_unique<Wait>(what);
+  };
+}
+
+runs::JobOptions job_options(std::stop_token stop) {
+  return {.stop = std::move(stop), .program = "/proc/self/exe"};
+}
+
+runs::Job console_job() {
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/true);
+  return {observer, job_options()};
+}
+
+}  // namespace kinema::cli

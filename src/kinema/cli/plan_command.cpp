@@ -1,0 +1,132 @@
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/observing.h"
+#include "kinema/core/error.h"
+#include "kinema/io/folder.h"
+#include "kinema/planning/compile_job.h"
+#include "kinema/runs/plan.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What stands on the command line.
+struct Words {
+  std::vector<std::string> words;
+  std::vector<std::string> flags;
+  bool json = false;
+  bool sweep = false;
+  runs::SweepChoices choices;
+};
+
+/// Takes `key=value` out of the words; empty when it is not among them.
+std::string take(std::vector<std::string>& words, const std::string& key) {
+  std::string value;
+  std::erase_if(words, [&](const std::string& word) {
+    const bool found = word.starts_with(key + "=");
+    value = found ? word.substr(key.size() + 1) : value;
+    return found;
+  });
+  return value;
+}
+
+runs::PlanOptions read_words(std::vector<std::string>& words) {
+  const std::string target = take(words, "target");
+  check(!target.empty(), "[plan] for which devices? give target=, e.g. target=v6e:4x4 or h100:8");
+  runs::PlanOptions options{.target = planning::parse_target(target), .job = job_options()};
+  const std::string mode = take(words, "mode");
+  check(mode.empty() || mode == "train" || mode == "generate",
+        "[plan] mode is `{}` but must be train or generate", mode);
+  options.mode = mode == "generate" ? runs::PlanMode::GENERATE : runs::PlanMode::TRAIN;
+  options.save_executable = take(words, "save_executable");
+  check(!fs::is_directory(options.save_executable),
+        "[plan] save_executable {} is a folder, a file was expected",
+        options.save_executable.string());
+  io::make_folder(options.save_executable.parent_path());
+  if (const std::string limit = take(words, "compile_memory_gib"); !limit.empty()) {
+    char* end = nullptr;
+    const double gib = std::strtod(limit.c_str(), &end);
+    check(*end == '\0' && gib > 0,
+          "[plan] compile_memory_gib is `{}` but must be a positive number", limit);
+    constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+    options.compile_memory = static_cast<int64_t>(gib * kGiB);
+  }
+  return options;
+}
+
+int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, const Words& given) {
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/false);
+  const std::vector<planning::Outcome> outcomes =
+      runs::sweep(loaded, options, given.choices, observer,
+                  [](const planning::Outcome& outcome, int64_t done, int64_t total) {
+                    warn(fmt::format("{}/{} {}", done, total, planning::outcome_line(outcome)));
+                  });
+  if (given.json) {
+    std::vector<io::Json> list;
+    for (const planning::Outcome& outcome : outcomes) {
+      list.push_back(planning::to_json(outcome));
+    }
+    fmt::print("{}\n", io::Json::array(std::move(list)).dump());
+    return 0;
+  }
+  fmt::print("{}\n", planning::outcome_heading());
+  for (const planning::Outcome& outcome : outcomes) {
+    fmt::print("{}\n", planning::outcome_line(outcome));
+  }
+  return 0;
+}
+
+int make_plan(Words given) {
+  runs::PlanOptions options = read_words(given.words);
+  options.flags = given.flags;
+  check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
+                        given.choices.batches.empty()),
+        "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
+  const config::Loaded loaded = load_arguments(given.words, /*need_file=*/true);
+  if (given.sweep) {
+    return make_sweep(loaded, options, given);
+  }
+  runs::Observer observer;
+  show_on_console(observer, /*with_lines=*/false);
+  const planning::Report report = runs::plan(loaded, options, observer);
+  fmt::print("{}",
+             given.json ? planning::to_json(report).dump() + "\n" : planning::to_text(report));
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(Program& program) {
+  Command command =
+      program.add("plan", "Compile for devices that are not here: memory, work, least time, flags");
+  const auto given = std::make_shared<Words>();
+  command.option("CONFIG key=value", given->words,
+                 "configuration, target=v6e:4x4, mode=train|generate, save_executable=PATH, "
+                 "compile_memory_gib=16, and keys");
+  command.option("--flag", given->flags, "NAME=VALUE for the compiler; may be repeated");
+  command.flag("--json", given->json, "print JSON");
+  command.flag("--sweep", given->sweep,
+               "try meshes, remat policies and batch sizes, and rank those that fit");
+  command.option("--mesh", given->choices.meshes,
+                 "sweep: a mesh to try, context:2,tensor:4; may be repeated");
+  command.option("--remat", given->choices.remat, "sweep: a policy to try; may be repeated");
+  command.option("--batch", given->choices.batches,
+                 "sweep: samples of a step to try; may be repeated");
+  command.run([given] { return make_plan(*given); });
+
+  Command job = program.add("compile-job", "The compiling process of `plan`");
+  job.hide();
+  const auto folder = std::make_shared<std::string>();
+  job.option("FOLDER", *folder).required();
+  job.run([folder] { return planning::run_compile_job(*folder); });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,25 @@
+#include "kinema/cli/stopping.h"
+
+#include <chrono>
+#include <utility>
+
+#include "kinema/cli/commands.h"
+#include "kinema/cli/waiting.h"
+
+namespace kinema::cli {
+
+// A handler may neither print nor ask a stop_source, and the thread that works may be within a call
+// that takes minutes: a thread looks.
+Stopping::Stopping(std::string when, std::stop_source stop)
+    : answer_([when = std::move(when), stop](const std::stop_token& end) mutable {
+        constexpr auto kPause = std::chrono::milliseconds(20);
+        while (!end.stop_requested() && !StopSignal::requested()) {
+          std::this_thread::sleep_for(kPause);
+        }
+        if (StopSignal::requested()) {
+          stop.request_stop();
+          warn("stopping after " + (is_compiling() ? "the compile" : when) + "; again to end now");
+        }
+      }) {}
+
+}  // namespace kinema::cli

@@ -1,0 +1,100 @@
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/console.h"
+#include "kinema/cli/observing.h"
+#include "kinema/cli/stopping.h"
+#include "kinema/cli/train_console.h"
+#include "kinema/core/quantities.h"
+#include "kinema/io/json.h"
+#include "kinema/runs/train.h"
+
+namespace kinema::cli {
+namespace {
+
+std::string timings_line(std::span<const training::Timings::Phase> phases) {
+  std::string out;
+  for (const training::Timings::Phase& phase : phases) {
+    out += fmt::format("{}{} {:.1f} s", out.empty() ? "time: " : ", ", phase.name, phase.seconds);
+  }
+  return out;
+}
+
+void print_result(const runs::TrainResult& result) {
+  if (!result.stopped_in.empty()) {
+    print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
+    return;
+  }
+  print_line(fmt::format("{} after {}: {}", result.stopped ? "stopped" : "done",
+                         counted(result.steps, "step"), result.run_folder));
+  if (!result.timings.empty()) {
+    print_line(timings_line(result.timings));
+  }
+  if (result.peak_bytes > 0) {
+    print_line(fmt::format("memory: {:.2f} GB at its peak, {:.2f} GB predicted",
+                           static_cast<double>(result.peak_bytes) / 1e9,
+                           static_cast<double>(result.predicted_bytes) / 1e9));
+  }
+}
+
+io::Json to_json(const runs::TrainResult& result) {
+  io::Json out = io::Json::object();
+  out.set("run_folder", result.run_folder)
+      .set("steps", result.steps)
+      .set("skipped", result.skipped)
+      .set("stopped", result.stopped);
+  if (result.predicted_bytes > 0) {
+    out.set("notes", io::Json::array({result.notes.begin(), result.notes.end()}))
+        .set("memory", io::Json::object({{"predicted_bytes", result.predicted_bytes},
+                                         {"peak_bytes", result.peak_bytes}}));
+  }
+  return out;
+}
+
+struct TrainWords {
+  std::vector<std::string> words;
+  bool json = false;
+  bool verbose = false;
+};
+
+int train_run(const TrainWords& given) {
+  const std::stop_source stop;
+  std::optional<Stopping> stopping;
+  TrainConsole console(given.json);
+  runs::TrainObserver observer = console.observer();
+  observer.on_begin = [&] { stopping.emplace("this step, with a checkpoint", stop); };
+  observer.checksums = given.verbose;
+  const runs::TrainResult result = runs::train(load_arguments(given.words, /*need_file=*/true),
+                                               observer, job_options(stop.get_token()));
+  console.finish();
+  if (given.json && result.stopped_in.empty()) {
+    print_line(to_json(result).dump());
+  } else {
+    print_result(result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(Program& program) {
+  Command command =
+      program.add("train", "Train; goes on by itself where the run folder holds a checkpoint");
+  const auto given = std::make_shared<TrainWords>();
+  command
+      .option("CONFIG key=value", given->words,
+              "a YAML file, and keys that win over it: run_name, max_train_steps, "
+              "learning_rate, train_data_dir, ...")
+      .required();
+  command.flag("--json", given->json, "print JSON about the run at its end, and no line a step");
+  command.flag("--verbose", given->verbose, "name checkpoints with a checksum of each part");
+  command.run([given] { return train_run(*given); });
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,60 @@
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/observing.h"
+#include "kinema/runs/verify.h"
+
+namespace kinema::cli {
+namespace {
+
+struct Words {
+  std::string folder;
+  std::string filter;
+  std::string scan = "both";
+  bool json = false;
+  std::vector<std::string> words;
+};
+
+int verify_folder(const Words& given) {
+  runs::VerifyObserver observer;
+  show_on_console(observer, !given.json);
+  observer.on_case = [&](const std::vector<verification::Row>& rows) {
+    for (const verification::Row& row : rows) {
+      // JSON has no place for reasons; people read them beside it.
+      if (given.json && !row.message.empty()) {
+        warn(fmt::format("{} {}: {}", row.name, row.tensor, row.message));
+      }
+    }
+  };
+  const verification::Report report =
+      runs::verify(given.folder, load_arguments(given.words, /*need_file=*/false),
+                   {.filter = given.filter,
+                    .scan_on = given.scan != "off",
+                    .scan_off = given.scan != "on",
+                    .job = job_options()},
+                   observer);
+  fmt::print("{}",
+             given.json ? verification::to_json(report) + "\n" : verification::to_table(report));
+  return report.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(Program& program) {
+  Command command = program.add("verify", "Compare this build and device with reference cases");
+  const auto options = std::make_shared<Words>();
+  command.option("FOLDER", options->folder, "a folder with io/ and model folders").required();
+  command.option("key=value", options->words, "hardware, pjrt_plugin, ...");
+  command.option("--filter", options->filter, "only cases whose name contains this");
+  command.option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
+      .one_of({"on", "off", "both"});
+  command.flag("--json", options->json, "print JSON and nothing else");
+  command.run([options] { return verify_folder(*options); });
+}
+
+}  // namespace kinema::cli

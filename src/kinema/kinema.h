@@ -1,0 +1,110 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <concepts>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/config/config.h"
+#include "kinema/core/error.h"
+#include "kinema/runs/convert.h"
+#include "kinema/runs/evaluate.h"
+#include "kinema/runs/generate.h"
+#include "kinema/runs/plan.h"
+#include "kinema/runs/prepare.h"
+#include "kinema/runs/process_setup.h"
+#include "kinema/runs/train.h"
+#include "kinema/runs/verify.h"
+
+/// What the program `kinema` does, as calls: each takes a configuration and an observer, gives a
+/// result or throws kinema::Error, prints nothing, and touches no signal, environment variable,
+/// allocator or log handler of the process (ProcessSetup does, where it is asked to).
+///
+///     kinema::Config config = kinema::load_config("configs/shapes.yml", {"run_name=first"});
+///     const kinema::TrainResult trained = kinema::train(config);
+namespace kinema {
+
+/// The keys of a run with where each came from; docs/config.md lists them.
+class Config {
+ public:
+  /// The defaults.
+  Config() = default;
+  explicit Config(config::Loaded loaded) : loaded_(std::move(loaded)) {}
+
+  /// Gives a key a value, as `key=value` on the command line does. Throws an Error for a key that
+  /// there is none of, naming the nearest, and for a value that it cannot have.
+  Config& set(const std::string& key, const std::string& value) {
+    config::set(loaded_, key, value);
+    return *this;
+  }
+  Config& set(const std::string& key, const char* value) { return set(key, std::string(value)); }
+  template <typename T>
+  requires std::integral<T> || std::floating_point<T> Config& set(const std::string& key, T value) {
+    return set(key, fmt::format("{}", value));
+  }
+  /// Every key, as a file that load_config reads.
+  std::string to_yaml() const { return config::to_yaml(loaded_); }
+
+  const config::Loaded& loaded() const { return loaded_; }
+
+ private:
+  config::Loaded loaded_;
+};
+
+/// Reads a YAML file (of this machine, gs:// or s3://) and lays `key=value` words over it.
+Config load_config(const std::string& file, const std::vector<std::string>& overrides = {});
+
+using runs::ConvertOptions;
+using runs::ConvertResult;
+using runs::EvaluateResult;
+using runs::GenerateObserver;
+using runs::GenerateResult;
+using runs::GenerateStart;
+using runs::JobOptions;
+using runs::Observer;
+using runs::PlanMode;
+using runs::PlanOptions;
+using runs::PreparedFolder;
+using runs::PrepareObserver;
+using runs::PrepareResult;
+using runs::ProcessSetup;
+using runs::StepRecord;
+using runs::Task;
+using runs::TrainObserver;
+using runs::TrainResult;
+using runs::TrainStart;
+using runs::VerifyObserver;
+using runs::VerifyOptions;
+
+/// Trains, or goes on with the run of that name: `kinema train`.
+TrainResult train(const Config& config, const TrainObserver& observer = {},
+                  const JobOptions& options = {});
+
+/// Makes videos of prompts and images: `kinema generate`.
+GenerateResult generate(const Config& config, const GenerateObserver& observer = {},
+                        const JobOptions& options = {});
+
+/// Encodes clips and captions into TFRecords: `kinema prepare`.
+PrepareResult prepare(const Config& config, const PrepareObserver& observer = {},
+                      const JobOptions& options = {});
+
+/// The loss of a run's checkpoint, or of a pretrained model, on eval_data_dir.
+EvaluateResult evaluate(const Config& config, const Observer& observer = {},
+                        const JobOptions& options = {});
+
+/// Whether the step fits devices that are not here, and how fast it could be: `kinema plan`.
+/// `options.job.program` compiles; without it the `kinema` of the search path does.
+planning::Report plan(const Config& config, const PlanOptions& options,
+                      const Observer& observer = {});
+
+/// This build and the configuration's devices against reference cases: `kinema verify`.
+verification::Report verify(const std::string& folder, const Config& config = {},
+                            const VerifyOptions& options = {}, const VerifyObserver& observer = {});
+
+/// A transformer or a LoRA file in the names and layout of another program: `kinema convert`.
+ConvertResult convert(const std::string& source, const std::string& target,
+                      const ConvertOptions& options, const Observer& observer = {});
+
+}  // namespace kinema

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kinema/core/dtype.h"
+#include "kinema/runs/job.h"
+
+/// Transformers and LoRA files in the names and layout of another program: `kinema convert`.
+namespace kinema::runs {
+
+struct ConvertOptions {
+  std::string to;              // diffusers, original, comfyui; of a LoRA file also kohya
+  std::optional<DType> dtype;  // each tensor keeps its own when absent
+  int64_t max_shard_bytes = int64_t{10} << 30;  // of a folder's files
+  JobOptions job;
+};
+
+struct ConvertResult {
+  std::string source;  // what of the given path was converted
+  std::string target;
+};
+
+/// Writes `source` (a folder of diffusers or of the Wan release, a pipeline, a checkpoint, a
+/// safetensors file; a LoRA file or PEFT folder) as `target`, which must not be there yet. Throws
+/// an Error where it is none of these; what was begun is then removed.
+ConvertResult convert(const std::string& source, const std::string& target,
+                      const ConvertOptions& options, const Observer& observer);
+
+}  // namespace kinema::runs

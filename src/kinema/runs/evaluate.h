@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "kinema/config/config.h"
+#include "kinema/runs/job.h"
+#include "kinema/training/evaluation.h"
+
+/// The loss of a model on samples that it was not trained on.
+namespace kinema::runs {
+
+struct EvaluateResult {
+  training::Evaluation evaluation;
+  std::filesystem::path transformer;  // whose weights these are
+  std::optional<int64_t> step;        // of the run whose checkpoint it is
+  double seconds = 0;
+};
+
+/// Evaluates the newest checkpoint of the run that the configuration names (or that of
+/// generate_checkpoint_step; its averaged weights where use_ema is true and there are such),
+/// without a run the pretrained transformer, on eval_data_dir: the numbers that training with these
+/// weights would show. Throws an Error where model, data and configuration do not fit each other.
+EvaluateResult evaluate(config::Loaded config, const Observer& observer, JobOptions options = {});
+
+}  // namespace kinema::runs

@@ -1,0 +1,149 @@
+#include "kinema/runs/generate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/folder.h"
+#include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/generation.h"
+#include "kinema/runs/lora.h"
+#include "kinema/runs/models.h"
+#include "kinema/runs/stores.h"
+#include "kinema/runs/wiring.h"
+#include "kinema/sample/output.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// per_device_batch_size or global_batch_size on the command line say how many videos of each
+/// prompt there are.
+void apply_batch(const config::Loaded& loaded, const mesh::Placement& place, const Job& job,
+                 sample::GenerateRequest& request) {
+  const auto videos = videos_of_batch(loaded, place.devices());
+  if (!videos) {
+    return;
+  }
+  request.num_videos_per_prompt = *videos;
+  if (!loaded.origin.contains("generate_batch_size")) {
+    request.batch_size = *videos;
+  }
+  job.line(
+      fmt::format("videos of each prompt: {} ({})", *videos, batch_origin(loaded.config, place)));
+}
+
+GenerateStart start_of(const sample::GenerateRequest& request,
+                       std::span<const sample::DenoiseBatch> batches) {
+  GenerateStart out{.num_frames = request.num_frames,
+                    .height = request.height,
+                    .width = request.width,
+                    .num_inference_steps = request.num_inference_steps};
+  for (const sample::DenoiseBatch& batch : batches) {
+    out.videos += batch.latents.shape.dims.front();
+  }
+  return out;
+}
+
+/// What the sampling room tells, in this room's terms. `output` is made once it is known that there
+/// will be something to write.
+sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
+                                   const config::Config& config,
+                                   const sample::GenerateRequest& request, const fs::path& output,
+                                   const std::string& allowed_flags) {
+  sample::GenerateObserver out;
+  out.note = [&job](const std::string& line) { job.notice(line); };
+  out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
+  if (config.parallel.debug_sharding && observer.on_sharding) {
+    out.sharding = observer.on_sharding;
+  }
+  // Again before the long part: some folders say only then that nothing can be made there.
+  out.encoded = [&observer, &request, output](std::span<const sample::DenoiseBatch> batches) {
+    io::make_folder(output);
+    if (observer.on_start) {
+      observer.on_start(start_of(request, batches));
+    }
+  };
+  out.step = [&observer, &job, allowed_flags,
+              task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
+    check(!job.stop_requested(), "[generate] stopped after step {} of {}: no video was written",
+          step.done, step.total);
+    if (!task) {
+      task = job.task("sampling", step.total);
+      if (!allowed_flags.empty()) {
+        job.notice("step 1" + allowed_flags);
+      }
+    }
+    task->update(step.done);
+    if (observer.on_step) {
+      observer.on_step(step.done, step.total);
+    }
+  };
+  return out;
+}
+
+}  // namespace
+
+GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
+                        JobOptions given_options) {
+  const Job job(observer, std::move(given_options));
+  job.notice(notices(loaded, "generate"));
+  job.notice(device_notices(loaded.config));
+  const flags::Effective flags = check_flags(loaded, job);
+  fetch_checkpoint(loaded.config, job);
+  job.notice(check_run(loaded.config));
+  VideoStore store(loaded.config.generate.video_folder, job);
+  fetch_models(loaded.config,
+               has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
+  const config::Config& config = loaded.config;
+  ModelToUse model = find_model(loaded, job);
+  job.notice(sample::doubts(model.folder));
+  sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
+  output_settings.taken = store.names();
+  wan::ModelOptions options = model_options(config);
+  for (const std::string& line : add_lora(config, options, model.folder, job)) {
+    job.notice("lora: " + line);
+  }
+  const fs::path output =
+      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
+  io::check_writable(output);
+  sample::GenerateRequest request = make_request(loaded, model);
+  job.begin();
+  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const runtime::Devices devices(client, placement(config, client));
+  if (const mesh::Placement& place = devices.placement(); place.active()) {
+    job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));
+  }
+  apply_batch(loaded, devices.placement(), job, request);
+  const wan::TransformerConfig sizes = weights::read_config(model.folder.transformer);
+  sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, sizes, client, job),
+                            {.model = options, .program = step_program_options(config)});
+  GenerateResult result{.transformer = model.folder.transformer};
+  result.made = pipeline.generate(
+      request, listening(observer, job, config, request, output, allowed_text(flags)));
+  const sample::OutputFiles files =
+      sample::write_outputs(output, request, result.made, pipeline, output_settings);
+  store.finish();
+  for (size_t i = 0; i < files.videos.size(); ++i) {
+    sample::GeneratedVideo& video = result.made.videos[i];
+    result.videos.push_back(
+        {.path = store.path(files.videos[i]),
+         .prompt = video.prompt,
+         .index = video.index,
+         .frames = std::move(video.frames),
+         .latents = std::move(video.latents),
+         .frames_folder = files.frames.empty() ? "" : store.path(files.frames[i])});
+  }
+  result.made.videos.clear();
+  if (!files.contact_sheet.empty()) {
+    result.contact_sheet = store.path(files.contact_sheet);
+  }
+  return result;
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,52 @@
+#include "kinema/runs/job.h"
+
+#include <utility>
+
+namespace kinema::runs {
+
+Job::Job(const Observer& observer, JobOptions options)
+    : observer_(std::make_shared<const Observer>(observer)), options_(std::move(options)) {}
+
+void Job::notice(const std::string& line) const {
+  if (observer_ && observer_->on_notice) {
+    observer_->on_notice(line);
+  }
+}
+
+void Job::notice(std::span<const std::string> lines) const {
+  for (const std::string& line : lines) {
+    notice(line);
+  }
+}
+
+void Job::line(const std::string& line) const {
+  if (observer_ && observer_->on_line) {
+    observer_->on_line(line);
+  }
+}
+
+std::unique_ptr<Task> Job::task(const std::string& what, int64_t total) const {
+  std::unique_ptr<Task> out;
+  if (observer_ && observer_->on_task) {
+    out = observer_->on_task(what, total);
+  }
+  return out ? std::move(out) : std::make_unique<Task>();
+}
+
+std::function<void(int64_t, int64_t)> Job::progress(const std::string& what) const {
+  // Shared: std::function wants to copy what it holds.
+  return [job = *this, what, task = std::shared_ptr<Task>()](int64_t done, int64_t total) mutable {
+    if (!task) {
+      task = job.task(what, total);
+    }
+    task->update(done);
+  };
+}
+
+void Job::begin() const {
+  if (observer_ && observer_->on_begin) {
+    observer_->on_begin();
+  }
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "kinema/config/config.h"
+#include "kinema/runs/job.h"
+
+namespace kinema::runs {
+
+/// config::load with what this room knows: a file of a store is brought here, one that comes with
+/// the installed program (`configs/wan.yml`) is found there unless there is one of that path here.
+/// Without a file, the defaults. Throws an Error too where a key names a store that takes none.
+config::Loaded load(const std::string& file, std::span<const std::string> overrides,
+                    std::span<const std::string> environment, const Job& job = {});
+
+}  // namespace kinema::runs

@@ -1,0 +1,220 @@
+#include "kinema/runs/plan.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/graph/scan.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/planning/compiler_error.h"
+#include "kinema/planning/flops.h"
+#include "kinema/runs/compiler_flags.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/environment.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string plugin_for(const config::Config& config, const planning::Target& target) {
+  runtime::ClientSpec spec;
+  spec.plugin = config.run.pjrt_plugin;
+  spec.hardware = target.chip.family == planning::Family::CPU   ? "cpu"
+                  : target.chip.family == planning::Family::TPU ? "tpu"
+                                                                : "cuda";
+  return runtime::find_plugin(spec);
+}
+
+/// Throws the same error with the lines that say what takes the memory.
+[[noreturn]] void explain(const planning::OutOfMemory& error, const PlannedStep& step) {
+  constexpr size_t kShown = 3;
+  std::string largest;
+  for (const planning::LargeValue& value :
+       planning::largest_values(*step.graph, step.outputs, kShown)) {
+    largest += fmt::format("{}{} {} ({})", largest.empty() ? "" : "; ",
+                           planning::bytes_text(static_cast<double>(value.shape.bytes())),
+                           value.place, to_string(value.shape));
+  }
+  throw planning::OutOfMemory(
+      fmt::format("{}\n  largest values, on all devices together: {}\n  remat_policy=FULL keeps "
+                  "less, a smaller batch or video takes less, more devices split it",
+                  error.what(), largest),
+      error.wanted(), error.available());
+}
+
+/// The named program, or the kinema of the search path.
+JobOptions with_program(JobOptions options) {
+  if (!options.program.empty()) {
+    return options;
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path program = fs::path(folder) / "kinema";
+    if (::access(program.c_str(), X_OK) == 0) {
+      options.program = program;
+      return options;
+    }
+  }
+  fail(
+      "[plan] there is no program kinema in PATH, which compiles in a process of its own\n  give "
+      "its path as JobOptions::program");
+}
+
+/// The step's text with all that its compiler is told.
+planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& options,
+                            const PlannedStep& step, std::map<std::string, pjrt::FlagValue> flags) {
+  const planning::Family family = options.target.chip.family;
+  planning::CompileJob out{.target = options.target,
+                           .plugin = plugin_for(loaded.config, options.target),
+                           .program = emit(*step.graph, step.outputs, step.emit),
+                           .kernels = static_cast<bool>(step.emit.lowering),
+                           .save_executable = options.save_executable.string()};
+  if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
+    std::error_code ignored;
+    fs::create_directories(folder, ignored);
+    io::write_file(fs::path(folder) / "plan.mlir", out.program);
+    out.dump = (fs::absolute(folder) / "plan.hlo.txt").string();
+  }
+  out.memory_limit = options.compile_memory;
+  out.options.flags = std::move(flags);
+  set_effort(loaded.config, family == planning::Family::TPU, out.options);
+  if (family == planning::Family::CPU) {
+    out.options = runtime::limited_to_isa(std::move(out.options));
+  }
+  if (step.place.active()) {
+    out.options.partitions = step.place.mesh().devices();
+    out.options.device_ids = step.place.mesh().device_ids;
+  }
+  return out;
+}
+
+planning::Report planned(const config::Loaded& loaded, const PlanOptions& options, const Job& job) {
+  std::map<std::string, pjrt::FlagValue> flags =
+      check_flags(loaded, job, {.target = options.target.name, .words = options.flags}).options();
+  const Stopwatch watch;
+  const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
+  const planning::CompileJob compile = job_of(loaded, options, step, std::move(flags));
+  planning::Report report;
+  report.target = options.target;
+  report.what = step.what;
+  report.model = step.model;
+  report.inputs = step.inputs;
+  report.layout = step.layout;
+  if (step.place.active()) {
+    report.mesh = step.place.mesh().axes.axes;
+  }
+  report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
+  report.options = compile.options;
+  report.flops = planning::matrix_flops(*step.graph, step.outputs);
+  report.model_flops = step.model_flops;
+  report.text_bytes = static_cast<int64_t>(compile.program.size());
+  report.saved = options.save_executable.string();
+  report.build_seconds = watch.seconds();
+  try {
+    const auto compiling = job.task(fmt::format("compiling for {}", options.target.name));
+    report.compiled = planning::compile_in_child(compile, job.program());
+  } catch (const planning::OutOfMemory& error) {
+    explain(error, step);
+  }
+  report.peak_rss = runtime::peak_rss_bytes();
+  return report;
+}
+
+/// The settings that a sweep tries: what was asked for, else what the configuration says and its
+/// neighbours.
+planning::SweepSpace sweep_space(const config::Loaded& loaded, const PlanOptions& options,
+                                 const SweepChoices& choices) {
+  const wan::TransformerConfig model = planned_model(loaded);
+  planning::SweepSpace space{.devices = options.target.devices,
+                             .remat = choices.remat,
+                             .batches = choices.batches,
+                             .heads = model.num_attention_heads,
+                             .width = model.dim()};
+  for (const std::string& mesh : choices.meshes) {
+    space.meshes.push_back(planning::parse_mesh(mesh));
+  }
+  if (space.remat.empty()) {
+    space.remat =
+        options.mode == PlanMode::TRAIN
+            ? std::vector<std::string>{"FULL", "HIDDEN_STATE_WITH_OFFLOAD", "MATMUL_WITHOUT_BATCH"}
+            : std::vector<std::string>{"NONE"};
+  }
+  if (space.batches.empty()) {
+    space.batches = {options.mode == PlanMode::TRAIN
+                         ? batch_sizes(loaded.config, options.target.devices).train
+                         : loaded.config.generate.generate_batch_size};
+  }
+  return space;
+}
+
+/// The configuration with a candidate's settings.
+config::Loaded with(config::Loaded loaded, const planning::Candidate& candidate, PlanMode mode) {
+  const auto& [data, fsdp, context, tensor] = candidate.mesh;
+  const std::vector<std::pair<std::string, std::string>> settings{
+      {"ici_data_parallelism", std::to_string(data)},
+      {"ici_fsdp_parallelism", std::to_string(fsdp)},
+      {"ici_context_parallelism", std::to_string(context)},
+      {"ici_tensor_parallelism", std::to_string(tensor)},
+      {"remat_policy", candidate.remat},
+      {mode == PlanMode::TRAIN ? "global_batch_size" : "generate_batch_size",
+       std::to_string(candidate.batch)}};
+  for (const auto& [key, value] : settings) {
+    config::set(loaded, key, value);
+  }
+  return loaded;
+}
+
+}  // namespace
+
+planning::Report plan(const config::Loaded& loaded, const PlanOptions& options,
+                      const Observer& observer) {
+  return planned(loaded, options, Job(observer, with_program(options.job)));
+}
+
+std::vector<planning::Outcome> sweep(
+    const config::Loaded& loaded, const PlanOptions& options, const SweepChoices& choices,
+    const Observer& observer,
+    const std::function<void(const planning::Outcome&, int64_t done, int64_t total)>& done) {
+  for (const int64_t batch : choices.batches) {
+    check(batch >= 1, "[plan] --batch is {}, expected 1 or more", batch);
+  }
+  for (const std::string& policy : choices.remat) {
+    remat_policy(policy);
+  }
+  check(options.save_executable.empty(),
+        "[plan] --sweep saves no programs: give one of its meshes");
+  const Job job(observer, with_program(options.job));
+  const std::vector<planning::Candidate> all =
+      planning::candidates(sweep_space(loaded, options, choices));
+  check(!all.empty(), "[plan] no mesh of {} devices divides batch, heads and width",
+        options.target.devices);
+  const auto total = static_cast<int64_t>(all.size());
+  const auto task = job.task("trying", total);
+  task->update(0);
+  int64_t tried = 0;
+  std::vector<planning::Outcome> outcomes = planning::sweep(
+      all,
+      [&](const planning::Candidate& candidate) {
+        return planned(with(loaded, candidate, options.mode), options, job);
+      },
+      [&](const planning::Outcome& outcome) {
+        ++tried;
+        if (done) {
+          done(outcome, tried, total);
+        }
+        task->update(tried);
+      });
+  planning::rank(outcomes);
+  return outcomes;
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,183 @@
+#include "kinema/runs/prepare.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/runs/clip_report.h"
+#include "kinema/runs/clips.h"
+#include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/encoder_settings.h"
+#include "kinema/runs/models.h"
+#include "kinema/runs/stores.h"
+#include "kinema/runs/trained_model.h"
+#include "kinema/runs/wiring.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Width of the text states: the transformer's, where there is one; 0: what the encoder gives.
+int64_t text_dim(const config::Config& config) {
+  if (config.model.text_encoder != "hashed") {
+    return 0;
+  }
+  const fs::path transformer = pretrained_transformer(config);
+  return transformer.empty() ? config.model.text_dim : weights::read_config(transformer).text_dim;
+}
+
+/// What decides latents and text states beside the clips.
+preparation::Settings encoder_settings(const config::Config& config, int64_t text_dim) {
+  preparation::Settings out = pixels_settings(config);
+  out.merge(text_settings(config, text_dim));
+  return out;
+}
+
+/// Where the configuration is for a model of images, CLIP of its pipeline, if it has one.
+std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& config,
+                                                      const pjrt::Client& client) {
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (!has_image_condition(config)) {
+    const bool of_images = pipeline && pipeline->class_name == "WanImageToVideoPipeline" &&
+                           !pipeline->expand_timesteps;
+    check(
+        !of_images,
+        "[config] {} makes videos of images, but model_type is {}\n  model_type=I2V prepares what "
+        "it is shown of them",
+        config.model.pretrained_model_name_or_path, config.model.model_type);
+    return nullptr;
+  }
+  check(pipeline || config.model.image_dim == 0,
+        "[config] image_dim is {}, but pretrained_model_name_or_path is no pipeline with an image "
+        "encoder",
+        config.model.image_dim);
+  return pipeline ? make_image_encoder(config, *pipeline, 0, client) : nullptr;
+}
+
+preparation::Options options_of(const config::Config& config, int64_t text_dim) {
+  const config::DataConfig& d = config.data;
+  preparation::Options out;
+  out.name = clips_name(d);
+  out.max_clips = d.max_train_samples;
+  out.format = clip_format(config);
+  out.output = d.tfrecords_dir;
+  out.dtype = d.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
+  out.records_per_shard = d.no_records_per_shard;
+  out.settings = encoder_settings(config, text_dim);
+  out.decode_threads = static_cast<int>(d.decode_threads);
+  out.decode_ahead = d.prefetch_batches;
+  return out;
+}
+
+/// The folders to write, in order, each as (what it is, how). The clips of the second begin where
+/// those of the first end.
+struct Part {
+  const char* name;
+  preparation::Options options;
+  RecordStore* store;
+};
+std::vector<Part> parts_of(const config::Config& config,
+                           const std::shared_ptr<const data::ClipSet>& clips, int64_t text_dim,
+                           RecordStore& records, RecordStore& eval_records) {
+  const config::DataConfig& d = config.data;
+  std::vector<Part> out;
+  preparation::Options all = options_of(config, text_dim);
+  all.clips = clips;
+  if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
+    preparation::Options eval = all;
+    eval.output = d.enable_eval_timesteps ? d.tfrecords_dir : d.eval_tfrecords_dir;
+    eval.max_records = d.num_eval_samples;
+    eval.timesteps = d.timesteps_list;
+    out.push_back({"evaluation", eval, d.enable_eval_timesteps ? &records : &eval_records});
+  }
+  if (!d.enable_eval_timesteps) {
+    all.buckets = bucket_sizes(d);  // evaluations are of one size
+    out.push_back({"training", all, &records});
+  }
+  // With a name behind it, a slash at the end makes no difference.
+  const auto plain = [](const std::string& folder) {
+    return fs::weakly_canonical(fs::absolute(fs::path(folder) / "x"));
+  };
+  check(out.size() < 2 || plain(d.tfrecords_dir) != plain(d.eval_tfrecords_dir),
+        "[config] tfrecords_dir and eval_tfrecords_dir are both {}", d.tfrecords_dir);
+  return out;
+}
+
+preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, RecordStore& store) {
+  return {.on_clip = job.progress("preparing"),
+          .on_skip =
+              [&](const preparation::SkippedClip& clip) {
+                if (observer.on_skip) {
+                  observer.on_skip(clip);
+                } else {
+                  job.notice(fmt::format("skipped: {}: {}", clip.file, clip.reason));
+                }
+              },
+          .on_shard =
+              [&](const preparation::Shard& shard) {
+                store.hint();
+                if (observer.on_shard) {
+                  observer.on_shard(shard);
+                }
+              },
+          .stop_requested = [&job] { return job.stop_requested(); }};
+}
+
+}  // namespace
+
+PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, JobOptions options) {
+  const Job job(observer, std::move(options));
+  job.notice(notices(loaded, "prepare"));
+  check_flags(loaded, job);
+  fetch_models(loaded.config, Use::PREPARE, job);
+  config::DataConfig& data = loaded.config.data;
+  data.train_data_dir = local_copy(data.train_data_dir, job);
+  RecordStore records(data.tfrecords_dir, job);
+  RecordStore eval_records(data.eval_tfrecords_dir, job);
+  const config::Config& config = loaded.config;
+  job.begin();
+  const int64_t width = text_dim(config);
+  const std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
+  const fs::path folder = fs::path(records.path()) / "";  // with or without a slash at its end
+  const std::string list = folder.parent_path().string() + ".skipped.jsonl";
+  job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
+  std::vector<Part> parts = parts_of(config, clips, width, records, eval_records);
+  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const auto autoencoder = make_autoencoder(config, client);
+  const auto text_encoder = make_text_encoder(config, width, client, job, TextUse::CAPTIONS);
+  const auto clip = image_encoder(config, client);
+  const preparation::Encoders models{.autoencoder = *autoencoder,
+                                     .text = *text_encoder,
+                                     .image_condition = has_image_condition(config),
+                                     .image = clip.get()};
+  PrepareResult result;
+  int64_t first_clip = 0;
+  for (Part& part : parts) {
+    part.options.first_clip = first_clip;
+    PreparedFolder made{
+        .kind = part.name,
+        .path = part.store->path(),
+        .has_buckets = !part.options.buckets.empty(),
+        .made = prepare_records(part.options, models, hooks_of(observer, job, *part.store))};
+    part.store->finish();
+    if (observer.on_folder) {
+      observer.on_folder(made);
+    }
+    first_clip = made.made.end_clip;
+    result.stopped = made.made.stopped;
+    result.folders.push_back(std::move(made));
+    if (result.stopped) {
+      break;
+    }
+  }
+  return result;
+}
+
+}  // namespace kinema::runs

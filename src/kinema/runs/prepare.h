@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+#include "kinema/preparation/prepare.h"
+#include "kinema/runs/job.h"
+
+/// Clips and captions into TFRecords from a configuration, as `kinema prepare` makes them.
+namespace kinema::runs {
+
+/// A folder of shards that was written.
+struct PreparedFolder {
+  std::string kind;  // `training` or `evaluation`
+  std::string path;  // as it was named: of this machine, or gs://...
+  bool has_buckets = false;
+  preparation::Prepared made;
+};
+
+struct PrepareObserver : Observer {
+  std::function<void(const preparation::Shard&)> on_shard;
+  std::function<void(const preparation::SkippedClip&)> on_skip;
+  std::function<void(const PreparedFolder&)> on_folder;
+};
+
+struct PrepareResult {
+  std::vector<PreparedFolder> folders;
+  bool stopped = false;  // asked to; what is prepared stays, and the same call goes on
+};
+
+/// Prepares the records of tfrecords_dir, and of eval_tfrecords_dir where that is named.
+PrepareResult prepare(config::Loaded config, const PrepareObserver& observer,
+                      JobOptions options = {});
+
+}  // namespace kinema::runs

@@ -1,0 +1,382 @@
+#include "kinema/runs/training.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/planning/target.h"
+#include "kinema/runs/clip_source.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/resume.h"
+#include "kinema/runs/wiring.h"
+#include "kinema/training/flops.h"
+#include "kinema/training/memory.h"
+#include "kinema/training/wan_model.h"
+#include "kinema/weights/config.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `samples` make a step.
+training::Schedule schedule_of(const config::Config& config, int64_t samples) {
+  const config::OptimizerConfig& o = config.optimizer;
+  return {.learning_rate = o.learning_rate * (o.scale_lr ? static_cast<double>(samples) : 1.0),
+          .steps = schedule_steps(config),
+          .warmup_fraction = o.warmup_steps_fraction,
+          .decay_fraction = o.lr_decay_fraction,
+          .final_fraction = o.final_lr_fraction};
+}
+
+/// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a
+/// batch, [b, t, d].
+std::optional<HostArray> empty_text(const config::Config& config, const Shape& text,
+                                    const pjrt::Client& client, const Job& job) {
+  if (config.optimizer.caption_dropout <= 0) {
+    return std::nullopt;
+  }
+  const HostArray states = caption_states(config, "", text.dims[2], client, job);
+  const Shape wanted{text.dtype, {text.dims[1], text.dims[2]}};
+  check(states.shape.dims == wanted.dims,
+        "[train] caption_dropout: the empty caption's text states are {}, those of the data {}\n  "
+        "max_sequence_length must be that of the data, or caption_dropout=0",
+        to_string(states.shape), to_string(wanted));
+  return convert(states, wanted.dtype);
+}
+
+/// The file that says how the named pipeline samples; empty where there is none.
+std::string scheduler_config_of(const config::Config& config) {
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  return pipeline && pipeline->schedule
+             ? io::Json::read(pipeline->folder / sample::kSchedulerConfig).dump() + "\n"
+             : "";
+}
+
+int64_t count(std::span<const nn::ParamSpec> specs) {
+  int64_t sum = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    sum += spec.shape.elements();
+  }
+  return sum;
+}
+
+/// The dims of a batch with another number of samples.
+Dims batched_like(const Shape& shape, int64_t batch) {
+  Dims dims = shape.dims;
+  dims[0] = batch;
+  return dims;
+}
+
+/// max_train_steps, or the steps that show each of `samples` num_train_epochs times.
+int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t batch) {
+  if (config.max_train_steps > 0) {
+    return config.max_train_steps;
+  }
+  constexpr int64_t kMost = int64_t{1} << 40;
+  check(samples < kMost && config.num_train_epochs < kMost / samples,
+        "[train] max_train_steps is -1, and the data has no end that num_train_epochs could count");
+  return (config.num_train_epochs * samples + batch - 1) / batch;
+}
+
+/// `specs` in the dtypes that the state is kept in.
+training::State first_state(const config::Config& config, const fs::path& pretrained,
+                            std::span<const nn::ParamSpec> specs, bool ema,
+                            const runtime::Devices& devices) {
+  if (!pretrained.empty()) {
+    weights::check_folder(pretrained, specs);
+  }
+  std::vector<runtime::Array> params =
+      pretrained.empty()
+          ? weights::initialise(specs, static_cast<uint64_t>(config.run.seed), devices)
+          : weights::load(pretrained, specs, devices);
+  return training::fresh_state(std::move(params), specs, ema, devices);
+}
+
+/// What a trainer is made of beside its state.
+struct TrainerParts {
+  const runtime::Devices& devices;
+  TrainingStep what;
+  std::span<const training::BatchShapes> batches;
+  training::TrainerOptions trainer;
+};
+
+/// Compiled for every shape, without a state.
+std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job) {
+  const TrainingStep& what = parts.what;
+  const training::Model network = training::wan_model(what.model, what.options);
+  auto out =
+      std::make_unique<training::Trainer>(parts.devices, what.specs, network, parts.batches[0],
+                                          what.step, training::State(), parts.trainer);
+  for (const training::BatchShapes& batch : parts.batches.subspan(1)) {
+    if (job.stop_requested()) {
+      break;
+    }
+    out->add_shapes(network, batch);
+  }
+  return out;
+}
+
+/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
+std::vector<training::Alternative> alternatives(const config::Config& config,
+                                                const TrainerParts& parts, const Job& job) {
+  std::vector<training::Alternative> out;
+  std::string change;
+  TrainerParts now = parts;
+  now.trainer.program.saved.clear();
+  now.trainer.program.dump.clear();
+  const auto add = [&](const std::string& key) {
+    change += (change.empty() ? "" : " ") + key;
+    out.push_back({change, [now, job] { return compiled(now, job)->step_bytes(); }});
+  };
+  if (parts.what.options.remat.kind != RematPolicy::Kind::FULL) {
+    now.what.options.remat = {.kind = RematPolicy::Kind::FULL};
+    add("remat_policy=FULL");
+  }
+  const double samples = config.optimizer.per_device_batch_size;
+  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
+    now.what.step.accumulation *= 2;
+    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
+                    now.what.step.accumulation));
+  }
+  if (now.what.step.state == training::StateDType::F32 &&
+      now.what.options.weights_dtype != DType::F32) {
+    now.what.step.state = training::StateDType::WEIGHTS;
+    add("train_state_dtype=weights_dtype");
+  }
+  return out;
+}
+
+/// A state of two bytes a number.
+std::vector<training::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
+                                                 const mesh::Placement& place) {
+  for (nn::ParamSpec& spec : specs) {
+    spec.shape.dtype = DType::BF16;
+  }
+  const int64_t bytes = training::state_bytes(training::state_parts(specs, average), place);
+  return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
+}
+
+/// Those of timesteps_list that are trained.
+std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
+  std::vector<int64_t> out;
+  for (const int64_t t : config.data.timesteps_list) {
+    const auto value = static_cast<double>(t);
+    if (value >= expert.min_timestep && value <= expert.max_timestep) {
+      out.push_back(t);
+    }
+  }
+  return out;
+}
+
+training::EvaluationOptions evaluation_options(const config::Config& config, const Expert& expert) {
+  return {.timesteps = trained_timesteps(config, expert),
+          .samples = config.data.num_eval_samples,
+          .most_of_a_timestep = config.run.eval_max_number_of_samples_in_bucket,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .program = program_options(config)};
+}
+
+/// When the run saves; a run of epochs, whose steps are not known yet, once.
+training::SavedSteps saved_steps(const config::Config& config, const Start& start) {
+  const bool is_counted = config.optimizer.max_train_steps > 0;
+  return {.first = start.saved.step,
+          .last = is_counted ? config.optimizer.max_train_steps : start.saved.step + 1,
+          .every = config.run.checkpoint_every,
+          .at_end = config.run.save_final_checkpoint};
+}
+
+/// Evaluates `eval_source` by the program of one batch that a step is given, without accumulation.
+void add_evaluation(const config::Config& config, const runtime::Devices& devices, Training& out) {
+  const TrainingStep& what = out.step;
+  const training::BatchShapes shapes =
+      batch_shapes(out.eval_source->at(0), what.model, what.samples);
+  const auto is_like = [&](const training::BatchShapes& training) {
+    return shapes.latents.dims == batched_like(training.latents, what.samples) &&
+           shapes.text.dims == batched_like(training.text, what.samples);
+  };
+  check(std::ranges::any_of(out.batches, is_like),
+        "[evaluation] the samples of {} are {} with text {}, those of the training {} with {}{}",
+        config.run.eval_data_dir, to_string(shapes.latents), to_string(shapes.text),
+        to_string(out.batches[0].latents), to_string(out.batches[0].text),
+        out.batches.size() > 1 ? " or another bucket's" : "");
+  out.evaluator = make_evaluator(config, what, shapes, devices);
+}
+
+/// Opens the evaluation's samples and the training's. False when the job was told to stop before
+/// there was data.
+bool open_data(const config::Config& config, const pjrt::Client& client, const Job& job,
+               Training& out) {
+  const TrainingStep& what = out.step;
+  const bool videos_alone =
+      config.run.enable_generate_video_for_eval && config.run.eval_data_dir.empty();
+  const bool evaluates = config.run.eval_every > 0 && !videos_alone;
+  // Before the state is there: encoders take memory too. The few samples of an evaluation first, so
+  // that one that cannot work is known before all the others are encoded.
+  const auto span = out.timings.measure("opening data");
+  if (evaluates) {
+    out.eval_source = make_eval_source(config, what.model, what.samples, client, job);
+  }
+  if (out.eval_source) {
+    training::check_evaluation(evaluation_options(config, what.expert), what.step.objective,
+                               *out.eval_source);
+  }
+  if (!evaluates || out.eval_source) {
+    out.source = make_source(config, what.model, what.batch, client, job);
+  }
+  return out.source != nullptr;
+}
+
+/// What data, checkpoint and configuration say of the steps to come: how many, at which rates, of
+/// which shapes.
+void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& start,
+                const runtime::Devices& devices, Training& out) {
+  const config::Config& config = loaded.config;
+  const config::OptimizerConfig& o = config.optimizer;
+  const TrainingStep& what = out.step;
+  loaded.config.optimizer.max_train_steps = steps_of(o, out.source->size(), what.batch);
+  resolved.optimizer.max_train_steps = o.max_train_steps;
+  resolve_schedule(resolved, start);
+  out.schedule = schedule_of(resolved, what.batch);
+  check_rate(out.schedule, start, o.max_train_steps);
+  out.settings = record_of(resolved);
+  out.notes = resume_lines(start, resolved);
+  if (start.resumes()) {
+    out.first_step = start.saved.step;
+    out.first_position = start.saved.data_position;
+    out.resumed = start.folder;
+  }
+  for (const data::Sample& sample : out.source->examples()) {
+    out.batches.push_back(batch_shapes(sample, what.model, what.batch));
+  }
+  check(out.batches.size() == 1 || config.run.compiled_step.empty(),
+        "[train] compiled_step is one program, but the data has {} sizes", out.batches.size());
+  for (const training::BatchShapes& shapes : out.batches) {
+    const Dims& latents = shapes.latents.dims;
+    out.tflops.push_back(training::training_tflops(
+        what.model, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
+        static_cast<double>(what.batch) / static_cast<double>(devices.count())));
+  }
+  constexpr double kTera = 1e12;
+  out.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
+}
+
+/// The trainer without its state, and what it will take. False when the job was told to stop.
+bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
+             Training& out) {
+  const auto span = out.timings.measure("compiling");
+  runtime::ProgramOptions program = step_program_options(config);
+  program.trace_kernels = config.run.enable_profiler;
+  const TrainerParts parts{
+      .devices = devices,
+      .what = out.step,
+      .batches = out.batches,
+      .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
+                  .empty_text = empty_text(config, out.batches[0].text, devices.client(), job),
+                  .program = program}};
+  out.trainer = compiled(parts, job);
+  if (job.stop_requested()) {
+    return false;
+  }
+  training::check_fits("a step with its state", out.trainer->step_bytes(), devices,
+                       alternatives(config, parts, job));
+  out.memory = training::memory_use(*out.trainer, devices, config.data.prefetch_batches);
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
+                                                    const TrainingStep& what,
+                                                    const training::BatchShapes& shapes,
+                                                    const runtime::Devices& devices) {
+  wan::ModelOptions options = what.options;
+  options.dropout = 0;
+  options.remat.kind = RematPolicy::Kind::NONE;
+  training::StepOptions step = step_options(config, what.expert);
+  step.batch_axes =
+      mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
+  return std::make_unique<training::Evaluator>(devices, what.specs,
+                                               training::wan_model(what.model, options), shapes,
+                                               step, evaluation_options(config, what.expert));
+}
+
+Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
+                          const Start& start, training::StoredCheckpoints* stored, const Job& job) {
+  const config::Config& config = loaded.config;
+  Training out;
+  out.run = run;
+  out.seed = config.run.seed;
+  out.reuse_batch = config.data.reuse_example_batch;
+  out.save_optimizer = config.run.save_optimizer;
+  out.in_background = config.run.background_checkpoints;
+  out.debug_nans = config.runtime.debug_nans;
+  out.stored = stored;
+  // Those that are sent to a store go from here when they are there.
+  const training::Keep keep = keep_of(loaded, start);
+  out.checkpoints = std::make_unique<training::CheckpointFolder>(
+      checkpoints_folder(config, run), stored == nullptr ? keep : training::Keep{});
+  out.writer = std::make_unique<training::Background>();
+  out.checkpoints->clean();
+
+  const mesh::Placement asked = placement(config, client);
+  const Expert expert = trained_expert(loaded);
+  check_videos(config, expert);
+  out.pretrained = pretrained_transformer(config, expert.part());
+  out.step = training_step(
+      config,
+      out.pretrained.empty() ? scratch_config(loaded) : weights::read_config(out.pretrained),
+      expert, asked);
+  const TrainingStep& what = out.step;
+  const mesh::Placement& place = what.options.place;
+  const runtime::Devices devices(client, place);
+  job.notice(what.doubts);
+  out.parameters = count(what.specs);
+  out.scheduler_config = scheduler_config_of(config);
+  config::Config resolved = resolved_config(config, what.model, expert, what.samples);
+  if (start.resumes()) {
+    config::check_matches(start.saved.settings, record_of(resolved), start.folder);
+  }
+  const bool ema = what.step.ema_decay > 0;
+  const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
+  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema);
+  out.room = checkpoint_room(out.checkpoints->path(),
+                             training::checkpoint_bytes(state, config.run.save_optimizer),
+                             saved_steps(config, start), keep);
+  job.notice(check_room(out.room));
+  // What cannot fit at all is told before clips are encoded.
+  training::check_fits("the parameters with the optimizer's state",
+                       training::state_bytes(state, place), devices,
+                       smaller_state(what.specs, ema, place));
+  if (!open_data(config, client, job, out)) {
+    return out;
+  }
+  plan_steps(loaded, resolved, start, devices, out);
+  if (!compile(config, devices, job, out)) {
+    return out;
+  }
+  {
+    const auto span = out.timings.measure("loading weights");
+    const auto loading = job.task("loading the weights");
+    out.trainer->set_state(start.resumes()
+                               ? training::load_state(start.folder, kept, ema, devices)
+                               : first_state(config, out.pretrained, kept, ema, devices));
+    if (out.eval_source) {
+      add_evaluation(config, devices, out);
+    }
+  }
+  data::PrefetchOptions ahead;
+  ahead.batch_size = what.batch;
+  ahead.start = out.first_position;
+  ahead.threads = static_cast<int>(config.data.decode_threads);
+  ahead.depth = config.data.prefetch_batches;
+  out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, ahead);
+  return out;
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,32 @@
+#include "kinema/runs/process_setup.h"
+
+#include <csignal>
+#include <cstdlib>
+
+#include "kinema/io/example_proto.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/store.h"
+
+namespace kinema::runs {
+
+void ProcessSetup::apply() const {
+  if (ignore_sigpipe) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  if (quiet_plugins) {
+    // Plugins look it up when they are loaded. 3 leaves lines before an abort; errors come back to
+    // the caller.
+    ::setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*replace=*/0);
+  }
+  if (guard_mapped_files) {
+    io::guard_mappings();
+  }
+  if (quiet_protobuf) {
+    io::quiet_protobuf();
+  }
+  if (no_metadata_server) {
+    remote::without_metadata_server();
+  }
+}
+
+}  // namespace kinema::runs

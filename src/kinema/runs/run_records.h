@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "kinema/config/config.h"
+#include "kinema/runs/run_videos.h"
+#include "kinema/runs/training.h"
+#include "kinema/training/metrics.h"
+#include "kinema/training/metrics_chunks.h"
+#include "kinema/training/tensorboard.h"
+
+namespace kinema::runs {
+
+/// What a training run writes of itself while it goes on: metrics.jsonl, event files and, at its
+/// end, the curve of losses.
+class RunRecords {
+ public:
+  /// `on_log` is called when a log_period is written.
+  RunRecords(const Training& training, const config::Config& config, std::function<void()> on_log);
+
+  void step(const training::StepRecord& record);
+  void evaluation(int64_t step, const training::Evaluation& evaluation);
+  /// Of videos that were made after step `step`; -1: before the first.
+  void videos(int64_t step, const RunVideos::Made& made);
+  void likeness(int64_t step, const BeforeTraining::Likeness& likeness);
+  /// Closes the files and draws the curve of losses.
+  void finish();
+
+ private:
+  std::filesystem::path run_, metrics_path_;
+  double fps_;
+  int64_t log_period_;
+  std::optional<training::MetricsFile> metrics_;
+  std::optional<training::MetricsChunks> chunks_;
+  std::optional<training::EventFile> events_;
+  std::function<void()> on_log_;
+};
+
+}  // namespace kinema::runs

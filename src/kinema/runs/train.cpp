@@ -1,0 +1,304 @@
+#include "kinema/runs/train.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/core/trace.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/pjrt/transfers.h"
+#include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/continued_run.h"
+#include "kinema/runs/data_sets.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/generation.h"
+#include "kinema/runs/models.h"
+#include "kinema/runs/run_records.h"
+#include "kinema/runs/stores.h"
+#include "kinema/runs/training.h"
+#include "kinema/runs/watched_videos.h"
+#include "kinema/runtime/device_memory.h"
+#include "kinema/training/profile_window.h"
+#include "kinema/training/run_lock.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+TrainStart start_of(const Training& training, const config::Config& config,
+                    const std::string& run_folder) {
+  TrainStart out{.run_folder = run_folder,
+                 .parameters = training.parameters,
+                 .pretrained = training.pretrained,
+                 .first_step = training.first_step,
+                 .max_steps = config.optimizer.max_train_steps,
+                 .resumed = training.resumed.empty() ? "" : training.described(training.resumed),
+                 .first_position = training.first_position,
+                 .notes = training.notes,
+                 .batch = training.step.batch_text,
+                 .accumulation = config.optimizer.gradient_accumulation_steps,
+                 .expert = training.step.expert,
+                 .memory = training.memory,
+                 .schedule = training::describe(training.schedule),
+                 .checkpoints = describe(training.room)};
+  if (const mesh::Placement& place = training.step.options.place; place.active()) {
+    out.devices = place.mesh().devices();
+    out.mesh = mesh::axes_text(place.mesh().axes);
+  }
+  for (size_t i = 0; i < training.batches.size(); ++i) {
+    out.steps.push_back({training.batches[i], training.trainer->report(i)});
+  }
+  if (config.parallel.debug_sharding) {
+    out.sharding = training.trainer->sharding_report();
+  }
+  return out;
+}
+
+/// Adds up what each part of the loop takes; the first step, which may still set things up, apart.
+void measure(training::LoopParts& parts, training::Timings& timings, const Job& job) {
+  parts.next_batch = [&timings, next = parts.next_batch] {
+    return timings.measure("waiting for data", next);
+  };
+  parts.run_step = [&timings, step = parts.run_step, first = true](
+                       int64_t i, double rate, const data::Batch& batch) mutable {
+    const char* phase = std::exchange(first, false) ? "first step" : "steps";
+    return timings.measure(phase, [&] { return step(i, rate, batch); });
+  };
+  parts.save = [&timings, &job, save = parts.save](int64_t steps, bool go_on) {
+    const auto writing = job.task("writing the checkpoint");
+    timings.measure("checkpoints", [&] { save(steps, go_on); });
+  };
+  parts.saved = [&timings, &job, saved = parts.saved](bool wait) {
+    if (wait) {
+      const auto writing = job.task("writing the checkpoint");
+      timings.measure("checkpoints", [&] { saved(true); });
+    } else {
+      saved(false);
+    }
+  };
+  parts.evaluate = [&timings, evaluate = parts.evaluate](int64_t step) {
+    timings.measure("evaluation", [&] { evaluate(step); });
+  };
+}
+
+/// Looks now and then whether a run's folder is still there. It may be removed by hand, or by
+/// something that tidies up.
+class FolderWatch {
+ public:
+  explicit FolderWatch(const training::RunLock& lock) : lock_(lock) {}
+
+  bool is_gone() {
+    constexpr double kPause = 1;  // seconds; a folder may lie on a slow file system
+    if (!gone_ && since_.seconds() >= kPause) {
+      gone_ = !lock_.is_in_place();
+      since_.restart();
+    }
+    return gone_;
+  }
+  /// Throws an Error that names the folder when it was found to be gone.
+  void check(const fs::path& run, int64_t steps, const fs::path& checkpoints) const {
+    kinema::check(
+        !gone_,
+        "[train] run folder {} was removed while the run went on: stopped after {} steps\n"
+        "  the state is saved in {}; what else was in the folder is gone",
+        run.string(), steps, checkpoints.string());
+  }
+
+ private:
+  const training::RunLock& lock_;
+  Stopwatch since_;
+  bool gone_ = false;
+};
+
+/// Who is told of the steps.
+struct Listeners {
+  const TrainObserver& observer;
+  const Job& job;
+  RunRecords& records;
+  WatchedVideos& videos;
+};
+
+training::LoopEnd run_steps(Training& training, const config::Config& config,
+                            const Listeners& listeners, const pjrt::Client& client,
+                            FolderWatch& folder) {
+  const TrainObserver& observer = listeners.observer;
+  const Job& job = listeners.job;
+  RunRecords& records = listeners.records;
+  WatchedVideos& videos = listeners.videos;
+  training::LoopParts parts = training.parts();
+  std::optional<training::ProfileWindow> profile;
+  const auto say = [&job](const std::string& line) {
+    if (!line.empty()) {
+      job.line(line);
+    }
+  };
+  if (config.run.enable_profiler && training.first_step < config.optimizer.max_train_steps) {
+    profile.emplace(
+        training::ProfileOptions{.skip_first = config.run.skip_first_n_steps_for_profiler,
+                                 .steps = config.run.profiler_steps},
+        client.plugin(),
+        config.run.tensorboard_dir.empty() ? training.run / "profile"
+                                           : fs::path(config.run.tensorboard_dir),
+        training.first_step, config.optimizer.max_train_steps);
+    parts.begin_step = [&](int64_t step) { say(profile->before_step(step)); };
+  }
+  parts.report = [&](const StepRecord& measured) {
+    const StepRecord record = training.measured(measured);
+    records.step(record);
+    if (observer.on_step) {
+      observer.on_step(record);
+    }
+  };
+  parts.evaluate = [&](int64_t step) {
+    if (training.evaluator) {
+      const auto evaluating = job.task("evaluating");
+      const Stopwatch watch;
+      const Evaluation evaluation = training.evaluate();
+      const double seconds = watch.seconds();
+      records.evaluation(step, evaluation);
+      if (observer.on_evaluation) {
+        observer.on_evaluation(step, evaluation, seconds);
+      }
+    }
+    videos.after_evaluation(step);
+  };
+  training.log = say;
+  parts.stop_requested = [&] { return job.stop_requested() || folder.is_gone(); };
+  parts.say = [&job](const std::string& text) { job.notice(text); };
+  measure(parts, training.timings, job);
+  std::optional<pjrt::TransferGuard> guard;
+  if (config.runtime.transfer_guard) {
+    guard.emplace("the training steps");
+  }
+  const training::LoopEnd end = training::train_loop(training.loop_options(config), parts);
+  if (profile) {
+    say(profile->finish());
+  }
+  return end;
+}
+
+/// Whether a run has no step left to make. One of epochs is asked once its data is open.
+bool is_done(const config::Config& config, const Start& start) {
+  const int64_t last = config.optimizer.max_train_steps;
+  return start.resumes() && last > 0 && start.saved.step >= last;
+}
+
+std::string nothing_to_do(int64_t made, int64_t max_steps) {
+  return fmt::format("nothing to do: {} made, and max_train_steps is {}",
+                     made == 1 ? "1 step is" : fmt::format("{} steps are", made), max_steps);
+}
+
+/// What needs neither data nor model to be known.
+void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder,
+                          const Job& job) {
+  const config::RunConfig& run = loaded.config.run;
+  io::check_writable(checkpoints_folder(loaded.config, run_folder));
+  for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
+    check(file.empty() || !fs::is_directory(file), "[train] {} is a folder, a file was expected",
+          file);
+    io::make_folder(fs::path(file).parent_path());
+  }
+  io::make_folder(run.tensorboard_dir);
+  if (makes_videos(run)) {
+    read_prompts(loaded);
+  }
+  if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
+    job.notice(
+        "THIS RUN WILL END WITHOUT WEIGHTS: checkpoint_every is -1 and save_final_checkpoint is "
+        "false; save_final_checkpoint=true saves them");
+  }
+}
+
+}  // namespace
+
+TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptions options) {
+  const Job job(observer, std::move(options));
+  job.notice(notices(loaded, "train"));
+  job.notice(device_notices(loaded.config));
+  const flags::Effective flags = check_flags(loaded, job);
+  take_run_as_model(loaded.config);
+  config::Loaded given = loaded;  // with models as they were named
+  RunStores stores(loaded.config, job);
+  TrainResult result{.run_folder = stores.run()};
+  const fs::path run = run_folder(loaded.config);
+  trace::name_thread("main");
+  const training::RunLock lock(run);
+  stores.begin(to_yaml(given));
+  const Start start = find_start(loaded.config, run, job);
+  if (stores.checkpoints() != nullptr) {
+    stores.checkpoints()->keep(keep_of(loaded, start));
+  }
+  if (is_done(loaded.config, start)) {
+    check(start.folder.parent_path() == checkpoints_folder(loaded.config, run),
+          "[train] the run of resume_from has made {} already, and max_train_steps is {}\n  a "
+          "larger max_train_steps goes on with it",
+          counted(start.saved.step, "step"), loaded.config.optimizer.max_train_steps);
+    stores.finish();
+    job.notice(nothing_to_do(start.saved.step, loaded.config.optimizer.max_train_steps));
+    result.steps = start.saved.step;
+    return result;
+  }
+  check_before_loading(loaded, run, job);
+  fetch_models(loaded.config, Use::TRAIN, job);
+  fetch_data(loaded.config, job);
+  const config::Config& config = loaded.config;
+  job.begin();
+  const pjrt::Client client = runtime::open_client(client_spec(config));
+  Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);
+  if (!training.prefetcher) {
+    stores.finish();
+    result.steps = start.saved.step;
+    result.stopped = true;
+    result.stopped_in = training.source ? "before the first step" : "while clips were encoded";
+    return result;
+  }
+  training.checksums = observer.checksums;
+  if (training.step.expert.boundary_ratio) {  // of the pipeline, unless it was given
+    given.config.generate.boundary_ratio = *training.step.expert.boundary_ratio;
+  }
+  io::write_file(run / "config.yml", to_yaml(given));
+  io::write_file(run / "flags.json", flags::to_json(flags).dump());
+  if (observer.on_start) {
+    TrainStart begun = start_of(training, config, stores.run());
+    begun.allowed_flags = allowed_text(flags);
+    observer.on_start(begun);
+  }
+  RunRecords records(training, config, [&stores] { stores.hint(); });
+  WatchedVideos videos(loaded, training, client, flags::given_json(flags),
+                       {.observer = observer, .job = job, .records = records});
+  const bool done = training.first_step >= config.optimizer.max_train_steps;
+  if (done) {
+    job.notice(nothing_to_do(training.first_step, config.optimizer.max_train_steps));
+  } else {
+    videos.before_training();
+  }
+  FolderWatch folder(lock);
+  const training::LoopEnd end =
+      run_steps(training, config, {observer, job, records, videos}, client, folder);
+  folder.check(run, end.steps, training.checkpoints->path());
+  if (!done && !end.stopped) {
+    videos.after_training(end.steps);
+  }
+  records.finish();
+  if (config.run.write_timing_metrics) {
+    const std::string& file = config.run.timing_metrics_file;
+    training.timings.write(file.empty() ? run / "timings.jsonl" : fs::path(file));
+  }
+  stores.finish();
+  result.steps = end.steps;
+  result.skipped = end.skipped;
+  result.stopped = end.stopped;
+  result.notes = training.notes;
+  result.predicted_bytes = training.memory.predicted();
+  result.peak_bytes = runtime::peak_bytes({client, training.step.options.place});
+  result.timings = training.timings.phases();
+  return result;
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,64 @@
+#include "kinema/runs/training_step.h"
+
+#include "kinema/mesh/batch.h"
+#include "kinema/runs/device.h"
+#include "kinema/runs/wiring.h"
+#include "kinema/training/wan_model.h"
+
+namespace kinema::runs {
+
+training::StepOptions step_options(const config::Config& config, const Expert& expert) {
+  const config::OptimizerConfig& o = config.optimizer;
+  training::StepOptions out;
+  out.adamw.b1 = o.adam_b1;
+  out.adamw.b2 = o.adam_b2;
+  out.adamw.eps = o.adam_eps;
+  out.adamw.weight_decay = o.adam_weight_decay;
+  out.adamw.decay_min_rank = o.weight_decay_min_rank;
+  if (o.opt_enable_grad_clipping) {
+    out.adamw.max_value = o.max_grad_value;
+  }
+  if (o.opt_enable_grad_global_norm_clipping) {
+    out.adamw.max_norm = o.max_grad_norm;
+  }
+  out.objective.flow.shift = o.training_shift;
+  out.objective.weigh = !o.disable_training_weights;
+  out.objective.stratified = o.stratified_timesteps;
+  out.objective.caption_dropout = o.caption_dropout;
+  out.objective.min_timestep = expert.min_timestep;
+  out.objective.max_timestep = expert.max_timestep;
+  out.objective.first_frame =
+      config.model.model_type == "TI2V" ? o.first_frame_conditioning_p : 0.0;
+  out.accumulation = o.gradient_accumulation_steps;
+  out.ema_decay = o.ema_decay;
+  out.state = o.train_state_dtype == "weights_dtype" ? training::StateDType::WEIGHTS
+                                                     : training::StateDType::F32;
+  return out;
+}
+
+training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) const {
+  return training::build_step(specs, training::wan_model(model, options), shapes, step);
+}
+
+TrainingStep training_step(const config::Config& config, const wan::TransformerConfig& model,
+                           const Expert& expert, const mesh::Placement& asked) {
+  const config::OptimizerConfig& o = config.optimizer;
+  TrainingStep out{.expert = expert,
+                   .model = model,
+                   .options = model_options(config),
+                   .step = step_options(config, expert)};
+  out.samples = batch_sizes(config, asked.devices()).train;
+  out.batch = out.samples * o.gradient_accumulation_steps;
+  const mesh::Placement place = asked.for_samples(out.samples);
+  mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
+  out.batch_text = batch_text(config, asked, out.samples);
+  out.doubts = check_model_type(config, model);
+  wan::check_divides(model, place);
+  out.options.place = place;
+  out.specs = wan::parameters(model, out.options, init_options(config));
+  out.step.place = place;
+  out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);
+  return out;
+}
+
+}  // namespace kinema::runs

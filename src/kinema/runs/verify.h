@@ -1,0 +1,29 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+#include "kinema/runs/job.h"
+#include "kinema/verification/verify.h"
+
+/// This build and a configuration's devices against reference cases: `kinema verify`.
+namespace kinema::runs {
+
+struct VerifyOptions {
+  std::string filter;    // only cases whose name contains this
+  bool scan_on = true;   // blocks as a loop
+  bool scan_off = true;  // blocks one by one
+  JobOptions job;
+};
+
+struct VerifyObserver : Observer {
+  std::function<void(const std::vector<verification::Row>&)> on_case;
+};
+
+/// Throws an Error for a folder without cases; what does not agree is in the report.
+verification::Report verify(const std::string& folder, const config::Loaded& config,
+                            const VerifyOptions& options, const VerifyObserver& observer);
+
+}  // namespace kinema::runs

@@ -1,0 +1,92 @@
+#include "kinema/runs/watched_videos.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::runs {
+
+WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& training,
+                             const pjrt::Client& client, io::Json flags, const Listeners& listeners)
+    : training_(training), listeners_(listeners) {
+  const config::RunConfig& run = loaded.config.run;
+  at_evaluations_ = run.enable_generate_video_for_eval && run.eval_every > 0;
+  if (!makes_videos(run)) {
+    return;
+  }
+  videos_.emplace(loaded, runtime::Devices(client, training.step.options.place),
+                  VideoModel{.sizes = training.step.model,
+                             .expert = training.step.expert,
+                             .options = training.step.options,
+                             .average = !training.trainer->state().parts.ema.empty(),
+                             .run = training.run,
+                             .checkpoints = training.checkpoints->path()},
+                  std::move(flags), listeners_.job);
+  if (run.enable_ssim) {
+    before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
+  }
+}
+
+void WatchedVideos::before_training() {
+  if (!before_ || before_->is_known()) {
+    return;
+  }
+  if (training_.first_step > 0) {
+    listeners_.job.notice(fmt::format(
+        "no video from before the training is kept: enable_ssim compares with one after {} steps",
+        training_.first_step));
+  }
+  if (const auto made = make(training_.first_step)) {
+    before_->keep(*made);
+  }
+}
+
+void WatchedVideos::after_evaluation(int64_t step) {
+  if (at_evaluations_) {
+    compare(step + 1);
+  }
+}
+
+void WatchedVideos::after_training(int64_t steps) {
+  const bool compares = before_ && before_->is_known();
+  if ((at_evaluations_ || compares) && compared_ != steps) {
+    compare(steps);
+  }
+  if (likeness_ && compared_ == steps) {
+    listeners_.job.line(fmt::format("SSIM score after training is {}", likeness_->ssim));
+  }
+}
+
+std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
+  auto made = videos_->make(training_.trainer->state(), steps);
+  if (made) {
+    listeners_.records.videos(steps - 1, *made);
+    if (listeners_.observer.on_videos) {
+      listeners_.observer.on_videos(
+          {.step = steps - 1, .files = made->files.videos, .seconds = made->seconds});
+    }
+  }
+  return made;
+}
+
+void WatchedVideos::compare(int64_t steps) {
+  compared_ = steps;
+  likeness_.reset();
+  try {
+    const auto made = make(steps);
+    likeness_ = made && before_ ? before_->compare(*made) : std::nullopt;
+    if (likeness_) {
+      listeners_.records.likeness(steps - 1, *likeness_);
+      if (listeners_.observer.on_comparison) {
+        listeners_.observer.on_comparison(
+            {.step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
+      }
+    }
+  } catch (const Error& error) {  // a video is not worth a run
+    listeners_.job.notice(fmt::format("no videos after step {}: {}", steps, error.what()));
+  }
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kinema/config/config.h"
+#include "kinema/io/json.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/runs/run_records.h"
+#include "kinema/runs/run_videos.h"
+#include "kinema/runs/train.h"
+#include "kinema/runs/training.h"
+
+namespace kinema::runs {
+
+/// The videos of a run's prompts while it is trained, where they are wanted: at evaluations, and
+/// before and after the training for the comparison.
+class WatchedVideos {
+ public:
+  /// Who is told of them.
+  struct Listeners {
+    const TrainObserver& observer;
+    const Job& job;
+    RunRecords& records;
+  };
+
+  /// `flags`: the compiler's that were given. Throws an Error where the videos could not be made.
+  WatchedVideos(const config::Loaded& loaded, const Training& training, const pjrt::Client& client,
+                io::Json flags, const Listeners& listeners);
+
+  /// For the comparison; again only where a resumed run has none.
+  void before_training();
+  void after_evaluation(int64_t step);
+  void after_training(int64_t steps);
+
+ private:
+  std::optional<RunVideos::Made> make(int64_t steps);
+  void compare(int64_t steps);
+
+  const Training& training_;
+  Listeners listeners_;
+  bool at_evaluations_ = false;
+  std::optional<RunVideos> videos_;
+  std::optional<BeforeTraining> before_;
+  std::optional<BeforeTraining::Likeness> likeness_;
+  int64_t compared_ = -1;  // steps of the newest comparison
+};
+
+}  // namespace kinema::runs
