@@ -21,8 +21,8 @@ class CommandLine : public KinemaTest {};
 TEST_F(CommandLine, ListsItsCommandsAndVersion) {
   const Outcome help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"train", "generate", "prepare", "verify", "inspect", "config",
-                              "flags", "doctor", "plan", "convert", "watch"}) {
+  for (const char* command : {"train", "generate", "prepare", "evaluate", "verify", "inspect",
+                              "config", "flags", "doctor", "plan", "convert", "watch"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const Outcome own = run({command, "--help"});
     EXPECT_EQ(own.status, 0);

@@ -107,7 +107,7 @@ quantization_calibration_method: absmax
 image_url: 'https://127.0.0.1/astronaut.jpg'
 )")
                             .config;
-  EXPECT_EQ(config.model.model_type, "I2V");
+  EXPECT_EQ(config.model.model_type, ModelType::I2V);
   EXPECT_EQ(config.generate.mag_ratios_base_480p, (std::vector<double>{1.0, 0.98}));
 }
 
@@ -124,7 +124,7 @@ quantization_calibration_method: absmax
 image_url: 'https://127.0.0.1/astronaut.jpg'
 )")
                             .config;
-  EXPECT_EQ(config.model.model_type, "I2V");
+  EXPECT_EQ(config.model.model_type, ModelType::I2V);
   EXPECT_EQ(config.generate.boundary_ratio, 0.9);
 }
 

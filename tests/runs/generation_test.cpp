@@ -86,7 +86,7 @@ TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
     EXPECT_EQ(schedule(again), schedule(loaded));
     const ModelToUse trained = model_of_checkpoint(
         again.config, scratch_ / "out" / run,
-        {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = "T2V"});
+        {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = config::ModelType::T2V});
     EXPECT_EQ(*make_request(again, trained).schedule, schedule(loaded));
   }
 }

@@ -37,7 +37,7 @@ TEST(AttentionOptions, FollowTheConfiguration) {
   EXPECT_EQ(options.rules, nn::BlockRules::ANY);
   EXPECT_EQ(options.blocks,
             (FlashBlockSizes{.block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
-  config.run.hardware = "tpu";
+  config.run.hardware = config::Hardware::TPU;
   EXPECT_EQ(model_options(config).attention.rules, nn::BlockRules::TPU_TRAINING);
 }
 

@@ -143,15 +143,15 @@ TEST(AnOlderCheckpoint, IsComparedByTheSettingsThatItHas) {
   EXPECT_EQ(saved.step, 3);
   config::Config same;
   same.run.seed = 5;
-  same.data.dataset_type = "videos";
+  same.data.dataset_type = config::DatasetType::VIDEOS;
   same.optimizer.global_batch_size = 4;
   same.optimizer.gradient_accumulation_steps = 2;
   EXPECT_NO_THROW(config::check_matches(saved.settings, config::record_of(same), "run"));
-  same.data.dataset_type = "tfrecord";
+  same.data.dataset_type = config::DatasetType::TFRECORD;
   EXPECT_THAT([&] { config::check_matches(saved.settings, config::record_of(same), "run"); },
               ThrowsMessage<Error>(
                   AllOf(HasSubstr("dataset_type is tfrecord"), HasSubstr("begun with videos"))));
-  same.data.dataset_type = "videos";
+  same.data.dataset_type = config::DatasetType::VIDEOS;
   same.optimizer.global_batch_size = 8;
   EXPECT_THROW(config::check_matches(saved.settings, config::record_of(same), "run"), Error);
 

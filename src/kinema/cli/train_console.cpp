@@ -46,7 +46,7 @@ void announce(const runs::TrainStart& start) {
                static_cast<double>(report.memory.temporary) / 1e6);
   }
   if (start.expert.boundary_ratio) {
-    fmt::print("expert: {}, {}\n", start.expert.name, start.expert.timesteps());
+    fmt::print("expert: {}, {}\n", start.expert.name(), start.expert.timesteps());
   }
   fmt::print("memory: {:.2f} GB at most (state {:.2f}, step {:.2f}, before them {:.2f})\n",
              gb(start.memory.predicted()), gb(start.memory.state), gb(start.memory.step),

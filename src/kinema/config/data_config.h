@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 
 namespace kinema::config {
 
 /// Where samples come from and in which order.
 struct DataConfig {
-  std::string dataset_type = "tfrecord";
+  DatasetType dataset_type = DatasetType::TFRECORD;
   std::string train_data_dir;
   bool cache_latents_text_encoder_outputs = true;
   std::string dataset_save_location;
@@ -61,7 +62,7 @@ struct DataConfig {
     visit("dataset_type", self.dataset_type, MUST_MATCH,
           {.help = "videos: a folder of clips or tars and their captions; hf: Parquet "
                    "or Arrow files of a Hugging Face data set; tf, grain: as tfrecord",
-           .one_of = "tfrecord | videos | synthetic | hf | tf | grain"});
+           .one_of = choices(self.dataset_type)});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
           {.help = "folder of TFRecords, videos or Parquet files"});
     visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs, MAY_CHANGE,

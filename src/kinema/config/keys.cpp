@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/other_names.h"
 #include "kinema/config/scalar.h"
 #include "kinema/io/json.h"
@@ -62,6 +63,10 @@ std::string_view type_name(const std::vector<std::string>&) { return "a list of 
 std::string_view type_name(const std::vector<int64_t>&) { return "a list of integers"; }
 std::string_view type_name(const std::vector<double>&) { return "a list of numbers"; }
 std::string_view type_name(const Tree&) { return "any"; }
+template <Choice T>
+std::string_view type_name(const T& /*value*/) {
+  return "text";
+}
 
 std::string to_text(bool value) { return value ? "true" : "false"; }
 std::string to_text(int64_t value) { return fmt::format("{}", value); }
@@ -69,6 +74,10 @@ std::string to_text(double value) { return fmt::format("{}", value); }
 // A JSON string is a double-quoted YAML string.
 std::string to_text(const std::string& value) { return io::Json(value).dump(-1); }
 std::string to_text(const Tree& value) { return value.json; }
+template <Choice T>
+std::string to_text(T value) {
+  return to_text(std::string(word_of(value)));
+}
 template <typename Item>
 std::string to_text(const std::vector<Item>& items) {
   std::string out = "[";

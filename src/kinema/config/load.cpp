@@ -108,7 +108,7 @@ void apply_file(Loaded& loaded, const fs::path& file, int depth) {
 /// The text after `key=` as YAML: as it is for text and numbers, parsed for lists and the like.
 template <typename T>
 Yaml as_yaml(const std::string& text, const std::string& source) {
-  if constexpr (std::same_as<T, std::string> || is_scalar<T>) {
+  if constexpr (std::same_as<T, std::string> || is_scalar<T> || std::is_enum_v<T>) {
     if (is_scalar<T> && is_null(text)) {
       return {};
     }

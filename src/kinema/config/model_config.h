@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 
 namespace kinema::config {
@@ -14,7 +15,7 @@ struct ModelConfig {
   std::string revision;
   std::string wan_transformer_pretrained_model_name_or_path;
   std::string model_name = "wan2.1";
-  std::string model_type = "T2V";
+  ModelType model_type = ModelType::T2V;
 
   std::string weights_dtype = "bfloat16";
   std::string activations_dtype = "bfloat16";
@@ -60,9 +61,9 @@ struct ModelConfig {
   double eps = 1e-6;
   bool cross_attn_norm = true;
   double init_gate = 0.0;
-  std::string init_text = "normal";
+  TextInit init_text = TextInit::NORMAL;
 
-  std::string autoencoder = "wan";
+  Autoencoder autoencoder = Autoencoder::WAN;
   int64_t space_to_depth_block = 8;
   int64_t space_to_depth_temporal = 1;
   int64_t space_to_depth_regions = 1;
@@ -82,7 +83,7 @@ struct ModelConfig {
   int64_t vae_tile_stride_height = 192;
   int64_t vae_tile_stride_width = 192;
 
-  std::string text_encoder = "umt5";
+  TextEncoder text_encoder = TextEncoder::UMT5;
   std::string text_encoder_dtype = "float32";
   std::string text_encoder_memory = "auto";
   std::string wan_text_encoder_pretrained_model_name_or_path;
@@ -93,7 +94,7 @@ struct ModelConfig {
 
   bool enable_lora = false;
   Tree lora_config;
-  std::string lora_mode = "merge";
+  LoraMode lora_mode = LoraMode::MERGE;
   std::string quantization;
   bool use_qwix_quantization = false;
   std::string weight_quantization_calibration_method = "absmax";
@@ -139,7 +140,7 @@ struct ModelConfig {
            .share = Share::YES});
     visit("model_type", self.model_type, MUST_MATCH,
           {.help = "what conditions the video",
-           .one_of = "T2V | I2V | TI2V | VACE | ANIMATE",
+           .one_of = choices(self.model_type),
            .share = Share::YES});
     visit("weights_dtype", self.weights_dtype, MAY_CHANGE,
           {.help =
@@ -293,7 +294,7 @@ struct ModelConfig {
            .without = kPretrained});
     visit("init_text", self.init_text, MUST_MATCH,
           {.help = "how the text embedding starts: N(0, 0.02) as official Wan, or Xavier-uniform",
-           .one_of = "normal | xavier",
+           .one_of = choices(self.init_text),
            .without = kPretrained});
   }
 
@@ -301,7 +302,7 @@ struct ModelConfig {
   static void encoder_fields(Self& self, Visitor&& visit) {
     visit("autoencoder", self.autoencoder, MUST_MATCH,
           {.help = "wan: the VAE; space_to_depth: blocks of pixels as channels, without loss",
-           .one_of = "wan | space_to_depth",
+           .one_of = choices(self.autoencoder),
            .share = Share::YES});
     visit("space_to_depth_block", self.space_to_depth_block, MUST_MATCH,
           {.help = "rows and columns of a block", .min = 1, .max = 64, .share = Share::YES});
@@ -371,7 +372,7 @@ struct ModelConfig {
            .not_zero = true});
     visit("text_encoder", self.text_encoder, MUST_MATCH,
           {.help = "umt5, or hashed: a fixed random vector per word of the caption",
-           .one_of = "umt5 | hashed",
+           .one_of = choices(self.text_encoder),
            .share = Share::YES});
     visit("wan_text_encoder_pretrained_model_name_or_path",
           self.wan_text_encoder_pretrained_model_name_or_path, MAY_CHANGE,
@@ -412,7 +413,7 @@ struct ModelConfig {
     visit("lora_mode", self.lora_mode, MAY_CHANGE,
           {.help = "merge: into the weights as they are loaded; apply: low-rank matmuls stay "
                    "beside the weights, which keep their values",
-           .one_of = "merge | apply",
+           .one_of = choices(self.lora_mode),
            .with = "enable_lora",
            .share = Share::YES});
     visit("quantization", self.quantization, MAY_CHANGE,

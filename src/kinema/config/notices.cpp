@@ -48,8 +48,9 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
       return fmt::format("beside {}", other);
     }
   }
-  const bool has_records = config.data.dataset_type == "tfrecord" ||
-                           config.data.dataset_type == "tf" || config.data.dataset_type == "grain";
+  const DatasetType type = config.data.dataset_type;
+  const bool has_records =
+      type == DatasetType::TFRECORD || type == DatasetType::TF || type == DatasetType::GRAIN;
   constexpr std::array<std::string_view, 4> kSizes = {"height", "width", "num_frames",
                                                       "resolution"};
   const bool is_size = std::ranges::count(kSizes, each.key) > 0;
@@ -118,9 +119,9 @@ void check_train(const Loaded& loaded) {
   check_frames(loaded);
   run_folder(config);
   check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
-  const std::string& type = config.model.model_type;
-  check(type == "T2V" || type == "I2V" || type == "TI2V",
-        "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", type,
+  const ModelType type = config.model.model_type;
+  check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
+        "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),
         origin_of(loaded, "model_type"));
   check(!config.model.enable_lora,
         "[config] enable_lora ({}) is not built for training yet: generate takes LoRA files",
@@ -130,8 +131,9 @@ void check_train(const Loaded& loaded) {
 void check_prepare(const Loaded& loaded) {
   const DataConfig& data = loaded.config.data;
   check_frames(loaded);
-  check(data.dataset_type == "hf" ? !data.train_data_dir.empty() || !data.dataset_name.empty()
-                                  : !data.train_data_dir.empty(),
+  check(data.dataset_type == DatasetType::HF
+            ? !data.train_data_dir.empty() || !data.dataset_name.empty()
+            : !data.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the videos?");
   check(!data.tfrecords_dir.empty(),
         "[config] tfrecords_dir is empty: where shall the records lie?");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 
 namespace kinema::config {
@@ -31,17 +32,17 @@ struct OptimizerConfig {
   bool opt_enable_grad_global_norm_clipping = false;
   double max_grad_norm = 1.0;
   double ema_decay = 0.0;
-  std::string train_state_dtype = "float32";
+  StateDtype train_state_dtype = StateDtype::FLOAT32;
 
   bool disable_training_weights = false;
   double training_shift = 3.0;
   bool stratified_timesteps = false;
   double caption_dropout = 0.0;
-  std::string train_expert = "none";
+  TrainExpert train_expert = TrainExpert::NONE;
   double min_timestep = -1.0;
   double max_timestep = -1.0;
   double first_frame_conditioning_p = 0.5;
-  std::string on_nonfinite = "stop";
+  OnNonfinite on_nonfinite = OnNonfinite::STOP;
 
   bool train_text_encoder = false;
   double text_encoder_learning_rate = 4.25e-6;
@@ -103,7 +104,7 @@ struct OptimizerConfig {
     visit("train_state_dtype", self.train_state_dtype, MAY_CHANGE,
           {.help = "dtype of parameters and moments between steps; weights_dtype: MaxDiffusion's, "
                    "half the memory, but updates below a bf16 step are lost",
-           .one_of = "float32 | weights_dtype"});
+           .one_of = choices(self.train_state_dtype)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
           {.help = "every timestep counts the same, instead of more in the middle"});
     visit("training_shift", self.training_shift, MAY_CHANGE,
@@ -115,7 +116,7 @@ struct OptimizerConfig {
     visit("train_expert", self.train_expert, MUST_MATCH,
           {.help = "wan2.2 with two experts: which one is trained, at the timesteps of its side of "
                    "boundary_ratio",
-           .one_of = "none | high_noise | low_noise",
+           .one_of = choices(self.train_expert),
            .share = Share::YES});
     visit("min_timestep", self.min_timestep, MUST_MATCH,
           {.help = "timesteps are drawn from here up; -1: from where the model is used",
@@ -132,7 +133,7 @@ struct OptimizerConfig {
            .max = 1});
     visit("on_nonfinite", self.on_nonfinite, MAY_CHANGE,
           {.help = "after a step with a non-finite loss or gradient, which changes nothing",
-           .one_of = "stop | skip"});
+           .one_of = choices(self.on_nonfinite)});
     visit("train_text_encoder", self.train_text_encoder, MAY_CHANGE,
           {.help = "train the text encoder too",
            .later = "training the text encoder",

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 #include "kinema/core/error.h"
 #include "kinema/io/yaml.h"
@@ -28,5 +29,13 @@ void read_value(const Given& given, const Field& field, Tree& value);
 void read_value(const Given& given, const Field& field, std::vector<std::string>& value);
 void read_value(const Given& given, const Field& field, std::vector<int64_t>& value);
 void read_value(const Given& given, const Field& field, std::vector<double>& value);
+
+/// `field.one_of` holds the words of the choice.
+template <Choice T>
+void read_value(const Given& given, const Field& field, T& value) {
+  std::string word;
+  read_value(given, field, word);
+  value = choice_of<T>(word).value();
+}
 
 }  // namespace kinema::config

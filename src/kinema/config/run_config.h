@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/choices.h"
 #include "kinema/config/field.h"
 
 namespace kinema::config {
@@ -14,7 +15,7 @@ struct RunConfig {
   std::string output_dir = "outputs";
   int64_t seed = 0;
 
-  std::string hardware = "cpu";
+  Hardware hardware = Hardware::CPU;
   std::string pjrt_plugin;
   int64_t cpu_device_count = 1;
   bool cpu_kernels = true;
@@ -69,7 +70,8 @@ struct RunConfig {
           {.help = "everything random follows from it", .min = 0, .share = Share::YES});
 
     visit("hardware", self.hardware, MAY_CHANGE,
-          {.help = "which plugin to load when pjrt_plugin is empty", .one_of = "cpu | gpu | tpu"});
+          {.help = "which plugin to load when pjrt_plugin is empty",
+           .one_of = choices(self.hardware)});
     visit("pjrt_plugin", self.pjrt_plugin, UNRELATED,
           {.help = "path of a PJRT plugin (.so) to load"});
     visit("cpu_device_count", self.cpu_device_count, MAY_CHANGE,

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "kinema/config/choices.h"
+
 namespace kinema::config {
 namespace {
 
@@ -158,6 +160,11 @@ std::vector<std::string_view> words(std::string_view one_of) {
     }
     one_of.remove_prefix(bar + 1);
   }
+}
+
+std::string_view word_at(std::string_view one_of, size_t place) {
+  const std::vector<std::string_view> all = words(one_of);
+  return place < all.size() ? all[place] : std::string_view();
 }
 
 int edit_distance(std::string_view a, std::string_view b) {

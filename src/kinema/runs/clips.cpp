@@ -28,12 +28,14 @@ data::HfOptions hf_options(const config::DataConfig& d) {
 }  // namespace
 
 bool has_clips(const config::DataConfig& data) {
-  return data.dataset_type == "videos" || data.dataset_type == "hf";
+  return data.dataset_type == config::DatasetType::VIDEOS ||
+         data.dataset_type == config::DatasetType::HF;
 }
 
 std::string clips_name(const config::DataConfig& data) {
-  return data.dataset_type == "hf" && data.train_data_dir.empty() ? data.dataset_name
-                                                                  : data.train_data_dir;
+  return data.dataset_type == config::DatasetType::HF && data.train_data_dir.empty()
+             ? data.dataset_name
+             : data.train_data_dir;
 }
 
 data::ClipFormat clip_format(const config::Config& config) {
@@ -46,7 +48,7 @@ data::ClipFormat clip_format(const config::Config& config) {
 
 std::unique_ptr<data::ClipSet> open_clips(const config::Config& config, const Job& job) {
   const config::DataConfig& data = config.data;
-  if (data.dataset_type != "hf") {
+  if (data.dataset_type != config::DatasetType::HF) {
     const std::vector<data::Bucket> buckets = bucket_sizes(data);
     const bool images =
         config.generate.num_frames == 1 ||

@@ -25,10 +25,10 @@ flags::Platform platform_here(const config::Config& config) {
   if (has_mock_devices(config)) {
     return out;
   }
-  if (config.run.hardware == "tpu") {
+  if (config.run.hardware == config::Hardware::TPU) {
     out.backend = flags::Backend::TPU;
     out.chip = flags::chip_of_accelerator(environment("TPU_ACCELERATOR_TYPE"));
-  } else if (config.run.hardware == "gpu") {
+  } else if (config.run.hardware == config::Hardware::GPU) {
     out.backend = flags::Backend::GPU;
   }
   return out;

@@ -14,10 +14,14 @@ namespace fs = std::filesystem;
 namespace {
 
 /// The copy of a data set, or the path itself where records are read from their store.
-/// `type`: its dataset_type; empty: the files say so.
-std::string copy_or_store(const std::string& path, const std::string& type, const Job& job) {
+/// `type`: its dataset_type; nothing: the files say so.
+std::string copy_or_store(const std::string& path, std::optional<config::DatasetType> type,
+                          const Job& job) {
   const auto stored = remote::read_store_path(path);
-  if (!stored || type == "videos" || type == "hf") {
+  const auto is_clips = [](std::optional<config::DatasetType> each) {
+    return each == config::DatasetType::VIDEOS || each == config::DatasetType::HF;
+  };
+  if (!stored || is_clips(type)) {
     return local_copy(path, job);
   }
   const std::vector<remote::StoredFile> files = remote::Store(*stored).list();
@@ -25,8 +29,7 @@ std::string copy_or_store(const std::string& path, const std::string& type, cons
   for (const remote::StoredFile& file : files) {
     names.push_back(file.name);
   }
-  if (const std::string found = data::dataset_type_of(names);
-      type.empty() && (found == "videos" || found == "hf")) {
+  if (!type && is_clips(config::choice_of<config::DatasetType>(data::dataset_type_of(names)))) {
     return local_copy(path, job);
   }
   int64_t bytes = 0;
@@ -40,11 +43,11 @@ std::string copy_or_store(const std::string& path, const std::string& type, cons
 
 void fetch_data(config::Config& config, const Job& job) {
   config::DataConfig& data = config.data;
-  if (data.dataset_type != "synthetic") {
+  if (data.dataset_type != config::DatasetType::SYNTHETIC) {
     data.train_data_dir = copy_or_store(data.train_data_dir, data.dataset_type, job);
   }
   if (config.run.eval_every > 0) {
-    config.run.eval_data_dir = copy_or_store(config.run.eval_data_dir, "", job);
+    config.run.eval_data_dir = copy_or_store(config.run.eval_data_dir, std::nullopt, job);
   }
 }
 

@@ -97,10 +97,11 @@ std::vector<std::string> device_notices(const config::Config& config) {
   if (has_mock_devices(config)) {
     out.push_back(
         fmt::format("mock_devices: {} devices of the CPU plugin stand for those of hardware {}",
-                    config.runtime.mock_devices, config.run.hardware));
+                    config.runtime.mock_devices, config::word_of(config.run.hardware)));
   }
   const pjrt::NamedValues options = memory_options(config.runtime);
-  if (!options.empty() && (config.run.hardware != "gpu" || has_mock_devices(config))) {
+  if (!options.empty() &&
+      (config.run.hardware != config::Hardware::GPU || has_mock_devices(config))) {
     std::string names;
     for (const auto& [name, value] : options) {
       names += (names.empty() ? "" : ", ") + name;
@@ -118,9 +119,10 @@ runtime::ClientSpec client_spec(const config::Config& config) {
     return spec;
   }
   spec.plugin = config.run.pjrt_plugin;
-  spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
+  spec.hardware =
+      config.run.hardware == config::Hardware::GPU ? "cuda" : config::word_of(config.run.hardware);
   spec.cpu_devices = config.run.cpu_device_count;
-  if (config.run.hardware == "gpu") {
+  if (config.run.hardware == config::Hardware::GPU) {
     spec.options = memory_options(config.runtime);
   }
   return spec;
@@ -170,7 +172,8 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   options.kernels = config.run.cpu_kernels;
   options.jit = config.runtime.jit;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
-  set_effort(config, config.run.hardware == "tpu" && !has_mock_devices(config), options.compile);
+  set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),
+             options.compile);
   return options;
 }
 

@@ -50,8 +50,8 @@ preparation::Settings by_content(preparation::Settings settings, preparation::Co
 preparation::Settings pixels_settings(const config::Config& config) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
-  out["autoencoder"] = m.autoencoder;
-  if (m.autoencoder == "space_to_depth") {
+  out["autoencoder"] = config::word_of(m.autoencoder);
+  if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const data::SpaceToDepth blocks = space_to_depth(config);
     out["space_to_depth"] = fmt::format(
         "blocks of {}x{}x{}, regions {}x{}, ({} + x) * {}", blocks.temporal, blocks.block,
@@ -79,9 +79,9 @@ preparation::Settings pixels_settings(const config::Config& config) {
 preparation::Settings text_settings(const config::Config& config, int64_t width) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
-  out["text_encoder"] = m.text_encoder;
+  out["text_encoder"] = config::word_of(m.text_encoder);
   out["max_sequence_length"] = fmt::format("{}", m.max_sequence_length);
-  if (m.text_encoder == "hashed") {
+  if (m.text_encoder == config::TextEncoder::HASHED) {
     out["text_dim"] = fmt::format("{}", width);
   } else {
     const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;

@@ -49,8 +49,9 @@ ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
-       .model_type = state.setting("model_type"),
-       .train_expert = state.setting("train_expert"),
+       .model_type = config::choice_of<config::ModelType>(state.setting("model_type")),
+       .train_expert = config::choice_of<config::TrainExpert>(state.setting("train_expert"))
+                           .value_or(config::TrainExpert::NONE),
        .average = fs::is_directory(checkpoint / training::average_part(state.weights))});
 }
 
@@ -268,7 +269,7 @@ std::vector<std::string> check_run(const config::Config& config) {
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
                                const CheckpointModel& model) {
-  const Expert expert{.name = model.train_expert};
+  const Expert expert{.which = model.train_expert};
   const std::string part = model.average && config.generate.use_ema
                                ? training::average_part(expert.part())
                                : expert.part();
@@ -278,13 +279,13 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   out.folder.folder = model.folder;
   out.folder.transformer = trained;
   out.folder.expand_timesteps =
-      model.model_type == "TI2V" || (pipeline && pipeline->expand_timesteps);
+      model.model_type == config::ModelType::TI2V || (pipeline && pipeline->expand_timesteps);
   out.folder.schedule = trained_schedule(model.folder, pipeline);
   if (pipeline && is_here(pipeline->image_encoder) && is_here(pipeline->image_processor)) {
     out.folder.image_encoder = pipeline->image_encoder;
     out.folder.image_processor = pipeline->image_processor;
   }
-  if (expert.name == "high_noise" || expert.name == "low_noise") {
+  if (expert.which != config::TrainExpert::NONE) {
     const bool low = expert.is_low_noise();
     const fs::path other = !pipeline ? fs::path()
                            : low     ? pipeline->transformer
@@ -293,7 +294,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
           "[generate] {} holds the {} expert alone, and pretrained_model_name_or_path is no "
           "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
           "transformer_2/",
-          model.folder.string(), expert.name);
+          model.folder.string(), expert.name());
     out.folder.transformer = low ? other : trained;
     out.folder.transformer_2 = low ? trained : other;
     out.folder.boundary_ratio = pipeline->boundary_ratio.value_or(config.generate.boundary_ratio);

@@ -36,9 +36,9 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job);
 /// A checkpoint, which need not be written, and what its run trains.
 struct CheckpointModel {
   std::filesystem::path folder;
-  std::string model_type;
-  std::string train_expert;  // empty or `none`: the only transformer
-  bool average = false;      // it has averaged weights
+  std::optional<config::ModelType> model_type;  // of an old checkpoint, nothing
+  config::TrainExpert train_expert = config::TrainExpert::NONE;
+  bool average = false;  // it has averaged weights
 };
 
 /// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run

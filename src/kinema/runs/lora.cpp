@@ -88,7 +88,7 @@ Experts open_adapters(const config::Config& config, bool two, const Job& job) {
 /// Makes room in `options` for what `lora_mode: apply` keeps apart.
 void add_ranks(const config::Config& config, std::span<const weights::Adapter> adapters,
                const wan::TransformerConfig& model, wan::ModelOptions& options) {
-  if (config.model.lora_mode == "apply") {
+  if (config.model.lora_mode == config::LoraMode::APPLY) {
     wan::ModelOptions plain = options;
     plain.low_ranks = {};
     options.low_ranks = weights::greatest(

@@ -21,7 +21,7 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const config::ModelConfig& m = config.model;
   std::vector<std::string> parts;
   const bool denoises = use == Use::GENERATE || use == Use::TRAIN;
-  const Expert expert{.name = config.optimizer.train_expert};
+  const Expert expert{.which = config.optimizer.train_expert};
   if (denoises && m.wan_transformer_pretrained_model_name_or_path.empty()) {
     parts.emplace_back(use == Use::TRAIN ? expert.part() : "transformer");
   }
@@ -30,20 +30,22 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   }
   const bool videos = makes_videos(config.run);
   if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
-      expert.name != "none") {  // the one that the run does not train
+      expert.which != config::TrainExpert::NONE) {  // the one that the run does not train
     parts.push_back(expert.other_part());
   }
   const bool reads_clips = use == Use::PREPARE || has_clips(config.data);
   const bool trains_on_images = use != Use::GENERATE && (reads_clips || videos);
-  if (m.model_type == "I2V" && (use == Use::GENERATE_FROM_RUN || trains_on_images)) {
+  if (m.model_type == config::ModelType::I2V &&
+      (use == Use::GENERATE_FROM_RUN || trains_on_images)) {
     parts.insert(parts.end(), {"image_encoder", "image_processor"});
   }
   const bool encodes = use != Use::TRAIN || has_clips(config.data) || videos;
-  if (encodes && m.autoencoder == "wan" && m.wan_vae_pretrained_model_name_or_path.empty()) {
+  if (encodes && m.autoencoder == config::Autoencoder::WAN &&
+      m.wan_vae_pretrained_model_name_or_path.empty()) {
     parts.emplace_back("vae");
   }
   const bool reads_text = encodes || config.optimizer.caption_dropout > 0;
-  if (reads_text && m.text_encoder == "umt5" &&
+  if (reads_text && m.text_encoder == config::TextEncoder::UMT5 &&
       m.wan_text_encoder_pretrained_model_name_or_path.empty()) {
     parts.insert(parts.end(), {"text_encoder", "tokenizer"});
   }
@@ -111,14 +113,14 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
   };
   resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
   if (use == Use::GENERATE || use == Use::TRAIN) {
-    const Expert expert{.name = config.optimizer.train_expert};
+    const Expert expert{.which = config.optimizer.train_expert};
     resolve(m.wan_transformer_pretrained_model_name_or_path,
             {use == Use::TRAIN ? expert.part() : "transformer"});
   }
-  if (m.autoencoder == "wan") {
+  if (m.autoencoder == config::Autoencoder::WAN) {
     resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});
   }
-  if (m.text_encoder == "umt5") {
+  if (m.text_encoder == config::TextEncoder::UMT5) {
     resolve(m.wan_text_encoder_pretrained_model_name_or_path, {"text_encoder", "tokenizer"});
   }
 }

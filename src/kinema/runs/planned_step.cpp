@@ -88,7 +88,7 @@ std::string model_text(const wan::TransformerConfig& model, std::span<const nn::
 }
 
 encoders::LatentLayout layout(const config::Loaded& loaded, const wan::TransformerConfig& model) {
-  if (loaded.config.model.autoencoder == "space_to_depth") {
+  if (loaded.config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const data::SpaceToDepth blocks = space_to_depth(loaded.config);
     return {.channels = model.out_channels,
             .spatial = blocks.side(),
@@ -206,7 +206,8 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
                                PlanMode mode, const Job& job) {
   config::Loaded loaded = given;
   if (target.chip.family == planning::Family::TPU) {
-    loaded.config.run.hardware = "tpu";  // attention's block sizes are checked for it
+    loaded.config.run.hardware =
+        config::Hardware::TPU;  // attention's block sizes are checked for it
   }
   const wan::TransformerConfig model = planned_model(loaded);
   const config::GenerateConfig& g = loaded.config.generate;

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 /// Width of the text states: the transformer's, where there is one; 0: what the encoder gives.
 int64_t text_dim(const config::Config& config) {
-  if (config.model.text_encoder != "hashed") {
+  if (config.model.text_encoder != config::TextEncoder::HASHED) {
     return 0;
   }
   const fs::path transformer = pretrained_transformer(config);
@@ -51,7 +51,7 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& conf
         !of_images,
         "[config] {} makes videos of images, but model_type is {}\n  model_type=I2V prepares what "
         "it is shown of them",
-        config.model.pretrained_model_name_or_path, config.model.model_type);
+        config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
     return nullptr;
   }
   check(pipeline || config.model.image_dim == 0,

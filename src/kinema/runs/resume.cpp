@@ -48,8 +48,9 @@ config::Config resolved_config(const config::Config& config, const wan::Transfor
   out.optimizer.global_batch_size = samples;
   out.optimizer.min_timestep = expert.min_timestep;
   out.optimizer.max_timestep = expert.max_timestep;
-  if (out.data.dataset_type == "tf" || out.data.dataset_type == "grain") {
-    out.data.dataset_type = "tfrecord";  // other names of it
+  if (out.data.dataset_type == config::DatasetType::TF ||
+      out.data.dataset_type == config::DatasetType::GRAIN) {
+    out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of it
   }
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};

@@ -73,7 +73,7 @@ ModelToUse RunVideos::model_at(int64_t steps) const {
   ModelToUse out = model_of_checkpoint(loaded_.config, model_.run,
                                        {.folder = model_.checkpoints / std::to_string(steps),
                                         .model_type = loaded_.config.model.model_type,
-                                        .train_expert = model_.expert.name,
+                                        .train_expert = model_.expert.which,
                                         .average = model_.average});
   out.folder.boundary_ratio = model_.expert.boundary_ratio;
   return out;

@@ -100,9 +100,9 @@ std::string Expert::timesteps() const {
 Expert trained_expert(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
   const config::OptimizerConfig& o = config.optimizer;
-  Expert out{.name = o.train_expert};
+  Expert out{.which = o.train_expert};
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  if (out.name == "none") {
+  if (out.which == config::TrainExpert::NONE) {
     check(!pipeline || !pipeline->has_two_experts(),
           "[config] {} has two experts, and a run trains one of them\n"
           "  train_expert=high_noise or train_expert=low_noise",
@@ -110,10 +110,10 @@ Expert trained_expert(const config::Loaded& loaded) {
   } else {
     check(!pipeline || pipeline->has_two_experts() ||
               !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
-          "[config] train_expert is {}, but {} has one transformer\n  train_expert=none", out.name,
-          config.model.pretrained_model_name_or_path);
+          "[config] train_expert is {}, but {} has one transformer\n  train_expert=none",
+          out.name(), config.model.pretrained_model_name_or_path);
     out.boundary_ratio = boundary_of(loaded, pipeline);
-    (out.name == "high_noise" ? out.min_timestep : out.max_timestep) =
+    (out.which == config::TrainExpert::HIGH_NOISE ? out.min_timestep : out.max_timestep) =
         *out.boundary_ratio * kTimesteps;
   }
   const Expert whole = out;
@@ -122,7 +122,7 @@ Expert trained_expert(const config::Loaded& loaded) {
   check(out.min_timestep >= whole.min_timestep && out.max_timestep <= whole.max_timestep,
         "[config] {} cross the boundary of the experts: the {} expert is used at {}\n  "
         "min_timestep and max_timestep must lie there",
-        out.timesteps(), out.name, whole.timesteps());
+        out.timesteps(), out.name(), whole.timesteps());
   check(out.min_timestep < out.max_timestep,
         "[config] there are no timesteps from min_timestep {:g} to max_timestep {:g}",
         out.min_timestep, out.max_timestep);
@@ -130,7 +130,7 @@ Expert trained_expert(const config::Loaded& loaded) {
 }
 
 void check_videos(const config::Config& config, const Expert& expert) {
-  if (expert.name == "none" || !makes_videos(config.run)) {
+  if (expert.which == config::TrainExpert::NONE || !makes_videos(config.run)) {
     return;
   }
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
@@ -141,18 +141,20 @@ void check_videos(const config::Config& config, const Expert& expert) {
         config.model.pretrained_model_name_or_path, expert.other_part());
 }
 
-bool has_image_condition(const config::Config& config) { return config.model.model_type == "I2V"; }
+bool has_image_condition(const config::Config& config) {
+  return config.model.model_type == config::ModelType::I2V;
+}
 
 std::vector<std::string> check_model_type(const config::Config& config,
                                           const wan::TransformerConfig& model) {
-  const std::string& type = config.model.model_type;
+  const config::ModelType type = config.model.model_type;
   const int64_t channels = model.condition_channels();
   check(channels >= 0, "[train] a model that takes {} channels and makes {} cannot be trained",
         model.in_channels, model.out_channels);
   check(channels == 0 || has_image_condition(config),
         "[train] model_type is {}, but the transformer takes {} channels behind the latents, which "
         "show it images\n  model_type=I2V trains it",
-        type, channels);
+        config::word_of(type), channels);
   check(channels > 0 || !has_image_condition(config),
         "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
         "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
@@ -162,8 +164,8 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "trained yet",
         model.pos_embed_seq_len);
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  if (type != "TI2V") {
-    if (type == "T2V" && pipeline && pipeline->expand_timesteps) {
+  if (type != config::ModelType::TI2V) {
+    if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {
       return {
           fmt::format("{} makes videos of images too; model_type=T2V trains it on text alone, "
                       "TI2V on both",
@@ -174,7 +176,7 @@ std::vector<std::string> check_model_type(const config::Config& config,
   check(model.patch_size[0] == 1,
         "[train] model_type TI2V takes patches of one latent frame, not of {}",
         model.patch_size[0]);
-  if (config.model.autoencoder == "space_to_depth") {
+  if (config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const int64_t frames = space_to_depth(config).frames();
     check(frames == 1,
           "[train] model_type TI2V takes an autoencoder whose first latent frame is one frame, but "

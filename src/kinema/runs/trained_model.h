@@ -23,7 +23,7 @@ std::optional<sample::PipelineFolder> pipeline_index(const config::Config& confi
 
 /// The transformer of a pipeline that is trained, and the timesteps that it is trained at.
 struct Expert {
-  std::string name = "none";  // as train_expert
+  config::TrainExpert which = config::TrainExpert::NONE;
   double min_timestep = 0;
   double max_timestep = 1000;
   std::optional<double> boundary_ratio;  // with two experts
@@ -32,7 +32,9 @@ struct Expert {
   std::string part() const;
   /// That of the other one of two.
   std::string other_part() const;
-  bool is_low_noise() const { return name == "low_noise"; }
+  bool is_low_noise() const { return which == config::TrainExpert::LOW_NOISE; }
+  /// `high_noise`.
+  std::string_view name() const { return config::word_of(which); }
   /// `timesteps 875 to 1000`.
   std::string timesteps() const;
 };

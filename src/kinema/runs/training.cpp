@@ -19,8 +19,9 @@ training::LoopOptions Training::loop_options(const config::Config& config) const
           .max_steps = config.optimizer.max_train_steps,
           .checkpoint_every = config.run.checkpoint_every,
           .final_checkpoint = config.run.save_final_checkpoint,
-          .on_nonfinite = config.optimizer.on_nonfinite == "skip" ? training::OnNonfinite::SKIP
-                                                                  : training::OnNonfinite::STOP,
+          .on_nonfinite = config.optimizer.on_nonfinite == config::OnNonfinite::SKIP
+                              ? training::OnNonfinite::SKIP
+                              : training::OnNonfinite::STOP,
           .eval_every = config.run.eval_every,
           .check_replicas_every = config.runtime.check_replicas_every,
           .peak_tflops = peak_tflops};

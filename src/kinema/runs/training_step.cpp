@@ -28,11 +28,12 @@ training::StepOptions step_options(const config::Config& config, const Expert& e
   out.objective.min_timestep = expert.min_timestep;
   out.objective.max_timestep = expert.max_timestep;
   out.objective.first_frame =
-      config.model.model_type == "TI2V" ? o.first_frame_conditioning_p : 0.0;
+      config.model.model_type == config::ModelType::TI2V ? o.first_frame_conditioning_p : 0.0;
   out.accumulation = o.gradient_accumulation_steps;
   out.ema_decay = o.ema_decay;
-  out.state = o.train_state_dtype == "weights_dtype" ? training::StateDType::WEIGHTS
-                                                     : training::StateDType::F32;
+  out.state = o.train_state_dtype == config::StateDtype::WEIGHTS_DTYPE
+                  ? training::StateDType::WEIGHTS
+                  : training::StateDType::F32;
   return out;
 }
 

@@ -83,7 +83,8 @@ nn::AttentionOptions attention_options(const config::Config& config) {
   nn::AttentionOptions options;
   options.kind = nn::attention_kind(m.attention);
   options.blocks = block_sizes(m.flash_block_sizes);
-  options.rules = config.run.hardware == "tpu" ? nn::BlockRules::TPU_TRAINING : nn::BlockRules::ANY;
+  options.rules = config.run.hardware == config::Hardware::TPU ? nn::BlockRules::TPU_TRAINING
+                                                               : nn::BlockRules::ANY;
   options.min_length = m.flash_min_seq_length;
   options.mask_padding = m.mask_padding_tokens;
   options.split_heads = m.split_head_dim;
@@ -100,7 +101,7 @@ int64_t or_else(int64_t override_value, int64_t value) {
 std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
                                              const wan::TransformerConfig& model, int64_t batch) {
   const config::DataConfig& d = config.data;
-  const bool blocks = config.model.autoencoder == "space_to_depth";
+  const bool blocks = config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH;
   data::SyntheticOptions options;
   options.height = or_else(d.synthetic_override_height, config.generate.height);
   options.width = or_else(d.synthetic_override_width, config.generate.width);
@@ -164,8 +165,8 @@ wan::ModelOptions model_options(const config::Config& config) {
 wan::InitOptions init_options(const config::Config& config) {
   wan::InitOptions init;
   init.gate_bias = config.model.init_gate;
-  init.text = config.model.init_text == "xavier" ? wan::InitOptions::Text::XAVIER
-                                                 : wan::InitOptions::Text::NORMAL;
+  init.text = config.model.init_text == config::TextInit::XAVIER ? wan::InitOptions::Text::XAVIER
+                                                                 : wan::InitOptions::Text::NORMAL;
   return init;
 }
 
@@ -189,7 +190,7 @@ wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
   out.added_kv_proj_dim = m.added_kv_proj_dim;
   out.pos_embed_seq_len = m.pos_embed_seq_len;
   out.rope_max_seq_len = m.rope_max_seq_len;
-  if (m.autoencoder == "space_to_depth") {
+  if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const int64_t channels = space_to_depth(loaded.config).channels();
     if (!loaded.origin.contains("in_channels")) {
       out.in_channels = channels;
@@ -300,7 +301,7 @@ fs::path vae_folder(const config::Config& config) {
 std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
                                                         const runtime::Devices& devices) {
   const config::ModelConfig& m = config.model;
-  if (m.autoencoder == "space_to_depth") {
+  if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     return encoders::space_to_depth_autoencoder(space_to_depth(config));
   }
   encoders::WanAutoencoderOptions options;
@@ -342,7 +343,7 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
                                                          const pjrt::Client& client, const Job& job,
                                                          TextUse use) {
   const config::ModelConfig& m = config.model;
-  if (m.text_encoder == "hashed") {
+  if (m.text_encoder == config::TextEncoder::HASHED) {
     return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
   }
   const fs::path folder = text_encoder_folder(config);
@@ -366,11 +367,11 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
                                           const wan::TransformerConfig& model, int64_t batch,
                                           const pjrt::Client& client, const Job& job,
                                           const ClipReport& report) {
-  if (config.data.dataset_type == "synthetic") {
+  if (config.data.dataset_type == config::DatasetType::SYNTHETIC) {
     return make_synthetic(config, model, batch);
   }
-  const bool videos = config.data.dataset_type == "videos";
-  check(config.data.dataset_type == "hf" || !config.data.train_data_dir.empty(),
+  const bool videos = config.data.dataset_type == config::DatasetType::VIDEOS;
+  check(config.data.dataset_type == config::DatasetType::HF || !config.data.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the {}?", videos ? "videos" : "TFRecords");
   if (has_clips(config.data)) {
     return make_clip_source(config, model, batch, client, job, report);
@@ -397,12 +398,13 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
         config.run.eval_every);
   config::Config eval = config;
   eval.data.train_data_dir = folder;
-  eval.data.dataset_type = "tfrecord";
+  eval.data.dataset_type = config::DatasetType::TFRECORD;
   if (!remote::is_store_path(folder)) {
     std::error_code error;
     check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
     const std::string found = data::dataset_type_of(data::file_names(folder));
-    eval.data.dataset_type = found.empty() ? "tfrecord" : found;
+    eval.data.dataset_type =
+        config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;
@@ -410,7 +412,7 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
   eval.data.random_flip = false;
   // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
   eval.data.max_train_samples =
-      eval.data.dataset_type == "tfrecord" ? -1 : config.data.num_eval_samples;
+      eval.data.dataset_type == config::DatasetType::TFRECORD ? -1 : config.data.num_eval_samples;
   eval.data.buckets = {"[]"};
   return make_source(eval, model, batch, client, job,
                      {.what = "evaluation data", .file = "skipped_evaluation.jsonl"});

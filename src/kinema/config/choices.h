@@ -1,0 +1,74 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+/// Values of keys that are one of a few words: an enumeration each, and `choices` with its words in
+/// the order of the enumerators.
+namespace kinema::config {
+
+enum class Hardware : uint8_t { CPU, GPU, TPU };
+constexpr std::string_view choices(Hardware /*value*/) { return "cpu | gpu | tpu"; }
+
+enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE };
+constexpr std::string_view choices(ModelType /*value*/) {
+  return "T2V | I2V | TI2V | VACE | ANIMATE";
+}
+
+enum class Autoencoder : uint8_t { WAN, SPACE_TO_DEPTH };
+constexpr std::string_view choices(Autoencoder /*value*/) { return "wan | space_to_depth"; }
+
+enum class TextEncoder : uint8_t { UMT5, HASHED };
+constexpr std::string_view choices(TextEncoder /*value*/) { return "umt5 | hashed"; }
+
+enum class TextInit : uint8_t { NORMAL, XAVIER };
+constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier"; }
+
+enum class LoraMode : uint8_t { MERGE, APPLY };
+constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply"; }
+
+/// TF and GRAIN are other programs' names for how the same files are read.
+enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN };
+constexpr std::string_view choices(DatasetType /*value*/) {
+  return "tfrecord | videos | synthetic | hf | tf | grain";
+}
+
+enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
+constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
+
+enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE };
+constexpr std::string_view choices(TrainExpert /*value*/) {
+  return "none | high_noise | low_noise";
+}
+
+enum class OnNonfinite : uint8_t { STOP, SKIP };
+constexpr std::string_view choices(OnNonfinite /*value*/) { return "stop | skip"; }
+
+template <typename T>
+concept Choice = std::is_enum_v<T> && requires(T value) {
+  { choices(value) } -> std::same_as<std::string_view>;
+};
+
+/// The word at a place of "a | b | c"; empty behind the last.
+std::string_view word_at(std::string_view one_of, size_t place);
+
+template <Choice T>
+std::string_view word_of(T value) {
+  return word_at(choices(value), static_cast<size_t>(value));
+}
+
+/// The inverse; nothing for another word.
+template <Choice T>
+std::optional<T> choice_of(std::string_view word) {
+  for (size_t i = 0;; ++i) {
+    const std::string_view each = word_at(choices(T{}), i);
+    if (each == word || each.empty()) {
+      return each.empty() ? std::nullopt : std::optional(static_cast<T>(i));
+    }
+  }
+}
+
+}  // namespace kinema::config
