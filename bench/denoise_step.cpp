@@ -1,12 +1,12 @@
 // One denoising step as `kinema generate` runs it: the transformer's forward pass, guidance where
 // asked for, and the solver's update, latents on the device. One JSON line;
 // bench/peers/torch_denoise_step.py takes the same arguments, but for --guided, --keys and --reuse.
-#include "sample/denoise_step.h"
+#include "kinema/sample/denoise_step.h"
+#include "kinema/runtime/client.h"
+#include "kinema/schedulers/schedule.h"
+#include "kinema/weights/weights.h"
 #include "measure.h"
 #include "options.h"
-#include "runtime/client.h"
-#include "schedulers/schedule.h"
-#include "weights/weights.h"
 
 namespace kinema {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/host_array.h"
-#include "core/threefry.h"
-#include "pjrt/buffer.h"
-#include "runtime/environment.h"
+#include "kinema/core/host_array.h"
+#include "kinema/core/threefry.h"
+#include "kinema/pjrt/buffer.h"
+#include "kinema/runtime/environment.h"
 
 /// What the benches share: each measures one thing and prints one line of JSON.
 namespace kinema::bench {

@@ -5,10 +5,10 @@
 #include <iostream>
 #include <string>
 
-#include "allocator/large_blocks.h"
-#include "cli/command.h"
-#include "core/dtype.h"
-#include "models/wan/config.h"
+#include "kinema/allocator/large_blocks.h"
+#include "kinema/cli/command.h"
+#include "kinema/core/dtype.h"
+#include "kinema/models/wan/config.h"
 
 /// The command line of the benches; their peers take the same words.
 namespace kinema::bench {

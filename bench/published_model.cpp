@@ -5,18 +5,18 @@
 #include <filesystem>
 #include <functional>
 
-#include "core/bf16.h"
-#include "core/parallel.h"
-#include "core/threefry.h"
-#include "io/atomic_write.h"
-#include "io/model_folder.h"
+#include "kinema/core/bf16.h"
+#include "kinema/core/parallel.h"
+#include "kinema/core/threefry.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/models/umt5/encoder.h"
+#include "kinema/models/vae/coder.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/weights/config.h"
+#include "kinema/weights/vae_config.h"
 #include "measure.h"
-#include "models/umt5/encoder.h"
-#include "models/vae/coder.h"
-#include "models/wan/transformer.h"
 #include "options.h"
-#include "weights/config.h"
-#include "weights/vae_config.h"
 
 namespace kinema {
 namespace {

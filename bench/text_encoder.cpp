@@ -1,12 +1,12 @@
 // UMT5 over one prompt that fills its length, as `kinema generate` runs it: rows of the embedding
 // table go in, states come out. One JSON line; bench/peers/torch_text_encoder.py takes the same
 // arguments.
+#include "kinema/models/umt5/encoder.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/program.h"
+#include "kinema/weights/weights.h"
 #include "measure.h"
-#include "models/umt5/encoder.h"
 #include "options.h"
-#include "runtime/client.h"
-#include "runtime/program.h"
-#include "weights/weights.h"
 
 namespace kinema {
 namespace {

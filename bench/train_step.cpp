@@ -1,13 +1,13 @@
 // One training step of a Wan transformer: seconds, compile seconds, memory, as one JSON line.
 // The peers in bench/peers take the same arguments; bench/compare.py runs both.
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/trainer.h"
+#include "kinema/training/wan_model.h"
+#include "kinema/weights/weights.h"
 #include "measure.h"
 #include "options.h"
-#include "runtime/client.h"
-#include "runtime/environment.h"
-#include "train/checkpoint.h"
-#include "train/trainer.h"
-#include "train/wan_model.h"
-#include "weights/weights.h"
 
 namespace kinema {
 namespace {
@@ -35,21 +35,21 @@ void run(const Settings& s) {
   model.remat = remat_policy(s.remat);
   const auto specs = wan::parameters(config, model);
   const bench::TransformerSettings& m = s.model;
-  train::BatchShapes shapes{{DType::F32, {1, m.channels, m.frames, m.height, m.width}},
-                            {DType::F32, {1, m.text, m.text_dim}}};
-  train::StepOptions step;
+  training::BatchShapes shapes{{DType::F32, {1, m.channels, m.frames, m.height, m.width}},
+                               {DType::F32, {1, m.text, m.text_dim}}};
+  training::StepOptions step;
   step.adamw.max_norm = 1.0;
-  train::TrainerOptions options;
+  training::TrainerOptions options;
   options.program = {.name = "train_step",
                      .kernels = s.kernels,
                      .executable_cache = s.run.cache,
                      .dump = s.run.dump};
-  const std::vector<nn::ParamSpec> kept = train::state_specs(specs, step.state);
-  auto state = train::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
+  const std::vector<nn::ParamSpec> kept = training::state_specs(specs, step.state);
+  auto state = training::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
   const double initialised = bench::seconds_since(start);
   const int64_t initialised_rss = runtime::peak_rss_bytes();
-  train::Trainer trainer(client, specs, train::wan_model(config, model), shapes, step,
-                         std::move(state), options);
+  training::Trainer trainer(client, specs, training::wan_model(config, model), shapes, step,
+                            std::move(state), options);
   const int64_t compiled_rss = runtime::peak_rss_bytes();
   data::Batch batch{.latents = bench::noise(shapes.latents.dims, 1),
                     .encoder_hidden_states = bench::noise(shapes.text.dims, 2)};

@@ -1,10 +1,10 @@
 // The decoder of a Wan VAE over a short video, as `kinema generate` runs it: by chunks of one
 // latent frame. One JSON line; bench/peers/torch_vae_decode.py takes the same arguments.
-#include "encoders/vae_side.h"
+#include "kinema/encoders/vae_side.h"
+#include "kinema/runtime/client.h"
+#include "kinema/weights/weights.h"
 #include "measure.h"
 #include "options.h"
-#include "runtime/client.h"
-#include "weights/weights.h"
 
 namespace kinema {
 namespace {

@@ -14,7 +14,7 @@ set_target_properties(kinema_all PROPERTIES EXPORT_NAME kinema)
 add_library(kinema::kinema ALIAS kinema_all)
 
 install(TARGETS kinema_all EXPORT kinema)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kinema
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/kinema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kinema
         FILES_MATCHING PATTERN "*.h" PATTERN "allocator" EXCLUDE)
 
 # libarrow and the CPU plugin come along; the program finds both from where it lies itself, and its

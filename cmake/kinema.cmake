@@ -75,7 +75,7 @@ function(kinema_module name)
   add_library(kinema_${name} STATIC ${ARG_SOURCES})
   add_library(kinema::${name} ALIAS kinema_${name})
   target_include_directories(kinema_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kinema>)
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_include_directories(kinema_${name} SYSTEM PRIVATE ${ARG_INCLUDES})
   target_link_libraries(kinema_${name} PUBLIC kinema_build_flags fmt::fmt)
   foreach(dep IN LISTS ARG_DEPENDS)

@@ -8,14 +8,14 @@
 #include <filesystem>
 #include <set>
 
-#include "cli/command.h"
-#include "core/error.h"
-#include "core/threefry.h"
-#include "io/atomic_write.h"
-#include "io/json.h"
-#include "io/video.h"
+#include "kinema/cli/command.h"
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
+#include "kinema/text/hashed.h"
 #include "shapes.h"
-#include "text/hashed.h"
 
 namespace kinema::shapes {
 namespace {

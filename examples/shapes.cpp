@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "text/hashed.h"
+#include "kinema/core/error.h"
+#include "kinema/text/hashed.h"
 
 namespace kinema::shapes {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/host_array.h"
+#include "kinema/core/host_array.h"
 
 namespace kinema::shapes {
 

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <set>
 
-#include "cli/command.h"
-#include "core/error.h"
-#include "data/video_source.h"
-#include "io/json.h"
-#include "io/mapped_file.h"
-#include "io/video.h"
+#include "kinema/cli/command.h"
+#include "kinema/core/error.h"
+#include "kinema/data/video_source.h"
+#include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/video.h"
 #include "shapes.h"
 
 namespace kinema::shapes {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "data/video_source.h"
 #include "input_file.h"
+#include "kinema/core/error.h"
+#include "kinema/data/video_source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace fs = std::filesystem;

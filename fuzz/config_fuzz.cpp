@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "config/config.h"
-#include "core/error.h"
 #include "input_file.h"
+#include "kinema/config/config.h"
+#include "kinema/core/error.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "io/event_file.h"
-#include "io/tfrecord.h"
+#include "kinema/core/error.h"
+#include "kinema/io/event_file.h"
+#include "kinema/io/tfrecord.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include "flags/effective.h"
-#include "flags/fix.h"
+#include "kinema/flags/effective.h"
+#include "kinema/flags/fix.h"
 
 namespace {
 

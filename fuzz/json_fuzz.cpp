@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "io/json.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const AllocationLimit limit(size);

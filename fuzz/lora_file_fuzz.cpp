@@ -5,9 +5,9 @@
 #include <cstdlib>
 
 #include "allocations.h"
-#include "core/error.h"
 #include "input_file.h"
-#include "weights/lora.h"
+#include "kinema/core/error.h"
+#include "kinema/weights/lora.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using kinema::weights::Lora;

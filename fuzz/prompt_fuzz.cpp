@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "text/clean.h"
-#include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "kinema/core/error.h"
+#include "kinema/text/clean.h"
+#include "kinema/text/tokenizer.h"
+#include "kinema/text/unicode.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "io/safetensors.h"
+#include "kinema/core/error.h"
+#include "kinema/io/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const AllocationLimit limit(size);

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <span>
 
-#include "core/error.h"
-#include "text/sentencepiece.h"
-#include "text/tokenizer.h"
+#include "kinema/core/error.h"
+#include "kinema/text/sentencepiece.h"
+#include "kinema/text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace text = kinema::text;

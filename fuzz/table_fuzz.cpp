@@ -10,9 +10,9 @@
 #include <random>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "data/hf_table.h"
 #include "input_file.h"
+#include "kinema/core/error.h"
+#include "kinema/data/hf_table.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

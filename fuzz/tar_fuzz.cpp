@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "data/tar_clips.h"
-#include "io/tar.h"
+#include "kinema/core/error.h"
+#include "kinema/data/tar_clips.h"
+#include "kinema/io/tar.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinema;

@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "io/example_proto.h"
-#include "io/tfrecord.h"
-#include "io/tfrecord_ranges.h"
+#include "kinema/core/error.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/tfrecord.h"
+#include "kinema/io/tfrecord_ranges.h"
 
 namespace {
 

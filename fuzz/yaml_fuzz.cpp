@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "allocations.h"
-#include "core/error.h"
-#include "io/yaml.h"
+#include "kinema/core/error.h"
+#include "kinema/io/yaml.h"
 
 namespace {
 

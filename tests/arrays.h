@@ -8,8 +8,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/host_array.h"
-#include "core/threefry.h"
+#include "kinema/core/host_array.h"
+#include "kinema/core/threefry.h"
 
 /// Arrays that tests are given, and how far two of them are from each other.
 namespace kinema {

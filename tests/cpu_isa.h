@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/cpu/isa.h"
-#include "runtime/client.h"
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/runtime/client.h"
 
 /// `KINEMA_CPU_ISA=avx2 ./dev test -L golden`: a test that includes this runs with no more than
 /// that instruction set, as `kinema` does; all are skipped where the processor lacks it.

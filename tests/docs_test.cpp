@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/autodiff.h"
-#include "graph/emit.h"
-#include "graph/graph.h"
-#include "graph/ops.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema {
 namespace {

@@ -34,27 +34,28 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"text", {"core", "io"}},
       {"data", {"core", "io", "text"}},
       {"encoders", {"core", "io", "pjrt", "runtime", "nn", "models", "weights", "text", "data"}},
-      {"prepare", {"core", "io", "data", "encoders"}},
-      {"train",
+      {"preparation", {"core", "io", "data", "encoders"}},
+      {"training",
        {"core", "io", "remote", "config", "pjrt", "graph", "runtime", "nn", "models", "weights",
         "schedulers", "data"}},
       {"sample",
        {"core", "io", "mesh", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers",
         "encoders"}},
-      {"verify",
+      {"verification",
        {"core", "io", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers", "text",
-        "data", "encoders", "train", "sample"}},
-      {"plan", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
-      {"cli", {"core",    "io",      "remote", "config",  "mesh", "pjrt",  "graph",
-               "runtime", "kernels", "models", "weights", "text", "data",  "encoders",
-               "prepare", "train",   "sample", "verify",  "plan", "flags", "allocator"}},
+        "data", "encoders", "training", "sample"}},
+      {"planning", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
+      {"cli",
+       {"core",        "io",       "remote", "config",       "mesh",     "pjrt",  "graph",
+        "runtime",     "kernels",  "models", "weights",      "text",     "data",  "encoders",
+        "preparation", "training", "sample", "verification", "planning", "flags", "allocator"}},
   };
   return table;
 }
 
 /// The rooms named by `#include "room/..."` lines of one file.
 std::vector<std::string> included_rooms(const fs::path& file) {
-  static const std::regex include(R"re(^\s*#\s*include\s+"([a-z0-9_]+)/)re");
+  static const std::regex include(R"re(^\s*#\s*include\s+"kinema/([a-z0-9_]+)/)re");
   std::vector<std::string> rooms;
   std::ifstream in(file);
   std::smatch match;
@@ -71,7 +72,7 @@ bool is_source(const fs::path& file) {
 }
 
 TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
-  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src";
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(src)) {
     if (!is_source(entry.path())) {
@@ -93,7 +94,7 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
 }
 
 TEST(Layering, RoomsIncludeAllThatTheTableAllows) {
-  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src";
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
   std::map<std::string, std::set<std::string>> included;
   for (const auto& entry : fs::recursive_directory_iterator(src)) {
     if (is_source(entry.path())) {

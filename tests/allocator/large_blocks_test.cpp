@@ -1,4 +1,4 @@
-#include "allocator/large_blocks.h"
+#include "kinema/allocator/large_blocks.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/run_kinema.h"
-#include "io/json.h"
 #include "io/scratch.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 namespace {

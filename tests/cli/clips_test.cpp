@@ -4,9 +4,9 @@
 #include <string>
 
 #include "cli/run_kinema.h"
-#include "core/host_array.h"
-#include "io/json.h"
-#include "io/video.h"
+#include "kinema/core/host_array.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
 
 namespace kinema::cli_test {
 namespace {

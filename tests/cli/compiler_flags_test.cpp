@@ -1,9 +1,9 @@
-#include "cli/compiler_flags.h"
+#include "kinema/cli/compiler_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::cli {
 namespace {
@@ -12,11 +12,11 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 TEST(PlatformOf, HasEveryChipThatCanBePlannedFor) {
-  for (const plan::Chip& chip : plan::chips()) {
+  for (const planning::Chip& chip : planning::chips()) {
     const flags::Platform platform = platform_of(chip.name);
     EXPECT_EQ(platform.chip, chip.name);
-    EXPECT_EQ(platform.backend == flags::Backend::TPU, chip.family == plan::Family::TPU);
-    EXPECT_EQ(platform.backend == flags::Backend::GPU, chip.family == plan::Family::CUDA);
+    EXPECT_EQ(platform.backend == flags::Backend::TPU, chip.family == planning::Family::TPU);
+    EXPECT_EQ(platform.backend == flags::Backend::GPU, chip.family == planning::Family::CUDA);
   }
 }
 

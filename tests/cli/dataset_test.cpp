@@ -10,10 +10,10 @@
 
 #include "cli/run_kinema.h"
 #include "cli/served_hub.h"
-#include "core/host_array.h"
-#include "data/video_source.h"
-#include "io/json.h"
-#include "io/video.h"
+#include "kinema/core/host_array.h"
+#include "kinema/data/video_source.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/drawing.h"
+#include "kinema/cli/drawing.h"
 
 #include <gmock/gmock.h>
 

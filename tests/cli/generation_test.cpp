@@ -1,14 +1,14 @@
 // What a configuration and a run's folders come to, before anything is loaded.
-#include "cli/generation.h"
+#include "kinema/cli/generation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
-#include "sample/pipeline_folder.h"
-#include "train/checkpoint_folder.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/sample/pipeline_folder.h"
+#include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::cli {
 namespace {
@@ -45,7 +45,7 @@ class RunOfAPipeline : public testing::Test {
   /// A checkpoint with only what says that it is one.
   void checkpoint(const std::string& run, const std::string& scheduler = "",
                   const std::string& expert = "none") {
-    train::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
+    training::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
         .write(3, [&](const fs::path& at) {
           io::write_file(at / "train_state.json",
                          R"({"format": 1, "step": 3, "updates": 3, "data_position": 0, "seed": 0,

@@ -6,8 +6,8 @@
 
 #include "cli/run_kinema.h"
 #include "cli/served_hub.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::cli_test {
 namespace {

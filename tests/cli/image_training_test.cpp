@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/run_kinema.h"
-#include "io/json.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/log_pace.h"
+#include "kinema/cli/log_pace.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 
 #include "arrays.h"
 #include "cli/run_kinema.h"
-#include "io/json.h"
-#include "io/model_folder.h"
-#include "io/safetensors.h"
+#include "kinema/io/json.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {

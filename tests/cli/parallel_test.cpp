@@ -7,7 +7,7 @@
 
 #include "arrays.h"
 #include "cli/run_kinema.h"
-#include "io/safetensors.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "arrays.h"
 #include "cli/run_kinema.h"
-#include "data/tfrecord_source.h"
-#include "io/json.h"
-#include "io/video.h"
+#include "kinema/data/tfrecord_source.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/progress.h"
+#include "kinema/cli/progress.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "cli/quantities.h"
+#include "kinema/cli/quantities.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // What is decided and said before the first step of a run that goes on, and about the disk.
-#include "cli/resume.h"
+#include "kinema/cli/resume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/checkpoint_room.h"
-#include "core/error.h"
+#include "kinema/cli/checkpoint_room.h"
+#include "kinema/core/error.h"
 
 namespace kinema::cli {
 namespace {
@@ -51,8 +51,8 @@ TEST(ARunThatBegins, HasAScheduleAsLongAsItself) {
 }
 
 TEST(ARunThatIsMadeLonger, MakesNoStepsThatChangeNothing) {
-  const train::Schedule to_zero{.steps = 20, .decay_fraction = 0.5};
-  const train::Schedule to_a_tenth{.steps = 20, .decay_fraction = 0.5, .final_fraction = 0.1};
+  const training::Schedule to_zero{.steps = 20, .decay_fraction = 0.5};
+  const training::Schedule to_a_tenth{.steps = 20, .decay_fraction = 0.5, .final_fraction = 0.1};
   for (const int64_t step : {10, 20}) {
     EXPECT_THAT([&] { check_rate(to_zero, after(step), 40); },
                 ThrowsMessage<Error>(HasSubstr("learning_rate_schedule_steps=40")));

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/run_kinema.h"
-#include "io/json.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "io/json.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 

@@ -1,4 +1,4 @@
-#include "cli/run_screen.h"
+#include "kinema/cli/run_screen.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<train::MetricsRow> rows(int count) {
-  std::vector<train::MetricsRow> out;
+std::vector<training::MetricsRow> rows(int count) {
+  std::vector<training::MetricsRow> out;
   for (int step = 0; step < count; ++step) {
     out.push_back({.step = step,
                    .loss = step % 2 == 0 ? 1.0 : 3.0,

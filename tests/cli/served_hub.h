@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "io/mapped_file.h"
+#include "kinema/io/mapped_file.h"
 #include "remote/test_server.h"
 
 namespace kinema::cli_test {

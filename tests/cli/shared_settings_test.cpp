@@ -1,15 +1,15 @@
 // The .json beside a video as one gets it from strangers.
-#include "cli/shared_settings.h"
+#include "kinema/cli/shared_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "config/keys.h"
-#include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
 
 namespace kinema::cli {
 namespace {

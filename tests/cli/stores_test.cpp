@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/run_kinema.h"
-#include "remote/store.h"
+#include "kinema/remote/store.h"
 #include "remote/store_servers.h"
 
 namespace kinema::cli_test {

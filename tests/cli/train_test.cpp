@@ -7,8 +7,8 @@
 #include <string>
 
 #include "cli/run_kinema.h"
-#include "io/gzip.h"
-#include "io/json.h"
+#include "kinema/io/gzip.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -1,13 +1,13 @@
-#include "cli/training.h"
+#include "kinema/cli/training.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <stdexcept>
 
-#include "cli/commands.h"
-#include "cli/device.h"
 #include "cli/run_kinema.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/device.h"
 
 namespace kinema::cli {
 namespace {
@@ -35,8 +35,8 @@ TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
   {
     Training training = open(client, loaded);
     training.log = [&](const std::string& line) { lines.push_back(line); };
-    train::LoopParts parts = training.parts();
-    parts.report = [](const train::StepRecord&) {};
+    training::LoopParts parts = training.parts();
+    parts.report = [](const training::StepRecord&) {};
     parts.stop_requested = [] { return false; };
     parts.run_step = [step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
       if (i == 2) {
@@ -44,7 +44,7 @@ TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
       }
       return step(i, rate, batch);
     };
-    EXPECT_THROW(train::train_loop(training.loop_options(loaded.config), parts),
+    EXPECT_THROW(training::train_loop(training.loop_options(loaded.config), parts),
                  std::runtime_error);
   }
   EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/2/manifest.json"));

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/run_kinema.h"
-#include "io/json.h"
+#include "kinema/io/json.h"
 
 namespace kinema::cli_test {
 namespace {

@@ -1,12 +1,12 @@
-#include "cli/wiring.h"
+#include "kinema/cli/wiring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/models.h"
-#include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
+#include "kinema/cli/models.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
 
 namespace kinema::cli {
 namespace {

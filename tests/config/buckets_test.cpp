@@ -1,9 +1,9 @@
-#include "config/buckets.h"
+#include "kinema/config/buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "config/config.h"
+#include "kinema/config/config.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "config/keys.h"
-#include "core/error.h"
-#include "io/json.h"
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
 
 namespace kinema::config {
 namespace {

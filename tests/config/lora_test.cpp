@@ -1,10 +1,10 @@
-#include "config/lora.h"
+#include "kinema/config/lora.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/config.h"
-#include "core/error.h"
+#include "kinema/config/config.h"
+#include "kinema/core/error.h"
 
 namespace kinema::config {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "config/keys.h"
-#include "io/yaml.h"
+#include "kinema/config/config.h"
+#include "kinema/config/keys.h"
+#include "kinema/io/yaml.h"
 
 namespace kinema::config {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "core/error.h"
+#include "kinema/config/config.h"
+#include "kinema/core/error.h"
 
 namespace kinema::config {
 namespace {

@@ -1,13 +1,13 @@
 // What is said of keys that only other trainers have.
-#include "config/other_names.h"
+#include "kinema/config/other_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "config/keys.h"
-#include "core/error.h"
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
 
 namespace kinema::config {
 namespace {

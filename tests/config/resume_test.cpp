@@ -1,11 +1,11 @@
 // What a run that goes on from a checkpoint does with values that are not those of its beginning.
-#include "config/resume.h"
+#include "kinema/config/resume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "config/keys.h"
-#include "core/error.h"
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
 
 namespace kinema::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "config/scalar.h"
+#include "kinema/config/scalar.h"
 
 #include <gmock/gmock.h>
 

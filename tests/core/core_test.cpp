@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/bf16.h"
-#include "core/error.h"
-#include "core/shape.h"
-#include "core/threefry.h"
+#include "kinema/core/bf16.h"
+#include "kinema/core/error.h"
+#include "kinema/core/shape.h"
+#include "kinema/core/threefry.h"
 
 namespace kinema {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/folders.h"
+#include "kinema/core/folders.h"
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/read_ahead.h"
+#include "kinema/core/read_ahead.h"
 
 #include <gtest/gtest.h>
 

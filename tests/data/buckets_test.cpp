@@ -1,4 +1,4 @@
-#include "data/buckets.h"
+#include "kinema/data/buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,15 +8,15 @@
 #include <set>
 #include <tuple>
 
-#include "core/error.h"
-#include "data/prefetch.h"
-#include "data/tfrecord_source.h"
-#include "data/video_source.h"
-#include "io/atomic_write.h"
-#include "io/example_proto.h"
 #include "io/scratch.h"
-#include "io/tfrecord.h"
-#include "io/video.h"
+#include "kinema/core/error.h"
+#include "kinema/data/prefetch.h"
+#include "kinema/data/tfrecord_source.h"
+#include "kinema/data/video_source.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/tfrecord.h"
+#include "kinema/io/video.h"
 
 namespace kinema::data {
 namespace {

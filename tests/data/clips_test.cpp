@@ -8,20 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "data/clip_file.h"
-#include "data/clip_list.h"
-#include "data/dataset_type.h"
-#include "data/hf_clips.h"
-#include "data/metadata.h"
-#include "data/survey.h"
-#include "data/tfrecord_source.h"
-#include "io/atomic_write.h"
-#include "io/image.h"
-#include "io/mapped_file.h"
 #include "io/remux.h"
 #include "io/scratch.h"
-#include "io/video.h"
+#include "kinema/core/error.h"
+#include "kinema/data/clip_file.h"
+#include "kinema/data/clip_list.h"
+#include "kinema/data/dataset_type.h"
+#include "kinema/data/hf_clips.h"
+#include "kinema/data/metadata.h"
+#include "kinema/data/survey.h"
+#include "kinema/data/tfrecord_source.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/video.h"
 
 namespace kinema::data {
 namespace {

@@ -5,14 +5,14 @@
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 
-#include "core/error.h"
-#include "data/hf_clips.h"
-#include "data/hf_table.h"
-#include "data/video_source.h"
-#include "io/atomic_write.h"
-#include "io/image.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/data/hf_clips.h"
+#include "kinema/data/hf_table.h"
+#include "kinema/data/video_source.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/prefetch.h"
+#include "kinema/data/prefetch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::data {
 namespace {

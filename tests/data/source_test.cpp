@@ -1,4 +1,4 @@
-#include "data/source.h"
+#include "kinema/data/source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "core/error.h"
-#include "data/synthetic.h"
+#include "kinema/core/error.h"
+#include "kinema/data/synthetic.h"
 
 namespace kinema::data {
 namespace {

@@ -1,11 +1,11 @@
-#include "data/space_to_depth.h"
+#include "kinema/data/space_to_depth.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::data {
 namespace {

@@ -1,5 +1,5 @@
 // Clips in tars.
-#include "data/tar_clips.h"
+#include "kinema/data/tar_clips.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "data/clip_file.h"
-#include "io/atomic_write.h"
-#include "io/hash.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/data/clip_file.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/hash.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::data {
 namespace {

@@ -1,15 +1,15 @@
-#include "data/tfrecord_source.h"
+#include "kinema/data/tfrecord_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "core/error.h"
-#include "io/mapped_file.h"
 #include "io/memory_file.h"
 #include "io/scratch.h"
-#include "io/tfrecord.h"
+#include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/tfrecord.h"
 
 namespace kinema::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/video_source.h"
+#include "kinema/data/video_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <set>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/hash.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/hash.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "encoders/clip_encoder.h"
+#include "kinema/encoders/clip_encoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,12 +8,12 @@
 #include <string>
 
 #include "arrays.h"
-#include "core/error.h"
 #include "cpu_isa.h"
-#include "io/model_folder.h"
+#include "kinema/core/error.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
-#include "weights/clip.h"
-#include "weights/weights.h"
 
 namespace kinema::encoders {
 namespace {

@@ -1,9 +1,9 @@
-#include "encoders/clip_sizes.h"
+#include "kinema/encoders/clip_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::encoders {
 namespace {

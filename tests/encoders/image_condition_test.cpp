@@ -1,4 +1,4 @@
-#include "encoders/image_condition.h"
+#include "kinema/encoders/image_condition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::encoders {
 namespace {

@@ -1,4 +1,4 @@
-#include "encoders/image_processor.h"
+#include "kinema/encoders/image_processor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "io/image.h"
-#include "io/safetensors.h"
+#include "kinema/core/error.h"
+#include "kinema/io/image.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::encoders {
 namespace {

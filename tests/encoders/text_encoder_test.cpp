@@ -1,4 +1,4 @@
-#include "encoders/text_encoder.h"
+#include "kinema/encoders/text_encoder.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "encoders/tiling.h"
+#include "kinema/encoders/tiling.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "encoders/umt5_encoder.h"
+#include "kinema/encoders/umt5_encoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,15 +11,15 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/large_blocks.h"
 #include "arrays.h"
-#include "core/error.h"
 #include "cpu_isa.h"
-#include "io/model_folder.h"
 #include "io/scratch.h"
+#include "kinema/allocator/large_blocks.h"
+#include "kinema/core/error.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/weights/umt5.h"
+#include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
-#include "weights/umt5.h"
-#include "weights/weights.h"
 
 namespace kinema::encoders {
 namespace {

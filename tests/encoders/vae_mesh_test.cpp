@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "arrays.h"
-#include "config/parallel_config.h"
-#include "core/error.h"
-#include "encoders/wan_autoencoder.h"
 #include "io/scratch.h"
+#include "kinema/config/parallel_config.h"
+#include "kinema/core/error.h"
+#include "kinema/encoders/wan_autoencoder.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::encoders {

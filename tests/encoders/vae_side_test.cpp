@@ -1,4 +1,4 @@
-#include "encoders/vae_side.h"
+#include "kinema/encoders/vae_side.h"
 
 #include <gtest/gtest.h>
 
@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "allocator/large_blocks.h"
-#include "core/threefry.h"
+#include "kinema/allocator/large_blocks.h"
+#include "kinema/core/threefry.h"
+#include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
-#include "weights/weights.h"
 
 namespace kinema::encoders {
 namespace {

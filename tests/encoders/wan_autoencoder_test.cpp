@@ -1,4 +1,4 @@
-#include "encoders/wan_autoencoder.h"
+#include "kinema/encoders/wan_autoencoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "core/threefry.h"
 #include "cpu_isa.h"
-#include "io/safetensors.h"
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "kinema/io/safetensors.h"
 #include "runtime/cpu_client.h"
 
 namespace kinema::encoders {

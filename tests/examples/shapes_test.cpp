@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/threefry.h"
+#include "kinema/core/threefry.h"
 
 namespace kinema::shapes {
 namespace {

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/error.h"
-#include "flags/guard.h"
 #include "flags/lists.h"
-#include "flags/profile.h"
-#include "pjrt/client.h"
-#include "pjrt/topology.h"
-#include "plan/target.h"
-#include "runtime/client.h"
+#include "kinema/core/error.h"
+#include "kinema/flags/guard.h"
+#include "kinema/flags/profile.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/pjrt/topology.h"
+#include "kinema/planning/target.h"
+#include "kinema/runtime/client.h"
 
 namespace kinema::flags {
 namespace {
@@ -30,7 +30,7 @@ constexpr const char* kProgram = R"(module @small {
 /// A compiler for a target, in this process: options may be refused, and end nothing.
 class Compiler {
  public:
-  explicit Compiler(const std::string& target) : target_(plan::parse_target(target)) {
+  explicit Compiler(const std::string& target) : target_(planning::parse_target(target)) {
     for (const auto& [name, value] : target_.environment()) {
       setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
     }
@@ -72,7 +72,7 @@ class Compiler {
   }
 
  private:
-  plan::Target target_;
+  planning::Target target_;
   Platform platform_;
   std::string path_;
   std::unique_ptr<pjrt::Topology> topology_;

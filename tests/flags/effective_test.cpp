@@ -1,4 +1,4 @@
-#include "flags/effective.h"
+#include "kinema/flags/effective.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "flags/lists.h"
-#include "flags/profile.h"
+#include "kinema/flags/profile.h"
 
 namespace kinema::flags {
 namespace {

@@ -1,13 +1,13 @@
-#include "flags/guard.h"
+#include "kinema/flags/guard.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "flags/fix.h"
 #include "flags/lists.h"
-#include "flags/profile.h"
+#include "kinema/flags/fix.h"
+#include "kinema/flags/profile.h"
 
 namespace kinema::flags {
 namespace {

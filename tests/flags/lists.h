@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "flags/effective.h"
+#include "kinema/flags/effective.h"
 
 /// Lists of flags that people copy, as they are published.
 namespace kinema::flags_test {

@@ -5,11 +5,11 @@
 #include <set>
 #include <sstream>
 
-#include "core/error.h"
-#include "flags/docs.h"
-#include "flags/guard.h"
 #include "flags/lists.h"
-#include "flags/profile.h"
+#include "kinema/core/error.h"
+#include "kinema/flags/docs.h"
+#include "kinema/flags/guard.h"
+#include "kinema/flags/profile.h"
 
 namespace kinema::flags {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/host_array.h"
-#include "graph/emit.h"
-#include "graph/graph.h"
+#include "kinema/core/host_array.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/host_array.h"
-#include "core/threefry.h"
-#include "graph/autodiff.h"
 #include "graph/evaluate.h"
-#include "graph/ops.h"
+#include "kinema/core/host_array.h"
+#include "kinema/core/threefry.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema {
 

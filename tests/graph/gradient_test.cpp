@@ -5,7 +5,7 @@
 #include <string>
 
 #include "graph/gradient_cases.h"
-#include "graph/ops/all_ops.h"
+#include "kinema/graph/ops/all_ops.h"
 
 namespace kinema {
 namespace {

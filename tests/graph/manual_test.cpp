@@ -1,5 +1,5 @@
 // Manual regions and what devices send each other in them, on several CPU devices.
-#include "graph/manual.h"
+#include "kinema/graph/manual.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 #include <numeric>
 #include <set>
 
-#include "core/error.h"
 #include "graph/gradient_check.h"
-#include "graph/ops/all_ops.h"
-#include "graph/scan.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/scan.h"
 
 namespace kinema {
 namespace {

@@ -1,4 +1,4 @@
-#include "graph/min_cut.h"
+#include "kinema/graph/min_cut.h"
 
 #include <gtest/gtest.h>
 

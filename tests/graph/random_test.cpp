@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/threefry.h"
 #include "graph/evaluate.h"
-#include "graph/ops.h"
+#include "kinema/core/threefry.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema {
 namespace {

@@ -1,10 +1,10 @@
-#include "graph/scan.h"
+#include "kinema/graph/scan.h"
 
 #include <gmock/gmock.h>
 
-#include "graph/body.h"
 #include "graph/gradient_check.h"
-#include "graph/ops/attrs.h"
+#include "kinema/graph/body.h"
+#include "kinema/graph/ops/attrs.h"
 
 namespace kinema {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "graph/graph.h"
-#include "graph/ops.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema {
 namespace {

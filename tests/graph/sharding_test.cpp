@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "graph/emit.h"
-#include "graph/graph.h"
-#include "graph/ops.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/ops.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema {

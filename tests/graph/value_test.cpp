@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/bf16.h"
-#include "graph/autodiff.h"
 #include "graph/evaluate.h"
-#include "graph/ops.h"
+#include "kinema/core/bf16.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
 
 namespace kinema {
 namespace {

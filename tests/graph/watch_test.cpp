@@ -1,4 +1,4 @@
-#include "graph/watch.h"
+#include "kinema/graph/watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <array>
 #include <limits>
 
-#include "graph/autodiff.h"
 #include "graph/evaluate.h"
-#include "graph/ops.h"
-#include "graph/scan.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
+#include "kinema/graph/scan.h"
 
 namespace kinema {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "config/config.h"
-#include "graph/autodiff.h"
-#include "graph/emit.h"
-#include "graph/graph.h"
-#include "graph/ops.h"
-#include "runtime/client.h"
+#include "kinema/config/config.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/ops.h"
+#include "kinema/runtime/client.h"
 
 int main() {
   using namespace kinema;

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
 #include "io/remux.h"
 #include "io/scratch.h"
-#include "io/video.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/video.h"
 
 namespace kinema::io {
 namespace {

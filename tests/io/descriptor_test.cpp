@@ -1,4 +1,4 @@
-#include "io/descriptor.h"
+#include "kinema/io/descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/folder.h"
-#include "io/hash.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/hash.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::io {
 namespace {

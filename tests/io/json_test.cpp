@@ -1,11 +1,11 @@
-#include "io/json.h"
+#include "kinema/io/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::io {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-#include "io/ranged_file.h"
+#include "kinema/core/error.h"
+#include "kinema/io/ranged_file.h"
 
 namespace kinema::io {
 

@@ -1,14 +1,14 @@
-#include "io/model_folder.h"
+#include "kinema/io/model_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/check.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/check.h"
 
 namespace kinema::io {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/safetensors.h"
+#include "kinema/io/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <csignal>
 #include <numeric>
 
-#include "core/error.h"
-#include "io/json.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
 
 namespace kinema::io {
 namespace {

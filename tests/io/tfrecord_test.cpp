@@ -1,22 +1,22 @@
-#include "io/tfrecord.h"
+#include "kinema/io/tfrecord.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "core/bf16.h"
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/check.h"
-#include "io/crc32c.h"
-#include "io/example_proto.h"
-#include "io/gzip.h"
-#include "io/mapped_file.h"
 #include "io/memory_file.h"
-#include "io/safetensors.h"
 #include "io/scratch.h"
-#include "io/tfrecord_ranges.h"
+#include "kinema/core/bf16.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/check.h"
+#include "kinema/io/crc32c.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/gzip.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/io/tfrecord_ranges.h"
 
 namespace kinema::io {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/video.h"
+#include "kinema/io/video.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,14 +13,14 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/threefry.h"
-#include "io/atomic_write.h"
-#include "io/image.h"
-#include "io/mapped_file.h"
-#include "io/orientation.h"
-#include "io/safetensors.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/orientation.h"
+#include "kinema/io/safetensors.h"
 
 namespace kinema::io {
 namespace {

@@ -1,12 +1,12 @@
-#include "io/wire_lengths.h"
+#include "kinema/io/wire_lengths.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "core/error.h"
-#include "io/event_file.h"
-#include "io/example_proto.h"
+#include "kinema/core/error.h"
+#include "kinema/io/event_file.h"
+#include "kinema/io/example_proto.h"
 
 namespace kinema::io {
 namespace {

@@ -1,9 +1,9 @@
-#include "io/yaml.h"
+#include "kinema/io/yaml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::io {
 namespace {

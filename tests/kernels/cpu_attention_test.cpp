@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include "graph/autodiff.h"
-#include "graph/ops.h"
-#include "kernels/cpu/attention.h"
 #include "kernels/cpu_kernel.h"
-#include "nn/attention.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
+#include "kinema/kernels/cpu/attention.h"
+#include "kinema/nn/attention.h"
 
 namespace kinema::kernels {
 namespace {

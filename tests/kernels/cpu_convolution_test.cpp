@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "graph/autodiff.h"
-#include "graph/ops.h"
-#include "kernels/cpu/convolution.h"
 #include "kernels/cpu_kernel.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
+#include "kinema/kernels/cpu/convolution.h"
 
 namespace kinema::kernels {
 namespace {

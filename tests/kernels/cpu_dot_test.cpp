@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "core/trace.h"
-#include "graph/autodiff.h"
-#include "graph/ops.h"
-#include "graph/scan.h"
-#include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu_kernel.h"
+#include "kinema/core/trace.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/ops.h"
+#include "kinema/graph/scan.h"
+#include "kinema/kernels/cpu/matrix_product.h"
 
 namespace kinema::kernels {
 namespace {

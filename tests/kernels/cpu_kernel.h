@@ -11,11 +11,11 @@
 
 #include "arrays.h"
 #include "cpu_isa.h"
-#include "graph/emit.h"
-#include "kernels/cpu/lowering.h"
-#include "kernels/cpu/matrix_product.h"
+#include "kinema/graph/emit.h"
+#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/cpu/matrix_product.h"
+#include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
 
 /// What the tests of the CPU kernels share.
 namespace kinema::kernels {

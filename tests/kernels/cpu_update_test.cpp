@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "kernels/cpu_kernel.h"
-#include "train/adamw.h"
+#include "kinema/training/adamw.h"
 
-namespace kinema::train {
+namespace kinema::training {
 namespace {
 
 constexpr int64_t kSize = 3 * 7000;  // more than one piece, and no multiple of a vector
@@ -163,4 +163,4 @@ TEST(CpuUpdate, SizesHideNoNumberThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace kinema::train
+}  // namespace kinema::training

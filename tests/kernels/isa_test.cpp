@@ -1,14 +1,14 @@
-#include "kernels/cpu/isa.h"
+#include "kinema/kernels/cpu/isa.h"
 
 #include <gtest/gtest.h>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "graph/ops.h"
-#include "kernels/cpu/matrix_product.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/ops.h"
+#include "kinema/kernels/cpu/matrix_product.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
-#include "runtime/client.h"
-#include "runtime/program.h"
 
 namespace kinema::kernels {
 namespace {

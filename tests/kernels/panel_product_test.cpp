@@ -1,4 +1,4 @@
-#include "kernels/cpu/panel_product.h"
+#include "kinema/kernels/cpu/panel_product.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "core/bf16.h"
-#include "kernels/cpu/isa.h"
+#include "kinema/core/bf16.h"
+#include "kinema/kernels/cpu/isa.h"
 
 namespace kinema::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/strided_dot.h"
+#include "kinema/kernels/cpu/strided_dot.h"
 
 #include <gtest/gtest.h>
 

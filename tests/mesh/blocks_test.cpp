@@ -1,4 +1,4 @@
-#include "mesh/blocks.h"
+#include "kinema/mesh/blocks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/error.h"
-#include "core/host_array.h"
+#include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
 
 namespace kinema::mesh {
 namespace {

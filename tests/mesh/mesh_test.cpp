@@ -1,4 +1,4 @@
-#include "mesh/mesh.h"
+#include "kinema/mesh/mesh.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "core/error.h"
-#include "mesh/batch.h"
-#include "mesh/placement.h"
+#include "kinema/core/error.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/mesh/placement.h"
 
 namespace kinema::mesh {
 namespace {

@@ -1,12 +1,12 @@
-#include "mesh/rules.h"
+#include "kinema/mesh/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "graph/emit.h"
-#include "graph/ops.h"
-#include "mesh/placement.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/ops.h"
+#include "kinema/mesh/placement.h"
 
 namespace kinema::mesh {
 namespace {

@@ -1,4 +1,4 @@
-#include "mesh/torus.h"
+#include "kinema/mesh/torus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
-#include "mesh/mesh.h"
+#include "kinema/core/error.h"
+#include "kinema/mesh/mesh.h"
 
 namespace kinema::mesh {
 namespace {

@@ -1,4 +1,4 @@
-#include "graph/autodiff.h"
+#include "kinema/graph/autodiff.h"
 #include "models/reference.h"
 
 namespace kinema::wan {

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "graph/autodiff.h"
-#include "models/wan/transformer.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
 
 namespace kinema::wan {
 namespace {

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "cpu_isa.h"
-#include "io/safetensors.h"
 #include "io/scratch.h"
-#include "models/wan/transformer.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/runtime/program.h"
+#include "kinema/weights/weights.h"
 #include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
-#include "weights/weights.h"
 
 namespace kinema::wan {
 

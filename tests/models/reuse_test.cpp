@@ -1,7 +1,7 @@
 // Parts of the forward pass that sampling takes from an earlier step.
 #include <gmock/gmock.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "models/reference.h"
 
 namespace kinema::wan {

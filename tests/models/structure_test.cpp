@@ -3,9 +3,9 @@
 
 #include <set>
 
-#include "core/error.h"
-#include "graph/emit.h"
-#include "models/wan/transformer.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/models/wan/transformer.h"
 
 namespace kinema::wan {
 namespace {

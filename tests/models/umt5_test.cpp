@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "graph/emit.h"
-#include "models/umt5/encoder.h"
-#include "models/umt5/relative_bias.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/models/umt5/encoder.h"
+#include "kinema/models/umt5/relative_bias.h"
 
 namespace kinema::umt5 {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <set>
 
-#include "core/error.h"
 #include "graph/gradient_check.h"
-#include "models/vae/coder.h"
-#include "models/vae/resample.h"
+#include "kinema/core/error.h"
+#include "kinema/models/vae/coder.h"
+#include "kinema/models/vae/resample.h"
 
 namespace kinema::vae {
 namespace {

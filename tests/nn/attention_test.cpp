@@ -1,18 +1,18 @@
 // Every kind of attention against the scores written out, on one and on several CPU devices.
-#include "nn/attention.h"
+#include "kinema/nn/attention.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/error.h"
-#include "core/threefry.h"
-#include "graph/autodiff.h"
-#include "graph/body.h"
 #include "graph/evaluate.h"
-#include "graph/manual.h"
-#include "graph/scan.h"
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/body.h"
+#include "kinema/graph/manual.h"
+#include "kinema/graph/scan.h"
 
 namespace kinema::nn {
 namespace {

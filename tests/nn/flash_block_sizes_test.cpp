@@ -1,9 +1,9 @@
-#include "nn/flash_block_sizes.h"
+#include "kinema/nn/flash_block_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::nn {
 namespace {

@@ -4,16 +4,16 @@
 #include <cmath>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "graph/autodiff.h"
-#include "nn/attention.h"
-#include "nn/dropout.h"
-#include "nn/embedding.h"
-#include "nn/linear.h"
-#include "nn/params.h"
-#include "nn/rope.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/nn/attention.h"
+#include "kinema/nn/dropout.h"
+#include "kinema/nn/embedding.h"
+#include "kinema/nn/linear.h"
+#include "kinema/nn/params.h"
+#include "kinema/nn/rope.h"
+#include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
-#include "runtime/program.h"
 
 namespace kinema::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "pjrt/client.h"
+#include "kinema/pjrt/client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <mutex>
 #include <numeric>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
+#include "kinema/pjrt/topology.h"
 #include "pjrt/cpu_plugin.h"
-#include "pjrt/topology.h"
 
 namespace kinema::pjrt {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "pjrt/client.h"
+#include "kinema/pjrt/client.h"
 
 namespace kinema::pjrt {
 

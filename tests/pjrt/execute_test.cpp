@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "core/error.h"
-#include "pjrt/collectives.h"
+#include "kinema/core/error.h"
+#include "kinema/pjrt/collectives.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::pjrt {

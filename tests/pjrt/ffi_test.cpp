@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::pjrt {

@@ -1,4 +1,4 @@
-#include "pjrt/plugin.h"
+#include "kinema/pjrt/plugin.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "pjrt/api.h"
-#include "pjrt/client.h"
-#include "pjrt/topology.h"
+#include "kinema/core/error.h"
+#include "kinema/pjrt/api.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/pjrt/topology.h"
 
 namespace kinema::pjrt {
 namespace {

@@ -1,9 +1,9 @@
-#include "pjrt/profiler.h"
+#include "kinema/pjrt/profiler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::pjrt {
 namespace {

@@ -1,13 +1,13 @@
-#include "pjrt/transfers.h"
+#include "kinema/pjrt/transfers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
+#include "kinema/pjrt/upload.h"
 #include "pjrt/cpu_plugin.h"
-#include "pjrt/upload.h"
 
 namespace kinema::pjrt {
 namespace {

@@ -1,9 +1,9 @@
-#include "pjrt/upload.h"
+#include "kinema/pjrt/upload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::pjrt {

@@ -6,11 +6,11 @@
 #include <map>
 #include <string>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
-#include "remote/hub.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/hub.h"
 
 namespace kinema::remote {
 namespace {

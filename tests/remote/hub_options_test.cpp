@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <optional>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
-#include "remote/hub.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/remote/hub.h"
 
 /// What of the hub needs no server: ids, the choice of files, the environment.
 namespace kinema::remote {

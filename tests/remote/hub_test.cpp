@@ -1,4 +1,4 @@
-#include "remote/hub.h"
+#include "kinema/remote/hub.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,12 @@
 #include <optional>
 #include <set>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
-#include "remote/digest.h"
-#include "remote/repo_cache.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/digest.h"
+#include "kinema/remote/repo_cache.h"
 #include "remote/test_server.h"
 
 namespace kinema::remote {

@@ -1,5 +1,5 @@
 // Mirrors of local folders in stores, against gcp-storage-emulator and moto.
-#include "remote/mirror.h"
+#include "kinema/remote/mirror.h"
 
 #include <gmock/gmock.h>
 
@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
 #include "remote/store_fixture.h"
 
 namespace kinema::remote {

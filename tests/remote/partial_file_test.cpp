@@ -1,11 +1,11 @@
-#include "remote/partial_file.h"
+#include "kinema/remote/partial_file.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <iterator>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::remote {
 namespace {

@@ -1,14 +1,14 @@
 // Copies of what stores have, against gcp-storage-emulator and moto.
-#include "remote/store_cache.h"
+#include "kinema/remote/store_cache.h"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
-#include "io/mapped_file.h"
-#include "remote/model_files.h"
+#include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/model_files.h"
 #include "remote/store_fixture.h"
 
 namespace kinema::remote {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
 #include "remote/store_fixture.h"
 
 namespace kinema::remote {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "io/scratch.h"
-#include "remote/store.h"
+#include "kinema/remote/store.h"
 #include "remote/store_servers.h"
 
 namespace kinema::remote {

@@ -1,17 +1,17 @@
 // TFRecords that are read from gcp-storage-emulator and moto by ranges.
-#include "remote/store_records.h"
+#include "kinema/remote/store_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "core/error.h"
-#include "data/prefetch.h"
-#include "data/tfrecord_source.h"
-#include "io/atomic_write.h"
 #include "io/scratch.h"
-#include "io/tfrecord.h"
+#include "kinema/core/error.h"
+#include "kinema/data/prefetch.h"
+#include "kinema/data/tfrecord_source.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/tfrecord.h"
 #include "remote/store_servers.h"
 
 namespace kinema::remote {

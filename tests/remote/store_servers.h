@@ -12,10 +12,10 @@
 #include <memory>
 #include <string>
 
-#include "core/error.h"
-#include "io/json.h"
-#include "remote/http.h"
-#include "remote/store.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/remote/http.h"
+#include "kinema/remote/store.h"
 
 namespace kinema::remote {
 

@@ -1,11 +1,11 @@
 // Store against gcp-storage-emulator and moto: objects, and requests that fail.
-#include "remote/store.h"
+#include "kinema/remote/store.h"
 
 #include <gmock/gmock.h>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/mapped_file.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
 #include "remote/store_fixture.h"
 
 namespace kinema::remote {

@@ -1,4 +1,4 @@
-#include "remote/web_file.h"
+#include "kinema/remote/web_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "core/error.h"
-#include "io/mapped_file.h"
+#include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
 #include "remote/test_server.h"
 
 namespace kinema::remote {

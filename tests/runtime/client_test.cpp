@@ -1,4 +1,4 @@
-#include "runtime/client.h"
+#include "kinema/runtime/client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <fstream>
 #include <optional>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
+#include "kinema/runtime/environment.h"
 #include "runtime/cpu_client.h"
-#include "runtime/environment.h"
 
 namespace kinema::runtime {
 namespace {

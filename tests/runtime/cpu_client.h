@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/client.h"
+#include "kinema/runtime/client.h"
 
 namespace kinema::runtime {
 

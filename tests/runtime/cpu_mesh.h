@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/parallel_config.h"
-#include "mesh/mesh.h"
-#include "mesh/placement.h"
-#include "mesh/rules.h"
-#include "runtime/array.h"
+#include "kinema/config/parallel_config.h"
+#include "kinema/mesh/mesh.h"
+#include "kinema/mesh/placement.h"
+#include "kinema/mesh/rules.h"
+#include "kinema/runtime/array.h"
 
 /// Meshes of a client's first devices, laid out as a configuration says.
 namespace kinema::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/executable_cache.h"
+#include "kinema/runtime/executable_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "runtime/cpu_client.h"
 
 namespace kinema::runtime {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "io/mapped_file.h"
-#include "runtime/client.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/runtime/client.h"
 #include "runtime/cpu_client.h"
 
 namespace kinema::runtime {

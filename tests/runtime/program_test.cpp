@@ -1,4 +1,4 @@
-#include "runtime/program.h"
+#include "kinema/runtime/program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
+#include "kinema/runtime/executable_cache.h"
 #include "runtime/cpu_client.h"
-#include "runtime/executable_cache.h"
 
 namespace kinema::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/replicas.h"
+#include "kinema/runtime/replicas.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "runtime/cpu_client.h"
 #include "runtime/cpu_mesh.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/sharding_report.h"
+#include "kinema/runtime/sharding_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

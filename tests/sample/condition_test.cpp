@@ -1,11 +1,11 @@
-#include "sample/condition.h"
+#include "kinema/sample/condition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::sample {
 namespace {

@@ -8,10 +8,10 @@
 #include <numbers>
 #include <vector>
 
-#include "core/error.h"
-#include "graph/ops.h"
-#include "sample/denoiser.h"
-#include "sample/low_pass.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/ops.h"
+#include "kinema/sample/denoiser.h"
+#include "kinema/sample/low_pass.h"
 #include "sample/tiny_transformer.h"
 
 namespace kinema::sample {

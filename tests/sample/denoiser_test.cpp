@@ -1,4 +1,4 @@
-#include "sample/denoiser.h"
+#include "kinema/sample/denoiser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "sample/tiny_transformer.h"
 
 namespace kinema::sample {

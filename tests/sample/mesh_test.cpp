@@ -4,10 +4,10 @@
 
 #include <vector>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
+#include "kinema/sample/denoiser.h"
+#include "kinema/sample/memory.h"
 #include "runtime/cpu_mesh.h"
-#include "sample/denoiser.h"
-#include "sample/memory.h"
 #include "sample/tiny_transformer.h"
 
 namespace kinema::sample {

@@ -1,11 +1,11 @@
-#include "sample/pipeline_folder.h"
+#include "kinema/sample/pipeline_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 #include "sample/temporary_folder.h"
 
 namespace kinema::sample {

@@ -1,4 +1,4 @@
-#include "sample/pipeline.h"
+#include "kinema/sample/pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,14 +7,14 @@
 #include <sstream>
 #include <vector>
 
-#include "core/error.h"
-#include "io/atomic_write.h"
-#include "io/json.h"
-#include "io/mapped_file.h"
-#include "io/safetensors.h"
-#include "sample/latents.h"
-#include "sample/memory.h"
-#include "sample/output.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/sample/latents.h"
+#include "kinema/sample/memory.h"
+#include "kinema/sample/output.h"
 #include "sample/tiny_transformer.h"
 
 namespace kinema::sample {

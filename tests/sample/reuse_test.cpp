@@ -1,11 +1,11 @@
-#include "sample/reuse.h"
+#include "kinema/sample/reuse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::sample {
 namespace {

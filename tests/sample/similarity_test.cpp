@@ -1,4 +1,4 @@
-#include "sample/similarity.h"
+#include "kinema/sample/similarity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::sample {
 namespace {

@@ -1,9 +1,9 @@
-#include "sample/sizes.h"
+#include "kinema/sample/sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::sample {
 namespace {

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "arrays.h"
-#include "runtime/client.h"
-#include "sample/denoise_step.h"
-#include "sample/experts.h"
+#include "kinema/runtime/client.h"
+#include "kinema/sample/denoise_step.h"
+#include "kinema/sample/experts.h"
+#include "kinema/weights/weights.h"
 #include "sample/temporary_folder.h"
-#include "weights/weights.h"
 
 /// Transformers small enough to compile and run within a test.
 namespace kinema::sample {

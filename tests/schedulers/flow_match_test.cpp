@@ -1,4 +1,4 @@
-#include "schedulers/flow_match.h"
+#include "kinema/schedulers/flow_match.h"
 
 #include <gtest/gtest.h>
 

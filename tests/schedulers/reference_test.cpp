@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
-#include "schedulers/schedule.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/schedulers/schedule.h"
 
 namespace kinema::schedulers {
 namespace {

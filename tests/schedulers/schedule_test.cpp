@@ -1,4 +1,4 @@
-#include "schedulers/schedule.h"
+#include "kinema/schedulers/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::schedulers {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/clean.h"
+#include "kinema/text/clean.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,13 +6,13 @@
 #include <chrono>
 #include <string>
 
-#include "core/error.h"
-#include "io/json.h"
 #include "io/scratch.h"
-#include "text/fix_encoding.h"
-#include "text/fix_text.h"
-#include "text/mojibake.h"
-#include "text/unicode.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/text/fix_encoding.h"
+#include "kinema/text/fix_text.h"
+#include "kinema/text/mojibake.h"
+#include "kinema/text/unicode.h"
 
 namespace kinema::text {
 namespace {

@@ -1,11 +1,11 @@
-#include "text/hashed.h"
+#include "kinema/text/hashed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "core/error.h"
+#include "kinema/core/error.h"
 
 namespace kinema::text {
 namespace {

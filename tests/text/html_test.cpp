@@ -1,8 +1,8 @@
-#include "text/html.h"
+#include "kinema/text/html.h"
 
 #include <gtest/gtest.h>
 
-#include "text/unicode.h"
+#include "kinema/text/unicode.h"
 
 namespace kinema::text {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/tokenizer.h"
+#include "kinema/text/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "io/json.h"
-#include "io/mapped_file.h"
 #include "io/scratch.h"
-#include "text/sentencepiece.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/text/sentencepiece.h"
 
 namespace kinema::text {
 namespace {

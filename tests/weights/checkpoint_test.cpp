@@ -1,4 +1,4 @@
-#include "weights/checkpoint.h"
+#include "kinema/weights/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,15 +7,15 @@
 #include <fstream>
 #include <map>
 
-#include "core/error.h"
-#include "io/mapped_file.h"
-#include "io/model_folder.h"
 #include "io/scratch.h"
-#include "models/wan/transformer.h"
+#include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/weights/folder.h"
+#include "kinema/weights/weights.h"
 #include "pjrt/cpu_plugin.h"
-#include "weights/folder.h"
 #include "weights/smallest.h"
-#include "weights/weights.h"
 
 namespace kinema::weights {
 namespace {

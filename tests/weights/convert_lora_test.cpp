@@ -1,4 +1,4 @@
-#include "weights/convert_lora.h"
+#include "kinema/weights/convert_lora.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <map>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "io/json.h"
-#include "io/safetensors.h"
 #include "io/scratch.h"
-#include "weights/lora.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/weights/lora.h"
 
 namespace kinema::weights {
 namespace {

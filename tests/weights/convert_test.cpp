@@ -1,4 +1,4 @@
-#include "weights/convert.h"
+#include "kinema/weights/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,15 +10,15 @@
 #include <map>
 
 #include "arrays.h"
-#include "core/error.h"
-#include "io/model_folder.h"
-#include "io/safetensors.h"
 #include "io/scratch.h"
-#include "models/wan/transformer.h"
-#include "weights/checkpoint.h"
-#include "weights/config.h"
+#include "kinema/core/error.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/config.h"
+#include "kinema/weights/weights.h"
 #include "weights/smallest.h"
-#include "weights/weights.h"
 
 namespace kinema::weights {
 namespace {

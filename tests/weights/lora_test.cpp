@@ -1,4 +1,4 @@
-#include "weights/lora.h"
+#include "kinema/weights/lora.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <fstream>
 #include <memory>
 
-#include "core/error.h"
 #include "io/scratch.h"
-#include "models/wan/transformer.h"
-#include "weights/weights.h"
+#include "kinema/core/error.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/weights/weights.h"
 
 namespace kinema::weights {
 namespace {

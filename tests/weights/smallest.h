@@ -1,6 +1,6 @@
 #pragma once
 
-#include "models/wan/config.h"
+#include "kinema/models/wan/config.h"
 
 namespace kinema::weights {
 

@@ -1,4 +1,4 @@
-#include "weights/vae_config.h"
+#include "kinema/weights/vae_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <functional>
 #include <string>
 
-#include "core/error.h"
-#include "io/model_folder.h"
-#include "weights/weights.h"
+#include "kinema/core/error.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/weights/weights.h"
 
 namespace kinema::weights {
 namespace {

@@ -1,4 +1,4 @@
-#include "weights/weights.h"
+#include "kinema/weights/weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <fstream>
 
-#include "core/error.h"
-#include "io/json.h"
-#include "io/model_folder.h"
 #include "io/scratch.h"
-#include "models/wan/transformer.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/models/wan/transformer.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::weights {

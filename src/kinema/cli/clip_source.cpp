@@ -1,0 +1,290 @@
+#include "kinema/cli/clip_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "kinema/cli/clip_report.h"
+#include "kinema/cli/clips.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/encoder_settings.h"
+#include "kinema/cli/progress.h"
+#include "kinema/cli/quantities.h"
+#include "kinema/cli/trained_model.h"
+#include "kinema/cli/wiring.h"
+#include "kinema/config/buckets.h"
+#include "kinema/core/error.h"
+#include "kinema/data/survey.h"
+#include "kinema/data/video_source.h"
+#include "kinema/encoders/clip_sizes.h"
+#include "kinema/encoders/image_condition.h"
+#include "kinema/preparation/encode_once.h"
+#include "kinema/preparation/prepare.h"
+#include "kinema/training/stop_signal.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+data::VideoOptions video_options(const config::Config& config) {
+  data::VideoOptions options;
+  options.max_samples = config.data.max_train_samples;
+  options.format = clip_format(config);
+  options.random_start = config.data.random_start;
+  options.center_crop = config.data.center_crop;
+  options.random_flip = config.data.random_flip;
+  options.shuffle = config.data.enable_data_shuffling;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.bad_clip = config.data.skip_bad_clips ? data::BadClip::Skip : data::BadClip::Fail;
+  if (!config.data.cache_latents_text_encoder_outputs) {
+    options.cache_bytes = 0;
+  }
+  return options;
+}
+
+std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const config::Config& config,
+                                                           const wan::TransformerConfig& model,
+                                                           const pjrt::Client& client) {
+  auto autoencoder = make_autoencoder(config, client);
+  const encoders::LatentLayout layout = autoencoder->layout();
+  check(layout.channels == model.out_channels,
+        "[data] the autoencoder {} makes {} channels but the transformer takes {}",
+        autoencoder->name(), layout.channels, model.out_channels);
+  const int64_t condition = layout.temporal + layout.channels;
+  check(model.condition_channels() == 0 || model.condition_channels() == condition,
+        "[data] the autoencoder {} makes image conditions of {} channels but the transformer takes "
+        "{}",
+        autoencoder->name(), condition, model.condition_channels());
+  return autoencoder;
+}
+
+/// CLIP, where the transformer looks at its images through it.
+std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const config::Config& config,
+                                                             const wan::TransformerConfig& model,
+                                                             const pjrt::Client& client) {
+  if (model.image_dim == 0) {
+    return nullptr;
+  }
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  auto out = pipeline ? make_image_encoder(config, *pipeline, model.image_dim, client) : nullptr;
+  check(out != nullptr,
+        "[data] the transformer looks at its images through CLIP (image_dim {}), but "
+        "pretrained_model_name_or_path is no pipeline with image_encoder/ and image_processor/",
+        model.image_dim);
+  return out;
+}
+
+/// What a sample takes from pixels; with `condition`, of their first frame too.
+data::Encoded encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
+                            bool condition, const encoders::ImageEncoder* image) {
+  data::Encoded out;
+  out.latents = autoencoder.encode(pixels);
+  if (condition) {
+    const Dims& dims = pixels.shape.dims;
+    const encoders::GivenImages images{.first = data::first_frame(pixels), .last = {}};
+    out.condition = encoders::image_condition(
+        images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, autoencoder);
+    if (image != nullptr) {
+      out.image_states = encoders::image_tokens(images, *image);
+    }
+  }
+  return out;
+}
+
+/// That every size divides into latents and patches, before the first clip is encoded.
+void check_sizes(const config::Config& config, const data::ClipFormat& format,
+                 const encoders::LatentLayout& layout, const wan::TransformerConfig& model) {
+  const config::Buckets buckets = config::read_buckets(config.data);
+  if (!buckets.on) {
+    encoders::check_clip_sizes(format.num_frames, format.height, format.width, layout,
+                               model.patch_size, model.rope_max_seq_len);
+  }
+  for (const auto& [frames, height, width] : buckets.sizes) {
+    encoders::check_clip_sizes(frames, height, width, layout, model.patch_size,
+                               model.rope_max_seq_len);
+  }
+}
+
+HostArray encode_caption(const encoders::TextEncoder& encoder, const std::string& caption) {
+  HostArray states = encoder.encode(std::span(&caption, 1));
+  states.shape.dims.erase(states.shape.dims.begin());
+  return states;
+}
+
+bool keeps_encoded(const config::Config& config) {
+  return !config.data.dataset_save_location.empty() &&
+         config.data.cache_latents_text_encoder_outputs;
+}
+
+DType kept_dtype(const config::Config& config) {
+  return config.data.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
+}
+
+/// Encoders that are loaded when they are first used.
+class LazyEncoders {
+ public:
+  LazyEncoders(const config::Config& config, const wan::TransformerConfig& model,
+               const pjrt::Client& client)
+      : config_(config), model_(model), client_(client) {}
+
+  preparation::EncodeWith with() {
+    return {.pixels =
+                [this](const HostArray& pixels) {
+                  if (!autoencoder_) {
+                    autoencoder_ = checked_autoencoder(config_, model_, client_);
+                    image_ = needed_image_encoder(config_, model_, client_);
+                  }
+                  return named(encode_pixels(pixels, *autoencoder_, has_image_condition(config_),
+                                             image_.get()));
+                },
+            .text =
+                [this](std::span<const std::string> captions) {
+                  if (!text_) {
+                    text_ = make_text_encoder(config_, model_.text_dim, client_, TextUse::CAPTIONS);
+                  }
+                  return text_->encode(captions);
+                },
+            .release_text = [this] { text_.reset(); }};
+  }
+
+ private:
+  static preparation::Tensors named(data::Encoded made) {
+    preparation::Tensors out{{"latents", std::move(made.latents)}};
+    if (!made.condition.bytes.empty()) {
+      out.emplace("condition", std::move(made.condition));
+    }
+    if (!made.image_states.bytes.empty()) {
+      out.emplace("image_states", std::move(made.image_states));
+    }
+    return out;
+  }
+
+  const config::Config& config_;
+  const wan::TransformerConfig& model_;
+  const pjrt::Client& client_;
+  std::unique_ptr<encoders::Autoencoder> autoencoder_;
+  std::unique_ptr<encoders::ImageEncoder> image_;
+  std::unique_ptr<encoders::TextEncoder> text_;
+};
+
+/// A bar for the captions, then one for the clips.
+class EncodingBar {
+ public:
+  void update(const std::string& what, int64_t done, int64_t total) {
+    if (what != what_) {
+      progress_.emplace("encoding " + what, total);
+      what_ = what;
+    }
+    progress_->update(done);
+  }
+
+ private:
+  std::string what_;
+  std::optional<Progress> progress_;
+};
+
+std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
+                                                  const wan::TransformerConfig& model,
+                                                  std::shared_ptr<const data::ClipSet> clips,
+                                                  data::VideoOptions options,
+                                                  const pjrt::Client& client) {
+  check(!options.random_start,
+        "[config] random_start makes another clip each time: none can be kept in "
+        "dataset_save_location\n  set dataset_save_location='' or random_start=false");
+  check(options.center_crop,
+        "[config] center_crop=false makes another clip each time: none can be kept in "
+        "dataset_save_location\n  set dataset_save_location='' or center_crop=true");
+  const fs::path folder = config.data.dataset_save_location;
+  const auto encoded = std::make_shared<preparation::EncodedClips>(
+      clips, folder,
+      preparation::EncodeOnceOptions{.format = options.format,
+                                     .buckets = options.buckets,
+                                     .max_clips = options.max_samples,
+                                     .flips = options.random_flip,
+                                     .dtype = kept_dtype(config),
+                                     .pixels_settings = kept_pixels_settings(config),
+                                     .text_settings = kept_text_settings(config, model.text_dim),
+                                     .bad_clip = options.bad_clip,
+                                     .threads = static_cast<int>(config.data.decode_threads),
+                                     .decode_ahead = config.data.prefetch_batches});
+  LazyEncoders encoders(config, model, client);
+  std::optional<EncodingBar> bar(std::in_place);
+  const preparation::EncodedNow now = encoded->encode(
+      encoders.with(), {.on_progress = [&](const char* what, int64_t done,
+                                           int64_t total) { bar->update(what, done, total); },
+                        .on_skip = options.on_skip,
+                        .stop_requested = [] { return training::StopSignal::requested(); }});
+  bar.reset();
+  if (now.encoded > 0 || now.captions > 0) {
+    warn(fmt::format("encoded {} and {}, kept in {}", counted(now.encoded, "clip"),
+                     counted(now.captions, "caption"), folder.string()));
+  }
+  if (now.stopped) {
+    return nullptr;
+  }
+  options.on_skip = {};  // they were named
+  return data::encoded_source(
+      std::move(clips), options,
+      [encoded](int64_t clip, const data::ClipFormat& format, bool flipped) {
+        return encoded->find(clip, format, flipped);
+      });
+}
+
+}  // namespace
+
+std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
+                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const pjrt::Client& client,
+                                               const ClipReport& report) {
+  data::VideoOptions options = video_options(config);
+  // Its weights are read when it is first used, so that this costs next to nothing.
+  std::shared_ptr<const encoders::Autoencoder> autoencoder =
+      checked_autoencoder(config, model, client);
+  check_sizes(config, options.format, autoencoder->layout(), model);
+  std::shared_ptr<const data::ClipSet> clips = open_clips(config);
+  data::Survey survey = look_at_clips(config, *clips);
+  report_clips(config, *clips, survey, report);
+  options.buckets = std::move(survey.buckets);
+  options.on_skip = [known = std::set<std::string>(survey.problems.begin(), survey.problems.end())](
+                        const std::string& why) {
+    if (!known.contains(why)) {  // it was not told of at the start
+      warn("skipped: " + why);
+    }
+  };
+  options.batch = batch;
+  if (keeps_encoded(config)) {
+    autoencoder.reset();
+    return make_encoded_source(config, model, std::move(clips), options, client);
+  }
+  const std::shared_ptr<const encoders::TextEncoder> words =
+      make_text_encoder(config, model.text_dim, client, TextUse::CAPTIONS);
+  const std::shared_ptr<const encoders::ImageEncoder> image =
+      needed_image_encoder(config, model, client);
+  return data::video_source(
+      std::move(clips), options,
+      [autoencoder, words, image, condition = has_image_condition(config)](const data::Clip& clip) {
+        data::Encoded out = encode_pixels(clip.pixels, *autoencoder, condition, image.get());
+        out.encoder_hidden_states = encode_caption(*words, clip.caption);
+        return out;
+      });
+}
+
+HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,
+                         const pjrt::Client& client) {
+  const auto encode = [&](const std::string& text) {
+    return encode_caption(*make_text_encoder(config, width, client, TextUse::CAPTIONS), text);
+  };
+  if (!has_clips(config.data) || !keeps_encoded(config)) {
+    return encode(caption);
+  }
+  const preparation::EncodedText kept(fs::path(config.data.dataset_save_location) / "text",
+                                      kept_text_settings(config, width), kept_dtype(config));
+  return kept.read_or(caption, encode);
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kinema/cli/clip_report.h"
+#include "kinema/config/config.h"
+#include "kinema/core/host_array.h"
+#include "kinema/data/source.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/pjrt/client.h"
+
+namespace kinema::cli {
+
+/// Clips as training samples, of which `batch` make a batch. With dataset_save_location, what is
+/// not kept there is encoded first, with a bar, and no encoder stays in memory; null when the
+/// process is told to stop meanwhile. Else clips are encoded on the client's device while the run
+/// goes. `report` says where it is told what was found of the clips.
+std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
+                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const pjrt::Client& client,
+                                               const ClipReport& report);
+
+/// Text states f32 or bf16 [t, d] of a caption, from dataset_save_location where clips use that.
+HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,
+                         const pjrt::Client& client);
+
+}  // namespace kinema::cli

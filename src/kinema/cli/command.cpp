@@ -1,0 +1,173 @@
+#include "kinema/cli/command.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::cli {
+namespace {
+
+OptionText option_text(const CLI::Option& option) {
+  OptionText out{.help = option.get_description()};
+  for (const std::string& name : option.get_snames()) {
+    out.names.push_back("-" + name);
+  }
+  for (const std::string& name : option.get_lnames()) {
+    out.names.push_back("--" + name);
+  }
+  if (option.get_items_expected_max() > 0) {
+    out.value = out.names.empty() ? option.get_name(true) : "VALUE";
+  }
+  return out;
+}
+
+CommandText command_text(const CLI::App& app) {
+  CommandText out{
+      .name = app.get_name(), .help = app.get_description(), .footer = app.get_footer()};
+  for (const CLI::Option* option : app.get_options()) {
+    out.options.push_back(option_text(*option));
+  }
+  const auto is_listed = [](const CLI::App* command) { return !command->get_group().empty(); };
+  for (const CLI::App* command : app.get_subcommands(is_listed)) {
+    out.commands.push_back(command_text(*command));
+    if (out.commands.back().footer == out.footer) {  // CLI11 hands it down
+      out.commands.back().footer.clear();
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option& Option::one_value() {
+  option_->expected(1);
+  return *this;
+}
+
+Option& Option::one_of(std::vector<std::string> words) {
+  option_->check(CLI::IsMember(std::move(words)));
+  return *this;
+}
+
+Option& Option::between(double least, double most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option& Option::shows_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Command Command::add(const std::string& name, const std::string& about) {
+  return {*app_->add_subcommand(name, about), *action_};
+}
+
+void Command::flag(const std::string& name, bool& value, const std::string& about) {
+  app_->add_flag(name, value, about);
+}
+
+Option Command::option(const std::string& name, std::string& value, const std::string& about) {
+  return Option(*app_->add_option(name, value, about));
+}
+
+Option Command::option(const std::string& name, int64_t& value, const std::string& about) {
+  return Option(*app_->add_option(name, value, about));
+}
+
+Option Command::option(const std::string& name, double& value, const std::string& about) {
+  return Option(*app_->add_option(name, value, about));
+}
+
+Option Command::option(const std::string& name, std::vector<std::string>& values,
+                       const std::string& about) {
+  return Option(*app_->add_option(name, values, about));
+}
+
+Option Command::option(const std::string& name, std::vector<int64_t>& values,
+                       const std::string& about) {
+  return Option(*app_->add_option(name, values, about));
+}
+
+void Command::other_words(std::vector<std::string>& words) {
+  app_->allow_extras();
+  app_->parse_complete_callback([app = app_, &words] { words = app->remaining(); });
+}
+
+void Command::footer(const std::string& text) { app_->footer(text); }
+
+void Command::hide() { app_->group(""); }
+
+void Command::run(Action action) {
+  // CLI11 calls those of lower commands first.
+  app_->callback([chosen = action_, action = std::move(action)] {
+    if (!*chosen) {
+      *chosen = action;
+    }
+  });
+}
+
+Program::Program(const std::string& name, const std::string& version, const std::string& about)
+    : app_(std::make_unique<CLI::App>(about, name)) {
+  app_->require_subcommand(1);
+  if (!version.empty()) {
+    app_->set_version_flag("--version", name + " " + version, "Print the version and exit");
+  }
+  app_->set_help_flag("--help,-h", "Print this help and exit");
+  app_->footer(name + " COMMAND --help says more.");
+}
+
+Program::~Program() = default;
+
+Command Program::add(const std::string& name, const std::string& about) {
+  return {*app_->add_subcommand(name, about), action_};
+}
+
+Command Program::itself() {
+  app_->require_subcommand(0);
+  app_->footer("");
+  return {*app_, action_};
+}
+
+CommandText Program::text() const { return command_text(*app_); }
+
+void Program::footers(const std::function<std::string(const std::string&)>& of) {
+  for (CLI::App* command : app_->get_subcommands({})) {
+    command->footer(of(command->get_name()));
+  }
+}
+
+int Program::run(int argc, char** argv) {
+  // CLI11 only says that a command is required when it gets one that it does not know.
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && !app_->get_subcommands({}).empty() &&
+      app_->get_subcommands(is_named).empty()) {
+    fail("there is no command `{}`\n  kinema --help lists the commands", argv[1]);
+  }
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+      return app_->exit(error);  // --help and --version
+    }
+    std::string chosen = app_->get_name();
+    for (const CLI::App* at = app_.get(); !at->get_subcommands().empty();) {
+      at = at->get_subcommands().front();
+      chosen += " " + at->get_name();
+    }
+    fmt::print(stderr, "{}: {}\n  {} --help says what there is\n", app_->get_name(), error.what(),
+               chosen);
+    return 1;
+  }
+  return action_();
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+
+namespace kinema::cli {
+
+class Program;
+
+/// This program, whose `compile-job` is what planning::compile_in_child calls.
+inline constexpr const char* kThisProgram = "/proc/self/exe";
+
+// Each adds its command to the program.
+void add_train(Program& program);
+void add_generate(Program& program);
+void add_prepare(Program& program);
+void add_verify(Program& program);
+void add_inspect(Program& program);
+void add_config(Program& program);
+void add_flags(Program& program);
+void add_doctor(Program& program);
+void add_plan(Program& program);
+void add_convert(Program& program);
+void add_watch(Program& program);
+/// `manual` and `completion`, of all commands of the program.
+void add_manual(Program& program);
+
+/// CONFIG.yml and key=value words in any order; at most one file, and `need_file` asks for it.
+config::Loaded load_arguments(std::span<const std::string> words, bool need_file);
+
+/// A line for people on stderr, which `--json` and pipes do not see.
+void warn(const std::string& line);
+
+}  // namespace kinema::cli

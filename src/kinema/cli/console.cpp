@@ -1,0 +1,103 @@
+#include "kinema/cli/console.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "kinema/cli/commands.h"
+
+namespace kinema::cli {
+
+/// What stands on the terminal.
+struct Console {
+  std::mutex mutex;
+  std::vector<const LiveLine*> lines;  // in the order of their begin
+  bool drawn = false;
+
+  static Console& get() {
+    static auto* const console = new Console;  // threads may still print while the process ends
+    return *console;
+  }
+
+  // Results of fputs are not looked at: see the header.
+  void erase() {
+    if (std::exchange(drawn, false)) {
+      std::fputs("\r\x1b[K", stderr);
+    }
+  }
+
+  void draw() {
+    const auto shown = std::find_if(lines.rbegin(), lines.rend(),
+                                    [](const LiveLine* line) { return !line->text_.empty(); });
+    if (shown == lines.rend()) {
+      erase();
+    } else if (has_terminal()) {
+      std::fputs(("\r" + cut((*shown)->text_, terminal_columns() - 1) + "\x1b[K").c_str(), stderr);
+      drawn = true;
+    }
+  }
+
+  void print(std::FILE* to, const std::string& text) {
+    const std::scoped_lock lock(mutex);
+    erase();
+    std::fputs((text + "\n").c_str(), to);
+    std::fflush(to);
+    draw();
+  }
+
+  /// At most so many characters of UTF-8.
+  static std::string cut(const std::string& text, int characters) {
+    size_t end = 0;
+    for (int count = 0; end < text.size(); ++end) {
+      const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+      count += begins ? 1 : 0;
+      if (count > characters) {
+        break;
+      }
+    }
+    return text.substr(0, end);
+  }
+};
+
+void print_line(const std::string& text) { Console::get().print(stdout, text); }
+
+void warn(const std::string& line) { Console::get().print(stderr, "kinema: " + line); }
+
+bool has_terminal() {
+  static const bool terminal = isatty(STDERR_FILENO) == 1;
+  return terminal;
+}
+
+int terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+LiveLine::LiveLine() {
+  Console& console = Console::get();
+  const std::scoped_lock lock(console.mutex);
+  console.lines.push_back(this);
+}
+
+LiveLine::~LiveLine() {
+  Console& console = Console::get();
+  const std::scoped_lock lock(console.mutex);
+  std::erase(console.lines, this);
+  if (!text_.empty()) {
+    console.draw();
+  }
+}
+
+void LiveLine::show(std::string text) {
+  Console& console = Console::get();
+  const std::scoped_lock lock(console.mutex);
+  text_ = std::move(text);
+  console.draw();
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,82 @@
+#include "kinema/cli/continued_run.h"
+
+#include <optional>
+#include <string>
+#include <system_error>
+
+#include "kinema/core/error.h"
+#include "kinema/training/checkpoint_folder.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+bool is_checkpoint(const fs::path& path) { return is_there(path / "train_state.json"); }
+
+/// The folder of checkpoints of a run that is `path`, or has it within.
+std::optional<fs::path> checkpoints_in(const fs::path& path) {
+  if (is_there(path / "checkpoints")) {
+    return path / "checkpoints";
+  }
+  const bool holds_some = !training::CheckpointFolder(path).steps().empty();
+  return holds_some ? std::optional(path) : std::nullopt;
+}
+
+/// The configuration of the run that a checkpoint is of, where that still lies around it.
+std::optional<config::Config> config_around(const fs::path& checkpoint) {
+  const fs::path run = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
+  if (!is_there(run / "config.yml")) {
+    return std::nullopt;
+  }
+  return config::load(run / "config.yml").config;
+}
+
+}  // namespace
+
+fs::path checkpoint_of(const fs::path& path) {
+  if (is_checkpoint(path)) {
+    const std::string problem = training::manifest_problem(path);
+    check(problem.empty(), "[config] the checkpoint {} cannot be used: {}", path.string(), problem);
+    return path;
+  }
+  const std::optional<fs::path> folder = checkpoints_in(path);
+  check(folder.has_value(), "[config] {} is no folder of a run and no checkpoint", path.string());
+  const training::Found found = training::CheckpointFolder(*folder).newest();
+  check(found.step.has_value(), "[config] the run in {} has no valid checkpoint", path.string());
+  return found.folder;
+}
+
+void take_run_as_model(config::Config& config) {
+  config::ModelConfig& m = config.model;
+  const fs::path named = m.pretrained_model_name_or_path;
+  if (named.empty() || is_there(named / "model_index.json") ||
+      !(is_checkpoint(named) || is_there(named / "checkpoints"))) {
+    return;
+  }
+  const fs::path checkpoint = checkpoint_of(named);
+  if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
+    m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();
+  }
+  m.pretrained_model_name_or_path.clear();
+  const std::optional<config::Config> before = config_around(checkpoint);
+  if (!before) {
+    return;  // a checkpoint alone: what else is needed asks for its own key
+  }
+  m.pretrained_model_name_or_path = before->model.pretrained_model_name_or_path;
+  const auto inherit = [](std::string& own, const std::string& other) {
+    own = own.empty() ? other : own;
+  };
+  inherit(m.revision, before->model.revision);
+  inherit(m.wan_vae_pretrained_model_name_or_path,
+          before->model.wan_vae_pretrained_model_name_or_path);
+  inherit(m.wan_text_encoder_pretrained_model_name_or_path,
+          before->model.wan_text_encoder_pretrained_model_name_or_path);
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,183 @@
+#include "kinema/cli/device.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "kinema/cli/compiler_flags.h"
+#include "kinema/cli/quantities.h"
+#include "kinema/mesh/batch.h"
+
+namespace kinema::cli {
+namespace {
+
+/// The memory's options that differ from the plugin's own, under the names of XLA's GPU client.
+pjrt::NamedValues memory_options(const config::RuntimeConfig& runtime) {
+  pjrt::NamedValues options;
+  if (!runtime.preallocate) {
+    options["preallocate"] = false;
+  }
+  if (runtime.memory_fraction > 0) {
+    options["memory_fraction"] = static_cast<float>(runtime.memory_fraction);
+  }
+  if (!runtime.allocator.empty()) {
+    options["allocator"] = runtime.allocator;
+  }
+  return options;
+}
+
+/// True when `executable_cache` says that no program is kept.
+bool is_off(const std::string& cache) {
+  return cache == "off" || cache == "none" || cache == "false";
+}
+
+/// Variables that JAX reads and no plugin does, and the key that does the same here.
+struct JaxVariable {
+  const char* name;
+  std::string_view key;
+};
+constexpr JaxVariable kJaxVariables[] = {
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "preallocate"},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", "memory_fraction"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "allocator"},
+    {"JAX_COMPILATION_CACHE_DIR", "executable_cache"},
+    {"JAX_DEBUG_NANS", "debug_nans"},
+    {"JAX_DISABLE_JIT", "jit"},
+    {"JAX_PLATFORMS", "hardware"},
+    {"JAX_TRANSFER_GUARD", "transfer_guard"},
+};
+
+bool is_on(const std::string& cache) { return cache.empty() || cache == "on" || cache == "true"; }
+
+/// Core of the chip, x, y, z, as TPUs tell them; empty where one is missing.
+std::vector<int64_t> grid_place(const pjrt::NamedValues& attributes) {
+  const auto coords = attributes.find("coords");
+  const auto core = attributes.find("core_on_chip");
+  if (coords == attributes.end() || core == attributes.end() ||
+      !std::holds_alternative<std::vector<int64_t>>(coords->second) ||
+      !std::holds_alternative<int64_t>(core->second)) {
+    return {};
+  }
+  std::vector<int64_t> out = std::get<std::vector<int64_t>>(coords->second);
+  out.insert(out.begin(), std::get<int64_t>(core->second));
+  return out;
+}
+
+std::vector<mesh::Device> devices_of(const pjrt::Client& client) {
+  std::vector<mesh::Device> devices;
+  for (const pjrt::Device& device : client.devices()) {
+    const pjrt::DeviceDescription description = device.description();
+    mesh::Device each{description.id, 0};
+    if (const auto slice = description.attributes.find("slice_index");
+        slice != description.attributes.end() && std::holds_alternative<int64_t>(slice->second)) {
+      each.slice = std::get<int64_t>(slice->second);
+    }
+    if (client.platform_name() == "tpu") {
+      each.coordinates = grid_place(description.attributes);
+    }
+    devices.push_back(each);
+  }
+  return devices;
+}
+
+}  // namespace
+
+bool has_mock_devices(const config::Config& config) { return config.runtime.mock_devices > 0; }
+
+std::vector<std::string> device_notices(const config::Config& config) {
+  std::vector<std::string> out;
+  for (const JaxVariable& each : kJaxVariables) {
+    if (std::getenv(each.name) != nullptr) {
+      out.push_back(fmt::format("{} is set, which JAX reads: here it is {}=", each.name, each.key));
+    }
+  }
+  if (has_mock_devices(config)) {
+    out.push_back(
+        fmt::format("mock_devices: {} devices of the CPU plugin stand for those of hardware {}",
+                    config.runtime.mock_devices, config.run.hardware));
+  }
+  const pjrt::NamedValues options = memory_options(config.runtime);
+  if (!options.empty() && (config.run.hardware != "gpu" || has_mock_devices(config))) {
+    std::string names;
+    for (const auto& [name, value] : options) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    out.push_back(names + ": only the GPU plugin hands out memory by these, they change nothing");
+  }
+  return out;
+}
+
+runtime::ClientSpec client_spec(const config::Config& config) {
+  runtime::ClientSpec spec;
+  spec.cpu_isa = config.run.cpu_isa;
+  if (has_mock_devices(config)) {
+    spec.cpu_devices = config.runtime.mock_devices;
+    return spec;
+  }
+  spec.plugin = config.run.pjrt_plugin;
+  spec.hardware = config.run.hardware == "gpu" ? "cuda" : config.run.hardware;
+  spec.cpu_devices = config.run.cpu_device_count;
+  if (config.run.hardware == "gpu") {
+    spec.options = memory_options(config.runtime);
+  }
+  return spec;
+}
+
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
+  const std::vector<mesh::Device> devices = devices_of(client);
+  return placement(config, devices);
+}
+
+mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices) {
+  const config::ParallelConfig& parallel = config.parallel;
+  const mesh::AxisRules rules =
+      mesh::AxisRules::parse(parallel.logical_axis_rules, "logical_axis_rules");
+  return {mesh::make_mesh(parallel, devices),
+          rules.for_attention(config.model.attention, parallel.attention_sharding_uniform)};
+}
+
+std::string batch_origin(const config::Config& config, const mesh::Placement& place) {
+  const config::OptimizerConfig& o = config.optimizer;
+  return o.global_batch_size > 0
+             ? "global_batch_size"
+             : fmt::format("per_device_batch_size {} on {}", o.per_device_batch_size,
+                           counted(place.devices(), "device"));
+}
+
+std::string batch_text(const config::Config& config, const mesh::Placement& asked,
+                       int64_t samples) {
+  return mesh::batch_text(
+      asked, samples,
+      fmt::format("sample{} ({})", samples == 1 ? "" : "s", batch_origin(config, asked)));
+}
+
+mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client) {
+  return {mesh::make_vae_mesh(config.model.vae_spatial, devices_of(client)),
+          mesh::AxisRules::parse(config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"),
+          "vae_logical_axis_rules"};
+}
+
+runtime::ProgramOptions program_options(const config::Config& config) {
+  runtime::ProgramOptions options;
+  const std::string& cache = config.run.executable_cache;
+  if (!is_off(cache)) {
+    options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
+  }
+  options.dump = config.run.dump_to;
+  options.kernels = config.run.cpu_kernels;
+  options.jit = config.runtime.jit;
+  options.compile.flags = resolve_flags({.config = config}, {}).options();
+  set_effort(config, config.run.hardware == "tpu" && !has_mock_devices(config), options.compile);
+  return options;
+}
+
+runtime::ProgramOptions step_program_options(const config::Config& config) {
+  runtime::ProgramOptions options = program_options(config);
+  options.saved = config.run.compiled_step;
+  return options;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+#include "kinema/mesh/placement.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/program.h"
+
+namespace kinema::cli {
+
+/// Which plugin and devices a configuration asks for, and the options that it is opened with.
+runtime::ClientSpec client_spec(const config::Config& config);
+
+/// True where devices of the CPU plugin stand for those of another kind, which are not here.
+bool has_mock_devices(const config::Config& config);
+
+/// What there is to say about the keys of the client: those that this hardware has no use for, and
+/// that its devices are mock ones.
+std::vector<std::string> device_notices(const config::Config& config);
+
+/// The mesh of a configuration over all devices of a client, with the rules of the transformer.
+/// Throws what mesh::make_mesh throws.
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client);
+/// The same over devices that need not be here.
+mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
+
+/// What makes the batch: `per_device_batch_size 0.25 on 4 devices`, or `global_batch_size`.
+std::string batch_origin(const config::Config& config, const mesh::Placement& place);
+
+/// How large the batch of a training step is and how it lies on the devices, on one line:
+/// `1 sample (...), tokens over fsdp=4, ...` (mesh::batch_text).
+std::string batch_text(const config::Config& config, const mesh::Placement& asked, int64_t samples);
+
+/// The VAE's own mesh over all devices of a client: groups of `vae_spatial` devices that share a
+/// frame, and its own rules. Throws an Error when the devices do not divide into such groups.
+mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
+
+/// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
+/// are safe is check_flags's.
+runtime::ProgramOptions program_options(const config::Config& config);
+/// The same for the step of train or generate, which may come from a file (compiled_step).
+runtime::ProgramOptions step_program_options(const config::Config& config);
+
+}  // namespace kinema::cli

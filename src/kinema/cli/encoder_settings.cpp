@@ -1,0 +1,108 @@
+#include "kinema/cli/encoder_settings.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/cli/trained_model.h"
+#include "kinema/cli/wiring.h"
+#include "kinema/preparation/content_index.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Grows when the same settings begin to give other latents or text states.
+constexpr const char* kEncoding = "2";
+
+/// The settings with what a model's folder holds in place of where it lies.
+preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
+  const std::map<std::string, std::vector<std::string>> parts_of{
+      {"text encoder's folder", {"text_encoder", "tokenizer"}},
+      {"image encoder's folder", {"image_encoder", "image_processor"}}};
+  for (const char* folder : {"vae", "text encoder's folder", "image encoder's folder"}) {
+    const auto found = settings.find(folder);
+    if (found == settings.end()) {
+      continue;
+    }
+    std::string content;
+    if (found->first == "vae") {
+      content = index.folder_hash(found->second);
+    } else {
+      for (const std::string& part : parts_of.at(found->first)) {
+        content += index.folder_hash(fs::path(found->second) / part);
+      }
+    }
+    settings.erase(found);
+    settings[std::string("content of ") + folder] = content;
+  }
+  settings["encoding"] = kEncoding;
+  return settings;
+}
+
+}  // namespace
+
+preparation::Settings pixels_settings(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  preparation::Settings out;
+  out["autoencoder"] = m.autoencoder;
+  if (m.autoencoder == "space_to_depth") {
+    const data::SpaceToDepth blocks = space_to_depth(config);
+    out["space_to_depth"] = fmt::format(
+        "blocks of {}x{}x{}, regions {}x{}, ({} + x) * {}", blocks.temporal, blocks.block,
+        blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
+  } else {
+    out["vae"] = vae_folder(config).string();
+    out["vae_weights_dtype"] = m.vae_weights_dtype;
+    out["vae_dtype"] = m.vae_dtype;
+    out["precision"] = m.precision;
+    if (m.vae_tiling) {
+      out["vae_tiling"] = fmt::format("{}x{} each {}x{}", m.vae_tile_height, m.vae_tile_width,
+                                      m.vae_tile_stride_height, m.vae_tile_stride_width);
+    }
+  }
+  if (has_image_condition(config)) {
+    out["image condition"] = "of the first frame";
+    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+    if (pipeline && !pipeline->image_encoder.empty()) {
+      out["image encoder's folder"] = m.pretrained_model_name_or_path;
+    }
+  }
+  return out;
+}
+
+preparation::Settings text_settings(const config::Config& config, int64_t width) {
+  const config::ModelConfig& m = config.model;
+  preparation::Settings out;
+  out["text_encoder"] = m.text_encoder;
+  out["max_sequence_length"] = fmt::format("{}", m.max_sequence_length);
+  if (m.text_encoder == "hashed") {
+    out["text_dim"] = fmt::format("{}", width);
+  } else {
+    const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
+    out["text encoder's folder"] = own.empty() ? m.pretrained_model_name_or_path : own;
+    out["text_encoder_dtype"] = m.text_encoder_dtype;
+  }
+  return out;
+}
+
+preparation::Settings kept_text_settings(const config::Config& config, int64_t width) {
+  preparation::ContentIndex models(fs::path(config.data.dataset_save_location) / "models.json");
+  preparation::Settings out = by_content(text_settings(config, width), models);
+  models.save();
+  return out;
+}
+
+preparation::Settings kept_pixels_settings(const config::Config& config) {
+  preparation::ContentIndex models(fs::path(config.data.dataset_save_location) / "models.json");
+  preparation::Settings out = by_content(pixels_settings(config), models);
+  models.save();
+  return out;
+}
+
+}  // namespace kinema::cli

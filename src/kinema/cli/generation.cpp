@@ -1,0 +1,392 @@
+#include "kinema/cli/generation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "kinema/cli/commands.h"
+#include "kinema/cli/device.h"
+#include "kinema/cli/trained_model.h"
+#include "kinema/cli/wiring.h"
+#include "kinema/config/keys.h"
+#include "kinema/config/scalar.h"
+#include "kinema/core/error.h"
+#include "kinema/io/image.h"
+#include "kinema/remote/web_file.h"
+#include "kinema/text/unicode.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/checkpoint_folder.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool on_command_line(const config::Loaded& loaded, const char* key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == config::kCommandLine;
+}
+
+/// True when `prompt` was asked for later than the `prompt_file` of a configuration.
+bool prompt_wins(const config::Loaded& loaded) {
+  return on_command_line(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
+}
+
+/// Whether the weights of a pipeline's part are here.
+bool is_here(const fs::path& part) {
+  std::error_code ignored;
+  return !part.empty() && fs::is_directory(part, ignored);
+}
+
+/// A run's checkpoint as a pipeline, with the averaged weights when there are such.
+ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
+                           const fs::path& checkpoint) {
+  const training::TrainState state = training::read_train_state(checkpoint);
+  return model_of_checkpoint(
+      config, run,
+      {.folder = checkpoint,
+       .model_type = state.setting("model_type"),
+       .train_expert = state.setting("train_expert"),
+       .average = fs::is_directory(checkpoint / training::average_part(state.weights))});
+}
+
+training::CheckpointFolder checkpoints_of(const config::Config& config) {
+  return training::CheckpointFolder(config.run.checkpoint_dir.empty()
+                                        ? run_folder(config) / "checkpoints"
+                                        : fs::path(config.run.checkpoint_dir));
+}
+
+/// A folder that train wrote to.
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.yml", ignored) || fs::exists(folder / "checkpoints", ignored);
+}
+
+/// The runs of an output_dir by name, of which a part may be a folder: `team/first`.
+std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
+  std::vector<std::string> out;
+  std::error_code error;
+  for (auto each = fs::directory_iterator(output_dir, error);
+       !error && each != fs::directory_iterator(); each.increment(error)) {
+    std::error_code ignored;
+    const std::string name = each->path().filename().string();
+    if (is_run(each->path())) {
+      out.push_back(name);
+    } else if (depth > 1 && each->is_directory(ignored)) {
+      for (const std::string& inner : runs_of(each->path(), depth - 1)) {
+        out.push_back(name + "/" + inner);
+      }
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+ModelToUse pretrained_or_trained(const config::Config& config) {
+  if (!config.run.run_name.empty()) {
+    const fs::path run = run_folder(config);
+    const training::CheckpointFolder checkpoints = checkpoints_of(config);
+    if (const int64_t step = config.generate.generate_checkpoint_step; step >= 0) {
+      const fs::path folder = checkpoints.path(step);
+      const std::vector<int64_t> there = checkpoints.steps();
+      check(std::ranges::count(there, step) > 0,
+            "[generate] {} has no checkpoint of step {}; there {}\n  generate_checkpoint_step=-1 "
+            "takes the newest",
+            checkpoints.path().string(), step,
+            there.empty() ? "are none" : fmt::format("are {}", fmt::join(there, ", ")));
+      const std::string problem = training::manifest_problem(folder);
+      check(problem.empty(), "[generate] {} cannot be used: {}", folder.string(), problem);
+      return from_checkpoint(config, run, folder);
+    }
+    const training::Found found = checkpoints.newest();
+    for (const training::Damage& each : found.damaged) {
+      warn(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
+    }
+    if (found.step) {
+      return from_checkpoint(config, run, found.folder);
+    }
+    check(found.damaged.empty(), "[generate] {} holds no valid checkpoint",
+          checkpoints.path().string());
+  }
+  const fs::path transformer = pretrained_transformer(config);
+  check(!transformer.empty(),
+        "[generate] no model: give run_name=... of a training run, or "
+        "pretrained_model_name_or_path=FOLDER");
+  ModelToUse out;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  out.folder = sample::read_pipeline_folder(!pipeline.empty() &&
+                                                    fs::path(pipeline).filename() != "transformer"
+                                                ? fs::path(pipeline)
+                                                : transformer.parent_path());
+  out.folder.transformer = transformer;
+  out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
+                                           : run_folder(config) / "samples" / "pretrained";
+  return out;
+}
+
+/// The model's own schedule where there is one, with what was given on top.
+schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model) {
+  const std::optional<schedulers::ScheduleConfig>& own = model.folder.schedule;
+  schedulers::ScheduleConfig out = own.value_or(schedulers::ScheduleConfig{});
+  const config::GenerateConfig& g = loaded.config.generate;
+  if (!own || loaded.origin.contains("scheduler")) {
+    out.sampler = schedulers::sampler_from_string(g.scheduler);
+  }
+  if (!own || loaded.origin.contains("flow_shift")) {
+    out.shift = g.flow_shift;
+  }
+  return out;
+}
+
+/// The schedule of the pipeline that a run began with: that which its checkpoint holds, else the
+/// pipeline's.
+std::optional<schedulers::ScheduleConfig> trained_schedule(
+    const fs::path& checkpoint, const std::optional<sample::PipelineFolder>& pipeline) {
+  const fs::path kept = checkpoint / sample::kSchedulerConfig;
+  std::error_code ignored;
+  if (fs::exists(kept, ignored)) {
+    return sample::read_scheduler_config(kept);
+  }
+  return pipeline ? pipeline->schedule : std::nullopt;
+}
+
+/// An image of this machine, `file://` before its path or not, or of the web.
+HostArray read_given_image(const std::string& url) {
+  if (url.empty()) {
+    return {};
+  }
+  if (remote::is_web_url(url)) {
+    const remote::WebFile file(url);
+    try {
+      return io::read_image(file.path());
+    } catch (const Error&) {
+      fail("[generate] {} is no image that can be read", file.name());
+    }
+  }
+  constexpr std::string_view kFile = "file://";
+  return io::read_image(url.starts_with(kFile) ? url.substr(kFile.size()) : url);
+}
+
+/// The scale of an expert: its own key where that was given, else guidance_scale where that was,
+/// else its own key's default.
+double guidance_of(const config::Loaded& loaded, const char* key, double own) {
+  return !loaded.origin.contains(key) && loaded.origin.contains("guidance_scale")
+             ? loaded.config.generate.guidance_scale
+             : own;
+}
+
+/// What steps take from earlier ones.
+sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
+  sample::ReuseSettings out;
+  out.keys = g.use_kv_cache;
+  out.sencache = g.use_sen_cache;
+  if (g.use_cfg_cache) {
+    out.guidance = sample::GuidanceCache{};
+  }
+  if (g.use_magcache) {
+    const std::vector<double>& by_height =
+        g.height >= 720 ? g.mag_ratios_base_720p : g.mag_ratios_base_480p;
+    const std::vector<double>& table = g.mag_ratios_base.empty() ? by_height : g.mag_ratios_base;
+    check(!table.empty(),
+          "[generate] use_magcache needs the model's table: mag_ratios_base, two numbers a step\n"
+          "  configs/wan21_t2v_14b.yml, wan22_t2v_a14b.yml and wan22_i2v_a14b.yml hold those of "
+          "their models");
+    out.magcache = sample::MagCache{.ratios = table,
+                                    .threshold = g.magcache_thresh,
+                                    .longest_skip = g.magcache_K,
+                                    .retention = g.retention_ratio};
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const std::string& path = config.generate.prompt_file;
+  if (path.empty() || prompt_wins(loaded)) {
+    return {config.generate.prompt};
+  }
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(path, ignored);  // a pipe would wait for its other end
+  std::ifstream in(is_file ? path : "");
+  check(is_file && in.good(), "[generate] prompt_file {} cannot be read{}", path,
+        !is_file && fs::exists(path, ignored) ? ": it is no regular file" : "");
+  std::vector<std::string> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+    if (++number == 1 && line.starts_with(kByteOrderMark)) {
+      line.erase(0, kByteOrderMark.size());
+    }
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    check(text::invalid_utf8_at(line) == std::string_view::npos,
+          "[generate] prompt_file {}:{} is not text in UTF-8", path, number);
+    if (line.find_first_not_of(" \t") != std::string::npos) {
+      prompts.push_back(line);
+    }
+  }
+  check(!prompts.empty(), "[generate] prompt_file {} holds no prompt", path);
+  return prompts;
+}
+
+bool has_checkpoint(const config::Config& config) {
+  return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
+}
+
+std::vector<std::string> check_run(const config::Config& config) {
+  const std::string& name = config.run.run_name;
+  if (name.empty() || has_checkpoint(config)) {
+    return {};
+  }
+  const std::string& pretrained = config.model.pretrained_model_name_or_path;
+  const std::vector<std::string> runs = runs_of(config.run.output_dir);
+  const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
+  check(is_other && (!pretrained.empty() || !runs.empty()),
+        "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
+        checkpoints_of(config).path().string(), name,
+        pretrained.empty() ? "" : "; or leave run_name out to sample " + pretrained);
+  if (runs.empty()) {  // nothing that the name could have been meant for
+    return {
+        fmt::format("there are no runs in {}: videos are made by {}, and run_name only says "
+                    "where they go",
+                    config.run.output_dir, pretrained)};
+  }
+  const std::string& nearest = *std::ranges::min_element(
+      runs, {}, [&](const std::string& each) { return config::edit_distance(name, each); });
+  fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
+       fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
+       pretrained.empty() ? fmt::format("run_name={} samples that one", nearest)
+                          : "leave run_name out to sample " + pretrained);
+}
+
+ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
+                               const CheckpointModel& model) {
+  const Expert expert{.name = model.train_expert};
+  const std::string part = model.average && config.generate.use_ema
+                               ? training::average_part(expert.part())
+                               : expert.part();
+  const fs::path trained = model.folder / part;
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  ModelToUse out;
+  out.folder.folder = model.folder;
+  out.folder.transformer = trained;
+  out.folder.expand_timesteps =
+      model.model_type == "TI2V" || (pipeline && pipeline->expand_timesteps);
+  out.folder.schedule = trained_schedule(model.folder, pipeline);
+  if (pipeline && is_here(pipeline->image_encoder) && is_here(pipeline->image_processor)) {
+    out.folder.image_encoder = pipeline->image_encoder;
+    out.folder.image_processor = pipeline->image_processor;
+  }
+  if (expert.name == "high_noise" || expert.name == "low_noise") {
+    const bool low = expert.is_low_noise();
+    const fs::path other = !pipeline ? fs::path()
+                           : low     ? pipeline->transformer
+                                     : pipeline->transformer_2;
+    check(is_here(other),
+          "[generate] {} holds the {} expert alone, and pretrained_model_name_or_path is no "
+          "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
+          "transformer_2/",
+          model.folder.string(), expert.name);
+    out.folder.transformer = low ? other : trained;
+    out.folder.transformer_2 = low ? trained : other;
+    out.folder.boundary_ratio = pipeline->boundary_ratio.value_or(config.generate.boundary_ratio);
+  }
+  out.output = run / "samples" / model.folder.filename();
+  out.step = training::step_of(model.folder.filename().string());
+  return out;
+}
+
+ModelToUse find_model(const config::Loaded& loaded) {
+  ModelToUse model = pretrained_or_trained(loaded.config);
+  if (loaded.origin.contains("boundary_ratio") && model.folder.has_two_experts()) {
+    model.folder.boundary_ratio = loaded.config.generate.boundary_ratio;
+  }
+  return model;
+}
+
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  sample::GenerateRequest request;
+  request.prompts = read_prompts(loaded);
+  request.negative_prompt = g.negative_prompt;
+  request.images = {.first = read_given_image(g.image_url),
+                    .last = read_given_image(g.last_image_url)};
+  request.num_videos_per_prompt = g.num_videos_per_prompt;
+  request.first_index = g.first_video_index;
+  request.num_frames = g.num_frames;
+  request.height = g.height;
+  request.width = g.width;
+  request.num_inference_steps = g.num_inference_steps;
+  request.guidance_scale = g.guidance_scale;
+  if (model.folder.has_two_experts()) {
+    request.guidance_scale = guidance_of(loaded, "guidance_scale_high", g.guidance_scale_high);
+    request.guidance_scale_2 = guidance_of(loaded, "guidance_scale_low", g.guidance_scale_low);
+  }
+  request.guidance_rescale = std::max(0.0, g.guidance_rescale);
+  request.seed = static_cast<uint64_t>(loaded.config.run.seed);
+  request.batch_size = g.generate_batch_size;
+  request.two_passes = g.guidance_in_two_passes;
+  request.reuse = reuse_of(g);
+  request.schedule = schedule(loaded, model);
+  request.initial_latents = g.initial_latents;
+  request.save_latents = g.save_latents;
+  return request;
+}
+
+std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
+  const bool asked = on_command_line(loaded, "per_device_batch_size") ||
+                     on_command_line(loaded, "global_batch_size");
+  if (!asked || loaded.origin.contains("num_videos_per_prompt")) {
+    return std::nullopt;
+  }
+  return batch_sizes(loaded.config, devices).train;
+}
+
+sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+                                 const wan::TransformerConfig& transformer,
+                                 const pjrt::Client& client) {
+  sample::PipelineParts parts;
+  parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
+  parts.text_encoder = make_text_encoder(config, transformer.text_dim, client);
+  if (transformer.image_dim > 0) {
+    parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
+  }
+  return parts;
+}
+
+sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
+                                     io::Json flags) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  io::Json settings = given_settings(loaded);
+  if (model.step) {  // a run that went on has others by now
+    settings.set("generate_checkpoint_step", *model.step);
+  }
+  return {.fps = static_cast<double>(g.fps),
+          .enlarge = static_cast<int>(g.video_enlarge),
+          .contact_sheet = g.contact_sheet,
+          .contact_sheet_columns = g.contact_sheet_columns,
+          .frames = g.save_frames,
+          .version = KINEMA_VERSION,
+          .settings = std::move(settings),
+          .flags = std::move(flags)};
+}
+
+io::Json given_settings(const config::Loaded& loaded) {
+  io::Json out = io::Json::object();
+  for (const config::KeyValue& each : config::describe(loaded.config)) {
+    if (loaded.origin.contains(std::string(each.key))) {
+      out.set(each.key, io::Json::parse(each.value, each.key));
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::cli

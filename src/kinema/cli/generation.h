@@ -1,0 +1,74 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+#include "kinema/io/json.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/sample/output.h"
+#include "kinema/sample/pipeline.h"
+
+/// From a configuration to what the sampling room is asked.
+namespace kinema::cli {
+
+/// The model of a run, or the pretrained one.
+struct ModelToUse {
+  sample::PipelineFolder folder;
+  std::filesystem::path output;  // where videos go by default
+  std::optional<int64_t> step;   // of the run whose checkpoint it is
+};
+
+/// True when a run was named that has checkpoints: the pretrained transformer is not read then.
+bool has_checkpoint(const config::Config& config);
+
+/// Throws an Error where a run was named that has no checkpoint, naming the nearest one. Where
+/// output_dir has no runs at all the name only says where videos go: returns a line about that.
+std::vector<std::string> check_run(const config::Config& config);
+
+/// The newest (or the given) checkpoint of the run, else the pretrained folder.
+ModelToUse find_model(const config::Loaded& loaded);
+
+/// A checkpoint, which need not be written, and what its run trains.
+struct CheckpointModel {
+  std::filesystem::path folder;
+  std::string model_type;
+  std::string train_expert;  // empty or `none`: the only transformer
+  bool average = false;      // it has averaged weights
+};
+
+/// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run
+/// does not train comes from the pipeline that it began with: the other expert, and CLIP. Throws an
+/// Error where the other expert is not there.
+ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
+                               const CheckpointModel& model);
+
+/// The prompts of prompt_file, one a line, or the one prompt. Throws an Error that names the file,
+/// and the line that is no text.
+std::vector<std::string> read_prompts(const config::Loaded& loaded);
+
+/// Prompts, images, sizes, guidance and schedule. Reads the images.
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model);
+
+/// The videos of each prompt that per_device_batch_size or global_batch_size ask for on generate's
+/// command line: a batch on this many devices, as in MaxDiffusion. Nothing where neither stands
+/// there (in a file they are training's) or num_videos_per_prompt was given.
+std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices);
+
+/// Autoencoder, text encoder and, where the folder has one, image encoder.
+sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
+                                 const wan::TransformerConfig& transformer,
+                                 const pjrt::Client& client);
+
+/// What is written beside the mp4, and how; `flags` are the compiler's that were given.
+sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,
+                                     io::Json flags);
+
+/// The keys that were given, with their values: read back as key=value words they make the same
+/// configuration.
+io::Json given_settings(const config::Loaded& loaded);
+
+}  // namespace kinema::cli

@@ -1,0 +1,211 @@
+#include "kinema/cli/inspect_clips.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+#include "kinema/cli/progress.h"
+#include "kinema/cli/quantities.h"
+#include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/data/clip_set.h"
+#include "kinema/data/dataset_type.h"
+#include "kinema/data/hf_clips.h"
+#include "kinema/data/survey.h"
+#include "kinema/text/unicode.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// `videos` or `hf`, as dataset_type has them; empty: no clips.
+std::string kind_of(const fs::path& path) {
+  std::error_code ignored;
+  const std::string found = data::dataset_type_of(
+      fs::is_directory(path, ignored) ? data::file_names(path)
+                                      : std::vector<std::string>{path.filename().string()});
+  const bool file = fs::is_regular_file(path, ignored);
+  const bool set = !file || found == "hf" || path.extension() == ".tar";
+  return set && found != "tfrecord" ? found : "";
+}
+
+/// The first `count` characters of a caption, on one line.
+std::string shortened(const std::string& text, size_t count) {
+  std::string out = text;
+  std::ranges::replace_if(
+      out, [](unsigned char c) { return c < ' '; }, ' ');
+  const std::vector<size_t> ends = text::grapheme_ends(out);
+  return ends.size() <= count ? out : out.substr(0, ends[count - 2]) + "..";
+}
+
+std::string length_text(double seconds) {
+  return seconds >= 60 ? clock_text(seconds) : fmt::format("{:.2f} s", seconds);
+}
+
+/// The most frequent first: `512x768 (800), 96x64 (12)`.
+std::string counts_text(const std::map<std::string, int64_t>& counts) {
+  std::vector<std::pair<int64_t, std::string>> sorted;
+  for (const auto& [name, count] : counts) {
+    sorted.emplace_back(-count, name);
+  }
+  std::ranges::sort(sorted);
+  std::string out;
+  for (size_t i = 0; i < sorted.size() && i < 4; ++i) {
+    out += fmt::format("{}{} ({})", i == 0 ? "" : ", ", sorted[i].second, -sorted[i].first);
+  }
+  return out + (sorted.size() > 4 ? ", ..." : "");
+}
+
+/// Decodes each clip that has no problem yet.
+void verify_all(const data::ClipSet& clips, data::Survey& survey, int threads) {
+  for_each_in_parallel(survey.problems.size(), threads, [&](size_t i) {
+    if (survey.problems[i].empty()) {
+      try {
+        clips.verify(static_cast<int64_t>(i));
+      } catch (const Error& error) {
+        survey.problems[i] = error.what();
+      }
+    }
+  });
+}
+
+std::string caption_or_none(const data::ClipSet& clips, int64_t clip) {
+  try {
+    return clips.caption(clip);
+  } catch (const Error&) {
+    return "";  // it is the clip's problem
+  }
+}
+
+class Table {
+ public:
+  Table(const data::ClipSet& clips, const data::Survey& survey) : clips_(clips), survey_(survey) {
+    for (int64_t clip = 0; clip < count(); ++clip) {
+      const size_t wide = text::decode_utf8(printable(clips.where(clip))).size();
+      name_width_ = std::max(name_width_, std::min<size_t>(wide, 40));
+    }
+    out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", "clip", name_width_,
+                                     "size", "frames", "fps", "length", "caption"));
+    for (int64_t clip = 0; clip < count(); ++clip) {
+      add(clip);
+    }
+    for (const data::LeftOut& each : survey.left_out) {
+      out_.lines.push_back(fmt::format("left out: {}: {}", printable(each.file), each.reason));
+    }
+  }
+
+  ClipTable take() {
+    const int64_t bad = survey_.bad();
+    const size_t others = survey_.left_out.size();
+    out_.summary =
+        fmt::format("data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
+                    counted(count() - bad, "clip"), length_text(seconds_),
+                    empty_ > 0 ? fmt::format("{} without words, ", counted(empty_, "caption")) : "",
+                    bad, counted(static_cast<int64_t>(others), "file"));
+    if (!sizes_.empty()) {
+      out_.summary += fmt::format("; sizes {}", counts_text(sizes_));
+    }
+    if (!rates_.empty()) {
+      out_.summary += fmt::format("; frames a second {}", counts_text(rates_));
+    }
+    Json left_out = Json::array();
+    for (const data::LeftOut& each : survey_.left_out) {
+      Json file = Json::object();
+      left_out.append(
+          std::move(file.set("file", printable(each.file)).set("reason", printable(each.reason))));
+    }
+    out_.report.set("clips", std::move(parts_))
+        .set("left_out", std::move(left_out))
+        .set("usable", count() - bad)
+        .set("seconds", seconds_);
+    return std::move(out_);
+  }
+
+ private:
+  int64_t count() const { return static_cast<int64_t>(survey_.sizes.size()); }
+
+  /// Other bytes than UTF-8 are no text for a terminal or for JSON.
+  static std::string printable(std::string name) {
+    for (size_t bad = 0; (bad = text::invalid_utf8_at(name)) != std::string::npos;) {
+      name[bad] = '?';
+    }
+    return name;
+  }
+
+  void add(int64_t clip) {
+    const auto i = static_cast<size_t>(clip);
+    const data::ClipSize& size = survey_.sizes[i];
+    const std::string name = printable(clips_.where(clip));
+    const std::string caption = printable(caption_or_none(clips_, clip));
+    const std::string why =
+        survey_.problems[i].empty()
+            ? ""
+            : printable(data::short_reason(clips_.name(clip), survey_.problems[i]));
+    Json part = Json::object();
+    part.set("file", name);
+    if (why.empty()) {
+      const std::string shape = fmt::format("{}x{}", size.width, size.height);
+      const std::string rate = size.fps > 0 ? fmt::format("{:.4g}", size.fps) : "-";
+      out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_,
+                                       shape, size.frames, rate, length_text(size.seconds),
+                                       caption.empty() ? "(none)" : shortened(caption, 60)));
+      empty_ += caption.empty() ? 1 : 0;
+      ++sizes_[shape];
+      if (size.fps > 0) {
+        ++rates_[rate];
+      }
+      seconds_ += size.seconds;
+      part.set("width", size.width)
+          .set("height", size.height)
+          .set("frames", size.frames)
+          .set("fps", size.fps)
+          .set("seconds", size.seconds);
+    } else {
+      out_.bad.push_back(fmt::format("cannot be used: {}", why));
+      out_.lines.push_back(fmt::format("{:<{}}  {}", name, name_width_, out_.bad.back()));
+    }
+    part.set("caption", caption).set("problem", why.empty() ? Json() : Json(why));
+    parts_.append(std::move(part));
+  }
+
+  const data::ClipSet& clips_;
+  const data::Survey& survey_;
+  ClipTable out_;
+  size_t name_width_ = 4;
+  Json parts_ = Json::array();
+  std::map<std::string, int64_t> sizes_;
+  std::map<std::string, int64_t> rates_;
+  int64_t empty_ = 0;  // captions
+  double seconds_ = 0;
+};
+
+}  // namespace
+
+std::optional<ClipTable> inspect_clips(const fs::path& path, bool verify) {
+  const std::string kind = kind_of(path);
+  if (kind.empty()) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<data::ClipSet> clips =
+      kind == "hf" ? data::hf_clips({.folder = path})
+                   : data::folder_clips(path, "text", /*keep_bad=*/true);
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  Progress bar("looking at clips", clips->size());
+  data::Survey survey =
+      data::survey_clips(*clips, {.clips = clips->size(),
+                                  .any_length = true,
+                                  .threads = threads,
+                                  .on_progress = [&](int64_t done) { bar.update(done); }});
+  if (verify) {
+    verify_all(*clips, survey, threads);
+  }
+  return Table(*clips, survey).take();
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/io/json.h"
+
+/// `kinema inspect` of data sets of clips: folders, tars, Parquet and Arrow files.
+namespace kinema::cli {
+
+/// A line a clip, what was left out, and totals.
+struct ClipTable {
+  std::string summary;
+  std::vector<std::string> lines;
+  std::vector<std::string> bad;  // a line for each clip that cannot be used
+  io::Json report = io::Json::object();
+};
+
+/// Of the clips of a path; nothing where it is no data set of clips. All are read by the reader
+/// that `train` and `prepare` have. With `verify` each is decoded to its end. Throws an Error for a
+/// set that cannot be opened.
+std::optional<ClipTable> inspect_clips(const std::filesystem::path& path, bool verify);
+
+}  // namespace kinema::cli

@@ -1,0 +1,134 @@
+#include "kinema/cli/lora.h"
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "kinema/cli/models.h"
+#include "kinema/config/lora.h"
+#include "kinema/core/error.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The one safetensors file of a folder.
+fs::path only_file(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") {
+      files.push_back(entry.path());
+    }
+  }
+  check(files.size() == 1,
+        "[lora] {} holds {} safetensors files: which one?\n  name it by weight_name in lora_config",
+        folder.string(), files.size());
+  return files[0];
+}
+
+fs::path locate(const std::string& source, const std::string& file) {
+  fs::path path = local_model(source, "", {.file = file});
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (!file.empty()) {
+      return path / file;
+    }
+    // PEFT's folder is opened as a whole: its alpha is in adapter_config.json.
+    return fs::exists(path / "adapter_model.safetensors", ignored) ? path : only_file(path);
+  }
+  check(fs::exists(path, ignored), "[lora] {} does not exist", source);
+  check(file.empty() || path.filename() == fs::path(file).filename(),
+        "[lora] {} is a file, but weight_name asks for {} in it", source, file);
+  return path;
+}
+
+/// Opens each file once, however many adapters are in it.
+class Files {
+ public:
+  std::shared_ptr<const weights::Lora> open(const fs::path& path) {
+    auto& file = files_[path.string()];
+    if (!file) {
+      file = std::make_shared<const weights::Lora>(weights::Lora::open(path));
+    }
+    return file;
+  }
+
+ private:
+  std::map<std::string, std::shared_ptr<const weights::Lora>> files_;
+};
+
+/// The adapters of the only or high-noise transformer, and those of the low-noise one.
+using Experts = std::array<std::vector<weights::Adapter>, 2>;
+
+Experts open_adapters(const config::Config& config, bool two) {
+  Files files;
+  Experts out;
+  for (const config::LoraChoice& choice : config::lora_choices(config.model)) {
+    check(choice.for_first || two,
+          "[lora] {} is for a low-noise expert only, but the model has one transformer\n"
+          "  give weight_name instead of low_noise_weight_name",
+          choice.name);
+    if (choice.for_first) {
+      out[0].push_back({.lora = files.open(locate(choice.source, choice.file)),
+                        .scale = choice.scale,
+                        .expert = 0});
+    }
+    if (two && choice.for_second) {
+      out[1].push_back({.lora = files.open(locate(choice.source, choice.file_2)),
+                        .scale = choice.scale,
+                        .expert = 1});
+    }
+  }
+  return out;
+}
+
+/// Makes room in `options` for what `lora_mode: apply` keeps apart.
+void add_ranks(const config::Config& config, std::span<const weights::Adapter> adapters,
+               const wan::TransformerConfig& model, wan::ModelOptions& options) {
+  if (config.model.lora_mode == "apply") {
+    wan::ModelOptions plain = options;
+    plain.low_ranks = {};
+    options.low_ranks = weights::greatest(
+        std::move(options.low_ranks), weights::low_ranks(adapters, wan::parameters(model, plain)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> add_lora(const config::Config& config, wan::ModelOptions& options,
+                                  sample::PipelineFolder& folder) {
+  const bool two = folder.has_two_experts();
+  Experts experts = open_adapters(config, two);
+  const std::array<fs::path, 2> transformers{folder.transformer, folder.transformer_2};
+  for (size_t i = 0; i < (two ? 2 : 1); ++i) {
+    add_ranks(config, experts[i], weights::read_config(transformers[i]), options);
+  }
+  // Checked before anything large is read.
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < experts.size(); ++i) {
+    if (!experts[i].empty()) {
+      const weights::Adapters fitted(
+          experts[i], wan::parameters(weights::read_config(transformers[i]), options));
+      for (const std::string& line : fitted.report()) {
+        lines.push_back(transformers[i].filename().string() + ": " + line);
+      }
+    }
+  }
+  folder.adapters = std::move(experts[0]);
+  folder.adapters_2 = std::move(experts[1]);
+  return lines;
+}
+
+void plan_lora(const config::Config& config, const wan::TransformerConfig& model,
+               wan::ModelOptions& options) {
+  for (const auto& adapters : open_adapters(config, true)) {
+    add_ranks(config, adapters, model, options);
+    // Throws where a file is for another model.
+    const weights::Adapters fitted(adapters, wan::parameters(model, options));
+  }
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,85 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+
+#include "kinema/allocator/large_blocks.h"
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/examples.h"
+#include "kinema/cli/waiting.h"
+#include "kinema/core/error.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/remote/store.h"
+#include "kinema/runtime/compilation_watch.h"
+
+namespace {
+
+constexpr const char* kAbout = "Trains and samples Wan video models on XLA.";
+
+int run(int argc, char** argv) {
+  kinema::cli::Program program("kinema", KINEMA_VERSION, kAbout);
+  kinema::cli::add_train(program);
+  kinema::cli::add_generate(program);
+  kinema::cli::add_prepare(program);
+  kinema::cli::add_verify(program);
+  kinema::cli::add_inspect(program);
+  kinema::cli::add_config(program);
+  kinema::cli::add_flags(program);
+  kinema::cli::add_doctor(program);
+  kinema::cli::add_plan(program);
+  kinema::cli::add_convert(program);
+  kinema::cli::add_watch(program);
+  kinema::cli::add_manual(program);
+  program.footers(kinema::cli::examples);
+  return program.run(argc, argv);
+}
+
+/// Supervisors may start a program without them: then the first file that it opens would be its
+/// standard output, and have its lines.
+void open_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
+      std::_Exit(1);
+    }
+  }
+}
+
+}  // namespace
+
+// The one place that catches: whatever goes wrong becomes a line on stderr and exit status 1.
+int main(int argc, char** argv) {
+  open_standard_streams();
+  kinema::allocator::keep_large_blocks();
+  // Writing to a closed pipe is an error of that write, not the end of a run.
+  std::signal(SIGPIPE, SIG_IGN);
+  // XLA's own lines on stderr, which plugins look up when they are loaded: 3 leaves those before an
+  // abort; its errors come back to us and are printed as ours. A user's own setting wins.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "3", /*overwrite=*/0);
+  kinema::io::guard_mappings();
+  kinema::io::quiet_protobuf();
+  kinema::remote::without_metadata_server();
+  kinema::runtime::set_compilation_watch(kinema::cli::compiling);
+  try {
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      std::fputs("kinema: the output could not be written\n", stderr);
+      return 1;
+    }
+    return status;
+  } catch (const kinema::Error& error) {
+    std::fprintf(stderr, "kinema: %s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    std::fputs("kinema: out of memory\n", stderr);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kinema: %s\n", error.what());
+  } catch (...) {
+    std::fputs("kinema: an error without a message\n", stderr);
+  }
+  return 1;
+}

@@ -1,0 +1,131 @@
+#include "kinema/cli/resume.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <optional>
+
+#include "kinema/cli/commands.h"
+#include "kinema/cli/continued_run.h"
+#include "kinema/config/buckets.h"
+#include "kinema/core/error.h"
+
+namespace kinema::cli {
+namespace {
+
+/// An integer of a checkpoint's settings.
+std::optional<int64_t> saved_number(const training::TrainState& saved, const std::string& key) {
+  const std::string text = saved.setting(key);
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+Start find_start(const config::Config& config, const std::filesystem::path& run) {
+  const training::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
+  training::Found found = checkpoints.newest();
+  for (const training::Damage& each : found.damaged) {
+    warn(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
+  }
+  if (found.step) {
+    return {.folder = found.folder, .saved = training::read_train_state(found.folder)};
+  }
+  check(found.damaged.empty(),
+        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
+        "{} back whole, remove the folder, or take another run_name",
+        found.damaged.empty() ? "" : found.damaged.front().folder.string());
+  if (config.run.resume_from.empty()) {
+    return {};
+  }
+  const std::filesystem::path other = checkpoint_of(config.run.resume_from);
+  return {.folder = other, .saved = training::read_train_state(other)};
+}
+
+config::Config resolved_config(const config::Config& config, const wan::TransformerConfig& model,
+                               const Expert& expert, int64_t samples) {
+  config::Config out = config;
+  out.optimizer.global_batch_size = samples;
+  out.optimizer.min_timestep = expert.min_timestep;
+  out.optimizer.max_timestep = expert.max_timestep;
+  if (out.data.dataset_type == "tf" || out.data.dataset_type == "grain") {
+    out.data.dataset_type = "tfrecord";  // other names of it
+  }
+  if (!config::read_buckets(config.data).on) {
+    out.data.buckets = {"[]"};
+  }
+  config::ModelConfig& m = out.model;
+  m.patch_size = {model.patch_size.begin(), model.patch_size.end()};
+  m.num_attention_heads = model.num_attention_heads;
+  m.attention_head_dim = model.attention_head_dim;
+  m.in_channels = model.in_channels;
+  m.out_channels = model.out_channels;
+  m.text_dim = model.text_dim;
+  m.freq_dim = model.freq_dim;
+  m.ffn_dim = model.ffn_dim;
+  m.num_layers = model.num_layers;
+  m.cross_attn_norm = model.cross_attn_norm;
+  m.eps = model.eps;
+  m.image_dim = model.image_dim;
+  m.added_kv_proj_dim = model.added_kv_proj_dim;
+  m.pos_embed_seq_len = model.pos_embed_seq_len;
+  m.rope_max_seq_len = model.rope_max_seq_len;
+  return out;
+}
+
+void resolve_schedule(config::Config& resolved, const Start& start) {
+  int64_t& steps = resolved.optimizer.learning_rate_schedule_steps;
+  if (steps < 0) {
+    steps = saved_number(start.saved, "learning_rate_schedule_steps")
+                .value_or(resolved.optimizer.max_train_steps);
+  }
+}
+
+void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {
+  const std::optional<int64_t> before = saved_number(start.saved, "max_train_steps");
+  const bool is_longer = before && *before < max_steps && start.saved.step < max_steps;
+  const bool falls_to_zero = schedule.learning_rate > 0 && schedule(schedule.steps) == 0;
+  check(
+      !is_longer || !falls_to_zero || schedule.steps >= max_steps,
+      "[train] the run's learning rate falls to 0 at step {}, where its schedule ends: steps from "
+      "there up to {} would change nothing\n  learning_rate_schedule_steps={} makes the schedule "
+      "as "
+      "long, final_lr_fraction=0.1 goes on at a tenth of the rate",
+      schedule.steps, max_steps, max_steps);
+}
+
+training::Keep keep_of(const config::Loaded& loaded, const Start& start) {
+  const config::RunConfig& run = loaded.config.run;
+  const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
+  const bool given = loaded.origin.contains("checkpoints_to_keep");
+  return {.newest = is_older && !given ? 0 : run.checkpoints_to_keep,
+          .period = run.checkpoint_keep_period};
+}
+
+std::vector<std::string> resume_lines(const Start& start, const config::Config& resolved) {
+  std::vector<std::string> out;
+  if (!start.resumes()) {
+    return out;
+  }
+  for (const std::string& change :
+       config::changes(start.saved.settings, config::record_of(resolved))) {
+    out.push_back("changed: " + change);
+  }
+  if (!training::has_optimizer(start.folder)) {
+    out.push_back(
+        "the checkpoint holds no optimizer (save_optimizer=false): AdamW's moments begin at zero");
+  }
+  const config::OptimizerConfig& o = resolved.optimizer;
+  const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");
+  if (steps && steps != o.max_train_steps && o.learning_rate_schedule_steps != o.max_train_steps &&
+      saved_number(start.saved, "learning_rate_schedule_steps") == o.learning_rate_schedule_steps) {
+    out.push_back(
+        fmt::format("the learning rate keeps the schedule of {} steps that the run began with; "
+                    "learning_rate_schedule_steps={} makes it as long as the run",
+                    o.learning_rate_schedule_steps, o.max_train_steps));
+  }
+  return out;
+}
+
+}  // namespace kinema::cli

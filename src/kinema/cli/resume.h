@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kinema/cli/trained_model.h"
+#include "kinema/config/resume.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/checkpoint_folder.h"
+#include "kinema/training/schedule.h"
+
+/// Where a training begins, and what is said and refused when that is not at nothing.
+namespace kinema::cli {
+
+/// The checkpoint that a run goes on from.
+struct Start {
+  std::filesystem::path folder;  // empty: the run begins
+  training::TrainState saved;    // of a run that begins, nothing
+
+  bool resumes() const { return !folder.empty(); }
+};
+
+/// The newest valid checkpoint of the run in `run`, those that are skipped are named; where it has
+/// none, that of resume_from. Throws an Error where resume_from names none.
+Start find_start(const config::Config& config, const std::filesystem::path& run);
+
+/// `config` with what devices, data and model decide in the place of what means "as it comes":
+/// what a checkpoint keeps and a resumed run is compared by. `samples`: of a batch over all
+/// devices.
+config::Config resolved_config(const config::Config& config, const wan::TransformerConfig& model,
+                               const Expert& expert, int64_t samples);
+
+/// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,
+/// max_train_steps. So a run that is made longer goes on at the rate that it ended with.
+void resolve_schedule(config::Config& resolved, const Start& start);
+
+/// Throws an Error where a run that is made longer would make steps that change nothing: its
+/// schedule ends at a rate of 0.
+void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps);
+
+/// Which checkpoints stay. A run from before checkpoints_to_keep had a default keeps all of them
+/// unless the key is given.
+training::Keep keep_of(const config::Loaded& loaded, const Start& start);
+
+/// What a user should know of a run that goes on: keys that changed, moments that begin at zero, a
+/// schedule that is shorter or longer than the run.
+std::vector<std::string> resume_lines(const Start& start, const config::Config& resolved);
+
+}  // namespace kinema::cli

@@ -1,0 +1,176 @@
+#include "kinema/cli/run_videos.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/cli/commands.h"
+#include "kinema/cli/device.h"
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/image.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/io/video.h"
+#include "kinema/pjrt/transfers.h"
+#include "kinema/sample/similarity.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Thrown out of a generation that somebody wants to end.
+struct Stopped {};
+
+/// Those of generate's steps: what compiled_step names is the training's.
+runtime::ProgramOptions programs_of(const config::Config& config) {
+  return program_options(config);
+}
+
+sample::PipelineParts remembered(sample::PipelineParts parts) {
+  parts.text_encoder = encoders::remembering(std::move(parts.text_encoder));
+  return parts;
+}
+
+/// Frames of a height that a page of pictures has use for.
+HostArray preview(const HostArray& frames) {
+  constexpr int64_t kTallest = 240;
+  const Dims& dims = frames.shape.dims;
+  if (dims[1] <= kTallest) {
+    return frames;
+  }
+  const int64_t width = std::max<int64_t>(1, dims[2] * kTallest / dims[1]);
+  HostArray out(Shape{DType::U8, {dims[0], kTallest, width, 3}});
+  HostArray frame(Shape{DType::U8, {dims[1], dims[2], 3}});
+  const auto size = static_cast<int64_t>(frame.bytes.size());
+  auto to = out.bytes.begin();
+  for (int64_t i = 0; i < dims[0]; ++i) {
+    std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
+    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+  }
+  return out;
+}
+
+}  // namespace
+
+RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devices,
+                     VideoModel model, io::Json flags)
+    : loaded_(loaded),
+      devices_(devices),
+      model_(std::move(model)),
+      flags_(std::move(flags)),
+      weights_(devices, wan::parameters(model_.sizes, model_.options), programs_of(loaded.config)),
+      parts_(remembered(make_parts(loaded.config, model_at(0), model_.sizes, devices.client()))),
+      programs_(std::make_shared<sample::StepPrograms>(devices, programs_of(loaded.config))),
+      request_(make_request(loaded, model_at(0))) {
+  io::check_writable(model_at(0).output);
+  pipeline_at(0)->verify(request_, {.note = warn});
+}
+
+ModelToUse RunVideos::model_at(int64_t steps) const {
+  ModelToUse out = model_of_checkpoint(loaded_.config, model_.run,
+                                       {.folder = model_.checkpoints / std::to_string(steps),
+                                        .model_type = loaded_.config.model.model_type,
+                                        .train_expert = model_.expert.name,
+                                        .average = model_.average});
+  out.folder.boundary_ratio = model_.expert.boundary_ratio;
+  return out;
+}
+
+std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
+  return std::make_unique<sample::Pipeline>(
+      devices_, model_at(steps).folder, parts_,
+      sample::PipelineOptions{
+          .model = model_.options,
+          .programs = programs_,
+          .lent = sample::LentTransformer{.config = model_.sizes,
+                                          .expert = model_.expert.is_low_noise() ? 1 : 0}});
+}
+
+std::optional<RunVideos::Made> RunVideos::make(const training::StateView& state, int64_t steps,
+                                               const std::function<bool()>& stop) {
+  const pjrt::AllowTransfers all;
+  const Stopwatch watch;
+  const bool average = model_.average && loaded_.config.generate.use_ema;
+  const std::unique_ptr<sample::Pipeline> pipeline = pipeline_at(steps);
+  Made out;
+  const auto give_back = [&] {  // the steps need the memory
+    weights_.clear();
+    parts_.autoencoder->release();
+    if (parts_.image_encoder) {
+      parts_.image_encoder->release();
+    }
+  };
+  try {
+    pipeline->lend(weights_.of(average ? state.averages() : state.params()));
+    out.generated = pipeline->generate(request_, {.step = [&](const sample::DenoiseStep&) {
+                                         if (stop()) {
+                                           throw Stopped();
+                                         }
+                                       }});
+  } catch (const Stopped&) {
+    give_back();
+    return std::nullopt;
+  } catch (...) {
+    give_back();
+    throw;
+  }
+  give_back();
+  const ModelToUse model = model_at(steps);
+  sample::OutputOptions options = output_options(loaded_, model, flags_);
+  options.keep_existing = false;  // a step that is made again makes its videos again
+  out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
+  out.seconds = watch.seconds();
+  return out;
+}
+
+std::vector<training::EventImage> pictures(const RunVideos::Made& made, double fps) {
+  std::vector<training::EventImage> out;
+  for (size_t i = 0; i < made.generated.videos.size(); ++i) {
+    const HostArray frames = preview(made.generated.videos[i].frames);
+    const Dims& dims = frames.shape.dims;
+    constexpr int64_t kVisible = 96;  // rows that one can make out
+    const int64_t enlarge = std::min<int64_t>(64, (kVisible + dims[1] - 1) / dims[1]);
+    out.push_back(
+        {.name = "samples/" + made.files.videos[i].stem().string(),
+         .height = dims[1] * enlarge,
+         .width = dims[2] * enlarge,
+         .encoded = io::encode_gif(frames, {.fps = fps, .enlarge = static_cast<int>(enlarge)})});
+  }
+  return out;
+}
+
+BeforeTraining::BeforeTraining(const fs::path& run, const std::string& prompt)
+    : file_(run / "samples" / "0" / "frames.safetensors"), prompt_(prompt) {
+  std::error_code ignored;
+  if (!fs::exists(file_, ignored)) {
+    return;
+  }
+  try {
+    const io::SafetensorsFile file = io::SafetensorsFile::open(file_);
+    const auto found = file.metadata().find("prompt");
+    if (found != file.metadata().end() && found->second == prompt_) {
+      frames_ = file.at("frames").copy();
+    }
+  } catch (const Error& error) {
+    warn(error.what());  // a comparison is not worth a run
+  }
+}
+
+void BeforeTraining::keep(const RunVideos::Made& made) {
+  frames_ = made.generated.videos.front().frames;
+  const std::vector<io::TensorEntry> entries{io::TensorEntry::of("frames", *frames_)};
+  io::make_folder(file_.parent_path());  // of a resumed run, the video's own is another
+  io::write_safetensors(file_, entries, {{"prompt", prompt_}});
+}
+
+std::optional<BeforeTraining::Likeness> BeforeTraining::compare(const RunVideos::Made& made) const {
+  const HostArray& now = made.generated.videos.front().frames;
+  if (!frames_ || frames_->shape != now.shape) {
+    return std::nullopt;
+  }
+  return Likeness{.ssim = sample::structural_similarity(*frames_, now),
+                  .psnr = sample::peak_signal_to_noise(*frames_, now)};
+}
+
+}  // namespace kinema::cli

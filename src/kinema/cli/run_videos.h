@@ -1,0 +1,92 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kinema/cli/generation.h"
+#include "kinema/cli/trained_model.h"
+#include "kinema/config/config.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/sample/output.h"
+#include "kinema/sample/pipeline.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/tensorboard.h"
+#include "kinema/training/working_weights.h"
+
+namespace kinema::cli {
+
+/// What of a training run its videos depend on.
+struct VideoModel {
+  wan::TransformerConfig sizes;
+  Expert expert;
+  wan::ModelOptions options;  // placed on the devices
+  bool average = false;       // the run keeps an average of its parameters
+  std::filesystem::path run;
+  std::filesystem::path checkpoints;  // where the run's lie
+};
+
+/// Videos of the configured prompts by the weights that are being trained: those that `kinema
+/// generate` makes from the checkpoint of the same step.
+class RunVideos {
+ public:
+  /// Computes nothing yet. Throws an Error where the videos could not be made. `flags`: the
+  /// compiler's that were given, for the videos' metadata.
+  RunVideos(const config::Loaded& loaded, const runtime::Devices& devices, VideoModel model,
+            io::Json flags);
+
+  struct Made {
+    sample::Generated generated;
+    sample::OutputFiles files;
+    double seconds = 0;
+  };
+  /// Makes the videos after `steps` completed steps and writes them to samples/STEPS of the run.
+  /// Nothing where `stop` becomes true before the sampler's last step.
+  std::optional<Made> make(const training::StateView& state, int64_t steps,
+                           const std::function<bool()>& stop);
+  const std::string& first_prompt() const { return request_.prompts.front(); }
+
+ private:
+  ModelToUse model_at(int64_t steps) const;
+  std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps) const;
+
+  config::Loaded loaded_;
+  runtime::Devices devices_;
+  VideoModel model_;
+  io::Json flags_;
+  training::WorkingWeights weights_;
+  sample::PipelineParts parts_;
+  std::shared_ptr<sample::StepPrograms> programs_;
+  sample::GenerateRequest request_;
+};
+
+/// The videos as animated pictures for TensorBoard, `samples/000_words_of_the_prompt`; frames are
+/// made smaller where they are tall, larger where they are tiny.
+std::vector<training::EventImage> pictures(const RunVideos::Made& made, double fps);
+
+/// The first video of a run before its training, and how alike a later one is.
+class BeforeTraining {
+ public:
+  struct Likeness {
+    double ssim = 0;
+    double psnr = 0;  // decibels; infinite for equal videos
+  };
+
+  /// Reads what an earlier part of the run kept for this prompt.
+  BeforeTraining(const std::filesystem::path& run, const std::string& prompt);
+
+  bool is_known() const { return frames_.has_value(); }
+  /// Keeps the first of these videos, also for when the run is resumed.
+  void keep(const RunVideos::Made& made);
+  /// Of the first of these videos; nothing where its sizes are others.
+  std::optional<Likeness> compare(const RunVideos::Made& made) const;
+
+ private:
+  std::filesystem::path file_;
+  std::string prompt_;
+  std::optional<HostArray> frames_;
+};
+
+}  // namespace kinema::cli

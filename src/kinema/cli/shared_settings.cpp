@@ -1,0 +1,109 @@
+#include "kinema/cli/shared_settings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/remote/hub.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Those of the keys that nobody gave.
+std::vector<std::string> missing(const std::vector<std::string>& keys,
+                                 const config::Loaded& loaded) {
+  std::vector<std::string> out;
+  std::ranges::copy_if(keys, std::back_inserter(out),
+                       [&](const std::string& key) { return !loaded.origin.contains(key); });
+  return out;
+}
+
+/// True for what names nothing on this machine: an id of the hub, or no model.
+bool is_no_path(const std::string& model) {
+  std::error_code ignored;
+  return model.empty() || (remote::read_hub_id(model) && !fs::exists(model, ignored));
+}
+
+/// The folder of runs, where the file lies in `samples` of the run that it names; else empty.
+fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
+  for (fs::path at = fs::absolute(file).lexically_normal().parent_path(); at != at.root_path();
+       at = at.parent_path()) {
+    fs::path runs = at.parent_path();
+    for ([[maybe_unused]] const fs::path& part : run_name) {
+      runs = runs.parent_path();
+    }
+    if (at.filename() == "samples" && runs / run_name == at.parent_path()) {
+      return runs;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+SharedSettings read_shared_settings(const fs::path& file) {
+  const io::Json json = io::Json::read(file);
+  const io::Json* settings = json.find("settings");
+  check(settings != nullptr && settings->is_object(),
+        "[generate] {} is not the .json beside a video: it has no `settings`", file.string());
+  const std::vector<config::KeyValue> known = config::describe({});
+  SharedSettings out{.file = file};
+  for (const auto& [key, value] : settings->members()) {
+    const auto found = std::ranges::find(known, key, &config::KeyValue::key);
+    check(found != known.end(), "[generate] {}: there is no key `{}`; the nearest is `{}`",
+          file.string(), key, config::nearest_key(key));
+    const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
+    const bool empty = text.empty() || text == "null";
+    switch (found->field.share) {
+      case config::Share::MODEL:
+        if (!is_no_path(text)) {
+          out.made_of.push_back(key);
+          break;
+        }
+        [[fallthrough]];
+      case config::Share::YES:
+        out.words.push_back(fmt::format("{}={}", key, text));
+        break;
+      case config::Share::FILE:
+        if (!empty) {
+          out.made_of.push_back(key);
+        }
+        break;
+      case config::Share::NO:
+        if (!empty) {
+          out.left_out.push_back(key);
+        }
+        break;
+    }
+  }
+  const io::Json* run = settings->find("run_name");
+  if (run != nullptr && run->is_string() && !run->as_string().empty()) {
+    if (const fs::path runs = folder_of_runs(file, run->as_string()); !runs.empty()) {
+      out.words.push_back("output_dir=" + runs.string());
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
+  const std::vector<std::string> wanted = missing(shared.made_of, loaded);
+  check(wanted.empty(),
+        "[generate] {} was made with {}, which name files: a video's settings may not\n"
+        "  give what they are here, as {}=PATH, or a configuration that does",
+        shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
+  const std::vector<std::string> left = missing(shared.left_out, loaded);
+  if (left.empty()) {
+    return {};
+  }
+  return {fmt::format("{}: not taken from it, but from here: {}", shared.file.string(),
+                      fmt::join(left, ", "))};
+}
+
+}  // namespace kinema::cli

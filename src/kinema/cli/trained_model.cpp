@@ -1,0 +1,225 @@
+#include "kinema/cli/trained_model.h"
+
+#include <fmt/format.h>
+
+#include "kinema/cli/device.h"
+#include "kinema/cli/wiring.h"
+#include "kinema/core/error.h"
+#include "kinema/encoders/clip_encoder.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kTimesteps = 1000;
+
+/// Where the named pipeline's timesteps are divided: as given, as the pipeline says, or the
+/// default.
+double boundary_of(const config::Loaded& loaded,
+                   const std::optional<sample::PipelineFolder>& pipeline) {
+  const bool given = loaded.origin.contains("boundary_ratio");
+  return !given && pipeline && pipeline->boundary_ratio ? *pipeline->boundary_ratio
+                                                        : loaded.config.generate.boundary_ratio;
+}
+
+Shape batched(const Shape& sample, int64_t batch) {
+  Shape out = sample;
+  out.dims.insert(out.dims.begin(), batch);
+  return out;
+}
+
+/// The image condition and image states of a batch, which must be there exactly where the model
+/// takes them.
+void add_images(const data::Sample& sample, const wan::TransformerConfig& model, int64_t batch,
+                training::BatchShapes& out) {
+  const int64_t channels = model.condition_channels();
+  const Shape& condition = sample.condition.shape;
+  const Shape& states = sample.image_states.shape;
+  const bool has_condition = !sample.condition.bytes.empty();
+  const bool has_states = !sample.image_states.bytes.empty();
+  check(has_condition || channels == 0,
+        "[train] {} has no image condition, which this model is shown\n"
+        "  `kinema prepare` with this model and model_type=I2V writes records that have one",
+        sample.id);
+  check(!has_condition || channels > 0,
+        "[train] {} has an image condition, but this model makes videos of text alone\n"
+        "  give records that were prepared for it, or an image-to-video model",
+        sample.id);
+  check(has_states || model.image_dim == 0,
+        "[train] {} has no image states, which this model is told through CLIP (image_dim {})\n"
+        "  `kinema prepare` with this model and model_type=I2V writes records that have them",
+        sample.id, model.image_dim);
+  check(!has_states || model.image_dim > 0,
+        "[train] {} has image states of CLIP, but this model has no place for them (image_dim 0)\n"
+        "  give records that were prepared for it",
+        sample.id);
+  if (has_condition) {
+    Dims wanted = sample.latents.shape.dims;
+    wanted[0] = channels;
+    check(condition.dims == wanted,
+          "[train] the image condition of {} is {}, but the model takes {}", sample.id,
+          to_string(condition), to_string(wanted));
+    out.condition = batched(condition, batch);
+  }
+  if (has_states) {
+    check(states.dims.size() == 2 && states.dims[1] == model.image_dim,
+          "[train] the image states of {} are {}, but the model takes [n, {}]", sample.id,
+          to_string(states), model.image_dim);
+    out.image_states = batched(states, batch);
+    const int64_t text = sample.encoder_hidden_states.shape.dims[0];
+    check(text == wan::kImageModelText,
+          "[train] this model takes {0} text tokens, but {1} has {2}\n  max_sequence_length={0} is "
+          "needed",
+          wan::kImageModelText, sample.id, text);
+  }
+}
+
+}  // namespace
+
+std::optional<sample::PipelineFolder> pipeline_index(const config::Config& config) {
+  const fs::path folder = config.model.pretrained_model_name_or_path;
+  std::error_code ignored;
+  if (folder.empty() || !fs::exists(folder / "model_index.json", ignored)) {
+    return std::nullopt;
+  }
+  return sample::read_pipeline_folder(folder, sample::PartsThere::SOME);
+}
+
+bool makes_videos(const config::RunConfig& run) {
+  return run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
+}
+
+std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
+std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
+
+std::string Expert::timesteps() const {
+  return fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
+}
+
+Expert trained_expert(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  const config::OptimizerConfig& o = config.optimizer;
+  Expert out{.name = o.train_expert};
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (out.name == "none") {
+    check(!pipeline || !pipeline->has_two_experts(),
+          "[config] {} has two experts, and a run trains one of them\n"
+          "  train_expert=high_noise or train_expert=low_noise",
+          config.model.pretrained_model_name_or_path);
+  } else {
+    check(!pipeline || pipeline->has_two_experts() ||
+              !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
+          "[config] train_expert is {}, but {} has one transformer\n  train_expert=none", out.name,
+          config.model.pretrained_model_name_or_path);
+    const std::string other = out.other_part();
+    std::error_code ignored;
+    check(
+        !makes_videos(config.run) ||
+            (pipeline && fs::is_directory(pipeline->folder / other, ignored)),
+        "[config] videos of the run want both experts, but pretrained_model_name_or_path `{}` is "
+        "no pipeline with {}/\n  enable_generate_video_for_eval=false enable_ssim=false makes none",
+        config.model.pretrained_model_name_or_path, other);
+    out.boundary_ratio = boundary_of(loaded, pipeline);
+    (out.name == "high_noise" ? out.min_timestep : out.max_timestep) =
+        *out.boundary_ratio * kTimesteps;
+  }
+  const Expert whole = out;
+  out.min_timestep = o.min_timestep < 0 ? out.min_timestep : o.min_timestep;
+  out.max_timestep = o.max_timestep < 0 ? out.max_timestep : o.max_timestep;
+  check(out.min_timestep >= whole.min_timestep && out.max_timestep <= whole.max_timestep,
+        "[config] {} cross the boundary of the experts: the {} expert is used at {}\n  "
+        "min_timestep and max_timestep must lie there",
+        out.timesteps(), out.name, whole.timesteps());
+  check(out.min_timestep < out.max_timestep,
+        "[config] there are no timesteps from min_timestep {:g} to max_timestep {:g}",
+        out.min_timestep, out.max_timestep);
+  return out;
+}
+
+bool has_image_condition(const config::Config& config) { return config.model.model_type == "I2V"; }
+
+std::vector<std::string> check_model_type(const config::Config& config,
+                                          const wan::TransformerConfig& model) {
+  const std::string& type = config.model.model_type;
+  const int64_t channels = model.condition_channels();
+  check(channels >= 0, "[train] a model that takes {} channels and makes {} cannot be trained",
+        model.in_channels, model.out_channels);
+  check(channels == 0 || has_image_condition(config),
+        "[train] model_type is {}, but the transformer takes {} channels behind the latents, which "
+        "show it images\n  model_type=I2V trains it",
+        type, channels);
+  check(channels > 0 || !has_image_condition(config),
+        "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
+        "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
+        model.in_channels);
+  check(model.pos_embed_seq_len == 0,
+        "[train] models that are told of a first and a last image (pos_embed_seq_len {}) cannot be "
+        "trained yet",
+        model.pos_embed_seq_len);
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (type != "TI2V") {
+    if (type == "T2V" && pipeline && pipeline->expand_timesteps) {
+      return {
+          fmt::format("{} makes videos of images too; model_type=T2V trains it on text alone, "
+                      "TI2V on both",
+                      config.model.pretrained_model_name_or_path)};
+    }
+    return {};
+  }
+  check(model.patch_size[0] == 1,
+        "[train] model_type TI2V takes patches of one latent frame, not of {}",
+        model.patch_size[0]);
+  if (config.model.autoencoder == "space_to_depth") {
+    const int64_t frames = space_to_depth(config).frames();
+    check(frames == 1,
+          "[train] model_type TI2V takes an autoencoder whose first latent frame is one frame, but "
+          "space_to_depth makes it of {}",
+          frames);
+  }
+  if (pipeline && !pipeline->expand_timesteps) {
+    return {
+        fmt::format("the pipeline in {} has not expand_timesteps in its model_index.json, which "
+                    "TI2V is sampled with",
+                    config.model.pretrained_model_name_or_path)};
+  }
+  return {};
+}
+
+std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
+                                                           const sample::PipelineFolder& pipeline,
+                                                           int64_t image_dim,
+                                                           const pjrt::Client& client) {
+  if (pipeline.image_encoder.empty() || pipeline.image_processor.empty()) {
+    return nullptr;
+  }
+  auto clip = std::make_unique<encoders::ClipEncoder>(
+      client, pipeline.image_encoder, pipeline.image_processor,
+      encoders::ClipOptions{.program = program_options(config)});
+  check(image_dim == 0 || clip->config().hidden_size == image_dim,
+        "[image] the image encoder in {} makes tokens of width {}, but the transformer takes {}",
+        pipeline.image_encoder.string(), clip->config().hidden_size, image_dim);
+  return clip;
+}
+
+training::BatchShapes batch_shapes(const data::Sample& sample, const wan::TransformerConfig& model,
+                                   int64_t batch) {
+  const Shape& latents = sample.latents.shape;
+  const Shape& text = sample.encoder_hidden_states.shape;
+  check(latents.dims.size() == 4 && latents.dims[0] == model.out_channels,
+        "[train] the latents of {} are {}, but the model takes [{}, f, h, w]", sample.id,
+        to_string(latents), model.out_channels);
+  check(text.dims.size() == 2 && text.dims[1] == model.text_dim,
+        "[train] the text states of {} are {}, but the model takes [t, {}]", sample.id,
+        to_string(text), model.text_dim);
+  for (size_t i = 0; i < 3; ++i) {
+    check(latents.dims[i + 1] % model.patch_size[i] == 0,
+          "[train] the latents of {} are {}, which patches of {}x{}x{} do not divide", sample.id,
+          to_string(latents), model.patch_size[0], model.patch_size[1], model.patch_size[2]);
+  }
+  training::BatchShapes out{.latents = batched(latents, batch), .text = batched(text, batch)};
+  add_images(sample, model, batch, out);
+  return out;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kinema/config/config.h"
+#include "kinema/data/source.h"
+#include "kinema/encoders/image_encoder.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/sample/pipeline_folder.h"
+#include "kinema/training/step.h"
+
+/// Which network a configuration trains, and what it is shown.
+namespace kinema::cli {
+
+/// What model_index.json of the named pipeline says, whether all its parts are here or not; nothing
+/// where no pipeline of this machine is named.
+std::optional<sample::PipelineFolder> pipeline_index(const config::Config& config);
+
+/// The transformer of a pipeline that is trained, and the timesteps that it is trained at.
+struct Expert {
+  std::string name = "none";  // as train_expert
+  double min_timestep = 0;
+  double max_timestep = 1000;
+  std::optional<double> boundary_ratio;  // with two experts
+
+  /// Its folder in a pipeline and in a checkpoint: `transformer`, or `transformer_2` for low noise.
+  std::string part() const;
+  /// That of the other one of two.
+  std::string other_part() const;
+  bool is_low_noise() const { return name == "low_noise"; }
+  /// `timesteps 875 to 1000`.
+  std::string timesteps() const;
+};
+
+/// Whether a run makes videos while it goes on.
+bool makes_videos(const config::RunConfig& run);
+
+/// Throws an Error when the pipeline has two experts and none is chosen, or one and one is; when
+/// min_timestep and max_timestep are no range, or reach over the boundary; when the run makes
+/// videos and the other expert is not here.
+Expert trained_expert(const config::Loaded& loaded);
+
+/// Throws an Error when model_type is not what the transformer is, or cannot be trained with these
+/// settings. Returns what looks wrong without being certain, a line each.
+std::vector<std::string> check_model_type(const config::Config& config,
+                                          const wan::TransformerConfig& model);
+
+/// True where the model is shown its images behind the latents' channels (model_type I2V).
+bool has_image_condition(const config::Config& config);
+
+/// CLIP of a pipeline; null where it has none. Throws an Error when its tokens do not have the
+/// width `image_dim` (0: any).
+std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config& config,
+                                                           const sample::PipelineFolder& pipeline,
+                                                           int64_t image_dim,
+                                                           const pjrt::Client& client);
+
+/// Shapes of a batch by its first sample. Throws an Error when that does not fit the model: other
+/// sizes, no image condition where the model takes one, or one where it takes none.
+training::BatchShapes batch_shapes(const data::Sample& sample, const wan::TransformerConfig& model,
+                                   int64_t batch);
+
+}  // namespace kinema::cli

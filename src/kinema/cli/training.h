@@ -1,0 +1,102 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kinema/cli/checkpoint_room.h"
+#include "kinema/cli/resume.h"
+#include "kinema/cli/trained_model.h"
+#include "kinema/config/config.h"
+#include "kinema/data/prefetch.h"
+#include "kinema/data/source.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/training/background.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/checkpoint_folder.h"
+#include "kinema/training/evaluation.h"
+#include "kinema/training/loop.h"
+#include "kinema/training/memory.h"
+#include "kinema/training/schedule.h"
+#include "kinema/training/stored_checkpoints.h"
+#include "kinema/training/timings.h"
+#include "kinema/training/trainer.h"
+
+namespace kinema::cli {
+
+/// What of a configuration decides the training step.
+training::StepOptions step_options(const config::Config& config, const Expert& expert);
+
+/// A training run, ready for its first step: everything the loop is made of.
+struct Training {
+  std::filesystem::path run;
+  std::filesystem::path pretrained;  // empty: from scratch
+  Expert expert;
+  wan::TransformerConfig model;
+  wan::ModelOptions options;
+  std::string batch_text;  // how large a batch is and how it lies on the devices
+  int64_t parameters = 0;
+  int64_t first_step = 0;
+  int64_t first_position = 0;
+  std::vector<training::BatchShapes> batches;  // one of each size that the data has
+  training::Schedule schedule;
+  config::Record settings;         // what a checkpoint keeps of the configuration
+  std::vector<std::string> notes;  // on what the run goes on from
+  CheckpointRoom room;
+  std::string scheduler_config;  // of the pipeline, kept in checkpoints; empty: it has none
+  std::vector<double> tflops;    // per device and step, of each of `batches`
+  double peak_tflops = 0;
+  bool reuse_batch = false;
+  bool save_optimizer = true;
+  bool in_background = true;  // steps go on while a checkpoint is written
+  bool debug_nans = false;
+  int64_t seed = 0;
+  training::Timings timings;
+  training::MemoryUse memory;     // before the state was loaded
+  std::filesystem::path resumed;  // the checkpoint that the run goes on from; empty: from none
+  bool verbose = false;           // checkpoints are named with the checksum of each part
+  /// Told of each checkpoint when it is in place, between steps.
+  std::function<void(const std::string&)> log;
+
+  std::unique_ptr<data::Source> source;
+  std::unique_ptr<data::Prefetcher> prefetcher;  // reads `source`
+  std::unique_ptr<training::Trainer> trainer;
+  std::unique_ptr<data::Source> eval_source;  // empty: no evaluation
+  std::unique_ptr<training::Evaluator> evaluator;
+  std::unique_ptr<training::CheckpointFolder> checkpoints;
+  training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
+  std::unique_ptr<training::Background> writer;   // writes to `checkpoints`
+
+  /// A checkpoint as a line names it.
+  std::string described(const std::filesystem::path& checkpoint) const;
+  /// What is known of a step beside what the loop says.
+  training::StepRecord measured(training::StepRecord record) const;
+  /// Where in the data's order the step after `steps` completed ones begins.
+  int64_t position(int64_t steps) const;
+  training::Evaluation evaluate() const;
+  /// The loop's parts but for `report`, `evaluate`, `stop_requested` and `say`. They refer to this
+  /// object.
+  training::LoopParts parts();
+  training::LoopOptions loop_options(const config::Config& config) const;
+
+ private:
+  void save(int64_t steps, bool go_on);
+  void report_saved(bool wait);
+};
+
+/// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
+/// or from scratch), compiles the step and starts reading ahead.
+///
+/// A max_train_steps of -1 becomes what num_train_epochs comes to.
+///
+/// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
+/// other settings. `stored`: where checkpoints go beside the run folder; must outlive the result.
+/// Without a prefetcher when the process was told to stop while clips were encoded or programs
+/// compiled.
+Training prepare_training(config::Loaded& loaded, const pjrt::Client& client,
+                          const std::filesystem::path& run, const Start& start,
+                          training::StoredCheckpoints* stored);
+
+}  // namespace kinema::cli

@@ -1,0 +1,153 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "kinema/cli/command.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/console.h"
+#include "kinema/cli/drawing.h"
+#include "kinema/cli/keys.h"
+#include "kinema/cli/quantities.h"
+#include "kinema/cli/run_screen.h"
+#include "kinema/cli/stores.h"
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/training/run_lock.h"
+#include "kinema/training/stop_signal.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct WatchOptions {
+  std::string run;  // as the user named it: a folder, or its path in a store
+  bool once = false;
+  bool json = false;
+  double every = 2.0;
+};
+
+/// A run, read again and again.
+class WatchedRun {
+ public:
+  explicit WatchedRun(std::string given)
+      : given_(std::move(given)), files_(watched_copy(given_)), reader_(files_.metrics) {
+    reader_.poll();
+  }
+
+  const RunFiles& files() const { return files_; }
+  bool has_steps() const { return !reader_.rows().empty(); }
+  RunScreen screen() const {
+    // Who holds a folder in a store is not known.
+    const bool is_running = remote::is_store_path(given_) || training::is_training(files_.run);
+    return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
+  }
+
+  /// What cannot be read now stays as it was: a store may not answer, a run may be removed.
+  void read() {
+    try {
+      const RunFiles now(watched_copy(given_));
+      if (now.metrics != files_.metrics) {
+        reader_ = training::MetricsReader(now.metrics);
+      }
+      files_ = now;
+    } catch (const Error&) {
+    }
+    reader_.poll();
+  }
+
+ private:
+  std::string given_;
+  RunFiles files_;
+  training::MetricsReader reader_;
+};
+
+/// Draws over what was drawn last; of more lines than there are rows, the first.
+void draw(std::vector<std::string> lines, const TerminalSize& size) {
+  lines.resize(std::min(lines.size(), static_cast<size_t>(size.rows)));
+  std::string text = "\x1b[H";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    text += (i > 0 ? "\n" : "") + lines[i] + "\x1b[K";
+  }
+  std::fputs((text + "\x1b[J").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// Until the run is done, or `q` or a signal ends it.
+void follow(WatchedRun& run, const WatchOptions& options) {
+  constexpr double kStoreSeconds = 10;  // a store is asked at most so often
+  const double every =
+      remote::is_store_path(options.run) ? std::max(options.every, kStoreSeconds) : options.every;
+  const training::StopSignal stop;
+  const Keys keys;
+  const Stopwatch since_start;
+  std::fputs("\x1b[?25l\x1b[2J", stdout);  // without the cursor, on an empty screen
+  bool over = false;
+  while (!over) {
+    const TerminalSize size = terminal_size();
+    if (run.has_steps()) {
+      const RunScreen screen = run.screen();
+      draw(screen.lines(size, /*pictures=*/true), size);
+      over = screen.state() == RunScreen::State::DONE;
+    } else {
+      const bool begun = training::is_training(run.files().run);
+      draw(flowed(
+               {run.files().run.string(),
+                fmt::format("{} ... {}", begun ? "waiting for its first step" : "waiting for a run",
+                            clock_text(since_start.seconds())),
+                "q ends"},
+               size.columns),
+           size);
+    }
+    const Stopwatch since_drawn;
+    // Each second while there is only a clock to be seen.
+    while (!over && since_drawn.seconds() < (run.has_steps() ? every : std::min(every, 1.0))) {
+      constexpr int kPause = 50;
+      over = keys.wait(kPause) == 'q' || training::StopSignal::requested();
+    }
+    run.read();
+  }
+  std::fputs("\x1b[?25h\n", stdout);
+}
+
+int watch_run(const WatchOptions& options) {
+  WatchedRun run(options.run);
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  if (terminal && !options.once && !options.json) {
+    follow(run, options);
+    return 0;
+  }
+  check(run.has_steps(),
+        "[watch] {} holds no step yet\n  without --once and --json, on a terminal, "
+        "the first one is waited for",
+        run.files().metrics.string());
+  const RunScreen screen = run.screen();
+  if (options.json) {
+    print_line(screen.json().dump());
+  } else {
+    for (const std::string& line : screen.lines(terminal_size(), terminal)) {
+      print_line(line);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_watch(Program& program) {
+  Command command = program.add(
+      "watch", "Draw a run's loss, step time and samples in the terminal while it goes on");
+  const auto options = std::make_shared<WatchOptions>();
+  command
+      .option("RUN", options->run, "the run's folder, or its path in a store: output_dir/run_name")
+      .required();
+  command.flag("--once", options->once, "draw what is there now, and end");
+  command.flag("--json", options->json, "print the newest numbers as JSON, and end");
+  command.option("--every", options->every, "seconds between pictures; q ends")
+      .between(0.1, 3600.0);
+  command.run([options] { return watch_run(*options); });
+}
+
+}  // namespace kinema::cli

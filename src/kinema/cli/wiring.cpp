@@ -1,0 +1,418 @@
+#include "kinema/cli/wiring.h"
+
+#include <map>
+
+#include "kinema/cli/clip_source.h"
+#include "kinema/cli/clips.h"
+#include "kinema/cli/commands.h"
+#include "kinema/cli/compiler_flags.h"
+#include "kinema/cli/data_sets.h"
+#include "kinema/cli/device.h"
+#include "kinema/config/buckets.h"
+#include "kinema/config/lora.h"
+#include "kinema/core/error.h"
+#include "kinema/data/dataset_type.h"
+#include "kinema/data/synthetic.h"
+#include "kinema/data/tfrecord_source.h"
+#include "kinema/encoders/clip_sizes.h"
+#include "kinema/encoders/umt5_encoder.h"
+#include "kinema/encoders/wan_autoencoder.h"
+#include "kinema/graph/scan.h"
+#include "kinema/io/json.h"
+#include "kinema/io/media_name.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/mesh/rules.h"
+#include "kinema/remote/store.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of the names that the configuration takes where something is computed.
+DType dtype(const std::string& name) {
+  check(name == "float32" || name == "bfloat16",
+        "[config] nothing is computed in {}: float32 and bfloat16 work", name);
+  return name == "bfloat16" ? DType::BF16 : DType::F32;
+}
+
+Precision precision(const std::string& name) {
+  return name == "HIGHEST" ? Precision::HIGHEST
+                           : (name == "HIGH" ? Precision::HIGH : Precision::DEFAULT);
+}
+
+FlashBlockSizes block_sizes(const config::Tree& given) {
+  const io::Json tree = io::Json::parse(given.json, "flash_block_sizes");
+  FlashBlockSizes sizes;
+  if (tree.is_null()) {
+    return sizes;
+  }
+  check(tree.is_object(), "[config] flash_block_sizes is {}, expected {{block_q: 512, ...}}",
+        tree.describe());
+  const std::map<std::string, int64_t*> numbers{
+      {"block_q", &sizes.block_q},
+      {"block_kv", &sizes.block_kv},
+      {"block_kv_compute", &sizes.block_kv_compute},
+      {"block_q_dkv", &sizes.block_q_dkv},
+      {"block_kv_dkv", &sizes.block_kv_dkv},
+      {"block_kv_dkv_compute", &sizes.block_kv_dkv_compute},
+      {"block_q_dq", &sizes.block_q_dq},
+      {"block_kv_dq", &sizes.block_kv_dq}};
+  for (const auto& [key, value] : tree.members()) {
+    const auto found = numbers.find(key);
+    if (key == "use_fused_bwd_kernel") {
+      sizes.use_fused_bwd_kernel = value.as_bool();
+    } else if (found != numbers.end()) {
+      if (!value.is_null()) {  // configurations without a pass for dq say null
+        *found->second = value.as_int();
+        check(*found->second > 0, "[config] flash_block_sizes: {} is {}, expected 1 or more", key,
+              *found->second);
+      }
+    } else {
+      // Of kernels that are tuned further inside, which these sizes do not depend on.
+      check(key == "block_kv_compute_in" || key == "heads_per_tile" || key == "vmem_limit_bytes",
+            "[config] flash_block_sizes has no `{}`: it has {}", key,
+            nn::to_string(FlashBlockSizes{}));
+    }
+  }
+  return sizes;
+}
+
+nn::AttentionOptions attention_options(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  nn::AttentionOptions options;
+  options.kind = nn::attention_kind(m.attention);
+  options.blocks = block_sizes(m.flash_block_sizes);
+  options.rules = config.run.hardware == "tpu" ? nn::BlockRules::TPU_TRAINING : nn::BlockRules::ANY;
+  options.min_length = m.flash_min_seq_length;
+  options.mask_padding = m.mask_padding_tokens;
+  options.split_heads = m.split_head_dim;
+  options.ulysses_shards = m.ulysses_shards;
+  options.ulysses_chunks = m.ulysses_attention_chunks;
+  return options;
+}
+
+/// The override when there is one.
+int64_t or_else(int64_t override_value, int64_t value) {
+  return override_value > 0 ? override_value : value;
+}
+
+std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
+                                             const wan::TransformerConfig& model, int64_t batch) {
+  const config::DataConfig& d = config.data;
+  const bool blocks = config.model.autoencoder == "space_to_depth";
+  data::SyntheticOptions options;
+  options.height = or_else(d.synthetic_override_height, config.generate.height);
+  options.width = or_else(d.synthetic_override_width, config.generate.width);
+  options.num_frames = or_else(d.synthetic_override_num_frames, config.generate.num_frames);
+  options.max_sequence_length =
+      or_else(d.synthetic_override_max_sequence_length, config.model.max_sequence_length);
+  options.text_embed_dim = or_else(d.synthetic_override_text_embed_dim, model.text_dim);
+  options.num_channels_latents =
+      or_else(d.synthetic_override_num_channels_latents, model.out_channels);
+  options.condition_channels = model.condition_channels();
+  options.image_dim = model.image_dim;
+  options.image_tokens = model.image_dim > 0 ? kClipTokens : 0;
+  options.vae_scale_factor_spatial =
+      or_else(d.synthetic_override_vae_scale_factor_spatial,
+              blocks ? space_to_depth(config).side() : options.vae_scale_factor_spatial);
+  options.vae_scale_factor_temporal =
+      or_else(d.synthetic_override_vae_scale_factor_temporal,
+              blocks ? space_to_depth(config).frames() : options.vae_scale_factor_temporal);
+  options.first_frame_alone = !blocks;
+  encoders::check_clip_sizes(options.num_frames, options.height, options.width,
+                             {.spatial = options.vae_scale_factor_spatial,
+                              .temporal = options.vae_scale_factor_temporal,
+                              .first_frame_alone = options.first_frame_alone},
+                             model.patch_size, model.rope_max_seq_len);
+  // MaxDiffusion counts batches.
+  options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  return data::synthetic_source(options);
+}
+
+}  // namespace
+
+void check_values(const config::Loaded& loaded) {
+  const config::Config& config = loaded.config;
+  attention_options(config);
+  for (const auto& [rules, key] :
+       {std::pair{&config.parallel.logical_axis_rules, "logical_axis_rules"},
+        std::pair{&config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"}}) {
+    mesh::AxisRules::parse(*rules, key);
+  }
+  mesh::sample_rules(config.parallel.data_sharding);
+  config::lora_choices(config.model);
+  config::read_buckets(config.data);
+  resolve_flags(loaded, {});
+}
+
+wan::ModelOptions model_options(const config::Config& config) {
+  const config::ModelConfig& m = config.model;
+  wan::ModelOptions options;
+  options.weights_dtype = dtype(m.weights_dtype);
+  options.activations_dtype = dtype(m.activations_dtype);
+  options.precision = precision(m.precision);
+  options.scan_layers = m.scan_layers;
+  options.remat =
+      remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
+  options.dropout = m.dropout;
+  options.attention = attention_options(config);
+  return options;
+}
+
+wan::InitOptions init_options(const config::Config& config) {
+  wan::InitOptions init;
+  init.gate_bias = config.model.init_gate;
+  init.text = config.model.init_text == "xavier" ? wan::InitOptions::Text::XAVIER
+                                                 : wan::InitOptions::Text::NORMAL;
+  return init;
+}
+
+wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
+  const config::ModelConfig& m = loaded.config.model;
+  check(m.patch_size.size() == 3,
+        "[config] patch_size has {} numbers, expected frames, rows, columns", m.patch_size.size());
+  wan::TransformerConfig out;
+  out.patch_size = {m.patch_size[0], m.patch_size[1], m.patch_size[2]};
+  out.num_attention_heads = m.num_attention_heads;
+  out.attention_head_dim = m.attention_head_dim;
+  out.in_channels = m.in_channels;
+  out.out_channels = m.out_channels;
+  out.text_dim = m.text_dim;
+  out.freq_dim = m.freq_dim;
+  out.ffn_dim = m.ffn_dim;
+  out.num_layers = m.num_layers;
+  out.cross_attn_norm = m.cross_attn_norm;
+  out.eps = m.eps;
+  out.image_dim = m.image_dim;
+  out.added_kv_proj_dim = m.added_kv_proj_dim;
+  out.pos_embed_seq_len = m.pos_embed_seq_len;
+  out.rope_max_seq_len = m.rope_max_seq_len;
+  if (m.autoencoder == "space_to_depth") {
+    const int64_t channels = space_to_depth(loaded.config).channels();
+    if (!loaded.origin.contains("in_channels")) {
+      out.in_channels = channels;
+    }
+    if (!loaded.origin.contains("out_channels")) {
+      out.out_channels = channels;
+    }
+  }
+  wan::validate(out);
+  return out;
+}
+
+namespace {
+
+/// Throws an Error that says what a folder is, and what it is for, where it holds no model.
+void check_is_model(const fs::path& folder) {
+  std::error_code ignored;
+  bool has_weights = fs::exists(folder / "config.json", ignored);
+  bool has_clips = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    has_weights = has_weights || entry.path().extension() == ".safetensors";
+    has_clips = has_clips || io::is_video_name(entry.path().filename().string());
+  }
+  if (has_weights) {
+    return;
+  }
+  const std::string name = folder.string();
+  check(
+      !fs::is_directory(folder / "checkpoints", ignored),
+      "[config] {0} is the folder of a training run, not a model\n  to sample it: kinema generate "
+      "{0}/config.yml; to train on from its weights: wan_transformer_pretrained_model_name_or_path="
+      "{0}/checkpoints/STEP",
+      name);
+  check(!has_clips,
+        "[config] {0} is a folder of clips, not a model\n  to train on them: "
+        "train_data_dir={0}",
+        name);
+  fail(
+      "[config] {} holds no model: neither model_index.json, transformer/, config.json nor a "
+      ".safetensors file",
+      name);
+}
+
+}  // namespace
+
+fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
+  const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
+  if (path.empty()) {
+    return {};
+  }
+  std::error_code ignored;
+  // Only the transformer alone may be a file.
+  const bool there = own.empty() ? fs::is_directory(path, ignored) : fs::exists(path, ignored);
+  check(there,
+        "[config] the model `{}` is not {} here\n"
+        "  leave pretrained_model_name_or_path empty to start from scratch",
+        path.string(), own.empty() ? "a folder" : "a folder or file");
+  if (fs::is_directory(path / part, ignored)) {
+    return path / part;
+  }
+  check(!fs::is_directory(path / "transformer", ignored),
+        "[config] {} has a transformer/ but no {}/", path.string(), part);
+  if (fs::is_directory(path, ignored)) {
+    check_is_model(path);
+  }
+  return path;
+}
+
+data::SpaceToDepth space_to_depth(const config::Config& config) {
+  data::SpaceToDepth out;
+  out.block = config.model.space_to_depth_block;
+  out.temporal = config.model.space_to_depth_temporal;
+  out.regions = config.model.space_to_depth_regions;
+  out.temporal_regions = config.model.space_to_depth_temporal_regions;
+  out.shift = config.model.space_to_depth_mean;
+  out.scale = 1.0 / config.model.space_to_depth_std;
+  return out;
+}
+
+text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim) {
+  text::HashedEncoder out;
+  out.max_sequence_length = config.model.max_sequence_length;
+  out.text_dim = text_dim;
+  return out;
+}
+
+fs::path vae_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] autoencoder=wan needs a VAE: set wan_vae_pretrained_model_name_or_path=FOLDER, "
+        "or autoencoder=space_to_depth");
+  std::error_code ignored;
+  const fs::path inside = named / "vae";
+  const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  check(!fs::exists(named / "train_state.json", ignored),
+        "[config] {0} is a run's checkpoint, which has a transformer but no VAE\n  name the run's "
+        "pipeline, and beside it wan_transformer_pretrained_model_name_or_path={0}",
+        named.string());
+  check(fs::exists(folder / "config.json", ignored),
+        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected",
+        named.string());
+  return folder;
+}
+
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
+                                                        const runtime::Devices& devices) {
+  const config::ModelConfig& m = config.model;
+  if (m.autoencoder == "space_to_depth") {
+    return encoders::space_to_depth_autoencoder(space_to_depth(config));
+  }
+  encoders::WanAutoencoderOptions options;
+  options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
+                   .activations_dtype = dtype(m.vae_dtype),
+                   .precision = precision(m.precision)};
+  options.replicate = m.replicate_vae;
+  options.encode_chunk = m.vae_encode_chunk;
+  options.decode_chunk = m.vae_decode_chunk;
+  if (m.vae_tiling) {
+    options.tiling = encoders::Tiling{.height = m.vae_tile_height,
+                                      .width = m.vae_tile_width,
+                                      .stride_height = m.vae_tile_stride_height,
+                                      .stride_width = m.vae_tile_stride_width};
+  }
+  options.program = program_options(config);
+  return std::make_unique<encoders::WanAutoencoder>(devices, vae_folder(config), options);
+}
+
+fs::path text_encoder_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
+        "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
+        "  or text_encoder=hashed where the model was trained with that");
+  std::error_code ignored;
+  for (const char* part : {"text_encoder", "tokenizer"}) {
+    check(fs::is_directory(named / part, ignored),
+          "[config] there is no {0}/ in {1}: expected the folder of a Wan pipeline", part,
+          named.string());
+  }
+  return named;
+}
+
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
+                                                         int64_t text_dim,
+                                                         const pjrt::Client& client, TextUse use) {
+  const config::ModelConfig& m = config.model;
+  if (m.text_encoder == "hashed") {
+    return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
+  }
+  const fs::path folder = text_encoder_folder(config);
+  const DType type = dtype(m.text_encoder_dtype);
+  return encoders::umt5_text_encoder(
+      client, {.model = folder / "text_encoder",
+               .tokenizer = folder / "tokenizer",
+               .max_sequence_length = m.max_sequence_length,
+               .width = text_dim,
+               .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
+               .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+               .options = {.weights_dtype = type,
+                           .activations_dtype = type,
+                           .precision = precision(m.precision),
+                           .scan_layers = m.scan_layers},
+               .program = program_options(config),
+               .on_note = [](const std::string& note) { warn(note); }});
+}
+
+std::unique_ptr<data::Source> make_source(const config::Config& config,
+                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const pjrt::Client& client, const ClipReport& report) {
+  if (config.data.dataset_type == "synthetic") {
+    return make_synthetic(config, model, batch);
+  }
+  const bool videos = config.data.dataset_type == "videos";
+  check(config.data.dataset_type == "hf" || !config.data.train_data_dir.empty(),
+        "[config] train_data_dir is empty: where are the {}?", videos ? "videos" : "TFRecords");
+  if (has_clips(config.data)) {
+    return make_clip_source(config, model, batch, client, report);
+  }
+  // tfrecord, tf or grain: other programs' names for how the same files are read.
+  const std::string& folder = config.data.train_data_dir;
+  const data::TfRecordOptions options{.folder = folder,
+                                      .seed = static_cast<uint64_t>(config.run.seed),
+                                      .shuffle = config.data.enable_data_shuffling,
+                                      .max_samples = config.data.max_train_samples,
+                                      .by_shape = config::read_buckets(config.data).on,
+                                      .batch = batch};
+  return remote::is_store_path(folder) ? data::tfrecord_source(stored_records(folder), options)
+                                       : data::tfrecord_source(options);
+}
+
+std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
+                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const pjrt::Client& client) {
+  const std::string& folder = config.run.eval_data_dir;
+  check(!folder.empty(),
+        "[config] eval_every is {} but eval_data_dir names no samples\n  `kinema prepare` writes "
+        "some with eval_tfrecords_dir=...",
+        config.run.eval_every);
+  config::Config eval = config;
+  eval.data.train_data_dir = folder;
+  eval.data.dataset_type = "tfrecord";
+  if (!remote::is_store_path(folder)) {
+    std::error_code error;
+    check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
+    const std::string found = data::dataset_type_of(data::file_names(folder));
+    eval.data.dataset_type = found.empty() ? "tfrecord" : found;
+  }
+  eval.data.enable_data_shuffling = false;
+  eval.data.random_start = false;
+  eval.data.center_crop = true;
+  eval.data.random_flip = false;
+  // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
+  eval.data.max_train_samples =
+      eval.data.dataset_type == "tfrecord" ? -1 : config.data.num_eval_samples;
+  eval.data.buckets = {"[]"};
+  return make_source(eval, model, batch, client,
+                     {.what = "evaluation data", .file = "skipped_evaluation.jsonl"});
+}
+
+}  // namespace kinema::cli

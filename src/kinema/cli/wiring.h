@@ -1,0 +1,74 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "kinema/cli/clip_report.h"
+#include "kinema/config/config.h"
+#include "kinema/data/source.h"
+#include "kinema/data/space_to_depth.h"
+#include "kinema/encoders/autoencoder.h"
+#include "kinema/encoders/text_encoder.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/runtime/array.h"
+#include "kinema/text/hashed.h"
+
+/// From configuration keys to the settings of the rooms below.
+namespace kinema::cli {
+
+/// Reads the values that are lists within lists or mappings (rules, block sizes, LoRA files, flags)
+/// as the other commands do, without their plugin or files. Throws their Errors.
+void check_values(const config::Loaded& loaded);
+
+/// Tokens of an image by CLIP's vision model at 224 x 224, which Wan 2.1 image-to-video takes:
+/// 16 x 16 patches and one more.
+inline constexpr int64_t kClipTokens = 257;
+
+wan::ModelOptions model_options(const config::Config& config);
+wan::InitOptions init_options(const config::Config& config);
+
+/// The transformer of a run that starts from scratch. With `autoencoder: space_to_depth` the
+/// channels follow from the block unless they are given.
+wan::TransformerConfig scratch_config(const config::Loaded& loaded);
+
+/// Where pretrained weights lie of a pipeline's `transformer`, or of its `transformer_2`; empty:
+/// from scratch. Throws an Error when the folder that was named, or the part of a pipeline, is not
+/// there.
+std::filesystem::path pretrained_transformer(const config::Config& config,
+                                             const std::string& part = "transformer");
+
+data::SpaceToDepth space_to_depth(const config::Config& config);
+text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim);
+
+/// The VAE's folder; throws an Error that says what to set when there is none.
+std::filesystem::path vae_folder(const config::Config& config);
+
+/// The text encoder and autoencoder of a configuration, with models of the pipeline's folder or of
+/// folders of their own. Throw an Error naming what is missing.
+std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& config,
+                                                        const runtime::Devices& devices);
+/// What is kept of a caption must not depend on which others were encoded with it, so that
+/// captions, unlike prompts, never share an array.
+enum class TextUse { PROMPTS, CAPTIONS };
+std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
+                                                         int64_t text_dim,
+                                                         const pjrt::Client& client,
+                                                         TextUse use = TextUse::PROMPTS);
+
+/// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
+/// client's device; null when the process is told to stop while they are (make_clip_source).
+/// `report`: where it is told what was found of clips.
+std::unique_ptr<data::Source> make_source(const config::Config& config,
+                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const pjrt::Client& client,
+                                          const ClipReport& report = {});
+
+/// The samples of eval_data_dir, in order: TFRecords, or videos where it holds clips or a list of
+/// them.
+std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
+                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const pjrt::Client& client);
+
+}  // namespace kinema::cli

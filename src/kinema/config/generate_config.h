@@ -1,0 +1,247 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kinema/config/field.h"
+
+namespace kinema::config {
+
+/// The size of a video, and how generate makes one. Training reads the sizes too.
+struct GenerateConfig {
+  int64_t height = 720;
+  int64_t width = 1280;
+  int64_t num_frames = 81;
+  int64_t fps = 16;
+
+  std::string prompt = "A cat and a dog baking a cake together in a kitchen.";
+  std::string prompt_file;
+  std::string negative_prompt;
+  std::string image_url;
+  std::string last_image_url;
+  std::string scheduler = "unipc";
+  int64_t num_inference_steps = 50;
+  double guidance_scale = 5.0;
+  double guidance_scale_low = 3.0;
+  double guidance_scale_high = 4.0;
+  double guidance_rescale = 0.0;
+  double boundary_ratio = 0.875;
+  double flow_shift = 5.0;
+  bool use_ema = true;
+
+  std::string initial_latents;
+  std::string save_latents;
+  std::string video_folder;
+  int64_t video_enlarge = 1;
+  int64_t contact_sheet_columns = 4;
+  bool contact_sheet = true;
+  bool save_frames = false;
+  int64_t num_videos_per_prompt = 1;
+  int64_t first_video_index = 0;
+  int64_t generate_batch_size = 1;
+  bool guidance_in_two_passes = false;
+  int64_t generate_checkpoint_step = -1;
+
+  bool scan_diffusion_loop = false;
+  bool use_cfg_cache = false;
+  bool use_kv_cache = false;
+  bool use_sen_cache = false;
+  bool use_magcache = false;
+  double magcache_thresh = 0.12;
+  int64_t magcache_K = 2;
+  double retention_ratio = 0.2;
+  std::vector<double> mag_ratios_base;
+  std::vector<double> mag_ratios_base_720p;
+  std::vector<double> mag_ratios_base_480p;
+
+  std::string mode;
+  std::string reference_image_path;
+  std::string pose_video_path;
+  std::string face_video_path;
+  std::string background_video_path;
+  std::string mask_video_path;
+  int64_t segment_frame_length = 77;
+  int64_t prev_segment_conditioning_frames = 1;
+  int64_t motion_encode_batch_size = 0;
+  double animate_guidance_scale = 1.0;
+
+  bool operator==(const GenerateConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("height", self.height, MAY_CHANGE,
+          {.help = "rows of a frame", .min = 1, .max = 65536, .share = Share::YES});
+    visit("width", self.width, MAY_CHANGE,
+          {.help = "columns of a frame", .min = 1, .max = 65536, .share = Share::YES});
+    visit("num_frames", self.num_frames, MAY_CHANGE,
+          {.help = "frames", .min = 1, .max = 65536, .share = Share::YES});
+    visit("fps", self.fps, UNRELATED,
+          {.help = "frames a second of the mp4", .min = 1, .max = 1000, .share = Share::YES});
+    visit("prompt", self.prompt, UNRELATED,
+          {.help = "what to show", .prose = true, .share = Share::YES});
+    visit("prompt_file", self.prompt_file, UNRELATED,
+          {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
+    visit("negative_prompt", self.negative_prompt, UNRELATED,
+          {.help = "what guidance leads away from", .prose = true, .share = Share::YES});
+    visit("image_url", self.image_url, UNRELATED,
+          {.help = "image that the video begins with, a path or URL (image to video, TI2V)",
+           .share = Share::FILE});
+    visit("last_image_url", self.last_image_url, UNRELATED,
+          {.help = "image that the video ends with, a path or URL (first and last frame)",
+           .share = Share::FILE});
+    visit("scheduler", self.scheduler, UNRELATED,
+          {.help = "how noise becomes video", .one_of = "unipc | euler", .share = Share::YES});
+    visit("num_inference_steps", self.num_inference_steps, UNRELATED,
+          {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
+    visit("guidance_scale", self.guidance_scale, UNRELATED,
+          {.help = "classifier-free guidance; 1: none", .min = 0, .share = Share::YES});
+    visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
+          {.help = "wan2.2: of the low-noise expert, where there is guidance",
+           .min = 0,
+           .share = Share::YES});
+    visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
+          {.help = "wan2.2: of the high-noise expert; 1: no guidance for either",
+           .min = 0,
+           .share = Share::YES});
+    visit("guidance_rescale", self.guidance_rescale, UNRELATED,
+          {.help = "how far the guided prediction is rescaled to the standard deviation of the "
+                   "prompt's; 0 or "
+                   "less: not at all",
+           .max = 1,
+           .share = Share::YES});
+    visit("boundary_ratio", self.boundary_ratio, UNRELATED,
+          {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
+           .min = 0,
+           .max = 1,
+           .share = Share::YES});
+    visit("flow_shift", self.flow_shift, UNRELATED,
+          {.help = "shift of the sampler's steps", .above = 0, .share = Share::YES});
+    visit("use_ema", self.use_ema, UNRELATED,
+          {.help = "prefer the averaged weights of a run", .share = Share::YES});
+    visit("initial_latents", self.initial_latents, UNRELATED,
+          {.help = "safetensors file with the noise to start from", .share = Share::FILE});
+    visit("save_latents", self.save_latents, UNRELATED,
+          {.help = "safetensors file for the final latents"});
+    visit("video_folder", self.video_folder, UNRELATED,
+          {.help = "where mp4 files go; empty: samples/STEP in the run folder"});
+    visit("video_enlarge", self.video_enlarge, UNRELATED,
+          {.help = "each pixel becomes a square of this many a side in the mp4 and contact sheet",
+           .min = 1,
+           .max = 64,
+           .share = Share::YES});
+    visit("contact_sheet_columns", self.contact_sheet_columns, UNRELATED,
+          {.help = "videos beside each other on the contact sheet",
+           .min = 1,
+           .max = 100,
+           .share = Share::YES});
+    visit("contact_sheet", self.contact_sheet, UNRELATED,
+          {.help = "write contact_sheet.png, some frames of every video", .share = Share::YES});
+    visit("save_frames", self.save_frames, UNRELATED,
+          {.help = "write every frame as a PNG too", .share = Share::YES});
+    visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
+          {.help = "videos of each prompt, each from its own noise",
+           .min = 1,
+           .max = 100000,
+           .share = Share::YES});
+    visit("first_video_index", self.first_video_index, UNRELATED,
+          {.help = "the noise of a video follows from seed and index: make the video of this index "
+                   "again",
+           .min = 0,
+           .share = Share::YES});
+    visit("generate_batch_size", self.generate_batch_size, UNRELATED,
+          {.help = "videos denoised at once", .min = 1, .max = 4096, .share = Share::YES});
+    visit("guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
+          {.help = "with and without prompt one after the other: less memory, more time",
+           .share = Share::YES});
+    visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
+          {.help = "checkpoint of the run to use; -1: the newest", .min = -1, .share = Share::YES});
+    cache_fields(self, visit);
+    later_fields(self, visit);
+  }
+
+ private:
+  template <typename Self, typename Visitor>
+  static void cache_fields(Self& self, Visitor&& visit) {
+    visit(
+        "use_kv_cache", self.use_kv_cache, UNRELATED,
+        {.help = "make the text's keys and values once, not at every step: the same video but for "
+                 "rounding",
+         .share = Share::YES});
+    visit(
+        "use_cfg_cache", self.use_cfg_cache, UNRELATED,
+        {.help = "in four of five steps from a third on, estimate the negative prompt's prediction "
+                 "from an older one",
+         .share = Share::YES});
+    visit("use_sen_cache", self.use_sen_cache, UNRELATED,
+          {.help = "take the last whole step's prediction while sample and time have moved little",
+           .share = Share::YES});
+    visit("use_magcache", self.use_magcache, UNRELATED,
+          {.help = "skip the blocks while a table says that what they add changes little",
+           .share = Share::YES});
+    visit("magcache_thresh", self.magcache_thresh, UNRELATED,
+          {.help = "errors that may sum up before a whole step",
+           .min = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
+    visit("magcache_K", self.magcache_K, UNRELATED,
+          {.help = "steps skipped in a row at most",
+           .min = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
+    visit("retention_ratio", self.retention_ratio, UNRELATED,
+          {.help = "share of the steps, from the beginning, that are never skipped",
+           .min = 0,
+           .max = 1,
+           .with = "use_magcache",
+           .share = Share::YES});
+    visit("mag_ratios_base", self.mag_ratios_base, UNRELATED,
+          {.help = "the model's table: with prompt and without, step by step",
+           .above = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
+    visit("mag_ratios_base_720p", self.mag_ratios_base_720p, UNRELATED,
+          {.help = "the table from 720 rows on, where mag_ratios_base is empty",
+           .above = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
+    visit("mag_ratios_base_480p", self.mag_ratios_base_480p, UNRELATED,
+          {.help = "the table of smaller frames, where mag_ratios_base is empty",
+           .above = 0,
+           .with = "use_magcache",
+           .share = Share::YES});
+  }
+
+  template <typename Self, typename Visitor>
+  static void later_fields(Self& self, Visitor&& visit) {
+    visit("scan_diffusion_loop", self.scan_diffusion_loop, UNRELATED,
+          {.help = "all sampling steps in one program", .later = "sampling in one program"});
+    visit("mode", self.mode, UNRELATED,
+          {.help = "Animate: animate or replace",
+           .later = "Animate",
+           .refused_by = "train generate"});
+    visit("reference_image_path", self.reference_image_path, UNRELATED,
+          {.help = "Animate: who moves", .with = "mode"});
+    visit("pose_video_path", self.pose_video_path, UNRELATED,
+          {.help = "Animate: poses", .with = "mode"});
+    visit("face_video_path", self.face_video_path, UNRELATED,
+          {.help = "Animate: faces", .with = "mode"});
+    visit("background_video_path", self.background_video_path, UNRELATED,
+          {.help = "Animate: background", .with = "mode"});
+    visit("mask_video_path", self.mask_video_path, UNRELATED,
+          {.help = "Animate: mask", .with = "mode"});
+    visit("segment_frame_length", self.segment_frame_length, UNRELATED,
+          {.help = "Animate: frames of a segment", .min = 1, .with = "mode"});
+    visit("prev_segment_conditioning_frames", self.prev_segment_conditioning_frames, UNRELATED,
+          {.help = "Animate: frames carried over", .min = 0, .with = "mode"});
+    visit("motion_encode_batch_size", self.motion_encode_batch_size, UNRELATED,
+          {.help = "Animate: faces encoded at once",
+           .min = 0,
+           .with = "mode",
+           .null_is_default = true});
+    visit("animate_guidance_scale", self.animate_guidance_scale, UNRELATED,
+          {.help = "Animate: guidance", .min = 0, .with = "mode"});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,198 @@
+#include "kinema/config/keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "kinema/config/other_names.h"
+#include "kinema/config/scalar.h"
+#include "kinema/io/json.h"
+
+namespace kinema::config {
+namespace {
+
+constexpr std::string_view kDead = "MaxDiffusion does not read it for Wan either";
+constexpr std::string_view kImages = "belongs to image models";
+constexpr std::string_view kJax = "belongs to JAX or PyTorch";
+
+constexpr IgnoredKey kIgnored[] = {
+    {"aot_cache_dir", "executable_cache is the cache of compiled programs"},
+    {"compile_text_encoder", kJax},
+    {"controlnet_conditioning_scale", kImages},
+    {"controlnet_from_pt", kImages},
+    {"controlnet_image", kImages},
+    {"controlnet_model_name_or_path", kImages},
+    {"converted_weights_dir", "diffusers folders are read as they are"},
+    {"dataset_config_name", kDead},
+    {"diffusion_scheduler_config", kDead},
+    {"do_classifier_free_guidance", "guidance_scale: 1 turns guidance off"},
+    {"enable_jax_named_scopes", "programs always name the model path"},
+    {"enable_ml_diagnostics", "belongs to a Google Cloud service"},
+    {"enable_mllog", kDead},
+    {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
+    {"enable_single_replica_ckpt_restoring", kDead},
+    {"from_pt", kDead},
+    {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
+    {"jax_cache_dir", "executable_cache is the cache of compiled programs"},
+    {"jit_initializers", kDead},
+    {"lightning_ckpt", kImages},
+    {"lightning_from_pt", kImages},
+    {"lightning_repo", kImages},
+    {"norm_num_groups", kImages},
+    {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
+    {"profiler_gcs_path", "belongs to a Google Cloud service"},
+    {"prompt_2", kDead},
+    {"quantization_local_shard_count", kDead},
+    {"skip_jax_distributed_system", kJax},
+    {"snr_gamma", kDead},
+    {"timestep_bias", kDead},
+    {"tokenize_captions_num_proc", kDead},
+    {"transform_images_num_proc", kDead},
+    {"unet_checkpoint", kImages},
+};
+
+// The type's name and the value as YAML, for each type that a member may have.
+std::string_view type_name(const bool&) { return "true or false"; }
+std::string_view type_name(const int64_t&) { return "an integer"; }
+std::string_view type_name(const double&) { return "a number"; }
+std::string_view type_name(const std::string&) { return "text"; }
+std::string_view type_name(const std::vector<std::string>&) { return "a list of words"; }
+std::string_view type_name(const std::vector<int64_t>&) { return "a list of integers"; }
+std::string_view type_name(const std::vector<double>&) { return "a list of numbers"; }
+std::string_view type_name(const Tree&) { return "any"; }
+
+std::string to_text(bool value) { return value ? "true" : "false"; }
+std::string to_text(int64_t value) { return fmt::format("{}", value); }
+std::string to_text(double value) { return fmt::format("{}", value); }
+// A JSON string is a double-quoted YAML string.
+std::string to_text(const std::string& value) { return io::Json(value).dump(-1); }
+std::string to_text(const Tree& value) { return value.json; }
+template <typename Item>
+std::string to_text(const std::vector<Item>& items) {
+  std::string out = "[";
+  for (size_t i = 0; i < items.size(); ++i) {
+    out += (i == 0 ? "" : ", ") + to_text(items[i]);
+  }
+  return out + "]";
+}
+
+template <typename Group>
+void append(std::vector<KeyValue>& out, std::string_view group, const Group& values) {
+  Group::fields(
+      values, [&](std::string_view key, const auto& value, OnResume on_resume, const Field& field) {
+        out.push_back({key, group, type_name(value), to_text(value), on_resume, field});
+      });
+}
+
+// No key is: what follows tells nothing, and would take long to compare.
+constexpr size_t kLongest = 50;
+
+std::string number(double value) {
+  if (std::trunc(value) == value && std::abs(value) < 1e15) {
+    return fmt::format("{}", static_cast<int64_t>(value));
+  }
+  return fmt::format("{}", value);
+}
+
+}  // namespace
+
+std::vector<KeyValue> describe(const Config& config) {
+  std::vector<KeyValue> out;
+  append(out, "run", config.run);
+  append(out, "runtime", config.runtime);
+  append(out, "model", config.model);
+  append(out, "optimizer", config.optimizer);
+  append(out, "data", config.data);
+  append(out, "generate", config.generate);
+  append(out, "parallel", config.parallel);
+  return out;
+}
+
+std::span<const IgnoredKey> ignored_keys() { return kIgnored; }
+
+bool is_ignored(std::string_view key) {
+  return std::ranges::any_of(kIgnored, [&](const IgnoredKey& each) { return each.key == key; });
+}
+
+std::string nearest_key(std::string_view key) {
+  if (const OtherName* other = find_other_name(key); other != nullptr && !other->key.empty()) {
+    return std::string(other->key);
+  }
+  key = key.substr(0, kLongest);
+  std::string_view best = "base";
+  int least = edit_distance(key, best);
+  const auto consider = [&](std::string_view known) {
+    const auto lengths = static_cast<int>(known.size()) - static_cast<int>(key.size());
+    if (std::abs(lengths) >= least) {
+      return;  // as far at least
+    }
+    const int distance = edit_distance(key, known);
+    if (distance < least) {
+      least = distance;
+      best = known;
+    }
+  };
+  const Config config;
+  Config::fields(config, [&](std::string_view known, const auto&, OnResume, const Field&) {
+    consider(known);
+  });
+  for (const IgnoredKey& each : kIgnored) {
+    consider(each.key);
+  }
+  return std::string(best);
+}
+
+std::string unknown_key_hint(std::string_view key) {
+  if (const OtherName* other = find_other_name(key)) {
+    if (other->key.empty()) {
+      return fmt::format("that is not built: {}", other->note);
+    }
+    return fmt::format("the nearest is `{}`{}{}", other->key, other->note.empty() ? "" : ", ",
+                       other->note);
+  }
+  const std::string nearest = nearest_key(key);
+  // Of a word that shares next to nothing with any key, the nearest one would only mislead.
+  key = key.substr(0, kLongest);
+  const bool is_far = 2 * static_cast<size_t>(edit_distance(key, nearest)) > key.size();
+  return is_far ? "`kinema config` prints all there are"
+                : fmt::format("the nearest is `{}`", nearest);
+}
+
+std::string expectation(std::string_view type, const Field& field) {
+  if (!field.one_of.empty()) {
+    std::string list;
+    for (const std::string_view word : words(field.one_of)) {
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", word.empty() ? "''" : word);
+    }
+    return (type == "text" ? "one of " : "a list of ") + list;
+  }
+  std::string out(type);
+  if (field.items > 0 && out.starts_with("a list of ")) {
+    out.insert(std::string_view("a list of ").size(), fmt::format("{} ", field.items));
+  } else if (field.min_items > 0) {
+    out += fmt::format(", {} or more,", field.min_items);
+  }
+  if (std::isfinite(field.above)) {
+    out += fmt::format(" above {}", number(field.above));
+  }
+  if (std::isfinite(field.min) && std::isfinite(field.max)) {
+    out += fmt::format(" from {} to {}", number(field.min), number(field.max));
+  } else if (std::isfinite(field.min)) {
+    out += fmt::format(", at least {}", number(field.min));
+  } else if (std::isfinite(field.max)) {
+    out += fmt::format(", at most {}", number(field.max));
+  }
+  if (field.not_zero) {
+    out += ", not 0";
+  }
+  if (field.multiple_of == 2) {
+    out += ", even";
+  } else if (field.multiple_of > 1) {
+    out += fmt::format(", a multiple of {}", field.multiple_of);
+  }
+  return out;
+}
+
+}  // namespace kinema::config

@@ -1,0 +1,274 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <concepts>
+#include <type_traits>
+
+#include "kinema/config/config.h"
+#include "kinema/config/keys.h"
+#include "kinema/config/read_value.h"
+#include "kinema/config/scalar.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/io/yaml.h"
+
+namespace kinema::config {
+namespace {
+
+using io::Yaml;
+namespace fs = std::filesystem;
+
+constexpr std::string_view kXlaFlags = "xla_flags";
+constexpr std::string_view kVariable = "KINEMA_KEY_";
+constexpr std::string_view kPluginVariable = "KINEMA_PJRT_PLUGIN";  // runtime reads it
+constexpr std::string_view kDefaults = "defaults";
+
+template <typename T>
+constexpr bool is_scalar =
+    std::same_as<T, bool> || std::same_as<T, int64_t> || std::same_as<T, double>;
+
+[[noreturn]] void unknown_key(std::string_view key, std::string_view where) {
+  fail("[config] there is no key `{}` ({}); {}", key, where, unknown_key_hint(key));
+}
+
+/// Sets the member named `key` by assign(value, field); false when there is none.
+template <typename Assign>
+bool with_field(Config& config, std::string_view key, Assign assign) {
+  bool found = false;
+  Config::fields(config, [&](std::string_view name, auto& value, OnResume, const Field& field) {
+    if (name == key) {
+      found = true;
+      assign(value, field);
+    }
+  });
+  return found;
+}
+
+void note_ignored(Loaded& loaded, const std::string& key, const std::string& where) {
+  if (!loaded.origin.contains(key)) {
+    loaded.ignored.push_back(key);
+  }
+  loaded.origin[key] = where;
+}
+
+void set_member(Loaded& loaded, const Yaml::Member& member, const std::string& where) {
+  const bool known = with_field(loaded.config, member.key, [&](auto& value, const Field& field) {
+    read_value({.key = member.key, .value = member.value, .where = where}, field, value);
+  });
+  if (!known) {
+    unknown_key(member.key, where);
+  }
+}
+
+void apply_member(Loaded& loaded, const Yaml::Member& member) {
+  const std::string where = member.value.where();
+  if (is_ignored(member.key)) {
+    note_ignored(loaded, member.key, where);
+    return;
+  }
+  set_member(loaded, member, where);
+  loaded.origin[member.key] = where;
+}
+
+/// What a resolved file holds of keys that nobody gave: values, but not given here either.
+void apply_defaults(Loaded& loaded, const Yaml& defaults) {
+  check(defaults.kind() == Yaml::Kind::Mapping || defaults.kind() == Yaml::Kind::Null,
+        "[config] {} ({}) is not a list of `key: value` lines", kDefaults, defaults.where());
+  for (const Yaml::Member& member : defaults.members()) {
+    if (!loaded.origin.contains(member.key) && !is_ignored(member.key)) {
+      set_member(loaded, member, member.value.where());
+    }
+  }
+}
+
+void apply_file(Loaded& loaded, const fs::path& file, int depth) {
+  constexpr int kDeepest = 8;
+  check(depth <= kDeepest,
+        "[config] {}: more than {} files stand on each other by `base`; a circle?", file.string(),
+        kDeepest);
+  const Yaml yaml = Yaml::read(file);
+  check(yaml.kind() == Yaml::Kind::Mapping || yaml.kind() == Yaml::Kind::Null,
+        "[config] {} is not a list of `key: value` lines", file.string());
+  if (const Yaml* base = yaml.find("base")) {
+    check(base->kind() == Yaml::Kind::Scalar && !base->text().empty(),
+          "[config] base ({}) must name a file", base->where());
+    apply_file(loaded, file.parent_path() / base->text(), depth + 1);
+  }
+  if (const Yaml* defaults = yaml.find(kDefaults)) {
+    apply_defaults(loaded, *defaults);
+  }
+  for (const Yaml::Member& member : yaml.members()) {
+    if (member.key != "base" && member.key != kDefaults) {
+      apply_member(loaded, member);
+    }
+  }
+}
+
+/// The text after `key=` as YAML: as it is for text and numbers, parsed for lists and the like.
+template <typename T>
+Yaml as_yaml(const std::string& text, const std::string& source) {
+  if constexpr (std::same_as<T, std::string> || is_scalar<T>) {
+    if (is_scalar<T> && is_null(text)) {
+      return {};
+    }
+    return Yaml::parse(io::Json(text).dump(-1), source);
+  } else {
+    return Yaml::parse(text, source);
+  }
+}
+
+/// `xla_flags.NAME=VALUE`: one flag more, or another value of one that a file gives.
+void apply_flag(Loaded& loaded, const std::string& key, const std::string& text,
+                const std::string& where) {
+  Tree& tree = loaded.config.run.xla_flags;
+  io::Json flags = io::Json::parse(tree.json, kXlaFlags);
+  if (!flags.is_object()) {
+    flags = io::Json::object();
+  }
+  flags.set(key.substr(kXlaFlags.size() + 1), text);
+  tree.json = flags.dump(-1);
+  loaded.origin[key] = where;
+  loaded.origin.emplace(kXlaFlags, where);
+}
+
+void apply_value(Loaded& loaded, const std::string& key, const std::string& text,
+                 const std::string& where) {
+  check(is_utf8(key) && is_utf8(text), "[config] {} ({}) is not text in UTF-8", key, where);
+  if (is_ignored(key)) {
+    note_ignored(loaded, key, where);
+    return;
+  }
+  if (key.starts_with(std::string(kXlaFlags) + ".") && key.size() > kXlaFlags.size() + 1) {
+    apply_flag(loaded, key, text, where);
+    return;
+  }
+  const bool known = with_field(loaded.config, key, [&](auto& value, const Field& field) {
+    const Yaml yaml = as_yaml<std::remove_cvref_t<decltype(value)>>(text, where);
+    read_value({.key = key, .value = yaml, .where = where}, field, value);
+  });
+  if (!known) {
+    unknown_key(key, where);
+  }
+  loaded.origin[key] = where;
+}
+
+void apply_override(Loaded& loaded, const std::string& override_text) {
+  const size_t equals = override_text.find('=');
+  check(equals != std::string::npos && equals > 0,
+        "[config] `{}` on the command line is not of the form key=value", override_text);
+  apply_value(loaded, override_text.substr(0, equals), override_text.substr(equals + 1),
+              std::string(kCommandLine));
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Variables are written in capitals; few keys hold any.
+std::string key_of_variable(const std::string& name) {
+  std::string key = lower(name);
+  const Config defaults;
+  Config::fields(defaults, [&](std::string_view each, const auto&, OnResume, const Field&) {
+    if (lower(std::string(each)) == key) {
+      key = each;
+    }
+  });
+  return key;
+}
+
+/// Throws an Error for KINEMA_MAX_TRAIN_STEPS, or nearly so: it was meant to set a key. Other
+/// variables with our prefix are somebody's own.
+void check_meant_key(const std::string& name) {
+  constexpr std::string_view kPrefix = "KINEMA_";
+  const std::string word = lower(name.substr(kPrefix.size()));
+  const int typo = std::min<int>(2, static_cast<int>(word.size()) / 4);
+  const std::string key = nearest_key(word);
+  std::string variable = std::string(kVariable) + key;
+  std::ranges::transform(variable, variable.begin(),
+                         [](unsigned char c) { return std::toupper(c); });
+  check(word.empty() || edit_distance(word, key) > typo,
+        "[config] the variable {} sets nothing\n  {} would set {}", name, variable, key);
+}
+
+void apply_variable(Loaded& loaded, const std::string& variable) {
+  const size_t equals = variable.find('=');
+  if (!variable.starts_with("KINEMA_") || equals == std::string::npos) {
+    return;
+  }
+  const std::string name = variable.substr(0, equals);
+  if (!name.starts_with(kVariable)) {
+    if (name != kPluginVariable) {
+      check_meant_key(name);
+    }
+    return;
+  }
+  apply_value(loaded, key_of_variable(name.substr(kVariable.size())), variable.substr(equals + 1),
+              name);
+}
+
+/// MaxDiffusion's files give a resolution beside height and width, which win.
+void apply_resolution(Loaded& loaded) {
+  const int64_t resolution = loaded.config.data.resolution;
+  if (resolution > 0 && !loaded.origin.contains("height") && !loaded.origin.contains("width")) {
+    loaded.config.generate.height = resolution;
+    loaded.config.generate.width = resolution;
+    loaded.origin["height"] = loaded.origin["width"] = "resolution";
+  }
+}
+
+void apply(Loaded& loaded, std::span<const std::string> overrides,
+           std::span<const std::string> environment) {
+  for (const std::string& each : environment) {
+    apply_variable(loaded, each);
+  }
+  for (const std::string& each : overrides) {
+    apply_override(loaded, each);
+  }
+  apply_resolution(loaded);
+}
+
+}  // namespace
+
+Loaded load(const fs::path& file, std::span<const std::string> overrides,
+            std::span<const std::string> environment) {
+  Loaded loaded;
+  apply_file(loaded, file, 1);
+  apply(loaded, overrides, environment);
+  return loaded;
+}
+
+Loaded load_defaults(std::span<const std::string> overrides,
+                     std::span<const std::string> environment) {
+  Loaded loaded;
+  apply(loaded, overrides, environment);
+  return loaded;
+}
+
+std::string to_yaml(const Loaded& loaded) {
+  std::string out =
+      "# Every key, read back to the same values: first what was given and where, then the "
+      "defaults.\n";
+  std::string rest;
+  const auto begin_group = [](std::string& text, std::string_view group, std::string_view indent) {
+    const std::string head = fmt::format("\n{}# {}\n", indent, group);
+    if (text.find(head) == std::string::npos) {
+      text += head;
+    }
+  };
+  for (const KeyValue& each : describe(loaded.config)) {
+    const std::string line = fmt::format("{}: {}", each.key, each.value);
+    if (const auto found = loaded.origin.find(std::string(each.key));
+        found != loaded.origin.end()) {
+      begin_group(out, each.group, "");
+      out += fmt::format("{:<60}  # {}\n", line, found->second);
+    } else {
+      begin_group(rest, each.group, "  ");
+      rest += fmt::format("  {}\n", line);
+    }
+  }
+  return rest.empty() ? out : out + fmt::format("\n{}:\n", kDefaults) + rest.substr(1);
+}
+
+}  // namespace kinema::config

@@ -1,0 +1,103 @@
+#include "kinema/config/lora.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::config {
+namespace {
+
+using io::Json;
+
+constexpr std::array<std::string_view, 8> kKeys{"lora_model_name_or_path",
+                                                "weight_name",
+                                                "high_noise_weight_name",
+                                                "low_noise_weight_name",
+                                                "adapter_name",
+                                                "scale",
+                                                "rank",
+                                                "from_pt"};
+
+/// A key's items: those of a list, or the value alone; none when it is absent or null.
+std::vector<Json> items(const Json& json, std::string_view key) {
+  const Json* value = json.find(key);
+  if (value == nullptr || value->is_null()) {
+    return {};
+  }
+  return value->is_array() ? value->items() : std::vector<Json>{*value};
+}
+
+/// Text items; null and absent ones are empty.
+std::vector<std::string> words(const Json& json, std::string_view key, size_t count) {
+  std::vector<std::string> out;
+  for (const Json& item : items(json, key)) {
+    out.push_back(item.is_null() ? "" : item.as_string());
+  }
+  check(out.empty() || out.size() == count,
+        "[config] lora_config: {} has {} items but lora_model_name_or_path has {}", key, out.size(),
+        count);
+  out.resize(count);
+  return out;
+}
+
+std::vector<double> scales(const Json& json, size_t count) {
+  std::vector<double> out;
+  for (const Json& item : items(json, "scale")) {
+    out.push_back(item.as_number());
+    check(std::abs(out.back()) <= 1e6, "[config] lora_config: the scale {} is absurd", out.back());
+  }
+  check(out.empty() || out.size() == count,
+        "[config] lora_config: scale has {} items but lora_model_name_or_path has {}", out.size(),
+        count);
+  out.resize(count, 1.0);
+  return out;
+}
+
+}  // namespace
+
+std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
+  if (!config.enable_lora) {
+    return {};
+  }
+  const Json json = Json::parse(config.lora_config.json, "lora_config");
+  check(json.is_object(), "[config] enable_lora is true but lora_config is {}\n  {}",
+        json.is_null() ? "empty" : json.describe(),
+        "give lora_config: {lora_model_name_or_path: [FILE], scale: [1.0]}");
+  for (const auto& [key, value] : json.members()) {
+    check(std::ranges::find(kKeys, key) != kKeys.end(),
+          "[config] lora_config has no key `{}`: it has lora_model_name_or_path, weight_name, "
+          "high_noise_weight_name, low_noise_weight_name, adapter_name, scale",
+          key);
+  }
+  std::vector<LoraChoice> out;
+  for (const Json& source : items(json, "lora_model_name_or_path")) {
+    out.push_back({.name = "", .source = source.as_string()});
+    check(!out.back().source.empty(), "[config] lora_config: lora_model_name_or_path is empty");
+  }
+  check(!out.empty(), "[config] lora_config names no file: lora_model_name_or_path is empty");
+  const auto both = words(json, "weight_name", out.size());
+  const auto high = words(json, "high_noise_weight_name", out.size());
+  const auto low = words(json, "low_noise_weight_name", out.size());
+  const auto names = words(json, "adapter_name", out.size());
+  const auto scale = scales(json, out.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const bool split = !high[i].empty() || !low[i].empty();
+    check(!split || both[i].empty(),
+          "[config] lora_config: weight_name and {}_noise_weight_name are both given for `{}`",
+          high[i].empty() ? "low" : "high", out[i].source);
+    out[i].file = split ? high[i] : both[i];
+    out[i].file_2 = split ? low[i] : both[i];
+    out[i].for_first = !split || !high[i].empty();
+    out[i].for_second = !split || !low[i].empty();
+    out[i].name = names[i].empty() ? out[i].source : names[i];
+    out[i].scale = scale[i];
+  }
+  return out;
+}
+
+}  // namespace kinema::config

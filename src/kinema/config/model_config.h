@@ -1,0 +1,440 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kinema/config/field.h"
+
+namespace kinema::config {
+
+/// The networks: which weights, which precision, how they are laid out and remembered.
+struct ModelConfig {
+  std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
+  std::string revision;
+  std::string wan_transformer_pretrained_model_name_or_path;
+  std::string model_name = "wan2.1";
+  std::string model_type = "T2V";
+
+  std::string weights_dtype = "bfloat16";
+  std::string activations_dtype = "bfloat16";
+  std::string precision = "DEFAULT";
+  bool scan_layers = true;
+  double dropout = 0.0;
+
+  std::string attention = "flash";
+  int64_t flash_min_seq_length = 4096;
+  bool mask_padding_tokens = true;
+  bool split_head_dim = true;
+  int64_t ulysses_shards = -1;
+  int64_t ulysses_attention_chunks = 1;
+  bool use_base2_exp = true;
+  bool use_experimental_scheduler = true;
+  Tree flash_block_sizes{
+      R"({"block_q": 512, "block_kv_compute": 512, "block_kv": 512, "block_q_dkv": 512, )"
+      R"("block_kv_dkv": 512, "block_kv_dkv_compute": 512, "block_q_dq": 512, )"
+      R"("block_kv_dq": 512, "use_fused_bwd_kernel": false})"};
+  bool enable_tile_search = false;
+  std::string tile_search_mode = "smart";
+  int64_t tile_search_iters = 10;
+  std::string tile_search_out;
+
+  std::string remat_policy = "NONE";
+  std::vector<std::string> names_which_can_be_saved;
+  std::vector<std::string> names_which_can_be_offloaded;
+
+  // From scratch: used when pretrained_model_name_or_path is empty.
+  int64_t num_layers = 30;
+  int64_t num_attention_heads = 12;
+  int64_t attention_head_dim = 128;
+  int64_t ffn_dim = 8960;
+  int64_t in_channels = 16;
+  int64_t out_channels = 16;
+  int64_t text_dim = 4096;
+  int64_t freq_dim = 256;
+  std::vector<int64_t> patch_size = {1, 2, 2};
+  int64_t image_dim = 0;
+  int64_t added_kv_proj_dim = 0;
+  int64_t pos_embed_seq_len = 0;
+  int64_t rope_max_seq_len = 1024;
+  double eps = 1e-6;
+  bool cross_attn_norm = true;
+  double init_gate = 0.0;
+  std::string init_text = "normal";
+
+  std::string autoencoder = "wan";
+  int64_t space_to_depth_block = 8;
+  int64_t space_to_depth_temporal = 1;
+  int64_t space_to_depth_regions = 1;
+  int64_t space_to_depth_temporal_regions = 1;
+  double space_to_depth_mean = 0.0;
+  double space_to_depth_std = 1.0;
+  std::string wan_vae_pretrained_model_name_or_path;
+  std::string vae_weights_dtype = "float32";
+  std::string vae_dtype = "float32";
+  bool replicate_vae = false;
+  int64_t vae_decode_chunk = 1;
+  int64_t vae_encode_chunk = 4;
+  int64_t vae_spatial = -1;
+  bool vae_tiling = false;
+  int64_t vae_tile_height = 256;
+  int64_t vae_tile_width = 256;
+  int64_t vae_tile_stride_height = 192;
+  int64_t vae_tile_stride_width = 192;
+
+  std::string text_encoder = "umt5";
+  std::string text_encoder_dtype = "float32";
+  std::string text_encoder_memory = "auto";
+  std::string wan_text_encoder_pretrained_model_name_or_path;
+  int64_t max_sequence_length = 512;
+  bool use_batched_text_encoder = false;
+
+  std::string scheduler_dtype = "float32";
+
+  bool enable_lora = false;
+  Tree lora_config;
+  std::string lora_mode = "merge";
+  std::string quantization;
+  bool use_qwix_quantization = false;
+  std::string weight_quantization_calibration_method = "absmax";
+  std::string act_quantization_calibration_method = "absmax";
+  std::string bwd_quantization_calibration_method = "absmax";
+  std::string quantization_calibration_method = "absmax";
+  std::string qwix_module_path = ".*";
+
+  bool operator==(const ModelConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    weights_fields(self, visit);
+    attention_fields(self, visit);
+    scratch_fields(self, visit);
+    encoder_fields(self, visit);
+    adapter_fields(self, visit);
+  }
+
+ private:
+  static constexpr std::string_view kDtypes = "float32 | bfloat16 | float16";
+  static constexpr std::string_view kComputeDtypes = "float32 | bfloat16";
+  static constexpr std::string_view kPretrained =
+      "pretrained_model_name_or_path | wan_transformer_pretrained_model_name_or_path";
+
+  template <typename Self, typename Visitor>
+  static void weights_fields(Self& self, Visitor&& visit) {
+    visit("pretrained_model_name_or_path", self.pretrained_model_name_or_path, MAY_CHANGE,
+          {.help = "diffusers folder, hub id (org/name, org/name@revision) or gs:// path to start "
+                   "from; empty: from scratch, from the keys below",
+           .share = Share::MODEL});
+    visit("revision", self.revision, MAY_CHANGE,
+          {.help = "branch, tag or commit of models that are hub ids; empty: main",
+           .share = Share::YES});
+    visit("wan_transformer_pretrained_model_name_or_path",
+          self.wan_transformer_pretrained_model_name_or_path, MAY_CHANGE,
+          {.help = "another folder, safetensors file, hub id or gs:// path for the transformer",
+           .share = Share::MODEL});
+    visit("model_name", self.model_name, MAY_CHANGE,
+          {.help = "wan2.2 has two experts, or one (5B)",
+           .one_of = "wan2.1 | wan2.2",
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("model_type", self.model_type, MUST_MATCH,
+          {.help = "what conditions the video",
+           .one_of = "T2V | I2V | TI2V | VACE | ANIMATE",
+           .share = Share::YES});
+    visit("weights_dtype", self.weights_dtype, MAY_CHANGE,
+          {.help =
+               "dtype that the step's matmuls read weights in; what is kept is train_state_dtype's",
+           .one_of = kComputeDtypes,
+           .share = Share::YES});
+    visit("activations_dtype", self.activations_dtype, MAY_CHANGE,
+          {.help = "dtype of activations", .one_of = kComputeDtypes, .share = Share::YES});
+    visit("precision", self.precision, MAY_CHANGE,
+          {.help = "precision of float32 matmuls",
+           .one_of = "DEFAULT | HIGH | HIGHEST",
+           .share = Share::YES});
+    visit("scan_layers", self.scan_layers, MAY_CHANGE,
+          {.help = "one loop over the blocks: compile time does not grow with depth",
+           .share = Share::YES});
+    visit("dropout", self.dropout, MAY_CHANGE,
+          {.help = "share of the blocks' outputs dropped in training", .min = 0, .max = 0.999});
+    visit("remat_policy", self.remat_policy, MAY_CHANGE,
+          {.help = "what the forward pass keeps for the backward pass",
+           .one_of = "NONE | FULL | MATMUL_WITHOUT_BATCH | OFFLOAD_MATMUL_WITHOUT_BATCH | "
+                     "HIDDEN_STATE_WITH_OFFLOAD | CUSTOM",
+           .any_case = true});
+    visit("names_which_can_be_saved", self.names_which_can_be_saved, MAY_CHANGE,
+          {.help = "remat_policy CUSTOM: values kept",
+           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
+                     "ffn_activation"});
+    visit("names_which_can_be_offloaded", self.names_which_can_be_offloaded, MAY_CHANGE,
+          {.help = "remat_policy CUSTOM: values kept in host memory (on CPU: kept)",
+           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
+                     "ffn_activation"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void attention_fields(Self& self, Visitor&& visit) {
+    visit("attention", self.attention, MAY_CHANGE,
+          {.help = "how attention is computed; names of kernels stand for their kind",
+           .one_of = "dot_product | flash | tokamax_flash | cudnn_flash_te | ring | tokamax_ring | "
+                     "tokamax_ring_custom | ulysses | ulysses_custom | ulysses_custom_fixed_m | "
+                     "ulysses_ring | ulysses_ring_custom | ulysses_ring_custom_fixed_m | "
+                     "ulysses_ring_custom_bidir",
+           .share = Share::YES});
+    visit("flash_min_seq_length", self.flash_min_seq_length, MAY_CHANGE,
+          {.help = "shorter sequences take dot_product", .min = 0, .share = Share::YES});
+    visit("mask_padding_tokens", self.mask_padding_tokens, MAY_CHANGE,
+          {.help = "keys that only fill up blocks or devices are left out", .share = Share::YES});
+    visit("split_head_dim", self.split_head_dim, MAY_CHANGE,
+          {.help = "dot_product: heads stay an axis; false folds them into the batch",
+           .share = Share::YES});
+    visit("ulysses_shards", self.ulysses_shards, MAY_CHANGE,
+          {.help = "ulysses_ring: devices that exchange heads; -1: not given",
+           .min = -1,
+           .not_zero = true});
+    visit("ulysses_attention_chunks", self.ulysses_attention_chunks, MAY_CHANGE,
+          {.help = "ulysses: heads are exchanged in this many groups", .min = 1});
+    visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
+          {.help = "TPU kernels use exp2", .later = "TPU attention kernels"});
+    visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
+          {.help = "TPU kernels use the experimental scheduler", .later = "TPU attention kernels"});
+    visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,
+          {.help = "queries and keys that are worked on together (docs/attention.md)",
+           .share = Share::YES});
+    visit("enable_tile_search", self.enable_tile_search, UNRELATED,
+          {.help = "time block sizes first", .later = "the search for block sizes"});
+    visit("tile_search_mode", self.tile_search_mode, UNRELATED,
+          {.help = "which block sizes", .one_of = "smart | full", .with = "enable_tile_search"});
+    visit("tile_search_iters", self.tile_search_iters, UNRELATED,
+          {.help = "runs per block size", .min = 1, .with = "enable_tile_search"});
+    visit("tile_search_out", self.tile_search_out, UNRELATED,
+          {.help = "folder of the search's table", .with = "enable_tile_search"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void scratch_fields(Self& self, Visitor&& visit) {
+    visit("num_layers", self.num_layers, MUST_MATCH,
+          {.help = "blocks", .min = 1, .max = 1000, .without = kPretrained, .share = Share::YES});
+    visit("num_attention_heads", self.num_attention_heads, MUST_MATCH,
+          {.help = "heads; the width is heads * attention_head_dim",
+           .min = 1,
+           .max = 1024,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("attention_head_dim", self.attention_head_dim, MUST_MATCH,
+          {.help = "width of a head",
+           .min = 6,
+           .max = 1024,
+           .multiple_of = 2,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("ffn_dim", self.ffn_dim, MUST_MATCH,
+          {.help = "width of the feed-forward layer",
+           .min = 1,
+           .max = 1 << 20,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("in_channels", self.in_channels, MUST_MATCH,
+          {.help = "channels of the model's input",
+           .min = 1,
+           .max = 1 << 16,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("out_channels", self.out_channels, MUST_MATCH,
+          {.help = "channels of the latents",
+           .min = 1,
+           .max = 1 << 16,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("text_dim", self.text_dim, MUST_MATCH,
+          {.help = "width of the text states",
+           .min = 1,
+           .max = 1 << 20,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("freq_dim", self.freq_dim, MUST_MATCH,
+          {.help = "width of the time sinusoid",
+           .min = 2,
+           .max = 1 << 20,
+           .multiple_of = 2,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("patch_size", self.patch_size, MUST_MATCH,
+          {.help = "frames, rows, columns of a token",
+           .min = 1,
+           .max = 64,
+           .items = 3,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("image_dim", self.image_dim, MUST_MATCH,
+          {.help = "width of image states (I2V 2.1)",
+           .min = 0,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("added_kv_proj_dim", self.added_kv_proj_dim, MUST_MATCH,
+          {.help = "width of the image keys and values (I2V 2.1)",
+           .min = 0,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("pos_embed_seq_len", self.pos_embed_seq_len, MUST_MATCH,
+          {.help = "length of the image position table (first-last-frame)",
+           .min = 0,
+           .without = kPretrained,
+           .share = Share::YES});
+    visit("rope_max_seq_len", self.rope_max_seq_len, MUST_MATCH,
+          {.help = "longest axis", .min = 1, .without = kPretrained, .share = Share::YES});
+    visit(
+        "eps", self.eps, MUST_MATCH,
+        {.help = "epsilon of the norms", .above = 0, .without = kPretrained, .share = Share::YES});
+    visit("cross_attn_norm", self.cross_attn_norm, MUST_MATCH,
+          {.help = "norm before cross-attention", .without = kPretrained, .share = Share::YES});
+    visit("init_gate", self.init_gate, MUST_MATCH,
+          {.help = "added to both gates of every block's modulation at initialisation",
+           .without = kPretrained});
+    visit("init_text", self.init_text, MUST_MATCH,
+          {.help = "how the text embedding starts: N(0, 0.02) as official Wan, or Xavier-uniform",
+           .one_of = "normal | xavier",
+           .without = kPretrained});
+  }
+
+  template <typename Self, typename Visitor>
+  static void encoder_fields(Self& self, Visitor&& visit) {
+    visit("autoencoder", self.autoencoder, MUST_MATCH,
+          {.help = "wan: the VAE; space_to_depth: blocks of pixels as channels, without loss",
+           .one_of = "wan | space_to_depth",
+           .share = Share::YES});
+    visit("space_to_depth_block", self.space_to_depth_block, MUST_MATCH,
+          {.help = "rows and columns of a block", .min = 1, .max = 64, .share = Share::YES});
+    visit("space_to_depth_temporal", self.space_to_depth_temporal, MUST_MATCH,
+          {.help = "frames of a block", .min = 1, .max = 16, .share = Share::YES});
+    visit(
+        "space_to_depth_regions", self.space_to_depth_regions, MUST_MATCH,
+        {.help = "parts of the picture, along each side, that lie on top of each other as channels",
+         .min = 1,
+         .max = 16,
+         .share = Share::YES});
+    visit("space_to_depth_temporal_regions", self.space_to_depth_temporal_regions, MUST_MATCH,
+          {.help = "stretches of the clip that lie on top of each other",
+           .min = 1,
+           .max = 16,
+           .share = Share::YES});
+    visit("space_to_depth_mean", self.space_to_depth_mean, MUST_MATCH,
+          {.help = "subtracted from pixels in [-1, 1]", .share = Share::YES});
+    visit("space_to_depth_std", self.space_to_depth_std, MUST_MATCH,
+          {.help = "divides what is left, so that latents have unit variance",
+           .above = 0,
+           .share = Share::YES});
+    visit("wan_vae_pretrained_model_name_or_path", self.wan_vae_pretrained_model_name_or_path,
+          MAY_CHANGE,
+          {.help = "folder of the VAE alone; empty: vae/ of pretrained_model_name_or_path",
+           .share = Share::MODEL});
+    visit("vae_weights_dtype", self.vae_weights_dtype, MAY_CHANGE,
+          {.help = "dtype of the VAE's weights", .one_of = kComputeDtypes, .share = Share::YES});
+    visit(
+        "vae_dtype", self.vae_dtype, MAY_CHANGE,
+        {.help = "dtype of the VAE's activations", .one_of = kComputeDtypes, .share = Share::YES});
+    visit("replicate_vae", self.replicate_vae, UNRELATED,
+          {.help = "over a mesh, every device holds all of the VAE's parameters"});
+    visit("vae_decode_chunk", self.vae_decode_chunk, UNRELATED,
+          {.help = "latent frames decoded at once behind the first; -1: all. Changes memory and "
+                   "speed, not the result",
+           .min = -1,
+           .not_zero = true,
+           .share = Share::YES});
+    visit("vae_encode_chunk", self.vae_encode_chunk, UNRELATED,
+          {.help = "frames encoded at once behind the first; -1: all",
+           .min = -1,
+           .not_zero = true,
+           .multiple_of = 4});
+    visit("vae_tiling", self.vae_tiling, MAY_CHANGE,
+          {.help = "cut videos larger than a tile into tiles that overlap: less memory, a slightly "
+                   "different picture",
+           .share = Share::YES});
+    visit(
+        "vae_tile_height", self.vae_tile_height, MAY_CHANGE,
+        {.help = "rows of a tile, in pixels", .min = 1, .with = "vae_tiling", .share = Share::YES});
+    visit("vae_tile_width", self.vae_tile_width, MAY_CHANGE,
+          {.help = "columns of a tile", .min = 1, .with = "vae_tiling", .share = Share::YES});
+    visit("vae_tile_stride_height", self.vae_tile_stride_height, MAY_CHANGE,
+          {.help = "rows from one tile to the next",
+           .min = 1,
+           .with = "vae_tiling",
+           .share = Share::YES});
+    visit("vae_tile_stride_width", self.vae_tile_stride_width, MAY_CHANGE,
+          {.help = "columns from one tile to the next",
+           .min = 1,
+           .with = "vae_tiling",
+           .share = Share::YES});
+    visit("vae_spatial", self.vae_spatial, UNRELATED,
+          {.help = "devices that share a frame of the VAE, by columns; -1: all",
+           .min = -1,
+           .not_zero = true});
+    visit("text_encoder", self.text_encoder, MUST_MATCH,
+          {.help = "umt5, or hashed: a fixed random vector per word of the caption",
+           .one_of = "umt5 | hashed",
+           .share = Share::YES});
+    visit("wan_text_encoder_pretrained_model_name_or_path",
+          self.wan_text_encoder_pretrained_model_name_or_path, MAY_CHANGE,
+          {.help = "folder with text_encoder/ and tokenizer/; empty: "
+                   "pretrained_model_name_or_path",
+           .share = Share::MODEL});
+    visit(
+        "text_encoder_dtype", self.text_encoder_dtype, MAY_CHANGE,
+        {.help = "dtype of the text encoder; not float16, whose range UMT5 leaves: bfloat16 takes "
+                 "as little memory",
+         .one_of = kComputeDtypes,
+         .share = Share::YES});
+    visit("text_encoder_memory", self.text_encoder_memory, UNRELATED,
+          {.help = "resident: all its blocks are on the device; streamed: two at a time, read from "
+                   "the files as they are needed; auto: streamed, unless it is used again and "
+                   "two thirds of the free memory hold it",
+           .one_of = "auto | resident | streamed"});
+    visit("max_sequence_length", self.max_sequence_length, MAY_CHANGE,
+          {.help = "text tokens; shorter prompts are padded with zeros",
+           .min = 1,
+           .max = 65536,
+           .share = Share::YES});
+    visit("use_batched_text_encoder", self.use_batched_text_encoder, UNRELATED,
+          {.help = "several prompts in one run of the text encoder"});
+    visit("scheduler_dtype", self.scheduler_dtype, UNRELATED,
+          {.help = "dtype of the sampler's arithmetic", .one_of = kDtypes, .later = "that dtype"});
+  }
+
+  template <typename Self, typename Visitor>
+  static void adapter_fields(Self& self, Visitor&& visit) {
+    visit("enable_lora", self.enable_lora, MUST_MATCH,
+          {.help = "use the LoRA files of lora_config (generate)", .share = Share::YES});
+    visit("lora_config", self.lora_config, MAY_CHANGE,
+          {.help = "LoRA files as lists, an item an adapter: lora_model_name_or_path, weight_name "
+                   "(or high_noise_weight_name, low_noise_weight_name), adapter_name, scale",
+           .with = "enable_lora",
+           .share = Share::FILE});
+    visit("lora_mode", self.lora_mode, MAY_CHANGE,
+          {.help = "merge: into the weights as they are loaded; apply: low-rank matmuls stay "
+                   "beside the weights, which keep their values",
+           .one_of = "merge | apply",
+           .with = "enable_lora",
+           .share = Share::YES});
+    visit("quantization", self.quantization, MAY_CHANGE,
+          {.help = "quantised matmuls",
+           .one_of = " | int8 | fp8 | fp8_full",
+           .later = "quantization",
+           .refused_by = "train generate"});
+    visit("use_qwix_quantization", self.use_qwix_quantization, MAY_CHANGE,
+          {.help = "quantise the transformer",
+           .later = "quantization",
+           .refused_by = "train generate"});
+    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
+          MAY_CHANGE, {.help = "scale of quantised weights", .with = "use_qwix_quantization"});
+    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
+          MAY_CHANGE, {.help = "scale of quantised activations", .with = "use_qwix_quantization"});
+    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
+          MAY_CHANGE, {.help = "scale of quantised gradients", .with = "use_qwix_quantization"});
+    visit("quantization_calibration_method", self.quantization_calibration_method, MAY_CHANGE,
+          {.help = "older name of the three above", .with = "use_qwix_quantization"});
+    visit("qwix_module_path", self.qwix_module_path, MAY_CHANGE,
+          {.help = "pattern of the quantised layers", .with = "use_qwix_quantization"});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "kinema/config/config.h"
+#include "kinema/config/keys.h"
+#include "kinema/config/scalar.h"
+#include "kinema/core/error.h"
+
+namespace kinema::config {
+namespace {
+
+std::string origin_of(const Loaded& loaded, std::string_view key) {
+  const auto found = loaded.origin.find(std::string(key));
+  return found == loaded.origin.end() ? "default" : found->second;
+}
+
+bool is_refused(const Field& field, std::string_view command) {
+  return field.refused_by.find(command) != std::string_view::npos;
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// Whether a key that others hang on is on: no zero, no -1, not empty.
+bool is_on(const std::vector<KeyValue>& values, std::string_view key) {
+  const auto found = std::ranges::find(values, key, &KeyValue::key);
+  static constexpr std::array<std::string_view, 7> kOff = {"false", "0",  "-1",  "\"\"",
+                                                           "[]",    "{}", "null"};
+  return found != values.end() && std::ranges::count(kOff, found->value) == 0;
+}
+
+/// Why a key has no effect on what `command` does with these values; empty: it has.
+std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
+                      const Config& config, std::string_view command) {
+  const Field& field = each.field;
+  if (!field.later.empty()) {
+    return "";  // that is said in a line of its own
+  }
+  if (!field.with.empty() && !is_on(values, field.with)) {
+    return fmt::format("without {}", field.with);
+  }
+  for (const std::string_view other : words(field.without)) {
+    if (is_on(values, other)) {
+      return fmt::format("beside {}", other);
+    }
+  }
+  const bool has_records = config.data.dataset_type == "tfrecord" ||
+                           config.data.dataset_type == "tf" || config.data.dataset_type == "grain";
+  constexpr std::array<std::string_view, 4> kSizes = {"height", "width", "num_frames",
+                                                      "resolution"};
+  const bool is_size = std::ranges::count(kSizes, each.key) > 0;
+  // Of generate's keys, those that training reads are compared on a resume.
+  const RunConfig& run = config.run;
+  const bool videos = run.enable_ssim || (run.enable_generate_video_for_eval && run.eval_every > 0);
+  if (command != "train" || videos) {
+    return "";
+  }
+  return has_records && is_size                                    ? "records have their size"
+         : each.group == "generate" && each.on_resume == UNRELATED ? "no videos are made"
+                                                                   : "";
+}
+
+/// Keys that were given and do nothing here, with the reason: those of the command line and the
+/// environment; of files, which serve several commands, only sizes beside pretrained weights.
+std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<KeyValue>& values,
+                                        const std::vector<KeyValue>& defaults,
+                                        std::string_view command) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KeyValue& each = values[i];
+    const std::string origin = origin_of(loaded, each.key);
+    const bool of_file = origin != kCommandLine && !origin.starts_with("KINEMA_");
+    if (origin == "default" || (of_file && each.field.without.empty()) ||
+        (of_file && each.value == defaults[i].value)) {
+      continue;
+    }
+    const std::string why = no_effect(values, each, loaded.config, command);
+    if (!why.empty()) {
+      out.push_back(fmt::format("{} ({})", each.key, why));
+    }
+  }
+  return out;
+}
+
+/// Paths that were meant for a store and name a folder of this machine, as in a README of
+/// MaxDiffusion.
+std::vector<std::string> with_one_slash(const std::vector<KeyValue>& values) {
+  std::vector<std::string> out;
+  for (const KeyValue& each : values) {
+    for (const std::string_view scheme : {"\"gs:/", "\"s3:/"}) {
+      if (each.value.starts_with(scheme) && !each.value.substr(scheme.size()).starts_with('/')) {
+        out.push_back(
+            fmt::format("{} {} is a folder of this machine: with a second slash, {}//, "
+                        "it is a bucket",
+                        each.key, each.value, scheme.substr(1, 3)));
+      }
+    }
+  }
+  return out;
+}
+
+/// Both say which frames of a clip are taken.
+void check_frames(const Loaded& loaded) {
+  const DataConfig& data = loaded.config.data;
+  check(data.target_fps == 0 || data.frame_stride == 1,
+        "[config] target_fps {} ({}) takes frames by time, frame_stride {} ({}) by number\n  set "
+        "target_fps=0 or frame_stride=1",
+        data.target_fps, origin_of(loaded, "target_fps"), data.frame_stride,
+        origin_of(loaded, "frame_stride"));
+}
+
+void check_train(const Loaded& loaded) {
+  const Config& config = loaded.config;
+  check_frames(loaded);
+  run_folder(config);
+  check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
+  const std::string& type = config.model.model_type;
+  check(type == "T2V" || type == "I2V" || type == "TI2V",
+        "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", type,
+        origin_of(loaded, "model_type"));
+  check(!config.model.enable_lora,
+        "[config] enable_lora ({}) is not built for training yet: generate takes LoRA files",
+        origin_of(loaded, "enable_lora"));
+}
+
+void check_prepare(const Loaded& loaded) {
+  const DataConfig& data = loaded.config.data;
+  check_frames(loaded);
+  check(data.dataset_type == "hf" ? !data.train_data_dir.empty() || !data.dataset_name.empty()
+                                  : !data.train_data_dir.empty(),
+        "[config] train_data_dir is empty: where are the videos?");
+  check(!data.tfrecords_dir.empty(),
+        "[config] tfrecords_dir is empty: where shall the records lie?");
+  check(data.eval_tfrecords_dir.empty() || !data.enable_eval_timesteps,
+        "[config] eval_tfrecords_dir ({}) writes evaluation records beside the others, "
+        "enable_eval_timesteps ({}) writes them alone: set one of them",
+        origin_of(loaded, "eval_tfrecords_dir"), origin_of(loaded, "enable_eval_timesteps"));
+  if (data.enable_eval_timesteps || !data.eval_tfrecords_dir.empty()) {
+    check(data.num_eval_samples > 0 && !data.timesteps_list.empty() &&
+              data.num_eval_samples % static_cast<int64_t>(data.timesteps_list.size()) == 0,
+          "[config] num_eval_samples {} ({}) must be a multiple of the {} of timesteps_list",
+          data.num_eval_samples, origin_of(loaded, "num_eval_samples"), data.timesteps_list.size());
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> notices(const Loaded& loaded, std::string_view command) {
+  if (command == "train") {
+    check_train(loaded);
+  }
+  if (command == "prepare") {
+    check_prepare(loaded);
+  }
+  std::vector<std::string> waiting;
+  const std::vector<KeyValue> defaults = describe(Config{});
+  const std::vector<KeyValue> values = describe(loaded.config);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const KeyValue& each = values[i];
+    // A mesh splits training and sampling; what prepares samples for training uses one device.
+    const bool splits_vae = each.key == "replicate_vae" || each.key == "vae_spatial" ||
+                            each.key == "vae_logical_axis_rules";
+    const bool splits = each.group == "parallel" || splits_vae;
+    const bool one_device = command == "prepare" || (command == "train" && splits_vae);
+    const std::string_view later = each.field.later.empty() && splits && one_device
+                                       ? "sharding of the encoders of this command"
+                                       : each.field.later;
+    if (later.empty() || each.value == defaults[i].value) {
+      continue;
+    }
+    check(!is_refused(each.field, command),
+          "[config] {} is {} ({}), but {} is not built yet and would change the result", each.key,
+          each.value, origin_of(loaded, each.key), later);
+    waiting.push_back(fmt::format("{} ({})", each.key, later));
+  }
+  std::vector<std::string> out = with_one_slash(values);
+  // In a file it is there for the training.
+  if (command == "generate" && origin_of(loaded, "enable_profiler") == kCommandLine) {
+    out.push_back("enable_profiler records steps of train: generate says what each part took");
+  }
+  if (command != "prepare") {
+    const std::vector<std::string> idle = without_effect(loaded, values, defaults, command);
+    if (!idle.empty()) {
+      out.push_back("these keys have no effect here: " + join(idle));
+    }
+  }
+  if (!loaded.ignored.empty()) {
+    out.push_back("these keys have no meaning here: " + join(loaded.ignored));
+  }
+  if (!loaded.config.data.load_tfrecord_cached) {
+    out.push_back(
+        "load_tfrecord_cached=false has no meaning: records hold latents and text states; videos "
+        "are "
+        "read by dataset_type=videos");
+  }
+  if (command == "prepare") {
+    for (const auto& [key, set] : {std::pair{"random_start", loaded.config.data.random_start},
+                                   std::pair{"random_flip", loaded.config.data.random_flip},
+                                   std::pair{"center_crop", !loaded.config.data.center_crop}}) {
+      if (set) {
+        out.push_back(
+            fmt::format("{} ({}) has no meaning for records: they hold the middle of "
+                        "each clip, as it is",
+                        key, origin_of(loaded, key)));
+      }
+    }
+  }
+  if (!waiting.empty()) {
+    out.push_back("these keys have no effect yet: " + join(waiting));
+  }
+  return out;
+}
+
+}  // namespace kinema::config

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kinema/config/field.h"
+
+namespace kinema::config {
+
+/// The objective, AdamW and its schedule, batch sizes.
+struct OptimizerConfig {
+  int64_t max_train_steps = 1500;
+  bool scale_lr = false;
+  int64_t num_train_epochs = 1;
+  double per_device_batch_size = 1.0;
+  int64_t global_batch_size = 0;
+  int64_t gradient_accumulation_steps = 1;
+
+  double learning_rate = 1e-5;
+  double warmup_steps_fraction = 0.1;
+  int64_t learning_rate_schedule_steps = -1;
+  double lr_decay_fraction = 0.0;
+  double final_lr_fraction = 0.0;
+  double adam_b1 = 0.9;
+  double adam_b2 = 0.999;
+  double adam_eps = 1e-8;
+  double adam_weight_decay = 0.0;
+  int64_t weight_decay_min_rank = 0;
+  bool opt_enable_grad_clipping = false;
+  double max_grad_value = 1.0;
+  bool opt_enable_grad_global_norm_clipping = false;
+  double max_grad_norm = 1.0;
+  double ema_decay = 0.0;
+  std::string train_state_dtype = "float32";
+
+  bool disable_training_weights = false;
+  double training_shift = 3.0;
+  bool stratified_timesteps = false;
+  double caption_dropout = 0.0;
+  std::string train_expert = "none";
+  double min_timestep = -1.0;
+  double max_timestep = -1.0;
+  double first_frame_conditioning_p = 0.5;
+  std::string on_nonfinite = "stop";
+
+  bool train_text_encoder = false;
+  double text_encoder_learning_rate = 4.25e-6;
+
+  bool operator==(const OptimizerConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("max_train_steps", self.max_train_steps, MAY_CHANGE,
+          {.help = "optimizer steps; -1: as many as num_train_epochs takes",
+           .min = -1,
+           .not_zero = true});
+    visit("scale_lr", self.scale_lr, MAY_CHANGE,
+          {.help = "learning_rate is for one sample: it is multiplied by the samples of a step"});
+    visit("num_train_epochs", self.num_train_epochs, UNRELATED,
+          {.help = "how often each sample is seen; only where max_train_steps is -1", .min = 1});
+    visit("per_device_batch_size", self.per_device_batch_size, UNRELATED,
+          {.help = "samples per device and step, or a fraction; on generate's command line: videos",
+           .max = 1e6,
+           .above = 0});
+    visit("global_batch_size", self.global_batch_size, MUST_MATCH,
+          {.help = "samples per step over all devices; 0: devices * per_device_batch_size",
+           .min = 0});
+    visit("gradient_accumulation_steps", self.gradient_accumulation_steps, MUST_MATCH,
+          {.help = "batches whose mean gradient makes one step", .min = 1, .max = 1e6});
+    visit("learning_rate", self.learning_rate, MAY_CHANGE,
+          {.help = "peak, after warmup", .min = 0});
+    visit("warmup_steps_fraction", self.warmup_steps_fraction, MAY_CHANGE,
+          {.help = "share of learning_rate_schedule_steps with a rising rate", .min = 0, .max = 1});
+    visit("learning_rate_schedule_steps", self.learning_rate_schedule_steps, MAY_CHANGE,
+          {.help = "length of the schedule; -1: max_train_steps", .min = -1});
+    visit("lr_decay_fraction", self.lr_decay_fraction, MAY_CHANGE,
+          {.help = "share of the schedule, at its end, with a linearly falling rate",
+           .min = 0,
+           .max = 1});
+    visit("final_lr_fraction", self.final_lr_fraction, MAY_CHANGE,
+          {.help = "rate after the fall, as a share of the peak", .min = 0, .max = 1});
+    visit("adam_b1", self.adam_b1, MAY_CHANGE,
+          {.help = "decay of the first moment", .min = 0, .max = 0.99999});
+    visit("adam_b2", self.adam_b2, MAY_CHANGE,
+          {.help = "decay of the second moment", .min = 0, .max = 0.9999999});
+    visit("adam_eps", self.adam_eps, MAY_CHANGE,
+          {.help = "added to the root of the second moment", .above = 0});
+    visit("adam_weight_decay", self.adam_weight_decay, MAY_CHANGE,
+          {.help = "decoupled decay", .min = 0});
+    visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
+          {.help = "tensors of lower rank are not decayed; 0: all are", .min = 0, .max = 8});
+    visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping, MAY_CHANGE,
+          {.help = "clip every gradient element to max_grad_value"});
+    visit("max_grad_value", self.max_grad_value, MAY_CHANGE, {.help = "see above", .above = 0});
+    visit("opt_enable_grad_global_norm_clipping", self.opt_enable_grad_global_norm_clipping,
+          MAY_CHANGE,
+          {.help = "scale gradients so that their global norm is at most max_grad_norm"});
+    visit("max_grad_norm", self.max_grad_norm, MAY_CHANGE, {.help = "see above", .above = 0});
+    visit("ema_decay", self.ema_decay, MAY_CHANGE,
+          {.help = "decay of an average of the weights, used by generate; 0: none",
+           .min = 0,
+           .max = 0.999999});
+    visit("train_state_dtype", self.train_state_dtype, MAY_CHANGE,
+          {.help = "dtype of parameters and moments between steps; weights_dtype: MaxDiffusion's, "
+                   "half the memory, but updates below a bf16 step are lost",
+           .one_of = "float32 | weights_dtype"});
+    visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
+          {.help = "every timestep counts the same, instead of more in the middle"});
+    visit("training_shift", self.training_shift, MAY_CHANGE,
+          {.help = "shift of the timestep distribution", .above = 0});
+    visit("stratified_timesteps", self.stratified_timesteps, MAY_CHANGE,
+          {.help = "one timestep from each of batch-many equal parts"});
+    visit("caption_dropout", self.caption_dropout, MAY_CHANGE,
+          {.help = "share of samples that train without their caption", .min = 0, .max = 1});
+    visit("train_expert", self.train_expert, MUST_MATCH,
+          {.help = "wan2.2 with two experts: which one is trained, at the timesteps of its side of "
+                   "boundary_ratio",
+           .one_of = "none | high_noise | low_noise",
+           .share = Share::YES});
+    visit("min_timestep", self.min_timestep, MUST_MATCH,
+          {.help = "timesteps are drawn from here up; -1: from where the model is used",
+           .min = -1,
+           .max = 1000});
+    visit("max_timestep", self.max_timestep, MUST_MATCH,
+          {.help = "timesteps are drawn up to here; -1: to where the model is used",
+           .min = -1,
+           .max = 1000});
+    visit("first_frame_conditioning_p", self.first_frame_conditioning_p, MAY_CHANGE,
+          {.help = "TI2V: share of samples that are made from their first frame; the others are "
+                   "made of text alone",
+           .min = 0,
+           .max = 1});
+    visit("on_nonfinite", self.on_nonfinite, MAY_CHANGE,
+          {.help = "after a step with a non-finite loss or gradient, which changes nothing",
+           .one_of = "stop | skip"});
+    visit("train_text_encoder", self.train_text_encoder, MAY_CHANGE,
+          {.help = "train the text encoder too",
+           .later = "training the text encoder",
+           .refused_by = "train"});
+    visit("text_encoder_learning_rate", self.text_encoder_learning_rate, MAY_CHANGE,
+          {.help = "rate of the text encoder", .min = 0, .with = "train_text_encoder"});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,174 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kinema/config/field.h"
+
+namespace kinema::config {
+
+/// The run: where it writes, on which device, what it logs, when it saves.
+struct RunConfig {
+  std::string run_name;
+  std::string output_dir = "outputs";
+  int64_t seed = 0;
+
+  std::string hardware = "cpu";
+  std::string pjrt_plugin;
+  int64_t cpu_device_count = 1;
+  bool cpu_kernels = true;
+  std::string cpu_isa = "auto";
+  std::string executable_cache;
+  std::string compiled_step;
+  std::string dump_to;
+  std::string flags_profile;
+  Tree xla_flags{"{}"};
+  std::vector<std::string> allow_flags;
+
+  bool write_metrics = true;
+  std::string metrics_file;
+  bool write_timing_metrics = true;
+  std::string timing_metrics_file;
+  int64_t log_period = 100;
+  std::string tensorboard_dir;
+  std::string metrics_dir;
+
+  int64_t checkpoint_every = -1;
+  std::string checkpoint_dir;
+  std::string resume_from;
+  int64_t checkpoints_to_keep = 2;
+  int64_t checkpoint_keep_period = 0;
+  bool background_checkpoints = true;
+  bool save_final_checkpoint = true;
+  bool save_optimizer = true;
+
+  int64_t eval_every = -1;
+  std::string eval_data_dir;
+  bool enable_generate_video_for_eval = false;
+  int64_t eval_max_number_of_samples_in_bucket = 60;
+  bool enable_ssim = false;
+
+  bool enable_profiler = false;
+  int64_t skip_first_n_steps_for_profiler = 5;
+  int64_t profiler_steps = 10;
+
+  bool gcs_metrics = false;
+  bool save_config_to_gcs = false;
+  std::string base_output_directory;
+
+  bool operator==(const RunConfig&) const = default;
+
+  template <typename Self, typename Visitor>
+  static void fields(Self& self, Visitor&& visit) {
+    visit("run_name", self.run_name, UNRELATED,
+          {.help = "name of the run folder; train needs it", .share = Share::YES});
+    visit("output_dir", self.output_dir, UNRELATED,
+          {.help = "the run folder is output_dir/run_name; gs:// and s3:// too (docs/storage.md)"});
+    visit("seed", self.seed, MUST_MATCH,
+          {.help = "everything random follows from it", .min = 0, .share = Share::YES});
+
+    visit("hardware", self.hardware, MAY_CHANGE,
+          {.help = "which plugin to load when pjrt_plugin is empty", .one_of = "cpu | gpu | tpu"});
+    visit("pjrt_plugin", self.pjrt_plugin, UNRELATED,
+          {.help = "path of a PJRT plugin (.so) to load"});
+    visit("cpu_device_count", self.cpu_device_count, MAY_CHANGE,
+          {.help = "devices the CPU plugin offers", .min = 1, .max = 1024});
+    visit("cpu_kernels", self.cpu_kernels, MAY_CHANGE,
+          {.help = "large matmuls and convolutions on CPU run in oneDNN instead of the plugin",
+           .share = Share::YES});
+    visit("cpu_isa", self.cpu_isa, MAY_CHANGE,
+          {.help = "the most of a CPU's instruction set that is used; equal ones give equal bits",
+           .one_of = "auto | avx2 | avx512 | avx512_bf16 | amx"});
+    visit("executable_cache", self.executable_cache, UNRELATED,
+          {.help = "folder of compiled programs; empty or `on`: in the cache folder; `off`: none "
+                   "are kept"});
+    visit("compiled_step", self.compiled_step, UNRELATED,
+          {.help =
+               "a file of `kinema plan save_executable=`, loaded in place of compiling the step of "
+               "train or generate"});
+    visit("dump_to", self.dump_to, UNRELATED, {.help = "folder for the programs' StableHLO text"});
+
+    visit("flags_profile", self.flags_profile, MAY_CHANGE,
+          {.help = "compiler flags of a profile; `kinema flags list` names them"});
+    visit("xla_flags", self.xla_flags, MAY_CHANGE,
+          {.help = "compiler flags: {NAME: VALUE}; xla_flags.NAME=VALUE on the command line"});
+    visit("allow_flags", self.allow_flags, UNRELATED,
+          {.help = "rules of docs/flags.md whose errors do not stop a run"});
+
+    visit("write_metrics", self.write_metrics, UNRELATED,
+          {.help = "write metrics.jsonl and TensorBoard"});
+    visit("metrics_file", self.metrics_file, UNRELATED,
+          {.help = "where the metrics lines go; empty: metrics.jsonl in the run folder"});
+    visit("write_timing_metrics", self.write_timing_metrics, UNRELATED,
+          {.help = "write where the run's time went: loading, compiling, steps, checkpoints"});
+    visit("timing_metrics_file", self.timing_metrics_file, UNRELATED,
+          {.help = "where that goes; empty: timings.jsonl in the run folder"});
+    visit("log_period", self.log_period, UNRELATED,
+          {.help = "steps between TensorBoard flushes", .min = 1});
+    visit("tensorboard_dir", self.tensorboard_dir, UNRELATED,
+          {.help = "event files; empty: tensorboard/ in the run folder"});
+    visit("metrics_dir", self.metrics_dir, UNRELATED,
+          {.help = "folder of those files; empty: metrics/ in the run folder",
+           .with = "gcs_metrics"});
+
+    visit("checkpoint_every", self.checkpoint_every, UNRELATED,
+          {.help = "steps between checkpoints; -1 or 0: only the last", .min = -1});
+    visit("checkpoint_dir", self.checkpoint_dir, UNRELATED,
+          {.help = "checkpoints; empty: checkpoints/ in the run folder", .share = Share::FILE});
+    visit("resume_from", self.resume_from, UNRELATED,
+          {.help = "another run's folder, or a checkpoint of it, that a run without checkpoints of "
+                   "its own goes on from: weights, optimizer, step, position in the data"});
+    visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
+          {.help = "newest checkpoints that are kept; 0: all", .min = 0});
+    visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,
+          {.help = "checkpoints after multiples of so many steps stay too; 0: none",
+           .min = 0,
+           .with = "checkpoints_to_keep"});
+    visit("background_checkpoints", self.background_checkpoints, UNRELATED,
+          {.help = "steps go on while a checkpoint is written, from a copy of the state in host "
+                   "memory where there is room for one"});
+    visit("save_final_checkpoint", self.save_final_checkpoint, UNRELATED,
+          {.help = "write a checkpoint after the last step"});
+    visit("save_optimizer", self.save_optimizer, UNRELATED,
+          {.help = "checkpoints hold the optimizer's state, so that a run can be resumed"});
+
+    visit("eval_every", self.eval_every, UNRELATED,
+          {.help = "steps between evaluations; -1: none", .min = -1});
+    visit(
+        "eval_data_dir", self.eval_data_dir, MAY_CHANGE,
+        {.help = "samples that are evaluated: TFRecords (prepare's eval_tfrecords_dir), or videos "
+                 "like train_data_dir",
+         .with = "eval_every"});
+    visit(
+        "enable_generate_video_for_eval", self.enable_generate_video_for_eval, UNRELATED,
+        {.help = "make the videos of prompt or prompt_file at each evaluation, in samples/STEP of "
+                 "the run folder and on TensorBoard's page of images; eval_data_dir may be empty",
+         .with = "eval_every"});
+    visit("eval_max_number_of_samples_in_bucket", self.eval_max_number_of_samples_in_bucket,
+          MAY_CHANGE, {.help = "samples per timestep that count", .min = 1, .with = "eval_every"});
+    visit("enable_ssim", self.enable_ssim, UNRELATED,
+          {.help = "make the first prompt's video before and after training and say how alike they "
+                   "are: structural similarity, and PSNR"});
+
+    visit("enable_profiler", self.enable_profiler, UNRELATED,
+          {.help = "record what a few steps do, for TensorBoard's profile page and Perfetto, in "
+                   "profile/ of the run folder"});
+    visit("skip_first_n_steps_for_profiler", self.skip_first_n_steps_for_profiler, UNRELATED,
+          {.help = "steps before the trace begins", .min = 0, .with = "enable_profiler"});
+    visit("profiler_steps", self.profiler_steps, UNRELATED,
+          {.help = "steps in the trace", .min = 1, .with = "enable_profiler"});
+
+    visit(
+        "gcs_metrics", self.gcs_metrics, UNRELATED,
+        {.help =
+             "write the rows of each log_period to a file of their own in metrics_dir, "
+             "metrics_step_000000_to_step_000099.txt: for stores, where nothing can be appended"});
+    visit("save_config_to_gcs", self.save_config_to_gcs, UNRELATED,
+          {.help = "write config.yml to base_output_directory/run_name"});
+    visit("base_output_directory", self.base_output_directory, UNRELATED,
+          {.help = "folder or store that config.yml is written to", .with = "save_config_to_gcs"});
+  }
+};
+
+}  // namespace kinema::config

@@ -1,0 +1,58 @@
+#include "kinema/core/folders.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "kinema/core/error.h"
+
+namespace kinema {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An absolute path from the environment; relative ones would name another folder in each place.
+fs::path absolute_path(const char* name) {
+  const char* value = std::getenv(name);
+  const fs::path path = value == nullptr ? "" : value;
+  return path.is_absolute() ? path : fs::path();
+}
+
+/// Anyone may write to the temporary folder, and make this one first.
+fs::path private_temporary_folder() {
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  fs::path folder = (error ? fs::path("/tmp") : temporary) / fmt::format("kinema-{}", geteuid());
+  constexpr const char* kRemedy = "set HOME, or KINEMA_CACHE to a folder of your own";
+  check(mkdir(folder.c_str(), S_IRWXU) == 0 || errno == EEXIST,
+        "[cache] HOME is not set, and {} cannot be made: {}\n  {}", folder.string(),
+        std::strerror(errno), kRemedy);
+  struct stat found {};
+  check(lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == geteuid() &&
+            (found.st_mode & (S_IRWXG | S_IRWXO)) == 0,
+        "[cache] HOME is not set, and {} is not a folder that this user alone may open\n  {}",
+        folder.string(), kRemedy);
+  return folder;
+}
+
+}  // namespace
+
+fs::path user_home() { return absolute_path("HOME"); }
+
+fs::path user_cache() {
+  if (fs::path cache = absolute_path("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache;
+  }
+  const fs::path home = user_home();
+  return home.empty() ? private_temporary_folder() : home / ".cache";
+}
+
+fs::path program_folder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();
+}
+
+}  // namespace kinema

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/shape.h"
+
+namespace kinema {
+
+/// A dense tensor in host memory, row-major, owned.
+struct HostArray {
+  Shape shape;
+  std::vector<std::byte> bytes;
+
+  HostArray() = default;
+  /// Zeros.
+  explicit HostArray(Shape s) : shape(std::move(s)), bytes(static_cast<size_t>(shape.bytes())) {}
+
+  /// From values of the C++ type that `dtype` has (float for F32, int64_t for S64, ...).
+  template <typename T>
+  static HostArray from(DType dtype, Dims dims, std::span<const T> values) {
+    HostArray out(Shape{dtype, std::move(dims)});
+    check(sizeof(T) * values.size() == out.bytes.size(), "[host_array] {} values do not fill {}",
+          values.size(), to_string(out.shape));
+    std::memcpy(out.bytes.data(), values.data(), out.bytes.size());
+    return out;
+  }
+  static HostArray f32(Dims dims, std::span<const float> values) {
+    return from<float>(DType::F32, std::move(dims), values);
+  }
+
+  /// The elements as a C++ type of the same width.
+  template <typename T>
+  std::span<const T> as() const {
+    check(static_cast<int64_t>(sizeof(T)) == byte_size(shape.dtype),
+          "[host_array] {} read as elements of {} bytes", to_string(shape), sizeof(T));
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+  template <typename T>
+  std::span<T> as() {
+    const auto view = std::as_const(*this).template as<T>();
+    return {const_cast<T*>(view.data()), view.size()};
+  }
+};
+
+/// Element-wise conversion between floating-point types (round to nearest even) and between
+/// integers; throws an Error for other pairs.
+HostArray convert(const HostArray& x, DType dtype);
+
+/// The same from bytes to bytes, which hold as many elements of their dtypes.
+void convert(std::span<const std::byte> from, DType from_dtype, std::span<std::byte> to,
+             DType to_dtype);
+
+}  // namespace kinema

@@ -1,0 +1,178 @@
+#include "kinema/data/clip_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/resample.h"
+#include "kinema/io/video.h"
+
+namespace kinema::data {
+namespace {
+
+/// Bytes of an image file, by how they begin; GIFs count as videos.
+bool is_image(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<size_t>(bytes.size(), 16));
+  return text.starts_with("\x89PNG") || text.starts_with("\xff\xd8\xff") ||
+         text.starts_with("BM") ||
+         (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8, 4) == "WEBP");
+}
+
+/// Where a window begins that leaves `spare` places; the middle where no place is given.
+int64_t offset(std::optional<float> place, int64_t spare) {
+  return place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
+               : spare / 2;
+}
+
+/// `24`, `29.97`.
+std::string rate_text(double fps) { return fmt::format("{:.4g}", fps); }
+
+std::string has_frames(const ClipSize& clip, const ClipFormat& format) {
+  if (format.fps <= 0) {
+    return fmt::format("has {} frames", clip.frames);
+  }
+  return fmt::format("has {} frames of {} a second ({} of {})", frames_in(clip, format),
+                     rate_text(format.fps), clip.frames, rate_text(clip.fps));
+}
+
+}  // namespace
+
+ClipSize measure_clip(std::span<const std::byte> bytes, const std::string& name) {
+  if (is_image(bytes)) {
+    const io::ImageSize size = io::measure_image(bytes, name);
+    return {.frames = 1, .height = size.height, .width = size.width};
+  }
+  const io::VideoProbe probe = io::probe_video(bytes, name);
+  const double width = static_cast<double>(probe.width) * probe.pixel_aspect;
+  return {.frames = probe.frames,
+          .height = probe.height,
+          .width = std::max<int64_t>(1, std::llround(width)),
+          .fps = probe.fps,
+          .seconds = probe.seconds};
+}
+
+void verify_clip(std::span<const std::byte> bytes, const std::string& name) {
+  if (is_image(bytes)) {
+    io::read_image(bytes, name);
+  } else {
+    io::read_video(bytes, name, {.stride = std::numeric_limits<int64_t>::max()});
+  }
+}
+
+int64_t frames_in(const ClipSize& clip, const ClipFormat& format) {
+  if (format.fps <= 0 || clip.seconds <= 0) {
+    return clip.frames;
+  }
+  // Every time k / fps before the end; the slack is for containers that keep milliseconds, the
+  // bound for those that claim ages.
+  const double frames = std::ceil(clip.seconds * format.fps - 0.05);
+  return static_cast<int64_t>(std::clamp(frames, 1.0, 1e12));
+}
+
+int64_t frames_needed(const ClipFormat& format) {
+  return format.fps > 0 ? format.num_frames : (format.num_frames - 1) * format.frame_stride + 1;
+}
+
+std::string frames_key(const ClipFormat& format) {
+  return format.fps > 0 ? "target_fps" : "frame_stride";
+}
+
+std::string frames_text(const ClipFormat& format) {
+  return format.fps > 0 ? fmt::format("{}", format.fps) : fmt::format("{}", format.frame_stride);
+}
+
+void check_length(const ClipSize& clip, const std::string& name, const ClipFormat& format) {
+  const int64_t needed = frames_needed(format);
+  check(needed == 1 || clip.frames != 1 || clip.fps > 0,
+        "[videos] {} is an image, but num_frames is {}", name, format.num_frames);
+  check(frames_in(clip, format) >= needed, "[videos] {} {} but num_frames {}{} needs {}", name,
+        has_frames(clip, format), format.num_frames,
+        format.fps > 0 ? "" : fmt::format(" with frame_stride {}", format.frame_stride), needed);
+}
+
+HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
+                     std::optional<float> crop, double pixel_aspect) {
+  const Shape& shape = frames.shape;
+  check(shape.dtype == DType::U8 && shape.rank() == 4 && shape.dims[3] == 3 &&
+            shape.elements() > 0 && height > 0 && width > 0,
+        "[videos] fit_frames was given {}, u8 [f, h, w, 3] was expected", to_string(shape));
+  const int64_t count = shape.dims[0];
+  const int64_t in_height = shape.dims[1];
+  const int64_t in_width = shape.dims[2];
+  // The smallest size of the same proportions, as they are shown, that covers height x width.
+  const double shown_width = static_cast<double>(in_width) * pixel_aspect;
+  const double scale = std::max(static_cast<double>(height) / static_cast<double>(in_height),
+                                static_cast<double>(width) / shown_width);
+  const auto scaled = [scale](double size, int64_t at_least) {
+    return std::max(at_least, static_cast<int64_t>(std::lround(size * scale)));
+  };
+  const int64_t tall = scaled(static_cast<double>(in_height), height);
+  const int64_t wide = scaled(shown_width, width);
+  const int64_t top = offset(crop, tall - height);
+  const int64_t left = offset(crop, wide - width);
+
+  HostArray out(Shape{DType::F32, {3, count, height, width}});
+  const auto bytes = frames.as<uint8_t>();
+  const auto to = out.as<float>();
+  const size_t frame_values = static_cast<size_t>(in_height * in_width * 3);
+  std::vector<float> in(frame_values);
+  std::vector<float> resized(static_cast<size_t>(tall * wide * 3));
+  for (int64_t f = 0; f < count; ++f) {
+    for (size_t i = 0; i < frame_values; ++i) {
+      in[i] = static_cast<float>(bytes[static_cast<size_t>(f) * frame_values + i]) / 127.5F - 1.0F;
+    }
+    if (tall == in_height && wide == in_width) {
+      resized = in;
+    } else {
+      io::resample(in, in_height, in_width, 3, resized, tall, wide, io::Filter::Bilinear);
+    }
+    for (int64_t c = 0; c < 3; ++c) {
+      for (int64_t y = 0; y < height; ++y) {
+        for (int64_t x = 0; x < width; ++x) {
+          to[static_cast<size_t>(((c * count + f) * height + y) * width + x)] =
+              resized[static_cast<size_t>(((top + y) * wide + left + x) * 3 + c)];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
+                    const ClipWindow& window) {
+  const io::MappedFile file = io::MappedFile::open(path);
+  return read_clip(file.bytes(), file.path(), format, window);
+}
+
+HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
+                    const ClipFormat& format, const ClipWindow& window) {
+  if (is_image(bytes)) {
+    check(format.num_frames == 1, "[videos] {} is an image, but num_frames is {}", name,
+          format.num_frames);
+    HostArray image = io::read_image(bytes, name);
+    image.shape.dims.insert(image.shape.dims.begin(), 1);
+    return fit_frames(image, format.height, format.width, window.crop);
+  }
+  const ClipSize clip = measure_clip(bytes, name);
+  check_length(clip, name, format);
+  const int64_t spare = frames_in(clip, format) - frames_needed(format);
+  const io::Video video = io::read_video(bytes, name,
+                                         {.first_frame = offset(window.start, spare),
+                                          .stride = format.frame_stride,
+                                          .fps = format.fps,
+                                          .max_frames = format.num_frames});
+  check(video.frames.shape.dims[0] == format.num_frames,
+        "[videos] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
+        format.num_frames);
+  return fit_frames(video.frames, format.height, format.width, window.crop, video.pixel_aspect);
+}
+
+}  // namespace kinema::data

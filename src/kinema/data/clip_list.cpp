@@ -1,0 +1,279 @@
+#include "kinema/data/clip_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "kinema/core/error.h"
+#include "kinema/data/dataset_type.h"
+#include "kinema/data/metadata.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/media_name.h"
+#include "kinema/text/unicode.h"
+
+namespace kinema::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What stands beside clips and is none by intention.
+bool is_companion(const fs::path& path) {
+  constexpr std::array<std::string_view, 15> kEndings = {
+      ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",  ".yaml",
+      ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow"};
+  const std::string name = path.filename().string();
+  return name == "LICENSE" || name == "README" ||
+         std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
+}
+
+/// The split that a folder's name begins with, as the datasets library has it; empty: none.
+std::string split_of(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWords = {{
+      {"train", "train"},
+      {"training", "train"},
+      {"validation", "validation"},
+      {"valid", "validation"},
+      {"val", "validation"},
+      {"dev", "validation"},
+      {"test", "test"},
+      {"testing", "test"},
+      {"eval", "test"},
+      {"evaluation", "test"},
+  }};
+  const std::string word = name.substr(0, name.find_first_of("-._ 0123456789"));
+  const auto* found = std::ranges::find(kWords, word, [](const auto& pair) { return pair.first; });
+  return found == kWords.end() ? "" : std::string(found->second);
+}
+
+/// Reads a folder and those below it.
+class Walk {
+ public:
+  Walk(const fs::path& root, const ListOptions& options) : root_(root), options_(options) {
+    choose_splits();
+    visit(root, std::nullopt);
+    leave_out_unlisted();
+    leave_out_others();
+  }
+
+  Listing take() { return std::move(out_); }
+
+ private:
+  using Metadata = std::optional<fs::path>;
+
+  /// Whether the folders directly below are named for several splits, one of them the wanted one.
+  void choose_splits() {
+    std::set<std::string> splits;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(root_, error)) {
+      if (entry.is_directory(error)) {
+        splits.insert(split_of(entry.path().filename().string()));
+      }
+    }
+    splits.erase("");
+    by_split_ = splits.size() > 1 && splits.contains(split_of(options_.split));
+  }
+
+  /// `above`: the nearest metadata over the folder.
+  void visit(const fs::path& folder, Metadata above) {
+    std::error_code error;
+    if (!seen_.insert(fs::canonical(folder, error)).second) {
+      return;  // a link back
+    }
+    std::vector<fs::path> paths;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (!at->path().filename().string().starts_with('.')) {
+        paths.push_back(at->path());
+      }
+    }
+    if (error) {
+      check(folder != root_, "[videos] {} cannot be read: {}", folder.string(), error.message());
+      out_.left_out.push_back({name(folder), "cannot be read: " + error.message()});
+      return;
+    }
+    std::ranges::sort(paths);
+    for (const char* each : {"metadata.csv", "metadata.jsonl"}) {
+      if (fs::is_regular_file(folder / each, error)) {
+        above = folder / each;
+      }
+    }
+    if (above && above->parent_path() == folder) {
+      read_list(*above);
+    }
+    std::vector<fs::path> folders;
+    for (const fs::path& path : paths) {
+      if (fs::is_directory(path, error)) {
+        folders.push_back(path);
+      } else {
+        look_at(path, above);
+      }
+    }
+    for (const fs::path& each : folders) {
+      const std::string split = folder == root_ ? split_of(each.filename().string()) : "";
+      if (by_split_ && !split.empty() && split != split_of(options_.split)) {
+        out_.left_out.push_back({name(each) + "/", "of the split `" + split + "`"});
+        seen_.insert(fs::canonical(each, error));
+      } else {
+        visit(each, above);
+      }
+    }
+  }
+
+  void read_list(const fs::path& path) {
+    for (MetadataRow& row : read_metadata(path, options_.caption_column)) {
+      CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), ""};
+      keep(clip, [&] {
+        check_caption(clip.caption, row.where);
+        check(!row.file.empty(), "[videos] {}: the file name is empty", row.where);
+        clip.path = inside(root_, path.parent_path(), row.file, row.where);
+        std::error_code ignored;
+        check(fs::is_regular_file(clip.path, ignored), "[videos] {}: there is no clip {}",
+              row.where, clip.path.string());
+      });
+      listed_.insert(clip.path.lexically_normal());
+      if (!options_.images && io::is_image_name(clip.path.string())) {
+        leave_out_image(clip.path);
+      } else {
+        out_.clips.push_back(std::move(clip));
+      }
+    }
+  }
+
+  /// A file that no list was asked about yet.
+  void look_at(const fs::path& path, const Metadata& list) {
+    const std::string file = path.filename().string();
+    const bool image = io::is_image_name(file);
+    if (!image && !io::is_video_name(file)) {
+      if (!is_companion(path)) {
+        others_[path.extension().string()].push_back(name(path));
+      }
+      return;
+    }
+    if (list) {
+      unlisted_.emplace_back(path, *list);
+      return;
+    }
+    if (image && !options_.images) {
+      leave_out_image(path);
+      return;
+    }
+    CaptionedClip clip{path, "", ""};
+    keep(clip, [&] {
+      fs::path text = path;
+      text.replace_extension(".txt");
+      std::error_code ignored;
+      check(fs::is_regular_file(text, ignored),
+            "[videos] {} has no caption: {} is not there, and the folder has no metadata.jsonl or "
+            "metadata.csv",
+            path.string(), text.filename().string());
+      std::string words = io::read_text(text, size_t{1} << 20);
+      if (words.starts_with("\xef\xbb\xbf")) {
+        words.erase(0, 3);
+      }
+      check_caption(words, text.string());
+      clip.caption = trimmed(words);
+    });
+    out_.clips.push_back(std::move(clip));
+  }
+
+  void leave_out_image(const fs::path& path) {
+    out_.left_out.push_back({name(path), "an image, which is a clip of one frame"});
+  }
+
+  /// Many of a kind are one line: records, weights or tables that lie beside the clips.
+  void leave_out_others() {
+    for (const auto& [extension, names] : others_) {
+      out_.left_out.push_back(
+          names.size() == 1
+              ? LeftOut{names.front(), "neither a video nor an image by its name"}
+              : LeftOut{"*" + extension, std::to_string(names.size()) +
+                                             " files, neither videos nor images by their names"});
+    }
+  }
+
+  void leave_out_unlisted() {
+    for (const auto& [path, list] : unlisted_) {
+      if (!listed_.contains(path.lexically_normal())) {
+        out_.left_out.push_back({name(path), "not in " + name(list)});
+      }
+    }
+  }
+
+  template <typename Check>
+  void keep(CaptionedClip& clip, const Check& look) const {
+    if (options_.missing == MissingClip::Fail) {
+      look();
+      return;
+    }
+    try {
+      look();
+    } catch (const Error& error) {
+      clip.problem = error.what();
+    }
+  }
+
+  std::string name(const fs::path& path) const { return path.lexically_relative(root_).string(); }
+
+  const fs::path& root_;
+  const ListOptions& options_;
+  bool by_split_ = false;
+  Listing out_;
+  std::set<fs::path> seen_;  // folders
+  std::map<std::string, std::vector<std::string>>
+      others_;                                           // neither videos nor images, by extension
+  std::set<fs::path> listed_;                            // files that a list names
+  std::vector<std::pair<fs::path, fs::path>> unlisted_;  // with the list that should have
+};
+
+}  // namespace
+
+Listing list_folder(const fs::path& folder, const ListOptions& options) {
+  const std::string ending = folder.extension().string();
+  const bool is_packed = ending == ".gz" || ending == ".tgz" || ending == ".zst" ||
+                         ending == ".bz2" || ending == ".xz" || ending == ".zip";
+  check(fs::is_directory(folder), "[videos] {} is not a folder{}", folder.string(),
+        is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
+  Listing out = Walk(folder, options).take();
+  const std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
+  check(!out.clips.empty(), "[videos] {} holds no clips{}\n  {}", folder.string(),
+        out.left_out.empty()
+            ? ""
+            : fmt::format("; {} file(s) left out, like {}: {}", out.left_out.size(),
+                          out.left_out.front().file, out.left_out.front().reason),
+        hint.empty() ? "put videos there with a metadata.jsonl of file_name and text, or a .txt "
+                       "beside each"
+                     : hint);
+  return out;
+}
+
+std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string& caption_column,
+                                      MissingClip missing) {
+  return list_folder(folder, {.caption_column = caption_column, .missing = missing}).clips;
+}
+
+fs::path inside(const fs::path& root, const fs::path& base, const std::string& file,
+                const std::string& where) {
+  const fs::path out = base / file;  // of two absolute paths, the second
+  const fs::path below = fs::absolute(out).lexically_normal().lexically_relative(
+      fs::absolute(root).lexically_normal());
+  check(file.find('\0') == std::string::npos && !below.empty() && *below.begin() != "..",
+        "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where,
+        out.string(), root.string());
+  return out;
+}
+
+void check_caption(const std::string& caption, const std::string& where) {
+  const size_t bad = text::invalid_utf8_at(caption);
+  check(
+      bad == std::string::npos,
+      "[data] {}: the caption is no UTF-8 (byte {:#04x} at {})\n  `iconv -f latin1 -t utf-8` makes "
+      "UTF-8 of what old editors write",
+      where, bad == std::string::npos ? 0 : static_cast<unsigned char>(caption[bad]), bad);
+}
+
+}  // namespace kinema::data

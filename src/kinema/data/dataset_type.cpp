@@ -1,0 +1,55 @@
+#include "kinema/data/dataset_type.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "kinema/io/media_name.h"
+
+namespace kinema::data {
+
+namespace fs = std::filesystem;
+
+std::string dataset_type_of(const std::vector<std::string>& names) {
+  bool clips = false;
+  bool tables = false;
+  bool records = false;
+  for (const std::string& name : names) {
+    const std::string extension = fs::path(name).extension().string();
+    clips = clips || io::is_video_name(name) || io::is_image_name(name) || extension == ".tar" ||
+            extension == ".jsonl" || extension == ".csv";
+    tables = tables || extension == ".parquet" || extension == ".arrow";
+    records = records || extension.starts_with(".tfrec");
+  }
+  return records ? "tfrecord" : tables ? "hf" : clips ? "videos" : "";
+}
+
+std::vector<std::string> file_names(const fs::path& folder) {
+  constexpr size_t kEnough = 4096;
+  std::vector<std::string> out;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end && out.size() < kEnough;
+       at.increment(error)) {
+    if (at->path().filename().string().starts_with('.')) {
+      at.disable_recursion_pending();
+    } else if (std::error_code ignored; at->is_regular_file(ignored)) {
+      out.push_back(at->path().lexically_relative(folder).string());
+    }
+  }
+  return out;
+}
+
+std::string other_type_hint(const fs::path& folder, const std::string& type) {
+  const std::string found = dataset_type_of(file_names(folder));
+  if (found.empty() || found == type) {
+    return "";
+  }
+  return fmt::format("it holds {}: dataset_type={} reads them",
+                     found == "videos" ? "videos or images"
+                     : found == "hf"   ? "Parquet or Arrow files"
+                                       : "TFRecords",
+                     found);
+}
+
+}  // namespace kinema::data

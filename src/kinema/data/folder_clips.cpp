@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/data/clip_file.h"
+#include "kinema/data/clip_list.h"
+#include "kinema/data/clip_set.h"
+#include "kinema/data/tar_clips.h"
+#include "kinema/io/hash.h"
+#include "kinema/io/mapped_file.h"
+
+namespace kinema::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FolderClips : public ClipSet {
+ public:
+  FolderClips(fs::path folder, Listing listing)
+      : folder_(std::move(folder)),
+        clips_(std::move(listing.clips)),
+        left_out_(std::move(listing.left_out)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
+  std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
+  std::string where(int64_t clip) const override {
+    return at(clip).path.lexically_relative(folder_).string();
+  }
+  std::string caption(int64_t clip) const override { return at(clip).caption; }
+  ClipSize measure(int64_t clip) const override {
+    const io::MappedFile file = io::MappedFile::open(usable(clip).path);
+    return measure_clip(file.bytes(), file.path());
+  }
+  HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {
+    return read_clip(usable(clip).path, format, window);
+  }
+  std::string stamp(int64_t clip) const override { return file_stamp(usable(clip).path); }
+  std::string hash(int64_t clip) const override { return io::hash_file(usable(clip).path); }
+  void verify(int64_t clip) const override {
+    const io::MappedFile file = io::MappedFile::open(usable(clip).path);
+    verify_clip(file.bytes(), file.path());
+  }
+  std::vector<LeftOut> left_out() const override { return left_out_; }
+
+ private:
+  const CaptionedClip& at(int64_t clip) const { return clips_.at(static_cast<size_t>(clip)); }
+  const CaptionedClip& usable(int64_t clip) const {
+    check(at(clip).problem.empty(), "{}", at(clip).problem);
+    return at(clip);
+  }
+
+  fs::path folder_;
+  std::vector<CaptionedClip> clips_;
+  std::vector<LeftOut> left_out_;
+};
+
+}  // namespace
+
+std::unique_ptr<ClipSet> folder_clips(const fs::path& folder, const std::string& caption_column,
+                                      bool keep_bad, bool images, const std::string& split) {
+  const ListOptions options{.caption_column = caption_column,
+                            .missing = keep_bad ? MissingClip::Keep : MissingClip::Fail,
+                            .images = images,
+                            .split = split};
+  if (holds_tars(folder)) {
+    return tar_clips(folder, options);
+  }
+  return std::make_unique<FolderClips>(folder, list_folder(folder, options));
+}
+
+std::string file_stamp(const fs::path& file) {
+  std::error_code error;
+  const fs::path path = fs::canonical(file, error);
+  const auto bytes = error ? 0 : fs::file_size(path, error);
+  const auto time = error ? fs::file_time_type{} : fs::last_write_time(path, error);
+  check(!error, "[data] {}: {}", file.string(), error.message());
+  const auto since = std::chrono::nanoseconds(time.time_since_epoch()).count();
+  return fmt::format("{} of {} bytes at {}", path.string(), bytes, since);
+}
+
+}  // namespace kinema::data

@@ -1,0 +1,95 @@
+#include "kinema/data/source.h"
+
+#include <bit>
+#include <cstring>
+
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+
+namespace kinema::data {
+namespace {
+
+// A keyed permutation of [0, 4^half_bits): a balanced Feistel network with threefry as the round
+// function. 12 rounds also mix domains of a few elements well.
+uint64_t permute(std::array<uint32_t, 2> key, uint64_t x, int half_bits) {
+  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
+  uint64_t left = x >> half_bits;
+  uint64_t right = x & mask;
+  for (uint32_t round = 0; round < 12; ++round) {
+    const auto mixed = threefry2x32(key, {static_cast<uint32_t>(right), round});
+    const uint64_t next = left ^ (mixed[0] & mask);
+    left = right;
+    right = next;
+  }
+  return left << half_bits | right;
+}
+
+/// One array of every sample; no bytes where none has it.
+HostArray stack_part(const std::vector<Sample>& samples, HostArray Sample::*part,
+                     const char* what) {
+  const HostArray& first = samples[0].*part;
+  for (const Sample& sample : samples) {
+    const HostArray& array = sample.*part;
+    check(array.bytes.empty() == first.bytes.empty(),
+          "[data] {} has no {}, unlike {}: a batch needs all or none",
+          (array.bytes.empty() ? sample : samples[0]).id, what,
+          (array.bytes.empty() ? samples[0] : sample).id);
+    check(array.shape == first.shape,
+          "[data] {} of {} are {} but those of {} are {}: a batch needs one size\n"
+          "  `buckets` keeps samples of several sizes apart: buckets=auto for records",
+          what, sample.id, to_string(array.shape), samples[0].id, to_string(first.shape));
+  }
+  if (first.bytes.empty()) {
+    return {};
+  }
+  Shape shape = first.shape;
+  shape.dims.insert(shape.dims.begin(), static_cast<int64_t>(samples.size()));
+  HostArray out(shape);
+  size_t at = 0;
+  for (const Sample& sample : samples) {
+    const HostArray& array = sample.*part;
+    std::memcpy(out.bytes.data() + at, array.bytes.data(), array.bytes.size());
+    at += array.bytes.size();
+  }
+  return out;
+}
+
+}  // namespace
+
+int64_t shuffled_index(uint64_t seed, int64_t position, int64_t size) {
+  check(size > 0 && size < int64_t{1} << 62 && position >= 0,
+        "[data] position {} in a data set of {} samples", position, size);
+  const auto epoch = static_cast<uint64_t>(position / size);
+  const auto key = random_key(seed, "data order", epoch);
+  const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(size - 1)));
+  const int half_bits = std::max(1, (bits + 1) / 2);
+  // Walk the cycle until it comes back into the data set: the domain is at most 4 times larger, so
+  // about as many steps on average.
+  auto x = static_cast<uint64_t>(position % size);
+  do {
+    x = permute(key, x, half_bits);
+  } while (x >= static_cast<uint64_t>(size));
+  return static_cast<int64_t>(x);
+}
+
+Batch stack(std::vector<Sample> samples) {
+  check(!samples.empty(), "[data] a batch needs at least one sample");
+  Batch batch;
+  const Sample& first = samples[0];
+  for (const Sample& sample : samples) {
+    check(sample.timestep.has_value() == first.timestep.has_value(),
+          "[data] {} has a timestep and {} has not, or the other way round", sample.id, first.id);
+    if (sample.timestep) {
+      batch.timesteps.push_back(*sample.timestep);
+    }
+    batch.ids.push_back(sample.id);
+  }
+  batch.latents = stack_part(samples, &Sample::latents, "latents");
+  batch.encoder_hidden_states =
+      stack_part(samples, &Sample::encoder_hidden_states, "encoder_hidden_states");
+  batch.condition = stack_part(samples, &Sample::condition, "image condition");
+  batch.image_states = stack_part(samples, &Sample::image_states, "image states");
+  return batch;
+}
+
+}  // namespace kinema::data

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+
+namespace kinema::data {
+
+/// One training sample in host memory.
+struct Sample {
+  HostArray latents;                // f32 or bf16 [c, f, h, w]
+  HostArray encoder_hidden_states;  // f32 or bf16 [t, d]
+  /// For models that make videos of images (encoders::image_condition, image_tokens); no bytes
+  /// where there is none.
+  HostArray condition = {};         // f32 or bf16 [k, f, h, w]
+  HostArray image_states = {};      // f32 or bf16 [n, d]
+  std::optional<int64_t> timestep;  // evaluation sets that fix it
+  std::string id;                   // `clip_03.mp4`, `shard.tfrec record 7`: for reports
+};
+
+/// Samples stacked along a new first axis.
+struct Batch {
+  HostArray latents;                // [b, c, f, h, w]
+  HostArray encoder_hidden_states;  // [b, t, d]
+  HostArray condition = {};         // [b, k, f, h, w], or no bytes
+  HostArray image_states = {};      // [b, n, d], or no bytes
+  std::vector<int64_t> timesteps;   // b of them, or none
+  std::vector<std::string> ids;     // b of them
+};
+
+/// A data set with an endless deterministic order.
+///
+/// `at(position)` is a pure function of the source's settings and the position: which sample it is,
+/// how it was cropped or flipped, and its noise if it is synthetic. So a run resumes by position
+/// alone, and several threads may read ahead (at() is safe to call from many threads).
+class Source {
+ public:
+  virtual ~Source() = default;
+  /// Samples in one epoch.
+  virtual int64_t size() const = 0;
+  virtual Sample at(int64_t position) const = 0;
+  /// A sample of each size that at() gives.
+  virtual std::vector<Sample> examples() const {
+    std::vector<Sample> out;
+    out.push_back(at(0));
+    return out;
+  }
+};
+
+/// The index into a data set of `size` samples that stands at `position` of the endless order: each
+/// epoch is its own permutation, chosen by (seed, epoch).
+int64_t shuffled_index(uint64_t seed, int64_t position, int64_t size);
+
+/// Stacks samples; throws an Error that names the first one whose shape or type differs, or that
+/// has a condition where others have none.
+Batch stack(std::vector<Sample> samples);
+
+}  // namespace kinema::data

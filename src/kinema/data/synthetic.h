@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kinema/core/dtype.h"
+#include "kinema/data/source.h"
+
+namespace kinema::data {
+
+struct SyntheticOptions {
+  int64_t height = 480;  // pixels
+  int64_t width = 832;
+  int64_t num_frames = 81;
+  int64_t max_sequence_length = 512;
+  int64_t text_embed_dim = 4096;
+  int64_t num_channels_latents = 16;
+  int64_t vae_scale_factor_spatial = 8;
+  int64_t vae_scale_factor_temporal = 4;
+  bool first_frame_alone = true;  ///< it is a latent frame by itself
+  /// Samples before they repeat; 0: never.
+  int64_t num_samples = 0;
+  /// For models that make videos of images: channels of the condition, CLIP's tokens and their
+  /// width; 0: none.
+  int64_t condition_channels = 0;
+  int64_t image_tokens = 0;
+  int64_t image_dim = 0;
+  uint64_t seed = 0;
+  DType dtype = DType::F32;
+};
+
+/// Latents [c, (frames - 1) / temporal + 1, height / spatial, width / spatial], text states and,
+/// where asked for, condition and image states, all N(0, 1), a function of (seed, position). Throws
+/// an Error when a size does not divide.
+std::unique_ptr<Source> synthetic_source(const SyntheticOptions& options);
+
+}  // namespace kinema::data

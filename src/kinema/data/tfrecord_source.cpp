@@ -1,0 +1,186 @@
+#include "kinema/data/tfrecord_source.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/data/buckets.h"
+#include "kinema/data/dataset_type.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/tfrecord.h"
+
+namespace kinema::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file of records, here or elsewhere.
+class Shard {
+ public:
+  virtual ~Shard() = default;
+  virtual int64_t size() const = 0;
+  virtual const std::string& path() const = 0;
+  virtual io::WanRecord record(int64_t i) const = 0;
+  virtual io::WanShapes shapes(int64_t i) const = 0;
+};
+
+class LocalShard : public Shard {
+ public:
+  explicit LocalShard(const fs::path& path) : file_(io::TfRecordFile::open(path)) {}
+  int64_t size() const override { return file_.size(); }
+  const std::string& path() const override { return file_.path(); }
+  io::WanRecord record(int64_t i) const override {
+    return io::parse_wan_record(file_.at(i), file_.where(i));
+  }
+  io::WanShapes shapes(int64_t i) const override {
+    return io::read_wan_shapes(file_.unchecked(i), file_.where(i));
+  }
+
+ private:
+  io::TfRecordFile file_;
+};
+
+class RangedShard : public Shard {
+ public:
+  explicit RangedShard(io::RangedTfRecords file) : file_(std::move(file)) {}
+  int64_t size() const override { return file_.size(); }
+  const std::string& path() const override { return file_.path(); }
+  io::WanRecord record(int64_t i) const override {
+    return io::parse_wan_record(file_.at(i), file_.where(i));
+  }
+  io::WanShapes shapes(int64_t i) const override {
+    return io::read_wan_shapes(file_.at(i), file_.where(i));
+  }
+
+ private:
+  io::RangedTfRecords file_;
+};
+
+using Shards = std::vector<std::unique_ptr<const Shard>>;
+
+Shards open_shards(const fs::path& folder) {
+  check(fs::is_directory(folder), "[tfrecord] {} is not a folder", folder.string());
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  const std::string hint = other_type_hint(folder, "tfrecord");
+  check(hint.empty(), "[tfrecord] {} holds no TFRecords\n  {}", folder.string(), hint);
+  Shards shards;
+  for (const std::string& name : io::shards_of(std::move(names))) {
+    shards.push_back(std::make_unique<LocalShard>(folder / name));
+  }
+  return shards;
+}
+
+constexpr size_t kMostShapes = 256;
+
+class TfRecordSource : public Source {
+ public:
+  TfRecordSource(Shards shards, const TfRecordOptions& options)
+      : options_(options), shards_(std::move(shards)) {
+    for (const auto& shard : shards_) {
+      size_ += shard->size();
+      ends_.push_back(size_);
+    }
+    if (options.max_samples >= 0) {
+      size_ = std::min(size_, options.max_samples);
+    }
+    check(size_ > 0, "[tfrecord] {} holds no records", options.folder.string());
+    if (options.by_shape) {
+      group();
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  Sample at(int64_t position) const override {
+    if (order_) {
+      const GroupedOrder::Place place = order_->at(position);
+      return record(order_->groups()[place.group][static_cast<size_t>(place.index)]);
+    }
+    return record(options_.shuffle ? shuffled_index(options_.seed, position, size_)
+                                   : position % size_);
+  }
+
+  std::vector<Sample> examples() const override {
+    if (!order_) {
+      return Source::examples();
+    }
+    std::vector<Sample> out;
+    for (const std::vector<int64_t>& records : order_->groups()) {
+      out.push_back(record(records.front()));
+    }
+    return out;
+  }
+
+ private:
+  /// Orders the records by their shapes, in which they first appear.
+  void group() {
+    std::vector<io::WanShapes> shapes;
+    std::vector<std::vector<int64_t>> groups;
+    for (int64_t index = 0; index < size_; ++index) {
+      const auto [shard, number] = find(index);
+      io::WanShapes own = shard->shapes(number);
+      const auto known = std::ranges::find(shapes, own);
+      const auto group = static_cast<size_t>(known - shapes.begin());
+      if (known == shapes.end()) {
+        shapes.push_back(std::move(own));
+        groups.emplace_back();
+        check(shapes.size() <= kMostShapes,
+              "[tfrecord] the records of {} have more than {} shapes: each is a step of its own",
+              options_.folder.string(), kMostShapes);
+      }
+      groups[group].push_back(index);
+    }
+    order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
+  }
+
+  /// The shard of a record and the record's number in it.
+  std::pair<const Shard*, int64_t> find(int64_t index) const {
+    const auto end = std::ranges::upper_bound(ends_, index);
+    const auto shard = static_cast<size_t>(end - ends_.begin());
+    return {shards_[shard].get(), index - (shard == 0 ? 0 : ends_[shard - 1])};
+  }
+
+  Sample record(int64_t index) const {
+    const auto [shard, number] = find(index);
+    io::WanRecord read = shard->record(number);
+    Sample sample;
+    sample.latents = std::move(read.latents);
+    sample.encoder_hidden_states = std::move(read.encoder_hidden_states);
+    sample.condition = std::move(read.condition);
+    sample.image_states = std::move(read.image_states);
+    sample.timestep = read.timestep;
+    sample.id = fs::path(shard->path()).filename().string() + " record " + std::to_string(number);
+    return sample;
+  }
+
+  TfRecordOptions options_;
+  Shards shards_;
+  std::vector<int64_t> ends_;  // records in the shards up to and including this one
+  int64_t size_ = 0;
+  std::optional<GroupedOrder> order_;  // where shapes are kept apart
+};
+
+}  // namespace
+
+std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options) {
+  return std::make_unique<TfRecordSource>(open_shards(options.folder), options);
+}
+
+std::unique_ptr<Source> tfrecord_source(std::vector<io::RangedTfRecords> shards,
+                                        const TfRecordOptions& options) {
+  Shards all;
+  for (io::RangedTfRecords& shard : shards) {
+    all.push_back(std::make_unique<RangedShard>(std::move(shard)));
+  }
+  return std::make_unique<TfRecordSource>(std::move(all), options);
+}
+
+}  // namespace kinema::data

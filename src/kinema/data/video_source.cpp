@@ -1,0 +1,237 @@
+#include "kinema/data/video_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+
+namespace kinema::data {
+namespace {
+
+class VideoSource : public Source {
+ public:
+  VideoSource(std::shared_ptr<const ClipSet> clips, const VideoOptions& options, EncodeClip encode,
+              FindEncoded find)
+      : clips_(std::move(clips)),
+        options_(options),
+        encode_(std::move(encode)),
+        find_(std::move(find)),
+        size_(options.max_samples < 0 ? clips_->size()
+                                      : std::min(options.max_samples, clips_->size())) {
+    check(size_ > 0, "[videos] max_samples is 0: there would be nothing to read");
+    const ClipFormat& format = options.format;
+    check(format.height > 0 && format.width > 0 && format.num_frames > 0 && format.frame_stride > 0,
+          "[videos] height {}, width {}, num_frames {} and frame_stride {} must be positive",
+          format.height, format.width, format.num_frames, format.frame_stride);
+    if (!options_.buckets.empty()) {
+      group();
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  Sample at(int64_t position) const override {
+    const std::vector<int64_t>* members = nullptr;
+    int64_t chosen = 0;
+    int64_t count = size_;
+    if (order_) {
+      const GroupedOrder::Place place = order_->at(position);
+      members = &order_->groups()[place.group];
+      chosen = place.index;
+      count = static_cast<int64_t>(members->size());
+    } else {
+      chosen = options_.shuffle ? shuffled_index(options_.seed, position, size_) : position % size_;
+    }
+    for (int64_t i = 0;; ++i) {
+      const int64_t place = (chosen + i) % count;
+      const int64_t index = members == nullptr ? place : (*members)[static_cast<size_t>(place)];
+      try {
+        return sample(index, position);
+      } catch (const Error& error) {
+        if (options_.bad_clip == BadClip::Fail || i + 1 == count) {
+          throw;
+        }
+        report_skip(index, error.what());
+      }
+    }
+  }
+
+  std::vector<Sample> examples() const override {
+    if (!order_) {
+      return Source::examples();
+    }
+    std::vector<Sample> out;
+    for (const std::vector<int64_t>& members : order_->groups()) {
+      out.push_back(first_of(members));
+    }
+    return out;
+  }
+
+ private:
+  /// Orders the clips by their buckets.
+  void group() {
+    const std::vector<int64_t>& bucket_of = options_.buckets.bucket_of;
+    check(static_cast<int64_t>(bucket_of.size()) >= size_, "[videos] {} clips have a bucket, of {}",
+          bucket_of.size(), size_);
+    std::vector<std::vector<int64_t>> groups(options_.buckets.buckets.size());
+    for (int64_t clip = 0; clip < size_; ++clip) {
+      if (const int64_t bucket = bucket_of[static_cast<size_t>(clip)]; bucket >= 0) {
+        groups[static_cast<size_t>(bucket)].push_back(clip);
+      }
+    }
+    std::erase_if(groups, [](const auto& members) { return members.empty(); });
+    check(!groups.empty(), "[videos] none of the {} clips fits a bucket", size_);
+    order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
+    size_ = order_->size();
+  }
+
+  /// Of the first clip that can be used.
+  Sample first_of(const std::vector<int64_t>& members) const {
+    for (size_t i = 0;; ++i) {
+      try {
+        return sample(members[i], 0);
+      } catch (const Error&) {
+        if (options_.bad_clip == BadClip::Fail || i + 1 == members.size()) {
+          throw;
+        }
+      }
+    }
+  }
+
+  Sample sample(int64_t index, int64_t position) const {
+    RandomStream random(
+        random_key(options_.seed, "video augmentation", static_cast<uint64_t>(position)));
+    // All are drawn whatever the settings, so that one setting does not move another.
+    const float start = random.uniform();
+    const bool flip = random.uniform() < 0.5F && options_.random_flip;
+    const float crop = random.uniform();
+    ClipWindow window;
+    if (options_.random_start) {
+      window.start = start;
+    }
+    if (!options_.center_crop) {
+      window.crop = crop;
+    }
+
+    const std::shared_ptr<const Encoded> encoded = encoded_clip(index, window, flip);
+    Sample sample;
+    sample.latents = encoded->latents;
+    sample.encoder_hidden_states = encoded->encoder_hidden_states;
+    sample.condition = encoded->condition;
+    sample.image_states = encoded->image_states;
+    sample.id = clips_->name(index);
+    return sample;
+  }
+
+  // Shared, since the cache and a sample being made may both hold it.
+  std::shared_ptr<const Encoded> encoded_clip(int64_t index, const ClipWindow& window,
+                                              bool flip) const {
+    const ClipFormat format = options_.buckets.format(index, options_.format);
+    if (find_) {
+      return std::make_shared<const Encoded>(find_(index, format, flip));
+    }
+    const std::pair key(index, flip);
+    const bool keep = !options_.varies() && options_.cache_bytes > 0;
+    if (keep) {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = cache_.find(key); found != cache_.end()) {
+        return found->second;
+      }
+    }
+    Clip given;
+    given.pixels = clips_->read(index, format, window);
+    if (flip) {
+      given.pixels = flipped(given.pixels);
+    }
+    given.caption = clips_->caption(index);
+    given.id = clips_->name(index);
+    auto encoded = std::make_shared<const Encoded>(encode_(given));
+    if (keep) {
+      const int64_t bytes = encoded->bytes();
+      const std::lock_guard lock(mutex_);
+      if (cached_bytes_ + bytes <= options_.cache_bytes && cache_.emplace(key, encoded).second) {
+        cached_bytes_ += bytes;
+      }
+    }
+    return encoded;
+  }
+
+  void report_skip(int64_t index, const std::string& reason) const {
+    const std::lock_guard lock(skip_mutex_);
+    if (skipped_.insert(index).second && options_.on_skip) {
+      options_.on_skip(reason);
+    }
+  }
+
+  std::shared_ptr<const ClipSet> clips_;
+  VideoOptions options_;
+  EncodeClip encode_;
+  FindEncoded find_;
+  int64_t size_;
+  std::optional<GroupedOrder> order_;  // where there are buckets
+  mutable std::mutex mutex_;
+  mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Encoded>> cache_;
+  mutable int64_t cached_bytes_ = 0;
+  mutable std::mutex skip_mutex_;
+  mutable std::set<int64_t> skipped_;
+};
+
+}  // namespace
+
+HostArray flipped(const HostArray& pixels) {
+  HostArray out = pixels;
+  const auto width = static_cast<size_t>(out.shape.dims[3]);
+  const auto values = out.as<float>();
+  for (size_t row = 0; row < values.size(); row += width) {
+    std::reverse(values.begin() + static_cast<int64_t>(row),
+                 values.begin() + static_cast<int64_t>(row + width));
+  }
+  return out;
+}
+
+int64_t Encoded::bytes() const {
+  size_t sum = 0;
+  for (const HostArray* array : {&latents, &encoder_hidden_states, &condition, &image_states}) {
+    sum += array->bytes.size();
+  }
+  return static_cast<int64_t>(sum);
+}
+
+HostArray first_frame(const HostArray& pixels) {
+  const Dims& dims = pixels.shape.dims;
+  check(pixels.shape.dtype == DType::F32 && dims.size() == 4 && dims[0] == 3 && dims[1] > 0,
+        "[videos] first_frame was given {}, f32 [3, f, h, w] was expected",
+        to_string(pixels.shape));
+  const int64_t plane = dims[2] * dims[3];
+  HostArray out(Shape{DType::U8, {dims[2], dims[3], 3}});
+  const auto from = pixels.as<float>();
+  const auto to = out.as<uint8_t>();
+  for (int64_t c = 0; c < 3; ++c) {
+    for (int64_t i = 0; i < plane; ++i) {
+      const float level = (from[static_cast<size_t>(c * dims[1] * plane + i)] + 1.0F) * 127.5F;
+      to[static_cast<size_t>(i * 3 + c)] =
+          static_cast<uint8_t>(std::lround(std::clamp(level, 0.0F, 255.0F)));
+    }
+  }
+  return out;
+}
+
+std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
+                                     const VideoOptions& options, EncodeClip encode) {
+  return std::make_unique<VideoSource>(std::move(clips), options, std::move(encode), FindEncoded());
+}
+
+std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
+                                       const VideoOptions& options, FindEncoded find) {
+  check(!options.varies(),
+        "[videos] random_start and center_crop=false make another clip each time: none is kept");
+  return std::make_unique<VideoSource>(std::move(clips), options, EncodeClip(), std::move(find));
+}
+
+}  // namespace kinema::data

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+
+#include "kinema/core/host_array.h"
+#include "kinema/io/resample.h"
+
+namespace kinema::encoders {
+
+/// How an image becomes CLIP's pixels: transformers' `preprocessor_config.json`, whose names and
+/// defaults these are.
+struct ImageProcessor {
+  bool do_resize = true;
+  /// Of the shortest edge, the other in proportion; or, where both are above 0, of both sides.
+  int64_t shortest_edge = 224;
+  int64_t height = 0, width = 0;
+  io::Filter resample = io::Filter::Bicubic;
+  bool do_center_crop = true;
+  int64_t crop_height = 224, crop_width = 224;
+  bool do_rescale = true;
+  double rescale_factor = 1.0 / 255.0;
+  bool do_normalize = true;
+  std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
+  std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
+
+  /// u8 [h, w, 3] of any size -> f32 [3, crop_height, crop_width]. The resize is PIL's to the byte;
+  /// where the image is smaller than the crop, black is put around it.
+  HostArray operator()(const HostArray& image) const;
+};
+
+/// Reads the `preprocessor_config.json` of a folder; throws an Error naming file and key.
+ImageProcessor read_image_processor(const std::filesystem::path& folder);
+
+/// u8 [h, w, 3] -> f32 [3, height, width] in [-1, 1], stretched with PIL's Lanczos filter: what the
+/// reference gives the autoencoder.
+HostArray autoencoder_pixels(const HostArray& image, int64_t height, int64_t width);
+
+}  // namespace kinema::encoders

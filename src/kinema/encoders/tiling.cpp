@@ -1,0 +1,141 @@
+#include "kinema/encoders/tiling.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kinema/core/error.h"
+
+namespace kinema::encoders {
+namespace {
+
+/// Rows and columns of a video as float, plane by plane.
+struct Planes {
+  explicit Planes(const HostArray& video)
+      : count(video.shape.dims[0] * video.shape.dims[1]),
+        h(video.shape.dims[2]),
+        w(video.shape.dims[3]) {}
+
+  size_t at(int64_t plane, int64_t y, int64_t x) const {
+    return static_cast<size_t>((plane * h + y) * w + x);
+  }
+  int64_t count, h, w;
+};
+
+/// Share of the later tile, `i` cells into an overlap of `blend`.
+float share(int64_t i, int64_t blend, int64_t step) {
+  const int64_t at = i / step;
+  const int64_t steps = blend / step;
+  return static_cast<float>(at) / static_cast<float>(steps);
+}
+
+/// The first rows of `below` pass from the last rows of `above`.
+void blend_rows(const HostArray& above, HostArray& below, int64_t blend, int64_t step) {
+  const Planes a(above);
+  const Planes b(below);
+  const int64_t extent = std::min({a.h, b.h, blend});
+  const auto from = above.as<float>();
+  const auto to = below.as<float>();
+  for (int64_t p = 0; p < b.count; ++p) {
+    for (int64_t y = 0; y < extent; ++y) {
+      const float weight = share(y, extent, step);
+      for (int64_t x = 0; x < b.w; ++x) {
+        float& value = to[b.at(p, y, x)];
+        value = from[a.at(p, a.h - extent + y, x)] * (1.0F - weight) + value * weight;
+      }
+    }
+  }
+}
+
+/// The first columns of `right` pass from the last columns of `left`.
+void blend_columns(const HostArray& left, HostArray& right, int64_t blend, int64_t step) {
+  const Planes a(left);
+  const Planes b(right);
+  const int64_t extent = std::min({a.w, b.w, blend});
+  const auto from = left.as<float>();
+  const auto to = right.as<float>();
+  for (int64_t p = 0; p < b.count; ++p) {
+    for (int64_t y = 0; y < b.h; ++y) {
+      for (int64_t x = 0; x < extent; ++x) {
+        const float weight = share(x, extent, step);
+        float& value = to[b.at(p, y, x)];
+        value = from[a.at(p, y, a.w - extent + x)] * (1.0F - weight) + value * weight;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Tile> tiles(int64_t size, int64_t tile, int64_t stride) {
+  std::vector<Tile> out;
+  for (int64_t start = 0; start < size; start += stride) {
+    out.push_back({start, std::min(tile, size - start)});
+  }
+  return out;
+}
+
+TileBlender::TileBlender(int64_t channels, int64_t frames, const TileAxis& rows,
+                         const TileAxis& columns)
+    : rows_(rows),
+      columns_(columns),
+      whole_(Shape{DType::F32, {channels, frames, rows.size, columns.size}}) {}
+
+void TileBlender::add(int64_t row, int64_t column, HostArray tile) {
+  if (column == 0) {
+    above_ = std::move(row_);
+    row_.clear();
+  }
+  if (row > 0) {
+    blend_rows(above_.at(static_cast<size_t>(column)), tile, rows_.blend, rows_.step);
+  }
+  if (column > 0) {
+    blend_columns(row_.at(static_cast<size_t>(column) - 1), tile, columns_.blend, columns_.step);
+  }
+  const Planes from(tile);
+  const Planes to(whole_);
+  const int64_t top = row * rows_.stride;
+  const int64_t left = column * columns_.stride;
+  const int64_t height = std::min({from.h, rows_.stride, to.h - top});
+  const int64_t width = std::min({from.w, columns_.stride, to.w - left});
+  check(from.count == to.count && height > 0 && width > 0,
+        "[encoders] the tile {} does not fit into {}", to_string(tile.shape),
+        to_string(whole_.shape));
+  for (int64_t p = 0; p < to.count; ++p) {
+    for (int64_t y = 0; y < height; ++y) {
+      std::copy_n(tile.as<float>().begin() + static_cast<int64_t>(from.at(p, y, 0)), width,
+                  whole_.as<float>().begin() + static_cast<int64_t>(to.at(p, top + y, left)));
+    }
+  }
+  row_.push_back(std::move(tile));
+}
+
+HostArray cut(const HostArray& video, const Tile& rows, const Tile& columns) {
+  const Dims& d = video.shape.dims;
+  HostArray out(Shape{video.shape.dtype, {d[0], d[1], rows.size, columns.size}});
+  const Planes from(video);
+  const Planes to(out);
+  for (int64_t p = 0; p < to.count; ++p) {
+    for (int64_t y = 0; y < to.h; ++y) {
+      std::copy_n(video.as<float>().begin() +
+                      static_cast<int64_t>(from.at(p, rows.start + y, columns.start)),
+                  to.w, out.as<float>().begin() + static_cast<int64_t>(to.at(p, y, 0)));
+    }
+  }
+  return out;
+}
+
+HostArray cut_frames(const HostArray& video, int64_t start, int64_t count) {
+  const Dims& d = video.shape.dims;
+  HostArray out(Shape{video.shape.dtype, {d[0], count, d[2], d[3]}});
+  const int64_t frame = d[2] * d[3] * byte_size(video.shape.dtype);
+  for (int64_t c = 0; c < d[0]; ++c) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t source = std::min(start + i, d[1] - 1);
+      std::memcpy(out.bytes.data() + (c * count + i) * frame,
+                  video.bytes.data() + (c * d[1] + source) * frame, static_cast<size_t>(frame));
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::encoders

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/flags/finding.h"
+#include "kinema/flags/flag.h"
+
+namespace kinema::flags {
+
+/// A flag as it stands in an environment variable.
+struct EnvironmentFlag {
+  std::string name;   ///< without dashes
+  std::string value;  ///< "true" where none is given
+  std::string word;   ///< as it was written
+};
+
+/// What a variable's text comes to.
+struct EnvironmentFlags {
+  Variable variable = Variable::XLA_FLAGS;
+  std::vector<EnvironmentFlag> flags;  ///< in order
+  std::vector<std::string> words;      ///< all of the text, in order
+  std::vector<std::string> tolerated;  ///< names that `--undefok` lists
+  std::vector<Finding> findings;       ///< words that are not read as flags
+};
+
+/// Reads the text as libtpu does: words between spaces; one or two dashes; `--flag`, `--noflag`,
+/// `--flag=value`, `--flag value`; whatever else is silently left out, and reported here.
+EnvironmentFlags read_libtpu_init_args(std::string_view text);
+
+/// Reads the text as XLA does: `--flag` and `--flag=value` with quotes around a value; a text that
+/// does not begin with two dashes is the name of a file with flags.
+EnvironmentFlags read_xla_flags(std::string_view text);
+
+}  // namespace kinema::flags

@@ -1,0 +1,202 @@
+#include "kinema/graph/emit.h"
+
+#include <algorithm>
+
+#include "kinema/core/error.h"
+
+namespace kinema {
+namespace {
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += (c < 0x20 || c == 0x7f) ? ' ' : c;
+  }
+  return out + '"';
+}
+
+std::vector<bool> needed_nodes(const Graph& graph, std::span<const Tensor> outputs) {
+  std::vector<bool> needed(graph.nodes().size(), false);
+  for (const Tensor x : outputs) {
+    needed[x.node().id] = true;
+  }
+  for (int64_t id = static_cast<int64_t>(needed.size()) - 1; id >= 0; --id) {
+    if (needed[id]) {
+      for (const Tensor x : graph.nodes()[id].inputs) {
+        needed[x.node().id] = true;
+      }
+    }
+  }
+  return needed;
+}
+
+std::string joined_types(std::span<const Shape> shapes) {
+  std::string out;
+  for (const Shape& shape : shapes) {
+    out += (out.empty() ? "" : ", ") + mlir_type(shape);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string sharding_text(const Sharding& sharding) {
+  std::string dims;
+  for (const auto& axes : sharding.dims) {
+    std::string names;
+    for (const std::string& axis : axes) {
+      names += (names.empty() ? "" : ", ") + in_quotes(axis);
+    }
+    dims += (dims.empty() ? "{" : ", {") + names + "}";
+  }
+  return fmt::format("#sdy.sharding<@mesh, [{}]>", dims);
+}
+
+const std::string& Emitter::name(Tensor x) const {
+  const auto found = names_.find({&x.node(), x.result()});
+  check(found != names_.end(), "[emit] `{}` is used before it is written", x.node().op->name);
+  return found->second;
+}
+
+int64_t Emitter::uses(Tensor x) const {
+  const auto found = uses_.find({&x.node(), x.result()});
+  return found == uses_.end() ? 0 : found->second;
+}
+
+void Emitter::bind(Tensor x, std::string text) {
+  names_[{&x.node(), x.result()}] = std::move(text);
+}
+
+void Emitter::bind_slice(Tensor x, StackedSlice slice) {
+  slices_[{&x.node(), x.result()}] = std::move(slice);
+}
+
+const StackedSlice* Emitter::slice_of(Tensor x) const {
+  const auto found = slices_.find({&x.node(), x.result()});
+  return found == slices_.end() ? nullptr : &found->second;
+}
+
+std::string Emitter::fresh() { return fmt::format("%{}", next_++); }
+
+std::string Emitter::location(const Node& node) const {
+  return fmt::format(" loc({})",
+                     in_quotes(node.scope->empty() ? std::string(node.op->name)
+                                                   : *node.scope + "/" + node.op->name));
+}
+
+void Emitter::raw_line(const std::string& text) {
+  text_.append(static_cast<size_t>(2 * indent_), ' ');
+  text_ += text;
+  text_ += '\n';
+}
+
+void Emitter::generic(const Node& node, const std::string& mlir, const std::string& attributes) {
+  std::string operands;
+  std::vector<Shape> types;
+  for (const Tensor x : node.inputs) {
+    operands += (operands.empty() ? "" : ", ") + name(x);
+    types.push_back(x.shape());
+  }
+  const std::string result = fresh();
+  const size_t count = node.results.size();
+  raw_line(fmt::format("{}{} = \"{}\"({}){} : ({}) -> ({}){}", result,
+                       count > 1 ? fmt::format(":{}", count) : "", mlir, operands,
+                       attributes.empty() ? "" : " {" + attributes + "}", joined_types(types),
+                       joined_types(node.results), location(node)));
+  for (size_t i = 0; i < count; ++i) {
+    bind({const_cast<Node*>(&node), static_cast<int64_t>(i)},
+         count > 1 ? fmt::format("{}#{}", result, i) : result);
+  }
+}
+
+void Emitter::body(const Graph& graph, std::span<const Tensor> outputs) {
+  const std::vector<bool> needed = needed_nodes(graph, outputs);
+  for (const Tensor x : outputs) {
+    ++uses_[{&x.node(), x.result()}];
+  }
+  for (const Node& node : graph.nodes()) {
+    if (needed[node.id]) {
+      for (const Tensor x : node.inputs) {
+        ++uses_[{&x.node(), x.result()}];
+      }
+    }
+  }
+  for (const Node& node : graph.nodes()) {
+    if (!needed[node.id] || node.op == &kInput) {
+      continue;
+    }
+    if (options_.lowering && options_.lowering(node, *this)) {
+      continue;
+    }
+    if (node.op->emit != nullptr) {
+      node.op->emit(node, *this);
+    } else {
+      generic(node, node.op->mlir,
+              node.op->attributes != nullptr ? node.op->attributes(node) : std::string());
+    }
+  }
+}
+
+namespace {
+
+std::string arguments(const Graph& graph, const EmitOptions& options, Emitter& out) {
+  std::string text;
+  for (const Tensor x : graph.inputs()) {
+    const auto& input = x.node().get<InputAttrs>();
+    std::string attributes;
+    if (const auto found = options.donate.find(input.index); found != options.donate.end()) {
+      attributes = fmt::format("tf.aliasing_output = {} : i32", found->second);
+    }
+    if (!options.mesh.axes.empty() && !input.sharding.dims.empty()) {
+      attributes += (attributes.empty() ? "" : ", ") +
+                    fmt::format("sdy.sharding = {}", sharding_text(input.sharding));
+    }
+    const std::string name = fmt::format("%arg{}", input.index);
+    out.bind(x, name);
+    text += fmt::format("{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(x.shape()),
+                        attributes.empty() ? "" : " {" + attributes + "}",
+                        input.name.empty() ? "" : fmt::format(" loc({})", in_quotes(input.name)));
+  }
+  return text;
+}
+
+std::string mesh_line(const MeshAxes& mesh) {
+  std::string axes;
+  for (const auto& [name, size] : mesh.axes) {
+    axes += fmt::format("{}{}={}", axes.empty() ? "" : ", ", in_quotes(name), size);
+  }
+  return fmt::format("  sdy.mesh @mesh = <[{}]>\n", axes);
+}
+
+}  // namespace
+
+std::string emit(const Graph& graph, std::span<const Tensor> outputs, const EmitOptions& options) {
+  Emitter out(options);
+  const std::string args = arguments(graph, options, out);
+  out.indent(1);
+  out.body(graph, outputs);
+  std::string results;
+  std::string names;
+  std::string types;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string type = mlir_type(outputs[i].shape());
+    const bool sharded = !options.mesh.axes.empty() && i < options.output_shardings.size() &&
+                         !options.output_shardings[i].dims.empty();
+    results += fmt::format(
+        "{}{}{}", i == 0 ? "" : ", ", type,
+        sharded ? fmt::format(" {{sdy.sharding = {}}}", sharding_text(options.output_shardings[i]))
+                : "");
+    names += (i == 0 ? "" : ", ") + out.name(outputs[i]);
+    types += (i == 0 ? "" : ", ") + type;
+  }
+  out.line("return{}{}{}{}", outputs.empty() ? "" : " ", names, outputs.empty() ? "" : " : ",
+           types);
+  return fmt::format("module @kinema {{\n{}  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
+                     options.mesh.axes.empty() ? "" : mesh_line(options.mesh), args, results,
+                     out.take());
+}
+
+}  // namespace kinema

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kinema/graph/manual.h"
+#include "kinema/graph/op.h"
+#include "kinema/graph/ops.h"
+
+/// Ops that other parts of the graph look for (remat, scan, kernels), with their attributes.
+namespace kinema {
+
+/// Attributes of kDotGeneral.
+struct DotAttrs {
+  DotDims dims;
+  Precision precision;
+  DType out;
+};
+extern const Op kDotGeneral;
+
+/// Its attributes are ConvolutionAttrs, dilations filled in.
+extern const Op kConvolution;
+
+/// Its attributes are the sizes of its result.
+extern const Op kReshape;
+
+/// Attributes of kTranspose: result axis i is the operand's axis `order[i]`.
+struct TransposeAttrs {
+  std::vector<int64_t> order;
+};
+extern const Op kTranspose;
+
+/// The result's dtype is that of its shape.
+extern const Op kConvert;
+
+/// Attributes of kSlice: elements `start`, `start + stride`, ... of one axis.
+struct SliceAttrs {
+  int64_t axis, start, size, stride;
+
+  int64_t limit() const { return size == 0 ? start : start + (size - 1) * stride + 1; }
+};
+extern const Op kSlice;
+
+/// Attributes of kNamed, the identity that `named` writes.
+struct NamedAttrs {
+  std::string name;
+};
+extern const Op kNamed;
+
+/// As many results as inputs; no attributes.
+extern const Op kOptimizationBarrier;
+/// The identity without gradient; no attributes.
+extern const Op kStopGradient;
+
+/// Attributes of the ops between devices.
+struct CollectiveAttrs {
+  DeviceGroups groups;
+  int64_t axis = 0;    // gathered, scattered or split
+  int64_t concat = 0;  // all_to_all only
+  int64_t by = 0;      // ring_shift only
+};
+
+/// Attributes of kWithSharding.
+struct ShardingAttrs {
+  Sharding sharding;
+};
+extern const Op kWithSharding;
+
+}  // namespace kinema

@@ -1,0 +1,209 @@
+#include <cmath>
+#include <numbers>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/ops.h"
+#include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/ops/rules.h"
+
+/// Functions of one tensor that are written out as simpler ops but have a gradient of their own,
+/// which reads x or y only: autodiff of the written-out form would keep several values of x's size
+/// for the backward pass. All compute in F32 for bf16 and f16 and round once. Those whose gradient
+/// reads x are free to recompute: the backward pass has x at hand, so y need not be kept beside it.
+namespace kinema {
+namespace {
+
+struct EpsilonAttrs {
+  double epsilon;
+};
+
+struct SoftmaxAttrs {
+  DType out;
+};
+
+Tensor widen(Tensor x) { return convert(x, accumulation_dtype(x.dtype())); }
+
+// Writes the node as the body that `Forward` builds from its operand.
+template <Tensor (*Forward)(const Node& node, Tensor x)>
+void emit_written_out(const Node& node, Emitter& out) {
+  Graph body;
+  body.set_scope_path(*node.scope);
+  const Tensor x = body.input(node.shape(0));
+  out.bind(x, out.name(node.input(0)));
+  const Tensor y = convert(Forward(node, widen(x)), node.results[0].dtype);
+  out.body(body, std::vector<Tensor>{y});
+  out.bind(result_of(node), out.name(y));
+}
+
+Shape same_float_rows(const Node& node) {
+  check(node.shape(0).rank() >= 1, "[{}] the operand is {}, an axis is needed", node.op->name,
+        to_string(node.shape(0)));
+  return same_float(node);
+}
+
+Tensor last_mean(Tensor x) { return mean(x, {-1}, true); }
+
+// ---- Softmax -------------------------------------------------------------------------------
+
+// y = e^(x - max x) / sum e^(x - max x),  dx = y (dy - sum dy y)
+Tensor softmax_forward(const Node&, Tensor x) {
+  const Tensor e = exp(x - max(x, {-1}, true));
+  return e / sum(e, {-1}, true);
+}
+
+constexpr Op kSoftmax{
+    .name = "softmax",
+    .infer = [](const Node& node) -> Shape {
+      const Shape x = same_float_rows(node);
+      const DType out = node.get<SoftmaxAttrs>().out;
+      check(is_float(out), "[softmax] {} cannot hold the result of {}", to_string(out),
+            to_string(x));
+      return {out, x.dims};
+    },
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const Tensor p = widen(y);
+      const Tensor dp = widen(dy);
+      return {convert(p * (dp - sum(dp * p, {-1}, true)), y.node().input(0).dtype())};
+    },
+    .emit = emit_written_out<softmax_forward>,
+};
+
+// ---- Activations ---------------------------------------------------------------------------
+
+// y = x s,  s = logistic(x),  dx = dy s (1 + x (1 - s))
+Tensor silu_forward(const Node&, Tensor x) { return x * logistic(x); }
+
+constexpr Op kSilu{
+    .name = "silu",
+    .infer = same_float,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const Tensor x = widen(y.node().input(0));
+      const Tensor s = logistic(x);
+      return {convert(widen(dy) * (s * (1.0 + x * (1.0 - s))), y.dtype())};
+    },
+    .emit = emit_written_out<silu_forward>,
+    .free_to_recompute = true,
+};
+
+// sqrt(2 / pi) and the cubic coefficient of arXiv:1606.08415
+constexpr double kGeluScale = 0.79788456080286535588;
+constexpr double kGeluCubic = 0.044715;
+
+// y = x (1 + t) / 2,  t = tanh u,  u = a (x + b x^3),  dx = dy s (1 + 2 x (1 - s) du/dx)
+// with s = (1 + t) / 2 = logistic(2 u): computed so in the gradient, lest the compiler recognise
+// the forward pass's tanh and keep it, a second value of x's size.
+Tensor gelu_tanh_forward(const Node&, Tensor x) {
+  return (0.5 * x) * (1.0 + tanh(kGeluScale * (x + kGeluCubic * (x * x * x))));
+}
+
+constexpr Op kGeluTanh{
+    .name = "gelu_tanh",
+    .infer = same_float,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const Tensor x = widen(y.node().input(0));
+      const Tensor x2 = x * x;
+      const Tensor s = logistic((2.0 * kGeluScale) * (x + kGeluCubic * (x2 * x)));
+      const Tensor slope = (2.0 * kGeluScale) * (1.0 + (3.0 * kGeluCubic) * x2);
+      const Tensor dx = s * (1.0 + x * (1.0 - s) * slope);
+      return {convert(widen(dy) * dx, y.dtype())};
+    },
+    .emit = emit_written_out<gelu_tanh_forward>,
+    .free_to_recompute = true,
+};
+
+// y = x (1 + erf(x / sqrt 2)) / 2,  dx = dy ((1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2
+// pi))
+Tensor gelu_erf_forward(const Node&, Tensor x) {
+  return (0.5 * x) * (1.0 + erf((1.0 / std::numbers::sqrt2) * x));
+}
+
+constexpr Op kGeluErf{
+    .name = "gelu_erf",
+    .infer = same_float,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+      const Tensor x = widen(y.node().input(0));
+      const Tensor below = 0.5 * (1.0 + erf((1.0 / std::numbers::sqrt2) * x));
+      return {convert(widen(dy) * (below + kDensity * x * exp(-0.5 * (x * x))), y.dtype())};
+    },
+    .emit = emit_written_out<gelu_erf_forward>,
+    .free_to_recompute = true,
+};
+
+// ---- Norms over the last axis --------------------------------------------------------------
+
+// The two statistics are computed again in the backward pass: one more read of x, which it reads
+// anyway, against an f32 value of x's size kept.
+struct Normalised {
+  Tensor value;    // (x - mean) r
+  Tensor inverse;  // r = 1 / sqrt(var + eps)
+};
+
+Normalised normalise(Tensor x, double epsilon) {
+  const Tensor centred = x - last_mean(x);
+  const Tensor r = rsqrt(last_mean(centred * centred) + epsilon);
+  return {centred * r, r};
+}
+
+// y = (x - mean x) r,  r = (var x + eps)^(-1/2),  dx = r (dy - mean dy - y mean(dy y))
+Tensor layer_norm_forward(const Node& node, Tensor x) {
+  return normalise(x, node.get<EpsilonAttrs>().epsilon).value;
+}
+
+constexpr Op kLayerNorm{
+    .name = "layer_norm",
+    .infer = same_float_rows,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const Tensor g = widen(dy);
+      const auto [value, r] =
+          normalise(widen(y.node().input(0)), y.node().get<EpsilonAttrs>().epsilon);
+      const Tensor dx = r * (g - last_mean(g) - value * last_mean(g * value));
+      return {convert(dx, y.dtype())};
+    },
+    .emit = emit_written_out<layer_norm_forward>,
+    .free_to_recompute = true,
+};
+
+Tensor inverse_rms(Tensor x, double epsilon) { return rsqrt(last_mean(x * x) + epsilon); }
+
+// y = x r,  r = (mean x^2 + eps)^(-1/2),  dx = r (dy - y mean(dy y))
+Tensor rms_norm_forward(const Node& node, Tensor x) {
+  return x * inverse_rms(x, node.get<EpsilonAttrs>().epsilon);
+}
+
+constexpr Op kRmsNorm{
+    .name = "rms_norm",
+    .infer = same_float_rows,
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const Tensor x = widen(y.node().input(0));
+      const Tensor g = widen(dy);
+      const Tensor r = inverse_rms(x, y.node().get<EpsilonAttrs>().epsilon);
+      const Tensor value = x * r;
+      return {convert(r * (g - value * last_mean(g * value)), y.dtype())};
+    },
+    .emit = emit_written_out<rms_norm_forward>,
+    .free_to_recompute = true,
+};
+
+constexpr const Op* kOps[] = {&kSoftmax, &kSilu, &kGeluTanh, &kGeluErf, &kLayerNorm, &kRmsNorm};
+
+}  // namespace
+
+std::span<const Op* const> composed_ops() { return kOps; }
+
+Tensor softmax(Tensor x) { return softmax(x, x.dtype()); }
+Tensor softmax(Tensor x, DType out) { return apply(kSoftmax, {x}, SoftmaxAttrs{out}); }
+Tensor silu(Tensor x) { return apply(kSilu, {x}); }
+Tensor gelu_tanh(Tensor x) { return apply(kGeluTanh, {x}); }
+Tensor gelu_erf(Tensor x) { return apply(kGeluErf, {x}); }
+Tensor square(Tensor x) { return x * x; }
+
+Tensor layer_norm(Tensor x, double epsilon) {
+  return apply(kLayerNorm, {x}, EpsilonAttrs{epsilon});
+}
+
+Tensor rms_norm(Tensor x, double epsilon) { return apply(kRmsNorm, {x}, EpsilonAttrs{epsilon}); }
+
+}  // namespace kinema

@@ -1,0 +1,198 @@
+#include "kinema/graph/scan.h"
+
+#include <algorithm>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/body.h"
+#include "kinema/graph/ops.h"
+
+namespace kinema {
+namespace {
+
+Shape stacked(Shape shape, int64_t length) {
+  shape.dims.insert(shape.dims.begin(), length);
+  return shape;
+}
+
+/// Sums over many steps are kept in f32 where the gradient itself is narrower.
+Shape accumulator(Shape shape) {
+  if (shape.dtype == DType::BF16 || shape.dtype == DType::F16) {
+    shape.dtype = DType::F32;
+  }
+  return shape;
+}
+
+/// Where the backward loop finds a kept value: among its slices, or outside.
+struct KeptValues {
+  std::map<TensorKey, size_t> slice;  // position among the backward loop's xs
+  std::map<TensorKey, Tensor> outer;
+  std::map<TensorKey, bool> on_host;
+};
+
+KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
+                       std::vector<Tensor>& backward_xs) {
+  KeptValues kept;
+  const auto inputs = body.graph->inputs();
+  for (const Tensor inside : gradient.kept()) {
+    const auto found = std::ranges::find(inputs, inside);
+    const auto j = static_cast<size_t>(found - inputs.begin());
+    if (j >= body.carries + body.xs && j < inputs.size()) {
+      kept.outer[key_of(inside)] = node.input(j);
+      continue;
+    }
+    Tensor stack;
+    if (j >= body.carries && j < inputs.size()) {
+      stack = node.input(j);
+    } else {
+      const bool on_host = gradient.offloads(inside);
+      kept.on_host[key_of(inside)] = on_host;
+      stack = export_from(node, body, on_host ? place(inside, true) : inside, true);
+    }
+    kept.slice[key_of(inside)] = backward_xs.size();
+    backward_xs.push_back(stack);
+  }
+  return kept;
+}
+
+/// d carry runs backwards through the steps; gradients of captures add up on the way; gradients of
+/// the xs are the backward loop's ys.
+Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
+  Body& body = *node.get<std::shared_ptr<Body>>();
+  const size_t count = node.inputs.size();
+  std::vector<bool> has_cotangent;
+  std::vector<Tensor> carry;
+  std::vector<Tensor> xs;
+  for (size_t i = 0; i < dys.size(); ++i) {
+    const bool is_carry = i < body.carries;
+    has_cotangent.push_back(is_carry ? is_float(node.results[i].dtype) : static_cast<bool>(dys[i]));
+    if (has_cotangent.back()) {
+      (is_carry ? carry : xs)
+          .push_back(dys[i] ? dys[i] : constant(*node.graph, 0.0, node.results[i]));
+    }
+  }
+  const size_t carries = carry.size();
+  const size_t cotangent_slices = xs.size();
+  std::vector<bool> asked = wanted;
+  for (size_t j = 0; j < body.carries; ++j) {
+    asked[j] = is_float(node.shape(j).dtype);
+  }
+  const BodyGradient gradient(body, has_cotangent, asked);
+  std::vector<size_t> summed;
+  std::vector<size_t> sliced;
+  for (size_t j = body.carries; j < count; ++j) {
+    if (asked[j] && gradient.has_gradient(j)) {
+      if (j < body.carries + body.xs) {
+        sliced.push_back(j);
+      } else {
+        summed.push_back(j);
+        carry.push_back(constant(*node.graph, 0.0, accumulator(node.shape(j))));
+      }
+    }
+  }
+  const KeptValues kept = keep_values(node, body, gradient, xs);
+
+  const auto step = [&](std::span<const Tensor> sums, std::span<const Tensor> slices) {
+    std::vector<Tensor> cotangents(sums.begin(), sums.begin() + static_cast<int64_t>(carries));
+    cotangents.insert(cotangents.end(), slices.begin(),
+                      slices.begin() + static_cast<int64_t>(cotangent_slices));
+    Graph& target = innermost(cotangents);
+    const auto value = [&](Tensor inside) {
+      if (const auto found = kept.outer.find(key_of(inside)); found != kept.outer.end()) {
+        return found->second;
+      }
+      const Tensor slice = slices[kept.slice.at(key_of(inside))];
+      const auto on_host = kept.on_host.find(key_of(inside));
+      return on_host != kept.on_host.end() && on_host->second ? place(slice, false) : slice;
+    };
+    const std::vector<Tensor> grads = gradient.build(target, value, cotangents);
+    ScanResult result;
+    for (size_t j = 0; j < body.carries; ++j) {
+      if (asked[j]) {
+        result.carry.push_back(grads[j] ? grads[j] : constant(target, 0.0, node.shape(j)));
+      }
+    }
+    for (size_t k = 0; k < summed.size(); ++k) {
+      const Tensor sum = sums[carries + k];
+      result.carry.push_back(sum + convert(grads[summed[k]], sum.dtype()));
+    }
+    for (const size_t j : sliced) {
+      result.ys.push_back(grads[j]);
+    }
+    return result;
+  };
+  const ScanResult back = scan(carry, xs, {.length = body.length, .reverse = !body.reverse}, step);
+
+  Cotangents result(count);
+  for (size_t j = 0, next = 0; j < body.carries; ++j) {
+    if (asked[j]) {
+      result[j] = back.carry[next++];
+    }
+  }
+  for (size_t k = 0; k < summed.size(); ++k) {
+    result[summed[k]] = convert(back.carry[carries + k], node.shape(summed[k]).dtype);
+  }
+  for (size_t k = 0; k < sliced.size(); ++k) {
+    result[sliced[k]] = back.ys[k];
+  }
+  return result;
+}
+
+}  // namespace
+
+// carry_{i+1}, ys_i = body(carry_i, xs_i, captures)
+constinit const Op kScan{
+    .name = "scan", .infer = nullptr, .gradient = scan_gradient, .emit = emit_scan};
+
+ScanResult scan(
+    std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
+    const std::function<ScanResult(std::span<const Tensor>, std::span<const Tensor>)>& body) {
+  check(options.length > 0, "[scan] the length is {} but must be positive", options.length);
+  std::vector<Tensor> inputs = carry;
+  inputs.insert(inputs.end(), xs.begin(), xs.end());
+  Graph& parent = innermost(inputs);
+  auto inside = std::make_shared<Body>();
+  inside->graph = std::make_unique<Graph>(&parent);
+  inside->remat = options.remat;
+  inside->length = options.length;
+  inside->reverse = options.reverse;
+  inside->carries = carry.size();
+  inside->xs = xs.size();
+  std::vector<Tensor> carry_in;
+  std::vector<Tensor> slices;
+  for (const Tensor x : carry) {
+    carry_in.push_back(inside->graph->input(x.shape()));
+  }
+  for (const Tensor x : xs) {
+    check(x.rank() > 0 && x.dim(0) == options.length,
+          "[scan] an x is {} but its first size must be the length, {}", to_string(x.shape()),
+          options.length);
+    Shape slice = x.shape();
+    slice.dims.erase(slice.dims.begin());
+    slices.push_back(inside->graph->input(slice));
+  }
+  const ScanResult step = body(carry_in, slices);
+  check(step.carry.size() == carry.size(), "[scan] the body returns {} of {} carried values",
+        step.carry.size(), carry.size());
+  std::vector<Shape> results;
+  for (size_t i = 0; i < carry.size(); ++i) {
+    check(step.carry[i].shape() == carry[i].shape(),
+          "[scan] carried value {} goes in as {} and comes out as {}", i,
+          to_string(carry[i].shape()), to_string(step.carry[i].shape()));
+    inside->outputs.push_back(inside->graph->capture(step.carry[i]));
+    results.push_back(carry[i].shape());
+  }
+  for (const Tensor y : step.ys) {
+    inside->outputs.push_back(inside->graph->capture(y));
+    results.push_back(stacked(y.shape(), options.length));
+  }
+  const auto captures = inside->graph->captures();
+  inputs.insert(inputs.end(), captures.begin(), captures.end());
+  Node& node = parent.add_multi(kScan, std::move(inputs), inside, std::move(results));
+  ScanResult result;
+  for (size_t i = 0; i < inside->outputs.size(); ++i) {
+    (i < carry.size() ? result.carry : result.ys).push_back(node.result(static_cast<int64_t>(i)));
+  }
+  return result;
+}
+
+}  // namespace kinema

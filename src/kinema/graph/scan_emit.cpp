@@ -1,0 +1,283 @@
+// The text of a scan: one `stablehlo.while` whose state is step, carry, ys, xs and captures.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinema/graph/body.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/ops/attrs.h"
+
+namespace kinema {
+namespace {
+
+std::string zero_scalar(Emitter& out) {
+  const std::string name = out.fresh();
+  out.line("{} = stablehlo.constant dense<0> : tensor<i32>", name);
+  return name;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    text += (text.empty() ? "" : ", ") + part;
+  }
+  return text;
+}
+
+std::string index_operands(const std::string& index, const std::string& zero, int64_t rank) {
+  std::string text = index;
+  for (int64_t i = 1; i < rank; ++i) {
+    text += ", " + zero;
+  }
+  return text;
+}
+
+std::string index_types(int64_t rank) {
+  std::string text = "tensor<i32>";
+  for (int64_t i = 1; i < rank; ++i) {
+    text += ", tensor<i32>";
+  }
+  return text;
+}
+
+/// One step's slice of a stacked value.
+std::string emit_slice(Emitter& out, const std::string& xs, const Shape& shape,
+                       const std::string& index, const std::string& zero) {
+  Shape one = shape;
+  one.dims[0] = 1;
+  std::string sizes;
+  for (const int64_t d : one.dims) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(d);
+  }
+  const std::string piece = out.fresh();
+  out.line(
+      "{} = \"stablehlo.dynamic_slice\"({}, {}) {{slice_sizes = array<i64: {}>}} : ({}, {}) -> {}",
+      piece, xs, index_operands(index, zero, shape.rank()), sizes, mlir_type(shape),
+      index_types(shape.rank()), mlir_type(one));
+  Shape slice = shape;
+  slice.dims.erase(slice.dims.begin());
+  const std::string result = out.fresh();
+  out.line("{} = stablehlo.reshape {} : ({}) -> {}", result, piece, mlir_type(one),
+           mlir_type(slice));
+  return result;
+}
+
+/// `ys` with one step's value written into it.
+std::string emit_store(Emitter& out, const std::string& ys, const Shape& shape,
+                       const std::string& value, const std::string& index,
+                       const std::string& zero) {
+  Shape slice = shape;
+  slice.dims.erase(slice.dims.begin());
+  Shape one = shape;
+  one.dims[0] = 1;
+  const std::string piece = out.fresh();
+  out.line("{} = stablehlo.reshape {} : ({}) -> {}", piece, value, mlir_type(slice),
+           mlir_type(one));
+  const std::string result = out.fresh();
+  out.line("{} = \"stablehlo.dynamic_update_slice\"({}, {}, {}) : ({}, {}, {}) -> {}", result, ys,
+           piece, index_operands(index, zero, shape.rank()), mlir_type(shape), mlir_type(one),
+           index_types(shape.rank()), mlir_type(shape));
+  return result;
+}
+
+/// What the loop holds of an x: a stack whose slices become the x's own by `steps`, first to last.
+struct Held {
+  Tensor stack;
+  std::vector<const Node*> steps;
+};
+
+/// True where each device holds whole slices of the constrained stack.
+bool slices_are_whole(const Node& constraint) {
+  const auto& dims = constraint.get<ShardingAttrs>().sharding.dims;
+  return dims.empty() || dims[0].empty();
+}
+
+/// The F32 argument behind an x that is its conversion, or the x itself.
+Held held(Tensor x, const EmitOptions& options) {
+  const Held itself{x, {}};
+  std::vector<const Node*> steps;
+  Tensor at = x;
+  bool converts = false;
+  while (at.node().op == &kConvert || at.node().op == &kWithSharding) {
+    if (at.node().op == &kWithSharding && !slices_are_whole(at.node())) {
+      return itself;
+    }
+    converts |= at.node().op == &kConvert;
+    steps.insert(steps.begin(), &at.node());
+    at = at.node().input(0);
+  }
+  const bool is_argument = at.node().op == &kInput && at.graph().parent() == nullptr;
+  return options.convert_in_loops && converts && is_argument && at.dtype() == DType::F32
+             ? Held{at, steps}
+             : itself;
+}
+
+std::string emit_bitcast(Emitter& out, const std::string& x, const Shape& from, const Shape& to) {
+  const std::string result = out.fresh();
+  out.line("{} = stablehlo.bitcast_convert {} : ({}) -> {}", result, x, mlir_type(from),
+           mlir_type(to));
+  return result;
+}
+
+/// The slice of an x from the slice of what the loop holds.
+std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
+  if (held.steps.empty()) {
+    return slice;
+  }
+  Shape shape = held.stack.shape();
+  shape.dims.erase(shape.dims.begin());
+  // As bits, behind a wall: libtpu's bfloat16-propagation would find that the loop reads nothing of
+  // the stack but its roundings, and round all of it before the loop.
+  const Shape bits{DType::U32, shape.dims};
+  const std::string as_bits = emit_bitcast(out, slice, shape, bits);
+  const std::string walled = out.fresh();
+  out.line("{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> {}", walled, as_bits,
+           mlir_type(bits), mlir_type(bits));
+  slice = emit_bitcast(out, walled, bits, shape);
+  for (const Node* step : held.steps) {
+    Shape next = shape;
+    if (step->op == &kConvert) {
+      next.dtype = step->results[0].dtype;
+      const std::string result = out.fresh();
+      out.line("{} = stablehlo.convert {} : ({}) -> {}", result, slice, mlir_type(shape),
+               mlir_type(next));
+      slice = result;
+    } else if (!out.options().mesh.axes.empty()) {
+      Sharding sharding = step->get<ShardingAttrs>().sharding;
+      if (!sharding.dims.empty()) {
+        sharding.dims.erase(sharding.dims.begin());
+      }
+      sharding.dims.resize(shape.dims.size());
+      const std::string result = out.fresh();
+      out.line("{} = \"sdy.sharding_constraint\"({}) {{sharding = {}}} : ({}) -> {}", result, slice,
+               sharding_text(sharding), mlir_type(shape), mlir_type(shape));
+      slice = result;
+    }
+    shape = next;
+  }
+  return slice;
+}
+
+/// The loop state of the emitted `while`: step, carry, ys, xs, captures.
+struct LoopState {
+  std::vector<Shape> shapes;
+  std::vector<std::string> initial;
+
+  std::string types() const {
+    std::vector<std::string> names;
+    for (const Shape& shape : shapes) {
+      names.push_back(mlir_type(shape));
+    }
+    return joined(names);
+  }
+  std::vector<std::string> block_arguments(Emitter& out) const {
+    std::vector<std::string> names;
+    std::vector<std::string> typed;
+    for (const Shape& shape : shapes) {
+      names.push_back(out.fresh());
+      typed.push_back(names.back() + ": " + mlir_type(shape));
+    }
+    out.line("^bb0({}):", joined(typed));
+    return names;
+  }
+};
+
+LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
+  LoopState state;
+  const auto push = [&](const Shape& shape, std::string name) {
+    state.shapes.push_back(shape);
+    state.initial.push_back(std::move(name));
+  };
+  push({DType::S32, {}}, zero_scalar(out));
+  for (size_t i = 0; i < body.carries; ++i) {
+    push(node.shape(i), out.name(node.input(i)));
+  }
+  for (size_t i = body.carries; i < node.results.size(); ++i) {
+    const std::string zeros = out.fresh();
+    const Shape& shape = node.results[i];
+    const char* zero = is_float(shape.dtype) ? "0.0" : shape.dtype == DType::PRED ? "false" : "0";
+    out.line("{} = stablehlo.constant dense<{}> : {}", zeros, zero, mlir_type(shape));
+    push(shape, zeros);
+  }
+  for (size_t i = body.carries; i < node.inputs.size(); ++i) {
+    const bool sliced = i < body.carries + body.xs;
+    const Tensor x = sliced ? held(node.input(i), out.options()).stack : node.input(i);
+    push(x.shape(), out.name(x));
+  }
+  return state;
+}
+
+std::vector<std::string> emit_step(const Node& node, const Body& body, Emitter& out,
+                                   const std::vector<std::string>& args) {
+  const size_t results = node.results.size();
+  const std::string one = out.fresh();
+  out.line("{} = stablehlo.constant dense<1> : tensor<i32>", one);
+  const std::string zero = zero_scalar(out);
+  std::string index = args[0];
+  if (body.reverse) {
+    const std::string last = out.fresh();
+    out.line("{} = stablehlo.constant dense<{}> : tensor<i32>", last, body.length - 1);
+    index = out.fresh();
+    out.line("{} = stablehlo.subtract {}, {} : tensor<i32>", index, last, args[0]);
+  }
+  for (size_t i = 0; i < body.carries; ++i) {
+    out.bind(body.graph->inputs()[i], args[1 + i]);
+  }
+  for (size_t i = body.carries; i < node.inputs.size(); ++i) {
+    const std::string& arg = args[1 + results + i - body.carries];
+    const Tensor inside = body.graph->inputs()[i];
+    if (i < body.carries + body.xs) {
+      const Held x = held(node.input(i), out.options());
+      const std::string slice = emit_slice(out, arg, x.stack.shape(), index, zero);
+      out.bind(inside, emit_held_steps(out, x, slice));
+      if (x.steps.empty()) {
+        out.bind_slice(inside, {arg, node.shape(i), index});
+      }
+    } else {
+      out.bind(inside, arg);
+    }
+  }
+  out.body(*body.graph, body.outputs);
+  std::vector<std::string> next = args;
+  next[0] = out.fresh();
+  out.line("{} = stablehlo.add {}, {} : tensor<i32>", next[0], args[0], one);
+  for (size_t i = 0; i < results; ++i) {
+    const std::string& value = out.name(body.outputs[i]);
+    next[1 + i] = i < body.carries
+                      ? value
+                      : emit_store(out, args[1 + i], node.results[i], value, index, zero);
+  }
+  return next;
+}
+
+}  // namespace
+
+void emit_scan(const Node& node, Emitter& out) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  const LoopState state = loop_state(node, body, out);
+  const std::string result = out.fresh();
+  out.line("{}:{} = \"stablehlo.while\"({}) ({{", result, state.shapes.size(),
+           joined(state.initial));
+  const std::vector<std::string> condition_args = state.block_arguments(out);
+  out.indent(1);
+  const std::string limit = out.fresh();
+  out.line("{} = stablehlo.constant dense<{}> : tensor<i32>", limit, body.length);
+  const std::string more = out.fresh();
+  out.line("{} = stablehlo.compare LT, {}, {}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>",
+           more, condition_args[0], limit);
+  out.line("\"stablehlo.return\"({}) : (tensor<i1>) -> ()", more);
+  out.indent(-1);
+  out.line("}}, {{");
+  const std::vector<std::string> args = state.block_arguments(out);
+  out.indent(1);
+  const std::vector<std::string> next = emit_step(node, body, out, args);
+  out.line("\"stablehlo.return\"({}) : ({}) -> ()", joined(next), state.types());
+  out.indent(-1);
+  out.line("}}) : ({}) -> ({}){}", state.types(), state.types(), out.location(node));
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    out.bind(const_cast<Node&>(node).result(static_cast<int64_t>(i)),
+             fmt::format("{}#{}", result, 1 + i));
+  }
+}
+
+}  // namespace kinema

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kinema/core/shape.h"
+
+namespace kinema {
+
+class Graph;
+struct Node;
+
+/// A handle to one result of one node: two words, passed by value, never owns.
+///
+/// Valid as long as its Graph. A default-constructed Tensor is empty (`!tensor`).
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Node* node, int64_t result) : node_(node), result_(result) {}
+
+  explicit operator bool() const { return node_ != nullptr; }
+  bool operator==(const Tensor&) const = default;
+
+  Node& node() const { return *node_; }
+  /// Which of the node's results this is; 0 for all but loops and calls.
+  int64_t result() const { return result_; }
+  Graph& graph() const;
+  const Shape& shape() const;
+  DType dtype() const { return shape().dtype; }
+  int64_t rank() const { return shape().rank(); }
+  /// Size along an axis; negative axes count from the end.
+  int64_t dim(int64_t axis) const { return shape().dims[resolve(Axis(axis), shape(), "dim")]; }
+
+ private:
+  Node* node_ = nullptr;
+  int64_t result_ = 0;
+};
+
+}  // namespace kinema

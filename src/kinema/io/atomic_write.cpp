@@ -1,0 +1,125 @@
+#include "kinema/io/atomic_write.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::io {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+// The system's own words, with the remedy where it is known.
+std::string reason(int error) {
+  std::string text = std::strerror(error);
+  if (error == ENOSPC || error == EDQUOT) {
+    text += "\n  free some space or choose another folder; nothing was replaced";
+  }
+  return text;
+}
+
+void write_all(int fd, const char* data, size_t size, const std::filesystem::path& path) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd, data, size);
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    check(n > 0, "[io] cannot write {}: {}", path.string(), reason(n < 0 ? errno : ENOSPC));
+    data += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  check(!std::filesystem::is_directory(path_, ignored), "[io] cannot write {}: it is a folder",
+        path_.string());
+  // Not mkstemp: its files are private whatever the umask says.
+  static std::atomic<uint64_t> counter = 0;
+  do {
+    temporary_ = (folder_of(path_) /
+                  fmt::format(".{}.{}-{}.tmp", path_.filename().string(), ::getpid(), counter++))
+                     .string();
+    file_ = Descriptor::open(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  } while (!file_ && errno == EEXIST);  // left by a process of the same number that was killed
+  check(static_cast<bool>(file_), "[io] cannot create {}: {}", path_.string(), reason(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_) {
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  check(static_cast<bool>(file_), "[io] {} is already complete", path_.string());
+  written_ += bytes.size();
+  const auto* data = reinterpret_cast<const char*>(bytes.data());
+  if (buffer_.size() + bytes.size() < kBufferBytes) {
+    buffer_.append(data, bytes.size());
+    return;
+  }
+  flush();
+  write_all(file_.get(), data, bytes.size(), path_);
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AtomicFile::flush() {
+  write_all(file_.get(), buffer_.data(), buffer_.size(), path_);
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  check(static_cast<bool>(file_), "[io] {} is already complete", path_.string());
+  flush();
+  check(::fsync(file_.get()) == 0, "[io] cannot write {}: {}", path_.string(), reason(errno));
+  check(::rename(temporary_.c_str(), path_.c_str()) == 0, "[io] cannot write {}: {}",
+        path_.string(), reason(errno));
+  file_.close();
+  sync_folder(folder_of(path_));
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+bool create_file(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  check(fd >= 0 || errno == EEXIST, "[io] cannot create {}: {}", path.string(), reason(errno));
+  if (fd >= 0) {
+    ::close(fd);
+  }
+  return fd >= 0;
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor opened = Descriptor::open(folder, O_RDONLY | O_DIRECTORY);
+  check(static_cast<bool>(opened), "[io] cannot open folder {}: {}", folder.string(),
+        std::strerror(errno));
+  const int result = ::fsync(opened.get());
+  const int error = errno;
+  // Some network file systems have no fsync of folders and say EINVAL; they order renames
+  // themselves.
+  check(result == 0 || error == EINVAL, "[io] cannot sync folder {}: {}", folder.string(),
+        std::strerror(error));
+}
+
+}  // namespace kinema::io

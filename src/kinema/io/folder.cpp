@@ -1,0 +1,39 @@
+#include "kinema/io/folder.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "kinema/core/error.h"
+
+namespace kinema::io {
+
+namespace fs = std::filesystem;
+
+void check_writable(const fs::path& folder) {
+  fs::path there = folder.empty() ? fs::path(".") : folder;
+  std::error_code ignored;
+  while (!fs::exists(fs::symlink_status(there, ignored))) {
+    there = there.has_parent_path() && there.parent_path() != there ? there.parent_path() : ".";
+  }
+  check(fs::is_directory(there, ignored), "[io] {} cannot be a folder: {} is a file",
+        folder.string(), there.string());
+  // Asked first: an argument of check() may be evaluated before its condition.
+  const int problem = ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  check(problem == 0, "[io] the folder {} cannot be written to: {}", there.string(),
+        problem == EROFS || problem == EACCES ? "it is read-only" : std::strerror(problem));
+}
+
+void make_folder(const fs::path& folder) {
+  check_writable(folder);
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "[io] the folder {} cannot be made: {}", folder.string(), error.message());
+}
+
+}  // namespace kinema::io

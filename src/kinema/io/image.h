@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/io/resample.h"
+
+namespace kinema::io {
+
+/// Reads a PNG, JPEG, WebP, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif says; an alpha
+/// channel is dropped. Throws an Error with the path.
+HostArray read_image(const std::filesystem::path& path);
+/// The same from bytes, which messages call `name`.
+HostArray read_image(std::span<const std::byte> bytes, const std::string& name);
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+/// The size that read_image would give; of JPEG and most PNG without decoding.
+ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name);
+
+/// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
+void write_png(const std::filesystem::path& path, const HostArray& image);
+
+/// u8 [h, w, 3] scaled to the given size, byte by byte as PIL does it: with antialiasing when it
+/// gets smaller.
+HostArray resize_image(const HostArray& image, int64_t height, int64_t width,
+                       Filter filter = Filter::Bicubic);
+
+struct ContactSheetOptions {
+  int64_t columns = 4;
+  /// Frames shown of each video, evenly spread; all when larger.
+  int64_t frames_per_video = 5;
+  /// Each pixel becomes a block of this many pixels a side.
+  int64_t enlarge = 1;
+};
+
+/// Composes videos (u8 [f, h, w, 3] each, one size) into one image: each cell a row of frames, with
+/// the label under it when labels are given (one a video).
+HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::string> labels = {},
+                        const ContactSheetOptions& options = {});
+
+}  // namespace kinema::io

@@ -1,0 +1,121 @@
+#include "kinema/io/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/descriptor.h"
+#include "kinema/io/mapping_guard.h"
+
+namespace kinema::io {
+
+MappedFile MappedFile::open(const std::filesystem::path& path) {
+  MappedFile file;
+  file.path_ = path.string();
+  // O_NONBLOCK: opening a fifo must not wait for a writer. The mapping stays when this is closed.
+  const Descriptor descriptor = Descriptor::open(path, O_RDONLY | O_NONBLOCK);
+  check(static_cast<bool>(descriptor), "[io] cannot read {}: {}", file.path_, std::strerror(errno));
+  struct stat status {};
+  check(::fstat(descriptor.get(), &status) == 0, "[io] cannot read {}: {}", file.path_,
+        std::strerror(errno));
+  check(!S_ISDIR(status.st_mode), "[io] cannot read {}: it is a folder, a file was expected",
+        file.path_);
+  check(S_ISREG(status.st_mode), "[io] cannot read {}: it is not a regular file", file.path_);
+  file.size_ = static_cast<size_t>(status.st_size);
+  file.device_ = status.st_dev;
+  file.inode_ = status.st_ino;
+  if (file.size_ == 0) {
+    return file;  // mmap refuses a length of zero
+  }
+  void* data = ::mmap(nullptr, file.size_, PROT_READ, MAP_PRIVATE, descriptor.get(), 0);
+  if (data == MAP_FAILED) {
+    const int reason = errno;
+    const size_t size = std::exchange(file.size_, 0);
+    fail("[io] cannot map {} ({} bytes): {}", file.path_, size, std::strerror(reason));
+  }
+  file.data_ = static_cast<const std::byte*>(data);
+  file.guard_ = mapping_guard::add(file.data_, file.size_);
+  return file;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      guard_(std::exchange(other.guard_, -1)),
+      device_(other.device_),
+      inode_(other.inode_) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) {
+    mapping_guard::remove(guard_);
+    ::munmap(const_cast<std::byte*>(data_), size_);
+  }
+}
+
+void MappedFile::check_intact() const {
+  io::check_intact(bytes(), path_);
+  struct stat status {};
+  // Another file under the name leaves the mapping as it was.
+  const bool same = !path_.empty() && ::stat(path_.c_str(), &status) == 0 &&
+                    status.st_dev == device_ && status.st_ino == inode_;
+  check(!same || static_cast<size_t>(status.st_size) >= size_,
+        "[io] {} had {} bytes and became {} bytes long while it was in use", path_, size_,
+        status.st_size);
+}
+
+void check_intact(std::span<const std::byte> bytes, std::string_view what) {
+  check(bytes.empty() || !mapping_guard::is_damaged(bytes.data()),
+        "[io] {} became shorter, or could not be read, while it was in use", what);
+}
+
+namespace {
+
+/// The whole pages inside a span.
+std::pair<uintptr_t, size_t> pages_inside(std::span<const std::byte> bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) / page * page;
+  return {begin, end > begin ? end - begin : 0};
+}
+
+void advise(std::span<const std::byte> bytes, int advice) {
+  if (const auto [begin, size] = pages_inside(bytes); size > 0) {
+    // Only advice: a system that does not take it reads as before.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): inside our own mapping
+    ::madvise(reinterpret_cast<void*>(begin), size, advice);
+  }
+}
+
+}  // namespace
+
+void release_pages(std::span<const std::byte> bytes) { advise(bytes, MADV_DONTNEED); }
+
+void will_read(std::span<const std::byte> bytes) { advise(bytes, MADV_WILLNEED); }
+
+std::string read_text(const std::filesystem::path& path, size_t limit) {
+  const MappedFile file = MappedFile::open(path);
+  check(file.bytes().size() <= limit, "[io] {} has {} bytes, at most {} were expected", file.path(),
+        file.bytes().size(), limit);
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  file.check_intact();
+  return text;
+}
+
+}  // namespace kinema::io

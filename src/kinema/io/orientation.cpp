@@ -1,0 +1,141 @@
+#include "kinema/io/orientation.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace kinema::io {
+namespace {
+
+HostArray turned_once(const HostArray& frames) {
+  const int64_t count = frames.shape.dims[0];
+  const int64_t height = frames.shape.dims[1];
+  const int64_t width = frames.shape.dims[2];
+  HostArray out(Shape{DType::U8, {count, width, height, 3}});
+  const std::byte* from = frames.bytes.data();
+  for (int64_t f = 0; f < count; ++f) {
+    std::byte* frame = out.bytes.data() + f * height * width * 3;
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x, from += 3) {
+        std::memcpy(frame + (x * height + height - 1 - y) * 3, from, 3);
+      }
+    }
+  }
+  return out;
+}
+
+// Left and right exchanged.
+HostArray mirrored(const HostArray& frames) {
+  HostArray out(frames.shape);
+  const int64_t width = frames.shape.dims[2];
+  const int64_t rows = frames.shape.dims[0] * frames.shape.dims[1];
+  for (int64_t y = 0; y < rows; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      std::memcpy(out.bytes.data() + (y * width + width - 1 - x) * 3,
+                  frames.bytes.data() + (y * width + x) * 3, 3);
+    }
+  }
+  return out;
+}
+
+// Numbers of a TIFF structure, in the byte order that it names.
+class Tiff {
+ public:
+  explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  bool holds(uint64_t at, uint64_t size) const {
+    return at <= bytes_.size() && size <= bytes_.size() - at;
+  }
+  bool is(uint64_t at, const char* text, uint64_t size) const {
+    return holds(at, size) && std::memcmp(bytes_.data() + at, text, size) == 0;
+  }
+  void big_endian(bool value) { big_endian_ = value; }
+  uint32_t number(uint64_t at, int size) const {
+    uint32_t value = 0;
+    for (int i = 0; i < size; ++i) {
+      const int byte = big_endian_ ? i : size - 1 - i;
+      value = value << 8 | std::to_integer<uint32_t>(bytes_[at + static_cast<uint64_t>(byte)]);
+    }
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  bool big_endian_ = false;
+};
+
+HostArray turned(HostArray frames, int turns) {
+  for (; turns > 0; --turns) {
+    frames = turned_once(frames);
+  }
+  return frames;
+}
+
+}  // namespace
+
+HostArray upright(HostArray frames, int orientation) {
+  constexpr int kTurns[] = {0, 0, 0, 2, 2, 3, 1, 1, 3};
+  constexpr bool kMirrored[] = {false, false, true, false, true, true, false, true, false};
+  if (orientation < 1 || orientation > 8) {
+    return frames;
+  }
+  if (kMirrored[orientation]) {
+    frames = mirrored(frames);
+  }
+  return turned(std::move(frames), kTurns[orientation]);
+}
+
+int matrix_orientation(double a, double b, double c, double d) {
+  if (std::abs(a) + std::abs(d) >= std::abs(b) + std::abs(c)) {
+    return a >= 0 ? (d >= 0 ? 1 : 4) : (d >= 0 ? 2 : 3);
+  }
+  return b >= 0 ? (c >= 0 ? 5 : 6) : (c >= 0 ? 8 : 7);
+}
+
+int png_orientation(std::span<const std::byte> file) {
+  constexpr uint64_t kSignature = 8;
+  constexpr uint64_t kAround = 12;  // length, type and checksum of a chunk
+  Tiff bytes(file);                 // numbers in network order
+  bytes.big_endian(true);
+  if (!bytes.is(0, "\x89PNG\r\n\x1a\n", kSignature)) {
+    return 1;
+  }
+  for (uint64_t at = kSignature; bytes.holds(at, kAround);) {
+    const uint64_t length = bytes.number(at, 4);
+    if (!bytes.holds(at + 8, length)) {
+      return 1;
+    }
+    if (bytes.is(at + 4, "eXIf", 4)) {
+      return exif_orientation(file.subspan(at + 8, length));
+    }
+    at += kAround + length;
+  }
+  return 1;
+}
+
+int exif_orientation(std::span<const std::byte> block) {
+  constexpr uint64_t kHeader = 8;  // byte order, 42, where the first directory lies
+  constexpr uint64_t kEntry = 12;  // tag, type, count, value
+  constexpr uint32_t kOrientation = 0x0112;
+  constexpr uint32_t kShort = 3;
+  Tiff tiff(block);
+  if (!tiff.holds(0, kHeader) || !(tiff.is(0, "II", 2) || tiff.is(0, "MM", 2))) {
+    return 1;
+  }
+  tiff.big_endian(tiff.is(0, "MM", 2));
+  const uint64_t directory = tiff.number(4, 4);
+  if (!tiff.holds(directory, 2)) {
+    return 1;
+  }
+  const uint32_t entries = tiff.number(directory, 2);
+  for (uint64_t i = 0; i < entries && tiff.holds(directory + 2 + i * kEntry, kEntry); ++i) {
+    const uint64_t at = directory + 2 + i * kEntry;
+    if (tiff.number(at, 2) == kOrientation && tiff.number(at + 2, 2) == kShort) {
+      const uint32_t value = tiff.number(at + 8, 2);
+      return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+    }
+  }
+  return 1;
+}
+
+}  // namespace kinema::io

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/core/shape.h"
+#include "kinema/io/mapped_file.h"
+
+namespace kinema::io {
+
+/// A tensor inside a mapped file; valid as long as the file object lives.
+struct TensorView {
+  std::string name;
+  Shape shape;
+  std::span<const std::byte> bytes;
+
+  /// A copy in host memory; throws an Error when the file was shortened meanwhile.
+  HostArray copy() const;
+};
+
+/// A safetensors file, checked completely when opened: header, shapes against offsets, every byte
+/// of the data belonging to exactly one tensor.
+class SafetensorsFile {
+ public:
+  /// Throws an Error that names the file and what is wrong with it.
+  static SafetensorsFile open(const std::filesystem::path& path);
+  /// The same checks over bytes in memory, which must outlive the result.
+  static SafetensorsFile parse(std::span<const std::byte> bytes, const std::string& source);
+
+  /// In the order of their bytes in the file.
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  /// The tensor, or null.
+  const TensorView* find(std::string_view name) const;
+  /// The tensor; throws an Error that names the file and what is missing.
+  const TensorView& at(std::string_view name) const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& path() const { return path_; }
+  /// Throws an Error when the file became shorter since it was opened; to be asked after reading.
+  void check_intact() const { file_.check_intact(); }
+
+ private:
+  std::string path_;
+  MappedFile file_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
+/// One tensor to write. `write` is called once, when the tensor's turn comes, and gives its bytes
+/// to the sink in any pieces; so only one tensor needs to be in memory at a time.
+struct TensorEntry {
+  std::string name;
+  Shape shape;
+  std::function<void(const ByteSink&)> write;
+
+  /// From an array that outlives the writing.
+  static TensorEntry of(std::string name, const HostArray& array);
+  /// From a view of a mapped file that outlives the writing.
+  static TensorEntry of(std::string name, const TensorView& view);
+  /// From an array made when it is needed and freed after it.
+  static TensorEntry lazy(std::string name, Shape shape, std::function<HostArray()> make);
+};
+
+/// Writes the tensors in the given order (readers of other libraries want no gaps: data is dense
+/// and begins at a multiple of 8), beside `path`, then fsyncs and renames. Returns the file's size.
+///
+/// Throws an Error when a name comes twice, an entry gives too few or too many bytes, or the disk
+/// is full; `path` is then as it was.
+uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
+                           const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace kinema::io

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kinema/core/dtype.h"
+#include "kinema/kernels/cpu/matrix_product.h"
+
+namespace kinema::kernels {
+
+/// softmax(scale q k^T + bias) v for each head; q and y [b, s, n, d], k and v [b, t, n, d], dense.
+struct AttentionPlan {
+  int64_t batch, queries, keys, heads, width;
+  /// How far neighbours of the bias lie apart along batch, heads, queries and keys, in elements; 0
+  /// where it repeats.
+  std::array<int64_t, 4> bias = {};
+
+  /// Of the two products.
+  double flops() const;
+};
+
+/// Runs the plan, all operands of `dtype` (F32 or BF16) but the bias, which is f32 or null. Softmax
+/// in f32 over a few rows of scores at a time, so memory does not grow with the number of queries;
+/// weights are rounded to `dtype` before the second product, unless that is computed in F32
+/// (product_dtype). The result does not depend on how the
+/// work is split. Throws an Error when oneDNN refuses.
+void attention(const AttentionPlan& plan, DType dtype, double scale, const void* q, const void* k,
+               const void* v, const float* bias, void* y, const ParallelFor& parallel_for);
+
+/// The plan as the attribute `plan` of a custom call, and back.
+std::vector<int64_t> to_words(const AttentionPlan& plan);
+AttentionPlan attention_from_words(const int64_t* words, int64_t count);
+
+}  // namespace kinema::kernels

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "kinema/core/dtype.h"
+#include "kinema/core/shape.h"
+#include "kinema/graph/ops.h"
+#include "kinema/kernels/cpu/matrix_product.h"
+
+namespace kinema::kernels {
+
+/// y[b, o, p] = sum over c, k of x[b, c, p stride + k dilation - low] w[o, c, k] on dense arrays
+/// x [b, g c, d, h, w], w [g o, c, d, h, w], y [b, g o, d, h, w]; zeros outside of x. Fewer spatial
+/// axes have sizes of 1 in front.
+struct ConvolutionPlan {
+  using Axes = std::array<int64_t, 3>;  // frames, rows, columns
+  int64_t batch, groups;
+  int64_t in, out;  // channels of one group
+  Axes x, w, y;
+  Axes stride, low, dilation;
+  /// w is the frames from `first` on of kernels that lie in memory with so many of them.
+  int64_t stored, first;
+
+  double flops() const;
+};
+
+/// A convolution as the kernel does it; nothing when it has more than three spatial axes, zeros
+/// between the elements of x, a kernel as large as an image, or an empty operand.
+std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, const Dims& y,
+                                                const ConvolutionAttrs& attrs);
+
+/// True when oneDNN has a fast implementation of the plan for this processor and dtype.
+bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype);
+
+/// Runs the plan through oneDNN, `w` being the stored kernels, all operands of `dtype` (F32 or
+/// BF16), sums in F32. Where the processor has no BF16 products, tiles and packed weights are F32,
+/// widened as they are read and rounded as they are written. Every element is summed in the same
+/// order whatever the number of threads and the number of frames.
+///
+/// Tiles of the result are worked on one by one, channels last, in small buffers of each thread;
+/// beside them only packed weights take memory: all of them, or those that the threads are at where
+/// there is a single tile. Throws an Error when oneDNN refuses.
+void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
+                 const ParallelFor& parallel_for);
+
+/// The plan as the attribute `plan` of a custom call, and back.
+std::vector<int64_t> to_words(const ConvolutionPlan& plan);
+ConvolutionPlan convolution_from_words(const int64_t* words, int64_t count);
+
+}  // namespace kinema::kernels

@@ -1,0 +1,162 @@
+#include "kinema/kernels/cpu/matrix_product.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/kernels/cpu/onednn.h"
+#include "kinema/kernels/cpu/panel_product.h"
+
+namespace kinema::kernels {
+namespace {
+
+using dnnl::memory;
+
+/// Rows and columns of one operand; a size of 1 takes whatever stride keeps the layout plain.
+memory::desc descriptor(DType dtype, int64_t rows, int64_t columns, int64_t row_stride,
+                        int64_t column_stride) {
+  if (column_stride != 1 && row_stride != 1) {
+    (columns == 1 ? column_stride : row_stride) = 1;
+  }
+  if (column_stride == 1) {
+    row_stride = rows == 1 ? columns : row_stride;
+  } else {
+    column_stride = columns == 1 ? rows : column_stride;
+  }
+  return {{rows, columns}, dnnl_type(dtype), memory::dims{row_stride, column_stride}};
+}
+
+struct Kernel {
+  dnnl::matmul primitive;
+  memory::desc a, b, c;
+};
+
+Kernel make_kernel(const StridedDot& dot, DType in, DType out) {
+  Kernel kernel{.a = descriptor(in, dot.m, dot.k, dot.a_m, dot.a_k),
+                .b = descriptor(in, dot.k, dot.n, dot.b_k, dot.b_n),
+                .c = descriptor(out, dot.m, dot.n, dot.c_m, dot.c_n)};
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc desc(dnnl_engine(), kernel.a, kernel.b, kernel.c);
+#else
+  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(kernel.a, kernel.b, kernel.c),
+                                          dnnl_engine());
+#endif
+  kernel.primitive = dnnl::matmul(desc);
+  return kernel;
+}
+
+/// c^T = b^T a^T: for results whose columns, not rows, are contiguous.
+StridedDot transposed(const StridedDot& dot) {
+  StridedDot t{dot.n,   dot.m,   dot.k,   dot.b_n, dot.b_k,
+               dot.a_k, dot.a_m, dot.c_n, dot.c_m, dot.batch};
+  for (BatchLoop& loop : t.batch) {
+    std::swap(loop.a, loop.b);
+  }
+  return t;
+}
+
+/// Where one piece of the work starts (in elements) and its size.
+struct Piece {
+  StridedDot dot;
+  int64_t a, b, c;
+};
+
+/// Whole matrices while there are enough of them, else slices of the longer side.
+std::vector<Piece> split(const StridedDot& dot, int64_t threads) {
+  std::vector<Piece> pieces{{dot, 0, 0, 0}};
+  pieces[0].dot.batch.clear();
+  for (const BatchLoop& loop : dot.batch) {
+    std::vector<Piece> next;
+    for (const Piece& piece : pieces) {
+      for (int64_t i = 0; i < loop.size; ++i) {
+        next.push_back(
+            {piece.dot, piece.a + i * loop.a, piece.b + i * loop.b, piece.c + i * loop.c});
+      }
+    }
+    pieces = std::move(next);
+  }
+  if (static_cast<int64_t>(pieces.size()) >= 2 * threads || threads < 2) {
+    return pieces;
+  }
+  const bool rows = dot.m >= dot.n;
+  const int64_t side = rows ? dot.m : dot.n;
+  constexpr int64_t kGrain = 64;  // a multiple of every register tile
+  const int64_t step =
+      std::max(kGrain, (side + threads * kGrain - 1) / (threads * kGrain) * kGrain);
+  std::vector<Piece> slices;
+  for (const Piece& piece : pieces) {
+    for (int64_t at = 0; at < side; at += step) {
+      Piece slice = piece;
+      (rows ? slice.dot.m : slice.dot.n) = std::min(step, side - at);
+      slice.a += rows ? at * dot.a_m : 0;
+      slice.b += rows ? 0 : at * dot.b_n;
+      slice.c += at * (rows ? dot.c_m : dot.c_n);
+      slices.push_back(slice);
+    }
+  }
+  return slices;
+}
+
+}  // namespace
+
+void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
+                    char* c) {
+  if (product_dtype(in) != in) {
+    panel_product(dot, in, in, out, a, b, c);
+    return;
+  }
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                         int64_t, DType, DType>;
+  // Kernels are made once per thread and shape.
+  thread_local std::map<Key, Kernel> kernels;
+  dnnl::stream& stream = dnnl_stream();
+  if (kernels.size() > 512) {
+    kernels.clear();
+  }
+  const Key key{dot.m, dot.n, dot.k, dot.a_m, dot.a_k, dot.b_k, dot.b_n, dot.c_m, dot.c_n, in, out};
+  auto found = kernels.find(key);
+  if (found == kernels.end()) {
+    found = kernels.emplace(key, make_kernel(dot, in, out)).first;
+  }
+  const Kernel& kernel = found->second;
+  kernel.primitive.execute(
+      stream, {{DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
+               {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
+               {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
+  stream.wait();
+}
+
+void matrix_product(const StridedDot& given, DType in, DType out, const void* a, const void* b,
+                    void* c, int64_t threads, const ParallelFor& parallel_for) {
+  const bool swap = given.c_n != 1 && given.n != 1;
+  const StridedDot dot = swap ? transposed(given) : given;
+  const auto* left = static_cast<const char*>(swap ? b : a);
+  const auto* right = static_cast<const char*>(swap ? a : b);
+  auto* result = static_cast<char*>(c);
+  const int64_t in_bytes = byte_size(in);
+  const int64_t out_bytes = byte_size(out);
+  const std::vector<Piece> pieces = split(dot, threads);
+  try {
+    parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+      const Piece& piece = pieces[static_cast<size_t>(i)];
+      multiply_alone(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
+                     result + piece.c * out_bytes);
+    });
+  } catch (const dnnl::error& error) {
+    fail("[dot kernel] oneDNN refuses a product of {} x {} x {}: {}", dot.m, dot.n, dot.k,
+         error.message);
+  }
+}
+
+bool has_fast_product(DType dtype) {
+  return (dtype == DType::F32 || dtype == DType::BF16) && isa() >= Isa::Avx2;
+}
+
+DType product_dtype(DType dtype) {
+  return dtype == DType::BF16 && isa() < Isa::Avx512Bf16 ? DType::F32 : dtype;
+}
+
+}  // namespace kinema::kernels

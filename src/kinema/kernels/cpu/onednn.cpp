@@ -1,0 +1,22 @@
+#include "kinema/kernels/cpu/onednn.h"
+
+#include <omp.h>
+
+namespace kinema::kernels {
+
+const dnnl::engine& dnnl_engine() {
+  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);
+  return kEngine;
+}
+
+dnnl::stream& dnnl_stream() {
+  thread_local dnnl::stream stream(dnnl_engine());
+  omp_set_num_threads(1);  // of this thread only
+  return stream;
+}
+
+dnnl::memory::data_type dnnl_type(DType dtype) {
+  return dtype == DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+}  // namespace kinema::kernels

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "kinema/kernels/cpu/isa.h"
+
+namespace kinema::kernels {
+
+/// `Loop::run(arguments...)`, a loop without branches that the compiler makes vectors of, compiled
+/// once per instruction set; the one that isa() names is run. `Loop::run` is gnu::always_inline: it
+/// takes the instruction set of what it is put into.
+///
+/// This room is compiled without contraction to fused multiply-adds, so that the bits of a loop
+/// that sums nothing are the same with each.
+template <typename Loop, typename... Arguments>
+[[gnu::target("avx512f"), gnu::noinline]] auto vector_loop_avx512(Arguments... arguments) {
+  return Loop::run(arguments...);
+}
+
+template <typename Loop, typename... Arguments>
+[[gnu::target("avx2"), gnu::noinline]] auto vector_loop_avx2(Arguments... arguments) {
+  return Loop::run(arguments...);
+}
+
+template <typename Loop, typename... Arguments>
+[[gnu::noinline]] auto vector_loop_baseline(Arguments... arguments) {
+  return Loop::run(arguments...);
+}
+
+template <typename Loop, typename... Arguments>
+auto vector_loop(Arguments... arguments) {
+  const Isa use = isa();
+  return use >= Isa::Avx512 ? vector_loop_avx512<Loop>(arguments...)
+         : use >= Isa::Avx2 ? vector_loop_avx2<Loop>(arguments...)
+                            : vector_loop_baseline<Loop>(arguments...);
+}
+
+}  // namespace kinema::kernels

@@ -1,0 +1,133 @@
+#include "kinema/models/wan/attention.h"
+
+#include <array>
+#include <cmath>
+#include <span>
+#include <string_view>
+
+namespace kinema::wan {
+namespace {
+
+nn::LinearOptions into_heads() {
+  return {.out_axis = "heads", .in_axis = "embed", .bias_axis = "heads"};
+}
+
+// Logical axes of queries [b, s, n, d / n].
+constexpr std::array<std::string_view, 4> kSelfQueries = {
+    "activation_batch", "activation_self_attn_q_length", "activation_self_attn_heads", ""};
+constexpr std::array<std::string_view, 4> kCrossQueries = {
+    "activation_batch", "activation_cross_attn_q_length", "activation_cross_attn_heads", ""};
+
+/// Where the devices of a mesh hold the queries; keys and values follow from it.
+nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::string_view> logical) {
+  if (!place.active()) {
+    return {};
+  }
+  const std::vector<std::string> names(logical.begin(), logical.end());
+  const Sharding found = place.constraint(names, Dims(names.size()));
+  return {.mesh = place.mesh().axes,
+          .batch = found.dims[0],
+          .sequence = found.dims[1],
+          .heads = found.dims[2]};
+}
+
+}  // namespace
+
+HeadProjections::HeadProjections(const nn::Params& params, const TransformerConfig& c)
+    : heads_(c.num_attention_heads),
+      scale_(1.0 / std::sqrt(static_cast<double>(c.attention_head_dim))),
+      to_q_(params / "to_q", c.dim(), c.dim(), into_heads()),
+      to_k_(params / "to_k", c.dim(), c.dim(), into_heads()),
+      to_v_(params / "to_v", c.dim(), c.dim(), into_heads()),
+      to_out_(params / "to_out" / "0", c.dim(), c.dim(),
+              {.out_axis = "embed", .in_axis = "heads", .bias_axis = "embed"}),
+      norm_q_(params / "norm_q", c.dim(), c.eps),
+      norm_k_(params / "norm_k", c.dim(), c.eps) {}
+
+Tensor HeadProjections::heads(Tensor x) const {
+  return reshape(x, {x.dim(0), x.dim(1), heads_, x.dim(2) / heads_});
+}
+
+Tensor HeadProjections::query(Tensor x, Precision precision, const BlockTap& tap) const {
+  const Tensor q = to_q_(x, precision);
+  if (tap) {
+    tap("attn1.norm_q", norm_q_(q));
+  }
+  return heads(norm_q_(q, scale_));
+}
+
+nn::AttentionOptions HeadProjections::scaled(nn::AttentionOptions options) {
+  options.scale = 1.0;
+  return options;
+}
+
+Tensor HeadProjections::key(Tensor x, Precision precision) const {
+  return heads(norm_k_(to_k_(x, precision)));
+}
+
+Tensor HeadProjections::value(Tensor x, Precision precision) const {
+  return heads(to_v_(x, precision));
+}
+
+Tensor HeadProjections::output(Tensor y, Precision precision) const {
+  y = named(reshape(y, {y.dim(0), y.dim(1), y.dim(2) * y.dim(3)}), "attn_output");
+  return to_out_(y, precision);
+}
+
+nn::AttentionAxes self_attention_axes(const mesh::Placement& place) {
+  return axes_of(place, kSelfQueries);
+}
+
+Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
+                                 const nn::AttentionOptions& options, const mesh::Placement& place,
+                                 const BlockTap& tap) const {
+  const Precision precision = options.precision;
+  // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
+  // names: configurations of other trainers use either.
+  const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
+  const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
+  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  scaled.axes = self_attention_axes(place);
+  const Tensor y =
+      nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
+                    named(project_.value(x, precision), "value_proj"), scaled);
+  return project_.output(named(y, "self_attn"), precision);
+}
+
+CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig& c)
+    : project_(params, c) {
+  if (c.added_kv_proj_dim > 0) {
+    image_.push_back({.add_k = {params / "add_k_proj", c.added_kv_proj_dim, c.dim(), {}},
+                      .add_v = {params / "add_v_proj", c.added_kv_proj_dim, c.dim(), {}},
+                      .norm = {params / "norm_added_k", c.dim(), c.eps}});
+  }
+}
+
+CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) const {
+  CrossKeys out;
+  out.key = named(nn::as(project_.key(text, precision), text.dtype()), "key_proj");
+  out.value = named(project_.value(text, precision), "value_proj");
+  for (const ImageKeys& of : image_) {
+    const Tensor key = project_.heads(of.norm(of.add_k(image, precision)));
+    out.image_key = named(nn::as(key, image.dtype()), "key_proj");
+    out.image_value = named(project_.heads(of.add_v(image, precision)), "value_proj");
+  }
+  return out;
+}
+
+Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
+                                  const nn::AttentionOptions& options,
+                                  const mesh::Placement& place) const {
+  const Precision precision = options.precision;
+  const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
+  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  scaled.axes = axes_of(place, kCrossQueries);
+  scaled.whole_keys = true;
+  Tensor y = nn::attention(q, keys.key, keys.value, scaled);
+  if (keys.image_key) {
+    y = y + nn::attention(q, keys.image_key, keys.image_value, scaled);
+  }
+  return project_.output(named(y, "cross_attn"), precision);
+}
+
+}  // namespace kinema::wan

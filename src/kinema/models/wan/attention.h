@@ -1,0 +1,95 @@
+#pragma once
+
+#include <vector>
+
+#include "kinema/mesh/placement.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/nn/attention.h"
+#include "kinema/nn/linear.h"
+#include "kinema/nn/norm.h"
+#include "kinema/nn/rope.h"
+
+namespace kinema::wan {
+
+/// Called with an intermediate value and its name within the block.
+using BlockTap = std::function<void(const char* name, Tensor value)>;
+
+/// Query, key and value projections with the norms that Wan puts on queries and keys: RMS over all
+/// heads jointly, before the split into heads.
+class HeadProjections {
+ public:
+  HeadProjections(const nn::Params& params, const TransformerConfig& config);
+
+  /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores (`scaled`).
+  Tensor query(Tensor x, Precision precision, const BlockTap& tap) const;
+  /// [b, t, d] -> [b, t, n, d / n], f32.
+  Tensor key(Tensor x, Precision precision) const;
+  /// [b, t, d] -> [b, t, n, d / n] in x's dtype.
+  Tensor value(Tensor x, Precision precision) const;
+  /// [b, s, n, d / n] -> [b, s, d], through the output projection.
+  Tensor output(Tensor y, Precision precision) const;
+  Tensor heads(Tensor x) const;
+  /// For queries that carry the factor of the scores already.
+  static nn::AttentionOptions scaled(nn::AttentionOptions options);
+
+ private:
+  int64_t heads_;
+  double scale_;  // 1 / sqrt(head width)
+  nn::Linear to_q_;
+  nn::Linear to_k_;
+  nn::Linear to_v_;
+  nn::Linear to_out_;
+  nn::RmsNorm norm_q_;
+  nn::RmsNorm norm_k_;
+};
+
+/// How the devices of a mesh split self-attention's queries [b, s, n, d / n]; keys and values
+/// follow.
+nn::AttentionAxes self_attention_axes(const mesh::Placement& place);
+
+/// Attention of the video tokens among themselves, with rotary positions.
+class SelfAttention {
+ public:
+  SelfAttention(const nn::Params& params, const TransformerConfig& config)
+      : project_(params, config) {}
+
+  /// x [b, s, d] -> [b, s, d].
+  Tensor operator()(Tensor x, const nn::Rope& rope, const nn::AttentionOptions& options,
+                    const mesh::Placement& place, const BlockTap& tap) const;
+
+ private:
+  HeadProjections project_;
+};
+
+/// What cross-attention reads of the text and the image: neither the video nor the time is in it.
+struct CrossKeys {
+  Tensor key;               // [b, t, heads, head width]
+  Tensor value;             // the same shape
+  Tensor image_key = {};    // [b, n, heads, head width], or empty
+  Tensor image_value = {};  // the same shape
+};
+
+/// Attention of the video tokens to the text and, in Wan 2.1 image-to-video, to the image through
+/// keys and values of its own; the two results are added before the output projection.
+class CrossAttention {
+ public:
+  CrossAttention(const nn::Params& params, const TransformerConfig& config);
+
+  /// text [b, t, d], image [b, n, d] or empty -> keys and values in the text's dtype.
+  CrossKeys keys(Tensor text, Tensor image, Precision precision) const;
+  /// x [b, s, d] -> [b, s, d].
+  Tensor operator()(Tensor x, const CrossKeys& keys, const nn::AttentionOptions& options,
+                    const mesh::Placement& place) const;
+
+ private:
+  struct ImageKeys {
+    nn::Linear add_k;
+    nn::Linear add_v;
+    nn::RmsNorm norm;
+  };
+
+  HeadProjections project_;
+  std::vector<ImageKeys> image_;  // one, or none
+};
+
+}  // namespace kinema::wan

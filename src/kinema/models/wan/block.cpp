@@ -1,0 +1,102 @@
+#include "kinema/models/wan/block.h"
+
+#include <cmath>
+
+namespace kinema::wan {
+namespace {
+
+/// x + y gate in f32, rounded once to the residual stream's dtype: gates are small, and products
+/// rounded to bf16 first would lose what they add.
+Tensor add_gated(Tensor x, Tensor y, Tensor gate) {
+  return nn::as(nn::as(x, gate.dtype()) + nn::as(y, gate.dtype()) * gate, x.dtype());
+}
+
+/// Row i of the modulation, [b, 1, d] or (one time per token) [b, s, d].
+std::vector<Tensor> modulation_rows(Tensor table, Tensor time) {
+  const bool per_token = time.rank() == 4;
+  const Tensor m = time + (per_token ? expand_dims(table, Axis(0)) : table);
+  std::vector<Tensor> rows = split(m, Axis(-2), m.dim(-2));
+  if (per_token) {
+    for (Tensor& row : rows) {
+      row = squeeze(row, Axis(2));
+    }
+  }
+  return rows;
+}
+
+std::optional<nn::LayerNorm> cross_norm(const nn::Params& params, const TransformerConfig& c) {
+  if (!c.cross_attn_norm) {
+    return std::nullopt;
+  }
+  return nn::LayerNorm(params / "norm2", c.dim(), c.eps);
+}
+
+}  // namespace
+
+Tensor modulated_norm(Tensor x, Tensor shift, Tensor scale, double eps) {
+  const Tensor y = layer_norm(nn::widened(x), eps);
+  return nn::as(y * (1.0 + nn::as(scale, y.dtype())) + nn::as(shift, y.dtype()), x.dtype());
+}
+
+// The quoted names are the keys of the released checkpoints. norm1 and norm3 have no parameters.
+Block::Block(const nn::Params& params, const TransformerConfig& c)
+    : eps_(c.eps),
+      modulation_(params.weight("scale_shift_table", {1, 6, c.dim()}, {"", "", ""},
+                                nn::Init::normal(1.0 / std::sqrt(static_cast<double>(c.dim()))))),
+      self_attention_(params / "attn1", c),
+      cross_norm_(cross_norm(params, c)),
+      cross_attention_(params / "attn2", c),
+      ffn_up_(params / "ffn" / "net" / "0" / "proj", c.dim(), c.ffn_dim,
+              {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp"}),
+      ffn_down_(params / "ffn" / "net" / "2", c.ffn_dim, c.dim(),
+                {.out_axis = "embed", .in_axis = "mlp"}) {}
+
+Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& tap) const {
+  Graph& graph = x.graph();
+  const auto offer = [&](const char* name, Tensor value) {
+    if (tap) {
+      tap(name, value);
+    }
+    return value;
+  };
+  const mesh::Placement& place = given.place;
+  x = named(place(x, kTokenAxes), "hidden_states");
+  const std::vector<Tensor> m =
+      modulation_rows(nn::as(modulation_, given.time.dtype()), given.time);
+  {
+    const Scope scope(graph, "attn1");
+    Tensor y = self_attention_(modulated_norm(x, m[0], m[1], eps_), given.rope, given.attention,
+                               place, tap);
+    y = offer("attn1", given.dropout(y, "attn1"));
+    x = add_gated(x, y, m[2]);
+  }
+  {
+    const Scope scope(graph, "attn2");
+    const Tensor y = offer("norm2", cross_norm_ ? (*cross_norm_)(x) : x);
+    const CrossKeys keys =
+        given.keys ? *given.keys : cross_keys(given.text, given.image, given.attention.precision);
+    x = x +
+        offer("attn2", given.dropout(cross_attention_(y, keys, given.attention, place), "attn2"));
+  }
+  {
+    const Scope scope(graph, "ffn");
+    const Tensor y = offer("ffn", mlp(modulated_norm(x, m[3], m[4], eps_), given));
+    x = add_gated(x, y, m[5]);
+  }
+  return place(x, kTokenAxes);
+}
+
+Tensor Block::mlp(Tensor x, const Conditioning& given) const {
+  const Precision precision = given.attention.precision;
+  const Tensor up =
+      given.place(ffn_up_(x, precision), {"activation_batch", "activation_length", "mlp"});
+  Tensor y = named(gelu_tanh(up), "ffn_activation");
+  if (given.place.active()) {
+    // Partitioned products leave f32 sums. Without a wall their consumer reads those, and they stay
+    // in memory in place of the rounded values.
+    y = optimization_barrier({y})[0];
+  }
+  return ffn_down_(given.dropout(y, "ffn"), precision);
+}
+
+}  // namespace kinema::wan

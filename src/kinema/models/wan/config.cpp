@@ -1,0 +1,48 @@
+#include "kinema/models/wan/config.h"
+
+#include "kinema/core/error.h"
+#include "kinema/models/config_check.h"
+
+namespace kinema::wan {
+namespace {
+
+constexpr ConfigCheck kCheck{"wan"};
+
+}  // namespace
+
+void validate(const TransformerConfig& c) {
+  // The bounds leave an order of magnitude above the largest published model (14B) and keep every
+  // product of sizes far inside int64.
+  for (const int64_t size : c.patch_size) {
+    kCheck.range("patch_size", size, 1, 64);
+  }
+  kCheck.range("num_attention_heads", c.num_attention_heads, 1, 1024);
+  kCheck.range("attention_head_dim", c.attention_head_dim, 1, 4096);
+  kCheck.range("in_channels", c.in_channels, 1, 65536);
+  kCheck.range("out_channels", c.out_channels, 1, 65536);
+  kCheck.range("text_dim", c.text_dim, 1, 1 << 20);
+  kCheck.range("freq_dim", c.freq_dim, 2, 1 << 20);
+  kCheck.range("ffn_dim", c.ffn_dim, 1, 1 << 22);
+  kCheck.range("num_layers", c.num_layers, 1, 1000);
+  kCheck.range("image_dim", c.image_dim, 0, 1 << 20);
+  kCheck.range("added_kv_proj_dim", c.added_kv_proj_dim, 0, 1 << 22);
+  kCheck.range("pos_embed_seq_len", c.pos_embed_seq_len, 0, 1 << 20);
+  kCheck.range("rope_max_seq_len", c.rope_max_seq_len, 1, 1 << 24);
+  kCheck.epsilon("eps", c.eps);
+  check(c.attention_head_dim % 2 == 0,
+        "[wan] `attention_head_dim` is {} but must be even: the rotary embedding turns pairs",
+        c.attention_head_dim);
+  check(c.freq_dim % 2 == 0, "[wan] `freq_dim` is {} but must be even: cosines and sines",
+        c.freq_dim);
+  kCheck.range("num_attention_heads * attention_head_dim", c.dim(), 2, 1 << 17);
+  check((c.image_dim > 0) == (c.added_kv_proj_dim > 0),
+        "[wan] `image_dim` is {} and `added_kv_proj_dim` is {}: image conditioning needs both",
+        c.image_dim, c.added_kv_proj_dim);
+  check(c.added_kv_proj_dim == 0 || c.added_kv_proj_dim == c.dim(),
+        "[wan] `added_kv_proj_dim` is {} but must be the model's width, {}", c.added_kv_proj_dim,
+        c.dim());
+  check(c.pos_embed_seq_len == 0 || c.image_dim > 0,
+        "[wan] `pos_embed_seq_len` is {} but there is no `image_dim`", c.pos_embed_seq_len);
+}
+
+}  // namespace kinema::wan

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <array>
+
+#include "kinema/graph/ops.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/nn/linear.h"
+#include "kinema/nn/norm.h"
+#include "kinema/nn/params.h"
+
+namespace kinema::wan {
+
+/// Video latents to tokens: a convolution whose kernel is its stride, as one matrix product over
+/// the pixels of each patch.
+class PatchEmbedding {
+ public:
+  PatchEmbedding(const nn::Params& params, const TransformerConfig& config);
+
+  /// [b, c, f, h, w] -> [b, s, d], tokens ordered frame, row, column. Throws an Error when a size
+  /// is no multiple of the patch.
+  Tensor operator()(Tensor video, Precision precision) const;
+
+ private:
+  std::array<int64_t, 3> patch_;
+  Tensor weight_;  // [d, c, pf, ph, pw]
+  Tensor bias_;
+};
+
+/// Frames, rows and columns of patches of a video [b, c, f, h, w]; throws as PatchEmbedding does.
+std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& config);
+
+/// Tokens [b, s, pf ph pw c], channel fastest, back to [b, c, f, h, w].
+Tensor unpatchify(Tensor tokens, std::array<int64_t, 3> grid, const TransformerConfig& config);
+
+/// Two linear layers with the activation between, under the names of the checkpoint's time and text
+/// embedders.
+class EmbeddingMlp {
+ public:
+  EmbeddingMlp(const nn::Params& params, int64_t in, int64_t dim, const nn::Init& init);
+
+  Tensor operator()(Tensor x, Tensor (*activation)(Tensor), Precision precision) const;
+
+ private:
+  nn::Linear linear_1_;
+  nn::Linear linear_2_;
+};
+
+/// CLIP tokens to context tokens (Wan 2.1 image-to-video), with a learned position for the two
+/// images of first-last-frame models.
+class ImageEmbedder {
+ public:
+  ImageEmbedder(const nn::Params& params, const TransformerConfig& config);
+
+  /// [b, n, image_dim] -> [b, n, d] in the input's dtype; with positions also from [2 b, n / 2,
+  /// image_dim].
+  Tensor operator()(Tensor image, Precision precision) const;
+
+ private:
+  int64_t image_dim_;
+  int64_t positions_;
+  Tensor position_;  // [1, positions, image_dim] or empty
+  nn::LayerNorm norm1_;
+  nn::Linear up_;
+  nn::Linear down_;
+  nn::LayerNorm norm2_;
+};
+
+/// The time signal: `temb` for the head, `proj` for the blocks, both f32.
+struct TimeEmbedding {
+  Tensor sinusoid;  // [b(, s), freq_dim]
+  Tensor temb;      // [b(, s), d]
+  Tensor proj;      // [b(, s), 6 d]
+};
+
+/// Everything that the blocks are told beside the video.
+class ConditionEmbedder {
+ public:
+  ConditionEmbedder(const nn::Params& params, const TransformerConfig& config);
+
+  /// t [b] or [b, s]. In f32 throughout: modulation multiplies every token.
+  TimeEmbedding time(Tensor t, Precision precision) const;
+  /// [b, t, text_dim] -> [b, t, d]; padding is not masked, as in the reference.
+  Tensor text(Tensor states, Precision precision) const;
+  Tensor image(Tensor states, Precision precision) const { return image_.at(0)(states, precision); }
+
+ private:
+  int64_t freq_dim_;
+  EmbeddingMlp time_;
+  nn::Linear time_proj_;
+  EmbeddingMlp text_;
+  std::vector<ImageEmbedder> image_;  // one, or none
+};
+
+}  // namespace kinema::wan

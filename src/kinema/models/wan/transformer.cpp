@@ -1,0 +1,382 @@
+#include "kinema/models/wan/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kinema/core/error.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/models/wan/block.h"
+#include "kinema/models/wan/embed.h"
+
+namespace kinema::wan {
+namespace {
+
+std::string block_key(int64_t layer) { return "blocks." + std::to_string(layer); }
+constexpr const char* kStackedBlock = "blocks.{}";
+
+/// Everything but the blocks.
+struct Ends {
+  Ends(const nn::Params& root, const TransformerConfig& c)
+      : patch(root / "patch_embedding", c),
+        condition(root / "condition_embedder", c),
+        modulation(root.weight("scale_shift_table", {1, 2, c.dim()}, {"", "", ""},
+                               nn::Init::normal(1.0 / std::sqrt(static_cast<double>(c.dim()))))),
+        // Zero: the first prediction is the velocity's mean, whatever the blocks do.
+        head(root / "proj_out", c.dim(),
+             c.out_channels * c.patch_size[0] * c.patch_size[1] * c.patch_size[2],
+             {.in_axis = "embed", .init = nn::Init::zeros()}) {}
+
+  PatchEmbedding patch;
+  ConditionEmbedder condition;
+  Tensor modulation;
+  nn::Linear head;
+};
+
+void apply(const InitOptions& options, nn::ParamSpec& spec) {
+  if (spec.name.starts_with("blocks.") && spec.name.ends_with("scale_shift_table") &&
+      options.gate_bias != 0.0) {
+    spec.init.row_offsets = {0.0, 0.0, options.gate_bias, 0.0, 0.0, options.gate_bias};
+  }
+  if (options.text == InitOptions::Text::XAVIER && spec.name.ends_with(".weight") &&
+      spec.name.starts_with("condition_embedder.text_embedder.")) {
+    spec.init = nn::Init::xavier();
+  }
+}
+
+void check_keys(const CrossKeys& keys, const TransformerConfig& c, int64_t b) {
+  const auto fits = [&](Tensor x) {
+    return x.rank() == 5 && x.dim(0) == c.num_layers && x.dim(1) == b &&
+           x.dim(3) == c.num_attention_heads && x.dim(4) == c.attention_head_dim;
+  };
+  check(fits(keys.key) && keys.value.shape() == keys.key.shape(),
+        "[wan] keys are {} and values {} but both must be [{}, {}, t, {}, {}]",
+        to_string(keys.key.shape()), to_string(keys.value.shape()), c.num_layers, b,
+        c.num_attention_heads, c.attention_head_dim);
+  check(static_cast<bool>(keys.image_key) == (c.added_kv_proj_dim > 0) &&
+            static_cast<bool>(keys.image_value) == (c.added_kv_proj_dim > 0) &&
+            (!keys.image_key || fits(keys.image_key)),
+        "[wan] the config has added_kv_proj_dim {}: image keys must be there when it is above 0",
+        c.added_kv_proj_dim);
+}
+
+/// Keys and values as a list and back: an image's two are there or not.
+std::vector<Tensor> listed(const CrossKeys& keys) {
+  std::vector<Tensor> out{keys.key, keys.value};
+  if (keys.image_key) {
+    out.insert(out.end(), {keys.image_key, keys.image_value});
+  }
+  return out;
+}
+
+CrossKeys from_list(std::span<const Tensor> list) {
+  CrossKeys out{list[0], list[1]};
+  if (list.size() > 2) {
+    out.image_key = list[2];
+    out.image_value = list[3];
+  }
+  return out;
+}
+
+void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
+                  const ModelOptions& options, int64_t tokens) {
+  const int64_t b = in.hidden_states.dim(0);
+  const Tensor t = in.timestep;
+  check((t.rank() == 1 || (t.rank() == 2 && t.dim(1) == tokens)) && t.dim(0) == b,
+        "[wan] timestep is {} but must be [{}], or [{}, {}] for one per token",
+        to_string(t.shape()), b, b, tokens);
+  check(options.dropout >= 0.0 && options.dropout < 1.0,
+        "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
+  if (in.block_sum) {
+    const Shape sum{options.activations_dtype, {b, tokens, c.dim()}};
+    check(in.block_sum.shape() == sum, "[wan] block_sum is {} but must be {}",
+          to_string(in.block_sum.shape()), to_string(sum));
+    return;
+  }
+  if (in.keys) {
+    check_keys(*in.keys, c, b);
+    return;
+  }
+  const Tensor text = in.encoder_hidden_states;
+  check(text.rank() == 3 && text.dim(0) == b && text.dim(2) == c.text_dim,
+        "[wan] encoder_hidden_states is {} but must be [{}, t, {}]", to_string(text.shape()), b,
+        c.text_dim);
+  check(static_cast<bool>(in.encoder_hidden_states_image) == (c.image_dim > 0),
+        "[wan] the config has image_dim {} but {}", c.image_dim,
+        c.image_dim > 0 ? "no encoder_hidden_states_image was given"
+                        : "an encoder_hidden_states_image was given");
+  check(options.dropout >= 0.0 && options.dropout < 1.0,
+        "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
+}
+
+/// The tables as the reference keeps them: [1, s, 1, head_dim], each value twice, sines positive.
+void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
+  const Dims dims{1, rope.cos.dim(0), 1, 2 * rope.cos.dim(2)};
+  const std::vector<float> signs{-1.0F, 1.0F};
+  inputs.tap("rope_cos", reshape(rope.cos, dims));
+  inputs.tap("rope_sin", reshape(rope.sin * constant_f32(rope.sin.graph(), {2}, signs), dims));
+}
+
+/// Keys and tensors of the parameters that are stacked layer by layer.
+struct Stacks {
+  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].layers > 0) {
+        keys.push_back(specs[i].name);
+        tensors.push_back(params[i]);
+      }
+    }
+  }
+
+  /// One layer of them.
+  Block block(std::span<const Tensor> layer, const TransformerConfig& config) const {
+    nn::Binder binder;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      binder.add(keys[i], layer[i]);
+    }
+    return {nn::Params(binder, kStackedBlock), config};
+  }
+
+  std::vector<std::string> keys;
+  std::vector<Tensor> tensors;
+};
+
+/// One loop over the stacked parameters.
+Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
+                      std::span<const Tensor> params, const TransformerConfig& config,
+                      const ModelOptions& options, const Conditioning& given) {
+  Graph& graph = x.graph();
+  const Stacks stacks(specs, params);
+  std::vector<Tensor> xs = stacks.tensors;
+  const bool dropout = given.dropout.active();
+  if (dropout) {
+    xs.push_back(iota(graph, {DType::U32, {config.num_layers}}, Axis(0)));
+  }
+  if (given.keys) {
+    const std::vector<Tensor> list = listed(*given.keys);
+    xs.insert(xs.end(), list.begin(), list.end());
+  }
+  const Scope scope(graph, "blocks");
+  const ScanResult result =
+      scan({x}, xs, {.length = config.num_layers, .remat = options.remat},
+           [&](std::span<const Tensor> carry, std::span<const Tensor> layer) -> ScanResult {
+             const size_t weights = stacks.keys.size();
+             Conditioning here = given;
+             here.dropout = dropout ? given.dropout.at(layer[weights]) : nn::Dropout();
+             if (given.keys) {
+               here.keys = from_list(layer.subspan(weights + (dropout ? 1 : 0)));
+             }
+             return {.carry = {stacks.block(layer, config)(carry[0], here)}};
+           });
+  return result.carry[0];
+}
+
+/// One block after the other, each as the remat policy says; nothing is recomputed where taps look.
+Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& config,
+                       const ModelOptions& options, const Conditioning& given,
+                       const TransformerInputs& inputs) {
+  Graph& graph = x.graph();
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const Scope scope(graph, block_key(i));
+    const Block block(nn::Params(binder, block_key(i)), config);
+    Conditioning here = given;
+    if (given.dropout.active()) {
+      here.dropout =
+          given.dropout.at(constant(graph, static_cast<double>(i), Shape{DType::U32, {}}));
+    }
+    if (given.keys) {
+      std::vector<Tensor> layer;
+      for (const Tensor stack : listed(*given.keys)) {
+        layer.push_back(squeeze(slice(stack, Axis(0), i, 1), Axis(0)));
+      }
+      here.keys = from_list(layer);
+    }
+    if (inputs.tap) {
+      const std::string name = "block" + std::to_string(i);
+      x = block(x, here,
+                [&](const char* part, Tensor value) { inputs.tap(name + "." + part, value); });
+      inputs.tap(name, x);
+    } else {
+      x = checkpoint({x}, options.remat, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+        return {block(in[0], here)};
+      })[0];
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+void check_divides(const TransformerConfig& config, const mesh::Placement& place) {
+  mesh::check_divides(place, "attention heads", config.num_attention_heads, "heads");
+  mesh::check_divides(place, "features of a token", config.dim(), "embed");
+  mesh::check_divides(place, "features of the feed-forward layer", config.ffn_dim, "mlp");
+}
+
+DType parameter_dtype(std::string_view key, DType weights_dtype) {
+  for (const std::string_view part :
+       {"norm", "condition_embedder", "scale_shift_table", "lora_scale"}) {
+    if (key.find(part) != std::string_view::npos) {
+      return DType::F32;
+    }
+  }
+  return weights_dtype;
+}
+
+std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options,
+                                      const InitOptions& init) {
+  validate(config);
+  nn::SpecCollector specs(
+      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); },
+      options.low_ranks);
+  const nn::Params root(specs, "");
+  const Ends ends(root, config);
+  if (options.scan_layers) {
+    specs.set_layers(config.num_layers);
+    const Block block(root / kStackedBlock, config);
+  } else {
+    for (int64_t i = 0; i < config.num_layers; ++i) {
+      const Block block(root / block_key(i), config);
+    }
+  }
+  std::vector<nn::ParamSpec> result = specs.take();
+  for (nn::ParamSpec& spec : result) {
+    apply(init, spec);
+  }
+  return result;
+}
+
+CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
+                     const ModelOptions& options, Tensor text, Tensor image) {
+  const std::vector<nn::ParamSpec> specs = parameters(config, options);
+  nn::Binder binder(specs, params);
+  const nn::Params root(binder, "");
+  const Ends ends(root, config);
+  const Precision precision = options.precision;
+  Graph& graph = text.graph();
+  {
+    const Scope scope(graph, "condition_embedder");
+    text = ends.condition.text(nn::as(text, options.activations_dtype), precision);
+    if (image) {
+      image = ends.condition.image(nn::as(image, options.activations_dtype), precision);
+    }
+  }
+  if (options.scan_layers) {
+    const Stacks stacks(specs, params);
+    const Scope scope(graph, "blocks");
+    return from_list(
+        scan({}, stacks.tensors, {.length = config.num_layers},
+             [&](std::span<const Tensor>, std::span<const Tensor> layer) -> ScanResult {
+               return {.ys =
+                           listed(stacks.block(layer, config).cross_keys(text, image, precision))};
+             })
+            .ys);
+  }
+  std::vector<std::vector<Tensor>> layers;  // by kind, then by layer
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const Scope scope(graph, block_key(i));
+    const Block block(nn::Params(binder, block_key(i)), config);
+    const std::vector<Tensor> list = listed(block.cross_keys(text, image, precision));
+    layers.resize(list.size());
+    for (size_t k = 0; k < list.size(); ++k) {
+      layers[k].push_back(expand_dims(list[k], Axis(0)));
+    }
+  }
+  std::vector<Tensor> stacked;
+  for (const std::vector<Tensor>& kind : layers) {
+    stacked.push_back(concatenate(kind, Axis(0)));
+  }
+  return from_list(stacked);
+}
+
+Tensor token_timesteps(Tensor first, Tensor others, Tensor video, const TransformerConfig& config) {
+  const std::array<int64_t, 3> grid = patch_grid(video, config);
+  const int64_t b = video.dim(0);
+  const auto tokens = [&](Tensor t, int64_t frames) {
+    return broadcast_to(reshape(t, {b, 1}), {b, frames * grid[1] * grid[2]});
+  };
+  return grid[0] == 1 ? tokens(first, 1)
+                      : concatenate({tokens(first, 1), tokens(others, grid[0] - 1)}, Axis(1));
+}
+
+Tensor transformer(std::span<const Tensor> params, const TransformerConfig& config,
+                   const ModelOptions& options, const TransformerInputs& inputs) {
+  return transformer_outputs(params, config, options, inputs).velocity;
+}
+
+TransformerOutputs transformer_outputs(std::span<const Tensor> params,
+                                       const TransformerConfig& config, const ModelOptions& options,
+                                       const TransformerInputs& inputs) {
+  const std::vector<nn::ParamSpec> specs = parameters(config, options);
+  nn::Binder binder(specs, params);
+  const nn::Params root(binder, "");
+  const Ends ends(root, config);
+  Graph& graph = inputs.hidden_states.graph();
+  const DType dtype = options.activations_dtype;
+  const Precision precision = options.precision;
+  const auto offer = [&](const char* name, Tensor value) {
+    if (inputs.tap) {
+      inputs.tap(name, value);
+    }
+    return value;
+  };
+  const std::array<int64_t, 3> grid = patch_grid(inputs.hidden_states, config);
+  const int64_t tokens = grid[0] * grid[1] * grid[2];
+  check_inputs(inputs, config, options, tokens);
+  Conditioning given;
+  given.attention = options.attention;
+  given.attention.precision = precision;
+  given.attention.axes = self_attention_axes(options.place);
+  nn::check_attention(given.attention, tokens, tokens);
+  given.place = options.place;
+  given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
+  Tensor x;
+  {
+    const Scope scope(graph, "patch_embedding");
+    x = offer("patch_embed", ends.patch(nn::as(inputs.hidden_states, dtype), precision));
+    x = options.place(x, kTokenAxes);
+    given.rope = nn::rope_3d(graph, grid, config.attention_head_dim);
+    if (inputs.tap) {
+      offer_rope(given.rope, inputs);
+    }
+  }
+  TimeEmbedding time;
+  {
+    const Scope scope(graph, "condition_embedder");
+    time = ends.condition.time(inputs.timestep, precision);
+    offer("time_sinusoid", time.sinusoid);
+    offer("temb", time.temb);
+    offer("timestep_proj", time.proj);
+    Dims rows = time.temb.shape().dims;
+    rows.insert(rows.end() - 1, 6);
+    given.time = reshape(time.proj, rows);
+    given.keys = inputs.keys;
+    const bool embed = !inputs.keys && !inputs.block_sum;
+    if (embed) {
+      given.text = offer("text_embed", ends.condition.text(
+                                           nn::as(inputs.encoder_hidden_states, dtype), precision));
+    }
+    if (embed && config.image_dim > 0) {
+      given.image =
+          offer("image_embed",
+                ends.condition.image(nn::as(inputs.encoder_hidden_states_image, dtype), precision));
+    }
+  }
+  const Tensor before = x;
+  if (inputs.block_sum) {
+    x = before + inputs.block_sum;
+  } else {
+    x = options.scan_layers ? scanned_blocks(x, specs, params, config, options, given)
+                            : unrolled_blocks(x, binder, config, options, given, inputs);
+  }
+  const Tensor block_sum = inputs.block_sum ? inputs.block_sum : x - before;
+  const Scope scope(graph, "proj_out");
+  const Tensor temb = time.temb.rank() == 2 ? expand_dims(time.temb, Axis(1)) : time.temb;
+  const std::vector<Tensor> m = split(ends.modulation, Axis(1), 2);
+  if (inputs.tap) {
+    offer("norm_out", layer_norm(nn::widened(x), config.eps));
+  }
+  x = ends.head(modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
+  return {.velocity = unpatchify(offer("proj_out", x), grid, config), .block_sum = block_sum};
+}
+
+}  // namespace kinema::wan

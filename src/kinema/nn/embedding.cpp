@@ -1,0 +1,27 @@
+#include "kinema/nn/embedding.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/nn/linear.h"
+
+namespace kinema::nn {
+
+Tensor sinusoid(Tensor t, int64_t dim) {
+  check(dim > 0 && dim % 2 == 0, "[sinusoid] {} channels do not split into cosines and sines", dim);
+  const int64_t half = dim / 2;
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < half; ++i) {
+    // Rounded to f32 at the steps where the reference rounds: t reaches 1000, which lifts the last
+    // bit of a frequency to 3e-5 of the angle.
+    const float exponent =
+        static_cast<float>(-std::log(10000.0)) * static_cast<float>(i) / static_cast<float>(half);
+    frequencies.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
+  }
+  const Tensor w = constant_f32(t.graph(), {half}, frequencies);
+  const Tensor angles = expand_dims(as(t, DType::F32), Axis(-1)) * w;
+  return concatenate({cos(angles), sin(angles)}, Axis(-1));
+}
+
+}  // namespace kinema::nn

@@ -1,0 +1,46 @@
+#pragma once
+
+#include "kinema/graph/fused.h"
+#include "kinema/graph/ops.h"
+
+namespace kinema::nn {
+
+/// Attention in blocks that never holds the scores of all pairs, on one device.
+struct FlashOptions {
+  double scale = 1.0;
+  Precision precision = Precision::DEFAULT;
+  FlashBlockSizes blocks = {};
+  /// Keys that fill up the last block are left out; false lets them count with a score of 0.
+  bool mask_padding = true;
+};
+
+/// softmax(scale q k^T) v and the logarithm of the weights' sum.
+struct FlashResult {
+  Tensor y;    // [b, s, n, d]
+  Tensor lse;  // [b, n, s], f32 (f64 for f64)
+};
+
+/// q [b, s, n, d], k and v [b, t, n, d] of one dtype -> y in `out`. `keys` (S32 scalar, or empty
+/// for t) is how many of the keys count; where it is 0, lse is about -1e38 and y is of no use.
+///
+/// One `fused("flash_attention")`: blocks in StableHLO unless the target has a kernel.
+FlashResult flash_forward(Tensor q, Tensor k, Tensor v, Tensor keys, DType out,
+                          const FlashOptions& options);
+
+struct FlashGradients {
+  Tensor dq, dk, dv;  // of the shapes of q, k, v
+};
+
+/// The gradients from what flash_forward saved. `delta` [b, n, s] is `flash_delta(y, dy)`. With the
+/// lse and delta of all keys, k and v may be any part of them: the parts' dq add up. Sums are of
+/// lse's dtype, the gradients of `out`: a narrow one is rounded block by block, so that no wide
+/// gradient of all keys is ever held.
+///
+/// One `fused("flash_attention_backward")`.
+FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
+                              Tensor keys, DType out, const FlashOptions& options);
+
+/// sum over d of y dy: [b, s, n, d] twice -> [b, n, s] in lse's dtype.
+Tensor flash_delta(Tensor y, Tensor dy);
+
+}  // namespace kinema::nn

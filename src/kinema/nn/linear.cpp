@@ -1,0 +1,57 @@
+#include "kinema/nn/linear.h"
+
+namespace kinema::nn {
+
+Tensor as(Tensor x, DType dtype) { return x.dtype() == dtype ? x : convert(x, dtype); }
+
+namespace {
+
+/// x [..., in], w [out, in] -> [..., out].
+Tensor product(Tensor x, Tensor w, Precision precision, DType sums) {
+  return dot_general(x, as(w, x.dtype()), {.lhs_contract = {x.rank() - 1}, .rhs_contract = {1}},
+                     precision, sums);
+}
+
+std::optional<LowRank> open_low_rank(const Params& params, int64_t in, int64_t out,
+                                     const LinearOptions& options) {
+  const int64_t rank = params.low_rank();
+  if (rank == 0) {
+    return std::nullopt;
+  }
+  // Zero at the start: training begins from the model as it is.
+  return LowRank{
+      .down = params.weight("lora_A.weight", {rank, in}, {"", options.in_axis}, Init::xavier()),
+      .up = params.weight("lora_B.weight", {out, rank}, {options.out_axis, ""}, Init::zeros()),
+      .scale = params.weight("lora_scale", {rank}, {""}, Init::ones())};
+}
+
+}  // namespace
+
+Tensor LowRank::operator()(Tensor x, Precision precision, DType sums) const {
+  const Tensor inner = product(x, down, precision, sums) * as(scale, sums);
+  return product(as(inner, x.dtype()), up, precision, sums);
+}
+
+Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
+              const std::optional<LowRank>& low_rank) {
+  const DType dtype = x.dtype();
+  // Half types sum in f32 and round once, after the bias, as a fused GEMM does.
+  const DType sums = dtype == DType::BF16 || dtype == DType::F16 ? DType::F32 : dtype;
+  Tensor y = product(x, w, precision, sums);
+  if (low_rank) {
+    y = y + (*low_rank)(x, precision, sums);
+  }
+  return as(y + as(b, sums), dtype);
+}
+
+Linear::Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options)
+    : weight_(
+          params.weight("weight", {out, in}, {options.out_axis, options.in_axis}, options.init)),
+      bias_(params.weight("bias", {out}, {options.bias_axis}, Init::zeros())),
+      low_rank_(open_low_rank(params, in, out, options)) {}
+
+Tensor Linear::operator()(Tensor x, Precision precision) const {
+  return linear(x, weight_, bias_, precision, low_rank_);
+}
+
+}  // namespace kinema::nn

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kinema/graph/ops.h"
+#include "kinema/nn/params.h"
+
+namespace kinema::nn {
+
+/// x as `dtype`; x itself when it already is.
+Tensor as(Tensor x, DType dtype);
+
+/// Names of the logical axes of a linear layer's two sides, and its initialisation.
+struct LinearOptions {
+  std::string out_axis = {};
+  std::string in_axis = {};
+  std::string bias_axis = {};
+  Init init = Init::xavier();
+};
+
+/// What adapters add to a weight [out, in] without being merged into it: up diag(scale) down.
+struct LowRank {
+  Tensor down;   // [r, in]
+  Tensor up;     // [out, r]
+  Tensor scale;  // [r]: several adapters lie end to end, each with its own
+
+  /// x [..., in] -> [..., out] in `sums`, the dtype that products are summed in.
+  Tensor operator()(Tensor x, Precision precision, DType sums) const;
+};
+
+/// y = x W^T + b over the last axis: `weight` [out, in], `bias` [out], as torch stores them. With
+/// Params::low_rank, W + up diag(scale) down stands for W.
+class Linear {
+ public:
+  Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options);
+
+  /// x [..., in] -> [..., out] in x's dtype; the weight is rounded to it first.
+  Tensor operator()(Tensor x, Precision precision) const;
+
+ private:
+  Tensor weight_;
+  Tensor bias_;
+  std::optional<LowRank> low_rank_;
+};
+
+/// x [..., in] times w [out, in] transposed plus b [out]; sums and the bias in f32 at least,
+/// rounded once to x's dtype.
+Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
+              const std::optional<LowRank>& low_rank = {});
+
+}  // namespace kinema::nn

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "kinema/graph/ops.h"
+#include "kinema/nn/params.h"
+
+namespace kinema::nn {
+
+/// x in the dtype that norms, rotations and modulation are computed in: f32, or f64 for f64.
+/// Squares of bf16 values would lose the mean's low bits.
+Tensor widened(Tensor x);
+
+/// Layer norm with `weight` [d] and `bias` [d].
+class LayerNorm {
+ public:
+  LayerNorm(const Params& params, int64_t dim, double eps);
+
+  /// [..., d] -> [..., d] in x's dtype.
+  Tensor operator()(Tensor x) const;
+
+ private:
+  double eps_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+/// RMS norm with `weight` [d].
+class RmsNorm {
+ public:
+  RmsNorm(const Params& params, int64_t dim, double eps);
+
+  /// [..., d] -> [..., d] in f32: what follows (rotation, rounding) decides the dtype. `scale`
+  /// comes as a factor of the weight, where it costs nothing.
+  Tensor operator()(Tensor x, double scale = 1.0) const;
+
+ private:
+  double eps_;
+  Tensor weight_;
+};
+
+}  // namespace kinema::nn

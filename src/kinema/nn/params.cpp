@@ -1,0 +1,92 @@
+#include "kinema/nn/params.h"
+
+#include "kinema/core/error.h"
+
+namespace kinema::nn {
+
+std::string ParamSpec::key(int64_t layer) const {
+  const size_t at = name.find("{}");
+  if (layers == 0 || at == std::string::npos) {
+    return name;
+  }
+  return name.substr(0, at) + std::to_string(layer) + name.substr(at + 2);
+}
+
+Shape ParamSpec::layer_shape() const {
+  if (layers == 0) {
+    return shape;
+  }
+  return {shape.dtype, Dims(shape.dims.begin() + 1, shape.dims.end())};
+}
+
+std::vector<std::string> ParamSpec::logical_axes() const {
+  std::vector<std::string> logical = axes;
+  logical.resize(static_cast<size_t>(layer_shape().rank()));
+  if (layers > 0) {
+    logical.insert(logical.begin(), "layers_per_stage");
+  }
+  return logical;
+}
+
+bool ParamSpec::is_low_rank() const {
+  return name.ends_with(".lora_A.weight") || name.ends_with(".lora_B.weight") ||
+         name.ends_with(".lora_scale");
+}
+
+Sharding ParamSpec::sharding(const mesh::Placement& placement) const {
+  return placement.sharding(logical_axes(), shape.dims);
+}
+
+Params Params::operator/(std::string_view name) const {
+  return {*source_, prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name)};
+}
+
+Tensor Params::weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,
+                      const Init& init) const {
+  const std::string key = (*this / name).prefix_;
+  check(axes.size() == dims.size(), "[params] `{}` has {} axes but {} axis names", key, dims.size(),
+        axes.size());
+  return source_->parameter(key, dims, axes, init);
+}
+
+Tensor SpecCollector::parameter(const std::string& key, const Dims& dims,
+                                const std::vector<std::string>& axes, const Init& init) {
+  Shape shape{dtype_(key), dims};
+  if (layers_ > 0) {
+    shape.dims.insert(shape.dims.begin(), layers_);
+  }
+  checked_elements(shape.dims);
+  specs_.push_back({.name = key, .shape = shape, .layers = layers_, .axes = axes, .init = init});
+  return {};
+}
+
+int64_t SpecCollector::low_rank(const std::string& key) const {
+  const auto found = low_ranks_.find(key);
+  return found == low_ranks_.end() ? 0 : found->second;
+}
+
+Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors) {
+  check(specs.size() == tensors.size(), "[params] {} tensors were given for {} parameters",
+        tensors.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].layers == 0) {
+      add(specs[i].name, tensors[i]);
+    }
+  }
+}
+
+Tensor Binder::parameter(const std::string& key, const Dims& dims, const std::vector<std::string>&,
+                         const Init&) {
+  const auto found = tensors_.find(key);
+  check(found != tensors_.end(), "[params] no tensor was given for the parameter `{}`", key);
+  check(found->second.shape().dims == dims, "[params] `{}` is {} but the model expects {}", key,
+        to_string(found->second.shape()), to_string(dims));
+  return found->second;
+}
+
+int64_t Binder::low_rank(const std::string& key) const {
+  const auto found = tensors_.find(key + ".lora_A.weight");
+  return found == tensors_.end() ? 0 : found->second.dim(0);
+}
+
+}  // namespace kinema::nn

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/shape.h"
+#include "kinema/graph/tensor.h"
+#include "kinema/mesh/placement.h"
+
+namespace kinema::nn {
+
+/// How a parameter starts when training from scratch.
+struct Init {
+  enum class Kind { ZEROS, CONSTANT, NORMAL, XAVIER_UNIFORM };
+  Kind kind = Kind::ZEROS;
+  double scale = 0.0;  // CONSTANT: the value; NORMAL: standard deviation; XAVIER_UNIFORM: gain
+  /// Added to row i of the last but one axis of a layer, when given: one value per row.
+  std::vector<double> row_offsets = {};
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {.kind = Kind::CONSTANT, .scale = 1.0}; }
+  static Init normal(double deviation) { return {.kind = Kind::NORMAL, .scale = deviation}; }
+  /// Uniform in +-gain sqrt(6 / (fan_in + fan_out)); the fans of [out, in...] flattened to [out,
+  /// in].
+  static Init xavier(double gain = 1.0) { return {.kind = Kind::XAVIER_UNIFORM, .scale = gain}; }
+};
+
+/// One parameter as it lives on the device.
+struct ParamSpec {
+  /// The checkpoint's key (diffusers naming). With `layers` > 0, `{}` stands for the layer number.
+  std::string name;
+  /// Stored shape, dtype included; stacked parameters have a leading axis of size `layers`.
+  Shape shape;
+  /// > 0: the layers 0 .. layers-1 of a scanned stack in one tensor.
+  int64_t layers = 0;
+  /// Logical axis per dimension of one layer ("" = none), for the sharding rules.
+  std::vector<std::string> axes;
+  Init init;
+  /// False: training leaves it as it is.
+  bool trained = true;
+
+  /// The checkpoint's key of one layer; `name` itself when the parameter is not stacked.
+  std::string key(int64_t layer) const;
+  /// How many checkpoint tensors it holds: `layers`, or 1.
+  int64_t count() const { return layers > 0 ? layers : 1; }
+  /// The shape of one of them.
+  Shape layer_shape() const;
+  /// The logical axis of each dimension as stored.
+  std::vector<std::string> logical_axes() const;
+  /// Part of a low-rank addition (see Params::low_rank): checkpoints do not hold it.
+  bool is_low_rank() const;
+  /// How it is split over a mesh: every layer of a stack alike.
+  Sharding sharding(const mesh::Placement& placement) const;
+};
+
+/// A place in the parameter tree: weights are opened by the checkpoint's own key path,
+/// `(params / "attn1" / "to_q").weight("weight", {d, d}, ...)`.
+class Params {
+ public:
+  /// What stands behind the tree: records specs, or hands out the tensors of a graph.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    virtual Tensor parameter(const std::string& key, const Dims& dims,
+                             const std::vector<std::string>& axes, const Init& init) = 0;
+    /// The rank of what is added to the linear layer at this key; 0: nothing.
+    virtual int64_t low_rank(const std::string& key) const = 0;
+  };
+
+  Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
+
+  Params operator/(std::string_view name) const;
+  /// The parameter `prefix.name`, with torch's layout (linear weights [out, in]).
+  Tensor weight(std::string_view name, const Dims& dims, const std::vector<std::string>& axes,
+                const Init& init) const;
+  /// The rank r of an addition B A to the weight of the linear layer here (arXiv:2106.09685), which
+  /// has the parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0
+  /// without one.
+  int64_t low_rank() const { return source_->low_rank(prefix_); }
+
+ private:
+  Source* source_;
+  std::string prefix_;
+};
+
+/// Ranks of low-rank additions by linear layer, under its parameters' name: `proj_out`, or with
+/// `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack.
+using LowRanks = std::map<std::string, int64_t, std::less<>>;
+
+/// Records what constructors open, without a graph: it hands out empty tensors.
+class SpecCollector : public Params::Source {
+ public:
+  /// `dtype` is the element type that a key is stored in.
+  explicit SpecCollector(std::function<DType(const std::string& key)> dtype,
+                         LowRanks low_ranks = {})
+      : dtype_(std::move(dtype)), low_ranks_(std::move(low_ranks)) {}
+
+  /// What is opened from here on belongs to a stack of so many layers (0: to none); its keys have
+  /// `{}` in place of the layer number.
+  void set_layers(int64_t layers) { layers_ = layers; }
+  Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
+                   const Init& init) override;
+  int64_t low_rank(const std::string& key) const override;
+  std::vector<ParamSpec> take() { return std::move(specs_); }
+
+ private:
+  std::function<DType(const std::string&)> dtype_;
+  LowRanks low_ranks_;
+  int64_t layers_ = 0;
+  std::vector<ParamSpec> specs_;
+};
+
+/// Hands out the tensors of a graph by key; throws an Error for a key or a shape it does not have.
+class Binder : public Params::Source {
+ public:
+  Binder() = default;
+  /// Unstacked specs and their tensors, in the same order. Stacked ones are skipped: they are bound
+  /// slice by slice, with `add`.
+  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors);
+
+  void add(const std::string& key, Tensor tensor) { tensors_[key] = tensor; }
+  Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
+                   const Init& init) override;
+  int64_t low_rank(const std::string& key) const override;
+
+ private:
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace kinema::nn

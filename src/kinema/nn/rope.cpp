@@ -1,0 +1,68 @@
+#include "kinema/nn/rope.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/nn/linear.h"
+#include "kinema/nn/norm.h"
+
+namespace kinema::nn {
+namespace {
+
+constexpr double kTheta = 10000.0;  // base of the frequencies, section 3.4.2 of arXiv:2104.09864
+
+/// Values of one axis, f32 [size, width / 2, 2]; `sign` multiplies the first of each pair.
+Tensor axis_table(Graph& graph, int64_t size, int64_t width, double (*function)(double),
+                  float sign) {
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(size * width));
+  for (int64_t position = 0; position < size; ++position) {
+    for (int64_t j = 0; j < width / 2; ++j) {
+      const double exponent = -2.0 * static_cast<double>(j) / static_cast<double>(width);
+      const double angle = static_cast<double>(position) * std::pow(kTheta, exponent);
+      const auto value = static_cast<float>(function(angle));
+      values.push_back(sign * value);
+      values.push_back(value);
+    }
+  }
+  return constant_f32(graph, {size, width / 2, 2}, values);
+}
+
+Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim,
+                  double (*function)(double), float sign) {
+  const int64_t side = 2 * (head_dim / 6);
+  const std::array<int64_t, 3> widths{head_dim - 2 * side, side, side};
+  std::vector<Tensor> parts;
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    if (widths[axis] > 0) {
+      const Tensor table = axis_table(graph, grid[axis], widths[axis], function, sign);
+      parts.push_back(
+          broadcast_in_dim(table, {grid[0], grid[1], grid[2], widths[axis] / 2, 2}, {axis, 3, 4}));
+    }
+  }
+  return reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, head_dim / 2, 2});
+}
+
+}  // namespace
+
+Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim) {
+  check(head_dim > 0 && head_dim % 2 == 0, "[rope] heads of {} channels cannot be paired",
+        head_dim);
+  return {.cos = grid_table(graph, grid, head_dim, std::cos, 1.0F),
+          .sin = grid_table(graph, grid, head_dim, std::sin, -1.0F)};
+}
+
+Tensor rotate(Tensor x, const Rope& rope) {
+  x = widened(x);
+  const int64_t b = x.dim(0);
+  const int64_t s = x.dim(1);
+  const int64_t n = x.dim(2);
+  const int64_t d = x.dim(3);
+  const Tensor pairs = reshape(x, {b, s, n, d / 2, 2});
+  const Tensor y =
+      pairs * as(rope.cos, x.dtype()) + reverse(pairs, Axis(4)) * as(rope.sin, x.dtype());
+  return reshape(y, {b, s, n, d});
+}
+
+}  // namespace kinema::nn

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <array>
+
+#include "kinema/graph/ops.h"
+
+namespace kinema::nn {
+
+/// Rotary tables for tokens of a video, f32 [s, 1, d / 2, 2]: the rotation of neighbouring pairs
+/// (x0, x1) is x * cos + (x1, x0) * sin, with the sign of the pair's first sine already negative.
+struct Rope {
+  Tensor cos;
+  Tensor sin;
+};
+
+/// Positions (frame, row, column) of an f x h x w grid, column fastest, for heads of `head_dim`.
+///
+/// The channels split into frame, row and column parts of sizes d - 4 (d / 6), 2 (d / 6), 2 (d /
+/// 6); pair j of a part of width D turns by position * 10000^(-2 j / D). Angles are computed in f64
+/// on the host, one table per axis, and spread over the grid in the program.
+Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim);
+
+/// x [b, s, n, d] rotated, computed in f32 (f64 for f64) and returned in it.
+Tensor rotate(Tensor x, const Rope& rope);
+
+}  // namespace kinema::nn

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <pjrt_c_api.h>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "kinema/core/error.h"
+
+namespace kinema::pjrt {
+
+/// The error's code and the first two lines of its text, `invalid argument: ...`; frees the object.
+std::string take_message(const PJRT_Api& api, PJRT_Error* error);
+
+/// The one way to call a plugin: fills `struct_size`, throws an Error when the plugin is older than
+/// the function or leaves it out, and turns an error object into an Error.
+template <auto Function, typename Args>
+Args call(const PJRT_Api& api, const char* name, size_t offset, size_t args_size, Args args) {
+  check(offset + sizeof(void*) <= api.struct_size && api.*Function != nullptr,
+        "[pjrt] {}: not offered by this plugin (PJRT {}.{})", name,
+        api.pjrt_api_version.major_version, api.pjrt_api_version.minor_version);
+  // A newer plugin knows fields behind the end of our struct; one that does not look at struct_size
+  // finds zeros there and may write there.
+  struct {
+    Args args;
+    std::array<std::byte, 256> room;
+  } padded{args, {}};
+  padded.args.struct_size = args_size;
+  if (PJRT_Error* error = (api.*Function)(&padded.args)) {
+    fail("[pjrt] {}: {}", name, take_message(api, error));
+  }
+  return padded.args;
+}
+
+/// Runs `f` where nothing may be thrown: destructors.
+template <typename F>
+void quietly(F&& f) noexcept {
+  try {
+    f();
+  } catch (const std::exception&) {
+    // Nobody is left to tell, and the handle is gone either way.
+  }
+}
+
+inline std::string_view view(const char* text, size_t size) {
+  return text == nullptr ? std::string_view() : std::string_view(text, size);
+}
+
+}  // namespace kinema::pjrt
+
+/// KINEMA_PJRT(api, Client_PlatformName, .client = client) calls PJRT_Client_PlatformName and
+/// returns its argument struct.
+// NOLINTBEGIN(bugprone-macro-parentheses): names are pasted, parentheses would not parse
+#define KINEMA_PJRT(api, Name, ...)                                                          \
+  ::kinema::pjrt::call<&PJRT_Api::PJRT_##Name>(                                              \
+      (api), "PJRT_" #Name, offsetof(PJRT_Api, PJRT_##Name), PJRT_##Name##_Args_STRUCT_SIZE, \
+      PJRT_##Name##_Args{__VA_ARGS__})
+// NOLINTEND(bugprone-macro-parentheses)

@@ -1,0 +1,134 @@
+#include "kinema/pjrt/client.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kinema/pjrt/api.h"
+#include "kinema/pjrt/client_handle.h"
+#include "kinema/pjrt/element_type.h"
+#include "kinema/pjrt/named_values.h"
+#include "kinema/pjrt/transfers.h"
+
+namespace kinema::pjrt {
+namespace {
+
+// Ends the lifetime of `done` only when the plugin no longer reads the host memory.
+Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
+                    std::span<const std::byte> bytes, const Shape& shape, const Device& device,
+                    PJRT_HostBufferSemantics semantics, Event& done) {
+  check(static_cast<int64_t>(bytes.size()) == shape.bytes(),
+        "[pjrt] {} takes {} bytes but {} were given", to_string(shape), shape.bytes(),
+        bytes.size());
+  begin_transfer(Direction::TO_DEVICE, shape);
+  const auto reply = KINEMA_PJRT(
+      *handle->api, Client_BufferFromHostBuffer, .client = handle->client, .data = bytes.data(),
+      .type = to_pjrt(shape.dtype), .dims = shape.dims.data(), .num_dims = shape.dims.size(),
+      .host_buffer_semantics = semantics, .device = device.handle());
+  done = Event(handle->api, reply.done_with_host_buffer);
+  return {handle, reply.buffer};
+}
+
+}  // namespace
+
+Client::Client(const Plugin& plugin, const NamedValues& options) {
+  const PJRT_Api& api = plugin.api();
+  const NamedValues checked = checked_options(options);
+  const std::vector<PJRT_NamedValue> values = to_named_values(checked);
+  const auto created = KINEMA_PJRT(api, Client_Create, .create_options = values.data(),
+                                   .num_options = values.size());
+  handle_ = std::make_shared<const ClientHandle>(&plugin, &api, created.client);
+
+  const auto all = KINEMA_PJRT(api, Client_Devices, .client = created.client);
+  for (size_t i = 0; i < all.num_devices; ++i) devices_.emplace_back(&api, all.devices[i]);
+  const auto mine = KINEMA_PJRT(api, Client_AddressableDevices, .client = created.client);
+  for (size_t i = 0; i < mine.num_addressable_devices; ++i) {
+    addressable_.emplace_back(&api, mine.addressable_devices[i]);
+  }
+  check(!addressable_.empty(), "[pjrt] `{}` offers no device to this process", plugin.path());
+}
+
+const Plugin& Client::plugin() const { return *handle_->plugin; }
+
+std::string Client::platform_name() const {
+  const auto reply = KINEMA_PJRT(*handle_->api, Client_PlatformName, .client = handle_->client);
+  return std::string(view(reply.platform_name, reply.platform_name_size));
+}
+
+std::string Client::platform_version() const {
+  const auto reply = KINEMA_PJRT(*handle_->api, Client_PlatformVersion, .client = handle_->client);
+  return std::string(view(reply.platform_version, reply.platform_version_size));
+}
+
+int64_t Client::process_index() const {
+  return KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client).process_index;
+}
+
+Device Client::device(int64_t id) const {
+  std::string ids;
+  for (const Device& device : devices_) {
+    const int64_t other = device.id();
+    if (other == id) return device;
+    ids += fmt::format("{}{}", ids.empty() ? "" : ", ", other);
+  }
+  fail("[pjrt] there is no device {}: the ids are {}", id, ids);
+}
+
+Buffer Client::to_device(std::span<const std::byte> bytes, const Shape& shape) const {
+  return to_device(bytes, shape, addressable_.front());
+}
+
+Buffer Client::to_device(std::span<const std::byte> bytes, const Shape& shape,
+                         Device device) const {
+  Event done;
+  Buffer buffer = start_upload(handle_, bytes, shape, device,
+                               PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, done);
+  done.await();
+  return buffer;
+}
+
+Buffer Client::to_device(const HostArray& array) const {
+  return to_device(array, addressable_.front());
+}
+
+Buffer Client::to_device(const HostArray& array, Device device) const {
+  return to_device(std::span<const std::byte>(array.bytes), array.shape, device);
+}
+
+Buffer Client::to_device(HostArray&& array) const {
+  return to_device(std::move(array), addressable_.front());
+}
+
+Buffer Client::to_device(HostArray&& array, Device device) const {
+  // Shared, because std::function wants to copy what it holds.
+  const auto held = std::make_shared<HostArray>(std::move(array));
+  Event done;
+  Buffer buffer = start_upload(handle_, held->bytes, held->shape, device,
+                               PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, done);
+  done.on_ready([held](const std::string&) {});
+  return buffer;
+}
+
+Executable Client::compile(std::string_view program, const CompileOptions& options) const {
+  const std::string serialized = options.serialize();
+  constexpr std::string_view kFormat = "mlir";
+  std::string code(program);  // PJRT_Program is in/out and asks for memory it may write to
+  const PJRT_Program source{.struct_size = PJRT_Program_STRUCT_SIZE,
+                            .code = code.data(),
+                            .code_size = code.size(),
+                            .format = kFormat.data(),
+                            .format_size = kFormat.size()};
+  const auto reply =
+      KINEMA_PJRT(*handle_->api, Client_Compile, .client = handle_->client, .program = &source,
+                  .compile_options = serialized.data(), .compile_options_size = serialized.size());
+  return {handle_, reply.executable};
+}
+
+Executable Client::load(std::string_view serialized) const {
+  const auto reply = KINEMA_PJRT(
+      *handle_->api, Executable_DeserializeAndLoad, .client = handle_->client,
+      .serialized_executable = serialized.data(), .serialized_executable_size = serialized.size());
+  return {handle_, reply.loaded_executable};
+}
+
+}  // namespace kinema::pjrt

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "kinema/pjrt/executable.h"
+
+namespace kinema::pjrt {
+
+/// An optimized program as text, a line per instruction:
+/// `  %dot.3 = f32[2,4]{1,0} dot(%p0, %p1)  // blocks/attn1/to_q`. Constants' values, attributes
+/// and backend settings are left out. Throws an Error for bytes that are no HLO module.
+std::string hlo_text(const OptimizedProgram& program);
+
+}  // namespace kinema::pjrt

@@ -1,0 +1,66 @@
+#include "kinema/pjrt/device.h"
+
+#include "kinema/pjrt/api.h"
+
+namespace kinema::pjrt {
+
+DeviceDescription describe(const PJRT_Api& api, PJRT_DeviceDescription* description) {
+  DeviceDescription out;
+  out.id = KINEMA_PJRT(api, DeviceDescription_Id, .device_description = description).id;
+  out.process_index =
+      KINEMA_PJRT(api, DeviceDescription_ProcessIndex, .device_description = description)
+          .process_index;
+  const auto kind = KINEMA_PJRT(api, DeviceDescription_Kind, .device_description = description);
+  out.kind = view(kind.device_kind, kind.device_kind_size);
+  const auto text = KINEMA_PJRT(api, DeviceDescription_ToString, .device_description = description);
+  out.text = view(text.to_string, text.to_string_size);
+  const auto attributes =
+      KINEMA_PJRT(api, DeviceDescription_Attributes, .device_description = description);
+  out.attributes = read_named_values(attributes.attributes, attributes.num_attributes);
+  return out;
+}
+
+int64_t Device::id() const {
+  const auto reply = KINEMA_PJRT(*api_, Device_GetDescription, .device = device_);
+  return KINEMA_PJRT(*api_, DeviceDescription_Id, .device_description = reply.device_description)
+      .id;
+}
+
+DeviceDescription Device::description() const {
+  return describe(*api_,
+                  KINEMA_PJRT(*api_, Device_GetDescription, .device = device_).device_description);
+}
+
+bool Device::is_addressable() const {
+  return KINEMA_PJRT(*api_, Device_IsAddressable, .device = device_).is_addressable;
+}
+
+std::vector<std::string> Device::memory_kinds() const {
+  const auto reply = KINEMA_PJRT(*api_, Device_AddressableMemories, .device = device_);
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < reply.num_memories; ++i) {
+    const auto kind = KINEMA_PJRT(*api_, Memory_Kind, .memory = reply.memories[i]);
+    kinds.emplace_back(view(kind.kind, kind.kind_size));
+  }
+  return kinds;
+}
+
+std::optional<DeviceMemory> Device::memory() const {
+  try {
+    const auto stats = KINEMA_PJRT(*api_, Device_MemoryStats, .device = device_);
+    const auto known = [](bool is_set, int64_t value) {
+      return is_set ? std::optional(value) : std::nullopt;
+    };
+    return DeviceMemory{
+        .bytes_in_use = stats.bytes_in_use,
+        .peak_bytes_in_use = known(stats.peak_bytes_in_use_is_set, stats.peak_bytes_in_use),
+        .bytes_limit = known(stats.bytes_limit_is_set, stats.bytes_limit),
+        .largest_free_block_bytes =
+            known(stats.largest_free_block_bytes_is_set, stats.largest_free_block_bytes)};
+  } catch (const Error&) {
+    return std::nullopt;  // these figures are optional in PJRT: the CPU plugin answers
+                          // unimplemented
+  }
+}
+
+}  // namespace kinema::pjrt

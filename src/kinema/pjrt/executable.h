@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/core/shape.h"
+#include "kinema/pjrt/buffer.h"
+#include "kinema/pjrt/event.h"
+#include "kinema/pjrt/value.h"
+
+struct PJRT_Api;
+struct PJRT_Executable;
+struct PJRT_LoadedExecutable;
+
+namespace kinema::pjrt {
+
+/// The compiler's account of memory for one device, in bytes.
+struct CompiledMemory {
+  int64_t code = 0;
+  int64_t arguments = 0;
+  int64_t outputs = 0;
+  int64_t aliased = 0;  // arguments whose memory outputs take over
+  int64_t temporary = 0;
+  int64_t host_arguments = 0;
+  int64_t host_outputs = 0;
+  int64_t host_temporary = 0;
+  int64_t peak = 0;  // 0 when the plugin does not say
+
+  /// arguments + outputs - aliased + temporary + code.
+  int64_t total() const { return arguments + outputs - aliased + temporary + code; }
+};
+
+/// The optimized program as the plugin hands it out; `format` is `hlo`, `hlo_with_config` or
+/// `mlir`.
+struct OptimizedProgram {
+  std::string format;
+  std::string bytes;
+};
+
+/// A compiled program and what the compiler knows of it; not bound to devices.
+class Compiled {
+ public:
+  Compiled(const PJRT_Api* api, PJRT_Executable* executable);
+  Compiled(Compiled&& other) noexcept;
+  Compiled& operator=(Compiled&& other) noexcept;
+  virtual ~Compiled();  // owned by this type in places that do not care where it runs
+
+  std::string name() const;
+  /// Per-device shapes of the results.
+  std::vector<Shape> output_shapes() const;
+  int64_t output_count() const;
+  CompiledMemory memory() const;
+  /// `flops`, `bytes accessed`, on TPU `optimal_seconds`, ...; empty when the plugin has none.
+  NamedValues cost() const;
+  int64_t code_bytes() const;
+  OptimizedProgram optimized() const;
+  /// The optimized program as readable HLO: a line per instruction with shape, operands and origin.
+  std::string optimized_text() const;
+  /// Equal for equal program, options and compiler; empty when the plugin has none.
+  std::string fingerprint() const;
+  /// For Client::load with the same plugin build. Throws an Error when the plugin cannot.
+  std::string serialize() const;
+
+ protected:
+  const PJRT_Api* api_;
+
+ private:
+  PJRT_Executable* executable_;
+};
+
+/// How one run is made.
+struct ExecuteOptions {
+  /// Arguments that must survive although the program would take their memory.
+  std::vector<int64_t> keep;
+};
+
+/// A program on the devices of a client.
+class Executable : public Compiled {
+ public:
+  Executable(std::shared_ptr<const ClientHandle> client, PJRT_LoadedExecutable* executable);
+  Executable(Executable&& other) noexcept;
+  Executable& operator=(Executable&& other) noexcept;
+  ~Executable() override;
+
+  /// Ids of the devices it runs on, in the order of the lists of `execute_all`.
+  std::vector<int64_t> device_ids() const;
+
+  /// Runs on one device. Returns at once; errors of the run appear where results are read. Donated
+  /// arguments are deleted. Throws an Error when the plugin refuses the arguments.
+  std::vector<Buffer> execute(std::span<const Buffer* const> arguments,
+                              const ExecuteOptions& options = {}) const;
+
+  /// Runs on all its devices: `arguments[d][i]` is argument i on device d; results alike.
+  std::vector<std::vector<Buffer>> execute_all(
+      std::span<const std::vector<const Buffer*>> arguments,
+      const ExecuteOptions& options = {}) const;
+
+ private:
+  void destroy() noexcept;
+
+  std::shared_ptr<const ClientHandle> client_;  // shared as in Buffer
+  PJRT_LoadedExecutable* loaded_;
+  int64_t outputs_ = 0;
+};
+
+}  // namespace kinema::pjrt

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/pjrt/compile_options.h"
+#include "kinema/pjrt/device.h"
+#include "kinema/pjrt/executable.h"
+#include "kinema/pjrt/plugin.h"
+
+struct PJRT_TopologyDescription;
+
+namespace kinema::pjrt {
+
+/// Devices that need not be here, to compile for.
+class Topology {
+ public:
+  /// `name` is the plugin's own (`v6e:4x4`); options too (`target_config`, `topology` for NVIDIA).
+  Topology(const Plugin& plugin, const std::string& name, const NamedValues& options = {});
+  Topology(Topology&& other) noexcept;
+  Topology& operator=(Topology&& other) noexcept;
+  ~Topology();
+
+  std::string platform_name() const;
+  std::string platform_version() const;
+  std::vector<DeviceDescription> devices() const;
+  NamedValues attributes() const;
+
+  /// Compiles without a client. Throws an Error with the compiler's message; a program that does
+  /// not fit is such an error.
+  Compiled compile(std::string_view program, const CompileOptions& options = {}) const;
+
+ private:
+  const Plugin* plugin_;
+  PJRT_TopologyDescription* topology_ = nullptr;
+};
+
+}  // namespace kinema::pjrt

@@ -1,0 +1,77 @@
+#include "kinema/planning/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "kinema/core/error.h"
+
+namespace kinema::planning {
+namespace {
+
+/// Resident bytes of a process; 0 when it is gone.
+int64_t resident_bytes(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/statm");
+  int64_t total = 0;
+  int64_t resident = 0;
+  in >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+/// In the child: nothing here may allocate, since other threads of the parent may have held locks.
+[[noreturn]] void become(const char* program, char* const* argv, const char* log, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) {
+    _exit(127);  // it ended before the line above
+  }
+  const int out = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (out < 0 || in < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) {
+    _exit(127);
+  }
+  execv(program, argv);
+  _exit(127);
+}
+
+}  // namespace
+
+ChildStatus run_child(const ChildCommand& command) {
+  const std::string program = command.executable.string();
+  const std::string log = command.log.string();
+  std::vector<std::string> words{"kinema"};
+  words.insert(words.end(), command.arguments.begin(), command.arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  check(child >= 0, "[plan] no process for the compiler: {}", std::strerror(errno));
+  if (child == 0) {
+    become(program.c_str(), argv.data(), log.c_str(), parent);
+  }
+  ChildStatus status;
+  int how = 0;
+  while (waitpid(child, &how, WNOHANG) == 0) {
+    if (command.memory_limit > 0 && resident_bytes(child) > command.memory_limit) {
+      status.too_large = true;
+      kill(child, SIGKILL);
+    }
+    constexpr auto kPause = std::chrono::milliseconds(20);
+    std::this_thread::sleep_for(kPause);
+  }
+  status.exit_code = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+  status.signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+  return status;
+}
+
+}  // namespace kinema::planning

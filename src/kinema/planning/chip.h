@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kinema::planning {
+
+/// Whose compiler makes the program.
+enum class Family : uint8_t { CPU, TPU, CUDA };
+
+/// What XLA's compiler for NVIDIA GPUs asks of one. Sizes are bytes, of one multiprocessor ("core")
+/// where not said otherwise.
+struct Gpu {
+  int major = 0;  // compute capability
+  int minor = 0;
+  /// Instructions of this capability alone are there (sm_90a, sm_100a, ...).
+  bool accelerated = false;
+  int64_t cores = 0;
+  double clock_ghz = 0;         // boost
+  double tensor_clock_ghz = 0;  // at which the published peaks of products are counted
+  double memory_clock_ghz = 0;
+  int64_t l2_bytes = 0;  // of the GPU
+  int64_t shared_bytes = 0;
+  int64_t shared_per_block = 0;  // at most, by request
+  int64_t threads = 0;
+  int64_t blocks = 0;
+  int64_t fp32_units = 0;
+  int64_t half_rate = 1;  // 16-bit operations of a float32 unit a clock
+  int64_t fp64_units = 0;
+  int64_t tensor_fma = 0;  // bf16 multiply-adds with float32 sums, a clock and tensor core
+  int64_t tensor_fp64_fma = 0;
+  bool fp8 = false;  // tensor cores take 8-bit floats, at twice that rate
+  int64_t nvlinks = 0;
+};
+
+/// A kind of device, with its maker's published figures for one device (not one chip: a tpu7x chip
+/// is two devices).
+struct Chip {
+  std::string name;  // "v6e", "h100"
+  Family family = Family::CPU;
+  std::string kind;                   // "TPU v6e"
+  int64_t devices_per_chip = 1;       // how many devices the plugin shows of a chip
+  int64_t grid_axes = 1;              // TPU: axes of the network, 2 or 3
+  double memory_bytes = 0;            // of device memory
+  double flops = 0;                   // bf16 products with float32 sums, FLOP/s, without sparsity
+  double memory_bandwidth = 0;        // bytes/s
+  double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device
+  std::string source;                 // who published them
+  Gpu gpu;                            // CUDA
+};
+
+/// Every chip that can be planned for; CPU last.
+std::span<const Chip> chips();
+
+/// bf16 FLOP/s of one device whose plugin calls it `kind` ("TPU v6 lite", "NVIDIA H200"); 0 where
+/// none are published for it.
+double peak_flops(std::string_view kind);
+
+/// A GPU as the text of XLA's GpuTargetConfig.
+std::string gpu_description(const Chip& chip);
+
+}  // namespace kinema::planning

@@ -1,0 +1,314 @@
+#include "kinema/planning/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+#include "kinema/graph/body.h"
+#include "kinema/graph/ops/attrs.h"
+
+namespace kinema::planning {
+namespace {
+
+// XLA's allocator on GPU takes this share of the memory unless it is told otherwise.
+constexpr double kGpuShare = 0.75;
+
+double bytes(int64_t count) { return static_cast<double>(count); }
+
+double interconnect_bytes(const Traffic& traffic) {
+  double sum = 0;
+  for (const auto& [kind, each] : traffic.collectives) {
+    sum += each.interconnect_bytes;
+  }
+  return sum;
+}
+
+std::string flops_text(double flops) {
+  constexpr double kTera = 1e12;
+  constexpr double kGiga = 1e9;
+  return flops >= kTera ? fmt::format("{:.1f} TFLOP", flops / kTera)
+                        : fmt::format("{:.3f} GFLOP", flops / kGiga);
+}
+
+std::string seconds_text(double seconds) {
+  return seconds >= 1 ? fmt::format("{:.2f} s", seconds)
+                      : fmt::format("{:.3f} ms", seconds * 1000.0);
+}
+
+std::string mesh_text(const Report& report) {
+  std::vector<std::string> axes;
+  for (const auto& [name, size] : report.mesh) {
+    axes.push_back(fmt::format("{}={}", name, size));
+  }
+  return axes.empty() ? "one device" : fmt::format("{}", fmt::join(axes, " "));
+}
+
+std::string flags_text(const pjrt::CompileOptions& options) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : options.flags) {
+    all.push_back(fmt::format(
+        "{}={}", name, std::visit([](const auto& v) { return fmt::format("{}", v); }, value)));
+  }
+  return all.empty() ? "the compiler's own" : fmt::format("{}", fmt::join(all, " "));
+}
+
+class Lines {
+ public:
+  template <typename... Args>
+  void add(const char* name, fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), "{:<14} {}\n", name,
+                   fmt::format(format, std::forward<Args>(args)...));
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void add_memory(const Report& report, Lines& lines) {
+  const pjrt::CompiledMemory& m = report.compiled.memory;
+  lines.add("arguments", "{}", bytes_text(bytes(m.arguments)));
+  lines.add("temporaries", "{}", bytes_text(bytes(m.temporary)));
+  lines.add("output", "{}, {} of it in donated arguments", bytes_text(bytes(m.outputs)),
+            bytes_text(bytes(m.aliased)));
+  lines.add("program", "{}", bytes_text(bytes(m.code)));
+  if (report.host_bytes() > 0) {
+    lines.add("host memory", "{}", bytes_text(bytes(report.host_bytes())));
+  }
+  const int64_t left = report.limit() - report.total();
+  lines.add("total", "{}{}", bytes_text(bytes(report.total())),
+            report.limit() == 0 ? ""
+            : left >= 0 ? fmt::format(" of {}: fits, {} left", bytes_text(bytes(report.limit())),
+                                      bytes_text(bytes(left)))
+                        : fmt::format(" of {}: does not fit, {} too much",
+                                      bytes_text(bytes(report.limit())), bytes_text(bytes(-left))));
+}
+
+void add_work(const Report& report, Lines& lines) {
+  const double devices = bytes(report.target.devices);
+  lines.add("matmul FLOPs", "{}{}", flops_text(report.flops / devices),
+            report.model_flops > 0 ? fmt::format(" ({} by the model's formula)",
+                                                 flops_text(report.model_flops / devices))
+                                   : "");
+  const Traffic& traffic = report.compiled.traffic;
+  lines.add("HBM traffic", "{}", bytes_text(traffic.hbm_bytes));
+  if (traffic.host_bytes > 0) {
+    lines.add("to/from host", "{}", bytes_text(traffic.host_bytes));
+  }
+  for (const auto& [kind, sum] : traffic.collectives) {
+    lines.add(kind.c_str(), "{} x, {}", sum.count, bytes_text(sum.bytes));
+  }
+  if (traffic.unknown_loops > 0) {
+    lines.add("", "loops of unknown length, counted as one step: {}", traffic.unknown_loops);
+  }
+  const Roofline roofline = report.roofline();
+  if (roofline.seconds() > 0) {
+    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {})",
+              seconds_text(roofline.seconds()), roofline.bound(),
+              seconds_text(roofline.compute_seconds), seconds_text(roofline.hbm_seconds),
+              seconds_text(roofline.interconnect_seconds));
+  }
+}
+
+io::Json memory_json(const Report& report) {
+  const pjrt::CompiledMemory& m = report.compiled.memory;
+  return io::Json::object()
+      .set("arguments", m.arguments)
+      .set("temporaries", m.temporary)
+      .set("output", m.outputs)
+      .set("donated", m.aliased)
+      .set("program", m.code)
+      .set("host", report.host_bytes())
+      .set("total", report.total())
+      .set("limit", report.limit());
+}
+
+/// Where a node's result comes from, in the model's words.
+std::string place_of(const Node& node, size_t result) {
+  if (node.op == &kInput) {
+    return node.get<InputAttrs>().name;
+  }
+  if (node.op == &kScan) {  // what its body makes
+    const Body& body = *node.get<std::shared_ptr<Body>>();
+    const Tensor inside = body.outputs[result];
+    return place_of(inside.node(), static_cast<size_t>(inside.result())) +
+           (result < body.carries ? "" : fmt::format(", {} steps", body.length));
+  }
+  if (node.op == &kWithSharding) {
+    return place_of(node.input(0).node(), static_cast<size_t>(node.input(0).result()));
+  }
+  return fmt::format("{}{}{}", *node.scope, node.scope->empty() ? "" : "/",
+                     node.op == &kNamed ? node.get<NamedAttrs>().name : node.op->name);
+}
+
+void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<LargeValue>& all) {
+  std::vector<bool> needed(graph.nodes().size(), false);
+  for (const Tensor x : outputs) {
+    needed[static_cast<size_t>(x.node().id)] = true;
+  }
+  for (auto id = static_cast<int64_t>(needed.size()) - 1; id >= 0; --id) {
+    const Node& node = graph.nodes()[static_cast<size_t>(id)];
+    if (!needed[static_cast<size_t>(id)]) {
+      continue;
+    }
+    for (const Tensor x : node.inputs) {
+      needed[static_cast<size_t>(x.node().id)] = true;
+    }
+    if (const auto* body = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
+      collect(*(*body)->graph, (*body)->outputs, all);
+    }
+    // Bodies' inputs are values of the graph around them; what costs nothing to make again, and
+    // what only looks at another value, is fused into its readers.
+    if (node.op == &kInput ? graph.parent() != nullptr : node.op->free_to_recompute) {
+      continue;
+    }
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      all.push_back({.shape = node.results[i], .place = place_of(node, i)});
+    }
+  }
+}
+
+}  // namespace
+
+double Roofline::seconds() const {
+  return std::max({compute_seconds, hbm_seconds, interconnect_seconds});
+}
+
+const char* Roofline::bound() const {
+  if (compute_seconds >= hbm_seconds && compute_seconds >= interconnect_seconds) {
+    return "compute";
+  }
+  return hbm_seconds >= interconnect_seconds ? "HBM" : "interconnect";
+}
+
+int64_t Report::limit() const {
+  if (target.chip.family == Family::CUDA) {
+    return static_cast<int64_t>(target.chip.memory_bytes * kGpuShare);
+  }
+  return compiled.memory_limit;
+}
+
+int64_t Report::host_bytes() const {
+  const pjrt::CompiledMemory& m = compiled.memory;
+  return m.host_arguments + m.host_outputs + m.host_temporary;
+}
+
+Roofline Report::roofline() const {
+  const Chip& chip = target.chip;
+  if (chip.flops == 0) {
+    return {};
+  }
+  return {
+      .compute_seconds = flops / bytes(target.devices) / chip.flops,
+      .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
+      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
+}
+
+std::string bytes_text(double bytes) {
+  constexpr double kKiB = 1024.0;
+  if (bytes >= kKiB * kKiB * kKiB * kKiB) {
+    return fmt::format("{:.2f} TiB", bytes / (kKiB * kKiB * kKiB * kKiB));
+  }
+  if (bytes >= kKiB * kKiB * kKiB / 10) {
+    return fmt::format("{:.2f} GiB", bytes / (kKiB * kKiB * kKiB));
+  }
+  if (bytes >= kKiB * kKiB / 10) {
+    return fmt::format("{:.2f} MiB", bytes / (kKiB * kKiB));
+  }
+  return bytes >= kKiB ? fmt::format("{:.1f} KiB", bytes / kKiB) : fmt::format("{} B", bytes);
+}
+
+std::string to_text(const Report& report) {
+  Lines lines;
+  lines.add("plan", "{} for {}", report.what, report.target.name);
+  lines.add("model", "{}", report.model);
+  lines.add("inputs", "{}", report.inputs);
+  const Chip& chip = report.target.chip;
+  lines.add("devices", "{} {}{}", report.target.devices, chip.kind,
+            chip.source.empty() ? "" : fmt::format(" (peaks: {})", chip.source));
+  lines.add("mesh", "{}", mesh_text(report));
+  if (!report.layout.empty()) {
+    lines.add("batch", "{}", report.layout);
+  }
+  lines.add("remat", "{}", report.remat);
+  lines.add("flags", "{}", flags_text(report.options));
+  lines.add("per device", "");
+  add_memory(report, lines);
+  add_work(report, lines);
+  lines.add("compiled in", "{:.1f} s, with {} of this machine's memory ({} to build the program)",
+            report.compiled.compile_seconds, bytes_text(bytes(report.compiled.peak_rss)),
+            bytes_text(bytes(report.peak_rss)));
+  if (!report.saved.empty()) {
+    lines.add("saved as", "{}", report.saved);
+  }
+  return lines.take();
+}
+
+io::Json to_json(const Report& report) {
+  io::Json mesh = io::Json::object();
+  for (const auto& [name, size] : report.mesh) {
+    mesh.set(name, size);
+  }
+  io::Json flags = io::Json::object();
+  for (const auto& [name, value] : report.options.flags) {
+    flags.set(name, std::visit([](const auto& v) { return io::Json(v); }, value));
+  }
+  io::Json collectives = io::Json::object();
+  for (const auto& [kind, sum] : report.compiled.traffic.collectives) {
+    collectives.set(kind, io::Json::object().set("count", sum.count).set("bytes", sum.bytes));
+  }
+  const double devices = bytes(report.target.devices);
+  const Roofline roofline = report.roofline();
+  return io::Json::object()
+      .set("target", report.target.name)
+      .set("devices", report.target.devices)
+      .set("program", report.what)
+      .set("model", report.model)
+      .set("inputs", report.inputs)
+      .set("batch", report.layout)
+      .set("mesh", std::move(mesh))
+      .set("remat_policy", report.remat)
+      .set("flags", std::move(flags))
+      .set("fits", report.fits())
+      .set("bytes", memory_json(report))
+      .set("flops", report.flops / devices)
+      .set("model_flops", report.model_flops / devices)
+      .set("hbm_traffic", report.compiled.traffic.hbm_bytes)
+      .set("host_traffic", report.compiled.traffic.host_bytes)
+      .set("collectives", std::move(collectives))
+      .set("unknown_loops", report.compiled.traffic.unknown_loops)
+      .set("roofline", io::Json::object()
+                           .set("seconds", roofline.seconds())
+                           .set("compute", roofline.compute_seconds)
+                           .set("hbm", roofline.hbm_seconds)
+                           .set("interconnect", roofline.interconnect_seconds))
+      .set("compile_seconds", report.compiled.compile_seconds)
+      .set("build_seconds", report.build_seconds)
+      .set("host_memory", std::max(report.compiled.peak_rss, report.peak_rss))
+      .set("compiler", report.compiled.platform_version)
+      .set("fingerprint", report.compiled.fingerprint)
+      .set("save_executable", report.saved);
+}
+
+std::vector<LargeValue> largest_values(const Graph& graph, std::span<const Tensor> outputs,
+                                       size_t count) {
+  std::vector<LargeValue> all;
+  collect(graph, outputs, all);
+  std::ranges::stable_sort(all, std::ranges::greater(),
+                           [](const LargeValue& v) { return v.shape.bytes(); });
+  std::vector<LargeValue> out;
+  for (LargeValue& each : all) {
+    // A value and its copy in another dtype or layout are one to a reader.
+    const bool known = std::ranges::any_of(
+        out, [&](const LargeValue& v) { return v.place == each.place && v.shape == each.shape; });
+    if (!known && out.size() < count) {
+      out.push_back(std::move(each));
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::planning

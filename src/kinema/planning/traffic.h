@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "kinema/pjrt/hlo_program.h"
+
+namespace kinema::planning {
+
+/// Collectives of one kind that a device takes part in while the program runs once.
+struct CollectiveSum {
+  double count = 0;
+  double bytes = 0;               // handed to them (all-gather: received), by one device
+  double interconnect_bytes = 0;  // that leave a device, were each done around a ring
+  bool operator==(const CollectiveSum&) const = default;
+};
+
+/// What one device moves while the program runs once; a loop's body counts as often as it runs.
+struct Traffic {
+  std::map<std::string, CollectiveSum> collectives;  // by kind: "all-gather", "all-to-all", ...
+  double hbm_bytes = 0;   // between device memory and the cores, as far as the program's text says
+  double host_bytes = 0;  // between device memory and host memory
+  /// Loops whose number of steps could not be read; their bodies count once.
+  int64_t unknown_loops = 0;
+};
+
+Traffic traffic(const pjrt::HloModule& program);
+
+/// How often the `while` at `place` of a computation runs its body: 0 when that cannot be read.
+int64_t trip_count(const pjrt::HloModule& program, const pjrt::HloComputation& computation,
+                   size_t place);
+
+}  // namespace kinema::planning

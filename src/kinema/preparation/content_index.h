@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace kinema::preparation {
+
+/// What was learned by reading something whole, most of all its hash, by the stamp of what was read
+/// (data::file_stamp): clips and models are not read again to learn that they are still the same.
+///
+/// Kept in a file that may be deleted at any time. Safe to use from many threads.
+class ContentIndex {
+ public:
+  /// An unreadable file counts as an empty one.
+  explicit ContentIndex(std::filesystem::path file);
+
+  /// What is noted under the stamp, or else what `read` gives, which is then noted.
+  std::string learn(const std::string& stamp, const std::function<std::string()>& read);
+  /// Hash over the names and contents of a folder's files, those of folders in it included.
+  std::string folder_hash(const std::filesystem::path& folder);
+  /// Writes the file if something was noted; throws an Error when the disk refuses.
+  void save();
+
+ private:
+  std::filesystem::path file_;
+  std::mutex mutex_;
+  std::map<std::string, std::string> notes_;
+  bool changed_ = false;
+};
+
+}  // namespace kinema::preparation

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kinema/core/host_array.h"
+
+namespace kinema::preparation {
+
+/// A clip's pixels, or why there are none.
+struct DecodedClip {
+  int64_t clip = 0;     // its number
+  HostArray pixels;     // f32 [3, f, h, w] in [-1, 1]
+  std::string problem;  // of a clip that cannot be used
+};
+
+/// Clips, decoded ahead on other threads and handed out in order.
+class DecodeAhead {
+ public:
+  struct Options {
+    int64_t first = 0;  // clip to begin with
+    int threads = 2;
+    int64_t depth = 4;  // clips decoded and not taken yet, those being decoded included
+  };
+
+  /// `read` gives the pixels of a clip in [0, clips), or throws an Error that says what is wrong
+  /// with it; called from many threads.
+  DecodeAhead(int64_t clips, std::function<HostArray(int64_t)> read, const Options& options);
+  DecodeAhead(const DecodeAhead&) = delete;
+  DecodeAhead& operator=(const DecodeAhead&) = delete;
+  ~DecodeAhead();
+
+  /// The next clip; waits for it. Nothing after the last one. Throws what a thread met that is not
+  /// the clip's own fault.
+  std::optional<DecodedClip> next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kinema::preparation

@@ -1,0 +1,221 @@
+#include "kinema/preparation/encode_once.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/preparation/caption_states.h"
+#include "kinema/preparation/decode_ahead.h"
+
+namespace kinema::preparation {
+namespace {
+
+/// The first that is not finite; empty: none.
+std::string not_finite(const Tensors& tensors) {
+  for (const auto& [name, array] : tensors) {
+    if (array.shape.dtype == DType::F32 &&
+        !std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); })) {
+      return name;
+    }
+  }
+  return "";
+}
+
+/// Row i of the first axis, without it.
+HostArray row(const HostArray& x, size_t i) {
+  HostArray out(Shape{x.shape.dtype, {x.shape.dims.begin() + 1, x.shape.dims.end()}});
+  std::copy_n(x.bytes.begin() + static_cast<std::ptrdiff_t>(i * out.bytes.size()), out.bytes.size(),
+              out.bytes.begin());
+  return out;
+}
+
+}  // namespace
+
+EncodedClips::EncodedClips(std::shared_ptr<const data::ClipSet> clips,
+                           const std::filesystem::path& folder, const EncodeOnceOptions& options)
+    : clips_(std::move(clips)),
+      options_(options),
+      latents_(folder / "latents"),
+      text_(folder / "text", options.text_settings, options.dtype),
+      index_(folder / "contents.json") {
+  int64_t count = clips_->size();
+  if (options.max_clips >= 0) {
+    count = std::min(count, options.max_clips);
+  }
+  contents_.resize(static_cast<size_t>(count));
+  for_each_in_parallel(contents_.size(), options_.threads, [&](size_t i) {
+    const auto clip = static_cast<int64_t>(i);
+    Content& content = contents_[i];
+    if (!options_.buckets.empty() && options_.buckets.bucket_of.at(static_cast<size_t>(clip)) < 0) {
+      content.problem = "[prepare] it has no bucket";
+      content.named = true;
+      return;
+    }
+    try {
+      clips_->caption(clip);  // throws where there is none
+      content.hash = index_.learn(clips_->stamp(clip), [&] { return clips_->hash(clip); });
+    } catch (const Error& error) {
+      content.problem = error.what();
+      check(options_.bad_clip == data::BadClip::Skip, "{}", content.problem);
+    }
+  });
+  index_.save();
+}
+
+Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool flipped) const {
+  Settings out = options_.pixels_settings;
+  out["clip"] = content(clip).hash;
+  out["height"] = fmt::format("{}", format.height);
+  out["width"] = fmt::format("{}", format.width);
+  out["num_frames"] = fmt::format("{}", format.num_frames);
+  out[data::frames_key(format)] = data::frames_text(format);
+  out["flipped"] = flipped ? "true" : "false";
+  out["dtype"] = to_string(options_.dtype);
+  return out;
+}
+
+std::vector<int64_t> EncodedClips::missing() const {
+  std::vector<int64_t> out;
+  for (int64_t clip = 0; clip < size(); ++clip) {
+    if (!content(clip).problem.empty()) {
+      continue;
+    }
+    const data::ClipFormat format = options_.buckets.format(clip, options_.format);
+    if (!latents_.has(key(clip, format, false)) ||
+        (options_.flips && !latents_.has(key(clip, format, true)))) {
+      out.push_back(clip);
+    }
+  }
+  return out;
+}
+
+void EncodedClips::cannot_be_used(int64_t clip, const std::string& why, const EncodeHooks& hooks) {
+  check(options_.bad_clip == data::BadClip::Skip, "{}", why);
+  contents_[static_cast<size_t>(clip)].problem = why;
+  if (hooks.on_skip) {
+    hooks.on_skip(why);
+  }
+}
+
+EncodedNow EncodedClips::encode(const EncodeWith& with, const EncodeHooks& hooks) {
+  EncodedNow out;
+  out.clips = size();
+  for (int64_t clip = 0; clip < size(); ++clip) {
+    if (!content(clip).problem.empty() && !content(clip).named && hooks.on_skip) {
+      hooks.on_skip(content(clip).problem);
+    }
+  }
+  encode_captions(with, hooks, out);
+  if (!out.stopped) {
+    encode_clips(with, hooks, out);
+  }
+  const auto usable = [](const Content& each) { return each.problem.empty(); };
+  check(out.stopped || std::ranges::any_of(contents_, usable),
+        "[prepare] none of the {} clips can be used; the first: {}", size(),
+        contents_.empty() ? "" : contents_.front().problem);
+  return out;
+}
+
+void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& hooks,
+                                   EncodedNow& out) const {
+  std::set<std::string> captions;
+  for (int64_t clip = 0; clip < size(); ++clip) {
+    if (content(clip).problem.empty() && !text_.has(clips_->caption(clip))) {
+      captions.insert(clips_->caption(clip));
+    }
+  }
+  const std::vector<std::string> all(captions.begin(), captions.end());
+  for (size_t first = 0; first < all.size(); first += kCaptionsAtOnce) {
+    out.stopped = hooks.stop_requested && hooks.stop_requested();
+    if (out.stopped) {
+      break;
+    }
+    const auto some =
+        std::span(all).subspan(first, std::min<size_t>(kCaptionsAtOnce, all.size() - first));
+    const HostArray states = with.text(some);
+    for (size_t i = 0; i < some.size(); ++i) {
+      text_.write(some[i], row(states, i));
+    }
+    out.captions += static_cast<int64_t>(some.size());
+    if (hooks.on_progress) {
+      hooks.on_progress("captions", out.captions, static_cast<int64_t>(all.size()));
+    }
+  }
+  with.release_text();
+}
+
+void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out) {
+  const std::vector<int64_t> wanted = missing();
+  const auto total = static_cast<int64_t>(wanted.size());
+  DecodeAhead ahead(
+      total,
+      [&](int64_t i) {
+        const int64_t clip = wanted[static_cast<size_t>(i)];
+        return clips_->read(clip, options_.buckets.format(clip, options_.format), {});
+      },
+      {.threads = options_.threads, .depth = std::max<int64_t>(options_.decode_ahead, 1)});
+  for (int64_t i = 0; i < total; ++i) {
+    out.stopped = hooks.stop_requested && hooks.stop_requested();
+    if (out.stopped) {
+      return;
+    }
+    const std::optional<DecodedClip> decoded = ahead.next();
+    const int64_t clip = wanted[static_cast<size_t>(i)];
+    const std::string problem =
+        decoded->problem.empty() ? encode_clip(clip, decoded->pixels, with) : decoded->problem;
+    if (problem.empty()) {
+      ++out.encoded;
+    } else {
+      cannot_be_used(clip, problem, hooks);
+    }
+    if (hooks.on_progress) {
+      hooks.on_progress("clips", i + 1, total);
+    }
+  }
+}
+
+std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
+                                      const EncodeWith& with) const {
+  const data::ClipFormat format = options_.buckets.format(clip, options_.format);
+  for (const bool flipped : {false, true}) {
+    const Settings settings = key(clip, format, flipped);
+    if ((flipped && !options_.flips) || latents_.has(settings)) {
+      continue;
+    }
+    Tensors tensors = with.pixels(flipped ? data::flipped(pixels) : pixels);
+    if (const std::string name = not_finite(tensors); !name.empty()) {
+      return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), name);
+    }
+    for (auto& [name, array] : tensors) {
+      if (array.shape.dtype == DType::F32 && options_.dtype != DType::F32) {
+        array = convert(array, options_.dtype);
+      }
+    }
+    latents_.write(settings, tensors);
+  }
+  return "";
+}
+
+data::Encoded EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
+  check(content(clip).problem.empty(), "{}", content(clip).problem);
+  const Settings settings = key(clip, format, flipped);
+  check(latents_.has(settings),
+        "[prepare] what {} was encoded to is gone from {}\n"
+        "  the same command, begun again, encodes it",
+        clips_->name(clip), latents_.folder().string());
+  Tensors tensors = latents_.read(settings);
+  data::Encoded out;
+  out.latents = std::move(tensors["latents"]);
+  out.condition = std::move(tensors["condition"]);
+  out.image_states = std::move(tensors["image_states"]);
+  out.encoder_hidden_states = text_.read(clips_->caption(clip));
+  return out;
+}
+
+}  // namespace kinema::preparation

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "kinema/core/dtype.h"
+#include "kinema/preparation/tensor_store.h"
+
+namespace kinema::preparation {
+
+/// f32 [t, d] of a caption.
+using EncodeText = std::function<HostArray(const std::string& caption)>;
+
+/// Text states kept in a folder, by caption and by what decides them beside it.
+class EncodedText {
+ public:
+  /// Kept as `dtype`, F32 or BF16.
+  EncodedText(const std::filesystem::path& folder, Settings settings, DType dtype);
+
+  bool has(const std::string& caption) const;
+  /// Throws an Error when they are not finite, or the disk refuses.
+  void write(const std::string& caption, const HostArray& states) const;
+  /// [t, d]; throws an Error when they are not there or damaged.
+  HostArray read(const std::string& caption) const;
+  /// The same, made and kept first where they are not there.
+  HostArray read_or(const std::string& caption, const EncodeText& make) const;
+
+ private:
+  Settings key(const std::string& caption) const;
+
+  TensorStore store_;
+  Settings settings_;
+  DType dtype_;
+};
+
+}  // namespace kinema::preparation

@@ -1,0 +1,138 @@
+#include "kinema/remote/download_all.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "kinema/core/error.h"
+
+namespace kinema::remote {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t size_of(const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
+/// What is there of a file already, whole or in part.
+int64_t bytes_there(const Download& download, const RepoCache& cache) {
+  const fs::path blob = cache.blob(download.etag);
+  const int64_t there = std::max(size_of(blob), size_of(blob.string() + ".incomplete"));
+  return download.file.promise.size < 0 ? there : std::min(there, download.file.promise.size);
+}
+
+void check_room(int64_t bytes, const fs::path& folder) {
+  fs::create_directories(folder);
+  std::error_code error;
+  const auto space = fs::space(folder, error);
+  check(error || bytes <= static_cast<int64_t>(space.available),
+        "[remote] {:.1f} GB are to come, but {} has room for {:.1f} GB\n  set HF_HUB_CACHE to a "
+        "folder on a larger disk",
+        static_cast<double>(bytes) / 1e9, folder.string(),
+        static_cast<double>(space.available) / 1e9);
+}
+
+/// Works through the files with several threads, each taking the next.
+class Work {
+ public:
+  Work(const std::vector<Download>& downloads, const RepoCache& cache, const std::string& commit,
+       const DownloadOptions& options,
+       const std::function<void(int64_t done, int64_t total)>& progress)
+      : downloads_(downloads),
+        cache_(cache),
+        commit_(commit),
+        options_(options),
+        progress_(progress),
+        done_(downloads.size()) {
+    for (size_t i = 0; i < downloads.size(); ++i) {
+      done_[i] = bytes_there(downloads[i], cache);
+      total_ += std::max<int64_t>(downloads[i].file.promise.size, 0);
+    }
+  }
+
+  int64_t missing() const {
+    return total_ - std::accumulate(done_.begin(), done_.end(), int64_t{0});
+  }
+
+  void operator()() {
+    {
+      const size_t count =
+          std::min(downloads_.size(), static_cast<size_t>(std::max(options_.connections, 1)));
+      std::vector<std::jthread> others;
+      for (size_t i = 1; i < count; ++i) {
+        others.emplace_back([this] { work(); });
+      }
+      work();
+    }
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+ private:
+  void work() {
+    for (size_t i = next_++; i < downloads_.size(); i = next_++) {
+      try {
+        bring(i);
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        if (!error_) {
+          error_ = std::current_exception();
+        }
+        next_ = downloads_.size();
+      }
+    }
+  }
+
+  void bring(size_t i) {
+    const Download& each = downloads_[i];
+    download(
+        each.file, cache_.blob(each.etag), cache_.lock(each.etag), options_.patience,
+        [&](int64_t bytes) { tell(i, bytes); },
+        [&](const Response& response) {
+          if (options_.refused) {
+            options_.refused(response, each.file.promise.what);
+          }
+        });
+    tell(i, std::max<int64_t>(each.file.promise.size, 0));
+    cache_.link(commit_, each.path, each.etag);
+  }
+
+  void tell(size_t i, int64_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    done_[i] = bytes;
+    if (progress_) {
+      progress_(std::accumulate(done_.begin(), done_.end(), int64_t{0}), total_);
+    }
+  }
+
+  const std::vector<Download>& downloads_;
+  const RepoCache& cache_;
+  const std::string& commit_;
+  const DownloadOptions& options_;
+  const std::function<void(int64_t, int64_t)>& progress_;
+  std::vector<int64_t> done_;
+  int64_t total_ = 0;
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void download_all(const std::vector<Download>& downloads, const RepoCache& cache,
+                  const std::string& commit, const DownloadOptions& options,
+                  const std::function<void(int64_t done, int64_t total)>& progress) {
+  Work work(downloads, cache, commit, options, progress);
+  check_room(work.missing(), cache.snapshot(commit).parent_path().parent_path());
+  work();
+}
+
+}  // namespace kinema::remote

@@ -1,0 +1,143 @@
+#include "kinema/remote/partial_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/crc32c.h"
+
+namespace kinema::remote {
+
+namespace fs = std::filesystem;
+
+PartialFile::PartialFile(fs::path path, Promise promise)
+    : path_(std::move(path)), promise_(std::move(promise)) {
+  open_locked();
+  struct stat status {};
+  ::fstat(file_.get(), &status);
+  if (promise_.size >= 0 && status.st_size > promise_.size) {
+    restart();
+  } else {
+    read_back();
+  }
+}
+
+PartialFile::~PartialFile() {
+  if (size_ == 0 && !published_) {
+    remove();
+  }
+}
+
+void PartialFile::open_locked() {
+  while (true) {
+    file_ = io::Descriptor::open(path_, O_RDWR | O_CREAT, 0644);
+    check(file_ && io::lock(file_, io::Lock::WAIT), "[remote] cannot write {}: {}", path_.string(),
+          std::strerror(errno));
+    // Whoever held the lock may have published or removed the file.
+    struct stat ours {};
+    struct stat there {};
+    ::fstat(file_.get(), &ours);
+    if (::stat(path_.c_str(), &there) == 0 && there.st_ino == ours.st_ino) {
+      return;
+    }
+  }
+}
+
+void PartialFile::restart() {
+  check(::ftruncate(file_.get(), 0) == 0 && ::lseek(file_.get(), 0, SEEK_SET) == 0,
+        "[remote] cannot write {}: {}", path_.string(), std::strerror(errno));
+  size_ = 0;
+  begin_digest();
+}
+
+void PartialFile::remove() {
+  std::error_code ignored;
+  fs::remove(path_, ignored);
+}
+
+void PartialFile::append(std::span<const std::byte> bytes) {
+  check(promise_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= promise_.size,
+        "[remote] {} should have {} bytes but more came", promise_.what, promise_.size);
+  take(bytes);
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+    check(written > 0 || errno == EINTR, "[remote] cannot write {}: {}", path_.string(),
+          std::strerror(errno));
+    if (written > 0) {
+      size_ += written;
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  }
+}
+
+void PartialFile::verify() {
+  if (promise_.crc32c && *promise_.crc32c != crc_) {
+    remove();
+    fail(
+        "[remote] {} came with CRC-32C {:08x}, expected {:08x}: it was damaged on the way, and is "
+        "removed",
+        promise_.what, crc_, *promise_.crc32c);
+  }
+  const std::string& expected = promise_.sha256.empty() ? promise_.git_sha1 : promise_.sha256;
+  if (!digest_ || expected.empty()) {
+    return;
+  }
+  const std::string actual = digest_->hex();
+  if (actual != expected) {
+    remove();
+    fail("[remote] {} came with {} {}, expected {}: it was damaged on the way, and is removed",
+         promise_.what, promise_.sha256.empty() ? "git id" : "sha256", actual, expected);
+  }
+}
+
+void PartialFile::publish(const fs::path& to) {
+  check(::fsync(file_.get()) == 0, "[remote] cannot write {}: {}", path_.string(),
+        std::strerror(errno));
+  fs::rename(path_, to);
+  published_ = true;
+}
+
+void PartialFile::take(std::span<const std::byte> bytes) {
+  if (digest_) {
+    digest_->update(bytes);
+  }
+  if (promise_.crc32c) {
+    crc_ = io::crc32c(bytes, crc_);
+  }
+}
+
+void PartialFile::begin_digest() {
+  digest_.reset();
+  crc_ = 0;
+  if (!promise_.sha256.empty()) {
+    digest_ = std::make_unique<Digest>(Digest::Kind::SHA256);
+  } else if (!promise_.git_sha1.empty() && promise_.size >= 0) {
+    digest_ = std::make_unique<Digest>(Digest::Kind::SHA1);
+    const std::string head = fmt::format("blob {}", promise_.size);
+    digest_->update(std::string_view(head.c_str(), head.size() + 1));  // git ends it with a zero
+  }
+}
+
+void PartialFile::read_back() {
+  begin_digest();
+  std::vector<std::byte> buffer(size_t{1} << 20);
+  for (;;) {
+    const ssize_t got = ::read(file_.get(), buffer.data(), buffer.size());
+    check(got >= 0, "[remote] cannot read {}: {}", path_.string(), std::strerror(errno));
+    if (got == 0) {
+      return;
+    }
+    size_ += got;
+    take(std::span(buffer).first(static_cast<size_t>(got)));
+  }
+}
+
+}  // namespace kinema::remote

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/status.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "kinema/remote/store.h"
+
+/// What of libarrow the store is made of; for the store's own files only.
+namespace kinema::remote {
+
+/// A client for the scheme, by the environment.
+std::shared_ptr<arrow::fs::FileSystem> connect(const StorePath& path, const Patience& patience);
+
+/// What a failure means to the user.
+struct StoreFailure {
+  enum class Kind { MISSING, REFUSED, UNREACHABLE };
+  Kind kind = Kind::UNREACHABLE;
+  std::string reason;  // one line
+  std::string remedy;  // may be empty
+};
+StoreFailure failure_of(const arrow::Status& status, const StorePath& path);
+
+struct Store::Connection {
+  std::shared_ptr<arrow::fs::FileSystem> files;
+  Patience patience;
+
+  static std::string key(const StorePath& path);
+  /// Runs `work` until it succeeds, fails for good, or patience ends. `verb`: `read`.
+  void attempt(const StorePath& path, const char* verb,
+               const std::function<arrow::Status()>& work) const;
+};
+
+}  // namespace kinema::remote

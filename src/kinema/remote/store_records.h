@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kinema/io/tfrecord_ranges.h"
+#include "kinema/remote/store.h"
+
+namespace kinema::remote {
+
+/// Of the files of a listing, those that a folder's TFRecords are in, in order; nothing of other
+/// folders below it.
+std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files);
+
+/// The shards of a folder in a store, to read records from there by ranges. An object is opened
+/// when its first record is read.
+///
+/// Where records lie is kept in `index`/SCHEME/BUCKET/NAME; what it does not have of a shard's
+/// present size and time is read, so many shards at a time, and told as `progress` (shards done,
+/// of all). Throws an Error as Store and io::read_record_lengths do.
+std::vector<io::RangedTfRecords> open_records(
+    const Store& store, const std::vector<StoredFile>& shards, const std::filesystem::path& index,
+    int connections = 16, const std::function<void(int64_t done, int64_t total)>& progress = {});
+
+}  // namespace kinema::remote

@@ -1,0 +1,107 @@
+#include "kinema/runtime/array.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::runtime {
+
+Array::Array(pjrt::Buffer buffer) : shape_(buffer.shape()) {
+  blocks_.push_back({Dims(shape_.dims.size(), 0), shape_.dims});
+  shards_.push_back(std::move(buffer));
+}
+
+Array::Array(Shape shape, std::vector<mesh::Block> blocks, std::vector<pjrt::Buffer> shards)
+    : shape_(std::move(shape)), blocks_(std::move(blocks)), shards_(std::move(shards)) {
+  check(blocks_.size() == shards_.size(), "[runtime] {} shards for {} blocks of {}", shards_.size(),
+        blocks_.size(), to_string(shape_));
+}
+
+int64_t Array::bytes_per_device() const {
+  int64_t most = 0;
+  for (const mesh::Block& block : blocks_) {
+    most = std::max(most, block.elements() * byte_size(shape_.dtype));
+  }
+  return most;
+}
+
+HostArray Array::to_host() const {
+  check(!shards_.empty(), "[runtime] an empty array is read");
+  const std::vector<mesh::Holders> parts = mesh::holders_of(blocks_);
+  if (parts.size() == 1) {
+    return shards_.front().to_host();
+  }
+  HostArray whole(shape_);
+  for (const mesh::Holders& part : parts) {
+    const HostArray one = shards_[part.devices.front()].to_host();
+    mesh::put_block(one.bytes, shape_, part.block, whole.bytes);
+  }
+  return whole;
+}
+
+bool Array::is_deleted() const {
+  return std::ranges::any_of(shards_, [](const pjrt::Buffer& each) { return each.is_deleted(); });
+}
+
+pjrt::Buffer Array::take() && {
+  check(shards_.size() == 1, "[runtime] {} lies on {} devices, not on one", to_string(shape_),
+        shards_.size());
+  return std::move(shards_.front());
+}
+
+std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers) {
+  std::vector<Array> out;
+  for (pjrt::Buffer& buffer : buffers) {
+    out.emplace_back(std::move(buffer));
+  }
+  return out;
+}
+
+Devices::Devices(pjrt::Client client, mesh::Placement placement)
+    : client_(std::move(client)), placement_(std::move(placement)) {
+  if (placement_.active()) {
+    mesh_ = placement_.mesh();
+    for (const int64_t id : mesh_.device_ids) {
+      devices_.push_back(client_.device(id));
+    }
+  } else {
+    devices_.push_back(client_.addressable_devices().front());
+    mesh_.device_ids.push_back(devices_.front().id());
+  }
+}
+
+std::vector<mesh::Block> Devices::blocks(const Sharding& sharding, const Dims& dims) const {
+  return mesh::blocks_of(mesh_, sharding, dims);
+}
+
+Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
+                      const Sharding& sharding) const {
+  std::vector<mesh::Block> all = blocks(sharding, shape.dims);
+  std::vector<pjrt::Buffer> shards(all.size());
+  for (const mesh::Holders& part : mesh::holders_of(all)) {
+    const Shape size{shape.dtype, part.block.size};
+    HostArray block;  // filled where the part is not the whole
+    std::span<const std::byte> source = bytes;
+    if (size != shape) {
+      block = HostArray(size);
+      mesh::take_block(bytes, shape, part.block, block.bytes);
+      source = block.bytes;
+    }
+    for (const size_t d : part.devices) {
+      shards[d] = client_.to_device(source, size, devices_[d]);
+    }
+  }
+  return {shape, std::move(all), std::move(shards)};
+}
+
+Array Devices::zeros(const Shape& shape, const Sharding& sharding) const {
+  std::vector<mesh::Block> all = blocks(sharding, shape.dims);
+  std::vector<pjrt::Buffer> shards;
+  for (size_t d = 0; d < all.size(); ++d) {
+    shards.push_back(client_.to_device(HostArray(Shape{shape.dtype, all[d].size}), devices_[d]));
+  }
+  return {shape, std::move(all), std::move(shards)};
+}
+
+}  // namespace kinema::runtime

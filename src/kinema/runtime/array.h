@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/graph/graph.h"
+#include "kinema/mesh/blocks.h"
+#include "kinema/mesh/placement.h"
+#include "kinema/pjrt/buffer.h"
+#include "kinema/pjrt/client.h"
+
+namespace kinema::runtime {
+
+/// An array on one device, or split over those of a mesh: a buffer on each.
+class Array {
+ public:
+  Array() = default;
+  /// A whole array on one device.
+  Array(pjrt::Buffer buffer);  // NOLINT(*-explicit-*): the same, on one device
+  /// `blocks[d]` is what `shards[d]` holds of the array.
+  Array(Shape shape, std::vector<mesh::Block> blocks, std::vector<pjrt::Buffer> shards);
+
+  explicit operator bool() const { return !shards_.empty(); }
+  const Shape& shape() const { return shape_; }
+  std::span<const pjrt::Buffer> shards() const { return shards_; }
+  std::span<const mesh::Block> blocks() const { return blocks_; }
+  /// Bytes that the fullest device holds of it.
+  int64_t bytes_per_device() const;
+
+  /// Gathers the whole array; each distinct part is copied once. Waits for it.
+  HostArray to_host() const;
+  bool is_deleted() const;
+  /// The buffer of an array on one device.
+  pjrt::Buffer take() &&;
+
+ private:
+  Shape shape_;
+  std::vector<mesh::Block> blocks_;
+  std::vector<pjrt::Buffer> shards_;
+};
+
+/// One array per buffer of one device.
+std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers);
+
+/// The devices that a run's programs share, and how arrays lie on them: the first device of a
+/// client, or those of a placement's mesh.
+class Devices {
+ public:
+  Devices(pjrt::Client client,  // NOLINT(*-explicit-*): a client's first device
+          mesh::Placement placement = {});
+
+  const pjrt::Client& client() const { return client_; }
+  const mesh::Placement& placement() const { return placement_; }
+  size_t count() const { return devices_.size(); }
+  /// In the mesh's order.
+  const pjrt::Device& operator[](size_t i) const { return devices_[i]; }
+  /// What each device holds of an array.
+  std::vector<mesh::Block> blocks(const Sharding& sharding, const Dims& dims) const;
+
+  /// Copies to each device what it holds of an array; without a sharding, all of it. `bytes` are
+  /// row-major and the caller's again on return.
+  Array upload(std::span<const std::byte> bytes, const Shape& shape,
+               const Sharding& sharding = {}) const;
+  Array upload(const HostArray& array, const Sharding& sharding = {}) const {
+    return upload(array.bytes, array.shape, sharding);
+  }
+  Array zeros(const Shape& shape, const Sharding& sharding = {}) const;
+
+ private:
+  pjrt::Client client_;
+  mesh::Placement placement_;
+  mesh::Mesh mesh_;  // the placement's, or one device without axes
+  std::vector<pjrt::Device> devices_;
+};
+
+}  // namespace kinema::runtime

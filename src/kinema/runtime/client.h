@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/pjrt/client.h"
+
+namespace kinema::runtime {
+
+/// Which plugin and which devices.
+struct ClientSpec {
+  /// Path of a plugin; empty looks for one (see find_plugin).
+  std::string plugin;
+  /// `cpu`, `cuda` or `tpu`: which kind of plugin to look for when no path is given.
+  std::string hardware = "cpu";
+  /// CPU only: how many devices one process shows.
+  int64_t cpu_devices = 1;
+  /// Further options of the plugin.
+  pjrt::NamedValues options;
+  /// CPU only: the most that the plugin's code and the kernels use, `avx2`, `avx512`, `avx512_bf16`
+  /// or `amx`; `auto`: what the processor has. Bits are those of a processor that has no more.
+  std::string cpu_isa = "auto";
+};
+
+/// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;
+/// empty when there is none.
+std::string installed_plugin(const std::string& hardware);
+
+/// The plugin's path: `spec.plugin`, else KINEMA_PJRT_PLUGIN, else (for cpu) KINEMA_PJRT_CPU or the
+/// one that came with the program (lib/kinema of an installed one, beside the binary of a build),
+/// else installed_plugin. Throws an Error that says what was looked for and what to do.
+std::string find_plugin(const ClientSpec& spec);
+
+/// KINEMA_CACHE, else `kinema` in kinema::user_cache(), which see for what happens without HOME.
+std::string cache_folder();
+
+/// Loads the plugin and opens its devices. A `cpu_isa` limits the kernels of the whole process.
+/// Throws an Error for `tpu` on a machine that shows none, unless the plugin is named, and for an
+/// instruction set that the processor lacks.
+pjrt::Client open_client(const ClientSpec& spec);
+
+/// Options for a program that runs or will run on a processor with this process's instruction set:
+/// where that is limited, the plugin's compiler is too. What `options` says itself stays.
+pjrt::CompileOptions limited_to_isa(pjrt::CompileOptions options);
+
+/// The compiler's flag for that, and its word for a set.
+inline constexpr const char* kIsaFlag = "xla_cpu_max_isa";
+const char* xla_isa(kernels::Isa isa);
+
+/// Limits this process as a client with that `cpu_isa` would.
+void limit_cpu_isa(const std::string& cpu_isa);
+
+}  // namespace kinema::runtime

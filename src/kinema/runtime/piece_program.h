@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/graph/graph.h"
+#include "kinema/pjrt/buffer.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/runtime/program.h"
+
+/// The programs that a graph's pieces become (pieces.h).
+namespace kinema::runtime {
+
+/// A value on the device: made by a piece, or the caller's.
+using Value = std::shared_ptr<pjrt::Buffer>;
+
+/// Names programs in their order, compiles them and adds up in `report` what that took.
+class PieceCompiler {
+ public:
+  PieceCompiler(const pjrt::Client& client, const ProgramOptions& options, ProgramReport& report);
+
+  std::unique_ptr<Program> operator()(const Graph& graph, std::span<const Tensor> outputs,
+                                      const std::string& block,
+                                      std::map<int64_t, int64_t> donate = {});
+
+ private:
+  const pjrt::Client& client_;
+  ProgramOptions options_;
+  ProgramReport& report_;
+  int count_ = 0;
+};
+
+/// Runs a program and waits for its results.
+std::vector<Value> run_program(const Program& program, std::span<const Value> arguments);
+
+/// Programs between the steps of a loop and its stacked values: [length, ...] to its slices, and
+/// back.
+std::unique_ptr<Program> compile_split(const Shape& stack, PieceCompiler& compile);
+std::unique_ptr<Program> compile_join(const Shape& stack, PieceCompiler& compile);
+
+}  // namespace kinema::runtime

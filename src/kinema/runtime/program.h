@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/graph.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/runtime/array.h"
+
+namespace kinema::runtime {
+
+/// How a graph becomes a program.
+struct ProgramOptions {
+  /// Shows in messages and names the files of a dump.
+  std::string name = "program";
+  /// Donations, mesh, output shardings, kernels of the target.
+  EmitOptions emit;
+  pjrt::CompileOptions compile;
+  /// Use kinema's kernels where the target has some (CPU: large dots) and `emit.lowering` is empty.
+  bool kernels = true;
+  /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
+  bool trace_kernels = false;
+  /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
+  bool jit = true;
+  /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
+  std::string executable_cache;
+  /// The cache drops its oldest entries beyond this.
+  int64_t executable_cache_bytes = int64_t{8} << 30;
+  /// A file of `kinema plan save_executable=`: loaded in place of compiling, when it holds this
+  /// very program (else an Error). Empty: none.
+  std::string saved;
+  /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty writes none.
+  std::string dump;
+  /// Names of the outputs, for messages; may be empty.
+  std::vector<std::string> output_names;
+};
+
+class Pieces;
+
+/// What compiling took and gave.
+struct ProgramReport {
+  double emit_seconds = 0;
+  double compile_seconds = 0;  // or the time to load it from the cache
+  bool from_cache = false;
+  int64_t text_bytes = 0;
+  pjrt::CompiledMemory memory;
+  pjrt::NamedValues cost;
+};
+
+/// An input or output of a program.
+struct Port {
+  std::string name;  // may be empty
+  Shape shape;       // the whole array
+  Shape shard;       // what one device holds; equal to shape where nothing is split
+  Sharding sharding = {};
+};
+
+/// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.
+class Program {
+ public:
+  /// Emits, compiles (or loads from the cache) and keeps names and shapes.
+  static Program compile(const pjrt::Client& client, const Graph& graph,
+                         std::span<const Tensor> outputs, const ProgramOptions& options = {});
+  /// The same from StableHLO text; `inputs` and `outputs` are its signature. `options.emit` is not
+  /// read.
+  static Program compile_text(const pjrt::Client& client, const std::string& text,
+                              std::vector<Port> inputs, std::vector<Port> outputs,
+                              const ProgramOptions& options = {});
+
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+  const ProgramReport& report() const { return report_; }
+  const std::string& name() const { return name_; }
+  /// Throws an Error for a program in pieces, which has none of its own.
+  const pjrt::Executable& executable() const;
+  /// The programs that run one after the other where `jit` was false; else null.
+  const Pieces* pieces() const { return pieces_.get(); }
+
+  /// Runs on one device. Donated arguments are consumed: their buffers are deleted. Throws an Error
+  /// when an argument is missing, deleted or of another shape than the input.
+  std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer* const> arguments) const;
+  /// The same from buffers that lie in a row.
+  std::vector<pjrt::Buffer> run(std::span<const pjrt::Buffer> arguments) const;
+  /// Uploads, runs and downloads: for tests and small programs.
+  std::vector<HostArray> run_on_host(std::span<const HostArray> arguments) const;
+  /// Runs on the devices that it was compiled for (`split_over`), one or many. Arguments must lie
+  /// as the inputs' shardings say; donated ones are consumed.
+  std::vector<Array> run(const Devices& devices, std::span<const Array* const> arguments) const;
+  /// Runs on all devices of the program; `arguments[d][i]` is the shard of argument i on device d.
+  std::vector<std::vector<pjrt::Buffer>> run_all(
+      std::span<const std::vector<const pjrt::Buffer*>> arguments) const;
+
+ private:
+  Program(const pjrt::Client& client, std::optional<pjrt::Executable> executable,
+          std::vector<Port> inputs, std::vector<Port> outputs, std::string name,
+          ProgramReport report);
+  std::vector<int64_t> device_ids() const;
+  void check_arguments(std::span<const pjrt::Buffer* const> arguments) const;
+
+  pjrt::Client client_;
+  std::optional<pjrt::Executable> executable_;
+  std::shared_ptr<const Pieces> pieces_;  // instead of an executable
+  std::vector<Port> inputs_;
+  std::vector<Port> outputs_;
+  std::string name_;
+  ProgramReport report_;
+};
+
+/// Has a program compiled for the devices of a mesh, in its order. Its graph's inputs carry their
+/// shardings and `emit.output_shardings` those of its outputs. Changes nothing for one device.
+void split_over(const Devices& devices, ProgramOptions& options);
+
+/// Compiles a graph, runs it once on the first device with host values and returns the results.
+std::vector<HostArray> evaluate(const pjrt::Client& client, const Graph& graph,
+                                std::span<const Tensor> outputs,
+                                std::span<const HostArray> arguments = {});
+
+}  // namespace kinema::runtime

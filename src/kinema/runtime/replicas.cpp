@@ -1,0 +1,139 @@
+#include "kinema/runtime/replicas.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/manual.h"
+#include "kinema/graph/ops.h"
+
+namespace kinema::runtime {
+namespace {
+
+std::string bits_of(HostArray copy) {
+  if (copy.shape.dtype == DType::F32) {
+    for (float& x : copy.as<float>()) {
+      x = std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x;
+    }
+  }
+  return {reinterpret_cast<const char*>(copy.bytes.data()), copy.bytes.size()};
+}
+
+/// The sum of an array's bits as U32 [1], which wraps around.
+Tensor sum_of_bits(Tensor x) {
+  check(byte_size(x.dtype()) == 4, "[runtime] the copies of {} cannot be compared: not 32 bits",
+        to_string(x.shape()));
+  const Tensor bits = x.dtype() == DType::U32 ? x : bitcast(x, DType::U32);
+  return reshape(x.rank() == 0 ? bits : sum(bits), {1});
+}
+
+Program compile(const Devices& devices, std::span<const Port> ports, ProgramOptions options) {
+  Graph graph;
+  std::vector<Tensor> inputs;
+  ManualSpec spec{.mesh = devices.placement().mesh().axes};
+  for (const Port& port : ports) {
+    inputs.push_back(graph.input(port.shape, port.name, port.sharding));
+    spec.in.push_back(port.sharding);
+  }
+  const Dims dims{static_cast<int64_t>(ports.size())};
+  const Sharding whole = devices.placement().whole(dims);
+  // Said to be the same on all devices, which is what is asked: each keeps its own in its buffer.
+  spec.out = {whole};
+  const std::vector<Tensor> outputs =
+      manual(inputs, std::move(spec), [](std::span<const Tensor> parts) {
+        std::vector<Tensor> sums;
+        for (const Tensor part : parts) {
+          sums.push_back(sum_of_bits(part));
+        }
+        return std::vector<Tensor>{concatenate(std::move(sums), Axis(0))};
+      });
+  options.emit.output_shardings = {whole};
+  split_over(devices, options);
+  return Program::compile(devices.client(), graph, outputs, options);
+}
+
+}  // namespace
+
+std::vector<size_t> odd_copies(std::span<const HostArray> copies) {
+  std::map<std::string, std::vector<size_t>> by_bits;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    by_bits[bits_of(copies[i])].push_back(i);
+  }
+  const std::vector<size_t>* most = nullptr;
+  for (const auto& [bits, holders] : by_bits) {
+    if (most == nullptr || holders.size() > most->size() ||
+        (holders.size() == most->size() && holders.front() < most->front())) {
+      most = &holders;
+    }
+  }
+  std::vector<size_t> odd;
+  for (const auto& [bits, holders] : by_bits) {
+    if (&holders != most) {
+      odd.insert(odd.end(), holders.begin(), holders.end());
+    }
+  }
+  std::ranges::sort(odd);
+  return odd;
+}
+
+std::vector<HostArray> copies_of(const Array& array) {
+  std::vector<HostArray> copies;
+  for (const pjrt::Buffer& shard : array.shards()) {
+    copies.push_back(shard.to_host());
+  }
+  return copies;
+}
+
+ReplicaCheck::ReplicaCheck(const Devices& devices, std::span<const Port> ports,
+                           ProgramOptions options)
+    : devices_(devices) {
+  if (devices.count() > 1 && !ports.empty()) {
+    program_.push_back(compile(devices, ports, std::move(options)));
+  }
+}
+
+std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) const {
+  std::vector<OddCopy> out;
+  if (program_.empty()) {
+    return out;
+  }
+  const std::vector<HostArray> sums = copies_of(program_.front().run(devices_, arrays).front());
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    for (const mesh::Holders& part : mesh::holders_of(arrays[i]->blocks())) {
+      std::vector<HostArray> copies;
+      for (const size_t d : part.devices) {
+        copies.push_back(
+            HostArray::from<uint32_t>(DType::U32, {1}, sums[d].as<uint32_t>().subspan(i, 1)));
+      }
+      for (const size_t odd : odd_copies(copies)) {
+        out.push_back({.array = i, .device = part.devices[odd]});
+      }
+    }
+  }
+  return out;
+}
+
+std::string device_text(const Devices& devices, size_t position) {
+  const pjrt::DeviceDescription device = devices[position].description();
+  std::string where;
+  if (devices.placement().active()) {
+    const auto& axes = devices.placement().mesh().axes.axes;
+    size_t left = position;
+    for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+      const auto size = static_cast<size_t>(axis->second);
+      if (size > 1) {
+        where = fmt::format("{}={}{}", axis->first, left % size, where.empty() ? "" : ", ") + where;
+      }
+      left /= size;
+    }
+  }
+  if (device.process_index != devices.client().process_index()) {
+    where = fmt::format("process {}{}", device.process_index, where.empty() ? "" : ", ") + where;
+  }
+  return fmt::format("device {}{}", device.id, where.empty() ? "" : " (" + where + ")");
+}
+
+}  // namespace kinema::runtime

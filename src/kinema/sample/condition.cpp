@@ -1,0 +1,64 @@
+#include "kinema/sample/condition.h"
+
+#include "kinema/core/error.h"
+
+namespace kinema::sample {
+
+Condition condition_of(const wan::TransformerConfig& config, const encoders::LatentLayout& layout,
+                       bool expand_timesteps, const GivenImages& images) {
+  const int64_t z = layout.channels;
+  const int64_t with_image = 2 * z + layout.temporal;
+  check(config.out_channels == z && (config.in_channels == z || config.in_channels == with_image),
+        "[sample] the autoencoder makes {} channels, but the transformer takes {} and makes {}\n"
+        "  they belong to different models: {} -> {} (text) or {} -> {} (image) was expected",
+        z, config.in_channels, config.out_channels, z, z, with_image, z);
+  const bool first = !images.first.bytes.empty();
+  const bool last = !images.last.bytes.empty();
+  check(first || !last, "[sample] there is a last image but no first one (image_url)");
+  if (config.in_channels == with_image) {
+    check(first, "[sample] this model makes videos of images: give one with image_url=FILE");
+    return Condition::CHANNELS;
+  }
+  check(!first || expand_timesteps,
+        "[sample] this model makes videos of text alone: image_url must be empty");
+  check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
+  return first ? Condition::FIRST_FRAME : Condition::NONE;
+}
+
+void check_image_tokens(const wan::TransformerConfig& config, bool has_encoder,
+                        const GivenImages& images) {
+  if (config.image_dim == 0) {
+    return;
+  }
+  check(has_encoder,
+        "[sample] the transformer looks at its image through CLIP (image_dim {}), but the pipeline "
+        "has no `image_encoder` with `image_processor`",
+        config.image_dim);
+  const bool last = !images.last.bytes.empty();
+  if (config.pos_embed_seq_len > 0) {
+    check(last, "[sample] this model makes the video between two images: give last_image_url too");
+  } else {
+    check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
+  }
+}
+
+HostArray image_condition(Condition kind, const GivenImages& images, const VideoSizes& sizes,
+                          const encoders::Autoencoder& autoencoder) {
+  if (kind == Condition::NONE) {
+    return {};
+  }
+  if (kind == Condition::FIRST_FRAME) {
+    return encoders::first_frame_latents(images.first, sizes.height, sizes.width, autoencoder);
+  }
+  HostArray out = encoders::image_condition(
+      images, {.num_frames = sizes.num_frames, .height = sizes.height, .width = sizes.width},
+      autoencoder);
+  Dims expected = sizes.latents;
+  expected[0] += autoencoder.layout().temporal;
+  check(out.shape.dims == expected,
+        "[sample] the autoencoder {} made a condition {} of the image, expected f32{}",
+        autoencoder.name(), to_string(out.shape), to_string(expected));
+  return out;
+}
+
+}  // namespace kinema::sample

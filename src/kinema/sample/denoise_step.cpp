@@ -1,0 +1,331 @@
+#include "kinema/sample/denoise_step.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/ops.h"
+#include "kinema/mesh/batch.h"
+#include "kinema/runtime/sharding_report.h"
+#include "kinema/sample/velocity.h"
+
+namespace kinema::sample {
+namespace {
+
+/// The shape of the condition; no dims where there is none.
+Dims condition_dims(const StepSpec& spec) {
+  Dims dims = spec.latents;
+  switch (spec.condition) {
+    case Condition::NONE:
+      return {};
+    case Condition::CHANNELS:
+      dims[1] = spec.model.in_channels - spec.model.out_channels;
+      break;
+    case Condition::FIRST_FRAME:
+      dims[2] = 1;
+      break;
+  }
+  return dims;
+}
+
+int64_t contexts(const StepSpec& spec) {
+  return spec.latents[0] * (spec.guidance == Guidance::NONE ? 1 : 2);
+}
+
+/// Of these, how many go through the transformer together.
+int64_t contexts_at_once(const StepSpec& spec) {
+  return spec.latents[0] * (spec.guidance == Guidance::DOUBLED_BATCH ? 2 : 1);
+}
+
+std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
+  std::vector<Tensor> params;
+  for (const nn::ParamSpec& param : wan::parameters(spec.model, spec.options)) {
+    params.push_back(graph.input(param.shape, param.name, param.sharding(spec.options.place)));
+  }
+  return params;
+}
+
+/// An input that every device holds all of.
+Tensor whole_input(Graph& graph, const StepSpec& spec, const Shape& shape, const char* name) {
+  return graph.input(shape, name, spec.options.place.whole(shape.dims));
+}
+
+Tensor text_input(Graph& graph, const StepSpec& spec) {
+  const Shape shape{DType::F32, {contexts(spec), spec.text_length, spec.model.text_dim}};
+  return whole_input(graph, spec, shape, "text");
+}
+
+Tensor image_input(Graph& graph, const StepSpec& spec) {
+  if (spec.image_tokens == 0) {
+    return {};
+  }
+  const Shape shape{DType::F32, {spec.latents[0], spec.image_tokens, spec.model.image_dim}};
+  return whole_input(graph, spec, shape, "image");
+}
+
+/// How keys and values of cross-attention, [layers, contexts, t, heads, head width], are split.
+Sharding keys_sharding(const StepSpec& spec, const Dims& dims) {
+  return spec.options.place.sharding(
+      {"", "activation_batch", "", "activation_cross_attn_heads", ""}, dims);
+}
+
+wan::CrossKeys key_inputs(Graph& graph, const StepSpec& spec) {
+  const auto input = [&](int64_t length, const char* name) {
+    const Shape shape{spec.options.activations_dtype,
+                      {spec.model.num_layers, contexts(spec), length,
+                       spec.model.num_attention_heads, spec.model.attention_head_dim}};
+    return graph.input(shape, name, keys_sharding(spec, shape.dims));
+  };
+  wan::CrossKeys keys{.key = input(spec.text_length, "text_keys"),
+                      .value = input(spec.text_length, "text_values")};
+  if (spec.image_tokens > 0) {
+    keys.image_key = input(spec.image_tokens, "image_keys");
+    keys.image_value = input(spec.image_tokens, "image_values");
+  }
+  return keys;
+}
+
+/// How what the blocks added, [contexts, tokens, d], is split: as the tokens between them.
+Sharding block_sum_sharding(const StepSpec& spec, const Dims& dims) {
+  return spec.options.place.sharding({"activation_batch", "activation_length", "activation_heads"},
+                                     dims);
+}
+
+/// What the step takes from an earlier one.
+std::vector<Tensor> kept_inputs(Graph& graph, const StepSpec& spec) {
+  const Shape video{DType::F32, spec.latents};
+  switch (spec.reuse) {
+    case Reuse::NOTHING:
+    case Reuse::KEEP_BLOCKS:
+    case Reuse::KEEP_BRANCHES:
+    case Reuse::KEEP_VELOCITY:
+      return {};
+    case Reuse::BLOCKS: {
+      int64_t tokens = 1;
+      for (size_t axis = 0; axis < 3; ++axis) {
+        tokens *= spec.latents[axis + 2] / spec.model.patch_size[axis];
+      }
+      const Shape shape{spec.options.activations_dtype, {contexts(spec), tokens, spec.model.dim()}};
+      return {graph.input(shape, "block_sum", block_sum_sharding(spec, shape.dims))};
+    }
+    case Reuse::BRANCH:
+      return {whole_input(graph, spec, video, "prompted"),
+              whole_input(graph, spec, video, "plain")};
+    case Reuse::VELOCITY:
+      return {whole_input(graph, spec, video, "velocity"),
+              whole_input(graph, spec, video, "reference")};
+  }
+  fail("[sample] unknown reuse {}", static_cast<int>(spec.reuse));
+}
+
+/// Names of what the step keeps for later ones.
+std::vector<std::string> kept_names(Reuse reuse) {
+  switch (reuse) {
+    case Reuse::NOTHING:
+    case Reuse::BLOCKS:
+      return {};
+    case Reuse::KEEP_BLOCKS:
+      return {"block_sum"};
+    case Reuse::KEEP_BRANCHES:
+      return {"prompted", "plain"};
+    case Reuse::BRANCH:
+      return {"prompted"};
+    case Reuse::KEEP_VELOCITY:
+      return {"reference", "drift"};
+    case Reuse::VELOCITY:
+      return {"drift"};
+  }
+  fail("[sample] unknown reuse {}", static_cast<int>(reuse));
+}
+
+/// How far the sample is from where it was at the last whole step, and what of that is kept.
+std::vector<Tensor> drift(Tensor x, Tensor next, const Given& given, const StepSpec& spec) {
+  const bool whole = spec.reuse == Reuse::KEEP_VELOCITY;
+  const Tensor reference = whole ? x : given.kept.at(1);
+  const Tensor moved = sqrt(mean(square(next - reference)));
+  return whole ? std::vector{reference, moved} : std::vector{moved};
+}
+
+}  // namespace
+
+HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
+                       const StepNumbers& others) {
+  std::vector<float> values = schedule.steps.at(static_cast<size_t>(step)).values();
+  values.push_back(schedule.timesteps[static_cast<size_t>(step)]);
+  for (const double each :
+       {others.guidance_scale, others.guidance_rescale, others.weights.low, others.weights.high}) {
+    values.push_back(static_cast<float>(each));
+  }
+  return HostArray::f32({kNumbers}, values);
+}
+
+std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked) {
+  return mesh::batch_text(asked, contexts_at_once(spec),
+                          spec.guidance == Guidance::DOUBLED_BATCH ? "prompts and negative prompts"
+                          : contexts_at_once(spec) == 1            ? "prompt"
+                                                                   : "prompts");
+}
+
+void lay_out_contexts(StepSpec& spec) {
+  spec.options.place = spec.options.place.for_samples(contexts_at_once(spec));
+}
+
+bool contexts_divide(const StepSpec& spec) {
+  return contexts_at_once(spec) % spec.options.place.parts("activation_batch") == 0;
+}
+
+void check_contexts(const StepSpec& spec) {
+  const mesh::Placement& place = spec.options.place;
+  const int64_t count = contexts_at_once(spec);
+  check(contexts_divide(spec),
+        "[mesh] {} that the transformer works on at once {} not divide over the {} devices of "
+        "`activation_batch` ({})\n  generate_batch_size={} would, or put devices on fsdp, context "
+        "or tensor instead",
+        spec.guidance == Guidance::DOUBLED_BATCH
+            ? fmt::format("{} prompts and negative prompts", count)
+            : fmt::format("the {} prompt{}", count, count == 1 ? "" : "s"),
+        count == 1 ? "does" : "do", place.parts("activation_batch"),
+        fmt::join(place.axes_of("activation_batch"), ", "),
+        std::lcm(count, place.parts("activation_batch")) * spec.latents[0] / count);
+}
+
+std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
+  StepSpec spec = given_spec;
+  // Nothing is differentiated: blocks are best at any length.
+  if (nn::AttentionOptions& attention = spec.options.attention;
+      attention.rules == nn::BlockRules::ANY) {
+    attention.min_length = 0;
+    if (attention.kind == nn::AttentionKind::DOT_PRODUCT) {
+      attention.kind = nn::AttentionKind::FLASH;
+    }
+  } else {
+    attention.rules = nn::BlockRules::TPU_FORWARD;
+  }
+  check(spec.latents.size() == 5, "[sample] latents are {}, expected [b,c,f,h,w]",
+        to_string(spec.latents));
+  auto step = std::make_unique<StepGraph>();
+  Graph& graph = step->graph;
+  const std::vector<Tensor> params = parameter_inputs(graph, spec);
+  const auto p = static_cast<int64_t>(params.size());
+  step->parameters = p;
+  step->donate = {{p, 0}, {p + 1, 1}, {p + 3, 2}};
+
+  const Shape video{DType::F32, spec.latents};
+  // Every device holds the whole latents, which are small, and the solver works on them everywhere.
+  const Tensor x = whole_input(graph, spec, video, "x");
+  const Tensor previous = whole_input(graph, spec, video, "previous");
+  const Tensor m1 = whole_input(graph, spec, video, "m1");
+  const Tensor m2 = whole_input(graph, spec, video, "m2");
+  Given given;
+  if (spec.keys) {
+    given.keys = key_inputs(graph, spec);
+  } else {
+    given.text = text_input(graph, spec);
+    given.image = image_input(graph, spec);
+  }
+  if (const Dims dims = condition_dims(spec); !dims.empty()) {
+    given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
+  }
+  given.kept = kept_inputs(graph, spec);
+  const Tensor numbers = whole_input(graph, spec, {DType::F32, {kNumbers}}, "numbers");
+  given.numbers = numbers;
+
+  const Velocity made = make_velocity(params, x, given, spec);
+  const Tensor v = made.value;
+
+  const Scope scope(graph, "solver");
+  const auto k = [&](int64_t i) { return number(numbers, i); };
+  const Tensor m0 = x - k(0) * v;
+  const Tensor c = k(1) * x + k(2) * previous + k(3) * m0 + k(4) * m1 + k(5) * m2;
+  const Tensor next = k(6) * c + k(7) * m0 + k(8) * m1 + k(9) * v;
+  const Tensor finite = convert(all(is_finite(next)), DType::S32);
+  step->outputs = {next, c, m0, v, finite};
+  const bool moves = spec.reuse == Reuse::KEEP_VELOCITY || spec.reuse == Reuse::VELOCITY;
+  const std::vector<Tensor> kept = moves ? drift(x, next, given, spec) : made.kept;
+  step->outputs.insert(step->outputs.end(), kept.begin(), kept.end());
+  for (const Tensor y : step->outputs) {
+    step->output_shardings.push_back(spec.options.place.whole(y.shape().dims));
+  }
+  if (spec.reuse == Reuse::KEEP_BLOCKS) {
+    step->output_shardings.back() = block_sum_sharding(spec, kept.front().shape().dims);
+  }
+  return step;
+}
+
+std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
+  auto made = std::make_unique<StepGraph>();
+  Graph& graph = made->graph;
+  const std::vector<Tensor> params = parameter_inputs(graph, spec);
+  made->parameters = static_cast<int64_t>(params.size());
+  const Tensor text = text_input(graph, spec);
+  Tensor image = image_input(graph, spec);
+  if (image && spec.guidance != Guidance::NONE) {
+    image = concatenate({image, image}, Axis(0));
+  }
+  const wan::CrossKeys keys = wan::cross_keys(params, spec.model, spec.options, text, image);
+  made->outputs = {keys.key, keys.value};
+  if (image) {
+    made->outputs.insert(made->outputs.end(), {keys.image_key, keys.image_value});
+  }
+  for (const Tensor y : made->outputs) {
+    made->output_shardings.push_back(keys_sharding(spec, y.shape().dims));
+  }
+  return made;
+}
+
+const runtime::Program& StepPrograms::get(const StepSpec& spec) {
+  return of(steps_, spec, [&] {
+    const auto step = build_step(spec);
+    runtime::ProgramOptions options = options_;
+    options_.saved.clear();
+    options.name = "denoise_step";
+    options.output_names = {"x", "previous", "m1", "velocity", "finite"};
+    const std::vector<std::string> kept = kept_names(spec.reuse);
+    options.output_names.insert(options.output_names.end(), kept.begin(), kept.end());
+    options.emit.donate = step->donate;
+    return compile(*step, options);
+  });
+}
+
+const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
+  return of(keys_, spec, [&] {
+    const auto made = build_keys(spec);
+    runtime::ProgramOptions options = options_;
+    options.saved.clear();
+    options.name = "cross_keys";
+    options.output_names = {"text_keys", "text_values"};
+    if (spec.image_tokens > 0) {
+      options.output_names.insert(options.output_names.end(), {"image_keys", "image_values"});
+    }
+    return compile(*made, options);
+  });
+}
+
+std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
+  const std::vector<nn::ParamSpec> specs = wan::parameters(spec.model, spec.options);
+  const auto logical = [&](const std::string& input) -> std::vector<std::string> {
+    const auto found = std::ranges::find(specs, input, &nn::ParamSpec::name);
+    return found == specs.end() ? std::vector<std::string>() : found->logical_axes();
+  };
+  return runtime::sharding_report(devices_.placement().mesh(), get(spec), logical);
+}
+
+const runtime::Program& StepPrograms::of(std::deque<Compiled>& known, const StepSpec& spec,
+                                         const std::function<runtime::Program()>& make) {
+  const auto found = std::ranges::find(known, spec, &Compiled::spec);
+  return found != known.end() ? found->program : known.emplace_back(Compiled{spec, make()}).program;
+}
+
+runtime::Program StepPrograms::compile(const StepGraph& made, runtime::ProgramOptions options) {
+  options.emit.output_shardings = made.output_shardings;
+  runtime::Program program =
+      runtime::Program::compile(devices_.client(), made.graph, made.outputs, options);
+  const runtime::ProgramReport& report = program.report();
+  compile_seconds_ += report.emit_seconds + report.compile_seconds;
+  return program;
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/graph/graph.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/runtime/array.h"
+#include "kinema/runtime/program.h"
+#include "kinema/sample/reuse.h"
+#include "kinema/schedulers/schedule.h"
+
+namespace kinema::sample {
+
+/// How the prediction with and without the prompt are made.
+enum class Guidance : uint8_t {
+  NONE,           // the prompt's prediction alone
+  DOUBLED_BATCH,  // both in one batch of twice the size
+  TWO_PASSES,     // one after the other: less memory
+};
+
+/// How the transformer is shown the video's images.
+enum class Condition : uint8_t {
+  NONE,
+  /// Behind the channels of the noisy latents: which frames are given, and the latents of a video
+  /// of them (image to video).
+  CHANNELS,
+  /// In place of the first latent frame, whose tokens have timestep 0 (Wan 2.2 TI2V).
+  FIRST_FRAME,
+};
+
+/// What one compiled denoising step depends on, all of it: equal specs have one program.
+struct StepSpec {
+  wan::TransformerConfig model;
+  wan::ModelOptions options;
+  Dims latents;  // [b, c, f, h, w]
+  int64_t text_length = 512;
+  Guidance guidance = Guidance::DOUBLED_BATCH;
+  /// The guided velocity is rescaled towards the standard deviation of the prompt's
+  /// (guidance_rescale).
+  bool rescale = false;
+  bool expand_timesteps = false;
+  Condition condition = Condition::NONE;
+  int64_t image_tokens = 0;  // CLIP's tokens of a video's images; 0: none
+  Reuse reuse = Reuse::NOTHING;
+  /// Text and image come as the blocks' keys and values, made by StepPrograms::keys.
+  bool keys = false;
+
+  bool operator==(const StepSpec&) const = default;
+};
+
+/// The video and the conditions as the transformer's hidden_states. `condition` is empty for NONE,
+/// [b, c', f, h, w] for CHANNELS and [b, c, 1, h, w] for FIRST_FRAME.
+Tensor model_input(Tensor x, Tensor condition, Condition kind);
+
+/// Inputs of the step after the parameters, in order. f32 but for `keys` and `block_sum`, which are
+/// in activations_dtype.
+///
+///     x, previous, m1, m2   [b, c, f, h, w]   the sample and the solver's history, donated
+///     text                  [b, t, d], or [2 b, t, d] (prompts, then negative prompts)
+///     image                 [b, n, d]; absent without image tokens
+///       or, with `keys`, in place of these two: keys and values of the text, then of the image
+///                           [layers, b or 2 b, t or n, heads, head width]
+///     condition             see model_input; absent for NONE
+///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
+///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
+///     numbers               [15]              StepCoefficients, timestep, guidance scale, rescale,
+///                                             weights of low and high frequencies (BRANCH)
+///
+/// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
+/// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
+/// s32[]: 1 where every value of the next x is. Then, by reuse:
+///
+///     KEEP_BLOCKS: block_sum      KEEP_BRANCHES: prompted, plain      BRANCH: prompted
+///     KEEP_VELOCITY: reference (this step's x), drift                 VELOCITY: drift
+///
+/// drift, f32[], is the root mean square distance of the next x from the reference.
+struct StepGraph {
+  Graph graph;
+  std::vector<Tensor> outputs;
+  int64_t parameters = 0;  // how many inputs are parameters
+  /// Input index -> output index that takes over its buffer: x, previous and m2 are dead after the
+  /// step and have the shapes of what it makes.
+  std::map<int64_t, int64_t> donate;
+  /// One per output.
+  std::vector<Sharding> output_shardings;
+};
+
+/// What of a step's `numbers` does not come from the schedule.
+struct StepNumbers {
+  double guidance_scale = 1.0;
+  double guidance_rescale = 0.0;
+  GuidanceReuse weights = {};
+};
+HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
+                       const StepNumbers& others = {});
+
+/// Lays the transformer's batch in a step (prompts, and negative prompts where both go at once) out
+/// over the mesh: mesh::Placement::for_samples. contexts_text says how it lies, on one line.
+void lay_out_contexts(StepSpec& spec);
+std::string contexts_text(const StepSpec& spec, const mesh::Placement& asked);
+
+/// Whether that batch divides over the mesh axes of `activation_batch`; check_contexts throws an
+/// Error that says so.
+bool contexts_divide(const StepSpec& spec);
+void check_contexts(const StepSpec& spec);
+
+/// The graph of transformer, guidance and solver for one step.
+std::unique_ptr<StepGraph> build_step(const StepSpec& spec);
+
+/// The graph that makes the keys and values of a step with `keys`. Inputs after the parameters:
+/// text and image as above; outputs as the step takes them.
+std::unique_ptr<StepGraph> build_keys(const StepSpec& spec);
+
+/// Compiled steps by what they depend on; two experts of one shape, and any number of steps,
+/// guidance scales and samplers, share one. ProgramOptions::saved is for the first of them. The
+/// specs' options are placed on the same devices.
+class StepPrograms {
+ public:
+  explicit StepPrograms(runtime::Devices devices, runtime::ProgramOptions options = {})
+      : devices_(std::move(devices)), options_(std::move(options)) {
+    runtime::split_over(devices_, options_);
+  }
+
+  const runtime::Program& get(const StepSpec& spec);
+  /// build_keys, compiled.
+  const runtime::Program& keys(const StepSpec& spec);
+  const runtime::Devices& devices() const { return devices_; }
+  double compile_seconds() const { return compile_seconds_; }
+  /// debug_sharding: what of its inputs a step has on each device, and its collectives.
+  std::vector<std::string> sharding_report(const StepSpec& spec);
+
+ private:
+  struct Compiled {
+    StepSpec spec;
+    runtime::Program program;
+  };
+  static const runtime::Program& of(std::deque<Compiled>& known, const StepSpec& spec,
+                                    const std::function<runtime::Program()>& make);
+  runtime::Program compile(const StepGraph& made, runtime::ProgramOptions options);
+
+  runtime::Devices devices_;
+  runtime::ProgramOptions options_;
+  std::deque<Compiled> steps_, keys_;  // whose programs stay where they are
+  double compile_seconds_ = 0;
+};
+
+}  // namespace kinema::sample

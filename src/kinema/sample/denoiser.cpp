@@ -1,0 +1,328 @@
+#include "kinema/sample/denoiser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::sample {
+namespace {
+
+/// Steps `first` .. `last` - 1 that belong to one expert.
+struct Phase {
+  int64_t expert;
+  int64_t first;
+  int64_t last;
+};
+
+/// A batch under way: the sample and the solver's history, whole on every device.
+struct State {
+  runtime::Array x, previous, m1, m2;
+};
+
+std::vector<Phase> phases_of(const schedulers::Schedule& schedule, const Experts& experts) {
+  std::vector<Phase> phases;
+  for (int64_t i = 0; i < schedule.size(); ++i) {
+    const int64_t expert = experts.at_timestep(schedule.timesteps[i]);
+    if (phases.empty() || phases.back().expert != expert) {
+      phases.push_back({.expert = expert, .first = i, .last = i});
+    }
+    phases.back().last = i + 1;
+  }
+  return phases;
+}
+
+/// The first step of the low-noise expert; nothing for one transformer.
+std::optional<int64_t> split_of(const schedulers::Schedule& schedule, const Experts& experts) {
+  if (experts.size() == 1) {
+    return std::nullopt;
+  }
+  int64_t high = 0;
+  for (const float t : schedule.timesteps) {
+    high += experts.at_timestep(t) == 0 ? 1 : 0;
+  }
+  return high;
+}
+
+ReusePlan reuse_plan(const DenoiseSettings& settings, const Experts& experts) {
+  return {settings.reuse, settings.schedule.size(), split_of(settings.schedule, experts),
+          is_guided(settings, 0) || is_guided(settings, experts.size() - 1)};
+}
+
+void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::Array>& buffers) {
+  for (const runtime::Array& buffer : buffers) {
+    to.push_back(&buffer);
+  }
+}
+
+void check_condition(const DenoiseBatch& batch, const wan::TransformerConfig& config) {
+  const int64_t extra = config.in_channels - config.out_channels;
+  Dims dims = batch.latents.shape.dims;
+  switch (batch.condition_kind) {
+    case Condition::NONE:
+      check(extra == 0,
+            "[sample] the transformer takes {} channels and makes {}: it needs an image, and none "
+            "was given",
+            config.in_channels, config.out_channels);
+      return;
+    case Condition::CHANNELS:
+      check(extra > 0, "[sample] the transformer takes {} channels and makes as many: no image",
+            config.in_channels);
+      dims[1] = extra;
+      break;
+    case Condition::FIRST_FRAME:
+      dims[2] = 1;
+      break;
+  }
+  check(batch.condition.shape == Shape{DType::F32, dims},
+        "[sample] the image condition is {}, expected f32{}", to_string(batch.condition.shape),
+        to_string(dims));
+}
+
+void check_batch(const DenoiseBatch& batch, const wan::TransformerConfig& config, bool guided) {
+  const Dims& x = batch.latents.shape.dims;
+  check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == config.out_channels,
+        "[sample] latents are {}, expected f32[b,{},f,h,w]", to_string(batch.latents.shape),
+        config.out_channels);
+  check_condition(batch, config);
+  const Dims& text = batch.text.shape.dims;
+  check(batch.text.shape.dtype == DType::F32 && text.size() == 3 && text[0] == x[0] &&
+            text[2] == config.text_dim,
+        "[sample] prompt embeddings are {}, expected f32[{},t,{}]", to_string(batch.text.shape),
+        x[0], config.text_dim);
+  check(!guided || batch.negative_text.shape == batch.text.shape,
+        "[sample] negative prompt embeddings are {}, expected {} as the prompt's",
+        to_string(batch.negative_text.shape), to_string(batch.text.shape));
+  const Dims& image = batch.image.shape.dims;
+  check((config.image_dim == 0) == batch.image.bytes.empty() &&
+            (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
+        "[sample] image tokens are {}, expected {}", to_string(batch.image.shape),
+        config.image_dim == 0 ? std::string("none")
+                              : fmt::format("f32[{},n,{}]", x[0], config.image_dim));
+}
+
+State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
+  const auto zeros = [&] { return devices.zeros(batch.latents.shape); };
+  return {.x = devices.upload(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
+}
+
+/// [b, t, d], or both contexts one after the other, [2 b, t, d].
+runtime::Array context(const DenoiseBatch& batch, bool guided, const runtime::Devices& devices) {
+  if (!guided) {
+    return devices.upload(batch.text);
+  }
+  Shape shape = batch.text.shape;
+  shape.dims[0] *= 2;
+  HostArray both(shape);
+  std::ranges::copy(batch.text.bytes, both.bytes.begin());
+  std::ranges::copy(batch.negative_text.bytes,
+                    both.bytes.begin() + static_cast<int64_t>(batch.text.bytes.size()));
+  return devices.upload(both);
+}
+
+/// The final sample. A given first frame comes back as it was: the solver moved it like the others.
+HostArray finished(const State& state, const DenoiseBatch& batch) {
+  HostArray latents = state.x.to_host();
+  if (batch.condition_kind == Condition::FIRST_FRAME) {
+    const Dims& dims = latents.shape.dims;
+    const int64_t frame = dims[3] * dims[4] * static_cast<int64_t>(sizeof(float));
+    for (int64_t i = 0; i < dims[0] * dims[1]; ++i) {
+      std::copy_n(batch.condition.bytes.begin() + i * frame, frame,
+                  latents.bytes.begin() + i * dims[2] * frame);
+    }
+  }
+  return latents;
+}
+
+/// Everything one call of denoise shares between batches and phases.
+class Run {
+ public:
+  Run(Experts& experts, StepPrograms& programs, std::span<const DenoiseBatch> batches,
+      const DenoiseSettings& settings, const DenoiseObserver& observer)
+      : experts_(experts),
+        programs_(programs),
+        batches_(batches),
+        settings_(settings),
+        observer_(observer) {}
+
+  std::vector<HostArray> operator()() {
+    check_reuse(settings_.reuse,
+                is_guided(settings_, 0) && is_guided(settings_, experts_.size() - 1));
+    std::vector<State> states;
+    for (const DenoiseBatch& batch : batches_) {
+      check_batch(batch, experts_.config(0),
+                  is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
+      states.push_back(start(batch, programs_.devices()));
+    }
+    for (const Phase& phase : phases_of(settings_.schedule, experts_)) {
+      for (size_t i = 0; i < batches_.size(); ++i) {
+        advance(states[i], static_cast<int64_t>(i), phase);
+      }
+    }
+    std::vector<HostArray> results;
+    for (size_t i = 0; i < states.size(); ++i) {
+      results.push_back(finished(states[i], batches_[i]));
+    }
+    return results;
+  }
+
+ private:
+  void advance(State& state, int64_t index, const Phase& phase) {
+    const DenoiseBatch& batch = batches_[index];
+    StepSpec spec = step_spec(experts_, phase.expert, batch, settings_);
+    const std::vector<const runtime::Array*> params = experts_.parameters(phase.expert);
+    const std::vector<runtime::Array> given = given_to_steps(batch, spec, params);
+    // What is kept is of this expert and batch: an expert's first step is whole.
+    ReusePlan plan = reuse_plan(settings_, experts_);
+    std::vector<runtime::Array> kept;
+    double drift = 0;
+    for (int64_t i = phase.first; i < phase.last; ++i) {
+      spec.reuse = plan.at(i, settings_.schedule.timesteps[i] / 1000.0, drift);
+      const runtime::Array table = programs_.devices().upload(
+          step_numbers(settings_.schedule, i,
+                       {.guidance_scale = guidance_scale_of(settings_, phase.expert),
+                        .guidance_rescale = settings_.guidance_rescale,
+                        .weights = plan.weights(i)}));
+      std::vector<const runtime::Array*> arguments = params;
+      arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
+      append(arguments, given);
+      if (is_reuse(spec.reuse)) {
+        append(arguments, kept);
+      }
+      arguments.push_back(&table);
+      std::vector<runtime::Array> results = programs_.get(spec).run(programs_.devices(), arguments);
+      state.m2 = std::move(state.m1);
+      state.x = std::move(results[0]);
+      state.previous = std::move(results[1]);
+      state.m1 = std::move(results[2]);
+      check_finite(results[4], index, i, phase.expert);
+      ++done_;
+      report(state, results[3], index, i, phase.expert, spec.reuse);
+      drift = keep(spec.reuse, results, kept);
+    }
+  }
+
+  /// The same at every step: text and image or their keys and values, and the condition.
+  std::vector<runtime::Array> given_to_steps(const DenoiseBatch& batch, const StepSpec& spec,
+                                             const std::vector<const runtime::Array*>& params) {
+    const runtime::Devices& devices = programs_.devices();
+    std::vector<runtime::Array> given;
+    given.push_back(context(batch, spec.guidance != Guidance::NONE, devices));
+    if (!batch.image.bytes.empty()) {
+      given.push_back(devices.upload(batch.image));
+    }
+    if (spec.keys) {
+      std::vector<const runtime::Array*> arguments = params;
+      append(arguments, given);
+      given = programs_.keys(spec).run(devices, arguments);
+    }
+    if (!batch.condition.bytes.empty()) {
+      given.push_back(devices.upload(batch.condition));
+    }
+    return given;
+  }
+
+  /// Moves what the step keeps for later ones to `kept`; returns how far the sample is from the
+  /// reference, where the step says so.
+  static double keep(Reuse reuse, std::vector<runtime::Array>& results,
+                     std::vector<runtime::Array>& kept) {
+    switch (reuse) {
+      case Reuse::NOTHING:
+      case Reuse::BLOCKS:
+        break;
+      case Reuse::KEEP_BLOCKS:
+      case Reuse::KEEP_BRANCHES:
+        kept.clear();
+        std::move(results.begin() + 5, results.end(), std::back_inserter(kept));
+        break;
+      case Reuse::BRANCH:
+        kept.at(0) = std::move(results[5]);
+        break;
+      case Reuse::KEEP_VELOCITY:
+        kept.clear();
+        kept.push_back(std::move(results[3]));
+        kept.push_back(std::move(results[5]));
+        return results[6].to_host().as<float>()[0];
+      case Reuse::VELOCITY:
+        return results[5].to_host().as<float>()[0];
+    }
+    return 0;
+  }
+
+  /// Reads the step's own answer, four bytes. Waiting for it keeps the progress honest and bounds
+  /// what is queued; a step is long against it.
+  void check_finite(const runtime::Array& finite, int64_t batch, int64_t step,
+                    int64_t expert) const {
+    check(finite.to_host().as<int32_t>()[0] != 0,
+          "[sample] latents are not finite after step {} of {} ({}, batch {}): nothing is decoded\n"
+          "  the weights are damaged or the precision does not suffice (activations_dtype)",
+          step + 1, settings_.schedule.size(), name_of(expert), batch);
+  }
+
+  static const char* name_of(int64_t expert) {
+    return expert == 0 ? "transformer" : "transformer_2";
+  }
+
+  void report(const State& state, const runtime::Array& velocity, int64_t batch, int64_t step,
+              int64_t expert, Reuse reuse) const {
+    if (observer_) {
+      observer_({.batch = batch,
+                 .index = step,
+                 .done = done_,
+                 .total = settings_.schedule.size() * static_cast<int64_t>(batches_.size()),
+                 .timestep = settings_.schedule.timesteps[step],
+                 .expert = name_of(expert),
+                 .latents = state.x,
+                 .model_output = velocity,
+                 .reuse = reuse});
+    }
+  }
+
+  Experts& experts_;
+  StepPrograms& programs_;
+  std::span<const DenoiseBatch> batches_;
+  const DenoiseSettings& settings_;
+  const DenoiseObserver& observer_;
+  int64_t done_ = 0;
+};
+
+}  // namespace
+
+double guidance_scale_of(const DenoiseSettings& settings, int64_t expert) {
+  return expert == 0 ? settings.guidance_scale : settings.guidance_scale_2;
+}
+
+bool is_guided(const DenoiseSettings& settings, int64_t expert) {
+  return settings.guidance_scale > 1.0 && guidance_scale_of(settings, expert) != 1.0;
+}
+
+StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
+                   const DenoiseSettings& settings) {
+  StepSpec spec{.model = experts.config(expert),
+                .options = experts.options(),
+                .latents = batch.latents.shape.dims,
+                .text_length = batch.text.shape.dims[1],
+                .guidance = Guidance::NONE,
+                .expand_timesteps = experts.folder().expand_timesteps,
+                .condition = batch.condition_kind,
+                .image_tokens = batch.image.shape.dims.empty() ? 0 : batch.image.shape.dims[1]};
+  if (is_guided(settings, expert)) {
+    spec.guidance = settings.two_passes ? Guidance::TWO_PASSES : Guidance::DOUBLED_BATCH;
+    spec.rescale = settings.guidance_rescale > 0.0;
+  }
+  spec.reuse = reuse_plan(settings, experts).whole();
+  spec.keys = settings.reuse.keys;
+  lay_out_contexts(spec);
+  return spec;
+}
+
+std::vector<HostArray> denoise(Experts& experts, StepPrograms& programs,
+                               std::span<const DenoiseBatch> batches,
+                               const DenoiseSettings& settings, const DenoiseObserver& observer) {
+  return Run(experts, programs, batches, settings, observer)();
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,116 @@
+#include "kinema/sample/experts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/sample/memory.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::sample {
+
+namespace {
+
+/// Without what sampling has no use for, and placed on the devices.
+wan::ModelOptions for_sampling(wan::ModelOptions options, const runtime::Devices& devices) {
+  options.dropout = 0.0;
+  options.remat = {};
+  options.place = devices.placement();
+  return options;
+}
+
+}  // namespace
+
+Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options,
+                 const std::optional<LentTransformer>& lent)
+    : devices_(std::move(devices)),
+      folder_(std::move(folder)),
+      options_(for_sampling(options, devices_)) {
+  if (lent) {
+    check(lent->expert >= 0 && lent->expert < size(),
+          "[sample] expert {} is lent, but {} has {} transformers", lent->expert,
+          folder_.folder.string(), size());
+    lent_expert_ = lent->expert;
+  }
+  const auto config_of = [&](int64_t expert, const std::filesystem::path& part) {
+    return is_lent(expert) ? lent->config : weights::read_config(part);
+  };
+  configs_.push_back(config_of(0, folder_.transformer));
+  wan::check_divides(configs_.front(), options_.place);
+  if (folder_.has_two_experts()) {
+    configs_.push_back(config_of(1, folder_.transformer_2));
+    const wan::TransformerConfig& high = configs_[0];
+    const wan::TransformerConfig& low = configs_[1];
+    check(high.in_channels == low.in_channels && high.out_channels == low.out_channels &&
+              high.text_dim == low.text_dim && high.patch_size == low.patch_size,
+          "[sample] transformer and transformer_2 of {} differ in channels, patch_size or text_dim",
+          folder_.folder.string());
+    wan::check_divides(low, options_.place);
+  }
+}
+
+int64_t Experts::at_timestep(float timestep) const {
+  if (!folder_.has_two_experts()) {
+    return 0;
+  }
+  const double boundary =
+      *folder_.boundary_ratio *
+      static_cast<double>(
+          folder_.schedule.value_or(schedulers::ScheduleConfig{}).num_train_timesteps);
+  return static_cast<double>(timestep) >= boundary ? 0 : 1;
+}
+
+void Experts::make_way(int64_t expert) {
+  // An expert's size must be free beside its parameters: activations and the compiler's space come
+  // on top.
+  const int64_t wanted = (is_lent(expert) ? 1 : 2) * parameter_bytes(configs_.at(expert), options_);
+  std::vector<runtime::Array>& other = loaded_.at(1 - expert);
+  if (!other.empty() && available_bytes(devices_) <= wanted) {
+    other.clear();
+  }
+}
+
+void Experts::lend(std::vector<const runtime::Array*> parameters) {
+  check(lent_expert_.has_value(), "[sample] {} is a pipeline without a lent transformer",
+        folder_.folder.string());
+  const auto specs = wan::parameters(configs_.at(*lent_expert_), options_);
+  check(parameters.size() == specs.size(),
+        "[sample] {} parameters are lent, the transformer has {}", parameters.size(), specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    check(parameters[i]->shape() == specs[i].shape, "[sample] `{}` is lent as {}, expected {}",
+          specs[i].name, to_string(parameters[i]->shape()), to_string(specs[i].shape));
+  }
+  lent_ = std::move(parameters);
+}
+
+bool Experts::has_room(int64_t expert) const {
+  return is_lent(expert) || std::ranges::any_of(loaded_, [](const auto& x) { return !x.empty(); });
+}
+
+std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
+  if (is_lent(expert)) {
+    check(!lent_.empty(), "[sample] no parameters are lent yet");
+    make_way(expert);
+    return lent_;
+  }
+  const auto pointers = [](const std::vector<runtime::Array>& arrays) {
+    std::vector<const runtime::Array*> out;
+    for (const runtime::Array& array : arrays) {
+      out.push_back(&array);
+    }
+    return out;
+  };
+  std::vector<runtime::Array>& mine = loaded_.at(expert);
+  if (!mine.empty()) {
+    return pointers(mine);
+  }
+  make_way(expert);
+  const AddSeconds loading(load_seconds_);
+  const auto specs = wan::parameters(configs_.at(expert), options_);
+  mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,
+                       expert == 0 ? folder_.adapters : folder_.adapters_2);
+  return pointers(mine);
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,153 @@
+#include "kinema/sample/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/runtime/device_memory.h"
+
+namespace kinema::sample {
+namespace {
+
+std::string gib(double bytes) {
+  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+  return bytes < 0.01 * kGiB ? fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0))
+                             : fmt::format("{:.2f} GiB", bytes / kGiB);
+}
+
+double tokens(const Dims& latents, const wan::TransformerConfig& config) {
+  double out = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const int64_t patches = latents[axis + 2] / config.patch_size[axis];
+    out *= static_cast<double>(patches);
+  }
+  return out;
+}
+
+double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
+  return static_cast<double>(programs.get(spec).report().memory.total() -
+                             parameter_bytes(spec.model, spec.options));
+}
+
+/// The most latent frames whose step was seen to take at most so many bytes beside the parameters;
+/// 0 for none. The next guess follows from the last two measurements.
+int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double available) {
+  constexpr int kMeasurements = 5;
+  const int64_t patch = spec.model.patch_size[0];
+  const auto measure = [&](int64_t frames) {
+    spec.latents[2] = frames;
+    return std::pair{tokens(spec.latents, spec.model), beside_parameters(programs, spec)};
+  };
+  int64_t fits = 0;
+  int64_t too_many = spec.latents[2];
+  auto before = measure(too_many);
+  int64_t guess = std::max(patch, too_many / 4 / patch * patch);
+  for (int i = 0; i < kMeasurements && too_many - fits > patch; ++i) {
+    const auto now = measure(guess);
+    (now.second <= available ? fits : too_many) = guess;
+    const auto growth = StepGrowth::through(now.first, now.second, before.first, before.second);
+    const double per_frame = now.first / static_cast<double>(guess);
+    guess = too_many - patch;
+    while (guess > fits + patch &&
+           growth.bytes(per_frame * static_cast<double>(guess)) > available) {
+      guess -= patch;
+    }
+    if (guess <= fits + fits / 16) {
+      break;
+    }
+    before = now;
+  }
+  return fits;
+}
+
+}  // namespace
+
+int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
+  constexpr int64_t kParts = 10;  // what compilers count, to one of the kernels' working space
+  const int64_t free = runtime::free_bytes(devices);
+  if (devices.client().platform_name() != "cpu") {
+    return free;
+  }
+  const int64_t share = held_by_host / static_cast<int64_t>(devices.count());
+  return std::max<int64_t>(0, free - share) / (kParts + 1) * kParts;
+}
+
+int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
+  int64_t bytes = 0;
+  for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
+    bytes +=
+        runtime::bytes_per_device(spec.shape, spec.sharding(options.place), options.place.mesh());
+  }
+  return bytes;
+}
+
+StepGrowth StepGrowth::through(double tokens_1, double bytes_1, double tokens_2, double bytes_2) {
+  const double per_token_1 = bytes_1 / tokens_1;
+  const double per_token_2 = bytes_2 / tokens_2;
+  const double square = tokens_1 == tokens_2
+                            ? 0.0
+                            : std::max(0.0, (per_token_2 - per_token_1) / (tokens_2 - tokens_1));
+  return {.linear = std::max(0.0, per_token_2 - square * tokens_2), .square = square};
+}
+
+void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::LatentLayout& layout,
+                      int64_t available) {
+  const int64_t frame = videos * sizes.height * sizes.width * 3;
+  if (frame * sizes.num_frames <= available) {
+    return;
+  }
+  const int64_t alone = layout.first_frame_alone ? 1 : 0;
+  const int64_t room = available / frame;
+  const int64_t most =
+      room < alone ? 0 : (room - alone) / layout.temporal * layout.temporal + alone;
+  fail(
+      "[sample] {} decoded frames of {} x {} for each of {} video{} take {}, but {} are free\n"
+      "  {} frames fit; smaller frames and fewer videos at a time take less",
+      sizes.num_frames, sizes.height, sizes.width, videos, videos == 1 ? "" : "s",
+      gib(static_cast<double>(frame * sizes.num_frames)), gib(static_cast<double>(available)),
+      most);
+}
+
+void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available) {
+  check(bytes <= available,
+        "[sample] decoding {} frames of {} x {} takes {}, but {} are free\n"
+        "  vae_tiling=true, vae_decode_chunk=1 or vae_dtype=bfloat16 takes less",
+        sizes.num_frames, sizes.height, sizes.width, gib(static_cast<double>(bytes)),
+        gib(static_cast<double>(available)));
+}
+
+bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {
+  const double rest = beside_parameters(programs, spec);
+  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  return rest + (loaded ? 0.0 : weights) <= static_cast<double>(available);
+}
+
+void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
+                     const encoders::LatentLayout& layout, bool loaded, int64_t available) {
+  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  const double rest = beside_parameters(programs, spec);
+  const auto free = static_cast<double>(available) + (loaded ? weights : 0.0);
+  if (weights + rest <= free) {
+    return;
+  }
+  check(weights < free,
+        "[sample] the transformer's weights alone take {}, but {} are free\n"
+        "  weights_dtype=bfloat16 stores two bytes a number",
+        gib(weights), gib(free));
+  const int64_t fit = latent_frames_that_fit(programs, spec, free - weights);
+  const int64_t alone = layout.first_frame_alone ? 1 : 0;
+  const std::string remedy =
+      fit == 0 ? fmt::format("not even {} frames of this size fit",
+                             (spec.model.patch_size[0] - alone) * layout.temporal + alone)
+               : fmt::format("about {} frames of this size fit",
+                             (fit - alone) * layout.temporal + alone);
+  fail(
+      "[sample] {} frames of {} x {} take {} ({} of it weights), but {} are free\n"
+      "  {}; smaller frames take less",
+      sizes.num_frames, sizes.height, sizes.width, gib(weights + rest), gib(weights), gib(free),
+      remedy);
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,281 @@
+#include "kinema/sample/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <functional>
+#include <initializer_list>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/image.h"
+#include "kinema/io/json.h"
+#include "kinema/io/video.h"
+
+namespace kinema::sample {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `a_red_circle_moving_left`: letters and digits of the prompt, at most 60.
+std::string slug(const std::string& prompt) {
+  constexpr size_t kLongest = 60;
+  std::string out;
+  for (const char c : prompt) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 128 && std::isalnum(byte) != 0) {
+      out += static_cast<char>(std::tolower(byte));
+    } else if (!out.empty() && out.back() != '_') {
+      out += '_';
+    }
+    if (out.size() == kLongest) {
+      break;
+    }
+  }
+  while (!out.empty() && out.back() == '_') {
+    out.pop_back();
+  }
+  return out;
+}
+
+std::string word(Condition condition) {
+  switch (condition) {
+    case Condition::NONE:
+      return "text";
+    case Condition::CHANNELS:
+      return "image";
+    case Condition::FIRST_FRAME:
+      return "first_frame";
+  }
+  return "";
+}
+
+/// Settings that make video `index` alone, with its prompt.
+io::Json settings_of(const OutputOptions& options, const GeneratedVideo& video) {
+  io::Json out = options.settings;
+  out.set("prompt", video.prompt).set("prompt_file", "");
+  out.set("num_videos_per_prompt", 1).set("first_video_index", video.index);
+  return out;
+}
+
+io::Json describe(const GenerateRequest& request, const Generated& generated,
+                  const Pipeline& pipeline, const GeneratedVideo& video,
+                  const OutputOptions& options) {
+  const PipelineFolder& folder = pipeline.folder();
+  io::Json out = io::Json::object();
+  out.set("prompt", video.prompt);
+  out.set("negative_prompt", request.negative_prompt);
+  out.set("condition", word(generated.condition));
+  out.set("seed", static_cast<int64_t>(request.seed));
+  out.set("index", video.index);
+  out.set("num_inference_steps", request.num_inference_steps);
+  out.set("guidance_scale", request.guidance_scale);
+  if (folder.has_two_experts()) {
+    out.set("guidance_scale_2", request.guidance_scale_2.value_or(request.guidance_scale));
+    out.set("boundary_ratio", folder.boundary_ratio.value_or(0.0));
+  }
+  out.set("guidance_rescale", request.guidance_rescale);
+  out.set("scheduler", class_name(generated.schedule.sampler));
+  out.set("flow_shift", generated.schedule.shift);
+  out.set("model", folder.folder.string());
+  out.set("transformer", folder.transformer.string());
+  if (folder.has_two_experts()) {
+    out.set("transformer_2", folder.transformer_2.string());
+  }
+  out.set("autoencoder", pipeline.autoencoder().name());
+  out.set("text_encoder", pipeline.text_encoder().name());
+  if (!request.initial_latents.empty()) {
+    out.set("initial_latents", request.initial_latents.string());
+  }
+  out.set("num_frames", generated.sizes.num_frames);
+  out.set("height", generated.sizes.height);
+  out.set("width", generated.sizes.width);
+  out.set("fps", options.fps);
+  out.set("kinema", options.version);
+  out.set("settings", settings_of(options, video));
+  out.set("flags", options.flags);
+  return out;
+}
+
+/// Every frame as a PNG.
+fs::path write_frames(const fs::path& folder, const HostArray& frames) {
+  io::make_folder(folder);
+  HostArray frame(Shape{DType::U8, {frames.shape.dims[1], frames.shape.dims[2], 3}});
+  for (int64_t i = 0; i < frames.shape.dims[0]; ++i) {
+    const auto size = static_cast<int64_t>(frame.bytes.size());
+    std::copy_n(frames.bytes.begin() + i * size, size, frame.bytes.begin());
+    io::write_png(folder / fmt::format("{:04}.png", i), frame);
+  }
+  return folder;
+}
+
+/// Frames of a size that can be made out on a sheet, and that let a sheet of many be opened.
+HostArray for_sheet(const HostArray& frames) {
+  constexpr int64_t kTallest = 240;
+  constexpr int64_t kShown = 5;  // see ContactSheetOptions::frames_per_video
+  const Dims& dims = frames.shape.dims;
+  if (dims[1] <= kTallest) {
+    return frames;
+  }
+  const int64_t width = std::max<int64_t>(1, dims[2] * kTallest / dims[1]);
+  const int64_t count = std::min(dims[0], kShown);
+  HostArray out(Shape{DType::U8, {count, kTallest, width, 3}});
+  HostArray frame(Shape{DType::U8, {dims[1], dims[2], 3}});
+  const auto size = static_cast<int64_t>(frame.bytes.size());
+  auto to = out.bytes.begin();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t from = count == 1 ? 0 : i * (dims[0] - 1) / (count - 1);
+    std::copy_n(frames.bytes.begin() + from * size, size, frame.bytes.begin());
+    to = std::ranges::copy(io::resize_image(frame, kTallest, width).bytes, to).out;
+  }
+  return out;
+}
+
+void write_sheet(const fs::path& path, const Generated& generated, const OutputOptions& options) {
+  std::vector<HostArray> videos;
+  std::vector<std::string> labels;
+  for (const GeneratedVideo& video : generated.videos) {
+    videos.push_back(for_sheet(video.frames));
+    labels.push_back(video.prompt);
+  }
+  constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
+  const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
+  const bool tiny = generated.sizes.height == height;
+  const int64_t enlarge =
+      std::max<int64_t>(tiny ? options.enlarge : 1, (kVisible + height - 1) / height);
+  io::write_png(path,
+                io::contact_sheet(videos, labels,
+                                  {.columns = options.contact_sheet_columns, .enlarge = enlarge}));
+}
+
+/// Calls visit(what, seconds) for each part, in the order of the work.
+void for_each_part(const Timings& t, const std::function<void(const char*, double)>& visit) {
+  visit("load", t.load);
+  visit("text", t.text);
+  if (t.image > 0) {
+    visit("image", t.image);
+  }
+  visit("compile", t.compile);
+  visit("denoise", t.denoise);
+  visit("decode", t.decode);
+  visit("total", t.total());
+}
+
+/// Names for new files in a folder.
+class Names {
+ public:
+  Names(fs::path folder, const OutputOptions& options)
+      : folder_(std::move(folder)), options_(options) {}
+
+  /// `stem`, or `stem_1`, `stem_2` ... where there is a file, or a folder, of that name and one of
+  /// the endings. The file with the first ending is made, empty, so that nobody else takes it.
+  std::string reserve(const std::string& stem,
+                      std::initializer_list<std::string_view> endings) const {
+    for (int64_t n = 0;; ++n) {
+      const std::string name = n == 0 ? stem : fmt::format("{}_{}", stem, n);
+      const bool is_free = std::ranges::none_of(
+          endings, [&](std::string_view ending) { return is_taken(name + std::string(ending)); });
+      if (!options_.keep_existing ||
+          (is_free && io::create_file(folder_ / (name + std::string(*endings.begin()))))) {
+        return name;
+      }
+    }
+  }
+
+ private:
+  bool is_taken(const std::string& name) const {
+    std::error_code ignored;
+    return options_.taken.contains(name) || fs::exists(folder_ / name, ignored);
+  }
+
+  fs::path folder_;
+  const OutputOptions& options_;
+};
+
+/// The `file_name` of a line of metadata.jsonl; empty for a line of another kind.
+std::string file_name_of(const std::string& line) {
+  try {
+    const io::Json row = io::Json::parse(line, kVideoList);
+    const io::Json* name = row.is_object() ? row.find("file_name") : nullptr;
+    return name != nullptr && name->is_string() ? name->as_string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// The videos with their prompts are a data set themselves, together with those that were there.
+void add_to_list(const fs::path& file, const std::vector<fs::path>& videos,
+                 const std::vector<GeneratedVideo>& generated) {
+  std::set<std::string> names;
+  std::string rows;
+  for (size_t i = 0; i < videos.size(); ++i) {
+    const std::string name = videos[i].filename().string();
+    names.insert(name);
+    rows += io::Json::object({{"file_name", name}, {"text", generated[i].prompt}}).dump(-1) + "\n";
+  }
+  std::string kept;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!names.contains(file_name_of(line))) {
+      kept += line + "\n";
+    }
+  }
+  io::write_file(file, kept + rows);
+}
+
+}  // namespace
+
+OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request,
+                          const Generated& generated, const Pipeline& pipeline,
+                          const OutputOptions& options) {
+  io::make_folder(folder);
+  const Names names(folder, options);
+  OutputFiles out;
+  for (const GeneratedVideo& video : generated.videos) {
+    const std::string stem = names.reserve(fmt::format("{:03}_{}", video.index, slug(video.prompt)),
+                                           {".json", ".mp4", ""});
+    const fs::path path = folder / (stem + ".mp4");
+    const fs::path about = folder / (stem + ".json");
+    try {
+      io::write_file(about, describe(request, generated, pipeline, video, options).dump() + "\n");
+      io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+    } catch (...) {  // a full disk: no words about a video that there is not
+      std::error_code ignored;
+      fs::remove(about, ignored);
+      throw;
+    }
+    out.videos.push_back(path);
+    if (options.frames) {
+      out.frames.push_back(write_frames(folder / stem, video.frames));
+    }
+  }
+  add_to_list(folder / kVideoList, out.videos, generated.videos);
+  if (options.contact_sheet) {
+    out.contact_sheet = folder / (names.reserve("contact_sheet", {".png"}) + ".png");
+    write_sheet(out.contact_sheet, generated, options);
+  }
+  return out;
+}
+
+std::string timing_table(const Generated& generated) {
+  std::string out;
+  for_each_part(generated.timings, [&](const char* what, double seconds) {
+    out += fmt::format("{:<8}{:>9.2f} s\n", what, seconds);
+  });
+  return out;
+}
+
+io::Json timing_json(const Generated& generated) {
+  io::Json out = io::Json::object();
+  for_each_part(generated.timings,
+                [&](const char* what, double seconds) { out.set(what, seconds); });
+  return out;
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,239 @@
+#include "kinema/sample/pipeline_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::sample {
+namespace {
+
+namespace fs = std::filesystem;
+using schedulers::Sampler;
+
+/// A setting that this build has in one form only; absent and null mean that form.
+struct Fixed {
+  std::string_view key;
+  std::string_view value;  // as JSON
+};
+
+const std::vector<Fixed>& fixed_settings(Sampler sampler) {
+  static const std::vector<Fixed> unipc{
+      {"prediction_type", "\"flow_prediction\""},
+      {"use_flow_sigmas", "true"},
+      {"solver_order", "2"},
+      {"solver_type", "\"bh2\""},
+      {"predict_x0", "true"},
+      {"lower_order_final", "true"},
+      {"final_sigmas_type", "\"zero\""},
+      {"disable_corrector", "[]"},
+      {"thresholding", "false"},
+      {"use_dynamic_shifting", "false"},
+      {"use_karras_sigmas", "false"},
+      {"use_exponential_sigmas", "false"},
+      {"use_beta_sigmas", "false"},
+      {"shift_terminal", "null"},
+  };
+  static const std::vector<Fixed> euler{
+      {"use_dynamic_shifting", "false"},   {"use_karras_sigmas", "false"},
+      {"use_exponential_sigmas", "false"}, {"use_beta_sigmas", "false"},
+      {"invert_sigmas", "false"},          {"stochastic_sampling", "false"},
+      {"shift_terminal", "null"},
+  };
+  return sampler == Sampler::UNIPC ? unipc : euler;
+}
+
+void check_fixed(const io::Json& config, Sampler sampler) {
+  for (const Fixed& fixed : fixed_settings(sampler)) {
+    const io::Json* value = config.find(fixed.key);
+    check(value == nullptr || value->is_null() || value->dump(-1) == fixed.value,
+          "[scheduler] {} is {}, but only {} is supported", value == nullptr ? "" : value->where(),
+          value == nullptr ? "" : value->dump(-1), fixed.value);
+  }
+}
+
+/// True when `model_index.json` lists the part: `["diffusers", "WanTransformer3DModel"]`, not
+/// absent, null or `[null, null]`.
+bool lists(const io::Json& index, std::string_view part) {
+  const io::Json* entry = index.find(part);
+  return entry != nullptr && entry->is_array() && entry->items().size() == 2 &&
+         !entry->items()[1].is_null();
+}
+
+/// The classes that a part may be of; a part that is not named here may be of any.
+const std::vector<std::string_view>& classes_of(std::string_view part) {
+  static const std::map<std::string_view, std::vector<std::string_view>> known{
+      {"transformer", {"WanTransformer3DModel"}},
+      {"transformer_2", {"WanTransformer3DModel"}},
+      {"vae", {"AutoencoderKLWan"}},
+      {"text_encoder", {"UMT5EncoderModel"}},
+      {"image_encoder", {"CLIPVisionModel", "CLIPVisionModelWithProjection"}},
+  };
+  static const std::vector<std::string_view> any;
+  const auto found = known.find(part);
+  return found == known.end() ? any : found->second;
+}
+
+/// The folder of a part that the index lists; empty for one that it does not list.
+fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
+                 PartsThere parts) {
+  if (!lists(index, part)) {
+    return {};
+  }
+  const io::Json& name = index.at(part).items()[1];
+  const auto& classes = classes_of(part);
+  check(classes.empty() || std::ranges::find(classes, name.as_string()) != classes.end(),
+        "[sample] {} is a `{}`, expected {}", name.where(), name.as_string(),
+        fmt::join(classes, " or "));
+  fs::path path = folder / part;
+  check(parts == PartsThere::SOME || fs::is_directory(path),
+        "[sample] {} has no `{}` folder, which its model_index.json lists", folder.string(), part);
+  return path;
+}
+
+void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
+  const std::string& name = index.at("_class_name").as_string();
+  check(name == "WanPipeline" || name == "WanImageToVideoPipeline",
+        "[sample] {} is a {}, expected a WanPipeline or a WanImageToVideoPipeline",
+        out.folder.string(), name);
+  out.class_name = name;
+  check(lists(index, "transformer"), "[sample] {} lists no `transformer`",
+        (out.folder / "model_index.json").string());
+  const auto part = [&](std::string_view part) { return part_of(out.folder, index, part, parts); };
+  out.transformer = part("transformer");
+  out.vae = part("vae");
+  out.text_encoder = part("text_encoder");
+  out.tokenizer = part("tokenizer");
+  out.image_encoder = part("image_encoder");
+  out.image_processor = part("image_processor");
+  if (const io::Json* ratio = index.find("boundary_ratio"); ratio != nullptr && !ratio->is_null()) {
+    out.boundary_ratio = ratio->as_number();
+    check(*out.boundary_ratio >= 0.0 && *out.boundary_ratio <= 1.0,
+          "[sample] {} is {}, expected 0 to 1", ratio->where(), *out.boundary_ratio);
+  }
+  out.transformer_2 = part("transformer_2");
+  if (out.has_two_experts()) {
+    check(out.boundary_ratio.has_value(),
+          "[sample] {} has two transformers but its model_index.json no `boundary_ratio`",
+          out.folder.string());
+  }
+  if (const io::Json* expand = index.find("expand_timesteps");
+      expand != nullptr && !expand->is_null()) {
+    out.expand_timesteps = expand->as_bool();
+  }
+  if (const fs::path scheduler = part("scheduler");
+      !scheduler.empty() && (parts == PartsThere::ALL || fs::is_directory(scheduler))) {
+    out.schedule = read_scheduler_config(out.folder / kSchedulerConfig);
+  }
+}
+
+/// What the names around a transformer say of its place: folders that links lead to, weight files,
+/// and where its config was saved from.
+std::string names_around(const fs::path& pipeline, const fs::path& transformer) {
+  std::error_code ignored;
+  const fs::path real = fs::canonical(transformer, ignored);
+  std::string out = real.filename().string();
+  if (!fs::equivalent(real.parent_path(), pipeline, ignored)) {
+    out += " " + real.parent_path().filename().string();
+  }
+  for (const auto& entry : fs::directory_iterator(transformer, ignored)) {
+    out += " " + fs::canonical(entry.path(), ignored).filename().string();
+  }
+  try {
+    const io::Json config = io::Json::read(transformer / "config.json");
+    if (const io::Json* from = config.find("_name_or_path"); from != nullptr && from->is_string()) {
+      out += " " + from->as_string();
+    }
+  } catch (const Error&) {
+    // A config that cannot be read is reported by who needs it.
+  }
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+  return out;
+}
+
+bool speaks_of(const std::string& names, std::string_view noise) {
+  for (const std::string_view between : {"", "_", "-", " "}) {
+    if (names.find(fmt::format("{}{}noise", noise, between)) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> doubts(const PipelineFolder& folder) {
+  if (!folder.has_two_experts()) {
+    return {};
+  }
+  const std::string high = names_around(folder.folder, folder.transformer);
+  const std::string low = names_around(folder.folder, folder.transformer_2);
+  const bool first_is_low = (speaks_of(high, "low") && !speaks_of(high, "high")) ||
+                            (high.find("transformer_2") != std::string::npos &&
+                             folder.transformer.filename() != "transformer_2");
+  const bool second_is_high = speaks_of(low, "high") && !speaks_of(low, "low");
+  std::vector<std::string> out;
+  if (first_is_low || second_is_high) {
+    out.push_back(fmt::format(
+        "the experts seem to have changed places: by its name, {} is for {} noise, but it is used "
+        "for {} noise",
+        first_is_low ? folder.transformer.string() : folder.transformer_2.string(),
+        first_is_low ? "low" : "high", first_is_low ? "high" : "low"));
+  }
+  std::error_code ignored;
+  if (fs::equivalent(folder.transformer, folder.transformer_2, ignored)) {
+    out.push_back(fmt::format("both experts are the same folder, {}",
+                              fs::canonical(folder.transformer, ignored).string()));
+  }
+  return out;
+}
+
+PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
+  check(fs::is_directory(folder), "[sample] {} is not a folder", folder.string());
+  PipelineFolder out{.folder = folder};
+  if (fs::exists(folder / "model_index.json")) {
+    read_index(out, io::Json::read(folder / "model_index.json"), parts);
+    return out;
+  }
+  check(fs::is_directory(folder / "transformer"),
+        "[sample] {} has neither model_index.json nor a `transformer` folder", folder.string());
+  out.transformer = folder / "transformer";
+  for (const auto& [part, name] : {std::pair{&out.vae, "vae"},
+                                   {&out.text_encoder, "text_encoder"},
+                                   {&out.tokenizer, "tokenizer"}}) {
+    if (fs::is_directory(folder / name)) {
+      *part = folder / name;
+    }
+  }
+  return out;
+}
+
+schedulers::ScheduleConfig read_scheduler_config(const fs::path& file) {
+  const io::Json config = io::Json::read(file);
+  schedulers::ScheduleConfig out;
+  out.sampler = schedulers::sampler_from_string(config.at("_class_name").as_string());
+  check_fixed(config, out.sampler);
+  const char* key = out.sampler == Sampler::UNIPC ? "flow_shift" : "shift";
+  if (const io::Json* shift = config.find(key); shift != nullptr && !shift->is_null()) {
+    out.shift = shift->as_number();
+    check(out.shift > 0.0, "[scheduler] {} is {}, expected a number above 0", shift->where(),
+          out.shift);
+  } else {
+    out.shift = 1.0;  // diffusers' default of both classes
+  }
+  if (const io::Json* steps = config.find("num_train_timesteps"); steps != nullptr) {
+    out.num_train_timesteps = steps->as_int();
+    check(out.num_train_timesteps > 0 && out.num_train_timesteps <= 1'000'000,
+          "[scheduler] {} is {}, expected 1 to 1000000", steps->where(), out.num_train_timesteps);
+  }
+  return out;
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinema/schedulers/schedule.h"
+#include "kinema/weights/lora.h"
+
+namespace kinema::sample {
+
+/// Where the parts of a pipeline lie and what its configuration says.
+struct PipelineFolder {
+  std::filesystem::path folder;
+  /// `WanPipeline` or `WanImageToVideoPipeline`; empty without model_index.json.
+  std::string class_name;
+  /// The only transformer, or the expert for high noise.
+  std::filesystem::path transformer;
+  /// The expert for low noise; empty for one transformer.
+  std::filesystem::path transformer_2;
+  /// Merged into the weights of `transformer` and of `transformer_2` when they are loaded.
+  std::vector<weights::Adapter> adapters;
+  std::vector<weights::Adapter> adapters_2;
+  /// Steps with t >= boundary_ratio * num_train_timesteps belong to `transformer`, others to
+  /// `transformer_2`.
+  std::optional<double> boundary_ratio;
+  /// One timestep for every token (Wan 2.2 TI2V).
+  bool expand_timesteps = false;
+  /// What `scheduler/` says; nothing where the pipeline has none.
+  std::optional<schedulers::ScheduleConfig> schedule;
+  // The other parts; empty where the pipeline does not list them.
+  std::filesystem::path vae, text_encoder, tokenizer, image_encoder, image_processor;
+
+  bool has_two_experts() const { return !transformer_2.empty(); }
+};
+
+/// Which of the parts that a pipeline lists must be there.
+enum class PartsThere : uint8_t {
+  ALL,
+  SOME,  // of a hub's pipeline only what was wanted is here; paths of the others lead nowhere
+};
+
+/// Reads `model_index.json` and `scheduler/scheduler_config.json` of a diffusers folder. A folder
+/// without `model_index.json` but with `transformer/` (a checkpoint of a training run) is a
+/// pipeline of one transformer.
+///
+/// Throws an Error that names the missing part, a pipeline, part or scheduler class that is not
+/// known, or a scheduler setting that would change the result and is not supported.
+PipelineFolder read_pipeline_folder(const std::filesystem::path& folder,
+                                    PartsThere parts = PartsThere::ALL);
+
+/// Where in a pipeline's folder, or a checkpoint's, it is said how to sample.
+inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json";
+
+/// What looks wrong without being certain, a line each: experts that seem to have changed places.
+std::vector<std::string> doubts(const PipelineFolder& folder);
+
+/// Reads a `scheduler_config.json` alone.
+schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file);
+
+}  // namespace kinema::sample

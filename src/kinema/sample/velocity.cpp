@@ -1,0 +1,177 @@
+#include "kinema/sample/velocity.h"
+
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/ops.h"
+#include "kinema/sample/low_pass.h"
+
+namespace kinema::sample {
+namespace {
+
+/// The timestep once per video, or once per token; a given first frame is not noisy.
+Tensor timesteps(Tensor numbers, const StepSpec& spec, Tensor hidden) {
+  const int64_t batch = hidden.dim(0);
+  const Tensor t = broadcast_to(slice(numbers, Axis(0), kTimestep, 1), {batch});
+  if (!spec.expand_timesteps) {
+    return t;
+  }
+  const Tensor first = spec.condition == Condition::FIRST_FRAME ? zeros_like(t) : t;
+  return wan::token_timesteps(first, t, hidden, spec.model);
+}
+
+/// x once more along the batch; an empty tensor stays empty.
+Tensor twice(Tensor x) { return x ? concatenate({x, x}, Axis(0)) : x; }
+
+/// The standard deviation of each video, [b, 1, 1, 1, 1].
+Tensor standard_deviation(Tensor x) {
+  const std::vector<int64_t> all{1, 2, 3, 4};
+  return sqrt(mean(square(x - mean(x, all, true)), all, true));
+}
+
+/// The transformer over some of the contexts.
+class Passes {
+ public:
+  Passes(std::span<const Tensor> params, Tensor x, const Given& given, const StepSpec& spec)
+      : params_(params),
+        given_(given),
+        spec_(spec),
+        hidden_(model_input(x, given.condition, spec.condition)) {}
+
+  /// f32 velocities with `count` contexts from `first`: as many as there are videos, or twice.
+  Tensor operator()(int64_t first, int64_t count) {
+    const auto rows = [&](Tensor x, int64_t axis) {
+      return x && x.dim(axis) > count ? slice(x, Axis(axis), first, count) : x;
+    };
+    const bool both = count > spec_.latents[0];
+    const Tensor hidden = both ? twice(hidden_) : hidden_;
+    wan::TransformerInputs in{.hidden_states = hidden,
+                              .timestep = timesteps(given_.numbers, spec_, hidden)};
+    if (spec_.reuse == Reuse::BLOCKS) {
+      in.block_sum = rows(given_.kept.at(0), 0);
+    } else if (given_.keys) {
+      const wan::CrossKeys& keys = *given_.keys;
+      in.keys = wan::CrossKeys{.key = rows(keys.key, 1),
+                               .value = rows(keys.value, 1),
+                               .image_key = rows(keys.image_key, 1),
+                               .image_value = rows(keys.image_value, 1)};
+    } else {
+      in.encoder_hidden_states = rows(given_.text, 0);
+      in.encoder_hidden_states_image = both ? twice(given_.image) : given_.image;
+    }
+    const wan::TransformerOutputs out =
+        wan::transformer_outputs(params_, spec_.model, spec_.options, in);
+    sums_.push_back(out.block_sum);
+    return convert(out.velocity, DType::F32);
+  }
+
+  /// What the blocks added, of all contexts.
+  Tensor block_sum() const {
+    return sums_.size() == 1 ? sums_.front() : concatenate(sums_, Axis(0));
+  }
+
+ private:
+  std::span<const Tensor> params_;
+  const Given& given_;
+  const StepSpec& spec_;
+  Tensor hidden_;
+  std::vector<Tensor> sums_;
+};
+
+/// Velocities with the prompt and, unless there is no guidance, with the negative prompt.
+struct Branches {
+  Tensor prompted;
+  Tensor plain;
+};
+
+/// The negative prompt's velocity from the prompt's: the old difference of the two, its low and
+/// its other frequencies weighed apart.
+Tensor estimated_plain(Tensor prompted, const Given& given) {
+  const Tensor difference = given.kept.at(1) - given.kept.at(0);
+  const Tensor low = number(given.numbers, kLowWeight);
+  const Tensor high = number(given.numbers, kHighWeight);
+  return prompted + high * difference + (low - high) * low_frequencies(difference);
+}
+
+Branches branches(Passes& pass, const Given& given, const StepSpec& spec) {
+  const int64_t b = spec.latents[0];
+  if (spec.reuse == Reuse::BRANCH) {
+    check(spec.guidance != Guidance::NONE, "[sample] without guidance there is no branch to reuse");
+    const Tensor prompted = pass(0, b);
+    return {.prompted = prompted, .plain = estimated_plain(prompted, given)};
+  }
+  switch (spec.guidance) {
+    case Guidance::NONE:
+      return {.prompted = pass(0, b), .plain = {}};
+    case Guidance::DOUBLED_BATCH: {
+      const Tensor both = pass(0, 2 * b);
+      return {.prompted = slice(both, Axis(0), 0, b), .plain = slice(both, Axis(0), b, b)};
+    }
+    case Guidance::TWO_PASSES: {
+      const Tensor prompted = pass(0, b);
+      return {.prompted = prompted, .plain = pass(b, b)};
+    }
+  }
+  fail("[sample] unknown guidance {}", static_cast<int>(spec.guidance));
+}
+
+Tensor guided(const Branches& made, const Given& given, const StepSpec& spec) {
+  if (!made.plain) {
+    return made.prompted;
+  }
+  const Tensor out = made.plain + number(given.numbers, kGuidance) * (made.prompted - made.plain);
+  if (!spec.rescale) {
+    return out;
+  }
+  // arXiv:2305.08891, section 3.4: r (std of the prompted / std of the guided) + 1 - r.
+  const Tensor r = number(given.numbers, kRescale);
+  return out * (r * (standard_deviation(made.prompted) / standard_deviation(out)) + (1.0 - r));
+}
+
+}  // namespace
+
+Tensor number(Tensor numbers, int64_t i) {
+  return reshape(slice(numbers, Axis(0), i, 1), {1, 1, 1, 1, 1});
+}
+
+Tensor model_input(Tensor x, Tensor condition, Condition kind) {
+  switch (kind) {
+    case Condition::NONE:
+      return x;
+    case Condition::CHANNELS:
+      return concatenate({x, condition}, Axis(1));
+    case Condition::FIRST_FRAME:
+      return x.dim(2) == 1 ? condition
+                           : concatenate({condition, slice(x, Axis(2), 1, x.dim(2) - 1)}, Axis(2));
+  }
+  fail("[sample] unknown condition {}", static_cast<int>(kind));
+}
+
+Velocity make_velocity(std::span<const Tensor> params, Tensor x, const Given& given,
+                       const StepSpec& spec) {
+  if (spec.reuse == Reuse::VELOCITY) {
+    return {.value = given.kept.at(0), .kept = {}};
+  }
+  Passes pass(params, x, given, spec);
+  const Branches made = branches(pass, given, spec);
+  Velocity out{.value = guided(made, given, spec), .kept = {}};
+  switch (spec.reuse) {
+    case Reuse::KEEP_BLOCKS:
+      out.kept = {pass.block_sum()};
+      break;
+    case Reuse::KEEP_BRANCHES:
+      out.kept = {made.prompted, made.plain};
+      break;
+    case Reuse::BRANCH:
+      out.kept = {made.prompted};
+      break;
+    case Reuse::NOTHING:
+    case Reuse::BLOCKS:
+    case Reuse::KEEP_VELOCITY:
+    case Reuse::VELOCITY:
+      break;
+  }
+  return out;
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,130 @@
+#include "kinema/schedulers/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/schedulers/unipc.h"
+
+namespace kinema::schedulers {
+namespace {
+
+/// sigma -> s sigma / (1 + (s - 1) sigma): more of the steps at high noise.
+template <typename T>
+T shifted(T sigma, T shift) {
+  return shift * sigma / (1 + (shift - 1) * sigma);
+}
+
+/// `count` values from `first` to `last`, both included.
+std::vector<double> linspace(double first, double last, int64_t count) {
+  std::vector<double> values(static_cast<size_t>(count), first);
+  const double step = count > 1 ? (last - first) / static_cast<double>(count - 1) : 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = static_cast<double>(i) * step + first;
+  }
+  if (count > 1) {
+    values.back() = last;
+  }
+  return values;
+}
+
+Schedule unipc(const ScheduleConfig& config, int64_t steps) {
+  const auto train = static_cast<double>(config.num_train_timesteps);
+  std::vector<double> sigmas = linspace(1.0, 1.0 / train, steps + 1);
+  sigmas.pop_back();
+
+  for (double& sigma : sigmas) {
+    sigma = shifted(sigma, config.shift);
+  }
+  // log(1 - sigma) must exist: the reference moves the first sigma off 1 by this much.
+  constexpr double kOffOne = 1e-6;
+  if (std::abs(sigmas.front() - 1.0) < kOffOne) {
+    sigmas.front() -= kOffOne;
+  }
+
+  Schedule out{.config = config};
+  for (const double sigma : sigmas) {
+    out.sigmas.push_back(static_cast<float>(sigma));
+    out.timesteps.push_back(static_cast<float>(static_cast<int64_t>(sigma * train)));
+  }
+  out.sigmas.push_back(0.0F);
+  check(std::ranges::adjacent_find(out.sigmas, std::less_equal<>()) == out.sigmas.end(),
+        "[scheduler] flow_shift {} leaves neighbours of {} steps the same noise level\n"
+        "  take fewer steps or a smaller flow_shift",
+        config.shift, steps);
+  out.steps = unipc_steps(out.sigmas);
+  return out;
+}
+
+Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps) {
+  const TrainingTable table = euler_training_table(config.shift, config.num_train_timesteps);
+  const auto train = static_cast<double>(config.num_train_timesteps);
+  // The range is already shifted; the reference shifts what lies in it once more.
+  const std::vector<double> timesteps =
+      linspace(static_cast<double>(table.sigmas.front()) * train,
+               static_cast<double>(table.sigmas.back()) * train, steps);
+
+  Schedule out{.config = config};
+  for (const double t : timesteps) {
+    const auto sigma = static_cast<float>(shifted(t / train, config.shift));
+    out.sigmas.push_back(sigma);
+    out.timesteps.push_back(sigma * static_cast<float>(train));
+  }
+  out.sigmas.push_back(0.0F);
+  for (int64_t i = 0; i < steps; ++i) {
+    out.steps.push_back(
+        {.sigma = out.sigmas[i], .from_c = 1, .from_v = out.sigmas[i + 1] - out.sigmas[i]});
+  }
+  return out;
+}
+
+}  // namespace
+
+Sampler sampler_from_string(std::string_view name) {
+  if (name == "unipc" || name == class_name(Sampler::UNIPC)) {
+    return Sampler::UNIPC;
+  }
+  if (name == "euler" || name == "flow_match_euler" ||
+      name == class_name(Sampler::FLOW_MATCH_EULER)) {
+    return Sampler::FLOW_MATCH_EULER;
+  }
+  fail("[scheduler] `{}` is not a sampler known here\n  known: unipc ({}), euler ({})", name,
+       class_name(Sampler::UNIPC), class_name(Sampler::FLOW_MATCH_EULER));
+}
+
+std::string_view class_name(Sampler sampler) {
+  return sampler == Sampler::UNIPC ? "UniPCMultistepScheduler" : "FlowMatchEulerDiscreteScheduler";
+}
+
+std::vector<float> StepCoefficients::values() const {
+  return {sigma,      correct_x, correct_previous, correct_m0, correct_m1,
+          correct_m2, from_c,    from_m0,          from_m1,    from_v};
+}
+
+Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps) {
+  check(num_inference_steps >= 1 && num_inference_steps <= config.num_train_timesteps,
+        "[scheduler] num_inference_steps is {}, expected 1 to {}", num_inference_steps,
+        config.num_train_timesteps);
+  check(std::isfinite(config.shift) && config.shift > 0.0,
+        "[scheduler] flow_shift is {}, expected a number above 0", config.shift);
+  return config.sampler == Sampler::UNIPC ? unipc(config, num_inference_steps)
+                                          : flow_match_euler(config, num_inference_steps);
+}
+
+TrainingTable euler_training_table(double shift, int64_t num_train_timesteps) {
+  check(num_train_timesteps >= 1, "[scheduler] num_train_timesteps is {}, expected 1 or more",
+        num_train_timesteps);
+  TrainingTable out;
+  // All in float32, as the reference has it: its own rounding decides the timesteps' last bits.
+  const auto train = static_cast<float>(num_train_timesteps);
+  for (int64_t i = num_train_timesteps; i >= 1; --i) {
+    const float sigma = shifted(static_cast<float>(i) / train, static_cast<float>(shift));
+    out.sigmas.push_back(sigma);
+    out.timesteps.push_back(sigma * train);
+  }
+  return out;
+}
+
+}  // namespace kinema::schedulers

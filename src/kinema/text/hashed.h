@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+
+namespace kinema::text {
+
+/// A text encoder without weights: each lower-cased word becomes a fixed random vector.
+struct HashedEncoder {
+  int64_t max_sequence_length = 16;
+  int64_t text_dim = 64;
+
+  /// f32 [max_sequence_length, text_dim]: a unit-normal vector by the word's hash plus a sinusoid
+  /// of its position; zeros after the last word. Words beyond the length are cut off.
+  HostArray encode(std::string_view caption) const;
+};
+
+/// Lower-cased runs of letters and digits.
+std::vector<std::string> words(std::string_view caption);
+
+}  // namespace kinema::text

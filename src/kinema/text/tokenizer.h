@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/text/char_map.h"
+#include "kinema/text/unigram.h"
+
+namespace kinema::text {
+
+/// A token that is found in the prompt as it is written, before anything else happens to it.
+struct AddedToken {
+  std::string text;
+  int64_t id = 0;
+  bool single_word = false;  // only where no letter, digit or underscore touches it
+  bool lstrip = false;       // takes the white space in front of it along
+  bool rstrip = false;       // and behind it
+  bool normalized = false;   // found in the normalised text instead
+};
+
+/// Token ids of one prompt.
+struct Tokens {
+  std::vector<int64_t> ids;  // the last is the end of the sequence
+  int64_t dropped = 0;       // tokens that did not fit
+};
+
+/// What a tokenizer is made of.
+struct TokenizerParts {
+  std::vector<Piece> pieces;
+  CharMap normalization;
+  std::vector<AddedToken> added;
+  int64_t unknown = 2;
+  int64_t end = 1;
+  int64_t pad = 0;
+};
+
+/// Text to token ids as T5's and UMT5's tokenizer makes them (Hugging Face `T5TokenizerFast`):
+/// added tokens are cut out; what is between is normalised, split at white space, each word marked
+/// with U+2581 in front, split before every U+2581, and cut into pieces by the unigram model.
+class Tokenizer {
+ public:
+  /// Throws an Error when an id is outside the vocabulary.
+  explicit Tokenizer(TokenizerParts parts);
+
+  /// Reads a tokenizer folder: pieces from `spiece.model` (or `tokenizer.json` where there is
+  /// none), added tokens from `tokenizer.json` or `tokenizer_config.json`. Throws an Error naming
+  /// the file and what is wrong with it.
+  static Tokenizer open(const std::filesystem::path& folder);
+
+  /// At most `max_length` ids, the end of the sequence included: what does not fit is dropped from
+  /// the end of the text. Throws an Error for text that is not UTF-8.
+  Tokens encode(std::string_view text, int64_t max_length) const;
+
+  /// Ids are from 0 to size() - 1.
+  int64_t size() const { return unigram_.size(); }
+  int64_t pad() const { return pad_; }
+  int64_t end() const { return end_; }
+  /// The text of a token.
+  const std::string& token(int64_t id) const { return unigram_.piece(id).text; }
+
+ private:
+  void encode_section(std::string_view text, std::vector<int64_t>& ids) const;
+
+  Unigram unigram_;
+  CharMap normalization_;
+  std::vector<AddedToken> raw_;         // looked for in the text as it is, longest first
+  std::vector<AddedToken> normalized_;  // and in the normalised text
+  int64_t end_;
+  int64_t pad_;
+};
+
+}  // namespace kinema::text

@@ -1,0 +1,37 @@
+#include "kinema/training/background.h"
+
+#include <chrono>
+#include <utility>
+
+#include "kinema/core/give_way.h"
+#include "kinema/core/trace.h"
+
+namespace kinema::training {
+
+Background::~Background() {
+  if (running_.valid()) {
+    running_.wait();
+  }
+}
+
+void Background::start(std::function<std::string()> work) {
+  finish();
+  running_ = std::async(std::launch::async, [work = std::move(work)] {
+    give_way();
+    trace::name_thread("checkpoint");
+    const trace::Scope span("write checkpoint");
+    return work();
+  });
+}
+
+std::optional<std::string> Background::poll() {
+  const bool ended =
+      running_.valid() && running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return ended ? finish() : std::nullopt;
+}
+
+std::optional<std::string> Background::finish() {
+  return running_.valid() ? std::optional(running_.get()) : std::nullopt;
+}
+
+}  // namespace kinema::training

@@ -1,0 +1,95 @@
+#include "kinema/training/batch.h"
+
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::training {
+namespace {
+
+/// Throws unless the array is there exactly where the step takes one.
+void check_part(const data::Batch& batch, const HostArray& array,
+                const std::optional<Shape>& wanted, const char* what) {
+  check(array.bytes.empty() != wanted.has_value(), "[train] {} has {} {}, but the step takes {}",
+        batch.ids.empty() ? "the batch" : batch.ids[0], array.bytes.empty() ? "no" : "an", what,
+        wanted ? "one" : "none");
+}
+
+}  // namespace
+
+TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOptions& options,
+                        Tensor key) {
+  TrainBatch part;
+  const mesh::Placement& place = options.place;
+  const auto input = [&](const Shape& shape, const char* name) {
+    Sharding sharding = place.whole(shape.dims);
+    if (place.active()) {
+      sharding.dims[0] = options.batch_axes;
+    }
+    return by_sample(graph.input(shape, name, sharding), 0, place);
+  };
+  part.latents = input(batch.latents, "latents");
+  part.text = input(batch.text, "text");
+  if (batch.condition) {
+    part.condition = input(*batch.condition, "condition");
+  }
+  if (batch.image_states) {
+    part.image_states = input(*batch.image_states, "image_states");
+  }
+  if (options.objective.caption_dropout > 0.0) {
+    const Dims& text = batch.text.dims;
+    const Tensor empty = graph.input({batch.text.dtype, {text[1], text[2]}}, "empty_text",
+                                     place.whole({text[1], text[2]}));
+    part.text = drop_captions(key, part.text, empty, options.objective.caption_dropout);
+  }
+  const int64_t samples = batch.latents.dims[0];
+  const bool gives = gives_first_frames(options.objective, batch.latents);
+  if (options.given_draw) {
+    part.noise = input({DType::F32, batch.latents.dims}, "noise");
+    part.timestep = input({DType::F32, {samples}}, "timestep");
+    part.weight = input({DType::F32, {samples}}, "weight");
+    if (gives) {
+      part.given =
+          compare(input({DType::F32, {samples}}, "first_frame_given"), Comparison::GT, 0.5);
+    }
+  } else {
+    const Draw drawn = draw(key, part.latents, options.objective);
+    // Every device draws what it holds: a number depends on its position alone.
+    part.noise = by_sample(drawn.noise, 0, place);
+    part.timestep = by_sample(drawn.timestep, 0, place);
+    part.weight = drawn.weight;
+    if (gives) {
+      part.given = by_sample(drawn.given, 0, place);
+    }
+  }
+  return part;
+}
+
+Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions& objective) {
+  Task out;
+  out.flow = flow_batch(batch.latents, batch.noise, batch.timestep, objective, batch.given);
+  out.inputs = {.noisy = out.flow.noisy,
+                .timestep = batch.timestep,
+                .text = batch.text,
+                .dropout_key = dropout_key,
+                .condition = batch.condition,
+                .image_states = batch.image_states,
+                .given = batch.given};
+  return out;
+}
+
+std::vector<BatchPart> batch_parts(const data::Batch& batch, const BatchShapes& shapes) {
+  std::vector<BatchPart> out{{&batch.latents, "latents"},
+                             {&batch.encoder_hidden_states, "text states"}};
+  check_part(batch, batch.condition, shapes.condition, "image condition");
+  check_part(batch, batch.image_states, shapes.image_states, "array of image states");
+  if (shapes.condition) {
+    out.push_back({&batch.condition, "image condition"});
+  }
+  if (shapes.image_states) {
+    out.push_back({&batch.image_states, "image states"});
+  }
+  return out;
+}
+
+}  // namespace kinema::training

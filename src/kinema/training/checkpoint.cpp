@@ -1,0 +1,323 @@
+#include "kinema/training/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/training/step.h"
+#include "kinema/weights/folder.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::training {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kState = "train_state.json";
+
+/// A list of a state that is written: parameters, moments or averages.
+struct Part {
+  std::vector<nn::ParamSpec> specs;  // in the dtypes of the arrays
+  std::function<HostArray(size_t)> to_host;
+};
+
+Part part_of(std::span<const nn::ParamSpec> specs, std::vector<const StateSource::Kept*> arrays) {
+  Part out{.specs = {specs.begin(), specs.end()}, .to_host = {}};
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    out.specs[i].shape.dtype = arrays[i]->dtype;
+  }
+  out.to_host = [arrays = std::move(arrays)](size_t i) { return arrays[i]->to_host(); };
+  return out;
+}
+
+/// One layer's shape of a parameter.
+Shape layer_shape(const nn::ParamSpec& spec) {
+  Shape shape = spec.shape;
+  if (spec.layers > 0) {
+    shape.dims.erase(shape.dims.begin());
+  }
+  return shape;
+}
+
+/// Writes arrays of the specs' shapes under the keys of their layers, so that the file does not
+/// depend on how layers are stacked. One stacked tensor at a time is in host memory.
+void save_tensors(const fs::path& path, const Part& part) {
+  struct Loaded {
+    size_t number = SIZE_MAX;
+    HostArray array;
+  };
+  const auto loaded = std::make_shared<Loaded>();
+  std::vector<io::TensorEntry> entries;
+  for (size_t i = 0; i < part.specs.size(); ++i) {
+    const Shape shape = layer_shape(part.specs[i]);
+    const std::vector<std::string> names = layer_names(std::span(part.specs).subspan(i, 1));
+    for (size_t layer = 0; layer < names.size(); ++layer) {
+      entries.push_back({names[layer], shape, [=, &part](const io::ByteSink& sink) {
+                           if (loaded->number != i) {
+                             loaded->array = HostArray();  // free before the next one comes
+                             loaded->array = part.to_host(i);
+                             loaded->number = i;
+                           }
+                           const auto size = static_cast<size_t>(shape.bytes());
+                           sink(std::span(loaded->array.bytes).subspan(layer * size, size));
+                         }});
+    }
+  }
+  io::write_safetensors(path, entries);
+}
+
+std::vector<runtime::Array> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
+                                         const runtime::Devices& devices) {
+  const weights::Checkpoint file = weights::Checkpoint::open(path);
+  weights::check_tensors(file, specs);
+  return weights::load_arrays(file, specs, devices);
+}
+
+std::vector<runtime::Array> zeros(std::span<const nn::ParamSpec> specs,
+                                  const runtime::Devices& devices) {
+  std::vector<runtime::Array> out;
+  for (const nn::ParamSpec& spec : specs) {
+    out.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement())));
+  }
+  return out;
+}
+
+/// A second array with the same values in F32, device by device.
+runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& devices) {
+  std::vector<pjrt::Buffer> shards;
+  for (size_t d = 0; d < array.shards().size(); ++d) {
+    const HostArray values = convert(array.shards()[d].to_host(), DType::F32);
+    shards.push_back(devices.client().to_device(values, devices[d]));
+  }
+  return {{DType::F32, array.shape().dims},
+          {array.blocks().begin(), array.blocks().end()},
+          std::move(shards)};
+}
+
+runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
+  const auto count = static_cast<int32_t>(updates);
+  return devices.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
+}
+
+/// Parameters in the network's order as parts of a state.
+void set_params(State& state, std::vector<runtime::Array> params,
+                std::span<const nn::ParamSpec> specs) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    (specs[i].trained ? state.trained : state.frozen).push_back(std::move(params[i]));
+  }
+}
+
+io::Json to_json(const TrainState& train, int64_t updates) {
+  io::Json settings = io::Json::object();
+  for (const auto& [key, value] : train.settings) {
+    settings.set(key, io::Json::parse(value, key));
+  }
+  return io::Json::object({{"format", 1},
+                           {"step", train.step},
+                           {"updates", updates},
+                           {"data_position", train.data_position},
+                           {"seed", train.seed},
+                           {"settings", std::move(settings)}});
+}
+
+io::Json read_state_json(const fs::path& folder) {
+  io::Json json = io::Json::read(folder / kState);
+  check(json.at("format").as_int() == 1, "[checkpoint] {} is of a later version of kinema",
+        (folder / kState).string());
+  return json;
+}
+
+/// The settings of a checkpoint from before all of them were kept: some, as text, and sizes of the
+/// model as JSON. Their other names are not keys.
+config::Record read_identity(const io::Json& identity) {
+  config::Record out;
+  for (const auto& [key, value] : identity.members()) {
+    const std::string& text = value.as_string();
+    try {
+      const io::Json json = io::Json::parse(text, key);
+      if (!json.is_null()) {  // a size of what the model does not have
+        out[key] = json.dump(-1);
+      }
+    } catch (const Error&) {
+      out[key] = io::Json(text).dump(-1);
+    }
+  }
+  if (const auto type = out.find("dataset_type");
+      type != out.end() && (type->second == "\"tf\"" || type->second == "\"grain\"")) {
+    type->second = "\"tfrecord\"";  // other names of it
+  }
+  const auto samples = out.find("samples per step");
+  const auto accumulation = out.find("gradient_accumulation_steps");
+  if (samples != out.end() && accumulation != out.end()) {
+    const int64_t divisor = io::Json::parse(accumulation->second, "accumulation").as_int();
+    const int64_t whole = io::Json::parse(samples->second, "samples per step").as_int();
+    out["global_batch_size"] = std::to_string(whole / std::max<int64_t>(divisor, 1));
+  }
+  return out;
+}
+
+}  // namespace
+
+StateSource source_of(const StateView& state) {
+  return {.specs = {state.specs.begin(), state.specs.end()},
+          .parts = state.parts.map([](const runtime::Array& array) {
+            return StateSource::Kept{.dtype = array.shape().dtype,
+                                     .to_host = [&array] { return array.to_host(); }};
+          })};
+}
+
+StateSource host_copy(const StateView& state, bool with_optimizer) {
+  StateSource out = source_of(state);
+  if (!with_optimizer) {
+    out.parts.mu.clear();
+    out.parts.nu.clear();
+  }
+  out.parts = out.parts.map([](const StateSource::Kept& kept) {
+    const auto copy = std::make_shared<HostArray>(kept.to_host());
+    return StateSource::Kept{.dtype = kept.dtype, .to_host = [copy] { return std::move(*copy); }};
+  });
+  return out;
+}
+
+int64_t host_bytes(const StateView& state, bool with_optimizer) {
+  return checkpoint_bytes(state.parts.map([](const runtime::Array& array) {
+    return nn::ParamSpec{.name = {}, .shape = array.shape()};
+  }),
+                          with_optimizer);
+}
+
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer) {
+  StateParts<nn::ParamSpec> written = parts;
+  if (!with_optimizer) {
+    written.mu.clear();
+    written.nu.clear();
+  }
+  int64_t sum = 0;
+  for (const nn::ParamSpec* spec : written.all()) {
+    sum += spec->shape.bytes();
+  }
+  return sum;
+}
+
+void save_state(const fs::path& folder, const wan::TransformerConfig& config,
+                const StateView& state, const TrainState& train, bool with_optimizer) {
+  save_state(folder, config, source_of(state), train, with_optimizer);
+}
+
+void save_state(const fs::path& folder, const wan::TransformerConfig& config,
+                const StateSource& state, const TrainState& train, bool with_optimizer) {
+  using Kept = StateSource::Kept;
+  const StateParts<Kept>& parts = state.parts;
+  const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
+    const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
+    weights::save(folder / name, config, part.specs, part.to_host);
+  };
+  save_model(train.weights, parts.trained);
+  if (with_optimizer) {
+    const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
+    fs::create_directories(folder / "optimizer");
+    save_tensors(folder / "optimizer" / "mu.safetensors",
+                 part_of(trained, pointers_to<Kept>(parts.mu)));
+    save_tensors(folder / "optimizer" / "nu.safetensors",
+                 part_of(trained, pointers_to<Kept>(parts.nu)));
+  }
+  if (!parts.ema.empty()) {
+    save_model(average_part(train.weights), parts.ema);
+  }
+  const int32_t updates = parts.count->to_host().as<int32_t>()[0];
+  io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
+}
+
+std::string weights_part(const fs::path& folder) {
+  return fs::exists(folder / "transformer_2") ? "transformer_2" : "transformer";
+}
+
+std::string average_part(const std::string& weights) { return weights + "_ema"; }
+
+TrainState read_train_state(const fs::path& folder) {
+  const io::Json json = read_state_json(folder);
+  TrainState train;
+  train.step = json.at("step").as_int();
+  train.data_position = json.at("data_position").as_int();
+  train.seed = json.at("seed").as_int();
+  train.weights = weights_part(folder);
+  if (const io::Json* settings = json.find("settings")) {
+    for (const auto& [key, value] : settings->members()) {
+      train.settings[key] = value.dump(-1);
+    }
+  } else {
+    train.settings = read_identity(json.at("identity"));
+  }
+  return train;
+}
+
+std::string TrainState::setting(const std::string& key) const {
+  const auto found = settings.find(key);
+  if (found == settings.end()) {
+    return "";
+  }
+  const io::Json value = io::Json::parse(found->second, key);
+  return value.is_string() ? value.as_string() : found->second;
+}
+
+bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
+
+State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
+                 const runtime::Devices& devices) {
+  const std::string part = weights_part(folder);
+  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  State state;
+  set_params(state, weights::load(folder / part, specs, devices), specs);
+  int64_t updates = 0;
+  if (has_optimizer(folder)) {
+    state.mu = load_tensors(folder / "optimizer" / "mu.safetensors", trained, devices);
+    state.nu = load_tensors(folder / "optimizer" / "nu.safetensors", trained, devices);
+    updates = read_state_json(folder).at("updates").as_int();
+  } else {
+    state.mu = zeros(trained, devices);
+    state.nu = zeros(trained, devices);
+  }
+  if (ema) {
+    const std::string average = average_part(part);
+    State averages;
+    set_params(averages,
+               weights::load(folder / (fs::exists(folder / average) ? average : part),
+                             state_specs(specs), devices),
+               specs);
+    state.ema = std::move(averages.trained);
+  }
+  state.count = count_array(updates, devices);
+  return state;
+}
+
+State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
+                  bool ema, const runtime::Devices& devices) {
+  check(params.size() == specs.size(), "[state] {} arrays for {} parameters", params.size(),
+        specs.size());
+  State state;
+  set_params(state, std::move(params), specs);
+  std::vector<nn::ParamSpec> kept = trained_of(specs);
+  for (size_t i = 0; i < kept.size(); ++i) {
+    kept[i].shape.dtype = state.trained[i].shape().dtype;
+    if (ema) {
+      state.ema.push_back(f32_copy(state.trained[i], devices));
+    }
+  }
+  state.mu = zeros(kept, devices);
+  state.nu = zeros(kept, devices);
+  state.count = count_array(0, devices);
+  return state;
+}
+
+State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
+                  const runtime::Devices& devices) {
+  return fresh_state(runtime::to_arrays(std::move(params)), specs, ema, devices);
+}
+
+}  // namespace kinema::training

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/config/resume.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/nn/params.h"
+#include "kinema/pjrt/buffer.h"
+#include "kinema/runtime/array.h"
+#include "kinema/training/state.h"
+
+/// What a checkpoint of a training run holds:
+///
+///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
+///   transformer_ema/    the average of the parameters in F32, when one is kept
+///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
+///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
+///   train_state.json    step, updates, seed, and the settings that a resumed run is compared with
+///   manifest.json       see CheckpointFolder
+namespace kinema::training {
+
+struct TrainState {
+  int64_t step = 0;           // steps completed
+  int64_t data_position = 0;  // of the next batch
+  int64_t seed = 0;
+  config::Record settings;  // those that decide the result
+  /// The folder of the parameters.
+  std::string weights = "transformer";
+
+  /// The text of a setting; empty where the checkpoint has none of that name.
+  std::string setting(const std::string& key) const;
+};
+
+/// A state that is brought to the host array by array, each once and in order.
+struct StateSource {
+  /// An array as it is kept.
+  struct Kept {
+    DType dtype;
+    std::function<HostArray()> to_host;
+  };
+  std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
+  StateParts<Kept> parts;
+};
+
+/// The state as it lies on the devices, and must stay until it is written.
+StateSource source_of(const StateView& state);
+/// A copy of the state in host memory, which is freed as it is written. `with_optimizer` false
+/// leaves the optimizer's moments out.
+StateSource host_copy(const StateView& state, bool with_optimizer = true);
+/// Bytes that host_copy takes.
+int64_t host_bytes(const StateView& state, bool with_optimizer = true);
+
+/// Bytes of a checkpoint's arrays.
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer);
+
+/// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
+/// out: such a checkpoint holds weights only.
+void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+                const StateSource& state, const TrainState& train, bool with_optimizer = true);
+void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+                const StateView& state, const TrainState& train, bool with_optimizer = true);
+
+/// The folder of the parameters within a checkpoint, `transformer` or `transformer_2`, and that of
+/// their average.
+std::string weights_part(const std::filesystem::path& folder);
+std::string average_part(const std::string& weights);
+
+/// Reads `train_state.json`; throws an Error naming file and key when it is not one of ours. One of
+/// an earlier version has few settings.
+TrainState read_train_state(const std::filesystem::path& folder);
+
+/// Whether the checkpoint holds the optimizer's moments.
+bool has_optimizer(const std::filesystem::path& folder);
+
+/// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
+/// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
+/// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
+/// moments and count start at zero.
+State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
+                 bool ema, const runtime::Devices& devices);
+
+/// The state of a run that begins with these parameters, one for each of the specs; moments are of
+/// their dtypes.
+State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
+                  bool ema, const runtime::Devices& devices);
+/// The same from parameters on one device.
+State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
+                  const runtime::Devices& devices);
+
+}  // namespace kinema::training

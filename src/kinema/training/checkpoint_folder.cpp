@@ -1,0 +1,358 @@
+#include "kinema/training/checkpoint_folder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+#include <system_error>
+
+#include "kinema/core/bf16.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/hash.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+
+namespace kinema::training {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kWriting = ".writing";
+constexpr const char* kReplaced = ".replaced";
+
+/// True when an element of the bit pattern is infinite or NaN: all bits of the exponent are set.
+template <typename Word>
+bool any_non_finite(std::span<const std::byte> bytes, Word exponent) {
+  // Sums without a branch, which the compiler turns into vectors.
+  constexpr size_t kWords = 4096;
+  const size_t words = bytes.size() / sizeof(Word);
+  for (size_t first = 0; first < words; first += kWords) {
+    Word found = 0;
+    for (size_t i = first; i < std::min(words, first + kWords); ++i) {
+      Word word;
+      std::memcpy(&word, bytes.data() + i * sizeof(Word), sizeof(Word));
+      found |= static_cast<Word>((word & exponent) == exponent);
+    }
+    if (found != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool any_non_finite(const io::TensorView& tensor) {
+  switch (tensor.shape.dtype) {
+    case DType::F32:
+      return any_non_finite<uint32_t>(tensor.bytes, 0x7f800000U);
+    case DType::BF16:
+      return any_non_finite<uint16_t>(tensor.bytes, 0x7f80U);
+    case DType::F16:
+      return any_non_finite<uint16_t>(tensor.bytes, 0x7c00U);
+    case DType::F64:
+      return any_non_finite<uint64_t>(tensor.bytes, 0x7ff0000000000000ULL);
+    default:
+      return false;
+  }
+}
+
+void check_finite(const fs::path& path) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  for (const io::TensorView& tensor : file.tensors()) {
+    check(!any_non_finite(tensor), "[checkpoint] {} is not finite: it is not written", tensor.name);
+  }
+}
+
+/// Files below a folder, the manifest left out, as sorted relative paths.
+std::vector<std::string> files_below(const fs::path& folder) {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory()) {
+      files.push_back(entry.path().lexically_relative(folder).generic_string());
+    }
+  }
+  std::erase(files, kManifest);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void sync_below(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_directory()) {
+      io::sync_folder(entry.path());
+    }
+  }
+  io::sync_folder(folder);
+}
+
+/// A path of a manifest that stays inside the folder.
+bool stays_inside(const std::string& path) {
+  const fs::path relative(path);
+  return !path.empty() && relative.is_relative() &&
+         std::none_of(relative.begin(), relative.end(),
+                      [](const fs::path& part) { return part == ".."; });
+}
+
+std::string file_problem(const fs::path& folder, const io::Json& entry) {
+  const std::string& name = entry.at("path").as_string();
+  if (!stays_inside(name)) {
+    return fmt::format("its manifest names `{}`", name);
+  }
+  std::error_code error;
+  const auto bytes = fs::file_size(folder / name, error);
+  if (error) {
+    return fmt::format("{} is missing", name);
+  }
+  const int64_t expected = entry.at("bytes").as_int();
+  if (static_cast<int64_t>(bytes) != expected) {
+    return fmt::format("{} has {} bytes, its manifest says {}", name, bytes, expected);
+  }
+  if (io::hash_file(folder / name) != entry.at("xxh3_128").as_string()) {
+    return fmt::format("{} does not match its checksum", name);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<int64_t> step_of(const std::string& name) {
+  const bool digits = !name.empty() && name.size() <= 18 &&
+                      name.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || (name.size() > 1 && name[0] == '0')) {
+    return std::nullopt;
+  }
+  return std::stoll(name);
+}
+
+std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Keep& keep) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; keep.newest > 0 && i + static_cast<size_t>(keep.newest) < steps.size(); ++i) {
+    if (keep.period == 0 || steps[i] % keep.period != 0) {
+      out.push_back(steps[i]);
+    }
+  }
+  return out;
+}
+
+int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, const Keep& keep,
+                             int64_t enough) {
+  const auto before = std::ssize(steps);
+  int64_t most = 0;
+  const auto save = [&](int64_t step) {
+    steps.push_back(step);
+    most = std::max(most, std::ssize(steps) - before);
+    for (const int64_t old : steps_to_remove(steps, keep)) {
+      std::erase(steps, old);
+    }
+  };
+  // Where old ones go, the number soon stays as it is; a run may save a million times.
+  constexpr int64_t kLooked = 10000;
+  int64_t saved = run.first;
+  for (int64_t i = 0; run.every > 0 && i < kLooked && most < enough; ++i) {
+    const int64_t next = (saved / run.every + 1) * run.every;
+    if (next > run.last) {
+      break;
+    }
+    save(next);
+    saved = next;
+  }
+  if (run.at_end && saved < run.last && most < enough) {
+    save(run.last);
+  }
+  return most;
+}
+
+std::vector<std::string> manifest_files(const std::string& text, const std::string& source) {
+  const io::Json manifest = io::Json::parse(text, source);
+  check(manifest.at("format").as_int() == 1, "[checkpoint] {} is of a later version of kinema",
+        source);
+  std::vector<std::string> out;
+  for (const io::Json& entry : manifest.at("files").items()) {
+    out.push_back(entry.at("path").as_string());
+    check(stays_inside(out.back()), "[checkpoint] {} names `{}`", source, out.back());
+  }
+  return out;
+}
+
+void write_manifest(const fs::path& folder) {
+  io::Json files = io::Json::array();
+  for (const std::string& name : files_below(folder)) {
+    if (fs::path(name).extension() == ".safetensors") {
+      check_finite(folder / name);
+    }
+    files.append(io::Json::object({{"path", name},
+                                   {"bytes", static_cast<int64_t>(fs::file_size(folder / name))},
+                                   {"xxh3_128", io::hash_file(folder / name)}}));
+  }
+  const io::Json manifest = io::Json::object({{"format", 1}, {"files", std::move(files)}});
+  io::write_file(folder / kManifest, manifest.dump() + "\n");
+}
+
+std::string manifest_problem(const fs::path& folder) {
+  if (!fs::exists(folder / kManifest)) {
+    return "it has no manifest.json";
+  }
+  try {
+    const io::Json manifest = io::Json::read(folder / kManifest);
+    if (manifest.at("format").as_int() != 1) {
+      return "its manifest is of a later version";
+    }
+    std::set<std::string> listed;
+    for (const io::Json& entry : manifest.at("files").items()) {
+      std::string problem = file_problem(folder, entry);
+      if (!problem.empty()) {
+        return problem;
+      }
+      listed.insert(entry.at("path").as_string());
+    }
+    for (const std::string& name : files_below(folder)) {
+      if (!listed.contains(name)) {
+        return fmt::format("{} is not in its manifest", name);
+      }
+    }
+  } catch (const std::exception& error) {  // unreadable files and broken JSON are damage too
+    return error.what();
+  }
+  return "";
+}
+
+std::string describe_parts(const fs::path& folder) {
+  constexpr size_t kDigits = 12;
+  std::map<std::string, std::string> parts;  // the checksums of a part's files
+  const io::Json manifest = io::Json::read(folder / kManifest);
+  for (const io::Json& entry : manifest.at("files").items()) {
+    const fs::path path = entry.at("path").as_string();
+    // A model is a part; of the optimizer each moment is, which may lie in several files.
+    const std::string first = path.begin()->string();
+    const std::string stem = path.filename().string();
+    const std::string name = !path.has_parent_path() ? path.stem().string()
+                             : first == "optimizer"
+                                 ? "optimizer/" + stem.substr(0, stem.find_first_of(".-"))
+                                 : first;
+    parts[name] += path.generic_string() + entry.at("xxh3_128").as_string();
+  }
+  std::string out;
+  for (const auto& [name, sums] : parts) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name,
+                       io::hash_bytes(std::as_bytes(std::span(sums))).substr(0, kDigits));
+  }
+  return out;
+}
+
+void CheckpointFolder::write(int64_t step, const std::function<void(const fs::path&)>& fill) const {
+  publish(step, [&](const fs::path& folder) {
+    fill(folder);
+    write_manifest(folder);
+  });
+  remove_old();
+}
+
+std::string CheckpointFolder::bring(int64_t step,
+                                    const std::function<void(const fs::path&)>& fill) const {
+  struct Damaged {};
+  std::string problem;
+  try {
+    publish(step, [&](const fs::path& folder) {
+      fill(folder);
+      problem = manifest_problem(folder);
+      if (!problem.empty()) {
+        throw Damaged();
+      }
+    });
+  } catch (const Damaged&) {
+    return problem;
+  }
+  return "";
+}
+
+void CheckpointFolder::publish(int64_t step,
+                               const std::function<void(const fs::path&)>& fill) const {
+  const fs::path final_path = path(step);
+  const fs::path writing = folder_ / (std::to_string(step) + kWriting);
+  const fs::path replaced = folder_ / (std::to_string(step) + kReplaced);
+  try {
+    fs::remove_all(writing);
+    fs::create_directories(writing);
+    fill(writing);
+    sync_below(writing);
+    fs::remove_all(replaced);
+    if (fs::exists(final_path)) {  // a damaged one that was skipped, or the same step again
+      fs::rename(final_path, replaced);
+    }
+    fs::rename(writing, final_path);
+    io::sync_folder(folder_);
+    fs::remove_all(replaced);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove_all(writing, ignored);
+    fail("[checkpoint] {} could not be written: {}", final_path.string(), error.code().message());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(writing, ignored);
+    throw;
+  }
+}
+
+void CheckpointFolder::remove(int64_t step) const {
+  std::error_code ignored;  // an old checkpoint that stays does no harm
+  fs::remove_all(path(step), ignored);
+}
+
+void CheckpointFolder::remove_old() const {
+  for (const int64_t step : steps_to_remove(steps(), keep_)) {
+    remove(step);
+  }
+}
+
+std::vector<int64_t> CheckpointFolder::steps() const {
+  std::vector<int64_t> found;
+  if (!fs::is_directory(folder_)) {
+    return found;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    if (step && entry.is_directory()) {
+      found.push_back(*step);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Found CheckpointFolder::newest() const {
+  Found found;
+  std::vector<int64_t> all = steps();
+  for (auto step = all.rbegin(); step != all.rend(); ++step) {
+    const std::string problem = manifest_problem(path(*step));
+    if (problem.empty()) {
+      found.step = *step;
+      found.folder = path(*step);
+      return found;
+    }
+    found.damaged.push_back({path(*step), problem});
+  }
+  return found;
+}
+
+void CheckpointFolder::clean() const {
+  if (!fs::is_directory(folder_)) {
+    return;
+  }
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const fs::path name = entry.path().filename();
+    const bool ours = step_of(name.stem().string()).has_value();
+    if (ours && (name.extension() == kWriting || name.extension() == kReplaced)) {
+      left.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : left) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+}
+
+}  // namespace kinema::training

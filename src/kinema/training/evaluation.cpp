@@ -1,0 +1,216 @@
+#include "kinema/training/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "kinema/graph/ops.h"
+#include "kinema/pjrt/transfers.h"
+#include "kinema/training/batch.h"
+
+namespace kinema::training {
+namespace {
+
+/// Inputs: params..., then those of a batch as in StepGraph with a given draw. Output: losses
+/// F32 [b], each times its weight.
+runtime::Program compile(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
+                         const Model& model, const BatchShapes& batch, StepOptions step,
+                         runtime::ProgramOptions how) {
+  step.place = devices.placement();
+  step.given_draw = true;
+  step.objective.caption_dropout = 0;
+  Graph graph;
+  std::vector<Tensor> weights;
+  for (const nn::ParamSpec& spec : state_specs(specs, step.state)) {
+    weights.push_back(
+        graph.input(spec.shape, "param." + spec.name, spec.sharding(devices.placement())));
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    weights[i] = convert(weights[i], specs[i].shape.dtype);
+  }
+  const TrainBatch part = batch_inputs(graph, batch, step, Tensor());
+  const Task task = task_of(part, Tensor(), step.objective);
+  const Tensor prediction = model(weights, task.inputs);
+  const Tensor losses = sample_losses(prediction, task.flow) * part.weight;
+  how.name = "evaluation";
+  how.saved.clear();  // that is the step
+  how.emit.output_shardings = {devices.placement().whole(losses.shape().dims)};
+  split_over(devices, how);
+  return runtime::Program::compile(devices.client(), graph, std::vector{losses}, how);
+}
+
+/// Whether the first frame of a sample is given: always the same for the same sample.
+float first_frame_of(double probability, uint64_t seed, int64_t number) {
+  RandomStream random(random_key(seed, "evaluation first frame", static_cast<uint64_t>(number)));
+  return static_cast<double>(random.uniform()) < probability ? 1.0F : 0.0F;
+}
+
+HostArray noise_of(const Shape& latents, uint64_t seed, int64_t number) {
+  HostArray out(Shape{DType::F32, latents.dims});
+  RandomStream random(random_key(seed, "evaluation noise", static_cast<uint64_t>(number)));
+  for (float& x : out.as<float>()) {
+    x = random.normal();
+  }
+  return out;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) {
+    sum += value;
+  }
+  return sum / static_cast<double>(values.size());
+}
+
+/// The timestep that a sample is evaluated at, if it takes part.
+std::optional<int64_t> timestep_of(const data::Sample& sample, int64_t r,
+                                   const EvaluationOptions& options,
+                                   const ObjectiveOptions& objective) {
+  const int64_t timestep = sample.timestep ? *sample.timestep : shared_timestep(options, r);
+  const auto t = static_cast<double>(timestep);
+  const bool trained = t >= objective.min_timestep && t <= objective.max_timestep;
+  return timestep >= 0 && trained ? std::optional(timestep) : std::nullopt;
+}
+
+}  // namespace
+
+int64_t shared_timestep(const EvaluationOptions& options, int64_t r) {
+  const size_t kinds = options.timesteps.size();
+  return kinds > 0 && r < options.samples ? options.timesteps[static_cast<size_t>(r) % kinds] : -1;
+}
+
+void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
+                      const data::Source& source) {
+  for (int64_t r = 0; r < source.size(); ++r) {
+    if (timestep_of(source.at(r), r, options, objective)) {
+      return;
+    }
+  }
+  fail(
+      "[evaluation] of {} samples none takes part: timesteps from {:g} to {:g} count, {}\n  "
+      "timesteps_list, or the timesteps of the records, must lie there",
+      source.size(), objective.min_timestep, objective.max_timestep,
+      options.timesteps.empty() ? "and there is none of timesteps_list"
+                                : fmt::format("and num_eval_samples is {}", options.samples));
+}
+
+/// A sample that takes part.
+struct Evaluator::Chosen {
+  data::Sample sample;
+  int64_t number;  // in the set
+  int64_t timestep;
+};
+
+Evaluator::Evaluator(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
+                     const Model& model, const BatchShapes& batch, StepOptions step,
+                     EvaluationOptions options)
+    : devices_(devices),
+      batch_(batch),
+      objective_(step.objective),
+      options_(std::move(options)),
+      program_(compile(devices, specs, model, batch, std::move(step), options_.program)) {}
+
+Evaluation Evaluator::run(std::span<const runtime::Array* const> params,
+                          const data::Source& source) const {
+  const pjrt::AllowTransfers all;
+  const auto batch = static_cast<size_t>(batch_.latents.dims[0]);
+  std::map<int64_t, std::vector<double>> losses;
+  std::map<int64_t, int64_t> taken;
+  std::vector<Chosen> chosen;
+  for (int64_t r = 0; r < source.size(); ++r) {
+    data::Sample sample = source.at(r);
+    const std::optional<int64_t> timestep = timestep_of(sample, r, options_, objective_);
+    if (!timestep || taken[*timestep] >= options_.most_of_a_timestep) {
+      continue;
+    }
+    ++taken[*timestep];
+    chosen.push_back({std::move(sample), r, *timestep});
+    if (chosen.size() == batch) {
+      add_losses(params, std::exchange(chosen, {}), losses);
+    }
+  }
+  if (!chosen.empty()) {
+    add_losses(params, std::move(chosen), losses);
+  }
+  if (losses.empty()) {
+    check_evaluation(options_, objective_, source);  // says why
+  }
+  Evaluation out;
+  for (const auto& [timestep, values] : losses) {
+    out.by_timestep[timestep] = mean(values);
+    out.loss += out.by_timestep[timestep] / static_cast<double>(losses.size());
+    out.samples += static_cast<int64_t>(values.size());
+  }
+  return out;
+}
+
+void Evaluator::add_losses(std::span<const runtime::Array* const> params,
+                           std::vector<Chosen> chosen,
+                           std::map<int64_t, std::vector<double>>& losses) const {
+  const size_t count = chosen.size();
+  std::vector<data::Sample> samples;
+  std::vector<data::Sample> noise;
+  std::vector<float> timesteps;
+  std::vector<float> weights;
+  std::vector<float> given;
+  // The last batch is filled up with its last sample, which counts once.
+  for (size_t i = 0; i < static_cast<size_t>(batch_.latents.dims[0]); ++i) {
+    const Chosen& each = chosen[std::min(i, count - 1)];
+    samples.push_back(each.sample);
+    samples.back().timestep.reset();
+    noise.push_back({.latents = noise_of(each.sample.latents.shape, options_.seed, each.number),
+                     .encoder_hidden_states = HostArray({DType::F32, {1}}),
+                     .timestep = {},
+                     .id = each.sample.id});
+    timesteps.push_back(static_cast<float>(each.timestep));
+    weights.push_back(i < count ? 1.0F : 0.0F);
+    given.push_back(first_frame_of(objective_.first_frame, options_.seed, each.number));
+  }
+  const data::Batch batch = data::stack(std::move(samples));
+  const HostArray drawn = data::stack(std::move(noise)).latents;
+  const auto list = [](const std::vector<float>& values) {
+    return HostArray::from<float>(DType::F32, {static_cast<int64_t>(values.size())}, values);
+  };
+  const std::vector<HostArray> drawn_lists{list(timesteps), list(weights), list(given)};
+  std::vector<const HostArray*> arrays;
+  for (const BatchPart& part : batch_parts(batch, batch_)) {
+    arrays.push_back(part.array);
+  }
+  arrays.insert(arrays.end(), {&drawn, &drawn_lists[0], &drawn_lists[1]});
+  if (gives_first_frames(objective_, batch_.latents)) {
+    arrays.push_back(&drawn_lists[2]);
+  }
+  std::vector<const runtime::Array*> arguments(params.begin(), params.end());
+  std::vector<runtime::Array> uploaded;
+  uploaded.reserve(arrays.size());  // their addresses are taken
+  for (const HostArray* array : arrays) {
+    const runtime::Port& port = program_.inputs()[arguments.size()];
+    check(array->shape == port.shape,
+          "[evaluation] samples from {} on are {}, those of the training {}", batch.ids[0],
+          to_string(array->shape), to_string(port.shape));
+    uploaded.push_back(devices_.upload(*array, port.sharding));
+    arguments.push_back(&uploaded.back());
+  }
+  const HostArray result = program_.run(devices_, arguments)[0].to_host();
+  for (size_t i = 0; i < count; ++i) {
+    losses[chosen[i].timestep].push_back(result.as<float>()[i]);
+  }
+}
+
+std::vector<std::string> evaluation_lines(int64_t step, const Evaluation& evaluation,
+                                          double seconds) {
+  std::vector<std::string> out;
+  out.push_back(fmt::format("evaluation after step {}: {} samples in {:.2f} s", step + 1,
+                            evaluation.samples, seconds));
+  for (const auto& [timestep, loss] : evaluation.by_timestep) {
+    out.push_back(fmt::format("  mean eval loss for timestep {}: {:.4f}", timestep, loss));
+  }
+  out.push_back(fmt::format("  average eval loss: {:.4f}", evaluation.loss));
+  return out;
+}
+
+}  // namespace kinema::training

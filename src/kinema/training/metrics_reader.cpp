@@ -1,0 +1,71 @@
+#include "kinema/training/metrics_reader.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <limits>
+#include <optional>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::training {
+namespace {
+
+double number(const io::Json& row, const char* key) {
+  const io::Json* value = row.find(key);
+  return value != nullptr && !value->is_null() ? value->as_number()
+                                               : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::optional<MetricsRow> row_of(const std::string& line) {
+  try {
+    const io::Json row = io::Json::parse(line, "metrics.jsonl");
+    if (row.find("learning/loss") == nullptr) {
+      return std::nullopt;  // an evaluation's
+    }
+    MetricsRow out;
+    out.step = row.at("step").as_int();
+    out.loss = number(row, "learning/loss");
+    out.learning_rate = number(row, "learning/current_learning_rate");
+    out.gradient_norm = number(row, "learning/grad_norm");
+    out.seconds = number(row, "perf/step_time_seconds");
+    out.tflops_per_second = number(row, "perf/per_device_tflops_per_sec");
+    if (const io::Json* where = row.find("nonfinite")) {
+      out.nonfinite = where->as_string();
+    }
+    return out;
+  } catch (const Error&) {  // somebody else's line is no reason to stop watching
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool MetricsReader::poll() {
+  struct stat now {};
+  if (::stat(path_.c_str(), &now) != 0) {
+    return false;
+  }
+  if (now.st_ino != file_ || now.st_size < read_) {
+    file_ = now.st_ino;
+    read_ = 0;
+    rows_.clear();
+  }
+  if (now.st_size == read_) {
+    return false;
+  }
+  std::ifstream in(path_, std::ios::binary);
+  in.seekg(read_);
+  const int64_t before = read_;
+  // A line without its end may still be being written.
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    read_ += static_cast<int64_t>(line.size()) + 1;
+    if (std::optional<MetricsRow> row = row_of(line)) {
+      rows_.push_back(std::move(*row));
+    }
+  }
+  return read_ != before;
+}
+
+}  // namespace kinema::training

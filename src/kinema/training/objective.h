@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kinema/graph/ops.h"
+#include "kinema/schedulers/flow_match.h"
+
+/// Rectified flow: x_t = (1 - sigma) x0 + sigma noise, and the network predicts noise - x0.
+namespace kinema::training {
+
+struct ObjectiveOptions {
+  /// Timesteps from uniform numbers, sigma and weight from timesteps.
+  schedulers::FlowMatch flow;
+  /// Weigh samples by their timestep; false is the reference's `disable_training_weights`.
+  bool weigh = true;
+  /// One u in each of b equal parts of [0, 1) instead of b independent ones.
+  bool stratified = false;
+  /// Probability that a sample is trained with the empty caption's text states.
+  double caption_dropout = 0.0;
+  /// Timesteps are drawn from here alone: as without bounds, given that they lie in it.
+  double min_timestep = 0.0;
+  double max_timestep = 1000.0;
+  /// Probability that a sample's first latent frame is given (TI2V): it stays clean and does not
+  /// count.
+  double first_frame = 0.0;
+};
+
+/// What is drawn for a batch of b samples.
+struct Draw {
+  Tensor noise;     // F32, shape of the latents
+  Tensor timestep;  // F32 [b], 0..1000
+  Tensor weight;    // F32 [b]; empty = 1
+  Tensor given;     // pred [b]: the first frame is given; empty = none is
+};
+
+/// What the network sees and should predict.
+struct FlowBatch {
+  Tensor noisy;   // F32, shape of the latents
+  Tensor target;  // F32, noise - latents
+  /// How much each latent frame counts, F32 [b, 1, f, 1, 1] of mean 1 for every sample; empty = all
+  /// the same.
+  Tensor counts = {};
+};
+
+/// Whether first frames are given: not in videos of one latent frame, of which nothing would be
+/// left to predict.
+bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents);
+
+/// Noise, timesteps and weights for latents [b, ...], a pure function of `key` (u32[2]).
+Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options);
+
+/// Mixes latents (converted to F32) and noise. Where `given` (pred [b], or empty) holds, the first
+/// latent frame is not mixed; latents are then [b, c, f, h, w] with f > 1.
+FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
+                     Tensor given = {});
+
+/// Mean over all elements that count of weight (target - prediction)^2, in F32 whatever the
+/// prediction's dtype.
+Tensor flow_loss(Tensor prediction, const FlowBatch& flow, Tensor weight);
+
+/// Mean over the elements of each sample that count of (target - prediction)^2: F32 [b].
+Tensor sample_losses(Tensor prediction, const FlowBatch& flow);
+
+/// `text` [b, t, d] with the rows of some samples replaced by `empty` [t, d].
+Tensor drop_captions(Tensor key, Tensor text, Tensor empty, double probability);
+
+}  // namespace kinema::training

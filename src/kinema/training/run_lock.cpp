@@ -1,0 +1,76 @@
+#include "kinema/training/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "kinema/core/error.h"
+
+namespace kinema::training {
+
+namespace {
+
+/// What the holder wrote into the lock file: its process number, or nothing readable.
+std::string holder(int fd) {
+  std::array<char, 32> text{};
+  const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
+  const std::string pid(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  return pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos ? "another process"
+                                                                                 : "process " + pid;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& run_folder) {
+  std::error_code error;
+  std::filesystem::create_directories(run_folder, error);
+  check(!error, "[train] run folder {} cannot be made: {}", run_folder.string(), error.message());
+  path_ = run_folder / ".lock";
+  const std::string path = path_.string();
+  file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
+  check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
+  bool is_ours = io::lock(file_, io::Lock::TRY);
+  // Who only looks whether there is a run (is_training) holds it for a moment.
+  for (int tries = 0; !is_ours && errno == EWOULDBLOCK && tries < 5; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_ours = io::lock(file_, io::Lock::TRY);
+  }
+  if (!is_ours) {
+    const int reason = errno;
+    const std::string who = holder(file_.get());
+    check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, std::strerror(reason));
+    fail("[train] run folder {} is in use by {}\n  wait for it, stop it, or give another run_name",
+         run_folder.string(), who);
+  }
+  const std::string pid = std::to_string(::getpid());
+  // The number only helps the message above; the lock itself is what counts.
+  if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
+    errno = 0;
+  }
+}
+
+bool is_training(const std::filesystem::path& run_folder) {
+  const io::Descriptor file = io::Descriptor::open(run_folder / ".lock", O_RDONLY);
+  // Shared, and given back at once: a run that begins at this very moment tries again.
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool RunLock::is_in_place() const {
+  struct stat ours {};
+  struct stat there {};
+  // Numbers of files are not compared: there are network file systems where they change. Nor is any
+  // other error than this one a sign that somebody removed it.
+  const bool is_named = ::stat(path_.c_str(), &there) == 0 || errno != ENOENT;
+  return is_named && (::fstat(file_.get(), &ours) != 0 || ours.st_nlink > 0);
+}
+
+}  // namespace kinema::training

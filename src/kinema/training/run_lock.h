@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+
+#include "kinema/io/descriptor.h"
+
+namespace kinema::training {
+
+/// Holds a run folder for this process: a lock on the file `.lock` in it, given back when the
+/// object goes or the process ends, however it ends.
+class RunLock {
+ public:
+  /// Makes the folder when it is missing. Throws an Error that names the other process when one
+  /// holds the folder already.
+  explicit RunLock(const std::filesystem::path& run_folder);
+
+  /// False when the folder was removed, renamed or replaced since: what is written under its name
+  /// goes elsewhere or nowhere.
+  bool is_in_place() const;
+
+ private:
+  std::filesystem::path path_;
+  io::Descriptor file_;
+};
+
+/// Whether a process of this machine holds a run folder now.
+bool is_training(const std::filesystem::path& run_folder);
+
+}  // namespace kinema::training

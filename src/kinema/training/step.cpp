@@ -1,0 +1,277 @@
+#include "kinema/training/step.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/scan.h"
+#include "kinema/training/batch.h"
+
+namespace kinema::training {
+
+namespace {
+
+/// What is cut into parts for accumulation, along its first axis.
+constexpr std::array kParts = {
+    &TrainBatch::latents, &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
+    &TrainBatch::noise,   &TrainBatch::timestep, &TrainBatch::weight,    &TrainBatch::given};
+
+std::vector<Tensor> to_list(const TrainBatch& batch) {
+  std::vector<Tensor> all;
+  for (const auto part : kParts) {
+    if (batch.*part) {
+      all.push_back(batch.*part);
+    }
+  }
+  return all;
+}
+
+/// The list as a batch with the parts that `like` has.
+TrainBatch from_list(std::span<const Tensor> all, const TrainBatch& like) {
+  TrainBatch out;
+  size_t at = 0;
+  for (const auto part : kParts) {
+    if (like.*part) {
+      out.*part = all[at++];
+    }
+  }
+  return out;
+}
+
+struct LossAndGradients {
+  Tensor loss;
+  std::vector<Tensor> gradients;
+};
+
+/// The weights that are trained, in the dtypes the network works in.
+std::vector<Tensor> trained_of(std::span<const nn::ParamSpec> specs,
+                               std::span<const Tensor> weights) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].trained) {
+      out.push_back(weights[i]);
+    }
+  }
+  return out;
+}
+
+LossAndGradients differentiate(const Model& model, std::span<const Tensor> weights,
+                               std::span<const nn::ParamSpec> specs, const TrainBatch& part,
+                               Tensor dropout_key, const ObjectiveOptions& objective) {
+  const Task task = task_of(part, dropout_key, objective);
+  const Tensor prediction = model(weights, task.inputs);
+  LossAndGradients out;
+  out.loss = flow_loss(prediction, task.flow, part.weight);
+  out.gradients = gradients(out.loss, trained_of(specs, weights));
+  return out;
+}
+
+/// [b, ...] as [parts, b / parts, ...].
+Tensor cut(Tensor x, int64_t parts) {
+  Dims dims = x.shape().dims;
+  dims[0] /= parts;
+  dims.insert(dims.begin(), parts);
+  return reshape(x, dims);
+}
+
+/// The same over a loop of parts, with F32 sums in its carry.
+LossAndGradients accumulate(const Model& model, std::span<const Tensor> weights,
+                            std::span<const nn::ParamSpec> specs, const TrainBatch& whole,
+                            Tensor dropout_key, const StepOptions& options) {
+  const int64_t parts = options.accumulation;
+  const ObjectiveOptions& objective = options.objective;
+  const mesh::Placement& place = options.place;
+  Graph& graph = whole.latents.graph();
+  std::vector<Tensor> carry{constant(graph, 0.0, {DType::F32, {}})};
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.trained) {
+      const Tensor zeros = constant(graph, 0.0, {DType::F32, spec.shape.dims});
+      carry.push_back(place.active() ? with_sharding(zeros, spec.sharding(place)) : zeros);
+    }
+  }
+  std::vector<Tensor> xs;
+  for (const Tensor x : to_list(whole)) {
+    // Each part over all devices, not each device its own parts.
+    xs.push_back(by_sample(cut(x, parts), 1, place));
+  }
+  const size_t batch_inputs = xs.size();
+  xs.push_back(iota(graph, {DType::U32, {parts}}, Axis(0)));
+
+  const auto body = [&](std::span<const Tensor> sums, std::span<const Tensor> x) {
+    Graph& inner = x[0].graph();
+    std::vector<Tensor> captured;
+    for (const Tensor w : weights) {
+      captured.push_back(inner.capture(w));
+    }
+    const Tensor key = fold_in(inner.capture(dropout_key), x[batch_inputs]);
+    const LossAndGradients part = differentiate(
+        model, captured, specs, from_list(x.first(batch_inputs), whole), key, objective);
+    ScanResult next;
+    next.carry.push_back(sums[0] + part.loss);
+    for (size_t i = 0; i < part.gradients.size(); ++i) {
+      next.carry.push_back(sums[i + 1] + convert(part.gradients[i], DType::F32));
+    }
+    return next;
+  };
+  const ScanResult done = scan(carry, xs, {.length = parts}, body);
+
+  const double share = 1.0 / static_cast<double>(parts);
+  LossAndGradients out;
+  out.loss = done.carry[0] * share;
+  for (size_t i = 1; i < done.carry.size(); ++i) {
+    out.gradients.push_back(done.carry[i] * share);
+  }
+  return out;
+}
+
+StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& specs,
+                                const mesh::Placement& place) {
+  const auto list = [&](const std::string& prefix, std::span<const nn::ParamSpec> part) {
+    std::vector<Tensor> tensors;
+    for (const nn::ParamSpec& spec : part) {
+      tensors.push_back(graph.input(spec.shape, prefix + spec.name, spec.sharding(place)));
+    }
+    return tensors;
+  };
+  StateParts<Tensor> state;
+  state.frozen = list("param.", specs.frozen);
+  state.trained = list("param.", specs.trained);
+  state.mu = list("mu.", specs.mu);
+  state.nu = list("nu.", specs.nu);
+  state.ema = list("ema.", specs.ema);
+  state.count = graph.input(specs.count->shape, specs.count->name);
+  return state;
+}
+
+std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next, double decay,
+                            Tensor ok) {
+  const Tensor t = convert(next.count, DType::F32);
+  const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < ema.size(); ++i) {
+    const Tensor mixed = ema[i] * d + convert(next.params[i], DType::F32) * (1.0 - d);
+    out.push_back(ok ? select(ok, mixed, ema[i]) : mixed);
+  }
+  return out;
+}
+
+void check_batch(const BatchShapes& batch, int64_t parts) {
+  check(batch.latents.rank() == 5 && batch.text.rank() == 3 &&
+            batch.latents.dims[0] == batch.text.dims[0],
+        "[train] latents {} and text {} are not [b, c, f, h, w] and [b, t, d]",
+        to_string(batch.latents), to_string(batch.text));
+  const Dims& latents = batch.latents.dims;
+  if (batch.condition) {
+    const Dims& dims = batch.condition->dims;
+    check(dims.size() == 5 && dims[0] == latents[0] &&
+              std::equal(dims.begin() + 2, dims.end(), latents.begin() + 2),
+          "[train] the image condition {} does not fit latents {}", to_string(*batch.condition),
+          to_string(batch.latents));
+  }
+  check(!batch.image_states ||
+            (batch.image_states->rank() == 3 && batch.image_states->dims[0] == latents[0]),
+        "[train] image states are not [{}, n, d]", latents[0]);
+  check(parts >= 1 && batch.latents.dims[0] % parts == 0,
+        "[train] a batch of {} does not divide into {} parts of gradient accumulation",
+        batch.latents.dims[0], parts);
+}
+
+}  // namespace
+
+Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place) {
+  if (!place.active()) {
+    return x;
+  }
+  std::vector<std::string> logical(static_cast<size_t>(x.rank()));
+  logical[axis] = "activation_batch";
+  return with_sharding(x, place.constraint(logical, x.shape().dims));
+}
+
+std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {
+  std::vector<std::string> names;
+  for (const nn::ParamSpec& spec : specs) {
+    const size_t hole = spec.layers > 0 ? spec.name.find("{}") : std::string::npos;
+    if (hole == std::string::npos) {
+      names.push_back(spec.name);
+      continue;
+    }
+    for (int64_t layer = 0; layer < spec.layers; ++layer) {
+      names.push_back(std::string(spec.name).replace(hole, 2, std::to_string(layer)));
+    }
+  }
+  return names;
+}
+
+StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
+                     const BatchShapes& batch, const StepOptions& options) {
+  check_batch(batch, options.accumulation);
+  StepGraph step;
+  step.graph = std::make_unique<Graph>();
+  step.specs.assign(specs.begin(), specs.end());
+  step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0);
+  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
+  step.gradient_names = layer_names(trained);
+  Graph& graph = *step.graph;
+
+  const StateParts<Tensor> state = state_inputs(graph, step.state, options.place);
+  const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
+  const Tensor number = graph.input({DType::U32, {}}, "step");
+  const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
+  const Tensor key = fold_in(run_key, number);
+  const TrainBatch part = batch_inputs(graph, batch, options, key);
+
+  // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
+  std::vector<Tensor> weights;
+  const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    weights.push_back(convert(*kept[i], specs[i].shape.dtype));
+    if (options.place.active()) {  // and gradients alike: each device sums what it keeps
+      weights.back() = with_sharding(weights.back(), specs[i].sharding(options.place));
+    }
+  }
+  const Tensor dropout_key = fold_in(key, "dropout");
+  const LossAndGradients found =
+      options.accumulation == 1
+          ? differentiate(model, weights, specs, part, dropout_key, options.objective)
+          : accumulate(model, weights, specs, part, dropout_key, options);
+
+  const auto [squares, largest] = gradient_sizes(trained, found.gradients);
+  const Tensor norm = sqrt(total(squares));
+  // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
+  const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
+  const Tensor ok = options.check_finite ? finite : Tensor();
+  const AdamWState next = adamw({state.trained, state.mu, state.nu, *state.count}, trained,
+                                found.gradients, norm, learning_rate, options.adamw, ok);
+
+  StateParts<Tensor> after{
+      .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};
+  if (!state.ema.empty()) {
+    after.ema = average(state.ema, next, options.ema_decay, ok);
+  }
+  after.each_changed([&](std::span<const Tensor> part) {
+    step.outputs.insert(step.outputs.end(), part.begin(), part.end());
+  });
+  step.state.each_changed([&](std::span<const nn::ParamSpec> part) {
+    for (const nn::ParamSpec& spec : part) {
+      step.output_shardings.push_back(spec.sharding(options.place));
+    }
+  });
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    step.donate[static_cast<int64_t>(state.frozen.size() + i)] = static_cast<int64_t>(i);
+  }
+  std::vector<Tensor> metrics;
+  for (const Tensor value : {found.loss, norm, max(largest), convert(finite, DType::F32)}) {
+    metrics.push_back(reshape(value, {1}));
+  }
+  step.outputs.push_back(concatenate(metrics, Axis(0)));
+  step.outputs.push_back(squares);
+  for (size_t i = step.output_shardings.size(); i < step.outputs.size(); ++i) {
+    step.output_shardings.push_back(options.place.whole(step.outputs[i].shape().dims));
+  }
+  return step;
+}
+
+}  // namespace kinema::training

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/graph/graph.h"
+#include "kinema/nn/params.h"
+#include "kinema/training/adamw.h"
+#include "kinema/training/objective.h"
+#include "kinema/training/state.h"
+
+namespace kinema::training {
+
+/// What the network is given in a training step.
+struct ModelInputs {
+  Tensor noisy;        // F32 [b, c, f, h, w]
+  Tensor timestep;     // F32 [b]
+  Tensor text;         // [b, t, d]
+  Tensor dropout_key;  // u32[2]
+  // Empty where the model takes none.
+  Tensor condition = {};     // [b, k, f, h, w], behind the channels of `noisy`
+  Tensor image_states = {};  // [b, n, d]
+  Tensor given = {};         // pred [b]: the first frame of `noisy` is clean (TI2V)
+};
+
+/// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
+using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
+
+struct StepOptions {
+  AdamWOptions adamw;
+  ObjectiveOptions objective;
+  StateDType state = StateDType::F32;
+  /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
+  int64_t accumulation = 1;
+  /// > 0: keep an average of the parameters, e' = d e + (1 - d) p with
+  /// d = min(ema_decay, (1 + t) / (10 + t)) after update t.
+  double ema_decay = 0.0;
+  /// Noise, timesteps and weights come as inputs instead of being drawn.
+  bool given_draw = false;
+  /// A step whose loss or gradients are not finite leaves the state as it was.
+  bool check_finite = true;
+  /// Which devices of a mesh hold what.
+  mesh::Placement place = {};
+  /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
+  std::vector<std::string> batch_axes = {};
+};
+
+/// Global shapes of one batch.
+struct BatchShapes {
+  Shape latents;  // [b, c, f, h, w]
+  Shape text;     // [b, t, d]
+  // For models that make videos of images.
+  std::optional<Shape> condition = {};     // [b, k, f, h, w]
+  std::optional<Shape> image_states = {};  // [b, n, d]
+};
+
+/// x with its axis of samples where the rules put it, the others whole.
+Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
+
+/// One training step as a graph.
+///
+/// Inputs: the state (StateParts), then the run's key, the step number, the learning rate and the
+/// batch.
+///
+///   frozen..., trained..., mu..., nu..., [ema...], count
+///   key U32[2], step U32, learning_rate F32
+///   latents, text, [condition], [image_states], [empty_text [t, d] with caption dropout],
+///   [noise, timestep [b], weight [b] with given_draw; F32,
+///    first_frame_given [b] where first frames are given: 1 or 0]
+///
+/// Outputs: what changed of the state, in whose place the old one's memory is used, then `metrics`
+/// F32[4] (see Metric) and the gradients' sums of squares F32[n].
+struct StepGraph {
+  enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE };
+
+  std::unique_ptr<Graph> graph;
+  std::vector<Tensor> outputs;
+  /// Input index -> output index that takes over its buffer.
+  std::map<int64_t, int64_t> donate;
+  /// One per output.
+  std::vector<Sharding> output_shardings;
+  /// Of the network's parameters, in the dtypes that it works in.
+  std::vector<nn::ParamSpec> specs;
+  StateParts<nn::ParamSpec> state;
+  /// Parameter (and layer) behind each entry of the sums of squares.
+  std::vector<std::string> gradient_names;
+};
+
+/// Builds the step. The specs' dtypes are those the network works in; those that are not trained
+/// are read only, without gradient. Throws an Error when the
+/// batch does not divide into `accumulation` parts.
+StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
+                     const BatchShapes& batch, const StepOptions& options);
+
+/// One name per tensor, or per layer of a stacked one: `blocks.3.attn1.to_q.weight`.
+std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs);
+
+}  // namespace kinema::training

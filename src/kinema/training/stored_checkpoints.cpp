@@ -1,0 +1,183 @@
+#include "kinema/training/stored_checkpoints.h"
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/mapped_file.h"
+
+namespace kinema::training {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kUnsent = ".unsent";
+constexpr int kTransfers = 4;
+
+std::string manifest_name(int64_t step) { return std::to_string(step) + "/" + kManifest; }
+
+/// Steps with a manifest, oldest first.
+std::vector<int64_t> stored_steps(const remote::Store& store) {
+  std::vector<int64_t> out;
+  for (const remote::StoredFile& file : store.list()) {
+    const std::optional<int64_t> step = step_of(file.name.substr(0, file.name.find('/')));
+    if (step && file.name == manifest_name(*step)) {
+      out.push_back(*step);
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace
+
+std::optional<int64_t> newest_step(const remote::Store& store) {
+  const std::vector<int64_t> steps = stored_steps(store);
+  return steps.empty() ? std::nullopt : std::optional(steps.back());
+}
+
+StoredCheckpoints::StoredCheckpoints(remote::Store store, fs::path local, Keep keep, Say say)
+    : store_(std::move(store)), local_(std::move(local)), keep_(keep), say_(std::move(say)) {}
+
+fs::path StoredCheckpoints::mark(int64_t step) const {
+  return local_.path() / (std::to_string(step) + kUnsent);
+}
+
+/// Whole local checkpoints that the store lacks, oldest first.
+std::vector<int64_t> StoredCheckpoints::unsent() const {
+  std::vector<int64_t> out = local_.steps();
+  std::erase_if(out, [&](int64_t step) { return !fs::exists(mark(step)); });
+  return out;
+}
+
+/// True when the local folder has the manifest that the store has.
+bool StoredCheckpoints::is_copy(int64_t step) const {
+  const fs::path local = local_.path(step) / kManifest;
+  return fs::exists(local) && io::read_text(local) == store_.read(manifest_name(step));
+}
+
+void StoredCheckpoints::begin(int64_t step) const {
+  io::make_folder(local_.path());
+  io::write_file(mark(step), "");
+}
+
+void StoredCheckpoints::send(int64_t step) const {
+  const fs::path folder = local_.path(step);
+  const std::vector<std::string> files =
+      manifest_files(io::read_text(folder / kManifest), (folder / kManifest).string());
+  const std::string there = std::to_string(step);
+  store_.remove(manifest_name(step));  // of another checkpoint of this step
+  for_each_in_parallel(files.size(), kTransfers,
+                       [&](size_t i) { store_.upload(folder / files[i], there + "/" + files[i]); });
+  store_.upload(folder / kManifest, manifest_name(step));
+  std::error_code ignored;  // it would be sent once more
+  fs::remove(mark(step), ignored);
+}
+
+void StoredCheckpoints::push() {
+  std::string problem;
+  try {
+    std::vector<int64_t> steps = unsent();
+    std::ranges::reverse(steps);
+    for (const int64_t step : steps) {
+      send(step);
+    }
+    remove_old();
+  } catch (const std::exception& error) {
+    problem = error.what();
+    say_(problem.substr(0, problem.find('\n')) + "\n  the checkpoint is in " +
+         local_.path().string() + "; it is sent with the next one");
+  }
+  const std::scoped_lock lock(mutex_);
+  problem_ = problem;
+}
+
+void StoredCheckpoints::check_sent() const {
+  const std::vector<int64_t> left = unsent();
+  if (left.empty()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  fail("[checkpoint] step {} is not in {}: {}\n  it is whole in {}; the same command sends it",
+       left.back(), store_.path().text(), problem_.substr(0, problem_.find('\n')),
+       local_.path(left.back()).string());
+}
+
+void StoredCheckpoints::remove_old() const {
+  const std::vector<int64_t> stored = stored_steps(store_);
+  for (const int64_t step : steps_to_remove(stored, keep_)) {
+    store_.remove(manifest_name(step));
+    store_.remove_folder(std::to_string(step));
+  }
+  // Here the newest is enough: what a run begins again from, without bringing it back.
+  const std::vector<int64_t> local = local_.steps();
+  for (size_t i = 0; i + 1 < local.size(); ++i) {
+    if (!fs::exists(mark(local[i]))) {
+      local_.remove(local[i]);
+    }
+  }
+}
+
+void StoredCheckpoints::pull() const {
+  io::make_folder(local_.path());
+  std::vector<int64_t> stored = stored_steps(store_);
+  const std::set<int64_t> there(stored.begin(), stored.end());
+  for (const int64_t step : local_.steps()) {
+    if (there.contains(step) && is_copy(step)) {
+      std::error_code ignored;
+      fs::remove(mark(step), ignored);
+    } else if (!fs::exists(mark(step))) {
+      local_.remove(step);  // the store's is another one, or none
+    } else if (manifest_problem(local_.path(step)).empty()) {
+      send(step);
+    }
+  }
+  bring_newest(stored_steps(store_));
+}
+
+void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) const {
+  for (auto step = stored.rbegin(); step != stored.rend(); ++step) {
+    if (manifest_problem(local_.path(*step)).empty()) {
+      return;  // a copy: pull() left no others
+    }
+    const std::string problem =
+        local_.bring(*step, [&](const fs::path& folder) { receive(*step, folder); });
+    if (problem.empty()) {
+      return;
+    }
+    say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(*step)).text(),
+                     problem));
+  }
+  check(stored.empty(),
+        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
+        "{} back whole, remove the folder, or take another run_name",
+        stored.empty() ? "" : store_.path().below(std::to_string(stored.back())).text());
+}
+
+/// Brings what the manifest lists; what is missing there is missing here.
+void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
+  const std::string manifest = store_.read(manifest_name(step));
+  io::write_file(folder / kManifest, manifest);
+  std::vector<std::string> files;
+  try {
+    files = manifest_files(manifest, kManifest);
+  } catch (const Error&) {
+    return;  // who looks at the folder says why
+  }
+  for_each_in_parallel(files.size(), kTransfers, [&](size_t i) {
+    const auto file = store_.find(std::to_string(step) + "/" + files[i]);
+    if (file) {
+      io::make_folder((folder / files[i]).parent_path());
+      store_.download(*file, folder / files[i]);
+    }
+  });
+}
+
+}  // namespace kinema::training

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kinema/core/stopwatch.h"
+
+namespace kinema::training {
+
+/// Where a run's time goes: seconds by phase, in the order in which phases were first entered.
+/// Phases do not lie within one another. Not for several threads.
+class Timings {
+ public:
+  struct Phase {
+    std::string name;
+    double seconds = 0;
+    int64_t times = 0;
+  };
+
+  /// Adds the time of its life to a phase.
+  class Span {
+   public:
+    Span(Timings& timings, std::string name);
+    ~Span();
+    Span(const Span&) = delete;
+    Span& operator=(const Span&) = delete;
+
+   private:
+    Timings& timings_;
+    std::string name_;
+    Stopwatch watch_;
+  };
+
+  [[nodiscard]] Span measure(std::string name) { return {*this, std::move(name)}; }
+  /// What `work` returns, its time added to a phase.
+  template <typename Work>
+  auto measure(std::string name, Work&& work) {
+    const Span span(*this, std::move(name));
+    return work();
+  }
+  void add(const std::string& name, double seconds);
+  const std::vector<Phase>& phases() const { return phases_; }
+
+  /// Writes a line of JSON a phase: {"phase": ..., "seconds": ..., "times": ...}. Throws an Error
+  /// when the file cannot be written.
+  void write(const std::filesystem::path& path) const;
+
+ private:
+  std::vector<Phase> phases_;
+};
+
+}  // namespace kinema::training

@@ -1,0 +1,45 @@
+#include "kinema/verification/case.h"
+
+#include <set>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::verification {
+
+namespace fs = std::filesystem;
+
+Case::Case(fs::path folder, std::string name)
+    : folder_(std::move(folder)),
+      name_(std::move(name)),
+      about_(io::Json::read(folder_ / "io" / (name_ + ".json"))),
+      file_(io::SafetensorsFile::open(folder_ / "io" / (name_ + ".safetensors"))) {}
+
+fs::path Case::model() const { return folder_ / about_.at("model").as_string(); }
+
+std::vector<std::string> Case::names(std::string_view prefix) const {
+  std::vector<std::string> out;
+  for (const io::TensorView& tensor : file_.tensors()) {
+    if (tensor.name.starts_with(prefix)) {
+      out.push_back(tensor.name);
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> case_names(const fs::path& folder) {
+  const fs::path io = folder / "io";
+  check(fs::is_directory(io), "[verify] {} is not a folder: expected reference cases in {}",
+        io.string(), folder.string());
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(io)) {
+    const fs::path& path = entry.path();
+    if (path.extension() == ".json" || path.extension() == ".safetensors") {
+      names.insert(path.stem().string());
+    }
+  }
+  check(!names.empty(), "[verify] {} holds no case (NAME.json with NAME.safetensors)", io.string());
+  return {names.begin(), names.end()};
+}
+
+}  // namespace kinema::verification

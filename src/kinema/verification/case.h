@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+
+namespace kinema::verification {
+
+/// One reference case: `io/NAME.json` and `io/NAME.safetensors`.
+class Case {
+ public:
+  /// Throws an Error when either file is missing or damaged.
+  Case(std::filesystem::path folder, std::string name);
+
+  const std::string& name() const { return name_; }
+  /// The set of cases that this one is in: models lie in it.
+  const std::filesystem::path& folder() const { return folder_; }
+  const io::Json& about() const { return about_; }
+  /// The folder of the model that `about` names.
+  std::filesystem::path model() const;
+
+  bool has(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
+  HostArray tensor(std::string_view name) const { return file_.at(name).copy(); }
+  /// Names that begin with `prefix`, in the file's order.
+  std::vector<std::string> names(std::string_view prefix) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::string name_;
+  io::Json about_;
+  io::SafetensorsFile file_;
+};
+
+/// Names of all cases in `folder/io`, sorted. Throws an Error when there is none.
+std::vector<std::string> case_names(const std::filesystem::path& folder);
+
+}  // namespace kinema::verification

@@ -1,0 +1,163 @@
+#include "kinema/verification/verify.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/verification/case.h"
+#include "kinema/verification/compare.h"
+#include "kinema/verification/session.h"
+
+namespace kinema::verification {
+namespace {
+
+using CaseRows = std::vector<Row> (*)(const Case& c, Session& session);
+
+/// The code for a case of this name; null when there is none yet.
+CaseRows rows_for(const std::string& name) {
+  static const std::map<std::string, CaseRows> known{
+      {"transformer", forward_rows},
+      {"transformer_edge", forward_rows},
+      {"transformer_i2v", forward_rows},
+      {"transformer_ti2v", forward_rows},
+      {"transformer_grad", gradient_rows},
+      {"train", train_rows},
+      {"train_weighted", train_rows},
+      {"sched", scheduler_rows},
+      {"variants", variant_rows},
+      {"dataset", dataset_rows},
+      {"tokenizer", tokenizer_rows},
+      {"umt5", umt5_rows},
+      {"lora", lora_rows},
+      {"image", image_rows},
+      {"vae", vae_rows},
+      {"vae22", vae_rows},
+  };
+  if (name.starts_with("pipeline_")) {
+    return pipeline_rows;
+  }
+  const auto found = known.find(name);
+  return found == known.end() ? nullptr : found->second;
+}
+
+std::vector<Row> run_case(const std::filesystem::path& folder, const std::string& name,
+                          Session& session) {
+  const CaseRows rows = rows_for(name);
+  if (rows == nullptr) {
+    return {unsupported(name)};
+  }
+  try {
+    std::vector<Row> made = rows(Case(folder, name), session);
+    return made.empty() ? std::vector<Row>{failed(name, "", "the case holds nothing to compare")}
+                        : made;
+  } catch (const std::exception& error) {
+    // One damaged file or one program that does not compile must not hide the other cases.
+    return {failed(name, "", error.what())};
+  }
+}
+
+/// Cases that share a session, by their position in the list of names. The pipelines share
+/// programs; the others have none in common.
+using Unit = std::vector<size_t>;
+
+std::vector<Unit> units_of(const std::vector<std::string>& names) {
+  // The longest first, so that no thread is left alone with them at the end.
+  std::vector<Unit> training;
+  std::vector<Unit> others;
+  Unit pipelines;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].starts_with("pipeline_")) {
+      pipelines.push_back(i);
+    } else {
+      (names[i].starts_with("train") ? training : others).push_back({i});
+    }
+  }
+  training.insert(training.end(), others.begin(), others.end());
+  if (!pipelines.empty()) {
+    training.push_back(pipelines);
+  }
+  return training;
+}
+
+/// Runs the units on several threads: compiling takes most of the time and uses one core a program.
+class Runner {
+ public:
+  Runner(std::filesystem::path folder, std::vector<std::string> names, const pjrt::Client& client,
+         const Options& options)
+      : folder_(std::move(folder)),
+        names_(std::move(names)),
+        client_(client),
+        options_(options),
+        units_(units_of(names_)),
+        rows_(names_.size()) {}
+
+  std::vector<Row> operator()() {
+    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+    const size_t threads =
+        options_.threads > 0 ? static_cast<size_t>(options_.threads) : std::min<size_t>(cores, 4);
+    {
+      std::vector<std::jthread> workers;
+      for (size_t i = 0; i < std::min(threads, units_.size()); ++i) {
+        workers.emplace_back([this] { work(); });
+      }
+    }
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+    std::vector<Row> all;
+    for (const std::vector<Row>& rows : rows_) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
+  }
+
+ private:
+  void work() {
+    try {
+      for (size_t unit = next_++; unit < units_.size(); unit = next_++) {
+        Session session(client_, options_);
+        for (const size_t i : units_[unit]) {
+          rows_[i] = run_case(folder_, names_[i], session);
+          if (options_.on_case) {
+            const std::scoped_lock lock(mutex_);
+            options_.on_case(rows_[i]);
+          }
+        }
+      }
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      error_ = std::current_exception();
+      next_ = units_.size();
+    }
+  }
+
+  std::filesystem::path folder_;
+  std::vector<std::string> names_;
+  const pjrt::Client& client_;
+  const Options& options_;
+  std::vector<Unit> units_;
+  std::vector<std::vector<Row>> rows_;  // by case; each written by one thread
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+Report run(const std::filesystem::path& folder, const pjrt::Client& client,
+           const Options& options) {
+  std::vector<std::string> names = case_names(folder);
+  std::erase_if(names, [&](const std::string& name) {
+    return name.find(options.filter) == std::string::npos;
+  });
+  check(!names.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
+        options.filter);
+  return {Runner(folder, std::move(names), client, options)()};
+}
+
+}  // namespace kinema::verification

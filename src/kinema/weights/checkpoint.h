@@ -1,0 +1,74 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/io/model_folder.h"
+#include "kinema/models/wan/config.h"
+#include "kinema/weights/names.h"
+
+namespace kinema::weights {
+
+/// A model's tensors under diffusers keys, whatever holds them: a model folder of diffusers or
+/// transformers, one of the original Wan release, or a single safetensors file in the names of
+/// either, with or without a prefix such as `model.diffusion_model.`.
+class Checkpoint {
+ public:
+  struct Entry {
+    std::string key;  // the tensor's own name where it has no other
+    const io::TensorView* view;
+  };
+
+  /// Throws what ModelFolder::open and SafetensorsFile::open throw, and an Error with a remedy for
+  /// pickles and GGUF files, which are not read.
+  static Checkpoint open(const std::filesystem::path& path);
+  /// A model folder under its own keys; it must outlive the result.
+  Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
+
+  const std::string& path() const { return path_; }
+  /// Which names the file uses; only Wan transformers have two.
+  Naming naming() const { return naming_; }
+  /// The folder's `config.json`, or that beside a single file; null where there is none.
+  const io::Json& config() const { return config_; }
+  const std::vector<Entry>& tensors() const { return tensors_; }
+  /// The tensor, or null.
+  const io::TensorView* find(std::string_view key) const;
+  /// The tensor; throws an Error naming the file and what is missing.
+  const io::TensorView& at(std::string_view key) const;
+  /// A key as this file writes it, for messages.
+  std::string name_in_file(const std::string& key) const;
+  /// Throws an Error when a file became shorter since it was opened; to be asked after reading.
+  void check_intact() const;
+
+ private:
+  Checkpoint() = default;
+  void index(const std::vector<const io::TensorView*>& tensors);
+
+  std::string path_;
+  std::optional<io::ModelFolder> folder_;
+  std::vector<io::SafetensorsFile> single_;        // on the heap, so that addresses stay when moved
+  std::vector<const io::SafetensorsFile*> files_;  // all of them
+  io::Json config_;
+  Naming naming_ = Naming::DIFFUSERS;
+  std::string prefix_;
+  std::vector<Entry> tensors_;
+  std::map<std::string, const io::TensorView*, std::less<>> index_;
+};
+
+/// Throws an Error with a remedy when the name is that of a pickle or a GGUF file.
+void refuse_other_formats(const std::filesystem::path& path);
+
+/// The sizes of a Wan transformer: those of its diffusers configuration where there is one, else
+/// read off the shapes, with heads of 128 as every released model has them.
+///
+/// Throws an Error naming what is missing or does not fit.
+wan::TransformerConfig transformer_config(const Checkpoint& checkpoint);
+
+/// True when the configuration, or without one the tensors, are a Wan transformer's.
+bool is_transformer(const Checkpoint& checkpoint);
+
+}  // namespace kinema::weights

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/config.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+using io::Json;
+
+constexpr std::string_view kClass = "WanTransformer3DModel";
+constexpr std::string_view kOriginalClass = "WanModel";
+constexpr std::string_view kQkNorm = "rms_norm_across_heads";
+
+constexpr std::array<std::string_view, 18> kKeys{"patch_size",
+                                                 "num_attention_heads",
+                                                 "attention_head_dim",
+                                                 "in_channels",
+                                                 "out_channels",
+                                                 "text_dim",
+                                                 "freq_dim",
+                                                 "ffn_dim",
+                                                 "num_layers",
+                                                 "cross_attn_norm",
+                                                 "qk_norm",
+                                                 "eps",
+                                                 "image_dim",
+                                                 "added_kv_proj_dim",
+                                                 "rope_max_seq_len",
+                                                 "pos_embed_seq_len",
+                                                 "_class_name",
+                                                 "_diffusers_version"};
+
+/// Keys that change nothing here: diffusers' own bookkeeping begins with an underscore.
+bool is_known(std::string_view key) {
+  return key.starts_with('_') || std::ranges::find(kKeys, key) != kKeys.end();
+}
+
+/// A size that may be null or absent, which both stand for `none`.
+int64_t optional_size(const Json& json, std::string_view key, int64_t none) {
+  const Json* value = json.find(key);
+  if (value == nullptr || value->is_null()) {
+    return none;
+  }
+  const int64_t size = value->as_int();
+  check(size > 0, "[weights] {} is {} but must be positive or null", value->where(), size);
+  return size;
+}
+
+std::array<int64_t, 3> patch_size(const Json& value) {
+  const std::vector<int64_t> sizes = value.as_ints();
+  check(sizes.size() == 3, "[weights] {} has {} sizes but must have 3: frames, rows, columns",
+        value.where(), sizes.size());
+  return {sizes[0], sizes[1], sizes[2]};
+}
+
+void check_words(const Json& json) {
+  const Json& name = json.at("_class_name");
+  check(name.as_string() == kClass, "[weights] {} is `{}` but must be `{}`", name.where(),
+        name.as_string(), kClass);
+  if (const Json* norm = json.find("qk_norm"); norm != nullptr) {
+    check(norm->as_string() == kQkNorm, "[weights] {} is `{}` but this build knows `{}` only",
+          norm->where(), norm->as_string(), kQkNorm);
+  }
+  for (const auto& [key, value] : json.members()) {
+    check(is_known(key), "[weights] {} is not a key of a Wan transformer", value.where());
+  }
+}
+
+}  // namespace
+
+bool is_transformer(const Json& config) {
+  const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+  return name != nullptr && name->is_string() && name->as_string() == kClass;
+}
+
+wan::TransformerConfig parse_config(const Json& json) {
+  check_words(json);
+  wan::TransformerConfig c;
+  c.patch_size = patch_size(json.at("patch_size"));
+  c.num_attention_heads = json.at("num_attention_heads").as_int();
+  c.attention_head_dim = json.at("attention_head_dim").as_int();
+  c.in_channels = json.at("in_channels").as_int();
+  c.out_channels = optional_size(json, "out_channels", c.in_channels);
+  c.text_dim = json.at("text_dim").as_int();
+  c.freq_dim = json.at("freq_dim").as_int();
+  c.ffn_dim = json.at("ffn_dim").as_int();
+  c.num_layers = json.at("num_layers").as_int();
+  c.cross_attn_norm = json.at("cross_attn_norm").as_bool();
+  c.eps = json.at("eps").as_number();
+  c.image_dim = optional_size(json, "image_dim", 0);
+  c.added_kv_proj_dim = optional_size(json, "added_kv_proj_dim", 0);
+  c.pos_embed_seq_len = optional_size(json, "pos_embed_seq_len", 0);
+  c.rope_max_seq_len = optional_size(json, "rope_max_seq_len", c.rope_max_seq_len);
+  try {
+    wan::validate(c);
+  } catch (const Error& error) {
+    const std::string where = json.where();
+    fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
+  }
+  return c;
+}
+
+wan::TransformerConfig read_config(const std::filesystem::path& path) {
+  const std::filesystem::path file = path / "config.json";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const Json config = Json::read(file);
+    if (const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+        name == nullptr || !name->is_string() || name->as_string() != kOriginalClass) {
+      return parse_config(config);  // without a look at the weights
+    }
+  }
+  return transformer_config(Checkpoint::open(path));
+}
+
+Json config_json(const wan::TransformerConfig& c) {
+  const auto or_null = [](int64_t size) { return size > 0 ? Json(size) : Json(); };
+  return Json::object(
+      {{"_class_name", kClass},
+       {"added_kv_proj_dim", or_null(c.added_kv_proj_dim)},
+       {"attention_head_dim", c.attention_head_dim},
+       {"cross_attn_norm", c.cross_attn_norm},
+       {"eps", c.eps},
+       {"ffn_dim", c.ffn_dim},
+       {"freq_dim", c.freq_dim},
+       {"image_dim", or_null(c.image_dim)},
+       {"in_channels", c.in_channels},
+       {"num_attention_heads", c.num_attention_heads},
+       {"num_layers", c.num_layers},
+       {"out_channels", c.out_channels},
+       {"patch_size", Json::array({c.patch_size[0], c.patch_size[1], c.patch_size[2]})},
+       {"pos_embed_seq_len", or_null(c.pos_embed_seq_len)},
+       {"qk_norm", kQkNorm},
+       {"rope_max_seq_len", c.rope_max_seq_len},
+       {"text_dim", c.text_dim}});
+}
+
+std::string config_text(const wan::TransformerConfig& config) {
+  return config_json(config).dump() + "\n";
+}
+
+}  // namespace kinema::weights

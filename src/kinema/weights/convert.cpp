@@ -1,0 +1,153 @@
+#include "kinema/weights/convert.h"
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/models/wan/transformer.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/config.h"
+#include "kinema/weights/folder.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+constexpr std::string_view kComfyPrefix = "model.diffusion_model.";
+/// Heads of the release, whose names and shapes do not tell their width.
+constexpr int64_t kReleasedHead = 128;
+
+/// Rounded, where no finite value becomes infinite.
+HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
+  HostArray from = view.copy();
+  HostArray to = convert(from, dtype);
+  // Only F16 has less range than what checkpoints hold.
+  if (dtype == DType::F16) {
+    const HostArray before = convert(from, DType::F32);
+    const HostArray after = convert(to, DType::F32);
+    const auto x = before.as<float>();
+    const auto y = after.as<float>();
+    for (size_t i = 0; i < x.size(); ++i) {
+      check(!std::isfinite(x[i]) || std::isfinite(y[i]),
+            "[weights] `{}` holds {}, which float16 does not reach\n  --dtype bfloat16 does", name,
+            x[i]);
+    }
+  }
+  return to;
+}
+
+std::string name_in(Format format, const std::string& key) {
+  if (format == Format::DIFFUSERS) {
+    return key;
+  }
+  const std::optional<std::string> name = original_key(key);
+  check(name.has_value(), "[weights] the original release has no name for `{}`", key);
+  return (format == Format::COMFYUI ? std::string(kComfyPrefix) : "") + *name;
+}
+
+/// The release's own configuration of these sizes.
+Json original_config(const wan::TransformerConfig& c) {
+  const bool image = c.in_channels != c.out_channels;
+  const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
+  const char* type = c.pos_embed_seq_len > 0 ? "flf2v" : image ? "i2v" : tokens ? "ti2v" : "t2v";
+  return Json::object({{"_class_name", "WanModel"},
+                       {"dim", c.dim()},
+                       {"eps", c.eps},
+                       {"ffn_dim", c.ffn_dim},
+                       {"freq_dim", c.freq_dim},
+                       {"in_dim", c.in_channels},
+                       {"model_type", type},
+                       {"num_heads", c.num_attention_heads},
+                       {"num_layers", c.num_layers},
+                       {"out_dim", c.out_channels},
+                       {"text_len", int64_t{512}}});
+}
+
+std::vector<io::TensorEntry> entries_of(const Checkpoint& checkpoint,
+                                        const ConvertOptions& options) {
+  std::vector<io::TensorEntry> entries;
+  const auto total = static_cast<int64_t>(checkpoint.tensors().size());
+  for (const Checkpoint::Entry& each : checkpoint.tensors()) {
+    const std::string name = name_in(options.to, each.key);
+    const io::TensorView& view = *each.view;
+    Shape shape = view.shape;
+    shape.dtype = options.dtype.value_or(shape.dtype);
+    const io::TensorEntry plain =
+        shape.dtype == view.shape.dtype
+            ? io::TensorEntry::of(name, view)
+            : io::TensorEntry::lazy(name, shape, [&view, name, dtype = shape.dtype] {
+                return narrowed(view, dtype, name);
+              });
+    const auto at = static_cast<int64_t>(entries.size());
+    entries.push_back({name, shape, [plain, at, total, &options](const io::ByteSink& sink) {
+                         if (options.progress) {
+                           options.progress(at, total);
+                         }
+                         plain.write(sink);
+                       }});
+  }
+  return entries;
+}
+
+bool is_file(const fs::path& target) { return target.extension() == ".safetensors"; }
+
+void write(const fs::path& target, const wan::TransformerConfig& config,
+           std::span<const io::TensorEntry> entries, const ConvertOptions& options) {
+  if (is_file(target)) {
+    io::write_safetensors(target, entries, {{"format", "pt"}});
+    return;
+  }
+  io::write_model_folder(
+      target, options.to == Format::DIFFUSERS ? config_json(config) : original_config(config),
+      entries, {.max_shard_bytes = options.max_shard_bytes});
+}
+
+}  // namespace
+
+Format format_from_string(const std::string& name) {
+  if (name == "diffusers") {
+    return Format::DIFFUSERS;
+  }
+  if (name == "original") {
+    return Format::ORIGINAL;
+  }
+  check(name == "comfyui", "[weights] `{}` is no format: diffusers, original and comfyui are",
+        name);
+  return Format::COMFYUI;
+}
+
+void convert_transformer(const fs::path& source, const fs::path& target,
+                         const ConvertOptions& options) {
+  const Checkpoint checkpoint = Checkpoint::open(source);
+  check(is_transformer(checkpoint), "[weights] {} holds no Wan transformer", source.string());
+  const wan::TransformerConfig config = transformer_config(checkpoint);
+  check_tensors(checkpoint, wan::parameters(config, {}));
+  check(options.to == Format::DIFFUSERS || config.attention_head_dim == kReleasedHead,
+        "[weights] {} has heads of {}: files in original names are read as if all were of {}\n"
+        "  --to diffusers keeps a config.json that says it",
+        source.string(), config.attention_head_dim, kReleasedHead);
+  check(options.to != Format::DIFFUSERS || !is_file(target),
+        "[weights] {} is a file's name, but diffusers wants a folder with its config.json",
+        target.string());
+  check(options.to != Format::COMFYUI || is_file(target),
+        "[weights] ComfyUI wants one file: {} must end with .safetensors", target.string());
+  std::error_code ignored;
+  check(!fs::exists(fs::symlink_status(target, ignored)),
+        "[weights] {} is there already\n  remove it, or name another place", target.string());
+  try {
+    write(target, config, entries_of(checkpoint, options), options);
+    checkpoint.check_intact();
+  } catch (...) {
+    fs::remove_all(target, ignored);  // was not there before
+    throw;
+  }
+}
+
+}  // namespace kinema::weights

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "kinema/core/dtype.h"
+
+namespace kinema::weights {
+
+/// What a Wan transformer is written as.
+enum class Format {
+  DIFFUSERS,  // a folder with config.json and, above a size, shards
+  ORIGINAL,   // names of the Wan release: a folder with its config.json, or one .safetensors file
+  COMFYUI,    // one .safetensors file, those names after `model.diffusion_model.`
+};
+
+/// `diffusers`, `original` or `comfyui`; throws an Error naming these for another word.
+Format format_from_string(const std::string& name);
+
+struct ConvertOptions {
+  Format to = Format::DIFFUSERS;
+  /// Of every tensor; each keeps its own when absent.
+  std::optional<DType> dtype = {};
+  /// Folders: no file is larger, unless one tensor is.
+  int64_t max_shard_bytes = int64_t{10} << 30;
+  /// Called before each tensor is written.
+  std::function<void(int64_t done, int64_t total)> progress = {};
+};
+
+/// Writes the Wan transformer in `source` (anything Checkpoint::open takes) as `target`, which must
+/// not be there yet. One tensor at a time is in memory. Values are those of the source, rounded to
+/// nearest even where the dtype is narrower.
+///
+/// Throws an Error when the source is no whole Wan transformer, when its sizes could not be read
+/// from the target (original names tell heads of 128 only), or when a value that is finite is not
+/// so in the new dtype. What was begun is then removed.
+void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
+                         const ConvertOptions& options);
+
+}  // namespace kinema::weights

@@ -1,0 +1,174 @@
+#include "kinema/weights/convert_lora.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
+#include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/names.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// The module's name in the format, up to the part.
+std::string module_in(LoraFormat to, const std::string& module, bool second) {
+  if (to == LoraFormat::DIFFUSERS) {
+    return (second ? "transformer_2." : "transformer.") + module;
+  }
+  const std::optional<std::string> original = original_key(module);
+  check(original.has_value(), "[lora] the original release has no name for `{}`", module);
+  std::string name = *original;
+  if (to == LoraFormat::KOHYA) {
+    std::ranges::replace(name, '.', '_');
+    return "lora_unet_" + name;
+  }
+  return (to == LoraFormat::COMFYUI ? "diffusion_model." : "") + name;
+}
+
+bool says_a_and_b(LoraFormat to) {
+  return to == LoraFormat::DIFFUSERS || to == LoraFormat::ORIGINAL;
+}
+
+class Writer {
+ public:
+  Writer(LoraFormat to, std::optional<DType> dtype) : to_(to), dtype_(dtype) {}
+
+  void add(const std::string& module, const Lora::Target& target, bool second) {
+    const std::string name = module_in(to_, module, second);
+    const bool ab = says_a_and_b(to_);
+    add(name + (ab ? ".lora_A.weight" : ".lora_down.weight"), target.down);
+    add(name + (ab ? ".lora_B.weight" : ".lora_up.weight"), target.up);
+    add(name + (ab ? ".lora_B.bias" : ".lora_up.bias"), target.up_bias);
+    check(
+        to_ != LoraFormat::DIFFUSERS || (target.diff == nullptr && target.diff_bias == nullptr),
+        "[lora] `{}` has a difference of a whole weight or bias, which LoRA files of diffusers do "
+        "not hold\n  --to comfyui holds it",
+        module);
+    add(name + ".diff", target.diff);
+    add(name + ".diff_b", target.diff_bias);
+    if (target.down == nullptr) {
+      return;
+    }
+    const double alpha = target.alpha != nullptr
+                             ? convert(target.alpha->copy(), DType::F64).as<double>()[0]
+                             : target.factor * static_cast<double>(target.rank());
+    if (to_ == LoraFormat::DIFFUSERS) {
+      const std::string at = name.substr(0, name.find('.') + 1);
+      alphas_[at][module] = alpha;
+      ranks_[at][module] = target.rank();
+      has_bias_[at] = has_bias_[at] || target.up_bias != nullptr;
+    } else if (target.alpha != nullptr) {
+      add(name + ".alpha", target.alpha);
+    } else if (target.factor != 1 || to_ == LoraFormat::KOHYA) {
+      // From metadata or a file beside it; readers of kohya's files want each module to have one.
+      entries_.push_back(io::TensorEntry::lazy(name + ".alpha", Shape{DType::F32, {}}, [alpha] {
+        const auto value = static_cast<float>(alpha);
+        return HostArray::f32({}, std::span(&value, 1));
+      }));
+    }
+  }
+
+  const std::vector<io::TensorEntry>& entries() const { return entries_; }
+
+  /// diffusers keeps what PEFT needs to know there; kohya's readers ask for nothing.
+  std::map<std::string, std::string> metadata() const {
+    std::map<std::string, std::string> out{{"format", "pt"}};
+    Json about = Json::object();
+    for (const auto& [at, ranks] : ranks_) {
+      // The first module's, and a pattern for each that differs.
+      const auto& alphas = alphas_.at(at);
+      const int64_t rank = ranks.begin()->second;
+      const double alpha = alphas.begin()->second;
+      Json rank_pattern = Json::object();
+      Json alpha_pattern = Json::object();
+      Json modules = Json::array();
+      for (const auto& [module, own] : ranks) {
+        modules.append(module);
+        if (own != rank) {
+          rank_pattern.set(module, own);
+        }
+        if (alphas.at(module) != alpha) {
+          alpha_pattern.set(module, alphas.at(module));
+        }
+      }
+      about.set(at + "r", rank)
+          .set(at + "lora_alpha", alpha)
+          .set(at + "lora_bias", has_bias_.at(at))
+          .set(at + "rank_pattern", std::move(rank_pattern))
+          .set(at + "alpha_pattern", std::move(alpha_pattern))
+          .set(at + "target_modules", std::move(modules));
+    }
+    if (!ranks_.empty()) {
+      out.emplace("lora_adapter_metadata", about.dump(-1));
+    }
+    return out;
+  }
+
+ private:
+  void add(const std::string& name, const io::TensorView* tensor) {
+    if (tensor == nullptr) {
+      return;
+    }
+    Shape shape = tensor->shape;
+    if (!dtype_ || shape.dtype == *dtype_) {
+      entries_.push_back(io::TensorEntry::of(name, *tensor));
+      return;
+    }
+    shape.dtype = *dtype_;
+    entries_.push_back(io::TensorEntry::lazy(
+        name, shape, [tensor, dtype = *dtype_] { return convert(tensor->copy(), dtype); }));
+  }
+
+  LoraFormat to_;
+  std::optional<DType> dtype_;
+  std::vector<io::TensorEntry> entries_;
+  // By `transformer.` or `transformer_2.`, then by module.
+  std::map<std::string, std::map<std::string, double>> alphas_;
+  std::map<std::string, std::map<std::string, int64_t>> ranks_;
+  std::map<std::string, bool> has_bias_;
+};
+
+}  // namespace
+
+LoraFormat lora_format_from_string(const std::string& name) {
+  const std::map<std::string, LoraFormat> formats{{"diffusers", LoraFormat::DIFFUSERS},
+                                                  {"original", LoraFormat::ORIGINAL},
+                                                  {"comfyui", LoraFormat::COMFYUI},
+                                                  {"kohya", LoraFormat::KOHYA}};
+  const auto found = formats.find(name);
+  check(found != formats.end(),
+        "[lora] `{}` is no format of LoRA files: diffusers, original, comfyui and kohya are", name);
+  return found->second;
+}
+
+void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
+                  std::optional<DType> dtype) {
+  const Lora lora = Lora::open(source);
+  check(lora.unknown().empty(),
+        "[lora] {} has {} keys that name no module of a Wan transformer, the first is `{}`",
+        lora.path(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
+  check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
+        target.string());
+  check(!lora.has_two_parts() || to == LoraFormat::DIFFUSERS,
+        "[lora] {} is for both experts of Wan 2.2, which only --to diffusers holds in one file",
+        lora.path());
+  std::error_code ignored;
+  check(!fs::exists(fs::symlink_status(target, ignored)),
+        "[weights] {} is there already\n  remove it, or name another place", target.string());
+  Writer writer(to, dtype);
+  for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
+    for (const auto& [module, parts] : lora.targets(expert)) {
+      writer.add(module, parts, expert == 1);
+    }
+  }
+  io::write_safetensors(target, writer.entries(), writer.metadata());
+}
+
+}  // namespace kinema::weights

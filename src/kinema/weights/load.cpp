@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/mesh/blocks.h"
+#include "kinema/pjrt/upload.h"
+#include "kinema/weights/folder.h"
+#include "kinema/weights/parallel.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::weights {
+namespace {
+
+/// Bytes of a file that are read before their pages are given back. A multiple of every dtype's
+/// width.
+constexpr size_t kPiece = size_t{16} << 20;
+
+/// A tensor of the file and what becomes of it; no view for what adapters alone make.
+struct Source {
+  const io::TensorView* view = nullptr;
+  std::string key;
+
+  std::span<const std::byte> bytes() const {
+    return view == nullptr ? std::span<const std::byte>() : view->bytes;
+  }
+};
+
+/// Devices that hold the same part of a parameter, and the transfers to them.
+struct Target {
+  mesh::Block block;  // of the whole parameter, all layers
+  std::vector<size_t> devices;
+  std::vector<pjrt::Upload> uploads;
+
+  void write(std::span<const std::byte> bytes) {
+    for (pjrt::Upload& upload : uploads) {
+      upload.write(bytes);
+    }
+  }
+};
+
+/// Loads one parameter after the other; several of them work beside each other.
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
+      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices) {}
+
+  runtime::Array operator()(const nn::ParamSpec& spec) {
+    std::vector<mesh::Block> blocks =
+        devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
+    std::vector<Target> targets = targets_of(blocks, spec.shape.dtype);
+    Source source = source_of(spec, 0);
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      const Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
+      io::will_read(next.bytes());  // the disk works while this one is cast
+      read(source, spec, layer, targets);
+      io::check_intact(source.bytes(), checkpoint_.path());
+      source = next;
+    }
+    std::vector<pjrt::Buffer> shards(blocks.size());
+    for (Target& target : targets) {
+      for (size_t i = 0; i < target.devices.size(); ++i) {
+        shards[target.devices[i]] = target.uploads[i].finish();
+      }
+    }
+    return {spec.shape, std::move(blocks), std::move(shards)};
+  }
+
+ private:
+  Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
+    const std::string key = spec.key(layer);
+    return {spec.is_low_rank() ? nullptr : &checkpoint_.at(key), key};
+  }
+
+  std::vector<Target> targets_of(std::span<const mesh::Block> blocks, DType dtype) const {
+    std::vector<Target> targets;
+    for (mesh::Holders& part : mesh::holders_of(blocks)) {
+      Target target{std::move(part.block), std::move(part.devices), {}};
+      for (const size_t device : target.devices) {
+        target.uploads.emplace_back(devices_.client(), Shape{dtype, target.block.size},
+                                    devices_[device]);
+      }
+      targets.push_back(std::move(target));
+    }
+    return targets;
+  }
+
+  /// Hands every target its part of one layer.
+  void read(const Source& source, const nn::ParamSpec& spec, int64_t layer,
+            std::vector<Target>& targets) {
+    const DType dtype = spec.shape.dtype;
+    HostArray merged;
+    if (source.view == nullptr || adapters_.change(source.key)) {
+      merged = merge(source, spec);
+    }
+    for (Target& target : targets) {
+      mesh::Block part = target.block;
+      if (spec.layers > 0) {
+        if (layer < part.start[0] || layer >= part.start[0] + part.size[0]) {
+          continue;
+        }
+        part.start.erase(part.start.begin());
+        part.size.erase(part.size.begin());
+      }
+      if (!merged.bytes.empty()) {
+        copy(merged.bytes, merged.shape, part, dtype, target, /*release=*/false);
+      } else {
+        copy(source.view->bytes, source.view->shape, part, dtype, target,
+             /*release=*/targets.size() == 1);
+      }
+    }
+    io::release_pages(source.bytes());
+  }
+
+  /// Writes a part of an array, cast, in pieces. Runs that are shorter than a piece are gathered.
+  void copy(std::span<const std::byte> bytes, const Shape& shape, const mesh::Block& part,
+            DType dtype, Target& target, bool release) {
+    const auto width = static_cast<size_t>(byte_size(shape.dtype));
+    gathered_.clear();
+    const auto flush = [&] {
+      target.write(cast(gathered_, shape.dtype, dtype));
+      gathered_.clear();
+    };
+    mesh::for_each_run(shape.dims, part, [&](int64_t offset, int64_t count) {
+      auto run =
+          bytes.subspan(static_cast<size_t>(offset) * width, static_cast<size_t>(count) * width);
+      const bool alone = count == part.elements();
+      while (!run.empty()) {
+        const auto piece = run.first(std::min(run.size(), kPiece - gathered_.size()));
+        if (alone || piece.size() == kPiece) {
+          target.write(cast(piece, shape.dtype, dtype));
+          if (release) {
+            io::release_pages(piece);
+          }
+        } else {
+          gathered_.insert(gathered_.end(), piece.begin(), piece.end());
+          if (gathered_.size() == kPiece) {
+            flush();
+          }
+        }
+        run = run.subspan(piece.size());
+      }
+    });
+    if (!gathered_.empty()) {
+      flush();
+    }
+  }
+
+  /// With what adapters add: computed in f32 and rounded once.
+  HostArray merge(const Source& source, const nn::ParamSpec& spec) const {
+    const DType dtype = spec.shape.dtype;
+    HostArray values = source.view == nullptr
+                           ? HostArray(Shape{DType::F32, spec.layer_shape().dims})
+                           : convert(source.view->copy(), DType::F32);
+    io::release_pages(source.bytes());
+    adapters_.add_to(source.key, values.as<float>());
+    return dtype == DType::F32 ? std::move(values) : convert(values, dtype);
+  }
+
+  /// The piece itself, or its values as another dtype, which the next call overwrites.
+  std::span<const std::byte> cast(std::span<const std::byte> piece, DType from, DType to) {
+    if (from == to) {
+      return piece;
+    }
+    check(is_float(from) && is_float(to), "[weights] {}: {} cannot be read as {}",
+          checkpoint_.path(), to_string(from), to_string(to));
+    const auto in = static_cast<size_t>(byte_size(from));
+    const auto out = static_cast<size_t>(byte_size(to));
+    const size_t elements = piece.size() / in;
+    cast_.resize(elements * out);
+    const std::span<std::byte> result(cast_);
+    in_parallel(static_cast<int64_t>(elements), 1 << 18, [&](int64_t first, int64_t last) {
+      const auto begin = static_cast<size_t>(first);
+      const auto count = static_cast<size_t>(last - first);
+      convert(piece.subspan(begin * in, count * in), from, result.subspan(begin * out, count * out),
+              to);
+    });
+    return result;
+  }
+
+  const Checkpoint& checkpoint_;
+  const Adapters& adapters_;
+  const runtime::Devices& devices_;
+  std::vector<std::byte> gathered_;
+  std::vector<std::byte> cast_;
+};
+
+}  // namespace
+
+std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
+                                        std::span<const nn::ParamSpec> specs,
+                                        const runtime::Devices& devices,
+                                        std::span<const Adapter> adapters) {
+  const Adapters changes(adapters, specs);
+  std::vector<runtime::Array> arrays(specs.size());
+  // Pages are mapped, copied and cast on the host: one core is less than memory can do.
+  const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
+  for_each_in_parallel(specs.size(), threads, [&](size_t i) {
+    arrays[i] = Loader(checkpoint, changes, devices)(specs[i]);
+  });
+  checkpoint.check_intact();
+  return arrays;
+}
+
+std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
+                                       std::span<const nn::ParamSpec> specs,
+                                       const pjrt::Client& client,
+                                       std::span<const Adapter> adapters) {
+  std::vector<pjrt::Buffer> buffers;
+  for (runtime::Array& array : load_arrays(checkpoint, specs, client, adapters)) {
+    buffers.push_back(std::move(array).take());
+  }
+  return buffers;
+}
+
+std::vector<pjrt::Buffer> load(const std::filesystem::path& path,
+                               std::span<const nn::ParamSpec> specs, pjrt::Client& client,
+                               std::span<const Adapter> adapters) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  check_tensors(checkpoint, specs);
+  return load_tensors(checkpoint, specs, client, adapters);
+}
+
+std::vector<runtime::Array> load(const std::filesystem::path& path,
+                                 std::span<const nn::ParamSpec> specs,
+                                 const runtime::Devices& devices,
+                                 std::span<const Adapter> adapters) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  check_tensors(checkpoint, specs);
+  return load_arrays(checkpoint, specs, devices, adapters);
+}
+
+}  // namespace kinema::weights

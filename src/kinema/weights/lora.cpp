@@ -1,0 +1,256 @@
+#include "kinema/weights/lora.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
+/// dot, must match. Only those are read that stand for a name.
+class ModulePattern {
+ public:
+  ModulePattern(const std::string& pattern, const std::string& where) {
+    std::string_view rest = pattern;
+    if (rest.starts_with('^')) {
+      whole_ = true;
+      rest.remove_prefix(1);
+    }
+    if (rest.ends_with('$')) {
+      rest.remove_suffix(1);
+    }
+    for (size_t i = 0; i < rest.size(); ++i) {
+      i += rest[i] == '\\' && i + 1 < rest.size() && rest[i + 1] == '.' ? 1 : 0;
+      name_ += rest[i];
+    }
+    check(name_.find_first_of("\\^$*+?()[]{}|") == std::string::npos,
+          "[lora] {}: alpha_pattern `{}` is a regular expression: only names of modules are read",
+          where, pattern);
+  }
+
+  bool matches(std::string_view module) const {
+    return module == name_ || (!whole_ && module.size() > name_.size() && module.ends_with(name_) &&
+                               module[module.size() - name_.size() - 1] == '.');
+  }
+
+ private:
+  std::string name_;
+  bool whole_ = false;
+};
+
+/// Alpha as PEFT's configuration gives it, for files whose keys do not.
+struct ConfiguredAlpha {
+  std::optional<double> alpha;
+  std::vector<std::pair<ModulePattern, double>> of_modules;  // the first that matches counts
+  bool by_root = false;                                      // rank-stabilised: alpha / sqrt(rank)
+
+  double factor(const std::string& module, int64_t rank) const {
+    const auto own = std::ranges::find_if(
+        of_modules, [&](const auto& each) { return each.first.matches(module); });
+    const std::optional<double> value = own == of_modules.end() ? alpha : own->second;
+    const auto r = static_cast<double>(rank);
+    return value ? *value / (by_root ? std::sqrt(r) : r) : 1.0;
+  }
+};
+
+/// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
+ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& where) {
+  ConfiguredAlpha out;
+  const auto find = [&](const char* key) {
+    const Json* value = json.find(prefix + key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  if (const Json* alpha = find("lora_alpha")) {
+    out.alpha = alpha->as_number();
+  }
+  if (const Json* pattern = find("alpha_pattern")) {
+    for (const auto& [module, alpha] : pattern->members()) {
+      out.of_modules.emplace_back(ModulePattern(module, where), alpha.as_number());
+    }
+  }
+  if (const Json* by_root = find("use_rslora")) {
+    out.by_root = by_root->as_bool();
+  }
+  return out;
+}
+
+/// How the keys of diffusers' metadata begin for one of two transformers: a pipeline's file says
+/// `transformer.r`, and one of a transformer's own save_lora_adapter `r`.
+std::string metadata_prefix(const Json& metadata, size_t part) {
+  const auto begins = [&](std::string_view prefix) {
+    return std::ranges::any_of(metadata.members(),
+                               [&](const auto& each) { return each.first.starts_with(prefix); });
+  };
+  return begins("transformer.") || begins("transformer_2.")
+             ? (part == 0 ? "transformer." : "transformer_2.")
+             : "";
+}
+
+double scalar(const io::TensorView& view, const std::string& path) {
+  check(view.shape.elements() == 1 && is_float(view.shape.dtype),
+        "[lora] {}: `{}` is {} but must be one floating-point number", path, view.name,
+        to_string(view.shape));
+  const double value = convert(view.copy(), DType::F64).as<double>()[0];
+  check(std::isfinite(value), "[lora] {}: `{}` is {}", path, view.name, value);
+  return value;
+}
+
+void check_pair(const Lora::Target& target, const std::string& module, const std::string& path) {
+  const io::TensorView* one = target.down != nullptr ? target.down : target.up;
+  if (one == nullptr) {
+    check(target.up_bias == nullptr && target.alpha == nullptr,
+          "[lora] {}: `{}` has an alpha or a bias but no pair of down and up to go with it", path,
+          module);
+    return;
+  }
+  check(target.down != nullptr && target.up != nullptr,
+        "[lora] {}: `{}` has no other half (lora_A and lora_B, or lora_down and lora_up)", path,
+        one->name);
+  const Dims& down = target.down->shape.dims;
+  const Dims& up = target.up->shape.dims;
+  const bool fits = down.size() >= 2 && up.size() >= 2 && down[0] == up[1] && down[0] > 0 &&
+                    target.up->shape.elements() == up[0] * up[1] &&
+                    target.down->shape.elements() > 0 && up[0] > 0;
+  check(fits,
+        "[lora] {}: `{}` is {} and `{}` is {}, expected [rank, in...] and [out, rank] of one rank",
+        path, target.down->name, to_string(down), target.up->name, to_string(up));
+}
+
+std::string format_of(const LoraKey& key) {
+  if (key.underscored) {
+    return "kohya names";
+  }
+  return key.naming == Naming::DIFFUSERS ? "diffusers names" : "original Wan names";
+}
+
+std::string plural(size_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+constexpr const char* kPeftFile = "adapter_model.safetensors";
+
+}  // namespace
+
+Lora Lora::open(const fs::path& path) {
+  std::error_code ignored;
+  const bool folder = fs::is_directory(path, ignored);
+  Lora out;
+  out.path_ = path.string();
+  const fs::path file = folder ? path / kPeftFile : path;
+  const fs::path peft_config = file.parent_path() / "adapter_config.json";
+  bool of_peft = file.filename() == kPeftFile;
+  out.file_ = io::SafetensorsFile::open(file);
+  for (const io::TensorView& tensor : out.file_.tensors()) {
+    const std::string_view method = other_method(tensor.name);
+    check(method.empty(), "[lora] {}: `{}` belongs to {}, which is not supported: only LoRA is",
+          out.path_, tensor.name, method);
+    of_peft = of_peft || tensor.name.starts_with("base_model.model.");
+    if (const std::optional<LoraKey> key = read_lora_key(tensor.name)) {
+      out.add(tensor, *key);
+    } else {
+      out.unknown_.push_back(tensor.name);
+    }
+  }
+  check(!out.targets_[0].empty() || !out.targets_[1].empty(),
+        "[lora] {} has no LoRA key of a Wan transformer among its {} (the first is `{}`)",
+        out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
+  out.finish();
+  if (of_peft && fs::exists(peft_config, ignored)) {
+    const ConfiguredAlpha alpha = read_alpha(Json::read(peft_config), "", out.path_);
+    for (auto& [module, target] : out.targets_[0]) {
+      if (target.down != nullptr && target.alpha == nullptr) {
+        target.factor = alpha.factor(module, target.rank());
+      }
+    }
+  }
+  return out;
+}
+
+void Lora::add(const io::TensorView& tensor, const LoraKey& key) {
+  check(is_float(tensor.shape.dtype), "[lora] {}: `{}` is {} but must be floating-point", path_,
+        tensor.name, to_string(tensor.shape));
+  Target& target = targets_[key.second ? 1 : 0][key.module];
+  const io::TensorView** slot = nullptr;
+  switch (key.part) {
+    case LoraPart::DOWN:
+      slot = &target.down;
+      break;
+    case LoraPart::UP:
+      slot = &target.up;
+      break;
+    case LoraPart::UP_BIAS:
+      slot = &target.up_bias;
+      break;
+    case LoraPart::ALPHA:
+      slot = &target.alpha;
+      break;
+    case LoraPart::DIFF:
+      slot = &target.diff;
+      break;
+    case LoraPart::DIFF_BIAS:
+      slot = &target.diff_bias;
+      break;
+  }
+  check(*slot == nullptr, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
+        *slot == nullptr ? "" : (*slot)->name, tensor.name, key.module);
+  *slot = &tensor;
+  const std::string format = format_of(key);
+  if (std::ranges::find(formats_, format) == formats_.end()) {
+    formats_.push_back(format);
+  }
+}
+
+/// Checks pairs and works out the factors once all keys are in.
+void Lora::finish() {
+  const auto metadata = file_.metadata().find("lora_adapter_metadata");
+  const Json configured = metadata == file_.metadata().end()
+                              ? Json::object()
+                              : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
+  two_parts_ = !targets_[0].empty() && !targets_[1].empty();
+  for (size_t part = 0; part < targets_.size(); ++part) {
+    const ConfiguredAlpha alpha = read_alpha(configured, metadata_prefix(configured, part), path_);
+    for (auto& [module, target] : targets_[part]) {
+      check_pair(target, module, path_);
+      if (target.down != nullptr) {
+        target.factor = target.alpha != nullptr
+                            ? scalar(*target.alpha, path_) / static_cast<double>(target.rank())
+                            : alpha.factor(module, target.rank());
+      }
+    }
+  }
+  if (targets_[0].empty()) {
+    std::swap(targets_[0], targets_[1]);  // a file for the second transformer alone
+  }
+}
+
+std::string Lora::summary() const {
+  std::set<int64_t> ranks;
+  size_t modules = 0;
+  for (const Targets& targets : targets_) {
+    for (const auto& [module, target] : targets) {
+      ++modules;
+      if (target.rank() > 0) {
+        ranks.insert(target.rank());
+      }
+    }
+  }
+  std::string out = fmt::format("{}", fmt::join(formats_, " and "));
+  if (!ranks.empty()) {
+    out += ranks.size() == 1 ? fmt::format(", rank {}", *ranks.begin())
+                             : fmt::format(", ranks {} to {}", *ranks.begin(), *ranks.rbegin());
+  }
+  return out + ", " + plural(modules, "module") + (two_parts_ ? " of two experts" : "");
+}
+
+}  // namespace kinema::weights

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/io/safetensors.h"
+#include "kinema/nn/params.h"
+#include "kinema/weights/lora_key.h"
+
+namespace kinema::weights {
+
+/// A LoRA file: low-rank and full differences of a Wan transformer's parameters.
+///
+/// The weight of a module becomes
+///
+///     W + s (alpha / rank up down + diff),      alpha = rank where the file has none
+///
+/// and its bias b + s (alpha / rank up_bias + diff_b), s being the adapter's scale. The product of
+/// convolutions (`patch_embedding`) is that of their kernels flattened.
+class Lora {
+ public:
+  /// What the file has for one module, under its diffusers name.
+  struct Target {
+    const io::TensorView* down = nullptr;
+    const io::TensorView* up = nullptr;
+    const io::TensorView* up_bias = nullptr;
+    const io::TensorView* diff = nullptr;
+    const io::TensorView* diff_bias = nullptr;
+    const io::TensorView* alpha = nullptr;
+    /// alpha / rank; 1 without a product.
+    double factor = 1;
+
+    int64_t rank() const { return down == nullptr ? 0 : down->shape.dims[0]; }
+  };
+  using Targets = std::map<std::string, Target, std::less<>>;
+
+  /// Reads a safetensors file, or a PEFT folder (adapter_model.safetensors and
+  /// adapter_config.json). Alpha is taken from the file's keys, else from its metadata as diffusers
+  /// writes it, else from adapter_config.json.
+  ///
+  /// Throws an Error for a damaged file, one with no LoRA key, another method (DoRA, LoHa, LoKr),
+  /// half a pair, a rank that differs between the halves, an alpha that is no finite number, and
+  /// two keys that mean the same.
+  static Lora open(const std::filesystem::path& path);
+
+  const std::string& path() const { return path_; }
+  /// By module; `expert` is 1 for the low-noise transformer of a file that has both
+  /// (`transformer.` and `transformer_2.` keys). Other files have one set for whichever they are
+  /// given to.
+  const Targets& targets(int64_t expert = 0) const {
+    return targets_[two_parts_ && expert == 1 ? 1 : 0];
+  }
+  /// The file holds a set for each of two experts.
+  bool has_two_parts() const { return two_parts_; }
+  /// Keys that are none of any format, or name no module of a Wan transformer.
+  const std::vector<std::string>& unknown() const { return unknown_; }
+  /// `diffusers names, rank 16, 240 modules`.
+  std::string summary() const;
+
+ private:
+  void add(const io::TensorView& tensor, const LoraKey& key);
+  void finish();
+
+  std::string path_;
+  io::SafetensorsFile file_;
+  std::array<Targets, 2> targets_;
+  bool two_parts_ = false;
+  std::vector<std::string> unknown_;
+  std::vector<std::string> formats_;
+};
+
+/// A LoRA file in use.
+struct Adapter {
+  std::shared_ptr<const Lora> lora;  // shared: one file may be for both experts
+  double scale = 1;
+  int64_t expert = 0;  // see Lora::targets
+};
+
+/// The ranks with which these adapters' products on linear layers can stay apart from the weights:
+/// summed over the adapters, and the greatest of a stack's layers. `specs` are those of the model
+/// without them. Convolutions have none.
+nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
+
+/// The greater rank of each layer: for two experts that share a program.
+nn::LowRanks greatest(nn::LowRanks a, const nn::LowRanks& b);
+
+/// Adapters fitted to a model's parameters.
+///
+/// Where the specs have a low-rank addition for a module (wan::ModelOptions::low_ranks), products
+/// are put into its parameters, one adapter's ranks after the other's; everything else changes the
+/// weight or bias itself.
+class Adapters {
+ public:
+  Adapters() = default;
+  /// Throws an Error naming file, key and both shapes where a difference does not fit its
+  /// parameter, and one naming the keys that fit none.
+  Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs);
+
+  /// True when a parameter under this checkpoint key changes.
+  bool change(std::string_view key) const { return changes_.contains(key); }
+  /// Adds every adapter's difference, in the order given, to the f32 values of one parameter (of a
+  /// low-rank addition: to zeros).
+  void add_to(std::string_view key, std::span<float> values) const;
+  /// One line a file: `NAME.safetensors: all 64 keys matched, 32 parameters, scale 1 (...)`.
+  const std::vector<std::string>& report() const { return report_; }
+
+ private:
+  enum class Part : uint8_t { WEIGHT, DIFF, BIAS, DOWN, UP, SCALE };
+  struct Change {
+    const Lora::Target* target;
+    double scale;
+    Part part;
+    int64_t first = 0;  // of the ranks of a low-rank addition
+  };
+  /// Puts a product into the addition for `module`; false where there is none.
+  bool keep_apart(const std::string& module, const Lora::Target& target, double scale,
+                  const std::map<std::string, Shape, std::less<>>& shapes);
+
+  std::map<std::string, int64_t> taken_;  // by module: ranks in use
+  std::vector<std::shared_ptr<const Lora>> files_;
+  std::map<std::string, std::vector<Change>, std::less<>> changes_;
+  std::vector<std::string> report_;
+};
+
+}  // namespace kinema::weights

@@ -1,0 +1,307 @@
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/weights/lora.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWeight = ".weight";
+
+/// Some files carry it, no implementation reads it.
+bool is_ignored(const std::string& module) { return module.ends_with(".norm_added_q"); }
+
+/// The checkpoint keys of a model and the shape of one layer.
+std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpec> specs) {
+  std::map<std::string, Shape, std::less<>> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      out.emplace(spec.key(layer), spec.layer_shape());
+    }
+  }
+  return out;
+}
+
+/// [out, rank, 1...] times [rank, in...]: the shape of the product.
+Dims product_dims(const Lora::Target& target) {
+  Dims dims = target.down->shape.dims;
+  dims[0] = target.up->shape.dims[0];
+  return dims;
+}
+
+/// Linear weights may be written as 1x1 convolutions.
+Dims without_trailing_ones(Dims dims, size_t rank) {
+  while (dims.size() > rank && dims.back() == 1) {
+    dims.pop_back();
+  }
+  return dims;
+}
+
+/// values[out, in] += factor up[out, rank] down[rank, in]
+void add_product(const HostArray& up, const HostArray& down, float factor,
+                 std::span<float> values) {
+  const int64_t rank = down.shape.dims[0];
+  const int64_t out = up.shape.dims[0];
+  const int64_t in = static_cast<int64_t>(values.size()) / out;
+  const dnnl_status_t status =
+      dnnl_sgemm('N', 'N', out, in, rank, factor, up.as<float>().data(), rank,
+                 down.as<float>().data(), in, 1.0F, values.data(), in);
+  check(status == dnnl_success, "[lora] the product {} x {} failed in oneDNN ({})",
+        to_string(up.shape), to_string(down.shape), static_cast<int>(status));
+}
+
+HostArray finite_f32(const io::TensorView& view) {
+  HostArray out = convert(view.copy(), DType::F32);
+  const auto values = std::as_const(out).as<float>();
+  check(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
+        "[lora] `{}` {} holds values that are not finite", view.name, to_string(view.shape));
+  return out;
+}
+
+void add_scaled(const io::TensorView& view, float factor, std::span<float> values) {
+  const HostArray difference = finite_f32(view);
+  const auto from = difference.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] += factor * from[i];
+  }
+}
+
+/// The columns of view [out, rank] into those of values [out, ...] from `first` on.
+void put_columns(const io::TensorView& view, size_t first, std::span<float> values) {
+  const HostArray columns = finite_f32(view);
+  const auto from = columns.as<float>();
+  const auto out = static_cast<size_t>(view.shape.dims[0]);
+  const size_t rank = from.size() / out;
+  const size_t width = values.size() / out;
+  for (size_t row = 0; row < out; ++row) {
+    std::ranges::copy(from.subspan(row * rank, rank), values.begin() + row * width + first);
+  }
+}
+
+/// Finds the parameters of one file's modules and what does not fit.
+class Matcher {
+ public:
+  Matcher(const Lora& lora, const std::map<std::string, Shape, std::less<>>& shapes)
+      : lora_(lora), shapes_(shapes) {}
+
+  /// The weight's key (or that of the parameter itself) and the bias's; empty where not concerned.
+  struct Keys {
+    std::string weight;
+    std::string bias;
+  };
+  Keys match(const std::string& module, const Lora::Target& target) {
+    Keys keys;
+    if (target.down != nullptr || target.diff != nullptr) {
+      keys.weight = shapes_.contains(module) ? module : module + ".weight";
+    }
+    if (target.up_bias != nullptr || target.diff_bias != nullptr) {
+      keys.bias = module + ".bias";
+    }
+    if (target.down != nullptr) {
+      fit({target.down, target.up, target.alpha}, keys.weight, product_dims(target));
+    }
+    if (target.diff != nullptr) {
+      fit({target.diff}, keys.weight, target.diff->shape.dims);
+    }
+    for (const io::TensorView* view : {target.up_bias, target.diff_bias}) {
+      if (view != nullptr) {
+        fit({view}, keys.bias, view->shape.dims);
+      }
+    }
+    return keys;
+  }
+
+  /// How many keys have their parameter.
+  int64_t matched() const { return matched_; }
+
+  /// Throws for the first shape that differs, else for the first key without a parameter.
+  void finish() const {
+    if (!misfits_.empty()) {
+      fail("[lora] {}: {}{}: it was made for another model", lora_.path(), misfits_[0],
+           misfits_.size() == 1 ? "" : fmt::format(" ({} more differ too)", misfits_.size() - 1));
+    }
+    std::vector<std::string> unmatched = lora_.unknown();
+    unmatched.insert(unmatched.end(), missing_.begin(), missing_.end());
+    check(unmatched.empty(),
+          "[lora] {}: {} of {} keys fit no parameter of the model, `{}` for one; the other {} do",
+          lora_.path(), unmatched.size(), unmatched.size() + static_cast<size_t>(matched_),
+          unmatched.empty() ? "" : unmatched[0].substr(0, 200), matched_);
+  }
+
+ private:
+  /// Tensors (the first is there) that together change a parameter by something of these sizes.
+  void fit(std::initializer_list<const io::TensorView*> tensors, const std::string& key,
+           const Dims& dims) {
+    const auto found = shapes_.find(key);
+    for (const io::TensorView* tensor : tensors) {
+      if (tensor != nullptr && found == shapes_.end()) {
+        missing_.push_back(tensor->name);
+      } else if (tensor != nullptr) {
+        ++matched_;
+      }
+    }
+    if (found == shapes_.end()) {
+      return;
+    }
+    const Dims& wanted = found->second.dims;
+    const Dims given = without_trailing_ones(dims, wanted.size());
+    if (given != wanted) {
+      misfits_.push_back(fmt::format("`{}` is for a {} but the model's `{}` is {}",
+                                     (*tensors.begin())->name, to_string(given), key,
+                                     to_string(wanted)));
+    }
+  }
+
+  const Lora& lora_;
+  const std::map<std::string, Shape, std::less<>>& shapes_;
+  int64_t matched_ = 0;
+  std::vector<std::string> missing_;
+  std::vector<std::string> misfits_;
+};
+
+}  // namespace
+
+nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs) {
+  nn::LowRanks ranks;
+  const auto module_of = [](const std::string& key) {
+    return key.substr(0, key.size() - kWeight.size());
+  };
+  for (const nn::ParamSpec& spec : specs) {
+    if (!spec.name.ends_with(kWeight) || spec.layer_shape().rank() != 2) {
+      continue;  // no linear layer's
+    }
+    int64_t greatest = 0;
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      int64_t rank = 0;
+      for (const Adapter& adapter : adapters) {
+        const Lora::Targets& targets = adapter.lora->targets(adapter.expert);
+        const auto found = targets.find(module_of(spec.key(layer)));
+        rank += found == targets.end() ? 0 : found->second.rank();
+      }
+      greatest = std::max(greatest, rank);
+    }
+    if (greatest > 0) {
+      ranks[module_of(spec.name)] = greatest;
+    }
+  }
+  return ranks;
+}
+
+nn::LowRanks greatest(nn::LowRanks a, const nn::LowRanks& b) {
+  for (const auto& [module, rank] : b) {
+    a[module] = std::max(a[module], rank);
+  }
+  return a;
+}
+
+Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs) {
+  if (adapters.empty()) {
+    return;
+  }
+  const auto shapes = shapes_of(specs);
+  for (const Adapter& adapter : adapters) {
+    check(std::isfinite(adapter.scale), "[lora] {}: the scale is {}", adapter.lora->path(),
+          adapter.scale);
+    Matcher matcher(*adapter.lora, shapes);
+    int64_t parameters = 0;
+    int64_t apart = 0;
+    for (const auto& [module, target] : adapter.lora->targets(adapter.expert)) {
+      if (is_ignored(module)) {
+        continue;
+      }
+      const Matcher::Keys found = matcher.match(module, target);
+      if (!found.weight.empty()) {
+        Part part = Part::WEIGHT;
+        if (keep_apart(module, target, adapter.scale, shapes)) {
+          ++apart;
+          part = Part::DIFF;
+        }
+        if (part == Part::WEIGHT || target.diff != nullptr) {
+          changes_[found.weight].push_back({&target, adapter.scale, part});
+        }
+        ++parameters;
+      }
+      if (!found.bias.empty()) {
+        changes_[found.bias].push_back({&target, adapter.scale, Part::BIAS});
+        ++parameters;
+      }
+    }
+    matcher.finish();
+    files_.push_back(adapter.lora);
+    report_.push_back(fmt::format(
+        "{}: all {} keys matched, {} parameters{}, scale {} ({})",
+        fs::path(adapter.lora->path()).filename().string(), matcher.matched(), parameters,
+        apart > 0 ? fmt::format(", {} low-rank pairs not merged", apart) : "", adapter.scale,
+        adapter.lora->summary()));
+  }
+}
+
+bool Adapters::keep_apart(const std::string& module, const Lora::Target& target, double scale,
+                          const std::map<std::string, Shape, std::less<>>& shapes) {
+  const auto room = shapes.find(module + ".lora_scale");
+  if (target.down == nullptr || room == shapes.end()) {
+    return false;
+  }
+  int64_t& taken = taken_[module];
+  check(taken + target.rank() <= room->second.dims[0],
+        "[lora] the adapters of `{}` have {} ranks but the model has room for {}", module,
+        taken + target.rank(), room->second.dims[0]);
+  changes_[module + ".lora_A.weight"].push_back({&target, scale, Part::DOWN, taken});
+  changes_[module + ".lora_B.weight"].push_back({&target, scale, Part::UP, taken});
+  changes_[module + ".lora_scale"].push_back({&target, scale, Part::SCALE, taken});
+  taken += target.rank();
+  return true;
+}
+
+void Adapters::add_to(std::string_view key, std::span<float> values) const {
+  const auto found = changes_.find(key);
+  if (found == changes_.end()) {
+    return;
+  }
+  for (const Change& change : found->second) {
+    const Lora::Target& t = *change.target;
+    const auto scale = static_cast<float>(change.scale);
+    const auto product = static_cast<float>(change.scale * t.factor);
+    const auto first = static_cast<size_t>(change.first);
+    switch (change.part) {
+      case Part::WEIGHT:
+        if (t.down != nullptr) {
+          add_product(finite_f32(*t.up), finite_f32(*t.down), product, values);
+        }
+        [[fallthrough]];
+      case Part::DIFF:
+        if (t.diff != nullptr) {
+          add_scaled(*t.diff, scale, values);
+        }
+        break;
+      case Part::BIAS:
+        if (t.up_bias != nullptr) {
+          add_scaled(*t.up_bias, product, values);
+        }
+        if (t.diff_bias != nullptr) {
+          add_scaled(*t.diff_bias, scale, values);
+        }
+        break;
+      case Part::DOWN: {
+        const auto in = static_cast<size_t>(t.down->shape.elements() / t.rank());
+        add_scaled(*t.down, 1.0F, values.subspan(first * in, t.down->shape.elements()));
+        break;
+      }
+      case Part::UP:
+        put_columns(*t.up, first, values);
+        break;
+      case Part::SCALE:
+        std::ranges::fill(values.subspan(first, static_cast<size_t>(t.rank())), product);
+        break;
+    }
+  }
+}
+
+}  // namespace kinema::weights

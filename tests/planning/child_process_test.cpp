@@ -1,0 +1,59 @@
+#include "kinema/planning/child_process.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace kinema::planning {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ChildProcess : public ::testing::Test {
+ protected:
+  ChildStatus shell(const std::string& script, int64_t memory_limit = 0) {
+    return run_child({.executable = "/bin/sh",
+                      .arguments = {"-c", script},
+                      .log = log_,
+                      .memory_limit = memory_limit});
+  }
+  std::string printed() const {
+    std::ifstream in(log_);
+    std::ostringstream out;
+    out << in.rdbuf();
+    return out.str();
+  }
+  void TearDown() override { fs::remove(log_); }
+
+  fs::path log_ = fs::path(::testing::TempDir()) /
+                  (std::string("kinema_child_") +
+                   ::testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+TEST_F(ChildProcess, TellsStatusAndWhatWasPrinted) {
+  const ChildStatus status = shell("echo out; echo err >&2; exit 3");
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.signal, 0);
+  EXPECT_EQ(printed(), "out\nerr\n");
+}
+
+TEST_F(ChildProcess, TellsASignal) {
+  const ChildStatus status = shell("kill -ABRT $$");
+  EXPECT_EQ(status.exit_code, -1);
+  EXPECT_EQ(status.signal, 6);
+}
+
+TEST_F(ChildProcess, IsEndedWhenItKeepsMoreMemoryThanItMay) {
+  // A shell alone keeps more than a page.
+  const ChildStatus status = shell("while :; do :; done", 4096);
+  EXPECT_TRUE(status.too_large);
+  EXPECT_EQ(status.signal, 9);
+}
+
+TEST_F(ChildProcess, FailsWhereThereIsNoProgram) {
+  EXPECT_EQ(run_child({.executable = "/nowhere/at/all", .log = log_}).exit_code, 127);
+}
+
+}  // namespace
+}  // namespace kinema::planning

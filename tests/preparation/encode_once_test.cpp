@@ -1,0 +1,237 @@
+#include "kinema/preparation/encode_once.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
+#include "kinema/io/mapped_file.h"
+
+namespace kinema::preparation {
+namespace {
+
+namespace fs = std::filesystem;
+using io::golden;
+using io::Scratch;
+using io::write_file;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// A folder of three clips; captions `a`, `a` and `b`.
+class Folder {
+ public:
+  Folder() {
+    for (const auto& [name, caption] : {std::pair{"0", "a"}, {"1", "a"}, {"2", "b"}}) {
+      fs::copy_file(golden("dataset/videos") / (std::string("clip_0") + name + ".mp4"),
+                    clips() / (std::string(name) + ".mp4"));
+      write_file(clips() / (std::string(name) + ".txt"), caption);
+    }
+  }
+  const fs::path& clips() const { return clips_.path(); }
+  fs::path kept() const { return kept_ / "kept"; }
+  std::shared_ptr<const data::ClipSet> list() const {
+    return data::folder_clips(clips(), "text", /*keep_bad=*/true);
+  }
+
+ private:
+  Scratch clips_;
+  Scratch kept_;
+};
+
+/// Encoders that count what they are given: the first value of the pixels, the caption's length and
+/// two rows of zeros behind it.
+struct Counting {
+  int pixels = 0;
+  int captions = 0;
+
+  EncodeWith with() {
+    return {.pixels =
+                [this](const HostArray& given) {
+                  ++pixels;
+                  return Tensors{{"latents", given}};
+                },
+            .text =
+                [this](std::span<const std::string> given) {
+                  captions += static_cast<int>(given.size());
+                  std::vector<float> states;
+                  for (const std::string& caption : given) {
+                    states.insert(states.end(), {static_cast<float>(caption.size()) + 1.F, 0, 0});
+                  }
+                  return HostArray::f32({static_cast<int64_t>(given.size()), 3, 1}, states);
+                }};
+  }
+};
+
+EncodeOnceOptions options() {
+  return {.format = {.height = 16, .width = 24, .num_frames = 5},
+          .pixels_settings = {{"model", "one"}},
+          .text_settings = {{"words", "one"}}};
+}
+
+/// Encodes what is missing; how many clips and captions were.
+std::pair<int, int> encode(const Folder& folder, const EncodeOnceOptions& how) {
+  Counting counting;
+  EncodedClips clips(folder.list(), folder.kept(), how);
+  clips.encode(counting.with());
+  return {counting.pixels, counting.captions};
+}
+
+TEST(EncodedClips, HoldWhatTheEncodersGave) {
+  const Folder folder;
+  Counting counting;
+  EncodedClips clips(folder.list(), folder.kept(), options());
+  const EncodedNow now = clips.encode(counting.with());
+
+  EXPECT_EQ(now.encoded, 3);
+  EXPECT_EQ(now.captions, 2);
+  const data::Encoded found = clips.find(1, options().format, false);
+  EXPECT_EQ(found.latents.bytes, data::read_clip(folder.clips() / "1.mp4", options().format).bytes);
+  // The rows of zeros, which are not stored, are back.
+  EXPECT_EQ(found.encoder_hidden_states.bytes,
+            HostArray::f32({3, 1}, std::vector{2.F, 0.F, 0.F}).bytes);
+  EXPECT_EQ(found.encoder_hidden_states.shape, (Shape{DType::F32, {3, 1}}));
+}
+
+TEST(EncodedClips, HoldWhatModelsOfImagesTakeToo) {
+  const Folder folder;
+  Counting counting;
+  EncodeWith with = counting.with();
+  with.pixels = [](const HostArray& given) {
+    return Tensors{{"latents", given},
+                   {"condition", HostArray::f32({1, 1, 1, 1}, std::vector{4.F})},
+                   {"image_states", HostArray::f32({1, 2}, std::vector{5.F, 6.F})}};
+  };
+  EncodedClips clips(folder.list(), folder.kept(), options());
+  clips.encode(with);
+
+  const data::Encoded found = clips.find(2, options().format, false);
+  EXPECT_EQ(found.condition.as<float>()[0], 4.F);
+  EXPECT_EQ(found.image_states.as<float>()[1], 6.F);
+}
+
+TEST(EncodedClips, AreEncodedOnce) {
+  const Folder folder;
+  EXPECT_EQ(encode(folder, options()), (std::pair{3, 2}));
+  EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
+}
+
+TEST(EncodedClips, AreEncodedAgainWhenSomethingThatDecidesThemChanges) {
+  const Folder folder;
+  encode(folder, options());
+  EncodeOnceOptions other = options();
+  other.pixels_settings["model"] = "two";
+  EXPECT_EQ(encode(folder, other), (std::pair{3, 0}));
+  other = options();
+  other.text_settings["words"] = "two";
+  EXPECT_EQ(encode(folder, other), (std::pair{0, 2}));
+  other = options();
+  other.format.width = 16;
+  EXPECT_EQ(encode(folder, other), (std::pair{3, 0}));
+  other = options();
+  other.dtype = DType::BF16;
+  EXPECT_EQ(encode(folder, other), (std::pair{3, 2}));
+  other = options();
+  other.flips = true;  // the clips as they are, are there
+  EXPECT_EQ(encode(folder, other), (std::pair{3, 0}));
+}
+
+TEST(EncodedClips, AreFoundByContentAndNotByName) {
+  const Folder folder;
+  encode(folder, options());
+  fs::rename(folder.clips() / "0.mp4", folder.clips() / "9.mp4");
+  fs::rename(folder.clips() / "0.txt", folder.clips() / "9.txt");
+  EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
+  write_file(folder.clips() / "1.txt", "c");
+  EXPECT_EQ(encode(folder, options()), (std::pair{0, 1}));
+  fs::copy_file(golden("dataset/videos/clip_05.mp4"), folder.clips() / "1.mp4",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(encode(folder, options()), (std::pair{1, 0}));
+}
+
+TEST(EncodedClips, GoOnAfterTheLastCompleteOne) {
+  const Folder folder;
+  Counting counting;
+  EncodedClips clips(folder.list(), folder.kept(), options());
+  const EncodedNow now =
+      clips.encode(counting.with(), {.stop_requested = [&] { return counting.pixels == 2; }});
+  EXPECT_TRUE(now.stopped);
+  EXPECT_THAT([&] { clips.find(2, options().format, false); },
+              ThrowsMessage<Error>(HasSubstr("2.mp4")));
+
+  EXPECT_EQ(encode(folder, options()), (std::pair{1, 0}));
+}
+
+TEST(EncodedClips, NameAClipThatCannotBeUsed) {
+  const Folder folder;
+  write_file(folder.clips() / "1.mp4", "no video");
+  fs::remove(folder.clips() / "2.txt");
+  EncodeOnceOptions how = options();
+  EXPECT_THROW(encode(folder, how), Error);
+
+  how.bad_clip = data::BadClip::Skip;
+  std::vector<std::string> skipped;
+  Counting counting;
+  EncodedClips clips(folder.list(), folder.kept(), how);
+  clips.encode(counting.with(),
+               {.on_skip = [&](const std::string& why) { skipped.push_back(why); }});
+  ASSERT_EQ(skipped.size(), 2U);
+  EXPECT_THAT(skipped[0], HasSubstr("2.mp4"));  // seen while the folder is listed
+  EXPECT_THAT(skipped[1], HasSubstr("1.mp4"));
+  EXPECT_THAT([&] { clips.find(1, how.format, false); }, ThrowsMessage<Error>(HasSubstr("1.mp4")));
+  EXPECT_EQ(clips.find(0, how.format, false).latents.shape.dims[0], 3);
+}
+
+TEST(EncodedClips, RefuseLatentsThatAreNotFinite) {
+  const Folder folder;
+  Counting counting;
+  EncodeWith with = counting.with();
+  with.pixels = [](const HostArray&) {
+    return Tensors{
+        {"latents", HostArray::f32({1}, std::vector{std::numeric_limits<float>::infinity()})}};
+  };
+  EncodedClips clips(folder.list(), folder.kept(), options());
+  EXPECT_THAT([&] { clips.encode(with); },
+              ThrowsMessage<Error>(HasSubstr("0.mp4: its latents are not finite")));
+}
+
+TEST(EncodedClips, NoticeDamage) {
+  const Folder folder;
+  EncodedClips clips(folder.list(), folder.kept(), options());
+  Counting counting;
+  clips.encode(counting.with());
+  for (const auto& entry : fs::recursive_directory_iterator(folder.kept() / "latents")) {
+    if (entry.is_regular_file()) {
+      std::string bytes = io::read_text(entry.path());
+      bytes[bytes.size() - 7] ^= 1;
+      std::ofstream(entry.path(), std::ios::binary) << bytes;
+    }
+  }
+  EXPECT_THAT([&] { clips.find(0, options().format, false); },
+              ThrowsMessage<Error>(HasSubstr("is damaged")));
+}
+
+TEST(EncodedClips, ReadNoClipAgainToKnowIt) {
+  const Folder folder;
+  encode(folder, options());
+  // The same size and time stand for the same content, so that a large folder is opened fast.
+  const fs::path clip = folder.clips() / "0.mp4";
+  const auto time = fs::last_write_time(clip);
+  std::string bytes = io::read_text(clip);
+  bytes.back() ^= 1;
+  std::ofstream(clip, std::ios::binary) << bytes;
+  fs::last_write_time(clip, time);
+  EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
+  fs::last_write_time(clip, time + std::chrono::seconds(1));
+  EXPECT_EQ(encode(folder, options()).first, 1);
+  // What is known may be lost, or be no such file.
+  write_file(folder.kept() / "contents.json", "{");
+  EXPECT_EQ(encode(folder, options()), (std::pair{0, 0}));
+}
+
+}  // namespace
+}  // namespace kinema::preparation

@@ -1,0 +1,198 @@
+#include "kinema/training/objective.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "kinema/runtime/program.h"
+#include "pjrt/cpu_plugin.h"
+
+namespace kinema::training {
+namespace {
+
+using Objective = pjrt::CpuTest;
+
+HostArray evaluate(Graph& graph, Tensor x) {
+  return runtime::evaluate(pjrt::cpu_client(), graph, std::vector{x})[0];
+}
+
+Tensor key(Graph& graph, float seed) {
+  return convert(constant_f32(graph, {2}, std::vector<float>{seed, 3}), DType::U32);
+}
+
+TEST_F(Objective, MixesLatentsAndNoiseBySigma) {
+  Graph graph;
+  const Tensor latents = constant_f32(graph, {2, 1}, std::vector<float>{2.0F, 2.0F});
+  const Tensor noise = constant_f32(graph, {2, 1}, std::vector<float>{-1.0F, -1.0F});
+  const Tensor t = constant_f32(graph, {2}, std::vector<float>{0.0F, 750.0F});
+  const FlowBatch flow = flow_batch(latents, noise, t, {});
+
+  const HostArray noisy = evaluate(graph, flow.noisy);
+  const HostArray target = evaluate(graph, flow.target);
+
+  const double sigma_min = 0.003 / 1.002;
+  const double sigma = 0.25 * sigma_min + 0.75;
+  EXPECT_NEAR(noisy.as<float>()[0], (1 - sigma_min) * 2 - sigma_min, 1e-6);
+  EXPECT_NEAR(noisy.as<float>()[1], (1 - sigma) * 2 - sigma, 1e-6);
+  EXPECT_EQ(target.as<float>()[0], -3.0F);
+}
+
+TEST_F(Objective, WeighsSquaredErrorsPerSampleInF32) {
+  Graph graph;
+  const Tensor prediction =
+      convert(constant_f32(graph, {2, 2}, std::vector<float>{1, 1, 0, 0}), DType::BF16);
+  const Tensor target = constant_f32(graph, {2, 2}, std::vector<float>{0, 3, 1, 1});
+  const Tensor weight = constant_f32(graph, {2}, std::vector<float>{2, 0.5F});
+
+  EXPECT_EQ(evaluate(graph, flow_loss(prediction, {.target = target}, weight)).as<float>()[0],
+            (2 * (1 + 4) + 0.5F * (1 + 1)) / 4);
+  EXPECT_EQ(evaluate(graph, flow_loss(prediction, {.target = target}, {})).as<float>()[0],
+            (1 + 4 + 1 + 1) / 4.0F);
+}
+
+TEST_F(Objective, DrawsTheShiftedDistribution) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {4096, 1}});
+  const Draw drawn = draw(key(graph, 7), latents, {});
+
+  const HostArray t = evaluate(graph, drawn.timestep);
+  const HostArray noise = evaluate(graph, drawn.noise);
+
+  // Half of all u are below 0.5, that is t below 750; 4096 draws have a deviation of 0.8 %.
+  const auto below =
+      std::count_if(t.as<float>().begin(), t.as<float>().end(), [](float x) { return x < 750.0F; });
+  EXPECT_NEAR(static_cast<double>(below) / 4096, 0.5, 0.04);
+  double mean = 0;
+  double square = 0;
+  for (const float x : noise.as<float>()) {
+    mean += x / 4096.0;
+    square += x * x / 4096.0;
+  }
+  EXPECT_NEAR(mean, 0.0, 0.08);    // five deviations of 1/64
+  EXPECT_NEAR(square, 1.0, 0.11);  // five deviations of sqrt(2)/64
+}
+
+TEST_F(Objective, StratifiesOneDrawPerPart) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {8, 1}});
+  const Draw drawn = draw(key(graph, 1), latents, {.stratified = true});
+
+  const HostArray t = evaluate(graph, drawn.timestep);
+
+  std::set<int> parts;
+  for (const float x : t.as<float>()) {
+    const double u = x / (3000.0 - 2.0 * x);  // the inverse of t = 3000 u / (1 + 2 u)
+    parts.insert(static_cast<int>(u * 8));
+  }
+  EXPECT_EQ(parts.size(), 8);
+}
+
+TEST_F(Objective, GivenFirstFramesStayCleanAndDoNotCount) {
+  Graph graph;
+  const Dims dims{2, 1, 3, 1, 1};
+  const Tensor latents =
+      constant_f32(graph, dims, std::vector<float>{2.0F, 3.0F, 4.0F, 2.0F, 3.0F, 4.0F});
+  const Tensor noise = constant(graph, -1.0, {DType::F32, dims});
+  const Tensor t = constant_f32(graph, {2}, std::vector<float>{750.0F, 750.0F});
+  const Tensor given =
+      compare(constant_f32(graph, {2}, std::vector<float>{1.0F, 0.0F}), Comparison::GT, 0.5);
+  const FlowBatch flow = flow_batch(latents, noise, t, {}, given);
+
+  const HostArray noisy = evaluate(graph, flow.noisy);
+  const double sigma = schedulers::FlowMatch().sigma(750);
+  EXPECT_EQ(noisy.as<float>()[0], 2.0F);
+  for (size_t i = 1; i < 6; ++i) {
+    EXPECT_NEAR(noisy.as<float>()[i], (1 - sigma) * (2.0 + static_cast<double>(i % 3)) - sigma,
+                1e-6);
+  }
+  // Errors 1, 2 and 3: the given sample's mean is over the last two.
+  const Tensor prediction =
+      flow.target + constant_f32(graph, {1, 1, 3, 1, 1}, std::vector<float>{1, 2, 3});
+  const HostArray losses = evaluate(graph, sample_losses(prediction, flow));
+  EXPECT_NEAR(losses.as<float>()[0], (4 + 9) / 2.0, 1e-5);
+  EXPECT_NEAR(losses.as<float>()[1], (1 + 4 + 9) / 3.0, 1e-5);
+  const Tensor weight = constant_f32(graph, {2}, std::vector<float>{2, 0.5F});
+  EXPECT_NEAR(evaluate(graph, flow_loss(prediction, flow, weight)).as<float>()[0],
+              (2 * (4 + 9) / 2.0 + 0.5 * (1 + 4 + 9) / 3.0) / 2, 1e-5);
+}
+
+TEST_F(Objective, GivesFirstFramesAsOftenAsAsked) {
+  Graph graph;
+  const ObjectiveOptions options{.first_frame = 0.25};
+  const Draw drawn =
+      draw(key(graph, 1), constant(graph, 0.0, {DType::F32, {400, 1, 2, 1, 1}}), options);
+  const HostArray given = evaluate(graph, convert(drawn.given, DType::F32));
+  const auto values = given.as<float>();
+  // Five deviations of sqrt(400 / 4 * 3 / 4).
+  EXPECT_NEAR(std::count(values.begin(), values.end(), 1.0F), 100, 45);
+  EXPECT_FALSE(
+      draw(key(graph, 1), constant(graph, 0.0, {DType::F32, {4, 1, 1, 1, 1}}), options).given)
+      << "nothing would be left of one latent frame";
+}
+
+TEST_F(Objective, DrawsTimestepsOfOneSideOfABoundary) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {4096, 1}});
+  const HostArray all = evaluate(graph, draw(key(graph, 7), latents, {}).timestep);
+  double mean_of_high = 0;
+  int64_t count = 0;
+  for (const float t : all.as<float>()) {
+    mean_of_high += t >= 875 ? t : 0;
+    count += t >= 875 ? 1 : 0;
+  }
+  mean_of_high /= static_cast<double>(count);
+
+  const HostArray high = evaluate(
+      graph, draw(key(graph, 8), latents, {.min_timestep = 875, .max_timestep = 1000}).timestep);
+  const HostArray low =
+      evaluate(graph, draw(key(graph, 8), latents, {.max_timestep = 875}).timestep);
+
+  double mean = 0;
+  for (const float t : high.as<float>()) {
+    ASSERT_GE(t, 875);
+    ASSERT_LE(t, 1000);
+    mean += t / 4096.0;
+  }
+  // The same distribution as of those that fall there by chance: 4096 of them against about 1100,
+  // whose spread is below 125 / sqrt(12); five deviations.
+  EXPECT_NEAR(mean, mean_of_high,
+              5 * 36 * std::sqrt(1 / 4096.0 + 1.0 / static_cast<double>(count)));
+  EXPECT_GT(count, 800);
+  const auto [smallest, largest] =
+      std::minmax_element(low.as<float>().begin(), low.as<float>().end());
+  EXPECT_LE(*largest, 875);
+  EXPECT_GT(*largest, 870);
+  EXPECT_LT(*smallest, 5);
+}
+
+TEST_F(Objective, DrawsDifferentNumbersForDifferentKeys) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {4, 1}});
+  const HostArray a = evaluate(graph, draw(key(graph, 1), latents, {}).noise);
+  const HostArray again = evaluate(graph, draw(key(graph, 1), latents, {}).noise);
+  const HostArray b = evaluate(graph, draw(key(graph, 2), latents, {}).noise);
+
+  EXPECT_EQ(a.bytes, again.bytes);
+  EXPECT_NE(a.bytes, b.bytes);
+}
+
+TEST_F(Objective, ReplacesDroppedCaptionsWhole) {
+  Graph graph;
+  const Tensor text = constant(graph, 1.0, {DType::F32, {400, 2, 3}});
+  const Tensor empty = constant(graph, 5.0, {DType::F32, {2, 3}});
+
+  const HostArray out = evaluate(graph, drop_captions(key(graph, 1), text, empty, 0.25));
+
+  int dropped = 0;
+  for (size_t sample = 0; sample < 400; ++sample) {
+    const auto rows = out.as<float>().subspan(sample * 6, 6);
+    ASSERT_TRUE(std::all_of(rows.begin(), rows.end(), [&](float x) { return x == rows[0]; }));
+    dropped += rows[0] == 5.0F ? 1 : 0;
+  }
+  EXPECT_NEAR(dropped, 100, 45);  // five deviations of sqrt(400 / 4 * 3 / 4)
+}
+
+}  // namespace
+}  // namespace kinema::training

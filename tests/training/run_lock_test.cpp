@@ -1,0 +1,43 @@
+#include "kinema/training/run_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "io/scratch.h"
+
+namespace kinema::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(RunLock, TellsOthersThatARunIsGoingOn) {
+  const io::Scratch scratch;
+  EXPECT_FALSE(is_training(scratch / "run")) << "there is none";
+  std::optional<RunLock> lock(std::in_place, scratch / "run");
+  EXPECT_TRUE(is_training(scratch / "run"));
+  lock.reset();
+  EXPECT_FALSE(is_training(scratch / "run"));
+}
+
+TEST(RunLock, NoticesThatItsFolderIsGone) {
+  const io::Scratch scratch;
+  const RunLock removed(scratch / "removed");
+  const RunLock renamed(scratch / "renamed");
+  const RunLock replaced(scratch / "replaced");
+  EXPECT_TRUE(removed.is_in_place());
+
+  fs::remove_all(scratch / "removed");
+  fs::rename(scratch / "renamed", scratch / "elsewhere");
+  fs::remove_all(scratch / "replaced");
+  const RunLock other(scratch / "replaced");
+
+  EXPECT_FALSE(removed.is_in_place());
+  EXPECT_FALSE(renamed.is_in_place());
+  EXPECT_FALSE(replaced.is_in_place());
+  EXPECT_TRUE(other.is_in_place());
+}
+
+}  // namespace
+}  // namespace kinema::training

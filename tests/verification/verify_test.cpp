@@ -1,0 +1,133 @@
+#include "kinema/verification/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/runtime/client.h"
+
+namespace kinema::verification {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests/golden";
+
+pjrt::Client& client() {
+  static pjrt::Client opened = runtime::open_client({});
+  return opened;
+}
+
+/// Runs the cases of tests/golden that contain `filter`; every supported row must hold.
+void expect_matches(const std::string& filter) {
+  const Report report = run(kGolden, client(), {.filter = filter});
+  EXPECT_TRUE(report.ok()) << to_table(report);
+}
+
+TEST(Verify, TransformersMatchTheReference) { expect_matches("transformer"); }
+
+TEST(Verify, TrainingMatchesTheReference) { expect_matches("train"); }
+
+TEST(Verify, SchedulersMatchTheReference) { expect_matches("sched"); }
+
+TEST(Verify, PipelinesMatchTheReference) { expect_matches("pipeline"); }
+
+TEST(Verify, VariantsMatchTheReference) { expect_matches("variants"); }
+
+TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
+
+TEST(Verify, TokenizerMatchesTheReference) { expect_matches("tokenizer"); }
+
+TEST(Verify, TextEncoderMatchesTheReference) { expect_matches("umt5"); }
+
+TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
+
+TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }
+
+TEST(Verify, RunsTransformersWithAndWithoutScan) {
+  const Report report = run(kGolden, client(), {.filter = "transformer_edge"});
+
+  std::set<std::string> names;
+  for (const Row& row : report.rows) {
+    names.insert(row.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"transformer_edge", "transformer_edge (scan)"}));
+}
+
+TEST(Verify, ADamagedCaseFailsAlone) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kinema_verify_damaged";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "io");
+  for (const char* name : {"sched.json", "sched.safetensors"}) {
+    fs::copy_file(kGolden / "io" / name, folder / "io" / name);
+  }
+  std::ofstream(folder / "io" / "train.json") << "{ broken";
+  std::ofstream(folder / "io" / "somewhat_new.json") << "{}";
+
+  const Report report = run(folder, client());
+
+  EXPECT_FALSE(report.ok());
+  bool damaged = false;
+  bool unknown = false;
+  for (const Row& row : report.rows) {
+    SCOPED_TRACE(row.name + " " + row.tensor);
+    if (row.name == "train") {
+      damaged = !row.ok && !row.unsupported && !row.message.empty();
+    } else if (row.name == "somewhat_new") {
+      unknown = row.unsupported;
+    } else {
+      EXPECT_TRUE(row.ok);
+    }
+  }
+  EXPECT_TRUE(damaged);
+  EXPECT_TRUE(unknown);
+  fs::remove_all(folder);
+}
+
+TEST(Verify, SeesOneWrongValue) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kinema_verify_wrong";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "io");
+  fs::copy_file(kGolden / "io/sched.json", folder / "io/sched.json");
+  const auto file = io::SafetensorsFile::open(kGolden / "io/sched.safetensors");
+  HostArray wrong = file.at("unipc.shift5.steps8.sigmas").copy();
+  wrong.as<float>()[3] += 2e-6F;  // twice the limit
+  std::vector<io::TensorEntry> entries;
+  for (const io::TensorView& tensor : file.tensors()) {
+    entries.push_back(tensor.name == "unipc.shift5.steps8.sigmas"
+                          ? io::TensorEntry::of(tensor.name, wrong)
+                          : io::TensorEntry::of(tensor.name, tensor));
+  }
+  io::write_safetensors(folder / "io/sched.safetensors", entries);
+
+  const Report report = run(folder, client());
+
+  std::vector<std::string> missed;
+  for (const Row& row : report.rows) {
+    if (!row.ok) {
+      missed.push_back(row.tensor);
+    }
+  }
+  EXPECT_THAT(missed, ElementsAre("unipc.shift5.steps8.sigmas"));
+  fs::remove_all(folder);
+}
+
+TEST(Verify, SaysWhenThereIsNothingToRun) {
+  EXPECT_THAT([] { run(kGolden / "io", client()); },
+              ThrowsMessage<Error>(HasSubstr("expected reference cases")));
+  EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
+              ThrowsMessage<Error>(HasSubstr("`nowhere`")));
+}
+
+}  // namespace
+}  // namespace kinema::verification
