@@ -26,7 +26,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"pjrt", {"core"}},
       {"graph", {"core"}},
       {"runtime", {"core", "mesh", "pjrt", "graph", "kernels"}},
-      {"nn", {"core", "graph", "mesh"}},
+      {"nn", {"core", "graph", "mesh", "kernels"}},
       {"kernels", {"core", "graph", "pjrt"}},
       {"models", {"core", "graph", "mesh", "nn"}},
       {"weights", {"core", "io", "mesh", "pjrt", "runtime", "nn", "models"}},
@@ -36,8 +36,8 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"encoders", {"core", "io", "pjrt", "runtime", "nn", "models", "weights", "text", "data"}},
       {"preparation", {"core", "io", "data", "encoders"}},
       {"training",
-       {"core", "io", "remote", "config", "pjrt", "graph", "runtime", "nn", "models", "weights",
-        "schedulers", "data"}},
+       {"core", "io", "remote", "config", "pjrt", "graph", "kernels", "runtime", "nn", "models",
+        "weights", "schedulers", "data"}},
       {"sample",
        {"core", "io", "mesh", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers",
         "encoders"}},
@@ -91,6 +91,34 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
     }
   }
   EXPECT_GT(files, 10) << "the sources were not found under " << src;
+}
+
+TEST(Layering, RoomsIncludePublicHeadersOfOthersOnly) {
+  std::set<std::string> headers;
+  std::set<std::string> rooms;
+  std::ifstream list(fs::path(KINEMA_BINARY_DIR) / "public_headers.txt");
+  for (std::string line; std::getline(list, line);) {
+    headers.insert(line);
+    rooms.insert(line.substr(0, line.find('/')));
+  }
+  ASSERT_GT(headers.size(), 100U);
+  static const std::regex include(R"re(^\s*#\s*include\s+"(([a-z0-9_]+)/[^"]+)")re");
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    if (!is_source(entry.path())) {
+      continue;
+    }
+    const std::string room = fs::relative(entry.path(), src).begin()->string();
+    std::ifstream in(entry.path());
+    std::smatch match;
+    for (std::string line; std::getline(in, line);) {
+      if (std::regex_search(line, match, include) && match[2] != room && rooms.contains(match[2])) {
+        EXPECT_TRUE(headers.contains(match[1]))
+            << entry.path() << " includes " << match[1]
+            << ", which is not among the HEADERS of its room's kinema_module";
+      }
+    }
+  }
 }
 
 TEST(Layering, RoomsIncludeAllThatTheTableAllows) {

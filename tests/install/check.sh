@@ -12,6 +12,9 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/log" || { cat "$work/lo
 ldd "$work/prefix/bin/kinema" >"$work/libraries"
 awk "/libcrypto/ { crypto = NR } /libparquet/ { parquet = NR } END { exit parquet && parquet < crypto }" \
   "$work/libraries" || { cat "$work/libraries"; exit 1; }
+# Public headers and no others.
+(cd "$work/prefix/include/kinema" && find . -name '*.h' | cut -c3- | sort) | diff - <(sort "$build/public_headers.txt") ||
+  { echo "the headers installed are not the public ones" >&2; exit 1; }
 cmake -S "$here" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Debug
 cmake --build "$work/consumer"
 "$work/consumer/consumer" | grep -q stablehlo

@@ -76,9 +76,7 @@ void read_words(std::vector<std::string>& words, PlanOptions& options) {
 std::string plugin_for(const config::Config& config, const planning::Target& target) {
   runtime::ClientSpec spec;
   spec.plugin = config.run.pjrt_plugin;
-  spec.hardware = target.chip.family == planning::Family::CPU   ? "cpu"
-                  : target.chip.family == planning::Family::TPU ? "tpu"
-                                                                : "cuda";
+  spec.hardware = target.platform();
   return runtime::find_plugin(spec);
 }
 
@@ -107,7 +105,7 @@ planning::Report make_report(const config::Loaded& loaded, const PlanOptions& op
   planning::CompileJob job{.target = options.target,
                            .plugin = plugin_for(loaded.config, options.target),
                            .program = emit(*step.graph, step.outputs, step.emit),
-                           .kernels = static_cast<bool>(step.emit.lowering),
+                           .kernels = static_cast<bool>(step.kernels.lowering),
                            .save_executable = options.save_executable};
   if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
     std::error_code ignored;
@@ -119,9 +117,7 @@ planning::Report make_report(const config::Loaded& loaded, const PlanOptions& op
   job.memory_limit = static_cast<int64_t>(options.compile_memory_gib * kGiB);
   job.options.flags = std::move(flags);
   set_effort(loaded.config, options.target.chip.family == planning::Family::TPU, job.options);
-  if (options.target.chip.family == planning::Family::CPU) {
-    job.options = runtime::limited_to_isa(std::move(job.options));
-  }
+  job.options = step.kernels.with_flags(std::move(job.options));
   if (step.place.active()) {
     job.options.partitions = step.place.mesh().devices();
     job.options.device_ids = step.place.mesh().device_ids;

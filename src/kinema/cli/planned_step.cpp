@@ -13,7 +13,6 @@
 #include "kinema/cli/training.h"
 #include "kinema/cli/wiring.h"
 #include "kinema/core/error.h"
-#include "kinema/kernels/cpu/lowering.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runtime/client.h"
 #include "kinema/sample/denoise_step.h"
@@ -242,10 +241,11 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
   out.emit.for_accelerator(target.chip.family != planning::Family::CPU);
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
-    if (target.devices == 1 && loaded.config.run.cpu_kernels) {
-      out.emit.lowering = kernels::cpu_lowering();
-    }
   }
+  out.kernels = kernels::for_target(
+      {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
+      {.use = loaded.config.run.cpu_kernels});
+  out.emit.lowering = out.kernels.lowering;
   return out;
 }
 
