@@ -1,5 +1,5 @@
 # cmake --install: the program (component `program`, which is what ./dev package packs), the static
-# library of every room, their headers, and a package that find_package(kinema) finds; link
+# library of every room with its public headers (kinema_module installs those), and a package that find_package(kinema) finds; link
 # kinema::kinema, or single rooms such as kinema::graph.
 include(CMakePackageConfigHelpers)
 
@@ -14,8 +14,6 @@ set_target_properties(kinema_all PROPERTIES EXPORT_NAME kinema)
 add_library(kinema::kinema ALIAS kinema_all)
 
 install(TARGETS kinema_all EXPORT kinema)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/kinema/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kinema
-        FILES_MATCHING PATTERN "*.h" PATTERN "allocator" EXCLUDE)
 
 # libarrow and the CPU plugin come along; the program finds both from where it lies itself, and its
 # configurations in share/kinema.

@@ -67,10 +67,12 @@ set(KINEMA_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <cmath> <cstdint
     <fstream> <functional> <limits> <map> <memory> <mutex> <optional> <set> <span> <sstream> <string>
     <string_view> <thread> <utility> <vector> <fmt/format.h> <fmt/ranges.h>)
 
-# kinema_module(graph SOURCES graph.cpp ops/dot.cpp DEPENDS core LIBS fmt::fmt INCLUDES dir)
-# SOURCES are relative to the room's folder; LIBS stay private to the room. OPTIMIZE: compiled with -O3.
+# kinema_module(graph SOURCES graph.cpp ops/dot.cpp HEADERS graph.h DEPENDS core LIBS fmt::fmt INCLUDES dir)
+# SOURCES and HEADERS are relative to the room's folder; LIBS stay private to the room. OPTIMIZE: compiled
+# with -O3. HEADERS are the public ones, which are installed and in the API pages: what users of the
+# library and other rooms include, and what those include. A header that is not listed is its room's own.
 function(kinema_module name)
-  cmake_parse_arguments(ARG "OPTIMIZE" "" "SOURCES;DEPENDS;LIBS;INCLUDES" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZE" "" "SOURCES;HEADERS;DEPENDS;LIBS;INCLUDES" ${ARGN})
   set_property(GLOBAL APPEND PROPERTY KINEMA_ROOMS ${name})
   add_library(kinema_${name} STATIC ${ARG_SOURCES})
   add_library(kinema::${name} ALIAS kinema_${name})
@@ -91,7 +93,15 @@ function(kinema_module name)
     target_precompile_headers(kinema_${name} REUSE_FROM kinema_core)
   endif()
   set_target_properties(kinema_${name} PROPERTIES EXPORT_NAME ${name})
-  install(TARGETS kinema_${name} EXPORT kinema ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set(public)
+  if(ARG_HEADERS)
+    target_sources(kinema_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${ARG_HEADERS})
+    set(public FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+    list(TRANSFORM ARG_HEADERS PREPEND ${folder}/)
+    set_property(GLOBAL APPEND PROPERTY KINEMA_PUBLIC_HEADERS ${ARG_HEADERS})
+  endif()
+  install(TARGETS kinema_${name} EXPORT kinema ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${public})
 endfunction()
 
 # kinema_test(concatenate_test DEPENDS graph LABELS fast): source tests/<room>/concatenate_test.cpp

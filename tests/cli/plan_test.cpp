@@ -79,6 +79,34 @@ TEST_F(Plan, WhatItCompiledIsTheRunsStep) {
   with("train", {"compiled_step=step.bin", "run_name=none"}).expect_error("or a damaged one");
 }
 
+TEST_F(Plan, EmitsTheTextThatARunEmits) {
+  const std::vector<std::string> one = {"ici_data_parallelism=1"};
+  const std::vector<std::string> four = {"ici_data_parallelism=4", "ici_context_parallelism=1"};
+  for (const auto& [devices, mesh] : {std::pair{"1", one}, std::pair{"4", four}}) {
+    SCOPED_TRACE(devices);
+    const std::string folder = std::string("text") + devices;
+    std::vector<std::string> plan = {"plan", kTiny, std::string("target=cpu:") + devices,
+                                     "dump_to=" + folder};
+    std::vector<std::string> train = {"train",
+                                      kTiny,
+                                      "output_dir=out",
+                                      "run_name=" + folder,
+                                      "max_train_steps=1",
+                                      std::string("mock_devices=") + devices,
+                                      "dump_to=" + folder};
+    plan.insert(plan.end(), mesh.begin(), mesh.end());
+    train.insert(train.end(), mesh.begin(), mesh.end());
+    const Outcome planned = run(plan);
+    ASSERT_EQ(planned.status, 0) << planned.err;
+    const Outcome trained = run(train);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const std::string text = read_text(folder_ / folder / "plan.mlir");
+    EXPECT_EQ(text, read_text(folder_ / folder / "train_step.mlir"));
+    EXPECT_EQ(text.find("kinema.adamw") != std::string::npos, *devices == '1')
+        << "one device has kernels, a mesh has none";
+  }
+}
+
 TEST_F(Plan, SweepsMeshesAndRanksThoseThatFit) {
   const Outcome outcome = run({"plan", kTiny, "target=cpu:2", "--sweep", "--mesh", "data:2",
                                "--mesh", "context:2", "--remat", "FULL", "--batch", "2"});

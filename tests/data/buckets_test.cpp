@@ -13,8 +13,8 @@
 #include "kinema/data/prefetch.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/data/video_source.h"
+#include "kinema/data/wan_record.h"
 #include "kinema/io/atomic_write.h"
-#include "kinema/io/example_proto.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/io/video.h"
 
@@ -226,9 +226,9 @@ TEST(Prefetcher, GivesTheSameBatchesOfBucketsFromAnyPlaceOnAnyThreads) {
 void write_records(const std::filesystem::path& path, const std::vector<Dims>& latents) {
   io::TfRecordWriter writer(path);
   for (const Dims& dims : latents) {
-    io::WanRecord record{.latents = HostArray(Shape{DType::F32, dims}),
-                         .encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}})};
-    writer.append(io::serialize_wan_record(record));
+    WanRecord record{.latents = HostArray(Shape{DType::F32, dims}),
+                     .encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}})};
+    writer.append(serialize_wan_record(record));
   }
   writer.close();
 }

@@ -15,7 +15,6 @@
 #include "kinema/io/example_proto.h"
 #include "kinema/io/gzip.h"
 #include "kinema/io/mapped_file.h"
-#include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord_ranges.h"
 
 namespace kinema::io {
@@ -42,47 +41,11 @@ TEST(Crc32c, MatchesTheVectorsOfRfc3720) {
   EXPECT_EQ(crc32c({}), 0U);
 }
 
-TEST(TfRecord, ReadsTheReferenceShards) {
-  const SafetensorsFile expected = SafetensorsFile::open(golden("io/dataset.safetensors"));
-  const auto latents = expected.at("latents").bytes;
-  const size_t sample_bytes = latents.size() / 12;
-  size_t sample = 0;
-  for (const char* name : {"train/file_00-8.tfrec", "train/file_01-16.tfrec"}) {
-    const TfRecordFile file = TfRecordFile::open(golden("dataset/tfrecords") / name);
-    for (int64_t i = 0; i < file.size(); ++i, ++sample) {
-      SCOPED_TRACE(file.where(i));
-      const WanRecord record = parse_wan_record(file.at(i), file.where(i));
-      const auto want = latents.subspan(sample * sample_bytes, sample_bytes);
-      EXPECT_EQ(record.latents.shape, (Shape{DType::F32, {16, 5, 8, 8}}));
-      EXPECT_TRUE(std::ranges::equal(record.latents.bytes, want));
-      EXPECT_EQ(record.encoder_hidden_states.shape, (Shape{DType::F32, {96, 48}}));
-      EXPECT_FALSE(record.timestep.has_value());
-      if (sample == 0) {
-        const HostArray states = expected.at("clip_00.encoder_hidden_states").copy();
-        EXPECT_EQ(record.encoder_hidden_states.bytes, states.bytes);
-      }
-    }
-  }
-  EXPECT_EQ(sample, 12U);
-}
-
-TEST(TfRecord, ReadsTimestepsAndBfloat16) {
-  const TfRecordFile eval = TfRecordFile::open(golden("dataset/tfrecords/eval/file_00-7.tfrec"));
-  EXPECT_EQ(parse_wan_record(eval.at(0), eval.where(0)).timestep, 125);
-  EXPECT_EQ(parse_wan_record(eval.at(6), eval.where(6)).timestep, 875);
-
-  const TfRecordFile half = TfRecordFile::open(golden("dataset/tfrecords/bf16/file_00-2.tfrec"));
-  const TfRecordFile full = TfRecordFile::open(golden("dataset/tfrecords/train/file_00-8.tfrec"));
-  const HostArray rounded =
-      convert(parse_wan_record(full.at(1), full.where(1)).latents, DType::BF16);
-  EXPECT_EQ(parse_wan_record(half.at(1), half.where(1)).latents.bytes, rounded.bytes);
-}
-
 TEST(TfRecord, RefusesDamageAndNamesFileAndRecord) {
   const auto open_first = [](const char* name) {
     return [name] {
       const TfRecordFile file = TfRecordFile::open(golden("dataset/tfrecords/corrupt") / name);
-      parse_wan_record(file.at(0), file.where(0));
+      file.at(0);
     };
   };
   EXPECT_THAT(open_first("bad_crc.tfrec"),
@@ -91,8 +54,6 @@ TEST(TfRecord, RefusesDamageAndNamesFileAndRecord) {
               ThrowsMessage<Error>(AllOf(HasSubstr("truncated.tfrec"), HasSubstr("truncated:"))));
   EXPECT_THAT(open_first("bad_length.tfrec"),
               ThrowsMessage<Error>(AllOf(HasSubstr("bad_length.tfrec"), HasSubstr("record 0"))));
-  EXPECT_THAT(open_first("missing_feature.tfrec"),
-              ThrowsMessage<Error>(HasSubstr("no feature `encoder_hidden_states`")));
 }
 
 // Made with `printf 'kinema' | gzip -n` and read back in hexadecimal.
@@ -287,80 +248,33 @@ TEST(TfRecord, WritesTheSameBytesAsTheReferenceForTheSamePayload) {
   EXPECT_EQ(read_text(scratch / "a.tfrec"), read_text(path));
 }
 
-TEST(ExampleProto, ReadsBackImageConditionsAndRefusesOnesOfOtherSizes) {
-  WanRecord record;
-  record.latents = HostArray(Shape{DType::F32, {2, 1, 2, 2}});
-  record.encoder_hidden_states = HostArray(Shape{DType::F32, {1, 2}});
-  record.condition = HostArray(Shape{DType::BF16, {6, 1, 2, 2}});
-  record.condition.bytes[5] = std::byte{9};
-  record.image_states = HostArray::f32({2, 1}, std::vector{0.5F, 2.0F});
+TEST(ExampleProto, ReadsBackWhatItWrites) {
+  const Example example{
+      {"names", std::vector<std::string>{"a", ""}},
+      {"rates", std::vector<float>{0.5F, -2.0F}},
+      {"steps", std::vector<int64_t>{-1, int64_t{1} << 40}},
+      {"tensor",
+       std::vector{serialize_tensor_proto(HostArray::f32({1, 2}, std::vector{1.5F, -2.0F}))}}};
+  const std::string bytes = serialize_example(example);
 
-  const std::string bytes = serialize_wan_record(record);
-  const WanRecord back = parse_wan_record(bytes_of(bytes), "r");
-  EXPECT_EQ(back.condition.shape, record.condition.shape);
-  EXPECT_EQ(back.condition.bytes, record.condition.bytes);
-  EXPECT_EQ(back.image_states.bytes, record.image_states.bytes);
+  EXPECT_EQ(parse_example(bytes_of(bytes), "r"), example);
+  EXPECT_EQ(serialize_example(example), bytes);
   const auto summary = summarize_example(bytes_of(bytes), "r");
   ASSERT_EQ(summary.size(), 4U);
-  EXPECT_EQ(summary[0].name, "condition");
-  EXPECT_EQ(summary[2].name, "encoder_hidden_states_image");
-
-  record.condition = HostArray(Shape{DType::F32, {6, 2, 2, 2}});
-  const std::string longer = serialize_wan_record(record);
-  EXPECT_THAT([&] { parse_wan_record(bytes_of(longer), "r"); },
-              ThrowsMessage<Error>(HasSubstr("frames, rows and columns must agree")));
+  EXPECT_EQ(summary[0].name, "names");
+  EXPECT_EQ(summary[1].kind, "float");
+  EXPECT_EQ(summary[2].count, 2);
+  EXPECT_EQ(summary[3].tensor, (Shape{DType::F32, {1, 2}}));
+  EXPECT_THAT([] { parse_example(bytes_of("no example"), "r"); },
+              ThrowsMessage<Error>(HasSubstr("r is not a tf.train.Example")));
 }
 
-TEST(ExampleProto, ReadsBackWhatItWrites) {
-  WanRecord record;
-  record.latents = HostArray(Shape{DType::BF16, {2, 1, 2, 2}});
-  record.latents.bytes[3] = std::byte{7};
-  record.encoder_hidden_states = HostArray::f32({1, 2}, std::vector{1.5F, -2.0F});
-  record.timestep = 250;
-  const std::string bytes = serialize_wan_record(record);
-
-  const WanRecord back = parse_wan_record(bytes_of(bytes), "r");
-
-  EXPECT_EQ(back.latents.shape, record.latents.shape);
-  EXPECT_EQ(back.latents.bytes, record.latents.bytes);
-  EXPECT_EQ(back.encoder_hidden_states.bytes, record.encoder_hidden_states.bytes);
-  EXPECT_EQ(back.timestep, 250);
-  const auto summary = summarize_example(bytes_of(bytes), "r");
-  ASSERT_EQ(summary.size(), 3U);
-  EXPECT_EQ(summary[1].name, "latents");
-  EXPECT_EQ(summary[1].tensor, record.latents.shape);
-  EXPECT_EQ(summary[2].kind, "int64");
-}
-
-TEST(ExampleProto, FindsShapesWithoutReadingValues) {
-  for (const char* part : {"train", "bf16"}) {
-    for (const auto& entry :
-         std::filesystem::directory_iterator(golden(std::string("dataset/tfrecords/") + part))) {
-      const TfRecordFile file = TfRecordFile::open(entry.path());
-      for (int64_t i = 0; i < file.size(); ++i) {
-        const WanRecord whole = parse_wan_record(file.at(i), file.where(i));
-        const WanShapes shapes = read_wan_shapes(file.unchecked(i), file.where(i));
-        EXPECT_EQ(shapes.latents, whole.latents.shape);
-        EXPECT_EQ(shapes.encoder_hidden_states, whole.encoder_hidden_states.shape);
-      }
-    }
-  }
-}
-
-TEST(ExampleProto, RefusesToFindShapesInAnythingElse) {
-  WanRecord record;
-  record.latents = HostArray(Shape{DType::F32, {1, 2, 3, 4}});
-  record.encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}});
-  const std::string bytes = serialize_wan_record(record);
-  EXPECT_THAT([] { read_wan_shapes({}, "r"); }, ThrowsMessage<Error>(HasSubstr("no feature")));
-  // Every cut is refused or, behind both shapes, still gives them; none reads past the end.
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    try {
-      EXPECT_EQ(read_wan_shapes(bytes_of(bytes.substr(0, size)), "r").latents.dims.size(), 4U);
-    } catch (const Error&) {
-    }
-  }
-  EXPECT_THROW(read_wan_shapes(bytes_of(bytes.substr(0, bytes.size() - 1)), "r"), Error);
+TEST(ExampleProto, FindsShapesOfTheNamesThatAreThere) {
+  const std::string tensor = serialize_tensor_proto(HostArray(Shape{DType::BF16, {2, 3}}));
+  const std::string bytes = serialize_example({{"a", std::vector{tensor}}});
+  const std::vector<std::string_view> names{"b", "a"};
+  EXPECT_THAT(read_tensor_shapes(bytes_of(bytes), names, "r"),
+              ::testing::ElementsAre(std::nullopt, Shape{DType::BF16, {2, 3}}));
 }
 
 TEST(ExampleProto, ReadsTypedValuesAndFills) {

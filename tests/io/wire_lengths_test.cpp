@@ -56,7 +56,7 @@ TEST(WireLengths, AreAskedBeforeAMessageIsParsed) {
   const std::string bytes = "\x2a\x80\x80\x80\x80\x04\x3a\x80\x80\x80\x80\x02z"s;
   const auto span = std::as_bytes(std::span(bytes.data(), bytes.size()));
   EXPECT_THROW(parse_event(span, "bytes"), Error);
-  EXPECT_THROW(parse_wan_record(span, "bytes"), Error);
+  EXPECT_THROW(parse_example(span, "bytes"), Error);
   EXPECT_THROW(parse_tensor_proto(span, "bytes"), Error);
 }
 

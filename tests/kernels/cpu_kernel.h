@@ -12,8 +12,10 @@
 #include "arrays.h"
 #include "cpu_isa.h"
 #include "kinema/graph/emit.h"
+#include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/lowering.h"
 #include "kinema/kernels/cpu/matrix_product.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
 
@@ -23,7 +25,7 @@ namespace kinema::kernels {
 inline const pjrt::Client& client() {
   static const pjrt::Client opened = [] {
     pjrt::Client made = pjrt::cpu_client();
-    register_cpu_kernels(made.plugin());
+    for_target({.platform = "cpu"}).register_with(made.plugin());
     return made;
   }();
   return opened;

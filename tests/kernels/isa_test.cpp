@@ -6,6 +6,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/cpu/matrix_product.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/program.h"
 #include "pjrt/cpu_plugin.h"
@@ -34,7 +35,7 @@ TEST(Isa, HasAWordForEach) {
 TEST(Isa, IsTheMachinesWhenNothingLimitsIt) {
   EXPECT_EQ(isa(), machine_isa());
   runtime::limit_cpu_isa("auto");
-  EXPECT_TRUE(runtime::limited_to_isa({}).flags.empty());
+  EXPECT_TRUE(for_target({.platform = "cpu"}).flags.empty());
 }
 
 TEST(Isa, ThatTheMachineLacksIsRefused) {
@@ -102,7 +103,7 @@ TEST_F(LimitedProcess, HasNoMoreForKernelsAndForThePluginsCode) {
         limit_isa(Isa::Baseline);
         const bool kernels = isa() == Isa::Baseline && !has_fast_product(DType::F32) &&
                              !has_fast_product(DType::BF16);
-        const auto flags = runtime::limited_to_isa({}).flags;
+        const auto flags = for_target({.platform = "cpu"}).flags;
         const bool flag = flags.size() == 1 && flags.contains("xla_cpu_max_isa");
         // There are no fused multiply-adds without AVX2.
         const bool code = compiled().bytes == one_by_one().bytes;

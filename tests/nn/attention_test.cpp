@@ -125,7 +125,7 @@ void expect_plain(const Sizes& sizes, DType dtype, const std::vector<AttentionOp
   }
 }
 
-FlashBlockSizes blocks(int64_t queries, int64_t keys) {
+kernels::FlashBlockSizes blocks(int64_t queries, int64_t keys) {
   return {.block_q = queries,
           .block_kv = keys,
           .block_kv_compute = keys,
@@ -137,7 +137,7 @@ FlashBlockSizes blocks(int64_t queries, int64_t keys) {
 class Attention : public pjrt::CpuTest {};
 
 TEST_F(Attention, InBlocksEqualsTheScoresWrittenOut) {
-  const auto flash = [](FlashBlockSizes sizes, double scale = 0.3) {
+  const auto flash = [](kernels::FlashBlockSizes sizes, double scale = 0.3) {
     return AttentionOptions{.kind = AttentionKind::FLASH, .scale = scale, .blocks = sizes};
   };
   // Lengths that blocks divide, that they do not, shorter than one; queries and keys alike or not.

@@ -16,9 +16,13 @@ using testing::ThrowsMessage;
 constexpr int64_t kLengths[] = {75600, 32760, 27280, 18900};
 
 /// The sizes that training scripts quote for v6e.
-FlashBlockSizes quoted_for_v6e() { return {3024, 2048, 1024, 3024, 2048, 1024, 3024, 2048, false}; }
+kernels::FlashBlockSizes quoted_for_v6e() {
+  return {3024, 2048, 1024, 3024, 2048, 1024, 3024, 2048, false};
+}
 /// And for v5p.
-FlashBlockSizes quoted_for_v5p() { return {3024, 2048, 1024, 1024, 3072, 256, 1024, 3072, false}; }
+kernels::FlashBlockSizes quoted_for_v5p() {
+  return {3024, 2048, 1024, 1024, 3072, 256, 1024, 3072, false};
+}
 
 TEST(BlockSizes, AreTakenAnyhowWhereBlocksAreStableHlo) {
   EXPECT_NO_THROW(check_block_sizes(quoted_for_v6e(), BlockRules::ANY, 7, 5));
@@ -37,7 +41,7 @@ TEST(BlockSizes, OfScriptsForV6eRunForwardAndAreRefusedBackward) {
 }
 
 TEST(BlockSizes, OfScriptsForV5pDoNotDivideTheFilledUpLength) {
-  FlashBlockSizes sizes = quoted_for_v5p();
+  kernels::FlashBlockSizes sizes = quoted_for_v5p();
   sizes.block_q = 3072;  // so that only the keys are wrong
   EXPECT_THAT([&] { check_block_sizes(sizes, BlockRules::TPU_TRAINING, 32760, 32760); },
               ThrowsMessage<Error>(HasSubstr(
@@ -57,11 +61,12 @@ TEST(BlockSizes, ThatAreSuggestedOrKnownFit) {
       EXPECT_NO_THROW(check_block_sizes(known.sizes, known.use, length, length));
     }
   }
-  const FlashBlockSizes far{-7, int64_t{1} << 62, 0, 1, 1, int64_t{1} << 62, 1 << 20, 1, false};
-  const FlashBlockSizes odd{100, 300, 77, 1000, 700, 650, 3000, 5000, false};
-  for (const FlashBlockSizes& sizes : {quoted_for_v5p(), quoted_for_v6e(), odd, far}) {
+  const kernels::FlashBlockSizes far{-7,   int64_t{1} << 62, 0, 1, 1, int64_t{1} << 62, 1 << 20, 1,
+                                     false};
+  const kernels::FlashBlockSizes odd{100, 300, 77, 1000, 700, 650, 3000, 5000, false};
+  for (const kernels::FlashBlockSizes& sizes : {quoted_for_v5p(), quoted_for_v6e(), odd, far}) {
     for (const BlockRules rules : {BlockRules::TPU_FORWARD, BlockRules::TPU_TRAINING}) {
-      const FlashBlockSizes fitting = fitting_block_sizes(sizes, rules);
+      const kernels::FlashBlockSizes fitting = fitting_block_sizes(sizes, rules);
       for (const int64_t length : kLengths) {
         EXPECT_NO_THROW(check_block_sizes(fitting, rules, length, length));
       }
@@ -78,7 +83,7 @@ TEST(BlockSizes, AreKnownByGenerationAndUse) {
 }
 
 TEST(BlockSizes, OfAFusedBackwardPassLeaveTheOtherOut) {
-  FlashBlockSizes sizes{.block_q_dq = 100, .block_kv_dq = 100};
+  kernels::FlashBlockSizes sizes{.block_q_dq = 100, .block_kv_dq = 100};
   EXPECT_THROW(check_block_sizes(sizes, BlockRules::TPU_TRAINING, 1024, 1024), Error);
   sizes.use_fused_bwd_kernel = true;
   EXPECT_NO_THROW(check_block_sizes(sizes, BlockRules::TPU_TRAINING, 1024, 1024));

@@ -6,6 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/runs/load.h"
 #include "kinema/runs/models.h"
 
 namespace kinema::runs {
@@ -36,13 +37,14 @@ TEST(AttentionOptions, FollowTheConfiguration) {
   EXPECT_EQ(options.ulysses_chunks, 3);
   EXPECT_EQ(options.rules, nn::BlockRules::ANY);
   EXPECT_EQ(options.blocks,
-            (FlashBlockSizes{.block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
+            (kernels::FlashBlockSizes{
+                .block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
   config.run.hardware = config::Hardware::TPU;
   EXPECT_EQ(model_options(config).attention.rules, nn::BlockRules::TPU_TRAINING);
 }
 
 TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
-  EXPECT_EQ(model_options({}).attention.blocks, FlashBlockSizes{});
+  EXPECT_EQ(model_options({}).attention.blocks, kernels::FlashBlockSizes{});
 }
 
 TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {

@@ -10,7 +10,7 @@
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/load.h"
 
 namespace kinema::cli {
 namespace {

@@ -12,6 +12,7 @@
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/data/wan_record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/event_file.h"
 #include "kinema/io/example_proto.h"
@@ -141,7 +142,7 @@ std::vector<fs::path> transformers(const fs::path& path) {
 int64_t check_records(const fs::path& path) {
   const io::TfRecordFile file = io::TfRecordFile::open(path);
   for (int64_t i = 0; i < file.size(); ++i) {
-    io::parse_wan_record(file.at(i), file.where(i));
+    data::parse_wan_record(file.at(i), file.where(i));
   }
   return file.size();
 }

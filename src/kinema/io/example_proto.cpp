@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <type_traits>
@@ -23,10 +24,6 @@ namespace {
 constexpr int64_t kMaxFilledBytes = int64_t{1} << 20;
 
 static_assert(std::endian::native == std::endian::little, "TensorProto content is little-endian");
-
-// Features that MaxDiffusion's records have not.
-constexpr const char* kCondition = "condition";
-constexpr const char* kImageStates = "encoder_hidden_states_image";
 
 struct WireDType {
   DType dtype;
@@ -228,29 +225,6 @@ Shape feature_shape(std::span<const std::byte> feature, const std::string& where
   return shape_of(head, where);
 }
 
-const wire::Feature& feature(const wire::Example& example, const char* name,
-                             const std::string& where) {
-  const auto& features = example.features().feature();
-  const auto found = features.find(name);
-  check(found != features.end(), "[example] {} has no feature `{}` among its {}", where, name,
-        features.size());
-  return found->second;
-}
-
-HostArray tensor_feature(const wire::Example& example, const char* name, size_t rank,
-                         const std::string& where) {
-  const wire::Feature& value = feature(example, name, where);
-  check(value.bytes_list().value_size() == 1,
-        "[example] {}: `{}` must be one serialized tensor but holds {}", where, name,
-        value.bytes_list().value_size());
-  const std::string place = where + " `" + name + "`";
-  HostArray array = parse_tensor_proto(bytes_of(value.bytes_list().value(0)), place);
-  check(array.shape.dims.size() == rank && is_float(array.shape.dtype),
-        "[example] {} is {} but must be a floating-point tensor of {} axes", place,
-        to_string(array.shape), rank);
-  return array;
-}
-
 }  // namespace
 
 void quiet_protobuf() { google::protobuf::SetLogHandler(nullptr); }
@@ -283,35 +257,56 @@ std::string serialize_tensor_proto(const HostArray& array) {
   return tensor.SerializeAsString();
 }
 
-WanRecord parse_wan_record(std::span<const std::byte> bytes, const std::string& where) {
-  const auto example = parse<wire::Example>(bytes, where, "tf.train.Example");
-  WanRecord record;
-  record.latents = tensor_feature(example, "latents", 4, where);
-  record.encoder_hidden_states = tensor_feature(example, "encoder_hidden_states", 2, where);
-  const auto& features = example.features().feature();
-  if (features.contains(kCondition)) {
-    record.condition = tensor_feature(example, kCondition, 4, where);
-    const Dims& latents = record.latents.shape.dims;
-    const Dims& condition = record.condition.shape.dims;
-    check(std::equal(latents.begin() + 1, latents.end(), condition.begin() + 1),
-          "[example] {}: `{}` is {}, but the latents are {}: frames, rows and columns must agree",
-          where, kCondition, to_string(record.condition.shape), to_string(record.latents.shape));
+Example parse_example(std::span<const std::byte> bytes, const std::string& where) {
+  auto message = parse<wire::Example>(bytes, where, "tf.train.Example");
+  Example out;
+  for (auto& [name, feature] : *message.mutable_features()->mutable_feature()) {
+    if (feature.has_float_list()) {
+      const auto& values = feature.float_list().value();
+      out[name] = std::vector<float>(values.begin(), values.end());
+    } else if (feature.has_int64_list()) {
+      const auto& values = feature.int64_list().value();
+      out[name] = std::vector<int64_t>(values.begin(), values.end());
+    } else {  // taken, not copied: a value may be a large tensor
+      auto& values = *feature.mutable_bytes_list()->mutable_value();
+      out[name] = std::vector<std::string>(std::make_move_iterator(values.begin()),
+                                           std::make_move_iterator(values.end()));
+    }
   }
-  if (features.contains(kImageStates)) {
-    record.image_states = tensor_feature(example, kImageStates, 2, where);
-  }
-  if (features.contains("timesteps")) {
-    const auto& value = feature(example, "timesteps", where).int64_list();
-    check(value.value_size() == 1, "[example] {}: `timesteps` must be one integer but holds {}",
-          where, value.value_size());
-    record.timestep = value.value(0);
-  }
-  return record;
+  return out;
 }
 
-WanShapes read_wan_shapes(std::span<const std::byte> bytes, const std::string& where) {
-  std::optional<Shape> latents;
-  std::optional<Shape> text;
+std::string serialize_example(const Example& example) {
+  wire::Example message;
+  auto& features = *message.mutable_features()->mutable_feature();
+  for (const auto& [name, feature] : example) {
+    wire::Feature& to = features[name];
+    if (const auto* bytes = std::get_if<std::vector<std::string>>(&feature)) {
+      to.mutable_bytes_list()->mutable_value()->Assign(bytes->begin(), bytes->end());
+    } else if (const auto* floats = std::get_if<std::vector<float>>(&feature)) {
+      to.mutable_float_list()->mutable_value()->Assign(floats->begin(), floats->end());
+    } else {
+      const auto& integers = std::get<std::vector<int64_t>>(feature);
+      to.mutable_int64_list()->mutable_value()->Assign(integers.begin(), integers.end());
+    }
+  }
+  // Maps are written in the order of their hash table unless asked otherwise; the same example is
+  // to be the same bytes.
+  std::string out;
+  {
+    google::protobuf::io::StringOutputStream stream(&out);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    check(message.SerializeToCodedStream(&coded), "[example] {} features of {} bytes are too large",
+          example.size(), message.ByteSizeLong());
+  }
+  return out;
+}
+
+std::vector<std::optional<Shape>> read_tensor_shapes(std::span<const std::byte> bytes,
+                                                     std::span<const std::string_view> names,
+                                                     const std::string& where) {
+  std::vector<std::optional<Shape>> out(names.size());
   WireFields example(bytes, where);
   while (const auto features = example.next()) {
     if (features->number != 1 || !features->delimited) {
@@ -321,40 +316,12 @@ WanShapes read_wan_shapes(std::span<const std::byte> bytes, const std::string& w
     while (const auto entry = entries.next()) {
       const auto key = member(entry->bytes, 1, where);
       const std::string_view name(reinterpret_cast<const char*>(key.data()), key.size());
-      if (name == "latents" || name == "encoder_hidden_states") {
-        (name == "latents" ? latents : text) = feature_shape(member(entry->bytes, 2, where), where);
+      const auto wanted = std::ranges::find(names, name);
+      if (wanted != names.end()) {
+        out[static_cast<size_t>(wanted - names.begin())] =
+            feature_shape(member(entry->bytes, 2, where), where);
       }
     }
-  }
-  check(latents && text, "[example] {} has no feature `{}`", where,
-        latents ? "encoder_hidden_states" : "latents");
-  return {*latents, *text};
-}
-
-std::string serialize_wan_record(const WanRecord& record) {
-  wire::Example example;
-  auto& features = *example.mutable_features()->mutable_feature();
-  features["latents"].mutable_bytes_list()->add_value(serialize_tensor_proto(record.latents));
-  features["encoder_hidden_states"].mutable_bytes_list()->add_value(
-      serialize_tensor_proto(record.encoder_hidden_states));
-  for (const auto& [name, array] :
-       {std::pair{kCondition, &record.condition}, std::pair{kImageStates, &record.image_states}}) {
-    if (!array->bytes.empty()) {
-      features[name].mutable_bytes_list()->add_value(serialize_tensor_proto(*array));
-    }
-  }
-  if (record.timestep) {
-    features["timesteps"].mutable_int64_list()->add_value(*record.timestep);
-  }
-  // Maps are written in the order of their hash table unless asked otherwise; the same record is to
-  // be the same bytes.
-  std::string out;
-  {
-    google::protobuf::io::StringOutputStream stream(&out);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    check(example.SerializeToCodedStream(&coded), "[example] a record of {} and {} is too large",
-          to_string(record.latents.shape), to_string(record.encoder_hidden_states.shape));
   }
   return out;
 }

@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -22,32 +25,23 @@ HostArray parse_tensor_proto(std::span<const std::byte> bytes, const std::string
 /// The array as a serialized TensorProto with raw content.
 std::string serialize_tensor_proto(const HostArray& array);
 
-/// One record of MaxDiffusion's Wan schema, with two more features for models that make videos of
-/// images: `condition` and `encoder_hidden_states_image`.
-struct WanRecord {
-  HostArray latents;                // f32 or bf16 [c, f, h, w], already normalised
-  HostArray encoder_hidden_states;  // f32 or bf16 [t, d]
-  HostArray condition = {};         // f32 or bf16 [k, f, h, w], or no bytes
-  HostArray image_states = {};      // f32 or bf16 [n, d], or no bytes
-  std::optional<int64_t> timestep;  // evaluation sets only
-};
+/// The values of a feature; none where its kind is not said.
+using Feature = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int64_t>>;
+/// A tf.train.Example: features by name.
+using Example = std::map<std::string, Feature>;
 
-/// Reads a serialized tf.train.Example of that schema; throws an Error with `where` for bytes that
-/// are no Example, a missing feature, or a tensor of another rank or type.
-WanRecord parse_wan_record(std::span<const std::byte> bytes, const std::string& where);
+/// Reads a serialized tf.train.Example; throws an Error with `where` for bytes that are none.
+Example parse_example(std::span<const std::byte> bytes, const std::string& where);
 
-/// Shapes of a record's tensors, found without reading their values.
-struct WanShapes {
-  Shape latents;
-  Shape encoder_hidden_states;
+/// The example serialized; equal ones give equal bytes. Throws an Error for one above 2 GiB.
+std::string serialize_example(const Example& example);
 
-  bool operator==(const WanShapes&) const = default;
-};
-/// Throws an Error with `where` where parse_wan_record would for want of these.
-WanShapes read_wan_shapes(std::span<const std::byte> bytes, const std::string& where);
-
-/// The record as a serialized tf.train.Example; equal records give equal bytes.
-std::string serialize_wan_record(const WanRecord& record);
+/// Shapes of features that are one serialized TensorProto each, in the order of `names`, found
+/// without reading values; nothing for one that the example lacks. Throws an Error with `where` for
+/// bytes that are no Example, or no tensor under one of the names.
+std::vector<std::optional<Shape>> read_tensor_shapes(std::span<const std::byte> bytes,
+                                                     std::span<const std::string_view> names,
+                                                     const std::string& where);
 
 /// What a tf.train.Example holds, for listings.
 struct FeatureSummary {

@@ -53,7 +53,7 @@ Tensor plain(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, doub
 Tensor biased(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision, double scale) {
   Dims dims = bias.shape().dims;
   dims.insert(dims.begin(), static_cast<size_t>(4 - bias.rank()), 1);
-  return fused("attention", AttentionSettings{scale},
+  return fused("attention", kernels::AttentionSettings{scale},
                {q, k, v, reshape(as(bias, DType::F32), dims)},
                [&](std::span<const Tensor> in) -> std::vector<Tensor> {
                  return {dot_product(in[0], in[1], in[2], in[3], precision, scale)};

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "kinema/graph/fused.h"
 #include "kinema/graph/ops.h"
+#include "kinema/kernels/settings.h"
 #include "kinema/nn/flash_block_sizes.h"
 
 namespace kinema::nn {
@@ -44,7 +44,7 @@ struct AttentionOptions {
   /// Keys and values are short and not split along the sequence (text): every kind then works as
   /// FLASH.
   bool whole_keys = false;
-  FlashBlockSizes blocks = {};
+  kernels::FlashBlockSizes blocks = {};
   /// What the target's kernels ask of `blocks`; see check_attention.
   BlockRules rules = BlockRules::ANY;
   /// Where queries or keys are fewer, DOT_PRODUCT is used. RING is not replaced.

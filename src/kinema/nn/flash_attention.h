@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kinema/graph/fused.h"
 #include "kinema/graph/ops.h"
+#include "kinema/kernels/settings.h"
 
 namespace kinema::nn {
 
@@ -9,7 +9,7 @@ namespace kinema::nn {
 struct FlashOptions {
   double scale = 1.0;
   Precision precision = Precision::DEFAULT;
-  FlashBlockSizes blocks = {};
+  kernels::FlashBlockSizes blocks = {};
   /// Keys that fill up the last block are left out; false lets them count with a score of 0.
   bool mask_padding = true;
 };

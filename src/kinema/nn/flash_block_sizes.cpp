@@ -14,21 +14,22 @@ constexpr int64_t kLargest = int64_t{1} << 20;  // more than any sequence has; s
 
 struct Named {
   std::string_view name;
-  int64_t FlashBlockSizes::*size;
+  int64_t kernels::FlashBlockSizes::*size;
 };
 
-constexpr Named kQueries[] = {{"block_q", &FlashBlockSizes::block_q},
-                              {"block_q_dkv", &FlashBlockSizes::block_q_dkv},
-                              {"block_q_dq", &FlashBlockSizes::block_q_dq}};
-constexpr Named kKeys[] = {{"block_kv", &FlashBlockSizes::block_kv},
-                           {"block_kv_dkv", &FlashBlockSizes::block_kv_dkv},
-                           {"block_kv_dq", &FlashBlockSizes::block_kv_dq}};
+constexpr Named kQueries[] = {{"block_q", &kernels::FlashBlockSizes::block_q},
+                              {"block_q_dkv", &kernels::FlashBlockSizes::block_q_dkv},
+                              {"block_q_dq", &kernels::FlashBlockSizes::block_q_dq}};
+constexpr Named kKeys[] = {{"block_kv", &kernels::FlashBlockSizes::block_kv},
+                           {"block_kv_dkv", &kernels::FlashBlockSizes::block_kv_dkv},
+                           {"block_kv_dq", &kernels::FlashBlockSizes::block_kv_dq}};
 /// What is computed at a time of block i of the keys; dq has no size of its own.
-constexpr Named kComputed[] = {{"block_kv_compute", &FlashBlockSizes::block_kv_compute},
-                               {"block_kv_dkv_compute", &FlashBlockSizes::block_kv_dkv_compute}};
+constexpr Named kComputed[] = {
+    {"block_kv_compute", &kernels::FlashBlockSizes::block_kv_compute},
+    {"block_kv_dkv_compute", &kernels::FlashBlockSizes::block_kv_dkv_compute}};
 
 /// Forward only the first of each list counts; the fused backward kernel has no pass for dq.
-std::span<const Named> used(std::span<const Named> all, const FlashBlockSizes& sizes,
+std::span<const Named> used(std::span<const Named> all, const kernels::FlashBlockSizes& sizes,
                             BlockRules rules) {
   if (rules == BlockRules::TPU_FORWARD) {
     return all.first(1);
@@ -43,7 +44,7 @@ int64_t round_near(int64_t x, int64_t to) {
 
 // Block sizes for which the largest is a multiple of every other: the smallest is kept, the others
 // become it or the nearest multiple of it to the largest.
-void make_divide(FlashBlockSizes& sizes, std::span<const Named> names) {
+void make_divide(kernels::FlashBlockSizes& sizes, std::span<const Named> names) {
   int64_t smallest = sizes.*names[0].size;
   int64_t largest = smallest;
   for (const Named& each : names) {
@@ -57,13 +58,14 @@ void make_divide(FlashBlockSizes& sizes, std::span<const Named> names) {
   }
 }
 
-[[noreturn]] void refuse(const std::string& what, const FlashBlockSizes& sizes, BlockRules rules) {
+[[noreturn]] void refuse(const std::string& what, const kernels::FlashBlockSizes& sizes,
+                         BlockRules rules) {
   fail("[attention] flash_block_sizes: {}\nsizes that fit: flash_block_sizes={{{}}}", what,
        to_string(fitting_block_sizes(sizes, rules)));
 }
 
-void check_multiple(const FlashBlockSizes& sizes, BlockRules rules, const Named& name, int64_t of,
-                    std::string_view where) {
+void check_multiple(const kernels::FlashBlockSizes& sizes, BlockRules rules, const Named& name,
+                    int64_t of, std::string_view where) {
   const int64_t size = sizes.*name.size;
   if (size % of != 0) {
     refuse(fmt::format("{} is {}, but {} takes multiples of {}", name.name, size, where, of), sizes,
@@ -71,8 +73,8 @@ void check_multiple(const FlashBlockSizes& sizes, BlockRules rules, const Named&
   }
 }
 
-void check_filled_up(const FlashBlockSizes& sizes, BlockRules rules, std::span<const Named> names,
-                     int64_t length, std::string_view what) {
+void check_filled_up(const kernels::FlashBlockSizes& sizes, BlockRules rules,
+                     std::span<const Named> names, int64_t length, std::string_view what) {
   int64_t largest = 0;
   for (const Named& each : names) {
     largest = std::max(largest, sizes.*each.size);
@@ -133,7 +135,8 @@ std::span<const KnownBlockSizes> known_block_sizes() {
   return kKnown;
 }
 
-std::optional<FlashBlockSizes> block_sizes_for(std::string_view generation, BlockRules use) {
+std::optional<kernels::FlashBlockSizes> block_sizes_for(std::string_view generation,
+                                                        BlockRules use) {
   for (const KnownBlockSizes& known : known_block_sizes()) {
     if (known.generation == generation && known.use == use) {
       return known.sizes;
@@ -142,8 +145,9 @@ std::optional<FlashBlockSizes> block_sizes_for(std::string_view generation, Bloc
   return std::nullopt;
 }
 
-FlashBlockSizes fitting_block_sizes(const FlashBlockSizes& given, BlockRules rules) {
-  FlashBlockSizes sizes = given;
+kernels::FlashBlockSizes fitting_block_sizes(const kernels::FlashBlockSizes& given,
+                                             BlockRules rules) {
+  kernels::FlashBlockSizes sizes = given;
   const int64_t queries = rules == BlockRules::TPU_TRAINING  ? kLanes
                           : rules == BlockRules::TPU_FORWARD ? kSublanes
                                                              : 1;
@@ -169,7 +173,7 @@ FlashBlockSizes fitting_block_sizes(const FlashBlockSizes& given, BlockRules rul
   return sizes;
 }
 
-void check_block_sizes(const FlashBlockSizes& sizes, BlockRules rules, int64_t queries,
+void check_block_sizes(const kernels::FlashBlockSizes& sizes, BlockRules rules, int64_t queries,
                        int64_t keys) {
   for (const std::span<const Named> names :
        {std::span<const Named>(kQueries), std::span<const Named>(kKeys),
@@ -206,7 +210,7 @@ void check_block_sizes(const FlashBlockSizes& sizes, BlockRules rules, int64_t q
   check_filled_up(sizes, rules, key_names, keys, "keys");
 }
 
-std::string to_string(const FlashBlockSizes& s) {
+std::string to_string(const kernels::FlashBlockSizes& s) {
   return fmt::format(
       "block_q: {}, block_kv: {}, block_kv_compute: {}, block_q_dkv: {}, block_kv_dkv: {}, "
       "block_kv_dkv_compute: {}, block_q_dq: {}, block_kv_dq: {}, use_fused_bwd_kernel: {}",

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "kinema/graph/fused.h"
+#include "kinema/kernels/settings.h"
 
 namespace kinema::nn {
 
@@ -22,15 +22,17 @@ enum class BlockRules {
 struct KnownBlockSizes {
   std::string_view generation;  // as in plan targets: v5p, v6e, tpu7x
   BlockRules use;               // TPU_FORWARD or TPU_TRAINING
-  FlashBlockSizes sizes;
+  kernels::FlashBlockSizes sizes;
   std::string_view note;
 };
 std::span<const KnownBlockSizes> known_block_sizes();
 /// Those of one generation and use; nothing where none are known.
-std::optional<FlashBlockSizes> block_sizes_for(std::string_view generation, BlockRules use);
+std::optional<kernels::FlashBlockSizes> block_sizes_for(std::string_view generation,
+                                                        BlockRules use);
 
 /// The sizes nearest to these that fit the rules for any length.
-FlashBlockSizes fitting_block_sizes(const FlashBlockSizes& sizes, BlockRules rules);
+kernels::FlashBlockSizes fitting_block_sizes(const kernels::FlashBlockSizes& sizes,
+                                             BlockRules rules);
 
 /// Throws an Error that names the size, the rule and sizes that fit. `queries` and `keys` are how
 /// many of each one device works on at a time.
@@ -38,10 +40,10 @@ FlashBlockSizes fitting_block_sizes(const FlashBlockSizes& sizes, BlockRules rul
 /// ANY: sizes are from 1 to 2^20. TPU: blocks of keys are multiples of 128, of queries of 16; what
 /// is computed at a time divides the block. Lengths are filled up to a multiple of the largest
 /// block, which every other one must divide. Backward, blocks of queries are multiples of 128 too.
-void check_block_sizes(const FlashBlockSizes& sizes, BlockRules rules, int64_t queries,
+void check_block_sizes(const kernels::FlashBlockSizes& sizes, BlockRules rules, int64_t queries,
                        int64_t keys);
 
 /// `block_q: 512, block_kv: 512, ...`, all keys of a configuration.
-std::string to_string(const FlashBlockSizes& sizes);
+std::string to_string(const kernels::FlashBlockSizes& sizes);
 
 }  // namespace kinema::nn

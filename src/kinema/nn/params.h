@@ -87,8 +87,8 @@ class Params {
   std::string prefix_;
 };
 
-/// Ranks of low-rank additions by linear layer, under its parameters' name: `proj_out`, or with
-/// `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack.
+/// Ranks of low-rank additions by linear layer. A layer goes by its parameters' name: `proj_out`,
+/// or with `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack.
 using LowRanks = std::map<std::string, int64_t, std::less<>>;
 
 /// Records what constructors open, without a graph: it hands out empty tensors.

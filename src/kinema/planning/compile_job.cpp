@@ -11,7 +11,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
-#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/pjrt/topology.h"
 #include "kinema/planning/child_process.h"
@@ -212,7 +212,7 @@ Made compile_here(const CompileJob& job) {
   pjrt::Client client = runtime::open_client(
       {.plugin = job.plugin, .hardware = "cpu", .cpu_devices = job.target.devices});
   if (job.kernels) {
-    kernels::register_cpu_kernels(client.plugin());
+    kernels::for_target({.platform = job.target.platform()}).register_with(client.plugin());
   }
   Made made;
   made.program = std::make_unique<pjrt::Executable>(client.compile(job.program, job.options));

@@ -22,7 +22,7 @@ struct CompileJob {
   std::string plugin;  // path of the shared object
   std::string program;
   pjrt::CompileOptions options;
-  /// CPU: kinema's kernels may be called.
+  /// The program may call the target's kernels (kernels/kernel_set.h).
   bool kernels = false;
   /// Where the compiled program goes; empty: nowhere.
   std::string save_executable;

@@ -45,6 +45,18 @@ std::string example(const Chip& chip) {
 
 }  // namespace
 
+std::string Target::platform() const {
+  switch (chip.family) {
+    case Family::CPU:
+      return "cpu";
+    case Family::TPU:
+      return "tpu";
+    case Family::CUDA:
+      return "cuda";
+  }
+  fail("[plan] chip family {}", static_cast<int>(chip.family));
+}
+
 std::vector<int64_t> Target::grid_place(int64_t id) const {
   if (chip.family != Family::TPU) {
     return {};

@@ -15,6 +15,9 @@ struct Target {
   Chip chip;
   int64_t devices = 1;
 
+  /// As its plugin calls itself: cpu, cuda or tpu.
+  std::string platform() const;
+
   /// TPU: where the device of this id stands in the network's grid, core of the chip first, then x,
   /// y, z, as its compiler numbers them; empty for others.
   std::vector<int64_t> grid_place(int64_t id) const;

@@ -12,9 +12,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/data/wan_record.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/encoders/image_condition.h"
-#include "kinema/io/example_proto.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/preparation/caption_states.h"
 #include "kinema/preparation/decode_ahead.h"
@@ -171,7 +171,7 @@ class Run {
     if (!clip.problem.empty()) {
       return skip(clip.problem);
     }
-    io::WanRecord record;
+    data::WanRecord record;
     try {
       const AddSeconds watch(out_.seconds.text);
       record.encoder_hidden_states = captions_.at(clip.clip, end_of_captions(clip.clip));
@@ -196,7 +196,7 @@ class Run {
     append(std::move(record), clip.clip);
   }
 
-  void add_image(const DecodedClip& clip, io::WanRecord& record) {
+  void add_image(const DecodedClip& clip, data::WanRecord& record) {
     const AddSeconds watch(out_.seconds.image);
     const encoders::GivenImages images{.first = data::first_frame(clip.pixels), .last = {}};
     const Dims& dims = clip.pixels.shape.dims;
@@ -213,7 +213,7 @@ class Run {
     return std::min(clips_.end(), place + most_records_ - out_.records);
   }
 
-  void append(io::WanRecord record, int64_t place) {
+  void append(data::WanRecord record, int64_t place) {
     const AddSeconds watch(out_.seconds.writing);
     for (HostArray* array : {&record.latents, &record.encoder_hidden_states, &record.condition,
                              &record.image_states}) {
@@ -229,7 +229,7 @@ class Run {
     out_.text = record.encoder_hidden_states.shape;
     out_.condition = record.condition.shape;
     out_.image = record.image_states.shape;
-    const std::string bytes = io::serialize_wan_record(record);
+    const std::string bytes = data::serialize_wan_record(record);
     if (per_shard_ == 0) {  // the first record tells how large those of the largest size may be
       const double largest = static_cast<double>(bytes.size()) * clips_.largest_over(place);
       per_shard_ =

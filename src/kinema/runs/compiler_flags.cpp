@@ -8,6 +8,7 @@
 #include "kinema/core/error.h"
 #include "kinema/flags/guard.h"
 #include "kinema/flags/profile.h"
+#include "kinema/kernels/cpu/isa.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/client.h"
@@ -97,7 +98,7 @@ void add_switches(const config::Config& config, flags::Backend backend,
   const std::optional<kernels::Isa> isa = kernels::isa_named(config.run.cpu_isa);
   if (isa.has_value() && backend == flags::Backend::CPU) {
     given.push_back(
-        {.name = runtime::kIsaFlag, .value = runtime::xla_isa(*isa), .origin = "cpu_isa"});
+        {.name = kernels::kIsaFlag, .value = kernels::xla_isa(*isa), .origin = "cpu_isa"});
   }
 }
 

@@ -15,4 +15,8 @@ namespace kinema::runs {
 config::Loaded load(const std::string& file, std::span<const std::string> overrides,
                     std::span<const std::string> environment, const Job& job = {});
 
+/// Reads the values that are lists within lists or mappings (rules, block sizes, LoRA files, flags)
+/// as jobs do, without their plugin or files. Throws their Errors.
+void check_values(const config::Loaded& loaded);
+
 }  // namespace kinema::runs

@@ -16,6 +16,7 @@
 #include "kinema/planning/compiler_error.h"
 #include "kinema/planning/flops.h"
 #include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/planned_step.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 
@@ -27,9 +28,7 @@ namespace fs = std::filesystem;
 std::string plugin_for(const config::Config& config, const planning::Target& target) {
   runtime::ClientSpec spec;
   spec.plugin = config.run.pjrt_plugin;
-  spec.hardware = target.chip.family == planning::Family::CPU   ? "cpu"
-                  : target.chip.family == planning::Family::TPU ? "tpu"
-                                                                : "cuda";
+  spec.hardware = target.platform();
   return runtime::find_plugin(spec);
 }
 
@@ -72,11 +71,10 @@ JobOptions with_program(JobOptions options) {
 /// The step's text with all that its compiler is told.
 planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& options,
                             const PlannedStep& step, std::map<std::string, pjrt::FlagValue> flags) {
-  const planning::Family family = options.target.chip.family;
   planning::CompileJob out{.target = options.target,
                            .plugin = plugin_for(loaded.config, options.target),
                            .program = emit(*step.graph, step.outputs, step.emit),
-                           .kernels = static_cast<bool>(step.emit.lowering),
+                           .kernels = static_cast<bool>(step.kernels.lowering),
                            .save_executable = options.save_executable.string()};
   if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
     std::error_code ignored;
@@ -86,10 +84,8 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
   }
   out.memory_limit = options.compile_memory;
   out.options.flags = std::move(flags);
-  set_effort(loaded.config, family == planning::Family::TPU, out.options);
-  if (family == planning::Family::CPU) {
-    out.options = runtime::limited_to_isa(std::move(out.options));
-  }
+  set_effort(loaded.config, options.target.chip.family == planning::Family::TPU, out.options);
+  out.options = step.kernels.with_flags(std::move(out.options));
   if (step.place.active()) {
     out.options.partitions = step.place.mesh().devices();
     out.options.device_ids = step.place.mesh().device_ids;

@@ -12,10 +12,12 @@
 #include "kinema/planning/sweep.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/job.h"
-#include "kinema/runs/planned_step.h"
 
 /// Whether a configuration fits devices that are not here, and how fast it could be: `kinema plan`.
 namespace kinema::runs {
+
+/// Which program of a run is planned.
+enum class PlanMode : uint8_t { TRAIN, GENERATE };
 
 struct PlanOptions {
   planning::Target target;

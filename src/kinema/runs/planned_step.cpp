@@ -7,7 +7,6 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
-#include "kinema/kernels/cpu/lowering.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/lora.h"
@@ -229,10 +228,11 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
   out.emit.for_accelerator(target.chip.family != planning::Family::CPU);
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
-    if (target.devices == 1 && loaded.config.run.cpu_kernels) {
-      out.emit.lowering = kernels::cpu_lowering();
-    }
   }
+  out.kernels = kernels::for_target(
+      {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
+      {.use = loaded.config.run.cpu_kernels});
+  out.emit.lowering = out.kernels.lowering;
   return out;
 }
 

@@ -8,22 +8,22 @@
 #include "kinema/config/config.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/mesh/placement.h"
 #include "kinema/models/wan/config.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/plan.h"
 
 namespace kinema::runs {
-
-/// Which program of a run is planned.
-enum class PlanMode : uint8_t { TRAIN, GENERATE };
 
 /// The program that a run with this configuration would compile, as a graph.
 struct PlannedStep {
   std::shared_ptr<const void> owner;  // keeps `graph`; shared: two kinds of steps own one
   const Graph* graph = nullptr;
   std::vector<Tensor> outputs;
-  EmitOptions emit;
+  EmitOptions emit;  // with the kernels' lowering
+  kernels::KernelSet kernels;
   mesh::Placement place;
   std::string what;
   std::string model;

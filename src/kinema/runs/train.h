@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/runs/expert.h"
 #include "kinema/runs/job.h"
-#include "kinema/runs/trained_model.h"
 #include "kinema/runtime/program.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/loop.h"

@@ -11,6 +11,7 @@
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/models/wan/config.h"
 #include "kinema/pjrt/client.h"
+#include "kinema/runs/expert.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/step.h"
 
@@ -20,24 +21,6 @@ namespace kinema::runs {
 /// What model_index.json of the named pipeline says, whether all its parts are here or not; nothing
 /// where no pipeline of this machine is named.
 std::optional<sample::PipelineFolder> pipeline_index(const config::Config& config);
-
-/// The transformer of a pipeline that is trained, and the timesteps that it is trained at.
-struct Expert {
-  config::TrainExpert which = config::TrainExpert::NONE;
-  double min_timestep = 0;
-  double max_timestep = 1000;
-  std::optional<double> boundary_ratio;  // with two experts
-
-  /// Its folder in a pipeline and in a checkpoint: `transformer`, or `transformer_2` for low noise.
-  std::string part() const;
-  /// That of the other one of two.
-  std::string other_part() const;
-  bool is_low_noise() const { return which == config::TrainExpert::LOW_NOISE; }
-  /// `high_noise`.
-  std::string_view name() const { return config::word_of(which); }
-  /// `timesteps 875 to 1000`.
-  std::string timesteps() const;
-};
 
 /// Whether a run makes videos while it goes on.
 bool makes_videos(const config::RunConfig& run);

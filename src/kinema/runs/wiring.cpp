@@ -22,6 +22,7 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/load.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -41,9 +42,9 @@ Precision precision(const std::string& name) {
                            : (name == "HIGH" ? Precision::HIGH : Precision::DEFAULT);
 }
 
-FlashBlockSizes block_sizes(const config::Tree& given) {
+kernels::FlashBlockSizes block_sizes(const config::Tree& given) {
   const io::Json tree = io::Json::parse(given.json, "flash_block_sizes");
-  FlashBlockSizes sizes;
+  kernels::FlashBlockSizes sizes;
   if (tree.is_null()) {
     return sizes;
   }
@@ -72,7 +73,7 @@ FlashBlockSizes block_sizes(const config::Tree& given) {
       // Of kernels that are tuned further inside, which these sizes do not depend on.
       check(key == "block_kv_compute_in" || key == "heads_per_tile" || key == "vmem_limit_bytes",
             "[config] flash_block_sizes has no `{}`: it has {}", key,
-            nn::to_string(FlashBlockSizes{}));
+            nn::to_string(kernels::FlashBlockSizes{}));
     }
   }
   return sizes;

@@ -19,10 +19,6 @@
 /// From configuration keys to the settings of the rooms below.
 namespace kinema::runs {
 
-/// Reads the values that are lists within lists or mappings (rules, block sizes, LoRA files, flags)
-/// as the other commands do, without their plugin or files. Throws their Errors.
-void check_values(const config::Loaded& loaded);
-
 /// Tokens of an image by CLIP's vision model at 224 x 224, which Wan 2.1 image-to-video takes:
 /// 16 x 16 patches and one more.
 inline constexpr int64_t kClipTokens = 257;

@@ -114,17 +114,4 @@ void limit_cpu_isa(const std::string& cpu_isa) {
   kernels::limit_isa(*most);
 }
 
-pjrt::CompileOptions limited_to_isa(pjrt::CompileOptions options) {
-  const kernels::Isa most = kernels::isa();
-  if (most == kernels::machine_isa()) return options;
-  options.flags.emplace(kIsaFlag, xla_isa(most));
-  return options;
-}
-
-const char* xla_isa(kernels::Isa isa) {
-  // In the order of kernels::Isa.
-  constexpr const char* kWords[] = {"SSE4_2", "AVX2", "AVX512", "AVX512_BF16", "AMX"};
-  return kWords[static_cast<size_t>(isa)];
-}
-
 }  // namespace kinema::runtime

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "kinema/kernels/cpu/isa.h"
 #include "kinema/pjrt/client.h"
 
 namespace kinema::runtime {
@@ -40,14 +39,6 @@ std::string cache_folder();
 /// Throws an Error for `tpu` on a machine that shows none, unless the plugin is named, and for an
 /// instruction set that the processor lacks.
 pjrt::Client open_client(const ClientSpec& spec);
-
-/// Options for a program that runs or will run on a processor with this process's instruction set:
-/// where that is limited, the plugin's compiler is too. What `options` says itself stays.
-pjrt::CompileOptions limited_to_isa(pjrt::CompileOptions options);
-
-/// The compiler's flag for that, and its word for a set.
-inline constexpr const char* kIsaFlag = "xla_cpu_max_isa";
-const char* xla_isa(kernels::Isa isa);
 
 /// Limits this process as a client with that `cpu_isa` would.
 void limit_cpu_isa(const std::string& cpu_isa);

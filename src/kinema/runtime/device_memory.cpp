@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/environment.h"
 
 namespace kinema::runtime {
@@ -29,7 +30,11 @@ int64_t free_bytes(const Devices& devices) {
 }
 
 int64_t kernel_bytes(const Devices& devices, int64_t temporaries) {
-  return is_host(devices) ? temporaries / 10 : 0;
+  return kernels::working_bytes(devices.client().platform_name(), temporaries);
+}
+
+int64_t temporaries_within(const Devices& devices, int64_t bytes) {
+  return kernels::temporaries_within(devices.client().platform_name(), bytes);
 }
 
 int64_t held_bytes(const Devices& devices) {

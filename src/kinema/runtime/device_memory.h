@@ -16,8 +16,10 @@ int64_t bytes_per_device(const Shape& shape, const Sharding& sharding, const mes
 int64_t free_bytes(const Devices& devices);
 
 /// What kernels of a program with so many bytes of temporaries work in, which its compiler does not
-/// count: packed operands and tiles, on a CPU. Measured, not derived: a tenth.
+/// count (kernels/kernel_set.h).
 int64_t kernel_bytes(const Devices& devices, int64_t temporaries);
+/// The temporaries of a program that has so many bytes for them and for its kernels.
+int64_t temporaries_within(const Devices& devices, int64_t bytes);
 
 /// Bytes that the first device holds now; on a CPU the process, code included. 0 where a device
 /// does not say.

@@ -7,7 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/compilation_watch.h"
 #include "kinema/runtime/environment.h"
@@ -68,12 +68,18 @@ void write_dump(const ProgramOptions& options, const char* suffix, const std::st
         path.string());
 }
 
+kernels::Target target_of(const pjrt::Client& client, const ProgramOptions& options) {
+  return {.platform = client.platform_name(),
+          .chip = client.devices().front().description().kind,
+          .mesh = options.emit.mesh};
+}
+
 pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
   const std::shared_ptr<void> watched = watch_compilation(options.name);
   const Stopwatch watch;
   const pjrt::CompileOptions compile_options =
-      client.platform_name() == "cpu" ? limited_to_isa(options.compile) : options.compile;
+      kernels::for_target(target_of(client, options), {.use = false}).with_flags(options.compile);
   if (!options.saved.empty()) {
     const std::string stored = read_saved_program(options.saved, text, options.name);
     try {
@@ -145,11 +151,11 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
   }
   const Stopwatch watch;
   EmitOptions emit_options = options.emit;
-  // A kernel is opaque to the partitioner: programs over a mesh leave their dots to the compiler.
-  if (options.kernels && !emit_options.lowering && emit_options.mesh.axes.empty() &&
-      client.platform_name() == "cpu") {
-    kernels::register_cpu_kernels(client.plugin());
-    emit_options.lowering = kernels::cpu_lowering({.trace = options.trace_kernels});
+  if (options.kernels && !emit_options.lowering) {
+    const kernels::KernelSet own =
+        kernels::for_target(target_of(client, options), {.trace = options.trace_kernels});
+    own.register_with(client.plugin());
+    emit_options.lowering = own.lowering;
   }
   // On CPU the device's memory is the host's.
   emit_options.for_accelerator(client.platform_name() != "cpu");

@@ -24,7 +24,7 @@ struct ProgramOptions {
   /// Donations, mesh, output shardings, kernels of the target.
   EmitOptions emit;
   pjrt::CompileOptions compile;
-  /// Use kinema's kernels where the target has some (CPU: large dots) and `emit.lowering` is empty.
+  /// Use the target's kernels (kernels/kernel_set.h) where `emit.lowering` is empty.
   bool kernels = true;
   /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace_kernels = false;

@@ -65,13 +65,12 @@ int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double ava
 }  // namespace
 
 int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
-  constexpr int64_t kParts = 10;  // what compilers count, to one of the kernels' working space
   const int64_t free = runtime::free_bytes(devices);
   if (devices.client().platform_name() != "cpu") {
     return free;
   }
   const int64_t share = held_by_host / static_cast<int64_t>(devices.count());
-  return std::max<int64_t>(0, free - share) / (kParts + 1) * kParts;
+  return runtime::temporaries_within(devices, std::max<int64_t>(0, free - share));
 }
 
 int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {

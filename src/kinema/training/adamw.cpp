@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "kinema/core/error.h"
-#include "kinema/graph/fused.h"
 #include "kinema/graph/scan.h"
+#include "kinema/kernels/settings.h"
 
 namespace kinema::training {
 
@@ -37,8 +37,10 @@ Tensor keep_unless(Tensor ok, Tensor updated, Tensor old) {
   return ok ? select(ok, updated, old) : updated;
 }
 
-/// One parameter's update, in terms of fused.h: p, mu, nu, gradient, scalars -> p, mu, nu.
-std::vector<Tensor> update(const AdamWSettings& c, std::span<const Tensor> in, bool may_keep) {
+/// One parameter's update, in terms of kernels/settings.h: p, mu, nu, gradient, scalars -> p, mu,
+/// nu.
+std::vector<Tensor> update(const kernels::AdamWSettings& c, std::span<const Tensor> in,
+                           bool may_keep) {
   const Tensor p = convert(in[0], DType::F32);
   const auto scalar = [&](int64_t i) { return reshape(slice(in[4], Axis(0), i, 1), {}); };
   Tensor g = convert(in[3], DType::F32);
@@ -65,7 +67,7 @@ GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
                              std::span<const Tensor> gradients, std::optional<double> max_value) {
   check(specs.size() == gradients.size(), "[gradient_sizes] {} gradients for {} parameters",
         gradients.size(), specs.size());
-  GradientSizesSettings settings{.rows = {}, .max_value = max_value.value_or(0.0)};
+  kernels::GradientSizesSettings settings{.rows = {}, .max_value = max_value.value_or(0.0)};
   for (const nn::ParamSpec& spec : specs) {
     settings.rows.push_back(spec.layers > 0 ? spec.layers : 1);
   }
@@ -128,11 +130,11 @@ AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
   const Tensor scalar_row = concatenate(scalars, Axis(0));
   for (size_t i = 0; i < gradients.size(); ++i) {
     const bool decays = layer_rank(specs[i]) >= options.decay_min_rank;
-    const AdamWSettings settings{.b1 = options.b1,
-                                 .b2 = options.b2,
-                                 .eps = options.eps,
-                                 .weight_decay = decays ? options.weight_decay : 0.0,
-                                 .max_value = options.max_value.value_or(0.0)};
+    const kernels::AdamWSettings settings{.b1 = options.b1,
+                                          .b2 = options.b2,
+                                          .eps = options.eps,
+                                          .weight_decay = decays ? options.weight_decay : 0.0,
+                                          .max_value = options.max_value.value_or(0.0)};
     const std::vector<Tensor> updated = fused(
         "adamw", settings, {state.params[i], state.mu[i], state.nu[i], gradients[i], scalar_row},
         [&](std::span<const Tensor> in) { return update(settings, in, static_cast<bool>(ok)); });

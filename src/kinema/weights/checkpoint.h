@@ -13,9 +13,9 @@
 
 namespace kinema::weights {
 
-/// A model's tensors under diffusers keys, whatever holds them: a model folder of diffusers or
-/// transformers, one of the original Wan release, or a single safetensors file in the names of
-/// either, with or without a prefix such as `model.diffusion_model.`.
+/// A model's tensors under diffusers keys, whatever holds them. That may be a model folder of
+/// diffusers or transformers, one of the original Wan release, or a single safetensors file in the
+/// names of either, with or without a prefix such as `model.diffusion_model.`.
 class Checkpoint {
  public:
   struct Entry {

@@ -51,7 +51,7 @@ class Lora {
   static Lora open(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
-  /// By module; `expert` is 1 for the low-noise transformer of a file that has both
+  /// By module. `expert` is 1 for the low-noise transformer of a file that has both
   /// (`transformer.` and `transformer_2.` keys). Other files have one set for whichever they are
   /// given to.
   const Targets& targets(int64_t expert = 0) const {

@@ -26,7 +26,7 @@ struct LoraKey {
   bool second = false;       // begins with `transformer_2.`: for the low-noise expert
 };
 
-/// Reads a key of any of the formats in use: diffusers and PEFT (`transformer.` or
+/// Reads a key of any of the formats in use. These are diffusers and PEFT (`transformer.` or
 /// `base_model.model.` before, an adapter's name after `lora_A`), ComfyUI and original Wan
 /// (`diffusion_model.`), kohya and musubi (`lora_unet_`), and keys with no prefix.
 ///

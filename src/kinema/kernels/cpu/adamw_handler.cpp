@@ -6,7 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/bf16_loops.h"
-#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/parallel.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 

@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/cpu/handlers.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace kinema::kernels {

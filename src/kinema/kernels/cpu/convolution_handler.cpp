@@ -3,7 +3,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/trace.h"
 #include "kinema/kernels/cpu/convolution.h"
-#include "kinema/kernels/cpu/lowering.h"
+#include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/parallel.h"
 
 namespace kinema::kernels {

@@ -104,4 +104,10 @@ void limit_isa(Isa most) {
         isa_name(static_cast<Isa>(before)));
 }
 
+const char* xla_isa(Isa isa) {
+  // In the order of Isa.
+  constexpr const char* kWords[] = {"SSE4_2", "AVX2", "AVX512", "AVX512_BF16", "AMX"};
+  return kWords[static_cast<size_t>(isa)];
+}
+
 }  // namespace kinema::kernels

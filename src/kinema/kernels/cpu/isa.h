@@ -27,4 +27,8 @@ Isa isa();
 /// with another limit.
 void limit_isa(Isa most);
 
+/// The flag that holds the plugin's compiler to a set, and its word for one.
+inline constexpr const char* kIsaFlag = "xla_cpu_max_isa";
+const char* xla_isa(Isa isa);
+
 }  // namespace kinema::kernels

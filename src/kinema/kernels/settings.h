@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-/// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by.
-namespace kinema {
+/// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by. A kernel goes by
+/// its name: a call of one of these names comes with the settings that stand beside it here.
+namespace kinema::kernels {
 
 /// `fused("gradient_sizes", GradientSizesSettings, tensors)` -> sums of squares and largest
 /// magnitudes, F32 [sum of rows] each.
@@ -70,4 +71,4 @@ struct AdamWSettings {
   double max_value;
 };
 
-}  // namespace kinema
+}  // namespace kinema::kernels

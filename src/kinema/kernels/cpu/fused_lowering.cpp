@@ -1,0 +1,139 @@
+#include "kinema/kernels/cpu/fused_lowering.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/body.h"
+#include "kinema/kernels/cpu/attention.h"
+#include "kinema/kernels/cpu/custom_call.h"
+#include "kinema/kernels/cpu/handlers.h"
+#include "kinema/kernels/settings.h"
+
+namespace kinema::kernels {
+namespace {
+
+/// A call of `fused`.
+struct Call {
+  const Node& node;
+  const Body& body;
+
+  template <typename Settings>
+  const Settings& settings() const {
+    const auto* out = std::any_cast<Settings>(&body.settings);
+    check(out != nullptr, "[kernels] fused(\"{}\") has other settings than this kernel's",
+          body.kernel);
+    return *out;
+  }
+};
+
+/// Whether these are the dtypes of all that a node reads.
+bool f32_or_bf16(const Node& node) {
+  return std::ranges::all_of(node.inputs, [](const Tensor x) {
+    return x.dtype() == DType::F32 || x.dtype() == DType::BF16;
+  });
+}
+
+/// The update reads and writes parameter and moments in one pass and in place: the compiler's own
+/// three loops would need copies of them.
+bool write_adamw(const Call& call, Emitter& out, const CpuLoweringOptions&) {
+  const auto& settings = call.settings<AdamWSettings>();
+  if (call.node.results.size() != 3 || !f32_or_bf16(call.node)) {
+    return false;
+  }
+  write_call(
+      call.node, kAdamWTarget,
+      fmt::format("settings = array<f64: {:.17e}, {:.17e}, {:.17e}, {:.17e}, {:.17e}>", settings.b1,
+                  settings.b2, settings.eps, settings.weight_decay, settings.max_value),
+      operands_of(call.node, out), out, out.location(call.node), {.count = 3, .in_place = 3});
+  return true;
+}
+
+/// One pass over gradients as they lie: the compiler's own would write them anew, widened to f32.
+bool write_gradient_sizes(const Call& call, Emitter& out, const CpuLoweringOptions&) {
+  const auto& settings = call.settings<GradientSizesSettings>();
+  if (call.node.results.size() != 2 || !f32_or_bf16(call.node)) {
+    return false;
+  }
+  write_call(call.node, kGradientSizesTarget,
+             fmt::format("rows = array<i64: {}>, max_value = {:.17e} : f64",
+                         fmt::join(settings.rows, ", "), settings.max_value),
+             operands_of(call.node, out), out, out.location(call.node), {.count = 2});
+  return true;
+}
+
+/// q, k, v and perhaps a bias that broadcasts to [b, n, s, t].
+std::optional<AttentionPlan> attention_plan(const Node& node) {
+  const Dims& q = node.shape(0).dims;
+  const Dims& k = node.shape(1).dims;
+  AttentionPlan plan{q[0], q[1], k[1], q[2], q[3]};
+  if (node.inputs.size() > 3) {
+    const Shape& bias = node.shape(3);
+    const Dims whole{q[0], q[2], q[1], k[1]};
+    if (bias.dtype != DType::F32 || bias.rank() != 4) {
+      return std::nullopt;
+    }
+    const Dims strides = dense_strides(bias.dims);
+    for (size_t i = 0; i < 4; ++i) {
+      if (bias.dims[i] != whole[i] && bias.dims[i] != 1) {
+        return std::nullopt;
+      }
+      plan.bias[i] = bias.dims[i] == 1 ? 0 : strides[i];
+    }
+  }
+  return plan;
+}
+
+bool write_scaled(const Node& node, double scale, Emitter& out, const CpuLoweringOptions& options) {
+  const DType dtype = node.results[0].dtype;
+  const bool covered =
+      (dtype == DType::F32 && options.f32) || (dtype == DType::BF16 && options.bf16);
+  const auto plan = attention_plan(node);
+  if (!covered || !plan || plan->flops() < options.min_attention_flops) {
+    return false;
+  }
+  write_call(
+      node, options.trace ? kTracedAttentionTarget : kAttentionTarget,
+      fmt::format("plan = array<i64: {}>, scale = {:.17e} : f64{}",
+                  fmt::join(to_words(*plan), ", "), scale, options.trace ? traced_label(node) : ""),
+      operands_of(node, out), out, out.location(node));
+  return true;
+}
+
+bool write_attention(const Call& call, Emitter& out, const CpuLoweringOptions& options) {
+  const double scale = call.settings<AttentionSettings>().scale;
+  return call.node.results.size() == 1 && write_scaled(call.node, scale, out, options);
+}
+
+bool write_flash_attention(const Call& call, Emitter& out, const CpuLoweringOptions& options) {
+  const double scale = call.settings<FlashAttentionSettings>().scale;
+  const Node& node = call.node;
+  // The kernel gives y only: what is differentiated reads the sums of the weights too.
+  return node.inputs.size() == 3 && node.results[0].dtype == node.shape(0).dtype &&
+         out.uses(const_cast<Node&>(node).result(1)) == 0 &&
+         write_scaled(node, scale, out, options);
+}
+
+struct Kernel {
+  std::string_view name;
+  bool (*write)(const Call& call, Emitter& out, const CpuLoweringOptions& options);
+};
+
+constexpr Kernel kKernels[] = {{"adamw", write_adamw},
+                               {"attention", write_attention},
+                               {"flash_attention", write_flash_attention},
+                               {"gradient_sizes", write_gradient_sizes}};
+
+}  // namespace
+
+bool write_fused(const Node& node, Emitter& out, const CpuLoweringOptions& options) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  const auto* known = std::ranges::find(kKernels, body.kernel, &Kernel::name);
+  return known != std::end(kKernels) && known->write({node, body}, out, options);
+}
+
+}  // namespace kinema::kernels

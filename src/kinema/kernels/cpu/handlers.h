@@ -1,0 +1,26 @@
+#pragma once
+
+namespace kinema::kernels {
+
+/// Names of the kernels in programs, and their XLA_FFI_Handlers.
+inline constexpr const char* kDotTarget = "kinema.dot";
+inline constexpr const char* kConvolutionTarget = "kinema.convolution";
+inline constexpr const char* kAttentionTarget = "kinema.attention";
+inline constexpr const char* kAdamWTarget = "kinema.adamw";
+inline constexpr const char* kGradientSizesTarget = "kinema.gradient_sizes";
+inline constexpr const char* kBarrierTarget = "kinema.barrier";
+/// The same kernels, which say in recordings (core/trace.h) when they run.
+inline constexpr const char* kTracedDotTarget = "kinema.dot.traced";
+inline constexpr const char* kTracedConvolutionTarget = "kinema.convolution.traced";
+inline constexpr const char* kTracedAttentionTarget = "kinema.attention.traced";
+void* dot_handler();
+void* convolution_handler();
+void* attention_handler();
+void* adamw_handler();
+void* gradient_sizes_handler();
+void* barrier_handler();
+void* traced_dot_handler();
+void* traced_convolution_handler();
+void* traced_attention_handler();
+
+}  // namespace kinema::kernels

@@ -1,0 +1,33 @@
+#include "kinema/kernels/cpu/kernel_set.h"
+
+#include "kinema/kernels/cpu/handlers.h"
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/kernels/cpu/lowering.h"
+
+namespace kinema::kernels {
+
+std::vector<Handler> cpu_handlers() {
+  return {{kDotTarget, dot_handler()},
+          {kConvolutionTarget, convolution_handler()},
+          {kAttentionTarget, attention_handler()},
+          {kTracedDotTarget, traced_dot_handler()},
+          {kTracedConvolutionTarget, traced_convolution_handler()},
+          {kTracedAttentionTarget, traced_attention_handler()},
+          {kBarrierTarget, barrier_handler()},
+          {kAdamWTarget, adamw_handler()},
+          {kGradientSizesTarget, gradient_sizes_handler()}};
+}
+
+KernelSet cpu_kernel_set(const Target& target, const KernelOptions& options) {
+  KernelSet out;
+  if (isa() != machine_isa()) {
+    out.flags.emplace(kIsaFlag, xla_isa(isa()));
+  }
+  if (options.use && target.mesh.axes.empty()) {
+    out.lowering = cpu_lowering({.trace = options.trace});
+    out.handlers = cpu_handlers();
+  }
+  return out;
+}
+
+}  // namespace kinema::kernels

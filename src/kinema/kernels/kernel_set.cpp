@@ -1,0 +1,58 @@
+#include "kinema/kernels/kernel_set.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "kinema/kernels/cpu/kernel_set.h"
+
+namespace kinema::kernels {
+namespace {
+
+struct Platform {
+  std::string_view name;
+  KernelSet (*kernels)(const Target& target, const KernelOptions& options);
+  /// To a byte that kernels work in; 0: they work in none.
+  int64_t temporaries;
+};
+
+constexpr Platform kPlatforms[] = {{"cpu", cpu_kernel_set, 10}};
+
+const Platform* find(std::string_view name) {
+  const auto* found = std::ranges::find(kPlatforms, name, &Platform::name);
+  return found == std::end(kPlatforms) ? nullptr : found;
+}
+
+int64_t temporaries_to_a_byte(std::string_view platform) {
+  const Platform* known = find(platform);
+  return known == nullptr ? 0 : known->temporaries;
+}
+
+}  // namespace
+
+void KernelSet::register_with(const pjrt::Plugin& plugin) const {
+  for (const Handler& each : handlers) {
+    plugin.register_ffi_handler(each.name, each.handler, each.platform);
+  }
+}
+
+pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
+  options.flags.insert(flags.begin(), flags.end());
+  return options;
+}
+
+KernelSet for_target(const Target& target, const KernelOptions& options) {
+  const Platform* known = find(target.platform);
+  return known == nullptr ? KernelSet{} : known->kernels(target, options);
+}
+
+int64_t working_bytes(std::string_view platform, int64_t temporaries) {
+  const int64_t parts = temporaries_to_a_byte(platform);
+  return parts == 0 ? 0 : temporaries / parts;
+}
+
+int64_t temporaries_within(std::string_view platform, int64_t bytes) {
+  const int64_t parts = temporaries_to_a_byte(platform);
+  return parts == 0 ? bytes : bytes / (parts + 1) * parts;
+}
+
+}  // namespace kinema::kernels

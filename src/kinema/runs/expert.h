@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kinema/config/choices.h"
+
+namespace kinema::runs {
+
+/// The transformer of a pipeline that is trained, and the timesteps that it is trained at.
+struct Expert {
+  config::TrainExpert which = config::TrainExpert::NONE;
+  double min_timestep = 0;
+  double max_timestep = 1000;
+  std::optional<double> boundary_ratio;  // with two experts
+
+  /// Its folder in a pipeline and in a checkpoint: `transformer`, or `transformer_2` for low noise.
+  std::string part() const;
+  /// That of the other one of two.
+  std::string other_part() const;
+  bool is_low_noise() const { return which == config::TrainExpert::LOW_NOISE; }
+  /// `high_noise`.
+  std::string_view name() const { return config::word_of(which); }
+  /// `timesteps 875 to 1000`.
+  std::string timesteps() const;
+};
+
+}  // namespace kinema::runs

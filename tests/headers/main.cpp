@@ -1,0 +1,2 @@
+// That this program was built is the test.
+int main() { return 0; }

@@ -1,0 +1,128 @@
+#include "kinema/kernels/kernel_set.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/graph/ops.h"
+#include "kinema/graph/scan.h"
+#include "kinema/kernels/cpu/handlers.h"
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/kernels/settings.h"
+
+namespace kinema::kernels {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+const MeshAxes kFour{{{"data", 4}}};
+
+/// Text with a product and an update, each worth a kernel.
+std::string text_with(const KernelSet& set) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {256, 256}});
+  const Tensor scalars = graph.input({DType::F32, {5}});
+  const std::vector<Tensor> updated =
+      fused("adamw", AdamWSettings{0.9, 0.95, 1e-8, 0.1, 0.0}, {x, x, x, x, scalars},
+            [](std::span<const Tensor> in) -> std::vector<Tensor> {
+              return {in[0] - in[3], in[1], in[2]};
+            });
+  EmitOptions options;
+  options.lowering = set.lowering;
+  return emit(graph, std::vector{matmul(x, x), updated[0]}, options);
+}
+
+TEST(KernelSet, OfOneCpuDeviceHasKernelsAndWhatTheyAreCalled) {
+  if (isa() == Isa::Baseline) {
+    GTEST_SKIP() << "this processor has no fast products";
+  }
+  const KernelSet set = for_target({.platform = "cpu"});
+  ASSERT_TRUE(set.lowering);
+  const std::string text = text_with(set);
+  for (const char* name : {kDotTarget, kAdamWTarget}) {
+    EXPECT_THAT(text, HasSubstr(std::string("call_target_name = \"") + name + "\""));
+    EXPECT_THAT(set.handlers, Contains(Field(&Handler::name, name)));
+  }
+  for (const Handler& each : set.handlers) {
+    EXPECT_NE(each.handler, nullptr) << each.name;
+    EXPECT_EQ(each.platform, "Host") << each.name;
+  }
+  EXPECT_THAT(set.flags, IsEmpty()) << "nothing limits the instruction set of this process";
+}
+
+TEST(KernelSet, OfACpuMeshHasNone) {
+  const KernelSet set = for_target({.platform = "cpu", .mesh = kFour});
+  EXPECT_FALSE(set.lowering);
+  EXPECT_THAT(set.handlers, IsEmpty());
+}
+
+TEST(KernelSet, OfAcceleratorsHasNone) {
+  for (const Target& target : {Target{.platform = "cuda", .chip = "NVIDIA H100 80GB HBM3"},
+                               Target{.platform = "tpu", .chip = "TPU v6e"},
+                               Target{.platform = "tpu", .chip = "TPU v6 lite", .mesh = kFour},
+                               Target{.platform = "metal"}}) {
+    SCOPED_TRACE(target.platform);
+    const KernelSet set = for_target(target);
+    EXPECT_FALSE(set.lowering);
+    EXPECT_THAT(set.handlers, IsEmpty());
+    EXPECT_THAT(set.flags, IsEmpty());
+    EXPECT_EQ(working_bytes(target.platform, 1000), 0);
+    EXPECT_EQ(temporaries_within(target.platform, 1000), 1000);
+  }
+}
+
+TEST(KernelSet, HasNoKernelsThatAreNotWanted) {
+  const KernelSet set = for_target({.platform = "cpu"}, {.use = false});
+  EXPECT_FALSE(set.lowering);
+  EXPECT_THAT(text_with(set), Not(HasSubstr("kinema.")));
+}
+
+TEST(KernelSet, OfARunThatIsRecordedHasTracedKernels) {
+  if (isa() == Isa::Baseline) {
+    GTEST_SKIP() << "this processor has no fast products";
+  }
+  EXPECT_THAT(text_with(for_target({.platform = "cpu"}, {.trace = true})),
+              HasSubstr(kTracedDotTarget));
+}
+
+TEST(KernelSet, LeavesFlagsThatAreGiven) {
+  const KernelSet set{.flags = {{"xla_cpu_max_isa", "AVX2"}, {"xla_other", true}}};
+  const pjrt::CompileOptions options = set.with_flags({.flags = {{"xla_cpu_max_isa", "SSE4_2"}}});
+  EXPECT_EQ(options.flags.at("xla_cpu_max_isa"), pjrt::FlagValue("SSE4_2"));
+  EXPECT_EQ(options.flags.at("xla_other"), pjrt::FlagValue(true));
+}
+
+TEST(KernelSet, CountsATenthOfACpusTemporariesForKernels) {
+  EXPECT_EQ(working_bytes("cpu", 1000), 100);
+  EXPECT_EQ(temporaries_within("cpu", 1100), 1000);
+}
+
+TEST(FusedKernels, AKernelsNameWithOtherSettingsIsRefused) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {8}});
+  const std::vector<Tensor> ys = fused(
+      "adamw", 3, {x}, [](std::span<const Tensor> in) { return std::vector<Tensor>{in[0] + 1.0}; });
+  EmitOptions options;
+  options.lowering = for_target({.platform = "cpu"}).lowering;
+  EXPECT_THAT([&] { emit(graph, ys, options); },
+              ThrowsMessage<Error>(HasSubstr("fused(\"adamw\") has other settings")));
+}
+
+TEST(FusedKernels, ANameThatNoKernelHasIsInlined) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {8}});
+  const std::vector<Tensor> ys = fused(
+      "mine", 3, {x}, [](std::span<const Tensor> in) { return std::vector<Tensor>{in[0] + 1.0}; });
+  EmitOptions options;
+  options.lowering = for_target({.platform = "cpu"}).lowering;
+  EXPECT_THAT(emit(graph, ys, options), HasSubstr("stablehlo.add"));
+}
+
+}  // namespace
+}  // namespace kinema::kernels
