@@ -49,6 +49,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core",     "io",          "remote",   "config", "mesh",         "pjrt",     "graph",
         "runtime",  "kernels",     "nn",       "models", "weights",      "text",     "data",
         "encoders", "preparation", "training", "sample", "verification", "planning", "flags"}},
+      {"api", {"core", "config", "runs"}},
       {"cli",
        {"core", "io", "config", "runtime", "models", "weights", "text", "data", "training",
         "sample", "planning", "flags", "runs", "allocator"}},

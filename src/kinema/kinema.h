@@ -20,7 +20,8 @@
 
 /// What the program `kinema` does, as calls: each takes a configuration and an observer, gives a
 /// result or throws kinema::Error, prints nothing, and touches no signal, environment variable,
-/// allocator or log handler of the process (ProcessSetup does, where it is asked to).
+/// allocator or log handler of the process (ProcessSetup does, where it is asked to). XLA's plugins
+/// log by themselves what TF_CPP_MIN_LOG_LEVEL lets them.
 ///
 ///     kinema::Config config = kinema::load_config("configs/shapes.yml", {"run_name=first"});
 ///     const kinema::TrainResult trained = kinema::train(config);

@@ -44,13 +44,20 @@ TEST(CompileOptions, WritesFlagsInTheOrderOfTheirNames) {
   EXPECT_THAT(bytes, HasSubstr(flags));
 }
 
+TEST(CompileOptions, AskForShardyWhereThereIsSomethingToPartition) {
+  const std::string field = "\x98\x01\x01";  // 19
+  EXPECT_THAT(CompileOptions{}.serialize(), ::testing::Not(HasSubstr(field)));
+  EXPECT_THAT((CompileOptions{.partitions = 2}).serialize(), HasSubstr(field));
+  EXPECT_THAT((CompileOptions{.partitions = 2, .shardy = false}).serialize(),
+              ::testing::Not(HasSubstr(field)));
+}
+
 TEST(CompileOptions, WritesLevelAndEffort) {
   const std::string bytes =
       CompileOptions{.optimization_level = 2, .optimization_effort = 0.5}.serialize();
-  EXPECT_THAT(bytes, HasSubstr(std::string("\x98\x01\x01"
-                                           "\xa5\x01\x00\x00\x00\x3f"  // 20, a 32-bit float
+  EXPECT_THAT(bytes, HasSubstr(std::string("\xa5\x01\x00\x00\x00\x3f"  // 20, a 32-bit float
                                            "\xc0\x01\x1d",             // 24: O2 is 29
-                                           12)));
+                                           9)));
   EXPECT_THAT([] { (CompileOptions{.optimization_level = 4}).serialize(); },
               ThrowsMessage<Error>(HasSubstr("levels are 0 to 3")));
   EXPECT_THAT([] { (CompileOptions{.optimization_effort = -2}).serialize(); },

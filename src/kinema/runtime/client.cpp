@@ -95,13 +95,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   if (is_cpu) {
     check(spec.cpu_devices >= 1, "[runtime] {} CPU devices: at least 1 is needed",
           spec.cpu_devices);
-    // The plugin logs that it was told, and one is what it shows by itself.
-    const bool is_default =
-        spec.cpu_devices == 1 &&
-        environment("XLA_FLAGS").find("xla_force_host_platform_device_count") == std::string::npos;
-    if (!is_default) {
-      options.emplace("cpu_device_count", spec.cpu_devices);
-    }
+    options.emplace("cpu_device_count", spec.cpu_devices);  // untold, it shows four
   }
   return pjrt::Client(pjrt::Plugin::load(path), options);
 }
