@@ -35,11 +35,9 @@ sample::Reuse reuse_of(const std::string& word) {
 std::vector<pjrt::Buffer> kept_by(const sample::StepSpec& spec, const pjrt::Client& client) {
   std::vector<pjrt::Buffer> out;
   if (spec.reuse == sample::Reuse::BLOCKS) {
-    const Dims& d = spec.latents;
-    const auto& patch = spec.model.patch_size;
-    const Dims dims{spec.guidance == sample::Guidance::NONE ? 1 : 2,
-                    d[2] / patch[0] * (d[3] / patch[1]) * (d[4] / patch[2]), spec.model.dim()};
-    out.push_back(client.to_device(convert(bench::noise(dims, 3), spec.options.activations_dtype)));
+    const int64_t contexts = spec.guidance == sample::Guidance::NONE ? 1 : 2;
+    const Shape shape = spec.network->block_sum_value(spec.options, contexts, spec.latents).shape;
+    out.push_back(client.to_device(convert(bench::noise(shape.dims, 3), shape.dtype)));
   } else if (sample::is_reuse(spec.reuse)) {
     out.push_back(client.to_device(bench::noise(spec.latents, 3)));
     out.push_back(client.to_device(bench::noise(spec.latents, 4)));
@@ -52,14 +50,14 @@ void run(const Settings& s) {
   pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
   const bench::TransformerSettings& m = s.model;
   sample::StepSpec spec{
-      .model = m.config(),
+      .network = m.network(),
       .latents = {1, m.channels, m.frames, m.height, m.width},
       .text_length = m.text,
       .guidance = s.guided ? sample::Guidance::DOUBLED_BATCH : sample::Guidance::NONE,
       .reuse = reuse_of(s.reuse),
       .keys = s.keys};
   spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
-  const auto params = weights::initialise(wan::parameters(spec.model, spec.options), 0, client);
+  const auto params = weights::initialise(spec.network->parameters(spec.options), 0, client);
   bench::weights_are_there(params);
   sample::StepPrograms programs(client, {.executable_cache = s.run.cache, .dump = s.run.dump});
   const runtime::Program& program = programs.get(spec);

@@ -8,7 +8,7 @@
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/cli/command.h"
 #include "kinema/core/dtype.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/open.h"
 
 /// The command line of the benches; their peers take the same words.
 namespace kinema::bench {
@@ -46,15 +46,16 @@ struct TransformerSettings {
     command.option("--text-dim", text_dim);
     command.option("--channels", channels);
   }
-  wan::TransformerConfig config() const {
-    wan::TransformerConfig config;
-    config.num_layers = layers;
-    config.num_attention_heads = heads;
-    config.attention_head_dim = head_dim;
-    config.ffn_dim = ffn;
-    config.text_dim = text_dim;
-    config.in_channels = config.out_channels = channels;
-    return config;
+  networks::Network network() const {
+    io::Json config = networks::default_config();
+    config.set("num_layers", layers);
+    config.set("num_attention_heads", heads);
+    config.set("attention_head_dim", head_dim);
+    config.set("ffn_dim", ffn);
+    config.set("text_dim", text_dim);
+    config.set("in_channels", channels);
+    config.set("out_channels", channels);
+    return networks::from_config(config);
   }
 };
 

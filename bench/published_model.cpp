@@ -13,7 +13,7 @@
 #include "kinema/models/umt5/encoder.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/models/wan/transformer.h"
-#include "kinema/weights/config.h"
+#include "kinema/networks/open.h"
 #include "kinema/weights/vae_config.h"
 #include "measure.h"
 #include "options.h"
@@ -111,15 +111,11 @@ void write_model(const fs::path& folder, const std::string& stem, const io::Json
                          {.max_shard_bytes = int64_t{5} << 30, .stem = stem});
 }
 
-wan::TransformerConfig transformer_config(const Settings& s) {
-  wan::TransformerConfig c;  // the 1.3B's, arXiv:2503.20314
-  c.num_layers = s.layers;
-  c.num_attention_heads = 12;
-  c.attention_head_dim = 128;
-  c.ffn_dim = 8960;
-  c.text_dim = 4096;
-  c.in_channels = c.out_channels = 16;
-  return c;
+/// The 1.3B's sizes, arXiv:2503.20314.
+networks::Network transformer_network(const Settings& s) {
+  io::Json config = networks::default_config();
+  config.set("num_layers", s.layers);
+  return networks::from_config(config);
 }
 
 io::Json text_config(const umt5::EncoderConfig& c) {
@@ -163,9 +159,9 @@ io::Json scheduler() {
 
 void run(const Settings& s) {
   const fs::path folder = s.folder;
-  const wan::TransformerConfig transformer = transformer_config(s);
-  write_model(folder / "transformer", "diffusion_pytorch_model", weights::config_json(transformer),
-              wan::parameters(transformer, {.scan_layers = false}), DType::BF16, s.seed);
+  const networks::Network transformer = transformer_network(s);
+  write_model(folder / "transformer", "diffusion_pytorch_model", transformer->config(),
+              transformer->parameters({.scan_layers = false}), DType::BF16, s.seed);
   vae::Config vae;
   vae.latents_mean = vae::default_latents_mean();
   vae.latents_std = vae::default_latents_std();

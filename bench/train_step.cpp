@@ -3,8 +3,8 @@
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
-#include "kinema/training/wan_model.h"
 #include "kinema/weights/weights.h"
 #include "measure.h"
 #include "options.h"
@@ -28,12 +28,12 @@ struct Settings {
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
-  const wan::TransformerConfig config = s.model.config();
-  wan::ModelOptions model;
+  const networks::Network network = s.model.network();
+  nn::ModelOptions model;
   model.weights_dtype = model.activations_dtype = s.run.precision();
   model.scan_layers = s.scan;
   model.remat = remat_policy(s.remat);
-  const auto specs = wan::parameters(config, model);
+  const auto specs = network->parameters(model);
   const bench::TransformerSettings& m = s.model;
   training::BatchShapes shapes{{DType::F32, {1, m.channels, m.frames, m.height, m.width}},
                                {DType::F32, {1, m.text, m.text_dim}}};
@@ -48,7 +48,7 @@ void run(const Settings& s) {
   auto state = training::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
   const double initialised = bench::seconds_since(start);
   const int64_t initialised_rss = runtime::peak_rss_bytes();
-  training::Trainer trainer(client, specs, training::wan_model(config, model), shapes, step,
+  training::Trainer trainer(client, specs, training::network_model(network, model), shapes, step,
                             std::move(state), options);
   const int64_t compiled_rss = runtime::peak_rss_bytes();
   data::Batch batch{.latents = bench::noise(shapes.latents.dims, 1),

@@ -28,30 +28,31 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"runtime", {"core", "mesh", "pjrt", "graph", "kernels"}},
       {"nn", {"core", "graph", "mesh", "kernels"}},
       {"kernels", {"core", "graph", "pjrt"}},
-      {"models", {"core", "graph", "mesh", "nn"}},
+      {"models", {"core", "io", "graph", "mesh", "nn"}},
       {"weights", {"core", "io", "mesh", "pjrt", "runtime", "nn", "models"}},
+      {"networks", {"core", "io", "graph", "mesh", "nn", "models", "weights"}},
       {"schedulers", {"core", "graph"}},
       {"text", {"core", "io"}},
       {"data", {"core", "io", "text"}},
       {"encoders", {"core", "io", "pjrt", "runtime", "nn", "models", "weights", "text", "data"}},
       {"preparation", {"core", "io", "data", "encoders"}},
       {"training",
-       {"core", "io", "remote", "config", "pjrt", "graph", "kernels", "runtime", "nn", "models",
+       {"core", "io", "remote", "config", "pjrt", "graph", "kernels", "runtime", "nn", "networks",
         "weights", "schedulers", "data"}},
       {"sample",
-       {"core", "io", "mesh", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers",
+       {"core", "io", "mesh", "pjrt", "graph", "runtime", "nn", "networks", "weights", "schedulers",
         "encoders"}},
       {"verification",
-       {"core", "io", "pjrt", "graph", "runtime", "nn", "models", "weights", "schedulers", "text",
-        "data", "encoders", "training", "sample"}},
+       {"core", "io", "pjrt", "graph", "runtime", "nn", "networks", "models", "weights",
+        "schedulers", "text", "data", "encoders", "training", "sample"}},
       {"planning", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
       {"runs",
-       {"core",     "io",          "remote",   "config", "mesh",         "pjrt",     "graph",
-        "runtime",  "kernels",     "nn",       "models", "weights",      "text",     "data",
-        "encoders", "preparation", "training", "sample", "verification", "planning", "flags"}},
+       {"core",     "io",          "remote",   "config",   "mesh",         "pjrt",     "graph",
+        "runtime",  "kernels",     "nn",       "networks", "weights",      "text",     "data",
+        "encoders", "preparation", "training", "sample",   "verification", "planning", "flags"}},
       {"api", {"core", "config", "runs"}},
       {"cli",
-       {"core", "io", "config", "runtime", "models", "weights", "text", "data", "training",
+       {"core", "io", "config", "runtime", "networks", "weights", "text", "data", "training",
         "sample", "planning", "flags", "runs", "allocator"}},
   };
   return table;
@@ -100,6 +101,26 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
     }
   }
   EXPECT_GT(files, 10) << "the sources were not found under " << src;
+}
+
+// Another family of networks must be a file beside networks/wan.cpp and nothing else.
+TEST(Layering, OnlyNetworksKnowsWhichFamiliesThereAre) {
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
+  static const std::regex family(R"(\bwan::|models/wan/)");
+  int users = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    const std::string path = fs::relative(entry.path(), src).string();
+    if (!is_source(entry.path()) || path.starts_with("models/")) {
+      continue;
+    }
+    std::ifstream in(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (std::regex_search(text, family)) {
+      ++users;
+      EXPECT_EQ(path, "networks/wan.cpp");
+    }
+  }
+  EXPECT_EQ(users, 1);
 }
 
 TEST(Layering, RoomsIncludePublicHeadersOfOthersOnly) {

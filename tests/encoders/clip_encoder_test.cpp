@@ -11,6 +11,7 @@
 #include "cpu_isa.h"
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
@@ -124,7 +125,7 @@ TEST_F(ClipTest, SizesThatDoNotFitAreNamed) {
 }
 
 TEST_F(ClipTest, InspectSaysWhatTheFolderIs) {
-  EXPECT_EQ(weights::check_path(kModel), "CLIPVisionModel: 3 layers, width 32");
+  EXPECT_EQ(networks::check_path(kModel), "CLIPVisionModel: 3 layers, width 32");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/umt5.h"
 #include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
@@ -343,7 +344,7 @@ TEST_F(Umt5Test, TheEmbeddingMayHaveItsOtherNameOrBoth) {
     Umt5Settings given = settings();
     given.model = with_embedding_as(names);
     EXPECT_EQ(umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).bytes, want.bytes);
-    EXPECT_THAT(weights::check_path(given.model), HasSubstr("UMT5EncoderModel: 2 layers"));
+    EXPECT_THAT(networks::check_path(given.model), HasSubstr("UMT5EncoderModel: 2 layers"));
   }
 }
 

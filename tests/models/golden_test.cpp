@@ -39,7 +39,7 @@ void expect_taps(const std::string& model, const std::string& name) {
 }
 
 void expect_output(const std::string& model, const std::string& name,
-                   const ModelOptions& options = {}, const std::string& output = "output",
+                   const nn::ModelOptions& options = {}, const std::string& output = "output",
                    double limit = kF32Limit) {
   const io::SafetensorsFile file = reference(name);
   Subject subject(model, options);
@@ -81,7 +81,7 @@ TEST_F(GoldenTest, ShardedHalfAndMixedCheckpointsLoad) {
 // percent off.
 TEST_F(GoldenTest, HalfPrecisionStaysWithinTwoPercent) {
   for (const bool scan : {true, false}) {
-    const ModelOptions options{
+    const nn::ModelOptions options{
         .weights_dtype = DType::BF16, .activations_dtype = DType::BF16, .scan_layers = scan};
     expect_output("variants/transformer_mixed", "variants", options,
                   "mixed.output_computed_in_float32", 2e-2);

@@ -11,7 +11,7 @@ constexpr double kGradientLimit = 1e-4;
 class GradientTest : public pjrt::CpuTest {};
 
 /// Loss, prediction, input gradients and parameter gradients by checkpoint key.
-std::map<std::string, HostArray> backward(const ModelOptions& options) {
+std::map<std::string, HostArray> backward(const nn::ModelOptions& options) {
   const io::SafetensorsFile file = reference("transformer_grad");
   Subject subject("wan21_t2v/transformer", options);
   const TransformerInputs in = subject.inputs(file, "noisy_latents");
@@ -65,7 +65,7 @@ TEST_F(GradientTest, EveryParameterMatchesTheReferenceScanned) {
 }
 
 TEST_F(GradientTest, EveryParameterMatchesTheReferenceWithAttentionInBlocks) {
-  ModelOptions options{.remat = remat_policy("CUSTOM", {"attn_output"})};
+  nn::ModelOptions options{.remat = remat_policy("CUSTOM", {"attn_output"})};
   options.attention.kind = nn::AttentionKind::FLASH;
   // Neither divides the 40 tokens or the 24 of the text.
   options.attention.blocks = {

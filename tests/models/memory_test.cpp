@@ -14,7 +14,7 @@ class MemoryTest : public pjrt::CpuTest {};
 int64_t temporary_bytes(const char* policy) {
   const TransformerConfig config{
       .num_attention_heads = 2, .text_dim = 64, .ffn_dim = 1024, .num_layers = 8};
-  const ModelOptions options{.remat = remat_policy(policy)};
+  const nn::ModelOptions options{.remat = remat_policy(policy)};
   Graph graph;
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : parameters(config, options)) {

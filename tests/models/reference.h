@@ -16,6 +16,7 @@
 #include "kinema/models/wan/transformer.h"
 #include "kinema/runtime/program.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::wan {
@@ -48,9 +49,9 @@ inline double relative_difference(const HostArray& got, const HostArray& want) {
 /// One model of the reference set, on the device, and a graph that takes its parameters.
 class Subject {
  public:
-  Subject(const std::string& folder, const ModelOptions& options)
+  Subject(const std::string& folder, const nn::ModelOptions& options)
       : options_(options),
-        config_(weights::read_config(io::golden(folder))),
+        config_(wan_config(io::golden(folder))),
         specs_(parameters(config_, options)),
         client_(pjrt::cpu_client()),
         buffers_(weights::load(io::golden(folder), specs_, client_)) {
@@ -98,7 +99,7 @@ class Subject {
   }
 
  private:
-  ModelOptions options_;
+  nn::ModelOptions options_;
   TransformerConfig config_;
   std::vector<nn::ParamSpec> specs_;
   pjrt::Client client_;

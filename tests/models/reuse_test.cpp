@@ -12,7 +12,8 @@ using ::testing::ThrowsMessage;
 
 class ReuseTest : public pjrt::CpuTest {};
 
-HostArray whole(const std::string& model, const std::string& name, const ModelOptions& options) {
+HostArray whole(const std::string& model, const std::string& name,
+                const nn::ModelOptions& options) {
   Subject subject(model, options);
   const std::vector<Tensor> y{subject(subject.inputs(reference(name)))};
   return subject.run(y)[0];
@@ -20,7 +21,7 @@ HostArray whole(const std::string& model, const std::string& name, const ModelOp
 
 /// The output with keys and values that another program made.
 HostArray with_keys(const std::string& model, const std::string& name,
-                    const ModelOptions& options) {
+                    const nn::ModelOptions& options) {
   std::vector<HostArray> made;
   {
     Subject subject(model, options);
@@ -53,7 +54,7 @@ constexpr double kRounding = 1e-5;
 TEST_F(ReuseTest, KeysMadeBeforehandGiveTheSameOutput) {
   for (const bool scan : {true, false}) {
     SCOPED_TRACE(scan);
-    const ModelOptions options{.scan_layers = scan};
+    const nn::ModelOptions options{.scan_layers = scan};
     for (const auto& [model, name] : std::vector<std::pair<std::string, std::string>>{
              {"wan21_t2v/transformer", "transformer"},
              {"wan21_i2v/transformer", "transformer_i2v"}}) {

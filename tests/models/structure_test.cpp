@@ -93,7 +93,7 @@ TEST(WanParameters, NameTheLogicalAxes) {
 
 TEST(WanParameters, FollowTheInitOptions) {
   const TransformerConfig config = published(1, 1, 64, 16, 16);
-  const auto find = [&](const char* name, const InitOptions& options) {
+  const auto find = [&](const char* name, const nn::InitOptions& options) {
     for (const nn::ParamSpec& spec : parameters(config, {}, options)) {
       if (spec.name == name) {
         return spec.init;
@@ -106,7 +106,7 @@ TEST(WanParameters, FollowTheInitOptions) {
   using Kind = nn::Init::Kind;
   EXPECT_EQ(find("proj_out.weight", {}).kind, Kind::ZEROS);
   EXPECT_EQ(find(text, {}).kind, Kind::NORMAL);
-  EXPECT_EQ(find(text, {.text = InitOptions::Text::XAVIER}).kind, Kind::XAVIER_UNIFORM);
+  EXPECT_EQ(find(text, {.text = nn::InitOptions::Text::XAVIER}).kind, Kind::XAVIER_UNIFORM);
   EXPECT_TRUE(find(table, {}).row_offsets.empty());
   EXPECT_EQ(find(table, {.gate_bias = 0.5}).row_offsets,
             (std::vector<double>{0.0, 0.0, 0.5, 0.0, 0.0, 0.5}));
@@ -141,7 +141,7 @@ struct Built {
   Tensor output;
 };
 
-std::unique_ptr<Built> build(const TransformerConfig& config, const ModelOptions& options,
+std::unique_ptr<Built> build(const TransformerConfig& config, const nn::ModelOptions& options,
                              const Dims& video, bool per_token = false) {
   auto built = std::make_unique<Built>();
   for (const nn::ParamSpec& spec : parameters(config, options)) {
@@ -162,7 +162,7 @@ std::unique_ptr<Built> build(const TransformerConfig& config, const ModelOptions
 }
 
 TEST(WanTransformer, GivesTheVideoShapeAtPublishedSizes) {
-  const ModelOptions half{.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
+  const nn::ModelOptions half{.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
   EXPECT_EQ(build(published(30, 12, 8960, 16, 16), half, {1, 16, 21, 60, 104})->output.shape(),
             (Shape{DType::BF16, {1, 16, 21, 60, 104}}));
   EXPECT_EQ(
@@ -225,7 +225,7 @@ mesh::Placement four_along_context(const char* attention, bool uniform = true) {
 TEST(WanTransformer, AsksOfAttentionWhatItsDevicesCanGive) {
   const TransformerConfig config = published(1, 4, 64, 16, 16);
   const Dims video{1, 16, 21, 60, 104};  // 32760 tokens, 8190 on each device
-  ModelOptions options{.place = four_along_context("ulysses_ring")};
+  nn::ModelOptions options{.place = four_along_context("ulysses_ring")};
   options.attention.kind = nn::AttentionKind::ULYSSES_RING;
   options.attention.ulysses_shards = 3;
   EXPECT_THAT([&] { build(config, options, video); },
@@ -240,7 +240,7 @@ TEST(WanTransformer, AsksOfAttentionWhatItsDevicesCanGive) {
 TEST(WanTransformer, SendsBetweenDevicesWhatTheKindSays) {
   const TransformerConfig config = published(1, 4, 64, 16, 16);
   const auto program = [&](nn::AttentionKind kind, const char* name, bool uniform) {
-    ModelOptions options{.place = four_along_context(name, uniform)};
+    nn::ModelOptions options{.place = four_along_context(name, uniform)};
     options.attention.kind = kind;
     const auto built = build(config, options, {1, 16, 3, 8, 8});
     return emit(built->graph, std::vector<Tensor>{built->output},

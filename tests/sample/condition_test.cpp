@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kinema/core/error.h"
+#include "networks/wan.h"
 
 namespace kinema::sample {
 namespace {
@@ -47,10 +48,12 @@ const VideoSizes kSizes{.num_frames = 9, .height = 4, .width = 4, .latents = {1,
 TEST(ConditionOf, FollowsFromTheTransformersChannels) {
   const GivenImages none;
   const GivenImages one{.first = plain(1), .last = {}};
-  EXPECT_EQ(condition_of(channels(16, 16), kVae, false, none), Condition::NONE);
-  EXPECT_EQ(condition_of(channels(36, 16), kVae, false, one), Condition::CHANNELS);
-  EXPECT_EQ(condition_of(channels(16, 16), kVae, true, one), Condition::FIRST_FRAME);
-  EXPECT_EQ(condition_of(channels(16, 16), kVae, true, none), Condition::NONE);
+  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, false, none), Condition::NONE);
+  EXPECT_EQ(condition_of(network_of(channels(36, 16)).sizes(), kVae, false, one),
+            Condition::CHANNELS);
+  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, true, one),
+            Condition::FIRST_FRAME);
+  EXPECT_EQ(condition_of(network_of(channels(16, 16)).sizes(), kVae, true, none), Condition::NONE);
 }
 
 TEST(ConditionOf, SaysWhatDoesNotFit) {
@@ -59,7 +62,7 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
   const GivenImages both{.first = plain(1), .last = plain(2)};
   const auto message = [](int64_t in, int64_t out, bool expand, const GivenImages& images) {
     try {
-      condition_of(channels(in, out), kVae, expand, images);
+      condition_of(network_of(channels(in, out)).sizes(), kVae, expand, images);
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -77,14 +80,14 @@ TEST(CheckImageTokens, AsksForAsManyImagesAsThereArePositionsFor) {
   config.image_dim = 8;
   const GivenImages one{.first = plain(1), .last = {}};
   const GivenImages both{.first = plain(1), .last = plain(2)};
-  EXPECT_NO_THROW(check_image_tokens(config, true, one));
-  EXPECT_THROW(check_image_tokens(config, true, both), Error);
-  EXPECT_THROW(check_image_tokens(config, false, one), Error);
+  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), true, one));
+  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), true, both), Error);
+  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), false, one), Error);
   config.pos_embed_seq_len = 2;
-  EXPECT_NO_THROW(check_image_tokens(config, true, both));
-  EXPECT_THROW(check_image_tokens(config, true, one), Error);
+  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), true, both));
+  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), true, one), Error);
   config.image_dim = 0;
-  EXPECT_NO_THROW(check_image_tokens(config, false, both));
+  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), false, both));
 }
 
 TEST(ImageCondition, IsWhatTheKindSays) {

@@ -56,7 +56,7 @@ TEST_F(Denoiser, OneDoubledBatchEqualsTwoPasses) {
 
 // Whatever tells two pipelines apart tells their programs apart.
 TEST_F(Denoiser, PipelinesThatDifferInAnyOptionHaveProgramsOfTheirOwn) {
-  StepSpec spec{.model = tiny(), .latents = {1, 4, 1, 2, 2}, .text_length = 2};
+  StepSpec spec{.network = network_of(tiny()), .latents = {1, 4, 1, 2, 2}, .text_length = 2};
   const runtime::Program* first = &programs_.get(spec);
   EXPECT_EQ(&programs_.get(spec), first);
   StepSpec attention = spec;

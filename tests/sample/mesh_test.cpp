@@ -59,7 +59,7 @@ class MeshDenoiser : public TwoTransformers {
 
   HostArray made(const runtime::Devices& on, const DenoiseSettings& settings,
                  const char* attention = "flash") {
-    wan::ModelOptions options;
+    nn::ModelOptions options;
     options.attention.kind = nn::attention_kind(attention);
     Experts experts(on,
                     {.folder = folder_.path(),
@@ -124,21 +124,21 @@ TEST_F(MeshDenoiser, WhatOneStepKeepsForLaterOnesStaysOnTheDevices) {
 
 TEST_F(MeshDenoiser, EachDeviceHoldsItsShareOfTheWeights) {
   Experts whole = one_expert();
-  wan::ModelOptions options = whole.options();
-  const int64_t all = parameter_bytes(whole.config(0), options);
+  nn::ModelOptions options = whole.options();
+  const int64_t all = parameter_bytes(whole.network(0), options);
   const runtime::Devices on = devices({"flash", 1, 4, 1, 2});
   Experts split(on, {.folder = folder_.path(), .transformer = folder_.path() / "transformer"}, {});
   int64_t held = 0;
   for (const runtime::Array* each : split.parameters(0)) {
     held += each->bytes_per_device();
   }
-  EXPECT_EQ(held, parameter_bytes(split.config(0), split.options()));
+  EXPECT_EQ(held, parameter_bytes(split.network(0), split.options()));
   // Matrices lie on an eighth; norms, biases of their width and the time embedding's do not.
   EXPECT_LT(held, all / 2);
 }
 
 TEST_F(MeshDenoiser, SaysWhichBatchWouldDivide) {
-  StepSpec spec{.model = eight_heads(), .latents = {1, 4, 2, 8, 8}, .text_length = 5};
+  StepSpec spec{.network = network_of(eight_heads()), .latents = {1, 4, 2, 8, 8}, .text_length = 5};
   spec.options.place = devices({"flash", 4, 1, 1, 1}).placement();
   EXPECT_THAT([&] { check_contexts(spec); },
               ThrowsMessage<Error>(AllOf(HasSubstr("[mesh] 2 prompts and negative prompts"),

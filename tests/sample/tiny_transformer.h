@@ -9,6 +9,7 @@
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/experts.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 #include "sample/temporary_folder.h"
 
 /// Transformers small enough to compile and run within a test.
@@ -37,7 +38,8 @@ inline void save_transformer(const std::filesystem::path& folder,
   for (nn::ParamSpec& spec : specs) {
     spec.init = {.kind = nn::Init::Kind::NORMAL, .scale = 0.2};
   }
-  weights::save(folder, config, specs, weights::initialise(specs, seed, client()));
+  weights::save(folder, wan::config_json(config), specs,
+                weights::initialise(specs, seed, client()));
 }
 
 /// The folders `transformer` and `transformer_2`, of other weights.
@@ -48,7 +50,7 @@ class TwoTransformers : public testing::Test {
     save_transformer(folder_.path() / "transformer_2", config, 2);
   }
 
-  Experts one_expert(const wan::ModelOptions& options = {}) const {
+  Experts one_expert(const nn::ModelOptions& options = {}) const {
     return {client(),
             {.folder = folder_.path(), .transformer = folder_.path() / "transformer"},
             options};

@@ -77,8 +77,9 @@ class Evaluations : public pjrt::CpuTest {
     options.program.executable_cache = tiny::program_cache().path().string();
     pjrt::Client client = pjrt::cpu_client();
     const std::vector<runtime::Array> params = runtime::to_arrays(tiny::params(client));
-    const Evaluator evaluator(client, tiny::specs(), wan_model(tiny::config(), tiny::options()),
-                              tiny::shapes(batch), {}, options);
+    const Evaluator evaluator(client, tiny::specs(),
+                              network_model(tiny::network(), tiny::options()), tiny::shapes(batch),
+                              {}, options);
     return evaluator.run(pointers_to<runtime::Array>(params), source);
   }
 };

@@ -28,7 +28,7 @@ Trainer trainer(pjrt::Client& client, const std::vector<nn::ParamSpec>& specs, S
                 const StepOptions& step = kOptions) {
   return {client,
           specs,
-          wan_model(tiny::config(), tiny::options()),
+          network_model(tiny::network(), tiny::options()),
           tiny::shapes(2),
           step,
           std::move(state),
@@ -92,7 +92,7 @@ TEST_F(Frozen, IsNotDifferentiatedNorDonated) {
   const Trainer whole = trainer(client_, tiny::specs(), {});
 
   const StepGraph step =
-      build_step(specs, wan_model(tiny::config(), tiny::options()), tiny::shapes(2), kOptions);
+      build_step(specs, network_model(tiny::network(), tiny::options()), tiny::shapes(2), kOptions);
   const auto first = static_cast<int64_t>(step.state.frozen.size());
   EXPECT_EQ(step.donate.size(), step.state.changed());
   EXPECT_EQ(step.donate.begin()->first, first);
@@ -115,7 +115,7 @@ TEST_F(Frozen, IsSavedAndLoadedWithTheNetwork) {
   const std::vector<nn::ParamSpec> specs = half_frozen();
   Trainer unbroken = trainer(client_, specs, fresh(client_, specs));
   unbroken.run(0, 1e-3, tiny::batch(2, 0));
-  save_state(scratch.path(), tiny::config(), unbroken.state(), {.step = 1});
+  save_state(scratch.path(), tiny::network(), unbroken.state(), {.step = 1});
   unbroken.run(1, 1e-3, tiny::batch(2, 1));
 
   Trainer second = trainer(client_, specs, load_state(scratch.path(), specs, true, client_));
@@ -148,7 +148,8 @@ TEST_F(Frozen, NothingTrainedIsRefused) {
   }
   EXPECT_THAT(
       [&] {
-        build_step(specs, wan_model(tiny::config(), tiny::options()), tiny::shapes(2), kOptions);
+        build_step(specs, network_model(tiny::network(), tiny::options()), tiny::shapes(2),
+                   kOptions);
       },
       testing::ThrowsMessage<Error>(testing::HasSubstr("none of")));
 }

@@ -31,7 +31,7 @@ struct Forward {
 
   Tensor operator()(const TrainBatch& batch) {
     task = task_of(batch, Tensor(), {.first_frame = batch.given ? 0.5 : 0.0});
-    return wan_model(subject.config(), {})(subject.params(), task.inputs);
+    return network_model(network_of(subject.config()), {})(subject.params(), task.inputs);
   }
 
   Subject& subject;
@@ -139,8 +139,10 @@ void expect_same_as_sampling(const std::string& folder, sample::Condition kind, 
   TrainBatch batch{.latents = input(latents, "latents"), .text = input({1, 512, 48}, "text")};
   batch.noise = input(latents, "noise");
   batch.timestep = subject.input(HostArray::f32({1}, std::vector{timestep}));
-  sample::StepSpec spec{
-      .model = config, .latents = latents, .guidance = sample::Guidance::NONE, .condition = kind};
+  sample::StepSpec spec{.network = network_of(config),
+                        .latents = latents,
+                        .guidance = sample::Guidance::NONE,
+                        .condition = kind};
   sample::Given given{.text = batch.text};
   if (kind == sample::Condition::CHANNELS) {
     batch.condition = given.condition = input(condition, "condition");
@@ -233,7 +235,8 @@ void expect_gradients_by_differences(bool channels) {
   const TrainBatch part = batch_inputs(graph, image_shapes(2, channels), options, Tensor());
   const Task task = task_of(part, Tensor(), options.objective);
   const Tensor loss =
-      flow_loss(wan_model(config, tiny::options())(weights, task.inputs), task.flow, part.weight);
+      flow_loss(network_model(network_of(config), tiny::options())(weights, task.inputs), task.flow,
+                part.weight);
   std::vector<Tensor> outputs = gradients(loss, weights);
   outputs.push_back(loss);
   pjrt::Client client = pjrt::cpu_client();
@@ -311,7 +314,7 @@ TEST_F(ImageTraining, DifferentiatesTheLossOnGivenFirstFrames) {
 
 Trainer image_trainer(const runtime::Devices& on, int64_t batch, StepOptions step) {
   const wan::TransformerConfig config = image_config(true);
-  wan::ModelOptions options = tiny::options();
+  nn::ModelOptions options = tiny::options();
   options.place = on.placement();
   const std::vector<nn::ParamSpec> specs = wan::parameters(config, options);
   std::vector<runtime::Array> params;
@@ -322,7 +325,7 @@ Trainer image_trainer(const runtime::Devices& on, int64_t batch, StepOptions ste
   step.batch_axes = mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, batch);
   return {on,
           specs,
-          wan_model(config, options),
+          network_model(network_of(config), options),
           image_shapes(batch, true),
           step,
           fresh_state(std::move(params), specs, false, on),
@@ -359,8 +362,8 @@ TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
   EXPECT_THAT(
       [&] {
         const wan::TransformerConfig config = image_config(true);
-        build_step(wan::parameters(config, tiny::options()), wan_model(config, tiny::options()),
-                   other, {});
+        build_step(wan::parameters(config, tiny::options()),
+                   network_model(network_of(config), tiny::options()), other, {});
       },
       ThrowsMessage<Error>(HasSubstr("f32[2,3,3,2,2] does not fit latents")));
 }

@@ -25,7 +25,7 @@ using runtime::devices_of;
 using runtime::mesh_sizes;
 
 Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
-                wan::ModelOptions model = tiny::options(), int64_t samples = kBatch) {
+                nn::ModelOptions model = tiny::options(), int64_t samples = kBatch) {
   model.place = on.placement();
   step.batch_axes =
       mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, samples);
@@ -37,7 +37,7 @@ Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
   }
   return {on,
           tiny::specs(),
-          wan_model(tiny::config(), model),
+          network_model(tiny::network(), model),
           tiny::shapes(samples),
           step,
           std::move(state),
@@ -62,7 +62,7 @@ struct Outcome {
 };
 
 Outcome outcome(const runtime::Devices& on, const StepOptions& step,
-                const wan::ModelOptions& model = tiny::options(), int64_t samples = kBatch) {
+                const nn::ModelOptions& model = tiny::options(), int64_t samples = kBatch) {
   Trainer of = trainer(on, step, state(on, step.ema_decay > 0), model, samples);
   Outcome out;
   for (int64_t i = 0; i < 3; ++i) {
@@ -132,7 +132,7 @@ TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
   StepOptions step{.accumulation = 2, .ema_decay = 0.9};
   step.objective.stratified = true;
   step.objective.caption_dropout = 0.5;
-  wan::ModelOptions model = tiny::options();
+  nn::ModelOptions model = tiny::options();
   model.dropout = 0.3;
   model.remat.kind = RematPolicy::Kind::FULL;
 
@@ -143,7 +143,7 @@ TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
 TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
   for (const nn::AttentionKind kind : {nn::AttentionKind::RING, nn::AttentionKind::ULYSSES}) {
     SCOPED_TRACE(static_cast<int>(kind));
-    wan::ModelOptions model = tiny::options();
+    nn::ModelOptions model = tiny::options();
     model.attention.kind = kind;
     expect_same(outcome(devices_of(client(), mesh_sizes(1, 2, 2, 1)), {}, model), one_device());
   }
@@ -156,7 +156,7 @@ TEST_F(MeshStep, WithFewerSamplesThanFsdpGivesOneDevicesLossAndThatOfContext) {
     const runtime::Devices asked =
         devices_of(client(), mesh_sizes(data, fsdp, context, 1), attention);
     const runtime::Devices on(client(), asked.placement().for_samples(samples));
-    wan::ModelOptions model = tiny::options();
+    nn::ModelOptions model = tiny::options();
     model.attention.kind = nn::attention_kind(attention);
     model.attention.ulysses_shards = 2;
     return outcome(on, {}, model, samples);
@@ -209,7 +209,7 @@ TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
     for (int64_t i = 0; i < 2; ++i) {
       first.run(i, 1e-3, tiny::batch(kBatch, i));
     }
-    save_state(scratch / "four", tiny::config(), first.state(), {.step = 2});
+    save_state(scratch / "four", tiny::network(), first.state(), {.step = 2});
   }
 
   const StepResult& expected = one_device().steps[2];
@@ -231,10 +231,10 @@ TEST_F(MeshStep, ReadsAndWritesTheSameCheckpointOnAnyDevices) {
   const runtime::Devices eight = devices_of(client(), mesh_sizes(2, 2, 2, 1));
   const std::vector<nn::ParamSpec> specs = tiny::specs();
   const State start = state(four, /*ema=*/true);
-  save_state(scratch / "a", tiny::config(), {specs, start}, {.step = 0});
+  save_state(scratch / "a", tiny::network(), {specs, start}, {.step = 0});
 
   const State moved = load_state(scratch / "a", specs, true, eight);
-  save_state(scratch / "b", tiny::config(), {specs, moved}, {.step = 0});
+  save_state(scratch / "b", tiny::network(), {specs, moved}, {.step = 0});
   const State back = load_state(scratch / "b", specs, true, client());
 
   EXPECT_EQ(moved.trained[0].shards().size(), 8U);
@@ -246,13 +246,13 @@ TEST_F(MeshStep, FindsWhereAStepIsNotFinite) {
   Trainer of = trainer(on, {}, state(on));
   data::Batch bad = tiny::batch(kBatch, 0);
   bad.latents.as<float>()[3] = std::numeric_limits<float>::infinity();
-  wan::ModelOptions model = tiny::options();
+  nn::ModelOptions model = tiny::options();
   model.place = on.placement();
 
   EXPECT_FALSE(of.run(0, 1e-2, bad).finite);
-  EXPECT_EQ(of.find_nonfinite(0, bad, tapped_wan_model(tiny::config(), model)),
+  EXPECT_EQ(of.find_nonfinite(0, bad, tapped_network_model(tiny::network(), model)),
             "the batch's latents");
-  EXPECT_THAT(of.find_operation(0, 1e-2, bad, wan_model(tiny::config(), model)),
+  EXPECT_THAT(of.find_operation(0, 1e-2, bad, network_model(tiny::network(), model)),
               testing::StartsWith("latents, whose f32["));
 }
 

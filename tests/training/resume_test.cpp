@@ -37,7 +37,8 @@ TEST_F(Resume, GivesTheLossesAndTheStateOfTheUnbrokenRunBitForBit) {
     Trainer first = tiny::fresh_trainer(client, 2, kOptions);
     losses = run(first, 0, 3);
     checkpoints.write(3, [&](const std::filesystem::path& folder) {
-      save_state(folder, tiny::config(), first.state(), {.step = 3, .data_position = 6, .seed = 5});
+      save_state(folder, tiny::network(), first.state(),
+                 {.step = 3, .data_position = 6, .seed = 5});
     });
   }
 
@@ -61,13 +62,13 @@ TEST_F(Resume, DoesNotDependOnHowLayersAreStacked) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer trainer = tiny::fresh_trainer(client, 2, kOptions);
   run(trainer, 0, 2);
-  save_state(scratch / "saved", tiny::config(), trainer.state(), {.step = 2});
-  wan::ModelOptions unrolled = tiny::options();
+  save_state(scratch / "saved", tiny::network(), trainer.state(), {.step = 2});
+  nn::ModelOptions unrolled = tiny::options();
   unrolled.scan_layers = false;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), unrolled);
 
   const State loaded = load_state(scratch / "saved", specs, true, client);
-  save_state(scratch / "again", tiny::config(), StateView{specs, loaded}, {.step = 2});
+  save_state(scratch / "again", tiny::network(), StateView{specs, loaded}, {.step = 2});
 
   for (const char* name : {"mu.safetensors", "nu.safetensors"}) {
     const io::SafetensorsFile a = io::SafetensorsFile::open(scratch / "saved" / "optimizer" / name);
@@ -89,8 +90,8 @@ TEST_F(Resume, ACopyOnTheHostStaysWhatItWasWhileStepsGoOn) {
   EXPECT_LT(host_bytes(trainer.state(), false), host_bytes(trainer.state()));
   run(trainer, 2, 4);
 
-  save_state(scratch / "whole", tiny::config(), copy, {.step = 2});
-  save_state(scratch / "weights", tiny::config(), weights_only, {.step = 2}, false);
+  save_state(scratch / "whole", tiny::network(), copy, {.step = 2});
+  save_state(scratch / "weights", tiny::network(), weights_only, {.step = 2}, false);
 
   const State whole = load_state(scratch / "whole", tiny::specs(), true, client);
   EXPECT_EQ(tiny::bytes_of({trainer.state().specs, whole}), before);
@@ -105,7 +106,7 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer trainer = tiny::fresh_trainer(client, 2, {});
   run(trainer, 0, 2);
-  save_state(scratch / "weights", tiny::config(), trainer.state(), {.step = 2}, false);
+  save_state(scratch / "weights", tiny::network(), trainer.state(), {.step = 2}, false);
 
   const State loaded = load_state(scratch / "weights", tiny::specs(), false, client);
 
@@ -122,7 +123,7 @@ TEST_F(Resume, KeepsTheSettingsOfTheRun) {
   const Trainer trainer = tiny::fresh_trainer(client, 2, {});
   const config::Record settings{
       {"learning_rate", "0.0001"}, {"patch_size", "[1, 2, 2]"}, {"text_encoder", "\"hashed\""}};
-  save_state(scratch / "a", tiny::config(), trainer.state(), {.settings = settings}, false);
+  save_state(scratch / "a", tiny::network(), trainer.state(), {.settings = settings}, false);
 
   const TrainState saved = read_train_state(scratch / "a");
   EXPECT_EQ(saved.settings, settings);

@@ -55,7 +55,7 @@ data::Batch longer_batch(int64_t size, int64_t step) {
 
 TEST_F(Step, WorksOnOneStateWithBatchesOfSeveralShapes) {
   pjrt::Client client = pjrt::cpu_client();
-  const Model model = wan_model(tiny::config(), tiny::options());
+  const Model model = network_model(tiny::network(), tiny::options());
   BatchShapes longer = tiny::shapes(2);
   longer.latents.dims[2] = 3;
   Trainer mixed = tiny::fresh_trainer(client, 2, {});
@@ -117,7 +117,7 @@ TEST_F(Step, AccumulatesToTheSameUpdateAsOneBatch) {
 TEST_F(Step, RefusesABatchThatDoesNotDivide) {
   EXPECT_THAT(
       [] {
-        build_step(tiny::specs(), wan_model(tiny::config(), tiny::options()), tiny::shapes(3),
+        build_step(tiny::specs(), network_model(tiny::network(), tiny::options()), tiny::shapes(3),
                    {.accumulation = 2});
       },
       ThrowsMessage<Error>(HasSubstr("a batch of 3 does not divide into 2 parts")));
@@ -143,7 +143,7 @@ TEST_F(Step, LeavesTheStateAloneAndNamesTheBlockWhenAWeightIsNaN) {
 
   const StepResult result = trainer.run(0, 1e-2, tiny::batch(2, 0));
   const std::string where = trainer.find_nonfinite(
-      0, tiny::batch(2, 0), tapped_wan_model(tiny::config(), tiny::options()));
+      0, tiny::batch(2, 0), tapped_network_model(tiny::network(), tiny::options()));
 
   EXPECT_FALSE(result.finite);
   EXPECT_EQ(before, tiny::bytes_of(trainer.state()));
@@ -157,7 +157,7 @@ TEST_F(Step, NamesTheBatchWhenItsLatentsAreNotFinite) {
   bad.latents.as<float>()[3] = std::numeric_limits<float>::infinity();
 
   EXPECT_FALSE(trainer.run(0, 1e-2, bad).finite);
-  EXPECT_EQ(trainer.find_nonfinite(0, bad, tapped_wan_model(tiny::config(), tiny::options())),
+  EXPECT_EQ(trainer.find_nonfinite(0, bad, tapped_network_model(tiny::network(), tiny::options())),
             "the batch's latents");
   EXPECT_TRUE(trainer.run(1, 1e-2, tiny::batch(2, 1)).finite);
 }
@@ -180,11 +180,11 @@ TEST_F(Step, KeepsAnAverageThatFollowsTheParameters) {
 
 TEST_F(Step, KeepsF32MastersWhenTheNetworkWorksInBf16) {
   pjrt::Client client = pjrt::cpu_client();
-  wan::ModelOptions narrow = tiny::options();
+  nn::ModelOptions narrow = tiny::options();
   narrow.weights_dtype = DType::BF16;
   narrow.activations_dtype = DType::BF16;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
-  Trainer trainer(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2), {},
+  Trainer trainer(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2), {},
                   fresh_state(tiny::params(client), specs, false, client), {});
   const auto weight = static_cast<size_t>(
       std::find_if(specs.begin(), specs.end(),
@@ -209,7 +209,7 @@ TEST_F(Step, KeepsF32MastersWhenTheNetworkWorksInBf16) {
 
 TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
   pjrt::Client client = pjrt::cpu_client();
-  wan::ModelOptions narrow = tiny::options();
+  nn::ModelOptions narrow = tiny::options();
   narrow.weights_dtype = DType::BF16;
   narrow.activations_dtype = DType::BF16;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
@@ -222,9 +222,9 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
     wide.push_back(client.to_device(convert(rounded, DType::F32)));
     half.push_back(client.to_device(rounded));
   }
-  Trainer masters(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2), {},
+  Trainer masters(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2), {},
                   fresh_state(std::move(wide), specs, false, client), {});
-  Trainer trainer(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2),
+  Trainer trainer(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2),
                   {.state = StateDType::WEIGHTS, .ema_decay = 0.9},
                   fresh_state(std::move(half), specs, true, client), {});
 
@@ -258,19 +258,19 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
 
 TEST_F(Step, SavesAndLoadsAStateInTheWeightsDtypes) {
   pjrt::Client client = pjrt::cpu_client();
-  wan::ModelOptions narrow = tiny::options();
+  nn::ModelOptions narrow = tiny::options();
   narrow.weights_dtype = DType::BF16;
   const std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), narrow);
   std::vector<pjrt::Buffer> half;
   for (const pjrt::Buffer& param : tiny::params(client)) {
     half.push_back(client.to_device(convert(param.to_host(), specs[half.size()].shape.dtype)));
   }
-  Trainer trainer(client, specs, wan_model(tiny::config(), narrow), tiny::shapes(2),
+  Trainer trainer(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2),
                   {.state = StateDType::WEIGHTS},
                   fresh_state(std::move(half), specs, false, client), {});
   trainer.run(0, 1e-2, tiny::batch(2, 0));
   const io::Scratch scratch;
-  save_state(scratch.path(), tiny::config(), trainer.state(), {.step = 1});
+  save_state(scratch.path(), tiny::network(), trainer.state(), {.step = 1});
 
   const State same =
       load_state(scratch.path(), state_specs(specs, StateDType::WEIGHTS), false, client);

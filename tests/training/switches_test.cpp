@@ -54,7 +54,7 @@ class Switches : public pjrt::CpuTest {
     Trainer trainer = tiny::trainer(client(), 4, step, state_with(name, layer, value));
     EXPECT_FALSE(trainer.run(0, 1e-3, tiny::batch(4, 0)).finite);
     return trainer.find_operation(0, 1e-3, tiny::batch(4, 0),
-                                  wan_model(tiny::config(), tiny::options()));
+                                  network_model(tiny::network(), tiny::options()));
   }
 };
 
@@ -81,7 +81,7 @@ TEST_F(Switches, DebugNansLooksIntoThePartsOfAnAccumulatedBatch) {
 TEST_F(Switches, DebugNansFindsNothingInAFiniteStep) {
   Trainer trainer = tiny::fresh_trainer(client(), 4, {});
   EXPECT_EQ(trainer.find_operation(0, 1e-3, tiny::batch(4, 0),
-                                   wan_model(tiny::config(), tiny::options())),
+                                   network_model(tiny::network(), tiny::options())),
             "");
 }
 
@@ -132,7 +132,7 @@ struct Outcome {
 };
 
 Outcome steps(pjrt::Client& client, bool jit, const StepOptions& step,
-              const wan::ModelOptions& model) {
+              const nn::ModelOptions& model) {
   TrainerOptions options;
   options.program.jit = jit;
   options.program.executable_cache = tiny::program_cache().path().string();
@@ -145,7 +145,7 @@ Outcome steps(pjrt::Client& client, bool jit, const StepOptions& step,
     }
     params.push_back(client.to_device(array));
   }
-  Trainer trainer(client, specs, wan_model(tiny::config(), model), tiny::shapes(4), step,
+  Trainer trainer(client, specs, network_model(tiny::network(), model), tiny::shapes(4), step,
                   fresh_state(runtime::to_arrays(std::move(params)), specs, false, client),
                   options);
   Outcome out;
@@ -179,7 +179,7 @@ TEST_F(Switches, WithoutJitEachStepOfTheBlocksLoopIsAProgramOfItsOwn) {
 }
 
 TEST_F(Switches, WithoutJitEachBlockOfAnUnrolledModelIsAProgramOfItsOwn) {
-  wan::ModelOptions model = tiny::options();
+  nn::ModelOptions model = tiny::options();
   model.scan_layers = false;
   model.remat = {.kind = RematPolicy::Kind::FULL};
   const Outcome pieces = steps(client(), false, {}, model);

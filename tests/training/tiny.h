@@ -7,9 +7,10 @@
 #include "io/scratch.h"
 #include "kinema/core/threefry.h"
 #include "kinema/data/source.h"
+#include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
-#include "kinema/training/wan_model.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 #include "pjrt/cpu_plugin.h"
 
 /// A transformer small enough to compile and train within a test.
@@ -29,7 +30,9 @@ inline wan::TransformerConfig config() {
   return config;
 }
 
-inline wan::ModelOptions options() { return {.precision = Precision::HIGHEST}; }
+inline networks::Network network() { return network_of(config()); }
+
+inline nn::ModelOptions options() { return {.precision = Precision::HIGHEST}; }
 
 inline BatchShapes shapes(int64_t batch) {
   return {.latents = {DType::F32, {batch, 4, 2, 2, 2}}, .text = {DType::F32, {batch, 3, 8}}};
@@ -77,7 +80,7 @@ inline const io::Scratch& program_cache() {
 inline Trainer trainer(const runtime::Devices& client, int64_t batch_size, const StepOptions& step,
                        State state, TrainerOptions trainer = {}) {
   trainer.program.executable_cache = program_cache().path().string();
-  return Trainer(client, specs(), wan_model(config(), options()), shapes(batch_size), step,
+  return Trainer(client, specs(), network_model(network(), options()), shapes(batch_size), step,
                  std::move(state), trainer);
 }
 

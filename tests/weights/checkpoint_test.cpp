@@ -12,8 +12,10 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/models/wan/transformer.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 #include "pjrt/cpu_plugin.h"
 #include "weights/smallest.h"
 
@@ -75,7 +77,7 @@ fs::path write(const fs::path& path, const std::map<std::string, HostArray>& arr
 TEST(Checkpoint, ReadsTheSizesOffTheShapesOfASingleFile) {
   const io::Scratch scratch;
   const wan::TransformerConfig plain =
-      read_config(write(scratch / "t2v.safetensors", smallest(false, false)));
+      wan_config(write(scratch / "t2v.safetensors", smallest(false, false)));
   EXPECT_EQ(plain.num_attention_heads, 1);
   EXPECT_EQ(plain.attention_head_dim, 128);
   EXPECT_EQ(plain.in_channels, 6);
@@ -89,11 +91,11 @@ TEST(Checkpoint, ReadsTheSizesOffTheShapesOfASingleFile) {
   EXPECT_TRUE(plain.cross_attn_norm);
 
   const wan::TransformerConfig image =
-      read_config(write(scratch / "flf2v.safetensors", smallest(true, true)));
+      wan_config(write(scratch / "flf2v.safetensors", smallest(true, true)));
   EXPECT_EQ(image.image_dim, 9);
   EXPECT_EQ(image.added_kv_proj_dim, 128);
   EXPECT_EQ(image.pos_embed_seq_len, 10);
-  EXPECT_EQ(check_path(scratch / "flf2v.safetensors"),
+  EXPECT_EQ(networks::check_path(scratch / "flf2v.safetensors"),
             "original Wan transformer: 2 layers, width 128, 477664 parameters");
 }
 
@@ -103,8 +105,8 @@ TEST(Checkpoint, TakesEpsilonFromAnOriginalFolder) {
   std::ofstream(scratch / "config.json")
       << R"({"_class_name": "WanModel", "dim": 128, "eps": 1e-05, "model_type": "t2v"})";
 
-  EXPECT_EQ(read_config(scratch.path()).eps, 1e-5);
-  EXPECT_NO_THROW(check_path(scratch.path()));
+  EXPECT_EQ(wan_config(scratch.path()).eps, 1e-5);
+  EXPECT_NO_THROW(networks::check_path(scratch.path()));
 }
 
 TEST(Checkpoint, ReadsABundleWithoutItsOtherParts) {
@@ -114,11 +116,11 @@ TEST(Checkpoint, ReadsABundleWithoutItsOtherParts) {
     bundle.emplace("model.diffusion_model." + name, array);
   }
   bundle.emplace("vae.decoder.conv1.weight", HostArray(Shape{DType::F32, {3}}));
-  EXPECT_NO_THROW(check_path(write(scratch / "bundle.safetensors", bundle)));
+  EXPECT_NO_THROW(networks::check_path(write(scratch / "bundle.safetensors", bundle)));
 
   bundle.emplace("model.diffusion_model.vace_blocks.0.norm.weight",
                  HostArray(Shape{DType::F32, {3}}));
-  EXPECT_THAT([&] { check_path(write(scratch / "vace.safetensors", bundle)); },
+  EXPECT_THAT([&] { networks::check_path(write(scratch / "vace.safetensors", bundle)); },
               ThrowsMessage<Error>(
                   HasSubstr("`model.diffusion_model.vace_blocks.0.norm.weight` f32[3] is not")));
 }
@@ -126,7 +128,7 @@ TEST(Checkpoint, ReadsABundleWithoutItsOtherParts) {
 TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
   const io::Scratch scratch;
   const auto refuses = [&](const std::map<std::string, HostArray>& arrays, const char* why) {
-    EXPECT_THAT([&] { check_path(write(scratch / "a.safetensors", arrays)); },
+    EXPECT_THAT([&] { networks::check_path(write(scratch / "a.safetensors", arrays)); },
                 ThrowsMessage<Error>(AllOf(HasSubstr("a.safetensors"), HasSubstr(why))));
   };
   std::map<std::string, HostArray> arrays = smallest(false, false);
@@ -147,7 +149,7 @@ TEST(Checkpoint, RefusesPicklesAndGgufWithARemedy) {
   const io::Scratch scratch;
   for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "model.ckpt", "model.gguf"}) {
     std::ofstream(scratch / name) << "PK";
-    EXPECT_THAT([&] { check_path(scratch / name); },
+    EXPECT_THAT([&] { networks::check_path(scratch / name); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("\n  take the"))));
   }
 }
@@ -159,12 +161,12 @@ TEST(Checkpoint, RefusesEightBitFloatsInOneLine) {
   length[0] = static_cast<char>(header.size());
   std::ofstream(scratch / "fp8.safetensors", std::ios::binary) << length << header << "ab";
 
-  EXPECT_THAT([&] { check_path(scratch / "fp8.safetensors"); },
+  EXPECT_THAT([&] { networks::check_path(scratch / "fp8.safetensors"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`F8_E4M3`"), HasSubstr("take the bf16"))));
 }
 
 TEST(Checkpoint, SaysWhatALoraFileIs) {
-  EXPECT_EQ(check_path(io::golden("lora/comfy.safetensors")),
+  EXPECT_EQ(networks::check_path(io::golden("lora/comfy.safetensors")),
             "LoRA: original Wan names, rank 4, 20 modules");
 }
 
@@ -172,9 +174,9 @@ TEST(Checkpoint, SaysWhatALoraFileIs) {
 
 class LoadingTest : public pjrt::CpuTest {
  protected:
-  static std::vector<HostArray> values(const fs::path& path, const wan::ModelOptions& options) {
+  static std::vector<HostArray> values(const fs::path& path, const nn::ModelOptions& options) {
     pjrt::Client client = pjrt::cpu_client();
-    const auto specs = wan::parameters(read_config(path), options);
+    const auto specs = wan::parameters(wan_config(path), options);
     std::vector<HostArray> out;
     for (const pjrt::Buffer& buffer : load(path, specs, client)) {
       out.push_back(buffer.to_host());
@@ -223,8 +225,8 @@ TEST_F(LoadingTest, CastsEveryFloatDtypeAsItReads) {
     copy_config("wan21_t2v/transformer", scratch.path());
     Original original("wan21_t2v/transformer", "", stored);
     write(scratch / "wan.safetensors", original.arrays());
-    const wan::ModelOptions options{.weights_dtype = DType::BF16, .scan_layers = false};
-    const auto specs = wan::parameters(read_config(scratch.path() / "wan.safetensors"), options);
+    const nn::ModelOptions options{.weights_dtype = DType::BF16, .scan_layers = false};
+    const auto specs = wan::parameters(wan_config(scratch.path() / "wan.safetensors"), options);
     const auto loaded = values(scratch / "wan.safetensors", options);
 
     for (size_t i = 0; i < specs.size(); ++i) {
@@ -296,7 +298,7 @@ TEST_F(LoadingTest, SaysThatAFileBecameShorterWhileItWasLoaded) {
   const fs::path file =
       write(scratch / "wan.safetensors", Original("wan21_t2v/transformer").arrays());
   const Checkpoint checkpoint = Checkpoint::open(file);
-  const auto specs = wan::parameters(transformer_config(checkpoint), {});
+  const auto specs = wan::parameters(wan::parse_config(networks::open(checkpoint)->config()), {});
   pjrt::Client client = pjrt::cpu_client();
   fs::resize_file(file, fs::file_size(file) / 2);
 
@@ -311,7 +313,7 @@ TEST_F(LoadingTest, SeesThatTheLastByteWasCutOff) {
   const fs::path file =
       write(scratch / "wan.safetensors", Original("wan21_t2v/transformer").arrays());
   const Checkpoint checkpoint = Checkpoint::open(file);
-  const auto specs = wan::parameters(transformer_config(checkpoint), {});
+  const auto specs = wan::parameters(wan::parse_config(networks::open(checkpoint)->config()), {});
   pjrt::Client client = pjrt::cpu_client();
   fs::resize_file(file, fs::file_size(file) - 1);
 

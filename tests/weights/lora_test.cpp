@@ -11,6 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 
 namespace kinema::weights {
 namespace {
@@ -86,7 +87,7 @@ TEST(LoraKey, RefusesWhatNamesNoModule) {
 }
 
 TEST(Names, TranslateEveryParameterBothWays) {
-  wan::TransformerConfig config = read_config(io::golden("wan21_i2v/transformer"));
+  wan::TransformerConfig config = wan_config(io::golden("wan21_i2v/transformer"));
   config.pos_embed_seq_len = 34;
   for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
     const auto original = original_key(spec.name);
@@ -135,7 +136,7 @@ class LoraFile : public testing::Test {
 
   io::Scratch scratch_;
   std::map<std::string, HostArray> tensors_;
-  wan::TransformerConfig config_ = read_config(io::golden("wan21_t2v/transformer"));
+  wan::TransformerConfig config_ = wan_config(io::golden("wan21_t2v/transformer"));
   std::vector<nn::ParamSpec> specs_ = wan::parameters(config_, {});
 };
 

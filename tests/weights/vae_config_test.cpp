@@ -10,6 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
@@ -108,7 +109,7 @@ class VaeFolder : public testing::Test {
       }
     }
     io::write_model_folder(folder_, from.config(), entries);
-    return problem_of([&] { check_path(folder_); });
+    return problem_of([&] { networks::check_path(folder_); });
   }
 
  private:
@@ -128,7 +129,7 @@ TEST_F(VaeFolder, IsCheckedTensorByTensor) {
 }
 
 TEST_F(VaeFolder, SaysWhatItIs) {
-  EXPECT_THAT(check_path(kGolden / "wan22_ti2v" / "vae"),
+  EXPECT_THAT(networks::check_path(kGolden / "wan22_ti2v" / "vae"),
               HasSubstr("AutoencoderKLWan: 8 latent channels, 16 x 16 pixels a cell"));
 }
 

@@ -11,6 +11,8 @@
 #include "kinema/io/json.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/models/wan/transformer.h"
+#include "kinema/networks/check_path.h"
+#include "networks/wan.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::weights {
@@ -43,23 +45,23 @@ std::string changed(const std::string& key, const std::string& value) {
 }
 
 TEST(ReadConfig, ReadsTheReferenceModels) {
-  const wan::TransformerConfig t2v = read_config(io::golden("wan21_t2v/transformer"));
+  const wan::TransformerConfig t2v = wan_config(io::golden("wan21_t2v/transformer"));
   EXPECT_EQ(t2v.num_layers, 2);
   EXPECT_EQ(t2v.attention_head_dim, 32);
   EXPECT_EQ(t2v.image_dim, 0);
-  const wan::TransformerConfig i2v = read_config(io::golden("wan21_i2v/transformer"));
+  const wan::TransformerConfig i2v = wan_config(io::golden("wan21_i2v/transformer"));
   EXPECT_EQ(i2v.image_dim, 32);
   EXPECT_EQ(i2v.added_kv_proj_dim, 64);
 }
 
 TEST(ReadConfig, IsTheInverseOfItsText) {
   const io::Scratch scratch;
-  wan::TransformerConfig config = read_config(io::golden("wan21_i2v/transformer"));
+  wan::TransformerConfig config = wan_config(io::golden("wan21_i2v/transformer"));
   config.pos_embed_seq_len = 34;
   config.eps = 1e-5;
-  write(scratch / "config.json", config_text(config));
+  write(scratch / "config.json", wan::config_json(config).dump());
 
-  EXPECT_EQ(read_config(scratch.path()), config);
+  EXPECT_EQ(wan_config(scratch.path()), config);
 }
 
 TEST(ReadConfig, NamesFileAndKeyOfWhatItRefuses) {
@@ -68,7 +70,7 @@ TEST(ReadConfig, NamesFileAndKeyOfWhatItRefuses) {
     SCOPED_TRACE(key + ": " + value);
     write(scratch / "config.json", changed(key, value));
     EXPECT_THAT(
-        [&] { read_config(scratch.path()); },
+        [&] { wan_config(scratch.path()); },
         ThrowsMessage<Error>(AllOf(HasSubstr("config.json"), HasSubstr(key), HasSubstr(why))));
   };
   refuses("num_layers", "", "");
@@ -101,31 +103,31 @@ TEST(CheckPath, DecidesEveryModelFolderOfTheCorruptSet) {
       continue;  // optional
     }
     if (about.at("refuse").as_bool()) {
-      EXPECT_THROW(check_path(folder), Error);
+      EXPECT_THROW(networks::check_path(folder), Error);
     } else {
-      EXPECT_NO_THROW(check_path(folder));
+      EXPECT_NO_THROW(networks::check_path(folder));
     }
   }
   EXPECT_GE(decided, 15);
 }
 
 TEST(CheckPath, SaysWhatAModelIs) {
-  EXPECT_EQ(check_path(io::golden("wan21_t2v/transformer")),
+  EXPECT_EQ(networks::check_path(io::golden("wan21_t2v/transformer")),
             "WanTransformer3DModel: 2 layers, width 64, 148224 parameters");
-  EXPECT_NO_THROW(check_path(io::golden("variants/transformer_sharded")));
+  EXPECT_NO_THROW(networks::check_path(io::golden("variants/transformer_sharded")));
 }
 
 TEST(CheckPath, NamesTheTensorAndHowManyMore) {
-  EXPECT_THAT([] { check_path(io::golden("corrupt/model_missing_tensor")); },
+  EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_missing_tensor")); },
               ThrowsMessage<Error>(HasSubstr("`blocks.0.attn1.to_q.weight` [12,12] is missing")));
-  EXPECT_THAT([] { check_path(io::golden("corrupt/model_wrong_shape")); },
+  EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_shape")); },
               ThrowsMessage<Error>(HasSubstr(
                   "`blocks.0.attn1.to_q.weight` is f32[12,11] but the config wants [12,12]")));
-  EXPECT_THAT([] { check_path(io::golden("corrupt/model_extra_tensor")); },
+  EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_extra_tensor")); },
               ThrowsMessage<Error>(HasSubstr("`blocks.1.attn1.to_q.weight`")));
-  EXPECT_THAT([] { check_path(io::golden("corrupt/model_wrong_dtype")); },
+  EXPECT_THAT([] { networks::check_path(io::golden("corrupt/model_wrong_dtype")); },
               ThrowsMessage<Error>(HasSubstr("must be floating-point")));
-  wan::TransformerConfig config = read_config(io::golden("wan21_t2v/transformer"));
+  wan::TransformerConfig config = wan_config(io::golden("wan21_t2v/transformer"));
   config.ffn_dim = 96;
   const auto specs = wan::parameters(config, {});
   EXPECT_THAT([&] { check_folder(io::golden("wan21_t2v/transformer"), specs); },
@@ -134,7 +136,7 @@ TEST(CheckPath, NamesTheTensorAndHowManyMore) {
 
 class WeightsTest : public pjrt::CpuTest {
  protected:
-  wan::TransformerConfig config_ = read_config(io::golden("wan21_t2v/transformer"));
+  wan::TransformerConfig config_ = wan_config(io::golden("wan21_t2v/transformer"));
 };
 
 TEST_F(WeightsTest, WritesBackEqualTensorsInShards) {
@@ -146,11 +148,11 @@ TEST_F(WeightsTest, WritesBackEqualTensorsInShards) {
     const auto buffers = load(io::golden("wan21_t2v/transformer"), specs, client);
     const auto folder = scratch / (scan ? "scanned" : "unrolled");
 
-    save(folder, config_, specs, buffers, {}, 200'000);
+    save(folder, wan::config_json(config_), specs, buffers, {}, 200'000);
 
     const auto before = io::ModelFolder::open(io::golden("wan21_t2v/transformer"));
     const auto after = io::ModelFolder::open(folder);
-    EXPECT_EQ(read_config(folder), config_);
+    EXPECT_EQ(wan_config(folder), config_);
     EXPECT_GE(after.files().size(), 3U);
     ASSERT_EQ(after.tensors().size(), before.tensors().size());
     for (const io::TensorView* tensor : before.tensors()) {
@@ -164,8 +166,8 @@ TEST_F(WeightsTest, WritesAnotherDtypeWhenAsked) {
   const io::Scratch scratch;
   pjrt::Client client = pjrt::cpu_client();
   const auto specs = wan::parameters(config_, {});
-  save(scratch / "half", config_, specs, load(io::golden("wan21_t2v/transformer"), specs, client),
-       DType::BF16);
+  save(scratch / "half", wan::config_json(config_), specs,
+       load(io::golden("wan21_t2v/transformer"), specs, client), DType::BF16);
 
   const auto half = io::ModelFolder::open(scratch / "half");
   const auto full = io::ModelFolder::open(io::golden("wan21_t2v/transformer"));

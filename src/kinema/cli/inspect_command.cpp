@@ -20,7 +20,8 @@
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/check_path.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/stores.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/tokenizer.h"
@@ -111,8 +112,7 @@ Contents list_safetensors(const fs::path& path) {
 
 /// Throws where a training or sampling run would refuse the folder.
 void check_transformer(const fs::path& path) {
-  const wan::TransformerConfig config = weights::read_config(path);
-  weights::check_folder(path, wan::parameters(config, {}));
+  weights::check_folder(path, networks::open(path)->parameters({}));
 }
 
 Contents list_model(const fs::path& path) {
@@ -316,14 +316,14 @@ Contents list(const fs::path& path) {
 std::string accept(const fs::path& path) {
   const io::PathKind kind = io::path_kind(path);
   if (kind == io::PathKind::ModelFolder) {
-    return "accepted: " + weights::check_path(path);
+    return "accepted: " + networks::check_path(path);
   }
   if (kind == io::PathKind::Pipeline && !is_checkpoint(path)) {
     const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
     if (!pipeline.tokenizer.empty()) {
       text::Tokenizer::open(pipeline.tokenizer);
     }
-    return "accepted: " + weights::check_path(path);
+    return "accepted: " + networks::check_path(path);
   }
   if (is_checkpoint(path)) {
     const std::string problem = training::manifest_problem(path);
@@ -334,7 +334,7 @@ std::string accept(const fs::path& path) {
     return "accepted: the transformers of " + path.string();
   }
   if (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER) {
-    return "accepted: " + weights::check_path(path);
+    return "accepted: " + networks::check_path(path);
   }
   if (kind == io::PathKind::TfRecord) {
     const int64_t records = check_records(path);

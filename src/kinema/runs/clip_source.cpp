@@ -45,7 +45,7 @@ data::VideoOptions video_options(const config::Config& config) {
 }
 
 std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const config::Config& config,
-                                                           const wan::TransformerConfig& model,
+                                                           const networks::Sizes& model,
                                                            const pjrt::Client& client) {
   auto autoencoder = make_autoencoder(config, client);
   const encoders::LatentLayout layout = autoencoder->layout();
@@ -62,7 +62,7 @@ std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const config::Config&
 
 /// CLIP, where the transformer looks at its images through it.
 std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const config::Config& config,
-                                                             const wan::TransformerConfig& model,
+                                                             const networks::Sizes& model,
                                                              const pjrt::Client& client) {
   if (model.image_dim == 0) {
     return nullptr;
@@ -95,15 +95,15 @@ data::Encoded encode_pixels(const HostArray& pixels, const encoders::Autoencoder
 
 /// That every size divides into latents and patches, before the first clip is encoded.
 void check_sizes(const config::Config& config, const data::ClipFormat& format,
-                 const encoders::LatentLayout& layout, const wan::TransformerConfig& model) {
+                 const encoders::LatentLayout& layout, const networks::Sizes& model) {
   const config::Buckets buckets = config::read_buckets(config.data);
   if (!buckets.on) {
     encoders::check_clip_sizes(format.num_frames, format.height, format.width, layout,
-                               model.patch_size, model.rope_max_seq_len);
+                               model.patch_size, model.max_positions);
   }
   for (const auto& [frames, height, width] : buckets.sizes) {
     encoders::check_clip_sizes(frames, height, width, layout, model.patch_size,
-                               model.rope_max_seq_len);
+                               model.max_positions);
   }
 }
 
@@ -125,7 +125,7 @@ DType kept_dtype(const config::Config& config) {
 /// Encoders that are loaded when they are first used.
 class LazyEncoders {
  public:
-  LazyEncoders(const config::Config& config, const wan::TransformerConfig& model,
+  LazyEncoders(const config::Config& config, const networks::Sizes& model,
                const pjrt::Client& client, const Job& job)
       : config_(config), model_(model), client_(client), job_(job) {}
 
@@ -163,7 +163,7 @@ class LazyEncoders {
   }
 
   const config::Config& config_;
-  const wan::TransformerConfig& model_;
+  const networks::Sizes& model_;
   const pjrt::Client& client_;
   const Job& job_;
   std::unique_ptr<encoders::Autoencoder> autoencoder_;
@@ -192,7 +192,7 @@ class EncodingTask {
 };
 
 std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
-                                                  const wan::TransformerConfig& model,
+                                                  const networks::Sizes& model,
                                                   std::shared_ptr<const data::ClipSet> clips,
                                                   data::VideoOptions options,
                                                   const pjrt::Client& client, const Job& job) {
@@ -241,7 +241,7 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
 }  // namespace
 
 std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
-                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job,
                                                const ClipReport& report) {
   data::VideoOptions options = video_options(config);

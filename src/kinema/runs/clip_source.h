@@ -7,7 +7,7 @@
 #include "kinema/config/config.h"
 #include "kinema/core/host_array.h"
 #include "kinema/data/source.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/job.h"
@@ -19,7 +19,7 @@ namespace kinema::runs {
 /// told to stop meanwhile. Else clips are encoded on the client's device while the run
 /// goes. `report` says where it is told what was found of the clips.
 std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
-                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job,
                                                const ClipReport& report);
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "kinema/io/folder.h"
-#include "kinema/weights/convert.h"
+#include "kinema/networks/convert.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/weights.h"
 
@@ -62,12 +62,12 @@ ConvertResult convert(const std::string& given, const std::string& target,
     return {.source = named, .target = target};
   }
   const fs::path source = transformer_of(named);
-  const weights::ConvertOptions settings{.to = weights::format_from_string(options.to),
-                                         .dtype = options.dtype,
-                                         .max_shard_bytes = options.max_shard_bytes,
-                                         .progress = job.progress("converting")};
+  const networks::ConvertOptions settings{.to = networks::format_from_string(options.to),
+                                          .dtype = options.dtype,
+                                          .max_shard_bytes = options.max_shard_bytes,
+                                          .progress = job.progress("converting")};
   io::make_folder(fs::path(target).parent_path());
-  weights::convert_transformer(source, target, settings);
+  networks::convert_transformer(source, target, settings);
   if (source != fs::path(named)) {
     name_others(named, source, job);
   }

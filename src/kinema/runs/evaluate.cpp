@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kinema/core/stopwatch.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
@@ -32,15 +33,15 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
       .transformer = expert.is_low_noise() ? model.folder.transformer_2 : model.folder.transformer,
       .step = model.step};
   const pjrt::Client client = runtime::open_client(client_spec(config));
-  const TrainingStep what = training_step(config, weights::read_config(result.transformer), expert,
-                                          placement(config, client));
+  const TrainingStep what =
+      training_step(config, networks::open(result.transformer), expert, placement(config, client));
   job.notice(what.doubts);
   const runtime::Devices devices(client, what.options.place);
-  const auto source = make_eval_source(config, what.model, what.samples, client, job);
+  const auto source = make_eval_source(config, what.network.sizes(), what.samples, client, job);
   const auto evaluating = job.task("evaluating");
   const Stopwatch watch;
-  const auto evaluator =
-      make_evaluator(config, what, batch_shapes(source->at(0), what.model, what.samples), devices);
+  const auto evaluator = make_evaluator(
+      config, what, batch_shapes(source->at(0), what.network.sizes(), what.samples), devices);
   const std::vector<runtime::Array> params = weights::load(
       result.transformer, training::state_specs(what.specs, what.step.state), devices);
   std::vector<const runtime::Array*> given;

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
@@ -105,7 +106,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   job.notice(sample::doubts(model.folder));
   sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
   output_settings.taken = store.names();
-  wan::ModelOptions options = model_options(config);
+  nn::ModelOptions options = model_options(config);
   for (const std::string& line : add_lora(config, options, model.folder, job)) {
     job.notice("lora: " + line);
   }
@@ -120,8 +121,9 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
     job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));
   }
   apply_batch(loaded, devices.placement(), job, request);
-  const wan::TransformerConfig sizes = weights::read_config(model.folder.transformer);
-  sample::Pipeline pipeline(devices, model.folder, make_parts(config, model, sizes, client, job),
+  const networks::Network network = networks::open(model.folder.transformer);
+  sample::Pipeline pipeline(devices, model.folder,
+                            make_parts(config, model, network.sizes(), client, job),
                             {.model = options, .program = step_program_options(config)});
   GenerateResult result{.transformer = model.folder.transformer};
   result.made = pipeline.generate(

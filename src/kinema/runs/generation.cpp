@@ -351,8 +351,8 @@ std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t dev
 }
 
 sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
-                                 const wan::TransformerConfig& transformer,
-                                 const pjrt::Client& client, const Job& job) {
+                                 const networks::Sizes& transformer, const pjrt::Client& client,
+                                 const Job& job) {
   sample::PipelineParts parts;
   parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
   parts.text_encoder = make_text_encoder(config, transformer.text_dim, client, job);

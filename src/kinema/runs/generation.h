@@ -7,7 +7,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/io/json.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/job.h"
 #include "kinema/sample/output.h"
@@ -61,8 +61,8 @@ std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t dev
 
 /// Autoencoder, text encoder and, where the folder has one, image encoder.
 sample::PipelineParts make_parts(const config::Config& config, const ModelToUse& model,
-                                 const wan::TransformerConfig& transformer,
-                                 const pjrt::Client& client, const Job& job);
+                                 const networks::Sizes& transformer, const pjrt::Client& client,
+                                 const Job& job);
 
 /// What is written beside the mp4, and how; `flags` are the compiler's that were given.
 sample::OutputOptions output_options(const config::Loaded& loaded, const ModelToUse& model,

@@ -7,6 +7,7 @@
 
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/models.h"
 #include "kinema/weights/weights.h"
 
@@ -87,31 +88,31 @@ Experts open_adapters(const config::Config& config, bool two, const Job& job) {
 
 /// Makes room in `options` for what `lora_mode: apply` keeps apart.
 void add_ranks(const config::Config& config, std::span<const weights::Adapter> adapters,
-               const wan::TransformerConfig& model, wan::ModelOptions& options) {
+               const networks::Network& network, nn::ModelOptions& options) {
   if (config.model.lora_mode == config::LoraMode::APPLY) {
-    wan::ModelOptions plain = options;
+    nn::ModelOptions plain = options;
     plain.low_ranks = {};
-    options.low_ranks = weights::greatest(
-        std::move(options.low_ranks), weights::low_ranks(adapters, wan::parameters(model, plain)));
+    options.low_ranks = weights::greatest(std::move(options.low_ranks),
+                                          weights::low_ranks(adapters, network->parameters(plain)));
   }
 }
 
 }  // namespace
 
-std::vector<std::string> add_lora(const config::Config& config, wan::ModelOptions& options,
+std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
                                   sample::PipelineFolder& folder, const Job& job) {
   const bool two = folder.has_two_experts();
   Experts experts = open_adapters(config, two, job);
   const std::array<fs::path, 2> transformers{folder.transformer, folder.transformer_2};
   for (size_t i = 0; i < (two ? 2 : 1); ++i) {
-    add_ranks(config, experts[i], weights::read_config(transformers[i]), options);
+    add_ranks(config, experts[i], networks::open(transformers[i]), options);
   }
   // Checked before anything large is read.
   std::vector<std::string> lines;
   for (size_t i = 0; i < experts.size(); ++i) {
     if (!experts[i].empty()) {
-      const weights::Adapters fitted(
-          experts[i], wan::parameters(weights::read_config(transformers[i]), options));
+      const weights::Adapters fitted(experts[i],
+                                     networks::open(transformers[i])->parameters(options));
       for (const std::string& line : fitted.report()) {
         lines.push_back(transformers[i].filename().string() + ": " + line);
       }
@@ -122,12 +123,12 @@ std::vector<std::string> add_lora(const config::Config& config, wan::ModelOption
   return lines;
 }
 
-void plan_lora(const config::Config& config, const wan::TransformerConfig& model,
-               wan::ModelOptions& options, const Job& job) {
+void plan_lora(const config::Config& config, const networks::Network& network,
+               nn::ModelOptions& options, const Job& job) {
   for (const auto& adapters : open_adapters(config, true, job)) {
-    add_ranks(config, adapters, model, options);
+    add_ranks(config, adapters, network, options);
     // Throws where a file is for another model.
-    const weights::Adapters fitted(adapters, wan::parameters(model, options));
+    const weights::Adapters fitted(adapters, network->parameters(options));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "kinema/planning/compiler_error.h"
 #include "kinema/planning/flops.h"
 #include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/network.h"
 #include "kinema/runs/planned_step.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
@@ -129,12 +130,12 @@ planning::Report planned(const config::Loaded& loaded, const PlanOptions& option
 /// neighbours.
 planning::SweepSpace sweep_space(const config::Loaded& loaded, const PlanOptions& options,
                                  const SweepChoices& choices) {
-  const wan::TransformerConfig model = planned_model(loaded);
+  const networks::Network network = planned_network(loaded);
   planning::SweepSpace space{.devices = options.target.devices,
                              .remat = choices.remat,
                              .batches = choices.batches,
-                             .heads = model.num_attention_heads,
-                             .width = model.dim()};
+                             .heads = network.sizes().num_heads,
+                             .width = network.sizes().width};
   for (const std::string& mesh : choices.meshes) {
     space.meshes.push_back(planning::parse_mesh(mesh));
   }

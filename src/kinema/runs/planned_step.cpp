@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/lora.h"
+#include "kinema/runs/network.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/training_step.h"
 #include "kinema/runs/wiring.h"
@@ -23,54 +23,6 @@
 namespace kinema::runs {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// Sizes of the models under the organisation Wan-AI, by what their names contain.
-wan::TransformerConfig official_model(const std::string& name) {
-  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-  wan::TransformerConfig out;
-  if (has("1.3B")) {
-    return out;
-  }
-  check(has("Wan2.1-") || has("Wan2.2-"),
-        "[plan] the model `{}` is not here, and its sizes are not known\n"
-        "  give a folder with its config.json, or num_layers=..., ffn_dim=... without a name",
-        name);
-  if (has("5B")) {
-    out.num_attention_heads = 24;
-    out.ffn_dim = 14336;
-    out.num_layers = 30;
-    out.in_channels = out.out_channels = 48;
-    return out;
-  }
-  out.num_attention_heads = 40;
-  out.ffn_dim = 13824;
-  out.num_layers = 40;
-  if (has("I2V")) {
-    out.in_channels = 36;
-    if (has("Wan2.1-")) {
-      out.image_dim = 1280;
-      out.added_kv_proj_dim = 5120;
-    }
-  }
-  return out;
-}
-
-/// The keys that were given, over a known model's sizes.
-void apply_given(const config::Loaded& loaded, wan::TransformerConfig& out) {
-  const config::ModelConfig& m = loaded.config.model;
-  const auto take = [&](const char* key, int64_t& to, int64_t value) {
-    if (loaded.origin.contains(key)) {
-      to = value;
-    }
-  };
-  take("num_layers", out.num_layers, m.num_layers);
-  take("ffn_dim", out.ffn_dim, m.ffn_dim);
-  take("num_attention_heads", out.num_attention_heads, m.num_attention_heads);
-  take("in_channels", out.in_channels, m.in_channels);
-  take("out_channels", out.out_channels, m.out_channels);
-}
-
 int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
   int64_t sum = 0;
   for (const nn::ParamSpec& spec : specs) {
@@ -79,14 +31,14 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
   return sum;
 }
 
-std::string model_text(const wan::TransformerConfig& model, std::span<const nn::ParamSpec> specs,
-                       const wan::ModelOptions& options) {
+std::string model_text(const networks::Sizes& model, std::span<const nn::ParamSpec> specs,
+                       const nn::ModelOptions& options) {
   return fmt::format("{} parameters, {} layers of width {}, weights {}, activations {}",
-                     count_text(parameter_count(specs)), model.num_layers, model.dim(),
+                     count_text(parameter_count(specs)), model.num_layers, model.width,
                      to_string(options.weights_dtype), to_string(options.activations_dtype));
 }
 
-encoders::LatentLayout layout(const config::Loaded& loaded, const wan::TransformerConfig& model) {
+encoders::LatentLayout layout(const config::Loaded& loaded, const networks::Sizes& model) {
   if (loaded.config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const data::SpaceToDepth blocks = space_to_depth(loaded.config);
     return {.channels = model.out_channels,
@@ -98,19 +50,16 @@ encoders::LatentLayout layout(const config::Loaded& loaded, const wan::Transform
   return {.channels = model.out_channels, .spatial = model.out_channels == kTi2vChannels ? 16 : 8};
 }
 
-std::string inputs_text(const Dims& latents, const wan::TransformerConfig& model) {
-  int64_t tokens = 1;
-  for (size_t i = 0; i < 3; ++i) {
-    tokens *= latents[i + 2] / model.patch_size[i];
-  }
+std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
   return fmt::format("{} of {}, {} tokens", latents[0],
-                     to_string(Dims(latents.begin() + 1, latents.end())), tokens);
+                     to_string(Dims(latents.begin() + 1, latents.end())), model.tokens(latents));
 }
 
-PlannedStep training(const config::Loaded& loaded, const wan::TransformerConfig& model,
+PlannedStep training(const config::Loaded& loaded, const networks::Network& network,
                      const Dims& sample, const mesh::Placement& asked) {
   const config::Config& config = loaded.config;
-  const TrainingStep what = training_step(config, model, trained_expert(loaded), asked);
+  const networks::Sizes& model = network.sizes();
+  const TrainingStep what = training_step(config, network, trained_expert(loaded), asked);
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = config.model.max_sequence_length;
@@ -122,7 +71,7 @@ PlannedStep training(const config::Loaded& loaded, const wan::TransformerConfig&
     shapes.condition = Shape{DType::F32, condition};
   }
   if (model.image_dim > 0) {
-    shapes.image_states = Shape{DType::F32, {what.batch, kClipTokens, model.image_dim}};
+    shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};
   }
   auto step = std::make_shared<training::StepGraph>(what.build(shapes));
   PlannedStep out;
@@ -139,17 +88,18 @@ PlannedStep training(const config::Loaded& loaded, const wan::TransformerConfig&
   }
   constexpr double kTera = 1e12;
   out.model_flops =
-      training::training_tflops(model, sample, text, static_cast<double>(what.batch)) * kTera;
+      training::training_tflops(network, sample, text, static_cast<double>(what.batch)) * kTera;
   out.owner = std::move(step);
   return out;
 }
 
-PlannedStep denoising(const config::Loaded& loaded, const wan::TransformerConfig& model,
+PlannedStep denoising(const config::Loaded& loaded, const networks::Network& network,
                       const Dims& sample, const mesh::Placement& asked, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
-  sample::StepSpec spec{.model = model, .options = model_options(loaded.config)};
+  const networks::Sizes& model = network.sizes();
+  sample::StepSpec spec{.network = network, .options = model_options(loaded.config)};
   spec.options.place = asked;
-  plan_lora(loaded.config, model, spec.options, job);
+  plan_lora(loaded.config, network, spec.options, job);
   spec.latents = sample;
   spec.latents.insert(spec.latents.begin(),
                       videos_of_batch(loaded, asked.devices()).value_or(g.generate_batch_size));
@@ -162,7 +112,7 @@ PlannedStep denoising(const config::Loaded& loaded, const wan::TransformerConfig
   spec.keys = g.use_kv_cache;
   if (model.in_channels != model.out_channels) {
     spec.condition = sample::Condition::CHANNELS;
-    spec.image_tokens = model.image_dim > 0 ? kClipTokens : 0;
+    spec.image_tokens = model.image_tokens;
   }
   sample::lay_out_contexts(spec);
   sample::check_contexts(spec);
@@ -173,7 +123,7 @@ PlannedStep denoising(const config::Loaded& loaded, const wan::TransformerConfig
   out.emit.donate = step->donate;
   out.emit.output_shardings = step->output_shardings;
   out.what = "denoising step";
-  out.model = model_text(model, wan::parameters(model, spec.options), spec.options);
+  out.model = model_text(model, network->parameters(spec.options), spec.options);
   out.inputs = inputs_text(spec.latents, model) + (guided ? ", with guidance" : "");
   if (asked.active()) {
     out.layout = sample::contexts_text(spec, asked);
@@ -184,23 +134,6 @@ PlannedStep denoising(const config::Loaded& loaded, const wan::TransformerConfig
 
 }  // namespace
 
-wan::TransformerConfig planned_model(const config::Loaded& loaded) {
-  const config::ModelConfig& m = loaded.config.model;
-  const std::string& own = m.wan_transformer_pretrained_model_name_or_path;
-  const std::string& name = own.empty() ? m.pretrained_model_name_or_path : own;
-  if (name.empty()) {
-    return scratch_config(loaded);
-  }
-  std::error_code ignored;
-  if (fs::exists(name, ignored)) {
-    return weights::read_config(pretrained_transformer(loaded.config));
-  }
-  wan::TransformerConfig out = official_model(name);
-  apply_given(loaded, out);
-  wan::validate(out);
-  return out;
-}
-
 PlannedStep build_planned_step(const config::Loaded& given, const planning::Target& target,
                                PlanMode mode, const Job& job) {
   config::Loaded loaded = given;
@@ -208,19 +141,20 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
     loaded.config.run.hardware =
         config::Hardware::TPU;  // attention's block sizes are checked for it
   }
-  const wan::TransformerConfig model = planned_model(loaded);
+  const networks::Network network = planned_network(loaded);
+  const networks::Sizes& model = network.sizes();
   const config::GenerateConfig& g = loaded.config.generate;
   const sample::VideoSizes sizes =
       sample::video_sizes(g.num_frames, g.height, g.width, layout(loaded, model), model.patch_size,
-                          model.rope_max_seq_len);
+                          model.max_positions);
   std::vector<mesh::Device> devices;
   for (int64_t id = 0; id < target.devices; ++id) {
     devices.push_back({.id = id, .slice = 0, .coordinates = target.grid_place(id)});
   }
   const mesh::Placement place = placement(loaded.config, devices);
-  wan::check_divides(model, place);
-  PlannedStep out = mode == PlanMode::TRAIN ? training(loaded, model, sizes.latents, place)
-                                            : denoising(loaded, model, sizes.latents, place, job);
+  network->check_divides(place);
+  PlannedStep out = mode == PlanMode::TRAIN ? training(loaded, network, sizes.latents, place)
+                                            : denoising(loaded, network, sizes.latents, place, job);
   if (place.active()) {
     out.emit.mesh = place.mesh().axes;
   }

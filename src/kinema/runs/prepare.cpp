@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/clips.h"
 #include "kinema/runs/compiler_flags.h"
@@ -30,7 +31,7 @@ int64_t text_dim(const config::Config& config) {
     return 0;
   }
   const fs::path transformer = pretrained_transformer(config);
-  return transformer.empty() ? config.model.text_dim : weights::read_config(transformer).text_dim;
+  return transformer.empty() ? config.model.text_dim : networks::open(transformer).sizes().text_dim;
 }
 
 /// What decides latents and text states beside the clips.

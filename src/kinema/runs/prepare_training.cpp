@@ -8,15 +8,16 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
+#include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/training/flops.h"
 #include "kinema/training/memory.h"
-#include "kinema/training/wan_model.h"
-#include "kinema/weights/config.h"
+#include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -109,7 +110,7 @@ struct TrainerParts {
 /// Compiled for every shape, without a state.
 std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job) {
   const TrainingStep& what = parts.what;
-  const training::Model network = training::wan_model(what.model, what.options);
+  const training::Model network = training::network_model(what.network, what.options);
   auto out =
       std::make_unique<training::Trainer>(parts.devices, what.specs, network, parts.batches[0],
                                           what.step, training::State(), parts.trainer);
@@ -195,7 +196,7 @@ training::SavedSteps saved_steps(const config::Config& config, const Start& star
 void add_evaluation(const config::Config& config, const runtime::Devices& devices, Training& out) {
   const TrainingStep& what = out.step;
   const training::BatchShapes shapes =
-      batch_shapes(out.eval_source->at(0), what.model, what.samples);
+      batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
   const auto is_like = [&](const training::BatchShapes& training) {
     return shapes.latents.dims == batched_like(training.latents, what.samples) &&
            shapes.text.dims == batched_like(training.text, what.samples);
@@ -220,14 +221,14 @@ bool open_data(const config::Config& config, const pjrt::Client& client, const J
   // that one that cannot work is known before all the others are encoded.
   const auto span = out.timings.measure("opening data");
   if (evaluates) {
-    out.eval_source = make_eval_source(config, what.model, what.samples, client, job);
+    out.eval_source = make_eval_source(config, what.network.sizes(), what.samples, client, job);
   }
   if (out.eval_source) {
     training::check_evaluation(evaluation_options(config, what.expert), what.step.objective,
                                *out.eval_source);
   }
   if (!evaluates || out.eval_source) {
-    out.source = make_source(config, what.model, what.batch, client, job);
+    out.source = make_source(config, what.network.sizes(), what.batch, client, job);
   }
   return out.source != nullptr;
 }
@@ -252,14 +253,14 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
     out.resumed = start.folder;
   }
   for (const data::Sample& sample : out.source->examples()) {
-    out.batches.push_back(batch_shapes(sample, what.model, what.batch));
+    out.batches.push_back(batch_shapes(sample, what.network.sizes(), what.batch));
   }
   check(out.batches.size() == 1 || config.run.compiled_step.empty(),
         "[train] compiled_step is one program, but the data has {} sizes", out.batches.size());
   for (const training::BatchShapes& shapes : out.batches) {
     const Dims& latents = shapes.latents.dims;
     out.tflops.push_back(training::training_tflops(
-        what.model, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
+        what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
         static_cast<double>(what.batch) / static_cast<double>(devices.count())));
   }
   constexpr double kTera = 1e12;
@@ -295,15 +296,15 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
                                                     const TrainingStep& what,
                                                     const training::BatchShapes& shapes,
                                                     const runtime::Devices& devices) {
-  wan::ModelOptions options = what.options;
+  nn::ModelOptions options = what.options;
   options.dropout = 0;
   options.remat.kind = RematPolicy::Kind::NONE;
   training::StepOptions step = step_options(config, what.expert);
   step.batch_axes =
       mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
-  return std::make_unique<training::Evaluator>(devices, what.specs,
-                                               training::wan_model(what.model, options), shapes,
-                                               step, evaluation_options(config, what.expert));
+  return std::make_unique<training::Evaluator>(
+      devices, what.specs, training::network_model(what.network, options), shapes, step,
+      evaluation_options(config, what.expert));
 }
 
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
@@ -329,8 +330,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   check_videos(config, expert);
   out.pretrained = pretrained_transformer(config, expert.part());
   out.step = training_step(
-      config,
-      out.pretrained.empty() ? scratch_config(loaded) : weights::read_config(out.pretrained),
+      config, out.pretrained.empty() ? scratch_network(loaded) : networks::open(out.pretrained),
       expert, asked);
   const TrainingStep& what = out.step;
   const mesh::Placement& place = what.options.place;
@@ -338,7 +338,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   job.notice(what.doubts);
   out.parameters = count(what.specs);
   out.scheduler_config = scheduler_config_of(config);
-  config::Config resolved = resolved_config(config, what.model, expert, what.samples);
+  config::Config resolved = resolved_config(config, what.network, expert, what.samples);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
   }

@@ -8,6 +8,7 @@
 #include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/runs/continued_run.h"
+#include "kinema/runs/network.h"
 
 namespace kinema::runs {
 namespace {
@@ -42,7 +43,7 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
   return {.folder = other, .saved = training::read_train_state(other)};
 }
 
-config::Config resolved_config(const config::Config& config, const wan::TransformerConfig& model,
+config::Config resolved_config(const config::Config& config, const networks::Network& network,
                                const Expert& expert, int64_t samples) {
   config::Config out = config;
   out.optimizer.global_batch_size = samples;
@@ -55,22 +56,7 @@ config::Config resolved_config(const config::Config& config, const wan::Transfor
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};
   }
-  config::ModelConfig& m = out.model;
-  m.patch_size = {model.patch_size.begin(), model.patch_size.end()};
-  m.num_attention_heads = model.num_attention_heads;
-  m.attention_head_dim = model.attention_head_dim;
-  m.in_channels = model.in_channels;
-  m.out_channels = model.out_channels;
-  m.text_dim = model.text_dim;
-  m.freq_dim = model.freq_dim;
-  m.ffn_dim = model.ffn_dim;
-  m.num_layers = model.num_layers;
-  m.cross_attn_norm = model.cross_attn_norm;
-  m.eps = model.eps;
-  m.image_dim = model.image_dim;
-  m.added_kv_proj_dim = model.added_kv_proj_dim;
-  m.pos_embed_seq_len = model.pos_embed_seq_len;
-  m.rope_max_seq_len = model.rope_max_seq_len;
+  set_sizes(out.model, network);
   return out;
 }
 

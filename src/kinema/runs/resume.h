@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kinema/config/resume.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/network.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/training/checkpoint.h"
@@ -31,7 +31,7 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
 /// `config` with what devices, data and model decide in the place of what means "as it comes":
 /// what a checkpoint keeps and a resumed run is compared by. `samples`: of a batch over all
 /// devices.
-config::Config resolved_config(const config::Config& config, const wan::TransformerConfig& model,
+config::Config resolved_config(const config::Config& config, const networks::Network& network,
                                const Expert& expert, int64_t samples);
 
 /// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,

@@ -59,9 +59,9 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
       model_(std::move(model)),
       flags_(std::move(flags)),
       job_(std::move(job)),
-      weights_(devices, wan::parameters(model_.sizes, model_.options), programs_of(loaded.config)),
-      parts_(
-          remembered(make_parts(loaded.config, model_at(0), model_.sizes, devices.client(), job_))),
+      weights_(devices, model_.network->parameters(model_.options), programs_of(loaded.config)),
+      parts_(remembered(
+          make_parts(loaded.config, model_at(0), model_.network.sizes(), devices.client(), job_))),
       programs_(std::make_shared<sample::StepPrograms>(devices, programs_of(loaded.config))),
       request_(make_request(loaded, model_at(0))) {
   io::check_writable(model_at(0).output);
@@ -85,7 +85,7 @@ std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
       sample::PipelineOptions{
           .model = model_.options,
           .programs = programs_,
-          .lent = sample::LentTransformer{.config = model_.sizes,
+          .lent = sample::LentTransformer{.network = model_.network,
                                           .expert = model_.expert.is_low_noise() ? 1 : 0}});
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kinema/config/config.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/trained_model.h"
@@ -20,10 +20,10 @@ namespace kinema::runs {
 
 /// What of a training run its videos depend on.
 struct VideoModel {
-  wan::TransformerConfig sizes;
+  networks::Network network;
   Expert expert;
-  wan::ModelOptions options;  // placed on the devices
-  bool average = false;       // the run keeps an average of its parameters
+  nn::ModelOptions options;  // placed on the devices
+  bool average = false;      // the run keeps an average of its parameters
   std::filesystem::path run;
   std::filesystem::path checkpoints;  // where the run's lie
 };

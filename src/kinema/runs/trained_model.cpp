@@ -31,7 +31,7 @@ Shape batched(const Shape& sample, int64_t batch) {
 
 /// The image condition and image states of a batch, which must be there exactly where the model
 /// takes them.
-void add_images(const data::Sample& sample, const wan::TransformerConfig& model, int64_t batch,
+void add_images(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
                 training::BatchShapes& out) {
   const int64_t channels = model.condition_channels();
   const Shape& condition = sample.condition.shape;
@@ -68,10 +68,10 @@ void add_images(const data::Sample& sample, const wan::TransformerConfig& model,
           to_string(states), model.image_dim);
     out.image_states = batched(states, batch);
     const int64_t text = sample.encoder_hidden_states.shape.dims[0];
-    check(text == wan::kImageModelText,
+    check(model.text_tokens == 0 || text == model.text_tokens,
           "[train] this model takes {0} text tokens, but {1} has {2}\n  max_sequence_length={0} is "
           "needed",
-          wan::kImageModelText, sample.id, text);
+          model.text_tokens, sample.id, text);
   }
 }
 
@@ -146,7 +146,7 @@ bool has_image_condition(const config::Config& config) {
 }
 
 std::vector<std::string> check_model_type(const config::Config& config,
-                                          const wan::TransformerConfig& model) {
+                                          const networks::Sizes& model) {
   const config::ModelType type = config.model.model_type;
   const int64_t channels = model.condition_channels();
   check(channels >= 0, "[train] a model that takes {} channels and makes {} cannot be trained",
@@ -159,10 +159,9 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
         "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
         model.in_channels);
-  check(model.pos_embed_seq_len == 0,
-        "[train] models that are told of a first and a last image (pos_embed_seq_len {}) cannot be "
-        "trained yet",
-        model.pos_embed_seq_len);
+  check(!model.takes_last_image,
+        "[train] models that are told of a first and a last image (pos_embed_seq_len above 0) "
+        "cannot be trained yet");
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (type != config::ModelType::TI2V) {
     if (type == config::ModelType::T2V && pipeline && pipeline->expand_timesteps) {
@@ -208,7 +207,7 @@ std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config&
   return clip;
 }
 
-training::BatchShapes batch_shapes(const data::Sample& sample, const wan::TransformerConfig& model,
+training::BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& model,
                                    int64_t batch) {
   const Shape& latents = sample.latents.shape;
   const Shape& text = sample.encoder_hidden_states.shape;

@@ -9,7 +9,7 @@
 #include "kinema/config/config.h"
 #include "kinema/data/source.h"
 #include "kinema/encoders/image_encoder.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/expert.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -35,7 +35,7 @@ void check_videos(const config::Config& config, const Expert& expert);
 /// Throws an Error when model_type is not what the transformer is, or cannot be trained with these
 /// settings. Returns what looks wrong without being certain, a line each.
 std::vector<std::string> check_model_type(const config::Config& config,
-                                          const wan::TransformerConfig& model);
+                                          const networks::Sizes& model);
 
 /// True where the model is shown its images behind the latents' channels (model_type I2V).
 bool has_image_condition(const config::Config& config);
@@ -49,7 +49,7 @@ std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config&
 
 /// Shapes of a batch by its first sample. Throws an Error when that does not fit the model: other
 /// sizes, no image condition where the model takes one, or one where it takes none.
-training::BatchShapes batch_shapes(const data::Sample& sample, const wan::TransformerConfig& model,
+training::BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& model,
                                    int64_t batch);
 
 }  // namespace kinema::runs

@@ -8,7 +8,7 @@
 #include "kinema/pjrt/transfers.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/sample/pipeline_folder.h"
-#include "kinema/training/wan_model.h"
+#include "kinema/training/network_model.h"
 
 namespace kinema::runs {
 
@@ -72,13 +72,13 @@ training::LoopParts Training::parts() {
   parts.find_nonfinite = [this](int64_t i, const data::Batch& batch_now) {
     const std::string found =
         debug_nans ? trainer->find_operation(i, schedule(i), batch_now,
-                                             training::wan_model(step.model, step.options))
+                                             training::network_model(step.network, step.options))
                    : "";
     if (!found.empty()) {
       return found;
     }
     return trainer->find_nonfinite(i, batch_now,
-                                   training::tapped_wan_model(step.model, step.options));
+                                   training::tapped_network_model(step.network, step.options));
   };
   parts.tflops = [this](const data::Batch& batch_now) {
     return tflops.at(trainer->shape_of(batch_now));
@@ -109,7 +109,7 @@ void Training::save(int64_t steps, bool go_on) {
       stored->begin(reached.step);
     }
     checkpoints->write(reached.step, [&](const fs::path& folder) {
-      training::save_state(folder, step.model, state, reached, save_optimizer);
+      training::save_state(folder, step.network, state, reached, save_optimizer);
       if (!scheduler_config.empty()) {
         const fs::path kept = folder / sample::kSchedulerConfig;
         fs::create_directories(kept.parent_path());

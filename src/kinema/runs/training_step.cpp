@@ -3,7 +3,7 @@
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/wiring.h"
-#include "kinema/training/wan_model.h"
+#include "kinema/training/network_model.h"
 
 namespace kinema::runs {
 
@@ -38,14 +38,14 @@ training::StepOptions step_options(const config::Config& config, const Expert& e
 }
 
 training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) const {
-  return training::build_step(specs, training::wan_model(model, options), shapes, step);
+  return training::build_step(specs, training::network_model(network, options), shapes, step);
 }
 
-TrainingStep training_step(const config::Config& config, const wan::TransformerConfig& model,
+TrainingStep training_step(const config::Config& config, const networks::Network& network,
                            const Expert& expert, const mesh::Placement& asked) {
   const config::OptimizerConfig& o = config.optimizer;
   TrainingStep out{.expert = expert,
-                   .model = model,
+                   .network = network,
                    .options = model_options(config),
                    .step = step_options(config, expert)};
   out.samples = batch_sizes(config, asked.devices()).train;
@@ -53,10 +53,10 @@ TrainingStep training_step(const config::Config& config, const wan::TransformerC
   const mesh::Placement place = asked.for_samples(out.samples);
   mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   out.batch_text = batch_text(config, asked, out.samples);
-  out.doubts = check_model_type(config, model);
-  wan::check_divides(model, place);
+  out.doubts = check_model_type(config, network.sizes());
+  network->check_divides(place);
   out.options.place = place;
-  out.specs = wan::parameters(model, out.options, init_options(config));
+  out.specs = network->parameters(out.options, init_options(config));
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);
   return out;

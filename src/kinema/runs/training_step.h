@@ -6,7 +6,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/mesh/placement.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/training/step.h"
@@ -17,8 +17,8 @@ namespace kinema::runs {
 /// not (plan).
 struct TrainingStep {
   Expert expert;
-  wan::TransformerConfig model;
-  wan::ModelOptions options;         // placed for the batch
+  networks::Network network;
+  nn::ModelOptions options;          // placed for the batch
   std::vector<nn::ParamSpec> specs;  // in the dtypes that the network works in
   training::StepOptions step;
   int64_t samples = 0;              // of a batch over all devices
@@ -31,7 +31,7 @@ struct TrainingStep {
 
 /// Throws an Error where model, batch and mesh do not fit each other, or the configuration does not
 /// fit the model.
-TrainingStep training_step(const config::Config& config, const wan::TransformerConfig& model,
+TrainingStep training_step(const config::Config& config, const networks::Network& network,
                            const Expert& expert, const mesh::Placement& asked);
 
 /// What of a configuration decides the step beside model and mesh.

@@ -17,7 +17,7 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
     return;
   }
   videos_.emplace(loaded, runtime::Devices(client, training.step.options.place),
-                  VideoModel{.sizes = training.step.model,
+                  VideoModel{.network = training.step.network,
                              .expert = training.step.expert,
                              .options = training.step.options,
                              .average = !training.trainer->state().parts.ema.empty(),

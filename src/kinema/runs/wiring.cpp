@@ -100,7 +100,7 @@ int64_t or_else(int64_t override_value, int64_t value) {
 }
 
 std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
-                                             const wan::TransformerConfig& model, int64_t batch) {
+                                             const networks::Sizes& model, int64_t batch) {
   const config::DataConfig& d = config.data;
   const bool blocks = config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH;
   data::SyntheticOptions options;
@@ -114,7 +114,7 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
       or_else(d.synthetic_override_num_channels_latents, model.out_channels);
   options.condition_channels = model.condition_channels();
   options.image_dim = model.image_dim;
-  options.image_tokens = model.image_dim > 0 ? kClipTokens : 0;
+  options.image_tokens = model.image_tokens;
   options.vae_scale_factor_spatial =
       or_else(d.synthetic_override_vae_scale_factor_spatial,
               blocks ? space_to_depth(config).side() : options.vae_scale_factor_spatial);
@@ -126,7 +126,7 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
                              {.spatial = options.vae_scale_factor_spatial,
                               .temporal = options.vae_scale_factor_temporal,
                               .first_frame_alone = options.first_frame_alone},
-                             model.patch_size, model.rope_max_seq_len);
+                             model.patch_size, model.max_positions);
   // MaxDiffusion counts batches.
   options.num_samples = d.synthetic_num_samples < 0 ? 0 : d.synthetic_num_samples * batch;
   options.seed = static_cast<uint64_t>(config.run.seed);
@@ -149,9 +149,9 @@ void check_values(const config::Loaded& loaded) {
   resolve_flags(loaded, {});
 }
 
-wan::ModelOptions model_options(const config::Config& config) {
+nn::ModelOptions model_options(const config::Config& config) {
   const config::ModelConfig& m = config.model;
-  wan::ModelOptions options;
+  nn::ModelOptions options;
   options.weights_dtype = dtype(m.weights_dtype);
   options.activations_dtype = dtype(m.activations_dtype);
   options.precision = precision(m.precision);
@@ -163,45 +163,12 @@ wan::ModelOptions model_options(const config::Config& config) {
   return options;
 }
 
-wan::InitOptions init_options(const config::Config& config) {
-  wan::InitOptions init;
+nn::InitOptions init_options(const config::Config& config) {
+  nn::InitOptions init;
   init.gate_bias = config.model.init_gate;
-  init.text = config.model.init_text == config::TextInit::XAVIER ? wan::InitOptions::Text::XAVIER
-                                                                 : wan::InitOptions::Text::NORMAL;
+  init.text = config.model.init_text == config::TextInit::XAVIER ? nn::InitOptions::Text::XAVIER
+                                                                 : nn::InitOptions::Text::NORMAL;
   return init;
-}
-
-wan::TransformerConfig scratch_config(const config::Loaded& loaded) {
-  const config::ModelConfig& m = loaded.config.model;
-  check(m.patch_size.size() == 3,
-        "[config] patch_size has {} numbers, expected frames, rows, columns", m.patch_size.size());
-  wan::TransformerConfig out;
-  out.patch_size = {m.patch_size[0], m.patch_size[1], m.patch_size[2]};
-  out.num_attention_heads = m.num_attention_heads;
-  out.attention_head_dim = m.attention_head_dim;
-  out.in_channels = m.in_channels;
-  out.out_channels = m.out_channels;
-  out.text_dim = m.text_dim;
-  out.freq_dim = m.freq_dim;
-  out.ffn_dim = m.ffn_dim;
-  out.num_layers = m.num_layers;
-  out.cross_attn_norm = m.cross_attn_norm;
-  out.eps = m.eps;
-  out.image_dim = m.image_dim;
-  out.added_kv_proj_dim = m.added_kv_proj_dim;
-  out.pos_embed_seq_len = m.pos_embed_seq_len;
-  out.rope_max_seq_len = m.rope_max_seq_len;
-  if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
-    const int64_t channels = space_to_depth(loaded.config).channels();
-    if (!loaded.origin.contains("in_channels")) {
-      out.in_channels = channels;
-    }
-    if (!loaded.origin.contains("out_channels")) {
-      out.out_channels = channels;
-    }
-  }
-  wan::validate(out);
-  return out;
 }
 
 namespace {
@@ -365,7 +332,7 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
 }
 
 std::unique_ptr<data::Source> make_source(const config::Config& config,
-                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const networks::Sizes& model, int64_t batch,
                                           const pjrt::Client& client, const Job& job,
                                           const ClipReport& report) {
   if (config.data.dataset_type == config::DatasetType::SYNTHETIC) {
@@ -390,7 +357,7 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
 }
 
 std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
-                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job) {
   const std::string& folder = config.run.eval_data_dir;
   check(!folder.empty(),

@@ -9,7 +9,7 @@
 #include "kinema/data/space_to_depth.h"
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/text_encoder.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/job.h"
@@ -19,16 +19,8 @@
 /// From configuration keys to the settings of the rooms below.
 namespace kinema::runs {
 
-/// Tokens of an image by CLIP's vision model at 224 x 224, which Wan 2.1 image-to-video takes:
-/// 16 x 16 patches and one more.
-inline constexpr int64_t kClipTokens = 257;
-
-wan::ModelOptions model_options(const config::Config& config);
-wan::InitOptions init_options(const config::Config& config);
-
-/// The transformer of a run that starts from scratch. With `autoencoder: space_to_depth` the
-/// channels follow from the block unless they are given.
-wan::TransformerConfig scratch_config(const config::Loaded& loaded);
+nn::ModelOptions model_options(const config::Config& config);
+nn::InitOptions init_options(const config::Config& config);
 
 /// Where pretrained weights lie of a pipeline's `transformer`, or of its `transformer_2`; empty:
 /// from scratch. Throws an Error when the folder that was named, or the part of a pipeline, is not
@@ -58,14 +50,14 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
 /// client's device; null when the process is told to stop while they are (make_clip_source).
 /// `report`: where it is told what was found of clips.
 std::unique_ptr<data::Source> make_source(const config::Config& config,
-                                          const wan::TransformerConfig& model, int64_t batch,
+                                          const networks::Sizes& model, int64_t batch,
                                           const pjrt::Client& client, const Job& job,
                                           const ClipReport& report = {});
 
 /// The samples of eval_data_dir, in order: TFRecords, or videos where it holds clips or a list of
 /// them.
 std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
-                                               const wan::TransformerConfig& model, int64_t batch,
+                                               const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job);
 
 }  // namespace kinema::runs

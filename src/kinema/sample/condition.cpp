@@ -4,18 +4,19 @@
 
 namespace kinema::sample {
 
-Condition condition_of(const wan::TransformerConfig& config, const encoders::LatentLayout& layout,
+Condition condition_of(const networks::Sizes& network, const encoders::LatentLayout& layout,
                        bool expand_timesteps, const GivenImages& images) {
   const int64_t z = layout.channels;
   const int64_t with_image = 2 * z + layout.temporal;
-  check(config.out_channels == z && (config.in_channels == z || config.in_channels == with_image),
-        "[sample] the autoencoder makes {} channels, but the transformer takes {} and makes {}\n"
-        "  they belong to different models: {} -> {} (text) or {} -> {} (image) was expected",
-        z, config.in_channels, config.out_channels, z, z, with_image, z);
+  check(
+      network.out_channels == z && (network.in_channels == z || network.in_channels == with_image),
+      "[sample] the autoencoder makes {} channels, but the transformer takes {} and makes {}\n"
+      "  they belong to different models: {} -> {} (text) or {} -> {} (image) was expected",
+      z, network.in_channels, network.out_channels, z, z, with_image, z);
   const bool first = !images.first.bytes.empty();
   const bool last = !images.last.bytes.empty();
   check(first || !last, "[sample] there is a last image but no first one (image_url)");
-  if (config.in_channels == with_image) {
+  if (network.in_channels == with_image) {
     check(first, "[sample] this model makes videos of images: give one with image_url=FILE");
     return Condition::CHANNELS;
   }
@@ -25,17 +26,17 @@ Condition condition_of(const wan::TransformerConfig& config, const encoders::Lat
   return first ? Condition::FIRST_FRAME : Condition::NONE;
 }
 
-void check_image_tokens(const wan::TransformerConfig& config, bool has_encoder,
+void check_image_tokens(const networks::Sizes& network, bool has_encoder,
                         const GivenImages& images) {
-  if (config.image_dim == 0) {
+  if (network.image_dim == 0) {
     return;
   }
   check(has_encoder,
         "[sample] the transformer looks at its image through CLIP (image_dim {}), but the pipeline "
         "has no `image_encoder` with `image_processor`",
-        config.image_dim);
+        network.image_dim);
   const bool last = !images.last.bytes.empty();
-  if (config.pos_embed_seq_len > 0) {
+  if (network.takes_last_image) {
     check(last, "[sample] this model makes the video between two images: give last_image_url too");
   } else {
     check(!last, "[sample] this model takes a first image only: last_image_url must be empty");

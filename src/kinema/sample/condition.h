@@ -6,7 +6,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/image_condition.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/network.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/sample/sizes.h"
 
@@ -21,12 +21,12 @@ using encoders::GivenImages;
 /// Throws an Error when the channels fit neither the autoencoder nor that layout (the 16-channel
 /// VAE with a 48-channel model), when an image is missing, or when one is given that the model does
 /// not look at.
-Condition condition_of(const wan::TransformerConfig& config, const encoders::LatentLayout& layout,
+Condition condition_of(const networks::Sizes& network, const encoders::LatentLayout& layout,
                        bool expand_timesteps, const GivenImages& images);
 
 /// Throws an Error when the model looks at its images through CLIP and there is no encoder or not
 /// as many images as it has positions for.
-void check_image_tokens(const wan::TransformerConfig& config, bool has_encoder,
+void check_image_tokens(const networks::Sizes& network, bool has_encoder,
                         const GivenImages& images);
 
 /// The condition of one video, without the batch axis: encoders::image_condition for CHANNELS,

@@ -22,7 +22,7 @@ Dims condition_dims(const StepSpec& spec) {
     case Condition::NONE:
       return {};
     case Condition::CHANNELS:
-      dims[1] = spec.model.in_channels - spec.model.out_channels;
+      dims[1] = spec.network.sizes().condition_channels();
       break;
     case Condition::FIRST_FRAME:
       dims[2] = 1;
@@ -42,7 +42,7 @@ int64_t contexts_at_once(const StepSpec& spec) {
 
 std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   std::vector<Tensor> params;
-  for (const nn::ParamSpec& param : wan::parameters(spec.model, spec.options)) {
+  for (const nn::ParamSpec& param : spec.network->parameters(spec.options)) {
     params.push_back(graph.input(param.shape, param.name, param.sharding(spec.options.place)));
   }
   return params;
@@ -54,7 +54,7 @@ Tensor whole_input(Graph& graph, const StepSpec& spec, const Shape& shape, const
 }
 
 Tensor text_input(Graph& graph, const StepSpec& spec) {
-  const Shape shape{DType::F32, {contexts(spec), spec.text_length, spec.model.text_dim}};
+  const Shape shape{DType::F32, {contexts(spec), spec.text_length, spec.network.sizes().text_dim}};
   return whole_input(graph, spec, shape, "text");
 }
 
@@ -62,36 +62,23 @@ Tensor image_input(Graph& graph, const StepSpec& spec) {
   if (spec.image_tokens == 0) {
     return {};
   }
-  const Shape shape{DType::F32, {spec.latents[0], spec.image_tokens, spec.model.image_dim}};
+  const Shape shape{DType::F32,
+                    {spec.latents[0], spec.image_tokens, spec.network.sizes().image_dim}};
   return whole_input(graph, spec, shape, "image");
 }
 
-/// How keys and values of cross-attention, [layers, contexts, t, heads, head width], are split.
-Sharding keys_sharding(const StepSpec& spec, const Dims& dims) {
-  return spec.options.place.sharding(
-      {"", "activation_batch", "", "activation_cross_attn_heads", ""}, dims);
+/// Keys and values of what does not change from step to step.
+std::vector<networks::Value> key_values(const StepSpec& spec) {
+  return spec.network->cross_key_values(spec.options, contexts(spec), spec.text_length,
+                                        spec.image_tokens);
 }
 
-wan::CrossKeys key_inputs(Graph& graph, const StepSpec& spec) {
-  const auto input = [&](int64_t length, const char* name) {
-    const Shape shape{spec.options.activations_dtype,
-                      {spec.model.num_layers, contexts(spec), length,
-                       spec.model.num_attention_heads, spec.model.attention_head_dim}};
-    return graph.input(shape, name, keys_sharding(spec, shape.dims));
-  };
-  wan::CrossKeys keys{.key = input(spec.text_length, "text_keys"),
-                      .value = input(spec.text_length, "text_values")};
-  if (spec.image_tokens > 0) {
-    keys.image_key = input(spec.image_tokens, "image_keys");
-    keys.image_value = input(spec.image_tokens, "image_values");
-  }
-  return keys;
+networks::Value block_sum(const StepSpec& spec) {
+  return spec.network->block_sum_value(spec.options, contexts(spec), spec.latents);
 }
 
-/// How what the blocks added, [contexts, tokens, d], is split: as the tokens between them.
-Sharding block_sum_sharding(const StepSpec& spec, const Dims& dims) {
-  return spec.options.place.sharding({"activation_batch", "activation_length", "activation_heads"},
-                                     dims);
+Tensor input(Graph& graph, const networks::Value& value) {
+  return graph.input(value.shape, value.name, value.sharding);
 }
 
 /// What the step takes from an earlier one.
@@ -103,14 +90,8 @@ std::vector<Tensor> kept_inputs(Graph& graph, const StepSpec& spec) {
     case Reuse::KEEP_BRANCHES:
     case Reuse::KEEP_VELOCITY:
       return {};
-    case Reuse::BLOCKS: {
-      int64_t tokens = 1;
-      for (size_t axis = 0; axis < 3; ++axis) {
-        tokens *= spec.latents[axis + 2] / spec.model.patch_size[axis];
-      }
-      const Shape shape{spec.options.activations_dtype, {contexts(spec), tokens, spec.model.dim()}};
-      return {graph.input(shape, "block_sum", block_sum_sharding(spec, shape.dims))};
-    }
+    case Reuse::BLOCKS:
+      return {input(graph, block_sum(spec))};
     case Reuse::BRANCH:
       return {whole_input(graph, spec, video, "prompted"),
               whole_input(graph, spec, video, "plain")};
@@ -221,7 +202,9 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   const Tensor m2 = whole_input(graph, spec, video, "m2");
   Given given;
   if (spec.keys) {
-    given.keys = key_inputs(graph, spec);
+    for (const networks::Value& each : key_values(spec)) {
+      given.keys.push_back(input(graph, each));
+    }
   } else {
     given.text = text_input(graph, spec);
     given.image = image_input(graph, spec);
@@ -250,7 +233,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
     step->output_shardings.push_back(spec.options.place.whole(y.shape().dims));
   }
   if (spec.reuse == Reuse::KEEP_BLOCKS) {
-    step->output_shardings.back() = block_sum_sharding(spec, kept.front().shape().dims);
+    step->output_shardings.back() = block_sum(spec).sharding;
   }
   return step;
 }
@@ -265,13 +248,9 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
   if (image && spec.guidance != Guidance::NONE) {
     image = concatenate({image, image}, Axis(0));
   }
-  const wan::CrossKeys keys = wan::cross_keys(params, spec.model, spec.options, text, image);
-  made->outputs = {keys.key, keys.value};
-  if (image) {
-    made->outputs.insert(made->outputs.end(), {keys.image_key, keys.image_value});
-  }
-  for (const Tensor y : made->outputs) {
-    made->output_shardings.push_back(keys_sharding(spec, y.shape().dims));
+  made->outputs = spec.network->cross_keys(params, spec.options, text, image);
+  for (const networks::Value& each : key_values(spec)) {
+    made->output_shardings.push_back(each.sharding);
   }
   return made;
 }
@@ -296,16 +275,15 @@ const runtime::Program& StepPrograms::keys(const StepSpec& spec) {
     runtime::ProgramOptions options = options_;
     options.saved.clear();
     options.name = "cross_keys";
-    options.output_names = {"text_keys", "text_values"};
-    if (spec.image_tokens > 0) {
-      options.output_names.insert(options.output_names.end(), {"image_keys", "image_values"});
+    for (const networks::Value& each : key_values(spec)) {
+      options.output_names.push_back(each.name);
     }
     return compile(*made, options);
   });
 }
 
 std::vector<std::string> StepPrograms::sharding_report(const StepSpec& spec) {
-  const std::vector<nn::ParamSpec> specs = wan::parameters(spec.model, spec.options);
+  const std::vector<nn::ParamSpec> specs = spec.network->parameters(spec.options);
   const auto logical = [&](const std::string& input) -> std::vector<std::string> {
     const auto found = std::ranges::find(specs, input, &nn::ParamSpec::name);
     return found == specs.end() ? std::vector<std::string>() : found->logical_axes();

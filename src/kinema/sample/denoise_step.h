@@ -11,7 +11,7 @@
 
 #include "kinema/core/host_array.h"
 #include "kinema/graph/graph.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/runtime/array.h"
 #include "kinema/runtime/program.h"
 #include "kinema/sample/reuse.h"
@@ -38,8 +38,8 @@ enum class Condition : uint8_t {
 
 /// What one compiled denoising step depends on, all of it: equal specs have one program.
 struct StepSpec {
-  wan::TransformerConfig model;
-  wan::ModelOptions options;
+  networks::Network network;
+  nn::ModelOptions options;
   Dims latents;  // [b, c, f, h, w]
   int64_t text_length = 512;
   Guidance guidance = Guidance::DOUBLED_BATCH;

@@ -58,19 +58,19 @@ void append(std::vector<const runtime::Array*>& to, const std::vector<runtime::A
   }
 }
 
-void check_condition(const DenoiseBatch& batch, const wan::TransformerConfig& config) {
-  const int64_t extra = config.in_channels - config.out_channels;
+void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) {
+  const int64_t extra = network.condition_channels();
   Dims dims = batch.latents.shape.dims;
   switch (batch.condition_kind) {
     case Condition::NONE:
       check(extra == 0,
             "[sample] the transformer takes {} channels and makes {}: it needs an image, and none "
             "was given",
-            config.in_channels, config.out_channels);
+            network.in_channels, network.out_channels);
       return;
     case Condition::CHANNELS:
       check(extra > 0, "[sample] the transformer takes {} channels and makes as many: no image",
-            config.in_channels);
+            network.in_channels);
       dims[1] = extra;
       break;
     case Condition::FIRST_FRAME:
@@ -82,26 +82,26 @@ void check_condition(const DenoiseBatch& batch, const wan::TransformerConfig& co
         to_string(dims));
 }
 
-void check_batch(const DenoiseBatch& batch, const wan::TransformerConfig& config, bool guided) {
+void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool guided) {
   const Dims& x = batch.latents.shape.dims;
-  check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == config.out_channels,
+  check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == network.out_channels,
         "[sample] latents are {}, expected f32[b,{},f,h,w]", to_string(batch.latents.shape),
-        config.out_channels);
-  check_condition(batch, config);
+        network.out_channels);
+  check_condition(batch, network);
   const Dims& text = batch.text.shape.dims;
   check(batch.text.shape.dtype == DType::F32 && text.size() == 3 && text[0] == x[0] &&
-            text[2] == config.text_dim,
+            text[2] == network.text_dim,
         "[sample] prompt embeddings are {}, expected f32[{},t,{}]", to_string(batch.text.shape),
-        x[0], config.text_dim);
+        x[0], network.text_dim);
   check(!guided || batch.negative_text.shape == batch.text.shape,
         "[sample] negative prompt embeddings are {}, expected {} as the prompt's",
         to_string(batch.negative_text.shape), to_string(batch.text.shape));
   const Dims& image = batch.image.shape.dims;
-  check((config.image_dim == 0) == batch.image.bytes.empty() &&
+  check((network.image_dim == 0) == batch.image.bytes.empty() &&
             (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
         "[sample] image tokens are {}, expected {}", to_string(batch.image.shape),
-        config.image_dim == 0 ? std::string("none")
-                              : fmt::format("f32[{},n,{}]", x[0], config.image_dim));
+        network.image_dim == 0 ? std::string("none")
+                               : fmt::format("f32[{},n,{}]", x[0], network.image_dim));
 }
 
 State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
@@ -153,7 +153,7 @@ class Run {
                 is_guided(settings_, 0) && is_guided(settings_, experts_.size() - 1));
     std::vector<State> states;
     for (const DenoiseBatch& batch : batches_) {
-      check_batch(batch, experts_.config(0),
+      check_batch(batch, experts_.network(0).sizes(),
                   is_guided(settings_, 0) || is_guided(settings_, experts_.size() - 1));
       states.push_back(start(batch, programs_.devices()));
     }
@@ -301,7 +301,7 @@ bool is_guided(const DenoiseSettings& settings, int64_t expert) {
 
 StepSpec step_spec(const Experts& experts, int64_t expert, const DenoiseBatch& batch,
                    const DenoiseSettings& settings) {
-  StepSpec spec{.model = experts.config(expert),
+  StepSpec spec{.network = experts.network(expert),
                 .options = experts.options(),
                 .latents = batch.latents.shape.dims,
                 .text_length = batch.text.shape.dims[1],

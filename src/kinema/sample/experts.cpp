@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/networks/open.h"
 #include "kinema/sample/memory.h"
 #include "kinema/weights/weights.h"
 
@@ -13,7 +14,7 @@ namespace kinema::sample {
 namespace {
 
 /// Without what sampling has no use for, and placed on the devices.
-wan::ModelOptions for_sampling(wan::ModelOptions options, const runtime::Devices& devices) {
+nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& devices) {
   options.dropout = 0.0;
   options.remat = {};
   options.place = devices.placement();
@@ -22,7 +23,7 @@ wan::ModelOptions for_sampling(wan::ModelOptions options, const runtime::Devices
 
 }  // namespace
 
-Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options,
+Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
                  const std::optional<LentTransformer>& lent)
     : devices_(std::move(devices)),
       folder_(std::move(folder)),
@@ -33,20 +34,20 @@ Experts::Experts(runtime::Devices devices, PipelineFolder folder, const wan::Mod
           folder_.folder.string(), size());
     lent_expert_ = lent->expert;
   }
-  const auto config_of = [&](int64_t expert, const std::filesystem::path& part) {
-    return is_lent(expert) ? lent->config : weights::read_config(part);
+  const auto network_of = [&](int64_t expert, const std::filesystem::path& part) {
+    return is_lent(expert) ? lent->network : networks::open(part);
   };
-  configs_.push_back(config_of(0, folder_.transformer));
-  wan::check_divides(configs_.front(), options_.place);
+  networks_.push_back(network_of(0, folder_.transformer));
+  networks_[0]->check_divides(options_.place);
   if (folder_.has_two_experts()) {
-    configs_.push_back(config_of(1, folder_.transformer_2));
-    const wan::TransformerConfig& high = configs_[0];
-    const wan::TransformerConfig& low = configs_[1];
+    networks_.push_back(network_of(1, folder_.transformer_2));
+    const networks::Sizes& high = networks_[0].sizes();
+    const networks::Sizes& low = networks_[1].sizes();
     check(high.in_channels == low.in_channels && high.out_channels == low.out_channels &&
               high.text_dim == low.text_dim && high.patch_size == low.patch_size,
           "[sample] transformer and transformer_2 of {} differ in channels, patch_size or text_dim",
           folder_.folder.string());
-    wan::check_divides(low, options_.place);
+    networks_[1]->check_divides(options_.place);
   }
 }
 
@@ -64,7 +65,8 @@ int64_t Experts::at_timestep(float timestep) const {
 void Experts::make_way(int64_t expert) {
   // An expert's size must be free beside its parameters: activations and the compiler's space come
   // on top.
-  const int64_t wanted = (is_lent(expert) ? 1 : 2) * parameter_bytes(configs_.at(expert), options_);
+  const int64_t wanted =
+      (is_lent(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_);
   std::vector<runtime::Array>& other = loaded_.at(1 - expert);
   if (!other.empty() && available_bytes(devices_) <= wanted) {
     other.clear();
@@ -74,7 +76,7 @@ void Experts::make_way(int64_t expert) {
 void Experts::lend(std::vector<const runtime::Array*> parameters) {
   check(lent_expert_.has_value(), "[sample] {} is a pipeline without a lent transformer",
         folder_.folder.string());
-  const auto specs = wan::parameters(configs_.at(*lent_expert_), options_);
+  const auto specs = networks_.at(*lent_expert_)->parameters(options_);
   check(parameters.size() == specs.size(),
         "[sample] {} parameters are lent, the transformer has {}", parameters.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -107,7 +109,7 @@ std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   }
   make_way(expert);
   const AddSeconds loading(load_seconds_);
-  const auto specs = wan::parameters(configs_.at(expert), options_);
+  const auto specs = networks_.at(expert)->parameters(options_);
   mine = weights::load(expert == 0 ? folder_.transformer : folder_.transformer_2, specs, devices_,
                        expert == 0 ? folder_.adapters : folder_.adapters_2);
   return pointers(mine);

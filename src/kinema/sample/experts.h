@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -14,7 +14,7 @@ namespace kinema::sample {
 
 /// A transformer of a pipeline whose parameters somebody else keeps: the folder's is not read.
 struct LentTransformer {
-  wan::TransformerConfig config;
+  networks::Network network;
   int64_t expert = 0;  // 1: the low-noise one of two
 };
 
@@ -24,25 +24,25 @@ class Experts {
  public:
   /// Reads and checks the configurations; loads nothing yet. Over a mesh, each device will hold
   /// what the placement's rules lay on it.
-  Experts(runtime::Devices devices, PipelineFolder folder, const wan::ModelOptions& options,
+  Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
           const std::optional<LentTransformer>& lent = {});
 
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only one or the one for high noise, 1 for low noise.
   int64_t at_timestep(float timestep) const;
-  const wan::TransformerConfig& config(int64_t expert) const { return configs_.at(expert); }
+  const networks::Network& network(int64_t expert) const { return networks_.at(expert); }
   /// As given, but for what sampling has no use for (dropout, rematerialisation), and placed on the
   /// devices.
-  const wan::ModelOptions& options() const { return options_; }
+  const nn::ModelOptions& options() const { return options_; }
   const PipelineFolder& folder() const { return folder_; }
 
-  /// The expert's parameters on the devices, in the order of wan::parameters.
+  /// The expert's parameters on the devices, in the order of Architecture::parameters.
   std::vector<const runtime::Array*> parameters(int64_t expert);
   /// Whether the expert's parameters take no more memory than is taken: they are there, or those of
   /// the other expert make way.
   bool has_room(int64_t expert) const;
   /// What `parameters` gives for the lent expert until the next call: arrays that the caller keeps,
-  /// in the order, dtypes and placement of wan::parameters.
+  /// in the order, dtypes and placement of Architecture::parameters.
   void lend(std::vector<const runtime::Array*> parameters);
   /// Gives the memory of what was loaded back; `parameters` loads it again.
   void release() { loaded_ = {}; }
@@ -55,8 +55,8 @@ class Experts {
 
   runtime::Devices devices_;
   PipelineFolder folder_;
-  wan::ModelOptions options_;
-  std::vector<wan::TransformerConfig> configs_;
+  nn::ModelOptions options_;
+  std::vector<networks::Network> networks_;
   std::array<std::vector<runtime::Array>, 2> loaded_;
   std::optional<int64_t> lent_expert_;
   std::vector<const runtime::Array*> lent_;

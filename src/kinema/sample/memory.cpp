@@ -17,28 +17,20 @@ std::string gib(double bytes) {
                              : fmt::format("{:.2f} GiB", bytes / kGiB);
 }
 
-double tokens(const Dims& latents, const wan::TransformerConfig& config) {
-  double out = 1;
-  for (size_t axis = 0; axis < 3; ++axis) {
-    const int64_t patches = latents[axis + 2] / config.patch_size[axis];
-    out *= static_cast<double>(patches);
-  }
-  return out;
-}
-
 double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
   return static_cast<double>(programs.get(spec).report().memory.total() -
-                             parameter_bytes(spec.model, spec.options));
+                             parameter_bytes(spec.network, spec.options));
 }
 
 /// The most latent frames whose step was seen to take at most so many bytes beside the parameters;
 /// 0 for none. The next guess follows from the last two measurements.
 int64_t latent_frames_that_fit(StepPrograms& programs, StepSpec spec, double available) {
   constexpr int kMeasurements = 5;
-  const int64_t patch = spec.model.patch_size[0];
+  const int64_t patch = spec.network.sizes().patch_size[0];
   const auto measure = [&](int64_t frames) {
     spec.latents[2] = frames;
-    return std::pair{tokens(spec.latents, spec.model), beside_parameters(programs, spec)};
+    return std::pair{static_cast<double>(spec.network.sizes().tokens(spec.latents)),
+                     beside_parameters(programs, spec)};
   };
   int64_t fits = 0;
   int64_t too_many = spec.latents[2];
@@ -73,9 +65,9 @@ int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
   return runtime::temporaries_within(devices, std::max<int64_t>(0, free - share));
 }
 
-int64_t parameter_bytes(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
+int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options) {
   int64_t bytes = 0;
-  for (const nn::ParamSpec& spec : wan::parameters(config, options)) {
+  for (const nn::ParamSpec& spec : network->parameters(options)) {
     bytes +=
         runtime::bytes_per_device(spec.shape, spec.sharding(options.place), options.place.mesh());
   }
@@ -119,13 +111,13 @@ void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available
 
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {
   const double rest = beside_parameters(programs, spec);
-  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  const auto weights = static_cast<double>(parameter_bytes(spec.network, spec.options));
   return rest + (loaded ? 0.0 : weights) <= static_cast<double>(available);
 }
 
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available) {
-  const auto weights = static_cast<double>(parameter_bytes(spec.model, spec.options));
+  const auto weights = static_cast<double>(parameter_bytes(spec.network, spec.options));
   const double rest = beside_parameters(programs, spec);
   const auto free = static_cast<double>(available) + (loaded ? weights : 0.0);
   if (weights + rest <= free) {
@@ -139,7 +131,7 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
   const int64_t alone = layout.first_frame_alone ? 1 : 0;
   const std::string remedy =
       fit == 0 ? fmt::format("not even {} frames of this size fit",
-                             (spec.model.patch_size[0] - alone) * layout.temporal + alone)
+                             (spec.network.sizes().patch_size[0] - alone) * layout.temporal + alone)
                : fmt::format("about {} frames of this size fit",
                              (fit - alone) * layout.temporal + alone);
   fail(

@@ -136,33 +136,34 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
                                  : std::make_shared<StepPrograms>(devices, options.program)),
       parts_(std::move(parts)),
       options_(std::move(options)) {
-  const wan::TransformerConfig& config = experts_.config(0);
+  const networks::Sizes& network = experts_.network(0).sizes();
   const int64_t z = parts_.autoencoder->layout().channels;
   const int64_t with_image = 2 * z + parts_.autoencoder->layout().temporal;
-  check(config.out_channels == z && (config.in_channels == z || config.in_channels == with_image),
-        "[sample] the autoencoder {} makes {} channels, but the transformer in {} takes {} and "
-        "makes {}: they belong to different models",
-        parts_.autoencoder->name(), z, experts_.folder().transformer.string(), config.in_channels,
-        config.out_channels);
+  check(
+      network.out_channels == z && (network.in_channels == z || network.in_channels == with_image),
+      "[sample] the autoencoder {} makes {} channels, but the transformer in {} takes {} and "
+      "makes {}: they belong to different models",
+      parts_.autoencoder->name(), z, experts_.folder().transformer.string(), network.in_channels,
+      network.out_channels);
   const std::string& name = experts_.folder().class_name;
-  const bool takes_image = config.in_channels != z || experts_.folder().expand_timesteps;
-  check(name.empty() || (name == "WanPipeline" ? config.in_channels == z : takes_image),
+  const bool takes_image = network.in_channels != z || experts_.folder().expand_timesteps;
+  check(name.empty() || (name == "WanPipeline" ? network.in_channels == z : takes_image),
         "[sample] {} is a {}, but its transformer takes {} channels and makes {}: model_index.json "
         "does not fit",
-        experts_.folder().folder.string(), name, config.in_channels, config.out_channels);
+        experts_.folder().folder.string(), name, network.in_channels, network.out_channels);
 }
 
 Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                               const GenerateObserver& observer) const {
   check_request(request);
-  const wan::TransformerConfig& config = experts_.config(0);
+  const networks::Sizes& network = experts_.network(0).sizes();
   const encoders::LatentLayout layout = parts_.autoencoder->layout();
   Plan out;
   out.videos = static_cast<int64_t>(request.prompts.size()) * request.num_videos_per_prompt;
-  out.condition = condition_of(config, layout, experts_.folder().expand_timesteps, request.images);
-  check_image_tokens(config, parts_.image_encoder != nullptr, request.images);
+  out.condition = condition_of(network, layout, experts_.folder().expand_timesteps, request.images);
+  check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   out.sizes = video_sizes(request.num_frames, request.height, request.width, layout,
-                          config.patch_size, config.rope_max_seq_len);
+                          network.patch_size, network.max_positions);
   if (observer.note && out.sizes.num_frames != request.num_frames) {
     observer.note(fmt::format(
         "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
@@ -218,11 +219,12 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
     const AddSeconds watch(timings.text);
     out.text = parts_.text_encoder->encode(texts(plan, request));
   }
-  if (experts_.config(0).image_dim > 0) {
-    check(out.text.shape.dims[1] == wan::kImageModelText,
-          "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
-          "  max_sequence_length={} is needed",
-          wan::kImageModelText, out.text.shape.dims[1], wan::kImageModelText);
+  const networks::Sizes& network = experts_.network(0).sizes();
+  check(network.text_tokens == 0 || out.text.shape.dims[1] == network.text_tokens,
+        "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
+        "  max_sequence_length={} is needed",
+        network.text_tokens, out.text.shape.dims[1], network.text_tokens);
+  if (network.image_dim > 0) {
     const AddSeconds watch(timings.image);
     out.image = encoders::image_tokens(request.images, *parts_.image_encoder);
   }
@@ -285,7 +287,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
   };
   batch.latents.shape = batched(plan.sizes.latents);
   batch.text.shape = batched(parts_.text_encoder->shape().dims);
-  if (experts_.config(0).image_dim > 0) {
+  if (experts_.network(0).sizes().image_dim > 0) {
     Dims tokens = parts_.image_encoder->shape().dims;
     tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;
     batch.image.shape = batched(tokens);
@@ -316,7 +318,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
                     free_bytes(plan));
-    const int64_t parameters = parameter_bytes(spec.model, spec.options);
+    const int64_t parameters = parameter_bytes(spec.network, spec.options);
     plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
                                                     (has_room ? parameters : 0));
     plan.loaded_bytes = std::max(plan.loaded_bytes, has_room ? 0 : parameters);

@@ -12,7 +12,7 @@
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/encoders/text_encoder.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/sample/condition.h"
 #include "kinema/sample/denoiser.h"
@@ -115,7 +115,7 @@ struct GenerateObserver {
 };
 
 struct PipelineOptions {
-  wan::ModelOptions model;
+  nn::ModelOptions model;
   runtime::ProgramOptions program;
   /// Where compiled steps are kept, for several pipelines that have steps in common; its own when
   /// null.

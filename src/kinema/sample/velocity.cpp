@@ -9,17 +9,6 @@
 namespace kinema::sample {
 namespace {
 
-/// The timestep once per video, or once per token; a given first frame is not noisy.
-Tensor timesteps(Tensor numbers, const StepSpec& spec, Tensor hidden) {
-  const int64_t batch = hidden.dim(0);
-  const Tensor t = broadcast_to(slice(numbers, Axis(0), kTimestep, 1), {batch});
-  if (!spec.expand_timesteps) {
-    return t;
-  }
-  const Tensor first = spec.condition == Condition::FIRST_FRAME ? zeros_like(t) : t;
-  return wan::token_timesteps(first, t, hidden, spec.model);
-}
-
 /// x once more along the batch; an empty tensor stays empty.
 Tensor twice(Tensor x) { return x ? concatenate({x, x}, Axis(0)) : x; }
 
@@ -45,24 +34,24 @@ class Passes {
     };
     const bool both = count > spec_.latents[0];
     const Tensor hidden = both ? twice(hidden_) : hidden_;
-    wan::TransformerInputs in{.hidden_states = hidden,
-                              .timestep = timesteps(given_.numbers, spec_, hidden)};
+    networks::Inputs in{.latents = hidden, .timestep = timesteps(hidden.dim(0))};
+    if (spec_.expand_timesteps) {
+      const bool given = spec_.condition == Condition::FIRST_FRAME;  // and not noisy
+      in.first_timestep = given ? zeros_like(in.timestep) : in.timestep;
+    }
     if (spec_.reuse == Reuse::BLOCKS) {
       in.block_sum = rows(given_.kept.at(0), 0);
-    } else if (given_.keys) {
-      const wan::CrossKeys& keys = *given_.keys;
-      in.keys = wan::CrossKeys{.key = rows(keys.key, 1),
-                               .value = rows(keys.value, 1),
-                               .image_key = rows(keys.image_key, 1),
-                               .image_value = rows(keys.image_value, 1)};
+    } else if (!given_.keys.empty()) {
+      for (const Tensor each : given_.keys) {
+        in.cross_keys.push_back(rows(each, 1));
+      }
     } else {
-      in.encoder_hidden_states = rows(given_.text, 0);
-      in.encoder_hidden_states_image = both ? twice(given_.image) : given_.image;
+      in.text = rows(given_.text, 0);
+      in.image = both ? twice(given_.image) : given_.image;
     }
-    const wan::TransformerOutputs out =
-        wan::transformer_outputs(params_, spec_.model, spec_.options, in);
+    const networks::Outputs out = spec_.network->forward(params_, spec_.options, in);
     sums_.push_back(out.block_sum);
-    return convert(out.velocity, DType::F32);
+    return convert(out.prediction, DType::F32);
   }
 
   /// What the blocks added, of all contexts.
@@ -71,6 +60,11 @@ class Passes {
   }
 
  private:
+  /// The step's timestep, once per video.
+  Tensor timesteps(int64_t batch) const {
+    return broadcast_to(slice(given_.numbers, Axis(0), kTimestep, 1), {batch});
+  }
+
   std::span<const Tensor> params_;
   const Given& given_;
   const StepSpec& spec_;

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "kinema/models/wan/transformer.h"
 #include "kinema/sample/denoise_step.h"
 #include "kinema/schedulers/schedule.h"
 
@@ -26,8 +24,8 @@ struct Given {
   Tensor text = {};
   Tensor condition = {};
   Tensor image = {};
-  std::optional<wan::CrossKeys> keys = {};  // instead of text and image
-  std::vector<Tensor> kept = {};            // of an earlier step, as the spec's reuse says
+  std::vector<Tensor> keys = {};  // in place of text and image
+  std::vector<Tensor> kept = {};  // of an earlier step, as the spec's reuse says
   Tensor numbers = {};
 };
 

@@ -205,18 +205,18 @@ int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optim
   return sum;
 }
 
-void save_state(const fs::path& folder, const wan::TransformerConfig& config,
-                const StateView& state, const TrainState& train, bool with_optimizer) {
-  save_state(folder, config, source_of(state), train, with_optimizer);
+void save_state(const fs::path& folder, const networks::Network& network, const StateView& state,
+                const TrainState& train, bool with_optimizer) {
+  save_state(folder, network, source_of(state), train, with_optimizer);
 }
 
-void save_state(const fs::path& folder, const wan::TransformerConfig& config,
-                const StateSource& state, const TrainState& train, bool with_optimizer) {
+void save_state(const fs::path& folder, const networks::Network& network, const StateSource& state,
+                const TrainState& train, bool with_optimizer) {
   using Kept = StateSource::Kept;
   const StateParts<Kept>& parts = state.parts;
   const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
     const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
-    weights::save(folder / name, config, part.specs, part.to_host);
+    weights::save(folder / name, network->config(), part.specs, part.to_host);
   };
   save_model(train.weights, parts.trained);
   if (with_optimizer) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kinema/config/resume.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
@@ -61,9 +61,9 @@ int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optim
 
 /// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
 /// out: such a checkpoint holds weights only.
-void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save_state(const std::filesystem::path& folder, const networks::Network& network,
                 const StateSource& state, const TrainState& train, bool with_optimizer = true);
-void save_state(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save_state(const std::filesystem::path& folder, const networks::Network& network,
                 const StateView& state, const TrainState& train, bool with_optimizer = true);
 
 /// The folder of the parameters within a checkpoint, `transformer` or `transformer_2`, and that of

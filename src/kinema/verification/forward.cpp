@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kinema/networks/open.h"
 #include "kinema/verification/compare.h"
 #include "kinema/weights/weights.h"
 
@@ -25,10 +26,10 @@ ForwardInputs ForwardInputs::of(const Case& c) {
 std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
                                              const ForwardInputs& inputs,
                                              const std::vector<std::string>& taps,
-                                             const wan::ModelOptions& options, Session& session,
+                                             const nn::ModelOptions& options, Session& session,
                                              std::span<const weights::Adapter> adapters) {
-  const wan::TransformerConfig config = weights::read_config(model);
-  const auto specs = wan::parameters(config, options);
+  const networks::Network network = networks::open(model);
+  const auto specs = network->parameters(options);
 
   Graph graph;
   const std::vector<Tensor> params = parameter_inputs(graph, specs);
@@ -39,13 +40,12 @@ std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
   };
   std::vector<std::string> names{"output"};
   std::vector<Tensor> outputs(1);
-  wan::TransformerInputs in;
-  in.hidden_states = input(inputs.hidden_states, "hidden_states");
+  networks::Inputs in;
+  in.latents = input(inputs.hidden_states, "hidden_states");
   in.timestep = input(inputs.timestep, "timestep");
-  in.encoder_hidden_states = input(inputs.encoder_hidden_states, "encoder_hidden_states");
+  in.text = input(inputs.encoder_hidden_states, "encoder_hidden_states");
   if (!inputs.encoder_hidden_states_image.bytes.empty()) {
-    in.encoder_hidden_states_image =
-        input(inputs.encoder_hidden_states_image, "encoder_hidden_states_image");
+    in.image = input(inputs.encoder_hidden_states_image, "encoder_hidden_states_image");
   }
   in.tap = [&](const std::string& name, Tensor value) {
     if (std::ranges::find(taps, name) != taps.end()) {
@@ -53,7 +53,7 @@ std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
       outputs.push_back(value);
     }
   };
-  outputs[0] = wan::transformer(params, config, options, in);
+  outputs[0] = network->forward(params, options, in).prediction;
 
   const runtime::Program& program = session.program(graph, outputs, "transformer");
   std::vector<pjrt::Buffer> buffers = weights::load(model, specs, session.client(), adapters);
@@ -111,7 +111,7 @@ std::vector<Row> variant_rows(const Case& c, Session& session) {
     }
     const bool bf16 = what.ends_with("_in_bf16");
     for (const Session::Form& form : session.forms()) {
-      wan::ModelOptions options = form.options;
+      nn::ModelOptions options = form.options;
       if (bf16) {
         options.weights_dtype = DType::BF16;
         options.activations_dtype = DType::BF16;

@@ -25,7 +25,7 @@ struct ForwardInputs {
 std::map<std::string, HostArray> run_forward(const std::filesystem::path& model,
                                              const ForwardInputs& inputs,
                                              const std::vector<std::string>& taps,
-                                             const wan::ModelOptions& options, Session& session,
+                                             const nn::ModelOptions& options, Session& session,
                                              std::span<const weights::Adapter> adapters = {});
 
 }  // namespace kinema::verification

@@ -3,8 +3,9 @@
 #include <cmath>
 
 #include "kinema/graph/autodiff.h"
+#include "kinema/networks/open.h"
+#include "kinema/training/network_model.h"
 #include "kinema/training/objective.h"
-#include "kinema/training/wan_model.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/flow.h"
 #include "kinema/verification/session.h"
@@ -34,8 +35,8 @@ constexpr std::array<const char*, 5> kOutputs{"noisy_latents", "target", "predic
                                               "grad_norm"};
 
 /// kOutputs, then the gradients of every parameter and of the network's two inputs.
-std::vector<Tensor> build(Graph& graph, const Case& c, const wan::TransformerConfig& config,
-                          const wan::ModelOptions& options, std::span<const nn::ParamSpec> specs) {
+std::vector<Tensor> build(Graph& graph, const Case& c, const networks::Network& network,
+                          const nn::ModelOptions& options, std::span<const nn::ParamSpec> specs) {
   const std::vector<Tensor> params = parameter_inputs(graph, specs);
   std::array<Tensor, kInputs.size()> in;
   for (size_t i = 0; i < in.size(); ++i) {
@@ -45,7 +46,7 @@ std::vector<Tensor> build(Graph& graph, const Case& c, const wan::TransformerCon
   training::ObjectiveOptions objective;
   objective.flow.sigma_min = sigma_min_of(c.tensor("timestep"), c.tensor("sigma"));
   const training::FlowBatch flow = training::flow_batch(latents, noise, timestep, objective);
-  const Tensor prediction = training::wan_model(config, options)(
+  const Tensor prediction = training::network_model(network, options)(
       params, {.noisy = flow.noisy, .timestep = timestep, .text = text});
   const Tensor loss = training::flow_loss(prediction, flow, {});
 
@@ -59,11 +60,11 @@ std::vector<Tensor> build(Graph& graph, const Case& c, const wan::TransformerCon
 }
 
 std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& session) {
-  const wan::TransformerConfig config = weights::read_config(c.model());
-  const auto specs = wan::parameters(config, form.options);
+  const networks::Network network = networks::open(c.model());
+  const auto specs = network->parameters(form.options);
   const std::string name = c.name() + form.suffix;
   Graph graph;
-  const std::vector<Tensor> outputs = build(graph, c, config, form.options, specs);
+  const std::vector<Tensor> outputs = build(graph, c, network, form.options, specs);
   std::vector<pjrt::Buffer> buffers = weights::load(c.model(), specs, session.client());
   for (const char* input : kInputs) {
     buffers.push_back(session.client().to_device(c.tensor(input)));

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "kinema/networks/open.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/forward.h"
 #include "kinema/verification/session.h"
@@ -61,10 +62,10 @@ std::vector<Row> lora_rows(const Case& c, Session& session) {
         const std::string name = c.name() + form.suffix + (applied ? " (applied)" : "");
         try {
           const std::vector<weights::Adapter> adapters = adapters_of(c, *output);
-          wan::ModelOptions options = form.options;
+          nn::ModelOptions options = form.options;
           if (applied) {
-            options.low_ranks = weights::low_ranks(
-                adapters, wan::parameters(weights::read_config(c.model()), options));
+            options.low_ranks =
+                weights::low_ranks(adapters, networks::open(c.model())->parameters(options));
           }
           const auto values = run_forward(c.model(), inputs, {}, options, session, adapters);
           rows.push_back(compare(name, tensor, values.at("output"), c.tensor(tensor), limit));

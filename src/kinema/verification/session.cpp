@@ -14,8 +14,8 @@ Session::Session(const pjrt::Client& client, const Options& options)
       options_(options),
       step_programs_(std::make_shared<sample::StepPrograms>(client, options.program)) {}
 
-wan::ModelOptions Session::model_options() const {
-  wan::ModelOptions model;
+nn::ModelOptions Session::model_options() const {
+  nn::ModelOptions model;
   // TF32 and bfloat16 products of accelerators are far outside the limits.
   if (client_.platform_name() != "cpu") {
     model.precision = Precision::HIGHEST;

@@ -11,7 +11,7 @@
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/text_encoder.h"
 #include "kinema/graph/graph.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
@@ -33,12 +33,12 @@ class Session {
 
   /// The forms of the transformer to run, with what goes behind the case's name.
   struct Form {
-    wan::ModelOptions options;
+    nn::ModelOptions options;
     std::string suffix;  // "" or " (scan)"
   };
   std::vector<Form> forms() const;
   /// The form that cases with one form only are run in: with scan unless it is switched off.
-  wan::ModelOptions model_options() const;
+  nn::ModelOptions model_options() const;
 
   /// The graph's program; graphs that emit the same text share one.
   const runtime::Program& program(const Graph& graph, std::span<const Tensor> outputs,

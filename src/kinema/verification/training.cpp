@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
+#include "kinema/networks/open.h"
+#include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
-#include "kinema/training/wan_model.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/flow.h"
 #include "kinema/verification/session.h"
@@ -65,8 +66,8 @@ void add_state(std::vector<Row>& rows, const Case& c, const std::string& name,
 std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& session) {
   const io::Json& optimizer = c.about().at("optimizer");
   const double learning_rate = optimizer.at("learning_rate").as_number();
-  const wan::TransformerConfig config = weights::read_config(c.model());
-  const auto specs = wan::parameters(config, form.options);
+  const networks::Network network = networks::open(c.model());
+  const auto specs = network->parameters(form.options);
   const auto masters = training::state_specs(specs);
   const std::string name = c.name() + form.suffix;
 
@@ -76,7 +77,7 @@ std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& sess
   const training::BatchShapes shapes{.latents = first["latents"].shape,
                                      .text = first["encoder_hidden_states"].shape};
   training::Trainer trainer(
-      session.client(), specs, training::wan_model(config, form.options), shapes, step,
+      session.client(), specs, training::network_model(network, form.options), shapes, step,
       training::fresh_state(weights::load(c.model(), masters, session.client()), masters,
                             /*ema=*/false, session.client()),
       {.program = session.program_options()});

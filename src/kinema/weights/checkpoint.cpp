@@ -4,7 +4,6 @@
 #include <array>
 
 #include "kinema/core/error.h"
-#include "kinema/weights/config.h"
 
 namespace kinema::weights {
 namespace {
@@ -15,6 +14,10 @@ using io::Json;
 // A bundle of a whole pipeline in one file has these beside the transformer.
 constexpr std::array<std::string_view, 5> kOtherParts{
     "vae.", "first_stage_model.", "text_encoders.", "cond_stage_model.", "conditioner."};
+
+// `_class_name` of diffusers, and of the original release.
+constexpr std::string_view kClass = "WanTransformer3DModel";
+constexpr std::string_view kOriginalClass = "WanModel";
 
 /// A tensor that every Wan transformer has, in both namings.
 constexpr std::string_view kMark = "patch_embedding.weight";
@@ -46,64 +49,6 @@ bool is_class(const Json& config, std::string_view name) {
   return value != nullptr && value->is_string() && value->as_string() == name;
 }
 
-/// Sizes of one tensor, which must have so many axes.
-const Dims& dims_of(const Checkpoint& checkpoint, const std::string& key, size_t axes) {
-  const io::TensorView& view = checkpoint.at(key);
-  check(view.shape.dims.size() == axes, "[weights] {}: `{}` is {} but must have {} axes",
-        checkpoint.path(), view.name, to_string(view.shape), axes);
-  return view.shape.dims;
-}
-
-int64_t count_layers(const Checkpoint& checkpoint) {
-  int64_t layers = 0;
-  while (checkpoint.find(fmt::format("blocks.{}.scale_shift_table", layers)) != nullptr) {
-    ++layers;
-  }
-  check(layers > 0, "[weights] {} has no tensor `{}`, so it holds no Wan transformer",
-        checkpoint.path(), checkpoint.name_in_file("blocks.0.scale_shift_table"));
-  return layers;
-}
-
-wan::TransformerConfig config_from_shapes(const Checkpoint& checkpoint) {
-  constexpr int64_t kHead = 128;  // of every released model
-  const std::string embedder = "condition_embedder.";
-  wan::TransformerConfig c;
-  const Dims& patch = dims_of(checkpoint, "patch_embedding.weight", 5);
-  const int64_t dim = patch[0];
-  check(dim >= kHead && dim % kHead == 0,
-        "[weights] {}: `{}` has width {}, which is no number of heads of {}\n"
-        "  put a diffusers config.json beside the file, which says the size of its heads",
-        checkpoint.path(), checkpoint.name_in_file("patch_embedding.weight"), dim, kHead);
-  c.attention_head_dim = kHead;
-  c.num_attention_heads = dim / kHead;
-  c.in_channels = patch[1];
-  c.patch_size = {patch[2], patch[3], patch[4]};
-  const int64_t voxels = checked_elements({patch[2], patch[3], patch[4]});
-  const int64_t out = dims_of(checkpoint, "proj_out.weight", 2)[0];
-  check(voxels > 0 && out % voxels == 0,
-        "[weights] {}: `{}` has {} rows, which patches of {}x{}x{} do not divide",
-        checkpoint.path(), checkpoint.name_in_file("proj_out.weight"), out, patch[2], patch[3],
-        patch[4]);
-  c.out_channels = out / voxels;
-  c.text_dim = dims_of(checkpoint, embedder + "text_embedder.linear_1.weight", 2)[1];
-  c.freq_dim = dims_of(checkpoint, embedder + "time_embedder.linear_1.weight", 2)[1];
-  c.ffn_dim = dims_of(checkpoint, "blocks.0.ffn.net.0.proj.weight", 2)[0];
-  c.num_layers = count_layers(checkpoint);
-  c.cross_attn_norm = checkpoint.find("blocks.0.norm2.weight") != nullptr;
-  if (checkpoint.find(embedder + "image_embedder.norm1.weight") != nullptr) {
-    c.image_dim = dims_of(checkpoint, embedder + "image_embedder.norm1.weight", 1)[0];
-    c.added_kv_proj_dim = dim;
-  }
-  if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
-    c.pos_embed_seq_len = dims_of(checkpoint, embedder + "image_embedder.pos_embed", 3)[1];
-  }
-  if (const Json* eps = checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
-      eps != nullptr) {
-    c.eps = eps->as_number();
-  }
-  return c;
-}
-
 }  // namespace
 
 void refuse_other_formats(const fs::path& path) {
@@ -131,7 +76,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     const fs::path beside = path.parent_path() / "config.json";
     if (fs::exists(beside, ignored)) {
       Json config = Json::read(beside);
-      if (is_transformer(config)) {
+      if (is_transformer_config(config)) {
         out.config_ = std::move(config);
       }
     }
@@ -207,24 +152,14 @@ std::string Checkpoint::name_in_file(const std::string& key) const {
   return prefix_ + (naming_ == Naming::ORIGINAL ? original_key(key).value_or(key) : key);
 }
 
-bool is_transformer(const Checkpoint& checkpoint) {
-  if (checkpoint.config().is_object()) {
-    return is_transformer(checkpoint.config()) || is_class(checkpoint.config(), "WanModel");
-  }
-  return checkpoint.find(kMark) != nullptr;
-}
+bool is_transformer_config(const Json& config) { return is_class(config, kClass); }
 
-wan::TransformerConfig transformer_config(const Checkpoint& checkpoint) {
-  if (checkpoint.config().is_object() && !is_class(checkpoint.config(), "WanModel")) {
-    return parse_config(checkpoint.config());
-  }
-  wan::TransformerConfig config = config_from_shapes(checkpoint);
-  try {
-    wan::validate(config);
-  } catch (const Error& error) {
-    fail("{}\n  read off the shapes in {}", error.what(), checkpoint.path());
-  }
-  return config;
+bool is_original_config(const Json& config) { return is_class(config, kOriginalClass); }
+
+bool is_transformer(const Checkpoint& checkpoint) {
+  const Json& config = checkpoint.config();
+  return config.is_object() ? is_transformer_config(config) || is_original_config(config)
+                            : checkpoint.find(kMark) != nullptr;
 }
 
 }  // namespace kinema::weights

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kinema/io/model_folder.h"
-#include "kinema/models/wan/config.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -62,13 +61,10 @@ class Checkpoint {
 /// Throws an Error with a remedy when the name is that of a pickle or a GGUF file.
 void refuse_other_formats(const std::filesystem::path& path);
 
-/// The sizes of a Wan transformer: those of its diffusers configuration where there is one, else
-/// read off the shapes, with heads of 128 as every released model has them.
-///
-/// Throws an Error naming what is missing or does not fit.
-wan::TransformerConfig transformer_config(const Checkpoint& checkpoint);
-
 /// True when the configuration, or without one the tensors, are a Wan transformer's.
 bool is_transformer(const Checkpoint& checkpoint);
+/// True when `_class_name` says so: diffusers' configuration, or the original release's.
+bool is_transformer_config(const io::Json& config);
+bool is_original_config(const io::Json& config);
 
 }  // namespace kinema::weights

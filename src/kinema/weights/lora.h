@@ -93,7 +93,7 @@ nn::LowRanks greatest(nn::LowRanks a, const nn::LowRanks& b);
 
 /// Adapters fitted to a model's parameters.
 ///
-/// Where the specs have a low-rank addition for a module (wan::ModelOptions::low_ranks), products
+/// Where the specs have a low-rank addition for a module (nn::ModelOptions::low_ranks), products
 /// are put into its parameters, one adapter's ranks after the other's; everything else changes the
 /// weight or bias itself.
 class Adapters {

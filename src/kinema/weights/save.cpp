@@ -3,7 +3,6 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
-#include "kinema/weights/config.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
@@ -54,7 +53,7 @@ struct How {
   int64_t max_shard_bytes;
 };
 
-void save_all(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save_all(const std::filesystem::path& folder, const io::Json& config,
               std::span<const nn::ParamSpec> specs, ToHost to_host, const How& how) {
   Fetch fetch(specs, std::move(to_host));
   std::vector<io::TensorEntry> entries;
@@ -67,19 +66,18 @@ void save_all(const std::filesystem::path& folder, const wan::TransformerConfig&
           [&fetch, i, layer, to = shape.dtype] { return fetch.layer(i, layer, to); }));
     }
   }
-  io::write_model_folder(folder, config_json(config), entries,
-                         {.max_shard_bytes = how.max_shard_bytes});
+  io::write_model_folder(folder, config, entries, {.max_shard_bytes = how.max_shard_bytes});
 }
 
 }  // namespace
 
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, const ToHost& to_host, std::optional<DType> dtype,
           int64_t max_shard_bytes) {
   save_all(folder, config, specs, to_host, {dtype, max_shard_bytes});
 }
 
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
           std::optional<DType> dtype, int64_t max_shard_bytes) {
   std::vector<Shape> shapes;
@@ -91,7 +89,7 @@ void save(const std::filesystem::path& folder, const wan::TransformerConfig& con
            {dtype, max_shard_bytes});
 }
 
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, std::span<const runtime::Array> arrays,
           std::optional<DType> dtype, int64_t max_shard_bytes) {
   std::vector<Shape> shapes;

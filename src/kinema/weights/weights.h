@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
-#include "kinema/models/wan/config.h"
+#include "kinema/io/json.h"
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/pjrt/client.h"
@@ -18,23 +18,9 @@
 /// Parameters between diffusers folders, host and device.
 namespace kinema::weights {
 
-/// The sizes of a transformer: a diffusers folder's `config.json`, else those that the tensors of
-/// an original Wan folder or single safetensors file have. Throws an Error naming file and key for
-/// a wrong class, a missing or wrongly typed key, or sizes that cannot be.
-wan::TransformerConfig read_config(const std::filesystem::path& path);
-
-/// What `save` writes as `config.json`.
-std::string config_text(const wan::TransformerConfig& config);
-
 /// What a safetensors file is.
 enum class FileKind { TRANSFORMER, LORA, OTHER };
 FileKind file_kind(const std::filesystem::path& path);
-
-/// Says of a model folder whether it would be accepted: config, weights files against their index,
-/// and, for a Wan transformer, names, shapes and dtypes of its tensors; of a pipeline folder, the
-/// same for each model in it; of a safetensors file, whether it is a whole transformer or a LoRA.
-/// Returns one line saying what it is; throws an Error saying what is wrong.
-std::string check_path(const std::filesystem::path& path);
 
 /// Checks that the folder's, or the file's, tensors are exactly those of the specs (names, shapes,
 /// float dtypes); throws an Error naming the first that is missing, extra or different and how many
@@ -66,18 +52,18 @@ std::vector<pjrt::Buffer> initialise(std::span<const nn::ParamSpec> specs, uint6
 std::vector<runtime::Array> initialise(std::span<const nn::ParamSpec> specs, uint64_t seed,
                                        const runtime::Devices& devices);
 
-/// Writes a diffusers transformer folder: config.json and safetensors (sharded above
+/// Writes a diffusers model folder: config.json and safetensors (sharded above
 /// `max_shard_bytes`), each layer of a stack under its own key, in the dtype given (or the stored).
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, std::span<const pjrt::Buffer> buffers,
           std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
 /// The same of parameters that `to_host(i)` gives, each once and in order; the specs say their
 /// dtypes.
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, const std::function<HostArray(size_t i)>& to_host,
           std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
 /// The same from arrays that may be split: the folder is that of the whole ones.
-void save(const std::filesystem::path& folder, const wan::TransformerConfig& config,
+void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, std::span<const runtime::Array> arrays,
           std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
 

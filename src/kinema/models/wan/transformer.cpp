@@ -32,12 +32,12 @@ struct Ends {
   nn::Linear head;
 };
 
-void apply(const InitOptions& options, nn::ParamSpec& spec) {
+void apply(const nn::InitOptions& options, nn::ParamSpec& spec) {
   if (spec.name.starts_with("blocks.") && spec.name.ends_with("scale_shift_table") &&
       options.gate_bias != 0.0) {
     spec.init.row_offsets = {0.0, 0.0, options.gate_bias, 0.0, 0.0, options.gate_bias};
   }
-  if (options.text == InitOptions::Text::XAVIER && spec.name.ends_with(".weight") &&
+  if (options.text == nn::InitOptions::Text::XAVIER && spec.name.ends_with(".weight") &&
       spec.name.starts_with("condition_embedder.text_embedder.")) {
     spec.init = nn::Init::xavier();
   }
@@ -78,7 +78,7 @@ CrossKeys from_list(std::span<const Tensor> list) {
 }
 
 void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
-                  const ModelOptions& options, int64_t tokens) {
+                  const nn::ModelOptions& options, int64_t tokens) {
   const int64_t b = in.hidden_states.dim(0);
   const Tensor t = in.timestep;
   check((t.rank() == 1 || (t.rank() == 2 && t.dim(1) == tokens)) && t.dim(0) == b,
@@ -143,7 +143,7 @@ struct Stacks {
 /// One loop over the stacked parameters.
 Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
                       std::span<const Tensor> params, const TransformerConfig& config,
-                      const ModelOptions& options, const Conditioning& given) {
+                      const nn::ModelOptions& options, const Conditioning& given) {
   Graph& graph = x.graph();
   const Stacks stacks(specs, params);
   std::vector<Tensor> xs = stacks.tensors;
@@ -172,7 +172,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
 
 /// One block after the other, each as the remat policy says; nothing is recomputed where taps look.
 Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& config,
-                       const ModelOptions& options, const Conditioning& given,
+                       const nn::ModelOptions& options, const Conditioning& given,
                        const TransformerInputs& inputs) {
   Graph& graph = x.graph();
   for (int64_t i = 0; i < config.num_layers; ++i) {
@@ -222,8 +222,9 @@ DType parameter_dtype(std::string_view key, DType weights_dtype) {
   return weights_dtype;
 }
 
-std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options,
-                                      const InitOptions& init) {
+std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
+                                      const nn::ModelOptions& options,
+                                      const nn::InitOptions& init) {
   validate(config);
   nn::SpecCollector specs(
       [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); },
@@ -246,7 +247,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const Mod
 }
 
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
-                     const ModelOptions& options, Tensor text, Tensor image) {
+                     const nn::ModelOptions& options, Tensor text, Tensor image) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
   nn::Binder binder(specs, params);
   const nn::Params root(binder, "");
@@ -299,12 +300,13 @@ Tensor token_timesteps(Tensor first, Tensor others, Tensor video, const Transfor
 }
 
 Tensor transformer(std::span<const Tensor> params, const TransformerConfig& config,
-                   const ModelOptions& options, const TransformerInputs& inputs) {
+                   const nn::ModelOptions& options, const TransformerInputs& inputs) {
   return transformer_outputs(params, config, options, inputs).velocity;
 }
 
 TransformerOutputs transformer_outputs(std::span<const Tensor> params,
-                                       const TransformerConfig& config, const ModelOptions& options,
+                                       const TransformerConfig& config,
+                                       const nn::ModelOptions& options,
                                        const TransformerInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
   nn::Binder binder(specs, params);

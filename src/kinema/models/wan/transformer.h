@@ -8,31 +8,12 @@
 #include <vector>
 
 #include "kinema/graph/ops.h"
-#include "kinema/graph/scan.h"
 #include "kinema/models/wan/attention.h"
 #include "kinema/models/wan/config.h"
-#include "kinema/nn/attention.h"
+#include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
 
 namespace kinema::wan {
-
-/// How the network is computed; independent of the checkpoint.
-struct ModelOptions {
-  DType weights_dtype = DType::F32;
-  DType activations_dtype = DType::F32;
-  Precision precision = Precision::DEFAULT;
-  /// Blocks as one loop over stacked parameters; else one after the other.
-  bool scan_layers = true;
-  RematPolicy remat = {};
-  double dropout = 0.0;
-  /// Kind and settings; scale, precision and axes are the model's own.
-  nn::AttentionOptions attention = {};
-  /// Which devices of a mesh hold what; without one nothing is said of it.
-  mesh::Placement place = {};
-  /// Linear layers to which adapters add something of low rank, kept apart from their weights.
-  nn::LowRanks low_ranks = {};
-  bool operator==(const ModelOptions&) const = default;
-};
 
 /// Throws an Error with the sizes that work when heads or widths do not divide over the mesh axes
 /// that the rules put them on.
@@ -54,20 +35,11 @@ struct TransformerInputs {
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
-/// How parameters start when training from scratch; the defaults are official Wan's.
-struct InitOptions {
-  /// Added to both gates of every block's scale_shift_table: above zero, the blocks contribute from
-  /// the first step (small models learn sooner so).
-  double gate_bias = 0.0;
-  enum class Text { NORMAL, XAVIER };
-  /// The text embedding's linears: N(0, 0.02), or Xavier-uniform.
-  Text text = Text::NORMAL;
-};
-
 /// Every parameter of the network, in the order in which `transformer` wants its tensors. Nothing
 /// is allocated. Throws what `validate` throws.
-std::vector<nn::ParamSpec> parameters(const TransformerConfig& config, const ModelOptions& options,
-                                      const InitOptions& init = {});
+std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
+                                      const nn::ModelOptions& options,
+                                      const nn::InitOptions& init = {});
 
 /// What a checkpoint key is stored in: F32 for norms, condition embedder and modulation tables
 /// (keys containing `norm`, `condition_embedder`, `scale_shift_table` or `lora_scale`), otherwise
@@ -77,7 +49,7 @@ DType parameter_dtype(std::string_view key, DType weights_dtype);
 /// Keys and values of all blocks, each with a leading axis of layers. Text as encoder_hidden_states
 /// and image as encoder_hidden_states_image of TransformerInputs.
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
-                     const ModelOptions& options, Tensor text, Tensor image = {});
+                     const nn::ModelOptions& options, Tensor text, Tensor image = {});
 
 /// Timesteps token by token, [b, s], for a video [b, c, f, h, w]: those of `first` [b] for tokens
 /// of the first frame (patch), those of `others` [b] behind it. A frame that is given and not noisy
@@ -91,7 +63,8 @@ struct TransformerOutputs {
 
 /// As `transformer`, with the sum of the blocks' contributions.
 TransformerOutputs transformer_outputs(std::span<const Tensor> params,
-                                       const TransformerConfig& config, const ModelOptions& options,
+                                       const TransformerConfig& config,
+                                       const nn::ModelOptions& options,
                                        const TransformerInputs& inputs);
 
 /// The predicted velocity (noise - data), [b, c_out, f, h, w] in activations_dtype.
@@ -99,6 +72,6 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
 /// `params` are tensors of the shapes of `parameters(config, options)`, in that order.
 /// Source: diffusers WanTransformer3DModel; arXiv:2503.20314.
 Tensor transformer(std::span<const Tensor> params, const TransformerConfig& config,
-                   const ModelOptions& options, const TransformerInputs& inputs);
+                   const nn::ModelOptions& options, const TransformerInputs& inputs);
 
 }  // namespace kinema::wan

@@ -1,4 +1,4 @@
-#include "kinema/weights/convert.h"
+#include "kinema/networks/convert.h"
 
 #include <cmath>
 #include <string_view>
@@ -9,21 +9,18 @@
 #include "kinema/core/host_array.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/models/wan/transformer.h"
+#include "kinema/networks/open.h"
 #include "kinema/weights/checkpoint.h"
-#include "kinema/weights/config.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/names.h"
 
-namespace kinema::weights {
+namespace kinema::networks {
 namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
 
 constexpr std::string_view kComfyPrefix = "model.diffusion_model.";
-/// Heads of the release, whose names and shapes do not tell their width.
-constexpr int64_t kReleasedHead = 128;
-
 /// Rounded, where no finite value becomes infinite.
 HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
   HostArray from = view.copy();
@@ -47,34 +44,16 @@ std::string name_in(Format format, const std::string& key) {
   if (format == Format::DIFFUSERS) {
     return key;
   }
-  const std::optional<std::string> name = original_key(key);
+  const std::optional<std::string> name = weights::original_key(key);
   check(name.has_value(), "[weights] the original release has no name for `{}`", key);
   return (format == Format::COMFYUI ? std::string(kComfyPrefix) : "") + *name;
 }
 
-/// The release's own configuration of these sizes.
-Json original_config(const wan::TransformerConfig& c) {
-  const bool image = c.in_channels != c.out_channels;
-  const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
-  const char* type = c.pos_embed_seq_len > 0 ? "flf2v" : image ? "i2v" : tokens ? "ti2v" : "t2v";
-  return Json::object({{"_class_name", "WanModel"},
-                       {"dim", c.dim()},
-                       {"eps", c.eps},
-                       {"ffn_dim", c.ffn_dim},
-                       {"freq_dim", c.freq_dim},
-                       {"in_dim", c.in_channels},
-                       {"model_type", type},
-                       {"num_heads", c.num_attention_heads},
-                       {"num_layers", c.num_layers},
-                       {"out_dim", c.out_channels},
-                       {"text_len", int64_t{512}}});
-}
-
-std::vector<io::TensorEntry> entries_of(const Checkpoint& checkpoint,
+std::vector<io::TensorEntry> entries_of(const weights::Checkpoint& checkpoint,
                                         const ConvertOptions& options) {
   std::vector<io::TensorEntry> entries;
   const auto total = static_cast<int64_t>(checkpoint.tensors().size());
-  for (const Checkpoint::Entry& each : checkpoint.tensors()) {
+  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
     const std::string name = name_in(options.to, each.key);
     const io::TensorView& view = *each.view;
     Shape shape = view.shape;
@@ -98,15 +77,13 @@ std::vector<io::TensorEntry> entries_of(const Checkpoint& checkpoint,
 
 bool is_file(const fs::path& target) { return target.extension() == ".safetensors"; }
 
-void write(const fs::path& target, const wan::TransformerConfig& config,
-           std::span<const io::TensorEntry> entries, const ConvertOptions& options) {
+void write(const fs::path& target, const Json& config, std::span<const io::TensorEntry> entries,
+           const ConvertOptions& options) {
   if (is_file(target)) {
     io::write_safetensors(target, entries, {{"format", "pt"}});
-    return;
+  } else {
+    io::write_model_folder(target, config, entries, {.max_shard_bytes = options.max_shard_bytes});
   }
-  io::write_model_folder(
-      target, options.to == Format::DIFFUSERS ? config_json(config) : original_config(config),
-      entries, {.max_shard_bytes = options.max_shard_bytes});
 }
 
 }  // namespace
@@ -125,14 +102,13 @@ Format format_from_string(const std::string& name) {
 
 void convert_transformer(const fs::path& source, const fs::path& target,
                          const ConvertOptions& options) {
-  const Checkpoint checkpoint = Checkpoint::open(source);
-  check(is_transformer(checkpoint), "[weights] {} holds no Wan transformer", source.string());
-  const wan::TransformerConfig config = transformer_config(checkpoint);
-  check_tensors(checkpoint, wan::parameters(config, {}));
-  check(options.to == Format::DIFFUSERS || config.attention_head_dim == kReleasedHead,
-        "[weights] {} has heads of {}: files in original names are read as if all were of {}\n"
-        "  --to diffusers keeps a config.json that says it",
-        source.string(), config.attention_head_dim, kReleasedHead);
+  const weights::Checkpoint checkpoint = weights::Checkpoint::open(source);
+  check(weights::is_transformer(checkpoint), "[weights] {} holds no Wan transformer",
+        source.string());
+  const Network network = open(checkpoint);
+  weights::check_tensors(checkpoint, network->parameters({}));
+  const Json config =
+      options.to == Format::DIFFUSERS ? network->config() : network->original_config();
   check(options.to != Format::DIFFUSERS || !is_file(target),
         "[weights] {} is a file's name, but diffusers wants a folder with its config.json",
         target.string());
@@ -150,4 +126,4 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   }
 }
 
-}  // namespace kinema::weights
+}  // namespace kinema::networks

@@ -8,9 +8,9 @@
 
 #include "kinema/core/dtype.h"
 
-namespace kinema::weights {
+namespace kinema::networks {
 
-/// What a Wan transformer is written as.
+/// What a transformer is written as.
 enum class Format {
   DIFFUSERS,  // a folder with config.json and, above a size, shards
   ORIGINAL,   // names of the Wan release: a folder with its config.json, or one .safetensors file
@@ -30,9 +30,9 @@ struct ConvertOptions {
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
-/// Writes the Wan transformer in `source` (anything Checkpoint::open takes) as `target`, which must
-/// not be there yet. One tensor at a time is in memory. Values are those of the source, rounded to
-/// nearest even where the dtype is narrower.
+/// Writes the Wan transformer in `source` (anything weights::Checkpoint::open takes) as `target`,
+/// which must not be there yet. One tensor at a time is in memory. Values are those of the source,
+/// rounded to nearest even where the dtype is narrower.
 ///
 /// Throws an Error when the source is no whole Wan transformer, when its sizes could not be read
 /// from the target (original names tell heads of 128 only), or when a value that is finite is not
@@ -40,4 +40,4 @@ struct ConvertOptions {
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);
 
-}  // namespace kinema::weights
+}  // namespace kinema::networks

@@ -1,20 +1,16 @@
+#include "kinema/models/wan/config_file.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "kinema/core/error.h"
-#include "kinema/io/json.h"
-#include "kinema/weights/checkpoint.h"
-#include "kinema/weights/config.h"
-#include "kinema/weights/weights.h"
 
-namespace kinema::weights {
+namespace kinema::wan {
 namespace {
 
 using io::Json;
 
-constexpr std::string_view kClass = "WanTransformer3DModel";
-constexpr std::string_view kOriginalClass = "WanModel";
 constexpr std::string_view kQkNorm = "rms_norm_across_heads";
 
 constexpr std::array<std::string_view, 18> kKeys{"patch_size",
@@ -48,40 +44,35 @@ int64_t optional_size(const Json& json, std::string_view key, int64_t none) {
     return none;
   }
   const int64_t size = value->as_int();
-  check(size > 0, "[weights] {} is {} but must be positive or null", value->where(), size);
+  check(size > 0, "[wan] {} is {} but must be positive or null", value->where(), size);
   return size;
 }
 
 std::array<int64_t, 3> patch_size(const Json& value) {
   const std::vector<int64_t> sizes = value.as_ints();
-  check(sizes.size() == 3, "[weights] {} has {} sizes but must have 3: frames, rows, columns",
+  check(sizes.size() == 3, "[wan] {} has {} sizes but must have 3: frames, rows, columns",
         value.where(), sizes.size());
   return {sizes[0], sizes[1], sizes[2]};
 }
 
 void check_words(const Json& json) {
   const Json& name = json.at("_class_name");
-  check(name.as_string() == kClass, "[weights] {} is `{}` but must be `{}`", name.where(),
-        name.as_string(), kClass);
+  check(name.as_string() == kClassName, "[wan] {} is `{}` but must be `{}`", name.where(),
+        name.as_string(), kClassName);
   if (const Json* norm = json.find("qk_norm"); norm != nullptr) {
-    check(norm->as_string() == kQkNorm, "[weights] {} is `{}` but this build knows `{}` only",
+    check(norm->as_string() == kQkNorm, "[wan] {} is `{}` but this build knows `{}` only",
           norm->where(), norm->as_string(), kQkNorm);
   }
   for (const auto& [key, value] : json.members()) {
-    check(is_known(key), "[weights] {} is not a key of a Wan transformer", value.where());
+    check(is_known(key), "[wan] {} is not a key of a Wan transformer", value.where());
   }
 }
 
 }  // namespace
 
-bool is_transformer(const Json& config) {
-  const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
-  return name != nullptr && name->is_string() && name->as_string() == kClass;
-}
-
-wan::TransformerConfig parse_config(const Json& json) {
+TransformerConfig parse_config(const Json& json) {
   check_words(json);
-  wan::TransformerConfig c;
+  TransformerConfig c;
   c.patch_size = patch_size(json.at("patch_size"));
   c.num_attention_heads = json.at("num_attention_heads").as_int();
   c.attention_head_dim = json.at("attention_head_dim").as_int();
@@ -98,7 +89,7 @@ wan::TransformerConfig parse_config(const Json& json) {
   c.pos_embed_seq_len = optional_size(json, "pos_embed_seq_len", 0);
   c.rope_max_seq_len = optional_size(json, "rope_max_seq_len", c.rope_max_seq_len);
   try {
-    wan::validate(c);
+    validate(c);
   } catch (const Error& error) {
     const std::string where = json.where();
     fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
@@ -106,23 +97,10 @@ wan::TransformerConfig parse_config(const Json& json) {
   return c;
 }
 
-wan::TransformerConfig read_config(const std::filesystem::path& path) {
-  const std::filesystem::path file = path / "config.json";
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    const Json config = Json::read(file);
-    if (const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
-        name == nullptr || !name->is_string() || name->as_string() != kOriginalClass) {
-      return parse_config(config);  // without a look at the weights
-    }
-  }
-  return transformer_config(Checkpoint::open(path));
-}
-
-Json config_json(const wan::TransformerConfig& c) {
+Json config_json(const TransformerConfig& c) {
   const auto or_null = [](int64_t size) { return size > 0 ? Json(size) : Json(); };
   return Json::object(
-      {{"_class_name", kClass},
+      {{"_class_name", kClassName},
        {"added_kv_proj_dim", or_null(c.added_kv_proj_dim)},
        {"attention_head_dim", c.attention_head_dim},
        {"cross_attn_norm", c.cross_attn_norm},
@@ -141,8 +119,27 @@ Json config_json(const wan::TransformerConfig& c) {
        {"text_dim", c.text_dim}});
 }
 
-std::string config_text(const wan::TransformerConfig& config) {
-  return config_json(config).dump() + "\n";
+Json original_config_json(const TransformerConfig& c) {
+  check(c.attention_head_dim == kReleasedHead,
+        "[wan] the model has heads of {}: files in original names are read as if all were of {}\n"
+        "  --to diffusers keeps a config.json that says it",
+        c.attention_head_dim, kReleasedHead);
+  const bool tokens = c.out_channels == 48;  // the latents of Wan 2.2 TI2V
+  const char* type = c.pos_embed_seq_len > 0      ? "flf2v"
+                     : c.condition_channels() > 0 ? "i2v"
+                     : tokens                     ? "ti2v"
+                                                  : "t2v";
+  return Json::object({{"_class_name", kOriginalClassName},
+                       {"dim", c.dim()},
+                       {"eps", c.eps},
+                       {"ffn_dim", c.ffn_dim},
+                       {"freq_dim", c.freq_dim},
+                       {"in_dim", c.in_channels},
+                       {"model_type", type},
+                       {"num_heads", c.num_attention_heads},
+                       {"num_layers", c.num_layers},
+                       {"out_dim", c.out_channels},
+                       {"text_len", int64_t{512}}});
 }
 
-}  // namespace kinema::weights
+}  // namespace kinema::wan

@@ -1,4 +1,4 @@
-#include "kinema/weights/convert.h"
+#include "kinema/networks/convert.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,12 +15,13 @@
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/models/wan/transformer.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/checkpoint.h"
-#include "kinema/weights/config.h"
 #include "kinema/weights/weights.h"
+#include "networks/wan.h"
 #include "weights/smallest.h"
 
-namespace kinema::weights {
+namespace kinema::networks {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +29,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-wan::TransformerConfig one_head() { return smallest_config(true, true); }
+wan::TransformerConfig one_head() { return weights::smallest_config(true, true); }
 
 using Values = std::map<std::string, HostArray>;
 
@@ -46,11 +47,11 @@ void save(const fs::path& folder, const wan::TransformerConfig& config, const Va
   for (const auto& [name, array] : values) {
     entries.push_back(io::TensorEntry::of(name, array));
   }
-  io::write_model_folder(folder, config_json(config), entries);
+  io::write_model_folder(folder, wan::config_json(config), entries);
 }
 
 void expect_values(const fs::path& path, const Values& expected) {
-  const Checkpoint found = Checkpoint::open(path);
+  const weights::Checkpoint found = weights::Checkpoint::open(path);
   ASSERT_EQ(found.tensors().size(), expected.size());
   for (const auto& [key, array] : expected) {
     EXPECT_EQ(found.at(key).copy().bytes, array.bytes) << key;
@@ -74,7 +75,7 @@ TEST_F(Convert, EveryFormatGivesTheSameTransformerBack) {
   for (const char* each : {"original", "comfy.safetensors", "one.safetensors", "back"}) {
     SCOPED_TRACE(each);
     expect_values(at(each), values_);
-    EXPECT_EQ(config_text(read_config(at(each))), config_text(one_head()));
+    EXPECT_EQ(wan_config(at(each)), one_head());
     EXPECT_NO_THROW(check_path(at(each)));
   }
 }
@@ -91,7 +92,7 @@ class ConvertForm : public testing::TestWithParam<Form> {};
 
 TEST_P(ConvertForm, GoesThroughEveryFormatAndBackToTheBit) {
   const Form& form = GetParam();
-  wan::TransformerConfig config = smallest_config(form.image_tokens, form.position);
+  wan::TransformerConfig config = weights::smallest_config(form.image_tokens, form.position);
   config.in_channels = form.in_channels;
   config.out_channels = form.out_channels;
   const Values values = random_values(config);
@@ -104,7 +105,7 @@ TEST_P(ConvertForm, GoesThroughEveryFormatAndBackToTheBit) {
   convert_transformer(scratch / "original", scratch / "one.safetensors", {.to = Format::ORIGINAL});
   convert_transformer(scratch / "one.safetensors", scratch / "back", {.to = Format::DIFFUSERS});
   expect_values(scratch / "back", values);
-  EXPECT_EQ(config_text(read_config(scratch / "back")), config_text(config));
+  EXPECT_EQ(wan_config(scratch / "back"), config);
   EXPECT_EQ(io::ModelFolder::open(scratch / "original").config().at("model_type").as_string(),
             form.model_type);
   // The weights' file too: names, order, padding.
@@ -141,7 +142,7 @@ TEST_F(Convert, NamesAreThoseOfTheOtherProgram) {
 
 TEST_F(Convert, RoundsToTheDtypeAskedFor) {
   convert_transformer(at("diffusers"), at("half"), {.dtype = DType::BF16});
-  const Checkpoint found = Checkpoint::open(at("half"));
+  const weights::Checkpoint found = weights::Checkpoint::open(at("half"));
   for (const auto& [key, array] : values_) {
     EXPECT_EQ(found.at(key).copy().bytes, convert(array, DType::BF16).bytes) << key;
   }
@@ -198,4 +199,4 @@ TEST_F(Convert, NothingIsLeftOfAFailure) {
 }
 
 }  // namespace
-}  // namespace kinema::weights
+}  // namespace kinema::networks

@@ -1,27 +1,27 @@
-#include "kinema/training/wan_model.h"
+#include "kinema/training/network_model.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "kinema/graph/ops.h"
+
 namespace kinema::training {
 
 namespace {
 
-wan::TransformerInputs inputs_of(const ModelInputs& given, const wan::TransformerConfig& config) {
-  wan::TransformerInputs out{.hidden_states = given.noisy,
-                             .timestep = given.timestep,
-                             .encoder_hidden_states = given.text,
-                             .encoder_hidden_states_image = given.image_states,
-                             .dropout_key = given.dropout_key};
+networks::Inputs inputs_of(const ModelInputs& given) {
+  networks::Inputs out{.latents = given.noisy,
+                       .timestep = given.timestep,
+                       .text = given.text,
+                       .image = given.image_states,
+                       .dropout_key = given.dropout_key};
   if (given.condition) {
-    out.hidden_states =
+    out.latents =
         concatenate({given.noisy, convert(given.condition, given.noisy.dtype())}, Axis(1));
   }
   if (given.given) {
-    const Tensor t = given.timestep;
-    out.timestep =
-        wan::token_timesteps(select(given.given, zeros_like(t), t), t, out.hidden_states, config);
+    out.first_timestep = select(given.given, zeros_like(given.timestep), given.timestep);
   }
   return out;
 }
@@ -44,25 +44,25 @@ std::map<std::string, Tensor> by_key(std::span<const nn::ParamSpec> specs,
 
 }  // namespace
 
-Model wan_model(const wan::TransformerConfig& config, const wan::ModelOptions& options) {
+Model network_model(const networks::Network& network, const nn::ModelOptions& options) {
   return [=](std::span<const Tensor> params, const ModelInputs& given) {
-    return wan::transformer(params, config, options, inputs_of(given, config));
+    return network->forward(params, options, inputs_of(given)).prediction;
   };
 }
 
-TappedModel tapped_wan_model(const wan::TransformerConfig& config,
-                             const wan::ModelOptions& options) {
+TappedModel tapped_network_model(const networks::Network& network,
+                                 const nn::ModelOptions& options) {
   return [=](std::span<const Tensor> params, const ModelInputs& given, const Tap& tap) {
-    const std::map<std::string, Tensor> tensors = by_key(wan::parameters(config, options), params);
-    wan::ModelOptions unrolled = options;
+    const std::map<std::string, Tensor> tensors = by_key(network->parameters(options), params);
+    nn::ModelOptions unrolled = options;
     unrolled.scan_layers = false;
     std::vector<Tensor> ordered;
-    for (const nn::ParamSpec& spec : wan::parameters(config, unrolled)) {
+    for (const nn::ParamSpec& spec : network->parameters(unrolled)) {
       ordered.push_back(tensors.at(spec.name));
     }
-    wan::TransformerInputs inputs = inputs_of(given, config);
+    networks::Inputs inputs = inputs_of(given);
     inputs.tap = tap;
-    return wan::transformer(ordered, config, unrolled, inputs);
+    return network->forward(ordered, unrolled, inputs).prediction;
   };
 }
 

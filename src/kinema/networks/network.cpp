@@ -1,0 +1,18 @@
+#include "kinema/networks/network.h"
+
+#include "kinema/core/error.h"
+
+namespace kinema::networks {
+
+int64_t Sizes::tokens(const Dims& latents) const {
+  check(latents.size() >= patch_size.size(), "[networks] latents {} are not [..., f, h, w]",
+        to_string(latents));
+  const size_t first = latents.size() - patch_size.size();
+  int64_t out = 1;
+  for (size_t axis = 0; axis < patch_size.size(); ++axis) {
+    out *= latents[first + axis] / patch_size[axis];
+  }
+  return out;
+}
+
+}  // namespace kinema::networks

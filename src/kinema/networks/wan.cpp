@@ -1,0 +1,263 @@
+#include "kinema/networks/wan.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/models/wan/config_file.h"
+#include "kinema/models/wan/transformer.h"
+
+namespace kinema::networks {
+namespace {
+
+/// Tokens of an image by CLIP's vision model at 224 x 224, which Wan 2.1 image-to-video takes:
+/// 16 x 16 patches and one more.
+constexpr int64_t kClipTokens = 257;
+
+Sizes sizes_of(const wan::TransformerConfig& c) {
+  const bool image = c.image_dim > 0;
+  return {.in_channels = c.in_channels,
+          .out_channels = c.out_channels,
+          .patch_size = c.patch_size,
+          .max_positions = c.rope_max_seq_len,
+          .text_dim = c.text_dim,
+          .text_tokens = image ? wan::kImageModelText : 0,
+          .image_dim = c.image_dim,
+          .image_tokens = !image                    ? 0
+                          : c.pos_embed_seq_len > 0 ? c.pos_embed_seq_len
+                                                    : kClipTokens,
+          .takes_last_image = c.pos_embed_seq_len > 0,
+          .num_layers = c.num_layers,
+          .num_heads = c.num_attention_heads,
+          .width = c.dim()};
+}
+
+std::vector<Tensor> in_order(const wan::CrossKeys& keys) {
+  std::vector<Tensor> out{keys.key, keys.value};
+  if (keys.image_key) {
+    out.insert(out.end(), {keys.image_key, keys.image_value});
+  }
+  return out;
+}
+
+wan::CrossKeys by_name(const std::vector<Tensor>& keys) {
+  check(keys.size() == 2 || keys.size() == 4,
+        "[wan] {} tensors are given as keys and values of cross-attention, expected 2 or 4",
+        keys.size());
+  wan::CrossKeys out{.key = keys[0], .value = keys[1]};
+  if (keys.size() == 4) {
+    out.image_key = keys[2];
+    out.image_value = keys[3];
+  }
+  return out;
+}
+
+class Wan final : public Architecture {
+ public:
+  explicit Wan(const wan::TransformerConfig& config) : config_(config), sizes_(sizes_of(config)) {
+    wan::validate(config_);
+  }
+
+  const Sizes& sizes() const override { return sizes_; }
+  io::Json config() const override { return wan::config_json(config_); }
+  io::Json original_config() const override { return wan::original_config_json(config_); }
+
+  std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,
+                                        const nn::InitOptions& init) const override {
+    return wan::parameters(config_, options, init);
+  }
+  void check_divides(const mesh::Placement& place) const override {
+    wan::check_divides(config_, place);
+  }
+
+  Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
+                  const Inputs& inputs) const override {
+    wan::TransformerInputs in{.hidden_states = inputs.latents,
+                              .timestep = inputs.timestep,
+                              .encoder_hidden_states = inputs.text,
+                              .encoder_hidden_states_image = inputs.image,
+                              .block_sum = inputs.block_sum,
+                              .dropout_key = inputs.dropout_key,
+                              .tap = inputs.tap};
+    if (inputs.first_timestep) {
+      in.timestep =
+          wan::token_timesteps(inputs.first_timestep, inputs.timestep, inputs.latents, config_);
+    }
+    if (!inputs.cross_keys.empty()) {
+      in.keys = by_name(inputs.cross_keys);
+    }
+    const wan::TransformerOutputs out = wan::transformer_outputs(params, config_, options, in);
+    return {.prediction = out.velocity, .block_sum = out.block_sum};
+  }
+
+  std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,
+                                 Tensor text, Tensor image) const override {
+    return in_order(wan::cross_keys(params, config_, options, text, image));
+  }
+
+  std::vector<Value> cross_key_values(const nn::ModelOptions& options, int64_t contexts,
+                                      int64_t text_tokens, int64_t image_tokens) const override {
+    const auto value = [&](const char* name, int64_t length) {
+      const Shape shape{options.activations_dtype,
+                        {config_.num_layers, contexts, length, config_.num_attention_heads,
+                         config_.attention_head_dim}};
+      return Value{
+          .name = name,
+          .shape = shape,
+          .sharding = options.place.sharding(
+              {"", "activation_batch", "", "activation_cross_attn_heads", ""}, shape.dims)};
+    };
+    std::vector<Value> out{value("text_keys", text_tokens), value("text_values", text_tokens)};
+    if (image_tokens > 0) {
+      out.push_back(value("image_keys", image_tokens));
+      out.push_back(value("image_values", image_tokens));
+    }
+    return out;
+  }
+
+  Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
+                        const Dims& latents) const override {
+    const Shape shape{options.activations_dtype, {contexts, sizes_.tokens(latents), config_.dim()}};
+    return {.name = "block_sum",
+            .shape = shape,
+            .sharding = options.place.sharding(
+                {"activation_batch", "activation_length", "activation_heads"}, shape.dims)};
+  }
+
+  /// MaxDiffusion's formula: attention, projections and feed-forward of every block (patch
+  /// embedding, time path, head and CLIP's tokens left out; the text projections counted three
+  /// times, as there).
+  double forward_flops(const Dims& latents, int64_t text_tokens) const override {
+    const auto s = static_cast<double>(sizes_.tokens(latents));
+    const auto d = static_cast<double>(config_.dim());
+    const auto ffn = static_cast<double>(config_.ffn_dim);
+    const auto text = static_cast<double>(text_tokens);
+    const double self_projections = 3 * 2 * s * d * d;
+    const double self_attention = 2 * 2 * s * s * d;
+    const double cross_projections = 3 * 2 * text * d * d + 2 * s * d * d;
+    const double cross_attention = 2 * 2 * s * text * d;
+    const double outputs = 2 * 2 * s * d * d;
+    const double feed_forward = 2 * 2 * s * d * ffn;
+    const double block = self_projections + self_attention + cross_projections + cross_attention +
+                         outputs + feed_forward;
+    return block * static_cast<double>(config_.num_layers);
+  }
+
+ private:
+  wan::TransformerConfig config_;
+  Sizes sizes_;
+};
+
+Network network(const wan::TransformerConfig& config) {
+  return Network(std::make_shared<const Wan>(config));
+}
+
+/// Sizes of one tensor, which must have so many axes.
+const Dims& dims_of(const weights::Checkpoint& checkpoint, const std::string& key, size_t axes) {
+  const io::TensorView& view = checkpoint.at(key);
+  check(view.shape.dims.size() == axes, "[weights] {}: `{}` is {} but must have {} axes",
+        checkpoint.path(), view.name, to_string(view.shape), axes);
+  return view.shape.dims;
+}
+
+int64_t count_layers(const weights::Checkpoint& checkpoint) {
+  int64_t layers = 0;
+  while (checkpoint.find(fmt::format("blocks.{}.scale_shift_table", layers)) != nullptr) {
+    ++layers;
+  }
+  check(layers > 0, "[weights] {} has no tensor `{}`, so it holds no Wan transformer",
+        checkpoint.path(), checkpoint.name_in_file("blocks.0.scale_shift_table"));
+  return layers;
+}
+
+wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
+  constexpr int64_t kHead = wan::kReleasedHead;
+  const std::string embedder = "condition_embedder.";
+  wan::TransformerConfig c;
+  const Dims& patch = dims_of(checkpoint, "patch_embedding.weight", 5);
+  const int64_t dim = patch[0];
+  check(dim >= kHead && dim % kHead == 0,
+        "[weights] {}: `{}` has width {}, which is no number of heads of {}\n"
+        "  put a diffusers config.json beside the file, which says the size of its heads",
+        checkpoint.path(), checkpoint.name_in_file("patch_embedding.weight"), dim, kHead);
+  c.attention_head_dim = kHead;
+  c.num_attention_heads = dim / kHead;
+  c.in_channels = patch[1];
+  c.patch_size = {patch[2], patch[3], patch[4]};
+  const int64_t voxels = checked_elements({patch[2], patch[3], patch[4]});
+  const int64_t out = dims_of(checkpoint, "proj_out.weight", 2)[0];
+  check(voxels > 0 && out % voxels == 0,
+        "[weights] {}: `{}` has {} rows, which patches of {}x{}x{} do not divide",
+        checkpoint.path(), checkpoint.name_in_file("proj_out.weight"), out, patch[2], patch[3],
+        patch[4]);
+  c.out_channels = out / voxels;
+  c.text_dim = dims_of(checkpoint, embedder + "text_embedder.linear_1.weight", 2)[1];
+  c.freq_dim = dims_of(checkpoint, embedder + "time_embedder.linear_1.weight", 2)[1];
+  c.ffn_dim = dims_of(checkpoint, "blocks.0.ffn.net.0.proj.weight", 2)[0];
+  c.num_layers = count_layers(checkpoint);
+  c.cross_attn_norm = checkpoint.find("blocks.0.norm2.weight") != nullptr;
+  if (checkpoint.find(embedder + "image_embedder.norm1.weight") != nullptr) {
+    c.image_dim = dims_of(checkpoint, embedder + "image_embedder.norm1.weight", 1)[0];
+    c.added_kv_proj_dim = dim;
+  }
+  if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
+    c.pos_embed_seq_len = dims_of(checkpoint, embedder + "image_embedder.pos_embed", 3)[1];
+  }
+  if (const io::Json* eps =
+          checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
+      eps != nullptr) {
+    c.eps = eps->as_number();
+  }
+  return c;
+}
+
+}  // namespace
+
+Network wan_from_config(const io::Json& config) { return network(wan::parse_config(config)); }
+
+Network wan_from_checkpoint(const weights::Checkpoint& checkpoint) {
+  if (const io::Json& config = checkpoint.config();
+      config.is_object() && !weights::is_original_config(config)) {
+    return wan_from_config(config);
+  }
+  const wan::TransformerConfig read = config_from_shapes(checkpoint);
+  try {
+    wan::validate(read);
+  } catch (const Error& error) {
+    fail("{}\n  read off the shapes in {}", error.what(), checkpoint.path());
+  }
+  return network(read);
+}
+
+std::optional<io::Json> released_wan_config(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  wan::TransformerConfig out;
+  if (has("1.3B")) {
+    return wan::config_json(out);
+  }
+  if (!has("Wan2.1-") && !has("Wan2.2-")) {
+    return std::nullopt;
+  }
+  if (has("5B")) {
+    out.num_attention_heads = 24;
+    out.ffn_dim = 14336;
+    out.num_layers = 30;
+    out.in_channels = out.out_channels = 48;
+    return wan::config_json(out);
+  }
+  out.num_attention_heads = 40;
+  out.ffn_dim = 13824;
+  out.num_layers = 40;
+  if (has("I2V") || has("FLF2V")) {
+    out.in_channels = 36;
+    if (has("Wan2.1-")) {
+      out.image_dim = 1280;
+      out.added_kv_proj_dim = 5120;
+    }
+    out.pos_embed_seq_len = has("FLF2V") ? 2 * kClipTokens : 0;
+  }
+  return wan::config_json(out);
+}
+
+}  // namespace kinema::networks

@@ -1,0 +1,109 @@
+#include "kinema/runs/network.h"
+
+#include <concepts>
+#include <filesystem>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/networks/open.h"
+#include "kinema/runs/wiring.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+/// Calls visit(key, value) for the keys that say a network's sizes: those with the name of a key of
+/// its config.json.
+template <typename Keys, typename Visitor>
+void for_sizes(Keys& keys, const Json& network, const Visitor& visit) {
+  config::ModelConfig::fields(
+      keys, [&](std::string_view key, auto& value, config::OnResume, const config::Field&) {
+        using T = std::remove_cvref_t<decltype(value)>;
+        constexpr bool is_size = std::same_as<T, int64_t> || std::same_as<T, double> ||
+                                 std::same_as<T, bool> || std::same_as<T, std::vector<int64_t>>;
+        if constexpr (is_size) {
+          if (network.find(key) != nullptr) {
+            visit(std::string(key), value);
+          }
+        }
+      });
+}
+
+template <typename T>
+Json json_of(const T& value) {
+  if constexpr (std::same_as<T, std::vector<int64_t>>) {
+    return Json::array({value.begin(), value.end()});
+  } else if constexpr (std::same_as<T, int64_t>) {
+    return value == 0 ? Json() : Json(value);  // null: none
+  } else {
+    return Json(value);
+  }
+}
+
+template <typename T>
+void read(const Json& from, T& value) {
+  if constexpr (std::same_as<T, std::vector<int64_t>>) {
+    value = from.as_ints();
+  } else if constexpr (std::same_as<T, int64_t>) {
+    value = from.is_null() ? 0 : from.as_int();
+  } else if constexpr (std::same_as<T, bool>) {
+    value = from.as_bool();
+  } else {
+    value = from.as_number();
+  }
+}
+
+}  // namespace
+
+networks::Network scratch_network(const config::Loaded& loaded) {
+  Json sizes = networks::default_config();
+  config::ModelConfig keys = loaded.config.model;
+  if (keys.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
+    const int64_t channels = space_to_depth(loaded.config).channels();
+    for (int64_t* each : {&keys.in_channels, &keys.out_channels}) {
+      const bool given =
+          loaded.origin.contains(each == &keys.in_channels ? "in_channels" : "out_channels");
+      *each = given ? *each : channels;
+    }
+  }
+  for_sizes(keys, sizes,
+            [&](const std::string& key, const auto& value) { sizes.set(key, json_of(value)); });
+  return networks::from_config(sizes);
+}
+
+networks::Network planned_network(const config::Loaded& loaded) {
+  const config::ModelConfig& m = loaded.config.model;
+  const std::string& own = m.wan_transformer_pretrained_model_name_or_path;
+  const std::string& name = own.empty() ? m.pretrained_model_name_or_path : own;
+  if (name.empty()) {
+    return scratch_network(loaded);
+  }
+  std::error_code ignored;
+  if (fs::exists(name, ignored)) {
+    return networks::open(pretrained_transformer(loaded.config));
+  }
+  std::optional<Json> sizes = networks::released_config(name);
+  check(sizes.has_value(),
+        "[plan] the model `{}` is not here, and its sizes are not known\n"
+        "  give a folder with its config.json, or num_layers=..., ffn_dim=... without a name",
+        name);
+  const Json released = *sizes;
+  for_sizes(m, released, [&](const std::string& key, const auto& value) {
+    if (loaded.origin.contains(key)) {
+      sizes->set(key, json_of(value));
+    }
+  });
+  return networks::from_config(*sizes);
+}
+
+void set_sizes(config::ModelConfig& keys, const networks::Network& network) {
+  const Json sizes = network->config();
+  for_sizes(keys, sizes, [&](const std::string& key, auto& value) { read(sizes.at(key), value); });
+}
+
+}  // namespace kinema::runs

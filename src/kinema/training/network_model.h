@@ -1,0 +1,17 @@
+#pragma once
+
+#include "kinema/networks/network.h"
+#include "kinema/nn/model_options.h"
+#include "kinema/training/nonfinite.h"
+#include "kinema/training/step.h"
+
+namespace kinema::training {
+
+/// A network as a Model of the step.
+Model network_model(const networks::Network& network, const nn::ModelOptions& options);
+
+/// The same, one block after the other whatever `scan_layers` says, with its intermediate values
+/// offered. Takes the parameters in the order and stacking of `parameters(options)`.
+TappedModel tapped_network_model(const networks::Network& network, const nn::ModelOptions& options);
+
+}  // namespace kinema::training

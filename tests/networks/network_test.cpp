@@ -1,0 +1,136 @@
+#include "kinema/networks/network.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
+#include "kinema/networks/open.h"
+#include "networks/wan.h"
+
+namespace kinema::networks {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+wan::TransformerConfig tiny(bool image = false) {
+  wan::TransformerConfig c{.num_attention_heads = 2,
+                           .attention_head_dim = 12,
+                           .in_channels = image ? 12 : 4,
+                           .out_channels = 4,
+                           .text_dim = 6,
+                           .freq_dim = 8,
+                           .ffn_dim = 16,
+                           .num_layers = 3};
+  if (image) {
+    c.image_dim = 10;
+    c.added_kv_proj_dim = c.dim();
+  }
+  return c;
+}
+
+std::vector<Tensor> parameter_inputs(Graph& graph, const Network& network) {
+  std::vector<Tensor> out;
+  for (const nn::ParamSpec& spec : network->parameters({})) {
+    out.push_back(graph.input(spec.shape, spec.name));
+  }
+  return out;
+}
+
+TEST(Networks, AreEqualWhereTheirConfigurationsAre) {
+  wan::TransformerConfig other = tiny();
+  other.eps = 1e-5;
+  EXPECT_EQ(network_of(tiny()), network_of(tiny()));
+  EXPECT_FALSE(network_of(tiny()) == network_of(other));
+  EXPECT_EQ(from_config(network_of(tiny(true))->config()), network_of(tiny(true)));
+}
+
+TEST(Networks, SayWhatTheyTake) {
+  const Sizes text = network_of(tiny()).sizes();
+  EXPECT_EQ(text.condition_channels(), 0);
+  EXPECT_EQ(text.text_tokens, 0) << "any number";
+  EXPECT_EQ(text.image_tokens, 0);
+  EXPECT_EQ(text.width, 24);
+  EXPECT_EQ(text.tokens({4, 5, 8, 6}), 5 * 4 * 3);
+
+  wan::TransformerConfig between = tiny(true);
+  const Sizes image = network_of(between).sizes();
+  EXPECT_EQ(image.condition_channels(), 8);
+  EXPECT_EQ(image.text_tokens, 512);
+  EXPECT_EQ(image.image_tokens, 257);
+  EXPECT_FALSE(image.takes_last_image);
+  between.pos_embed_seq_len = 514;
+  EXPECT_EQ(network_of(between).sizes().image_tokens, 514) << "two images";
+  EXPECT_TRUE(network_of(between).sizes().takes_last_image);
+}
+
+/// What steps keep for one another has the shapes that are said of it.
+TEST(Networks, MakeTheValuesThatTheySay) {
+  const Network network = network_of(tiny(true));
+  const Sizes& sizes = network.sizes();
+  const nn::ModelOptions options;
+  constexpr int64_t kBatch = 2;
+  const Dims latents{kBatch, sizes.in_channels, 1, 4, 6};
+  Graph graph;
+  const std::vector<Tensor> params = parameter_inputs(graph, network);
+  const auto input = [&](Dims dims, const char* name) {
+    return graph.input({DType::F32, std::move(dims)}, name);
+  };
+  const Tensor text = input({kBatch, 5, sizes.text_dim}, "text");
+  const Tensor image = input({kBatch, 7, sizes.image_dim}, "image");
+  const std::vector<Tensor> keys = network->cross_keys(params, options, text, image);
+  const std::vector<Value> said = network->cross_key_values(options, kBatch, 5, 7);
+  ASSERT_EQ(keys.size(), said.size());
+  std::set<std::string> names;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(keys[i].shape(), said[i].shape) << said[i].name;
+    names.insert(said[i].name);
+  }
+  EXPECT_EQ(names.size(), keys.size());
+
+  Inputs inputs{.latents = input(latents, "latents"), .timestep = input({kBatch}, "timestep")};
+  inputs.cross_keys = keys;
+  const Outputs out = network->forward(params, options, inputs);
+  EXPECT_THAT(out.prediction.shape().dims, ElementsAre(kBatch, sizes.out_channels, 1, 4, 6));
+  EXPECT_EQ(out.block_sum.shape(), network->block_sum_value(options, kBatch, latents).shape);
+
+  inputs.cross_keys.pop_back();
+  EXPECT_THAT([&] { network->forward(params, options, inputs); },
+              ThrowsMessage<Error>(HasSubstr("3 tensors are given as keys and values")));
+}
+
+TEST(Networks, OfReleasedModelsAreKnownByName) {
+  const auto sizes = [](const char* name) { return from_config(*released_config(name)).sizes(); };
+  EXPECT_EQ(from_config(default_config()), network_of({}));
+  EXPECT_EQ(sizes("Wan-AI/Wan2.1-T2V-1.3B-Diffusers").width, 1536);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.1-T2V-14B-Diffusers").num_layers, 40);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.2-TI2V-5B-Diffusers").out_channels, 48);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.1-I2V-14B-720P-Diffusers").image_tokens, 257);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.2-I2V-A14B-Diffusers").image_tokens, 0);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.2-I2V-A14B-Diffusers").condition_channels(), 20);
+  EXPECT_EQ(sizes("Wan-AI/Wan2.1-FLF2V-14B-720P-diffusers").image_tokens, 514);
+  EXPECT_FALSE(released_config("stabilityai/sdxl").has_value());
+}
+
+TEST(Networks, AreReadFromFolders) {
+  const Network network = open(io::golden("wan21_i2v/transformer"));
+  EXPECT_GT(network.sizes().image_dim, 0);
+  EXPECT_EQ(network, open(weights::Checkpoint::open(io::golden("wan21_i2v/transformer"))));
+  EXPECT_THAT([] { from_config(io::Json::parse(R"({"_class_name": "UNet"})", "config.json")); },
+              ThrowsMessage<Error>(HasSubstr("`UNet` but must be `WanTransformer3DModel`")));
+}
+
+/// Per sample: three times that and the batch are training_tflops.
+TEST(Networks, CountTheirOperations) {
+  const double once = network_of(tiny())->forward_flops({4, 1, 4, 4}, 5);
+  wan::TransformerConfig deeper = tiny();
+  deeper.num_layers *= 2;
+  EXPECT_DOUBLE_EQ(network_of(deeper)->forward_flops({4, 1, 4, 4}, 5), 2 * once);
+}
+
+}  // namespace
+}  // namespace kinema::networks
