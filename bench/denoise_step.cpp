@@ -111,8 +111,8 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::cli::Program program("denoise_step", "", "one denoising step of a Wan transformer");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("denoise_step", "", "one denoising step of a Wan transformer");
+  kinema::command::Command command = program.itself();
   s.model.add_to(command);
   s.run.add_to(command, "--steps");
   command.flag("--guided", s.guided, "with prompt and negative prompt, as one batch");

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kinema/allocator/large_blocks.h"
-#include "kinema/cli/command.h"
+#include "kinema/command/command.h"
 #include "kinema/core/dtype.h"
 #include "kinema/networks/open.h"
 
@@ -19,7 +19,7 @@ struct RunSettings {
   std::string dtype = "float32", isa = "auto", cache, dump;
 
   DType precision() const { return *dtype_from_string(dtype); }
-  void add_to(cli::Command command, const std::string& name_of_runs = "--runs") {
+  void add_to(command::Command command, const std::string& name_of_runs = "--runs") {
     command.option(name_of_runs, runs);
     command.option("--warmup", warmup);
     command.option("--dtype", dtype).one_of({"float32", "bfloat16"});
@@ -34,7 +34,7 @@ struct TransformerSettings {
   int64_t layers, heads, head_dim, ffn;
   int64_t frames, height, width, text = 512, text_dim = 4096, channels = 16;
 
-  void add_to(cli::Command command) {
+  void add_to(command::Command command) {
     command.option("--layers", layers);
     command.option("--heads", heads);
     command.option("--head-dim", head_dim);
@@ -60,7 +60,7 @@ struct TransformerSettings {
 };
 
 /// Reads the command line and does what the program does; an error is one line, and 1 is returned.
-inline int parse_and_run(cli::Program& program, int argc, char** argv) {
+inline int parse_and_run(command::Program& program, int argc, char** argv) {
   allocator::keep_large_blocks();  // as kinema itself does
   try {
     return program.run(argc, argv);
@@ -72,7 +72,7 @@ inline int parse_and_run(cli::Program& program, int argc, char** argv) {
 
 /// What a program does.
 template <typename Run>
-cli::Command::Action action(const Run& run) {
+command::Command::Action action(const Run& run) {
   return [run] {
     run();
     return 0;

@@ -182,9 +182,9 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::cli::Program program("published_model", "",
-                               "writes a pipeline of published sizes with random weights");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("published_model", "",
+                                   "writes a pipeline of published sizes with random weights");
+  kinema::command::Command command = program.itself();
   command.option("FOLDER", s.folder).required();
   command.option("--tokenizer", s.tokenizer).required();
   command.option("--seed", s.seed);

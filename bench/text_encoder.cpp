@@ -65,8 +65,9 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::cli::Program program("text_encoder", "", "a UMT5 encoder of xxl width, random weights");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("text_encoder", "",
+                                   "a UMT5 encoder of xxl width, random weights");
+  kinema::command::Command command = program.itself();
   command.option("--layers", s.layers);
   command.option("--tokens", s.tokens);
   s.run.add_to(command);

@@ -76,8 +76,8 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::cli::Program program("train_step", "", "one training step of a Wan transformer");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("train_step", "", "one training step of a Wan transformer");
+  kinema::command::Command command = program.itself();
   s.model.add_to(command);
   s.run.add_to(command, "--steps");
   command.option("--remat", s.remat);

@@ -62,9 +62,9 @@ void run(const Settings& s) {
 
 int main(int argc, char** argv) {
   kinema::Settings s;
-  kinema::cli::Program program("vae_decode", "",
-                               "decoding with a Wan VAE of the published sizes, random weights");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program(
+      "vae_decode", "", "decoding with a Wan VAE of the published sizes, random weights");
+  kinema::command::Command command = program.itself();
   command.option("--version", s.version).one_of({"2.1", "2.2"});
   command.option("--frames", s.frames, "of the video");
   command.option("--height", s.height, "pixels");

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "kinema/cli/command.h"
+#include "kinema/command/command.h"
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 #include "kinema/io/atomic_write.h"
@@ -177,9 +177,9 @@ void run(const Options& o) {
 
 int main(int argc, char** argv) {
   kinema::shapes::Options o;
-  kinema::cli::Program program("make_shapes", "",
-                               "Writes mp4 clips of one moving shape each, with captions");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("make_shapes", "",
+                                   "Writes mp4 clips of one moving shape each, with captions");
+  kinema::command::Command command = program.itself();
   command.option("out", o.out, "folder to write").required();
   command.option("--size", o.size, "canvas, in pixels a side").shows_default();
   command.option("--scale", o.scale, "video pixels a canvas pixel, a side").shows_default();

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <set>
 
-#include "kinema/cli/command.h"
+#include "kinema/command/command.h"
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/json.h"
@@ -137,9 +137,9 @@ bool run(const Options& o) {
 
 int main(int argc, char** argv) {
   kinema::shapes::Options o;
-  kinema::cli::Program program("shapes_score", "",
-                               "Measures videos of moving shapes against their captions");
-  kinema::cli::Command command = program.itself();
+  kinema::command::Program program("shapes_score", "",
+                                   "Measures videos of moving shapes against their captions");
+  kinema::command::Command command = program.itself();
   command.option("folder", o.folder, "videos with metadata.jsonl, metadata.csv or .txt files")
       .required();
   command.option("--held-out", o.held_out, "file of captions to count on their own as well");

@@ -46,14 +46,17 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core", "io", "pjrt", "graph", "runtime", "nn", "networks", "models", "weights",
         "schedulers", "text", "data", "encoders", "training", "sample"}},
       {"planning", {"core", "io", "remote", "pjrt", "graph", "runtime", "kernels"}},
+      {"inspection", {"core", "io", "text", "data", "weights", "networks", "sample", "training"}},
       {"runs",
        {"core",     "io",          "remote",   "config",   "mesh",         "pjrt",     "graph",
         "runtime",  "kernels",     "nn",       "networks", "weights",      "text",     "data",
         "encoders", "preparation", "training", "sample",   "verification", "planning", "flags"}},
       {"api", {"core", "config", "runs"}},
+      {"command", {"core"}},
+      {"manual", {"config", "planning", "command"}},
       {"cli",
-       {"core", "io", "config", "runtime", "networks", "weights", "text", "data", "training",
-        "sample", "planning", "flags", "runs", "allocator"}},
+       {"core", "io", "config", "runtime", "weights", "training", "sample", "planning", "flags",
+        "inspection", "runs", "command", "manual", "allocator"}},
   };
   return table;
 }

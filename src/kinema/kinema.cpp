@@ -4,9 +4,12 @@
 
 namespace kinema {
 
-Config load_config(const std::string& file, const std::vector<std::string>& overrides) {
+Config load_config(const std::string& file, const std::vector<std::string>& overrides,
+                   const Observer& observer) {
   check(!file.empty(), "[config] load_config wants the name of a file");
-  return Config(runs::load(file, overrides, {}));
+  std::vector<std::string> words{file};
+  words.insert(words.end(), overrides.begin(), overrides.end());
+  return Config(runs::load_generation(words, {}, runs::Job(observer, {})));
 }
 
 TrainResult train(const Config& config, const TrainObserver& observer, const JobOptions& options) {

@@ -54,8 +54,11 @@ class Config {
   config::Loaded loaded_;
 };
 
-/// Reads a YAML file (of this machine, gs:// or s3://) and lays `key=value` words over it.
-Config load_config(const std::string& file, const std::vector<std::string>& overrides = {});
+/// Reads a YAML file (of this machine, gs:// or s3://) and lays `key=value` words over it. To
+/// sample with, it may also be a pipeline's folder or hub id, or the .json beside a video, of which
+/// the observer is told what was not taken.
+Config load_config(const std::string& file, const std::vector<std::string>& overrides = {},
+                   const runs::Observer& observer = {});
 
 using runs::ConvertOptions;
 using runs::ConvertResult;

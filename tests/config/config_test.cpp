@@ -61,7 +61,7 @@ data_sharding: [['data', null], {a: 010}]
   EXPECT_FALSE(config.model.scan_layers);
   EXPECT_EQ(config.optimizer.learning_rate, 1e-5);
   EXPECT_EQ(config.optimizer.max_train_steps, 1000);
-  EXPECT_THAT(config.model.patch_size, ElementsAre(1, 1, 1));
+  EXPECT_THAT(config.model.patch_size.value, ElementsAre(1, 1, 1));
   EXPECT_THAT(config.model.names_which_can_be_saved, ElementsAre("attn_output", "ffn_activation"));
   EXPECT_THAT(config.generate.mag_ratios_base, ElementsAre(1.0, 0.5));
   EXPECT_EQ(config.parallel.data_sharding.json, R"([["data", null], {"a": "010"}])");

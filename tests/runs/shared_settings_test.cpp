@@ -46,7 +46,7 @@ TEST_F(VideoSettings, SetWhatAVideoFollowsFrom) {
   EXPECT_EQ(config.generate.prompt, "a = b\n\"c\"");
   EXPECT_EQ(config.run.seed, 7);
   EXPECT_EQ(config.generate.flow_shift, 3.5);
-  EXPECT_THAT(config.model.patch_size, ElementsAre(1, 1, 1));
+  EXPECT_THAT(config.model.patch_size.value, ElementsAre(1, 1, 1));
   EXPECT_EQ(config.run.run_name, "kites");
   EXPECT_TRUE(config.generate.use_magcache);
   EXPECT_EQ(config.model.pretrained_model_name_or_path, "org/name");

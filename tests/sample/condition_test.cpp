@@ -76,18 +76,17 @@ TEST(ConditionOf, SaysWhatDoesNotFit) {
 }
 
 TEST(CheckImageTokens, AsksForAsManyImagesAsThereArePositionsFor) {
-  wan::TransformerConfig config = channels(36, 16);
-  config.image_dim = 8;
+  networks::Sizes network{.image_dim = 8};
   const GivenImages one{.first = plain(1), .last = {}};
   const GivenImages both{.first = plain(1), .last = plain(2)};
-  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), true, one));
-  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), true, both), Error);
-  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), false, one), Error);
-  config.pos_embed_seq_len = 2;
-  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), true, both));
-  EXPECT_THROW(check_image_tokens(network_of(config).sizes(), true, one), Error);
-  config.image_dim = 0;
-  EXPECT_NO_THROW(check_image_tokens(network_of(config).sizes(), false, both));
+  EXPECT_NO_THROW(check_image_tokens(network, true, one));
+  EXPECT_THROW(check_image_tokens(network, true, both), Error);
+  EXPECT_THROW(check_image_tokens(network, false, one), Error);
+  network.takes_last_image = true;
+  EXPECT_NO_THROW(check_image_tokens(network, true, both));
+  EXPECT_THROW(check_image_tokens(network, true, one), Error);
+  network.image_dim = 0;
+  EXPECT_NO_THROW(check_image_tokens(network, false, both));
 }
 
 TEST(ImageCondition, IsWhatTheKindSays) {

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,6 @@
 extern char** environ;
 
 namespace kinema::cli {
-namespace {
 
 std::vector<std::string> variables() {
   std::vector<std::string> out;
@@ -21,23 +21,11 @@ std::vector<std::string> variables() {
   return out;
 }
 
-}  // namespace
-
 config::Loaded load_arguments(std::span<const std::string> words, bool need_file) {
-  std::string file;
-  std::vector<std::string> overrides;
-  for (const std::string& word : words) {
-    if (word.find('=') != std::string::npos) {
-      overrides.push_back(word);
-      continue;
-    }
-    check(file.empty(), "`{}` is neither key=value nor the configuration, which is `{}`", word,
-          file);
-    file = word;
-  }
-  check(!file.empty() || !need_file,
+  const auto is_key = [](const std::string& word) { return word.find('=') != std::string::npos; };
+  check(!need_file || !std::ranges::all_of(words, is_key),
         "which configuration? give a YAML file, e.g. configs/shapes.yml");
-  return runs::load(file, overrides, variables(), console_job());
+  return runs::load_words(words, variables(), console_job());
 }
 
 }  // namespace kinema::cli

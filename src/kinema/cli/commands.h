@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "kinema/command/command.h"
 #include "kinema/config/config.h"
 
 namespace kinema::cli {
 
-class Program;
+using command::Command;
+using command::Program;
 
 // Each adds its command to the program.
 void add_train(Program& program);
@@ -25,6 +27,9 @@ void add_convert(Program& program);
 void add_watch(Program& program);
 /// `manual` and `completion`, of all commands of the program.
 void add_manual(Program& program);
+
+/// The environment, as `NAME=VALUE`.
+std::vector<std::string> variables();
 
 /// CONFIG.yml and key=value words in any order; at most one file, and `need_file` asks for it.
 config::Loaded load_arguments(std::span<const std::string> words, bool need_file);

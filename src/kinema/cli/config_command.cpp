@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/config/docs.h"
 #include "kinema/config/keys.h"

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"

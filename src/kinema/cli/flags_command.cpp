@@ -1,15 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
 #include "kinema/flags/docs.h"
-#include "kinema/flags/fix.h"
 #include "kinema/flags/guard.h"
 #include "kinema/flags/profile.h"
 #include "kinema/runs/compiler_flags.h"
@@ -28,17 +26,12 @@ struct FlagsOptions {
 constexpr std::string_view kLibtpu = "LIBTPU_INIT_ARGS";
 constexpr std::string_view kXla = "XLA_FLAGS";
 
-/// A list of flags among the words of the command line, and the variable that it is for.
-struct List {
-  std::string variable;
-  std::string text;
-};
-
-/// The words that are keys of the configuration, a file, or `target=`; the others are the list.
+/// The words that are keys of the configuration, a file, or `target=`; the others are lists, each
+/// for a variable.
 struct Words {
   std::string target;
   std::vector<std::string> config;
-  std::vector<List> lists;
+  std::optional<runs::FlagLists> lists;
 };
 
 /// Flags, rather than a file or `key=value`: begins with a dash, a quote or a flag's name, or has
@@ -54,14 +47,17 @@ bool is_list(const std::string& word) {
 
 Words sort_words(const std::vector<std::string>& words) {
   Words out;
+  const auto lists = [&]() -> runs::FlagLists& {
+    return out.lists ? *out.lists : out.lists.emplace();
+  };
   std::string rest;
   for (const std::string& word : words) {
     if (word.starts_with("target=")) {
       out.target = word.substr(std::string_view("target=").size());
     } else if (word.starts_with(std::string(kLibtpu) + "=")) {
-      out.lists.push_back({std::string(kLibtpu), word.substr(kLibtpu.size() + 1)});
+      lists().libtpu_init_args = word.substr(kLibtpu.size() + 1);
     } else if (word.starts_with(std::string(kXla) + "=")) {
-      out.lists.push_back({std::string(kXla), word.substr(kXla.size() + 1)});
+      lists().xla_flags = word.substr(kXla.size() + 1);
     } else if (is_list(word)) {
       rest += (rest.empty() ? "" : " ") + word;
     } else {
@@ -71,15 +67,9 @@ Words sort_words(const std::vector<std::string>& words) {
   if (!rest.empty()) {
     const bool tpu =
         !out.target.empty() && runs::platform_of(out.target).backend == flags::Backend::TPU;
-    out.lists.push_back({std::string(tpu ? kLibtpu : kXla), rest});
+    (tpu ? lists().libtpu_init_args : lists().xla_flags) = rest;
   }
   return out;
-}
-
-flags::EnvironmentFlags read_list(std::string_view variable) {
-  const char* value = std::getenv(std::string(variable).c_str());
-  const std::string text = value == nullptr ? "" : value;
-  return variable == kXla ? flags::read_xla_flags(text) : flags::read_libtpu_init_args(text);
 }
 
 void print_findings(const flags::Effective& effective) {
@@ -91,45 +81,19 @@ void print_findings(const flags::Effective& effective) {
   }
 }
 
-void set_list(std::string_view variable, const std::string& text) {
-  setenv(std::string(variable).c_str(), text.c_str(), /*overwrite=*/1);
-}
-
-/// Prints the lists as errors' remedies have them, until there is nothing left to change: a word
-/// that is read at last may be wrong in another way.
-int print_fixed(const config::Loaded& loaded, const std::string& target,
+/// Prints the lists as errors' remedies have them.
+int print_fixed(const config::Loaded& loaded, const runs::FlagsFor& what,
                 const flags::Effective& first) {
-  constexpr int kMostRounds = 8;
-  std::vector<std::string_view> given;
-  for (const std::string_view variable : {kLibtpu, kXla}) {
-    const flags::EnvironmentFlags list = read_list(variable);
-    if (!list.words.empty() || !list.findings.empty()) {
-      given.push_back(variable);
+  const runs::FlagLists given = what.lists.value_or(runs::FlagLists::of_environment());
+  const runs::FlagLists fixed = runs::fix_flags(loaded, what);
+  const auto print = [](std::string_view variable, const std::string& before,
+                        const std::string& now) {
+    if (!before.empty() || !now.empty()) {
+      fmt::print("{}='{}'\n", variable, now);
     }
-  }
-  flags::Effective effective = first;
-  for (int round = 0; round < kMostRounds && !effective.errors().empty(); ++round) {
-    bool changed = false;
-    std::vector<std::pair<std::string_view, std::string>> next;
-    for (const std::string_view variable : {kLibtpu, kXla}) {
-      const flags::EnvironmentFlags list = read_list(variable);
-      next.emplace_back(variable, flags::fixed(list, effective));
-      changed = changed || fmt::format("{}", fmt::join(list.words, " ")) != next.back().second;
-    }
-    if (!changed) {
-      break;  // what is wrong is in the configuration
-    }
-    for (const auto& [variable, text] : next) {
-      set_list(variable, text);
-    }
-    effective = runs::resolve_flags(loaded, {.target = target, .program = job_options().program});
-  }
-  for (const std::string_view variable : {kLibtpu, kXla}) {
-    const char* text = std::getenv(std::string(variable).c_str());
-    if (text != nullptr && (*text != '\0' || std::ranges::count(given, variable) > 0)) {
-      fmt::print("{}='{}'\n", variable, text);
-    }
-  }
+  };
+  print(kLibtpu, given.libtpu_init_args, fixed.libtpu_init_args);
+  print(kXla, given.xla_flags, fixed.xla_flags);
   for (const flags::Finding& finding : first.errors()) {
     warn(flags::to_text(finding));
   }
@@ -141,19 +105,12 @@ int check_list(const FlagsOptions& options) {
   config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   loaded.config.run.allow_flags.insert(loaded.config.run.allow_flags.end(), options.allow.begin(),
                                        options.allow.end());
-  // What is given to be checked stands for the environment of a run; this process loads no plugin.
-  if (!words.lists.empty()) {
-    unsetenv(std::string(kLibtpu).c_str());
-    unsetenv(std::string(kXla).c_str());
-  }
-  for (const List& list : words.lists) {
-    set_list(list.variable, list.text);
-  }
-  const flags::Effective effective =
-      runs::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
+  const runs::FlagsFor what{
+      .target = words.target, .program = job_options().program, .lists = words.lists};
+  const flags::Effective effective = runs::resolve_flags(loaded, what);
   const bool wrong = !effective.errors().empty();
   if (options.fix) {
-    return print_fixed(loaded, words.target, effective);
+    return print_fixed(loaded, what, effective);
   }
   if (options.json) {
     fmt::print("{}\n", flags::to_json(effective).dump());
@@ -167,12 +124,10 @@ int check_list(const FlagsOptions& options) {
 
 int dump(const FlagsOptions& options) {
   const Words words = sort_words(options.words);
-  for (const List& list : words.lists) {
-    fail(
+  check(!words.lists,
         "[flags] dump takes a configuration, key=value and target=; `{}` is a list\n  kinema flags "
         "check reads lists",
-        list.text);
-  }
+        words.lists ? words.lists->libtpu_init_args + words.lists->xla_flags : "");
   const config::Loaded loaded = load_arguments(words.config, /*need_file=*/false);
   const flags::Effective effective =
       runs::resolve_flags(loaded, {.target = words.target, .program = job_options().program});
@@ -195,27 +150,7 @@ int list_profiles() {
 
 int show_profile(const std::string& name) {
   const flags::Profile& profile = flags::find_profile(name);
-  fmt::print("{}: {}\n\n", profile.name, profile.about);
-  std::string list;
-  for (const flags::ProfileFlag& flag : profile.flags) {
-    fmt::print("  {:<68} {}\n", fmt::format("{}={}", flag.name, flag.value), flag.why);
-    list += fmt::format("{}--{}={}", list.empty() ? "" : " ", flag.name, flag.value);
-  }
-  if (!profile.dropped.empty()) {
-    fmt::print("\nleft out:\n");
-  }
-  for (const flags::DroppedFlag& flag : profile.dropped) {
-    fmt::print("  {:<68} {}\n", flag.name, flag.why);
-  }
-  const bool tpu = runs::platform_of(std::string(profile.target)).backend == flags::Backend::TPU;
-  fmt::print("\nfor other programs: {}\n", tpu ? kLibtpu : kXla);
-  for (const flags::ProfileFlag& flag : profile.flags) {
-    const flags::Flag* known = flags::find_flag(flag.name);
-    if (tpu && known->variable == flags::Variable::XLA_FLAGS) {
-      fmt::print("  ({} goes into XLA_FLAGS)\n", flag.name);
-    }
-  }
-  fmt::print("  {}\n", list);
+  fmt::print("{}", flags::to_text(profile, runs::platform_of(std::string(profile.target))));
   return 0;
 }
 

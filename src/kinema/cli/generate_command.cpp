@@ -5,13 +5,12 @@
 #include <filesystem>
 #include <memory>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/generate.h"
-#include "kinema/runs/shared_settings.h"
+#include "kinema/runs/load.h"
 #include "kinema/sample/output.h"
 
 namespace kinema::cli {
@@ -71,48 +70,8 @@ io::Json to_json(const runs::GenerateResult& result) {
   return out;
 }
 
-/// `org/name`, perhaps with a revision, and no file of this machine.
-bool is_hub_id(const std::string& word) {
-  return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
-         !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
-         !fs::exists(word);
-}
-
-/// What stands on the command line.
-struct Words {
-  std::vector<std::string> words;
-  std::vector<runs::SharedSettings> shared;  // of videos' `.json`; part of `words` already
-};
-
-/// `FOLDER`, `org/name` or `VIDEO.json` in place of a configuration: a pipeline's folder or hub id
-/// is the model, and the `.json` beside a video holds settings that make it again.
-Words expanded(const std::vector<std::string>& words) {
-  Words out;
-  std::vector<std::string> first;
-  for (const std::string& word : words) {
-    const bool key_value = word.find('=') != std::string::npos;
-    if (!key_value && (fs::is_directory(word) || is_hub_id(word))) {
-      first.push_back("pretrained_model_name_or_path=" + word);
-    } else if (!key_value && word.ends_with(".json")) {
-      const runs::SharedSettings& shared =
-          out.shared.emplace_back(runs::read_shared_settings(word));
-      first.insert(first.end(), shared.words.begin(), shared.words.end());
-    } else {
-      out.words.push_back(word);
-    }
-  }
-  out.words.insert(out.words.begin(), first.begin(), first.end());
-  return out;
-}
-
 int generate(const std::vector<std::string>& words, bool json) {
-  const Words given = expanded(words);
-  const config::Loaded loaded = load_arguments(given.words, /*need_file=*/false);
-  for (const runs::SharedSettings& shared : given.shared) {
-    for (const std::string& line : check_given(shared, loaded)) {
-      warn(line);
-    }
-  }
+  const config::Loaded loaded = runs::load_generation(words, variables(), console_job());
   runs::GenerateObserver observer;
   show_on_console(observer, !json);
   if (!json) {  // a step of a large model takes minutes, and the bar comes with the first

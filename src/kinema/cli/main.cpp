@@ -7,7 +7,6 @@
 #include <new>
 
 #include "kinema/allocator/large_blocks.h"
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/examples.h"
 #include "kinema/cli/waiting.h"
@@ -20,7 +19,7 @@ namespace {
 constexpr const char* kAbout = "Trains and samples Wan video models on XLA.";
 
 int run(int argc, char** argv) {
-  kinema::cli::Program program("kinema", KINEMA_VERSION, kAbout);
+  kinema::command::Program program("kinema", KINEMA_VERSION, kAbout);
   kinema::cli::add_train(program);
   kinema::cli::add_generate(program);
   kinema::cli::add_prepare(program);

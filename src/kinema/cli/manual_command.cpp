@@ -4,11 +4,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "kinema/cli/command.h"
-#include "kinema/cli/command_text.h"
 #include "kinema/cli/commands.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/manual/manual.h"
 
 namespace kinema::cli {
 namespace {
@@ -16,44 +15,46 @@ namespace {
 namespace fs = std::filesystem;
 
 /// `kinema flags check` as words.
-const CommandText& find(const CommandText& root, const std::vector<std::string>& path) {
-  const CommandText* at = &root;
+const command::CommandText& find(const command::CommandText& root,
+                                 const std::vector<std::string>& path) {
+  const command::CommandText* at = &root;
   for (const std::string& name : path) {
-    const auto next = std::ranges::find(at->commands, name, &CommandText::name);
+    const auto next = std::ranges::find(at->commands, name, &command::CommandText::name);
     check(next != at->commands.end(), "there is no command `{}`\n  kinema --help lists them", name);
     at = &*next;
   }
   return *at;
 }
 
-int print_manual(const CommandText& kinema, const std::vector<std::string>& path) {
+int print_manual(const command::CommandText& kinema, const std::vector<std::string>& path) {
   if (path.size() == 1 && path.front() == "keys") {
-    fmt::print("{}", manual_of_keys());
+    fmt::print("{}", manual::manual_of_keys());
     return 0;
   }
   std::string name = "kinema";
   for (const std::string& word : path) {
     name += " " + word;
   }
-  fmt::print("{}", manual_page(find(kinema, path), name));
+  fmt::print("{}", manual::manual_page(find(kinema, path), name));
   return 0;
 }
 
 /// FOLDER/man1/kinema.1, FOLDER/man1/kinema-train.1, ..., FOLDER/man5/kinema-config.5.
-int write_manual(const CommandText& kinema, const fs::path& folder) {
+int write_manual(const command::CommandText& kinema, const fs::path& folder) {
   fs::create_directories(folder / "man1");
   fs::create_directories(folder / "man5");
-  io::write_file(folder / "man1" / "kinema.1", manual_page(kinema, "kinema"));
-  for (const CommandText& command : kinema.commands) {
+  io::write_file(folder / "man1" / "kinema.1", manual::manual_page(kinema, "kinema"));
+  for (const command::CommandText& command : kinema.commands) {
     io::write_file(folder / "man1" / fmt::format("kinema-{}.1", command.name),
-                   manual_page(command, "kinema " + command.name));
+                   manual::manual_page(command, "kinema " + command.name));
   }
-  io::write_file(folder / "man5" / "kinema-config.5", manual_of_keys());
+  io::write_file(folder / "man5" / "kinema-config.5", manual::manual_of_keys());
   return 0;
 }
 
-int print_completion(const CommandText& kinema, const std::string& shell) {
-  fmt::print("{}", shell == "bash" ? bash_completion(kinema) : zsh_completion(kinema));
+int print_completion(const command::CommandText& kinema, const std::string& shell) {
+  fmt::print("{}",
+             shell == "bash" ? manual::bash_completion(kinema) : manual::zsh_completion(kinema));
   return 0;
 }
 

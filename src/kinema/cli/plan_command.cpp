@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "kinema/cli/command.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/runs/verify.h"

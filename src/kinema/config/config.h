@@ -11,6 +11,7 @@
 #include "kinema/config/data_config.h"
 #include "kinema/config/field.h"
 #include "kinema/config/generate_config.h"
+#include "kinema/config/given.h"
 #include "kinema/config/model_config.h"
 #include "kinema/config/optimizer_config.h"
 #include "kinema/config/parallel_config.h"
@@ -35,6 +36,14 @@ struct Config {
   /// Calls visit(key, value, OnResume, Field) for every key, group by group.
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
+    members(self, [&](std::string_view key, auto& member, OnResume on_resume, const Field& field) {
+      visit(key, value_of(member), on_resume, field);
+    });
+  }
+
+  /// The same with the members as they are: some are Given.
+  template <typename Self, typename Visitor>
+  static void members(Self& self, Visitor&& visit) {
     RunConfig::fields(self.run, visit);
     RuntimeConfig::fields(self.runtime, visit);
     ModelConfig::fields(self.model, visit);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinema/config/field.h"
+#include "kinema/config/given.h"
 
 namespace kinema::config {
 
@@ -20,14 +21,14 @@ struct GenerateConfig {
   std::string negative_prompt;
   std::string image_url;
   std::string last_image_url;
-  std::string scheduler = "unipc";
+  Given<std::string> scheduler = std::string("unipc");
   int64_t num_inference_steps = 50;
-  double guidance_scale = 5.0;
-  double guidance_scale_low = 3.0;
-  double guidance_scale_high = 4.0;
+  Given<double> guidance_scale = 5.0;
+  Given<double> guidance_scale_low = 3.0;
+  Given<double> guidance_scale_high = 4.0;
   double guidance_rescale = 0.0;
-  double boundary_ratio = 0.875;
-  double flow_shift = 5.0;
+  Given<double> boundary_ratio = 0.875;
+  Given<double> flow_shift = 5.0;
   bool use_ema = true;
 
   std::string initial_latents;
@@ -37,9 +38,9 @@ struct GenerateConfig {
   int64_t contact_sheet_columns = 4;
   bool contact_sheet = true;
   bool save_frames = false;
-  int64_t num_videos_per_prompt = 1;
+  Given<int64_t> num_videos_per_prompt = 1;
   int64_t first_video_index = 0;
-  int64_t generate_batch_size = 1;
+  Given<int64_t> generate_batch_size = 1;
   bool guidance_in_two_passes = false;
   int64_t generate_checkpoint_step = -1;
 

@@ -91,7 +91,8 @@ template <typename Group>
 void append(std::vector<KeyValue>& out, std::string_view group, const Group& values) {
   Group::fields(
       values, [&](std::string_view key, const auto& value, OnResume on_resume, const Field& field) {
-        out.push_back({key, group, type_name(value), to_text(value), on_resume, field});
+        out.push_back(
+            {key, group, type_name(value_of(value)), to_text(value_of(value)), on_resume, field});
       });
 }
 

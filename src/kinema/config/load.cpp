@@ -218,6 +218,14 @@ void apply_resolution(Loaded& loaded) {
   }
 }
 
+void note_given(Loaded& loaded) {
+  Config::members(loaded.config, [&](std::string_view key, auto& member, OnResume, const Field&) {
+    if constexpr (is_given<std::remove_cvref_t<decltype(member)>>) {
+      member.given = loaded.origin.contains(std::string(key));
+    }
+  });
+}
+
 void apply(Loaded& loaded, std::span<const std::string> overrides,
            std::span<const std::string> environment) {
   for (const std::string& each : environment) {
@@ -227,6 +235,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
     apply_override(loaded, each);
   }
   apply_resolution(loaded);
+  note_given(loaded);
 }
 
 }  // namespace
@@ -249,6 +258,7 @@ Loaded load_defaults(std::span<const std::string> overrides,
 void set(Loaded& loaded, const std::string& key, const std::string& value) {
   apply_value(loaded, key, value, std::string(kCommandLine));
   apply_resolution(loaded);
+  note_given(loaded);
 }
 
 std::string to_yaml(const Loaded& loaded) {

@@ -6,6 +6,7 @@
 
 #include "kinema/config/choices.h"
 #include "kinema/config/field.h"
+#include "kinema/config/given.h"
 
 namespace kinema::config {
 
@@ -45,21 +46,21 @@ struct ModelConfig {
   std::vector<std::string> names_which_can_be_offloaded;
 
   // From scratch: used when pretrained_model_name_or_path is empty.
-  int64_t num_layers = 30;
-  int64_t num_attention_heads = 12;
-  int64_t attention_head_dim = 128;
-  int64_t ffn_dim = 8960;
-  int64_t in_channels = 16;
-  int64_t out_channels = 16;
-  int64_t text_dim = 4096;
-  int64_t freq_dim = 256;
-  std::vector<int64_t> patch_size = {1, 2, 2};
-  int64_t image_dim = 0;
-  int64_t added_kv_proj_dim = 0;
-  int64_t pos_embed_seq_len = 0;
-  int64_t rope_max_seq_len = 1024;
-  double eps = 1e-6;
-  bool cross_attn_norm = true;
+  Given<int64_t> num_layers = 30;
+  Given<int64_t> num_attention_heads = 12;
+  Given<int64_t> attention_head_dim = 128;
+  Given<int64_t> ffn_dim = 8960;
+  Given<int64_t> in_channels = 16;
+  Given<int64_t> out_channels = 16;
+  Given<int64_t> text_dim = 4096;
+  Given<int64_t> freq_dim = 256;
+  Given<std::vector<int64_t>> patch_size = std::vector<int64_t>{1, 2, 2};
+  Given<int64_t> image_dim = 0;
+  Given<int64_t> added_kv_proj_dim = 0;
+  Given<int64_t> pos_embed_seq_len = 0;
+  Given<int64_t> rope_max_seq_len = 1024;
+  Given<double> eps = 1e-6;
+  Given<bool> cross_attn_norm = true;
   double init_gate = 0.0;
   TextInit init_text = TextInit::NORMAL;
 

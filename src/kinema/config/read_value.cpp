@@ -44,7 +44,7 @@ bool is_too_large(std::string_view text, std::string_view type) {
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-[[noreturn]] void refuse(const Given& given, const Yaml& value, std::string_view type,
+[[noreturn]] void refuse(const GivenText& given, const Yaml& value, std::string_view type,
                          const Field& field) {
   std::string remedy;
   if (value.kind() == Yaml::Kind::Scalar && type.ends_with("integer") && value.text().size() > 1 &&
@@ -61,7 +61,7 @@ bool is_too_large(std::string_view text, std::string_view type) {
 
 /// Unquoted scalars, and quoted ones too: "1e-5" is often quoted because YAML 1.1 reads it as text.
 template <typename T, typename Convert>
-T scalar(const Given& given, const Yaml& value, std::string_view type, const Field& field,
+T scalar(const GivenText& given, const Yaml& value, std::string_view type, const Field& field,
          Convert convert) {
   std::optional<T> out;
   if (value.kind() == Yaml::Kind::Scalar) {
@@ -74,8 +74,8 @@ T scalar(const Given& given, const Yaml& value, std::string_view type, const Fie
 }
 
 template <typename T>
-void check_range(const Given& given, const Yaml& value, std::string_view type, const Field& field,
-                 T number) {
+void check_range(const GivenText& given, const Yaml& value, std::string_view type,
+                 const Field& field, T number) {
   const auto x = static_cast<double>(number);
   const bool in_range = x >= field.min && x <= field.max && x > field.above;
   const bool whole_multiple =
@@ -85,12 +85,12 @@ void check_range(const Given& given, const Yaml& value, std::string_view type, c
   }
 }
 
-void check_text(const Given& given, const std::string& text) {
+void check_text(const GivenText& given, const std::string& text) {
   check(is_utf8(text), "[config] {} ({}) is not text in UTF-8", given.key, given.where);
 }
 
 /// `text` as it is spelt in one_of, or as it is when any text will do.
-std::string checked_word(const Given& given, const Yaml& value, std::string_view type,
+std::string checked_word(const GivenText& given, const Yaml& value, std::string_view type,
                          const Field& field, const std::string& text) {
   check_text(given, text);
   if (field.one_of.empty()) {
@@ -119,13 +119,14 @@ std::string checked_word(const Given& given, const Yaml& value, std::string_view
   refuse(given, value, type, field);
 }
 
-int64_t read_int(const Given& given, const Yaml& value, std::string_view type, const Field& field) {
+int64_t read_int(const GivenText& given, const Yaml& value, std::string_view type,
+                 const Field& field) {
   const auto number = scalar<int64_t>(given, value, type, field, to_int);
   check_range(given, value, type, field, number);
   return number;
 }
 
-double read_double(const Given& given, const Yaml& value, std::string_view type,
+double read_double(const GivenText& given, const Yaml& value, std::string_view type,
                    const Field& field) {
   const auto number = scalar<double>(given, value, type, field, to_double);
   check_range(given, value, type, field, number);
@@ -133,7 +134,7 @@ double read_double(const Given& given, const Yaml& value, std::string_view type,
 }
 
 template <typename T, typename ReadItem>
-std::vector<T> read_list(const Given& given, std::string_view type, const Field& field,
+std::vector<T> read_list(const GivenText& given, std::string_view type, const Field& field,
                          ReadItem read_item) {
   std::vector<T> out;
   const bool none = given.value.kind() == Yaml::Kind::Null;
@@ -156,12 +157,12 @@ std::vector<T> read_list(const Given& given, std::string_view type, const Field&
   return out;
 }
 
-bool stands_for_default(const Given& given, const Field& field) {
+bool stands_for_default(const GivenText& given, const Field& field) {
   return field.null_is_default && given.value.kind() == Yaml::Kind::Null;
 }
 
 /// A value of any shape as JSON; unquoted scalars become what they look like.
-Json to_json(const Given& given, const Yaml& value) {
+Json to_json(const GivenText& given, const Yaml& value) {
   switch (value.kind()) {
     case Yaml::Kind::Null:
       return {};
@@ -201,23 +202,23 @@ Json to_json(const Given& given, const Yaml& value) {
 
 }  // namespace
 
-void read_value(const Given& given, const Field& field, bool& value) {
+void read_value(const GivenText& given, const Field& field, bool& value) {
   value = scalar<bool>(given, given.value, "true or false", field, to_bool);
 }
 
-void read_value(const Given& given, const Field& field, int64_t& value) {
+void read_value(const GivenText& given, const Field& field, int64_t& value) {
   if (!stands_for_default(given, field)) {
     value = read_int(given, given.value, "an integer", field);
   }
 }
 
-void read_value(const Given& given, const Field& field, double& value) {
+void read_value(const GivenText& given, const Field& field, double& value) {
   if (!stands_for_default(given, field)) {
     value = read_double(given, given.value, "a number", field);
   }
 }
 
-void read_value(const Given& given, const Field& field, std::string& value) {
+void read_value(const GivenText& given, const Field& field, std::string& value) {
   const Yaml& yaml = given.value;
   if (yaml.kind() != Yaml::Kind::Scalar && yaml.kind() != Yaml::Kind::Null) {
     refuse(given, yaml, "text", field);
@@ -225,11 +226,11 @@ void read_value(const Given& given, const Field& field, std::string& value) {
   value = checked_word(given, yaml, "text", field, yaml.text());
 }
 
-void read_value(const Given& given, const Field& /*field*/, Tree& value) {
+void read_value(const GivenText& given, const Field& /*field*/, Tree& value) {
   value.json = to_json(given, given.value).dump(-1);
 }
 
-void read_value(const Given& given, const Field& field, std::vector<std::string>& value) {
+void read_value(const GivenText& given, const Field& field, std::vector<std::string>& value) {
   constexpr std::string_view kType = "a list of words";
   value = read_list<std::string>(given, kType, field, [&](const Yaml& item) {
     if (item.kind() != Yaml::Kind::Scalar) {
@@ -239,13 +240,13 @@ void read_value(const Given& given, const Field& field, std::vector<std::string>
   });
 }
 
-void read_value(const Given& given, const Field& field, std::vector<int64_t>& value) {
+void read_value(const GivenText& given, const Field& field, std::vector<int64_t>& value) {
   constexpr std::string_view kType = "a list of integers";
   value = read_list<int64_t>(given, kType, field,
                              [&](const Yaml& item) { return read_int(given, item, kType, field); });
 }
 
-void read_value(const Given& given, const Field& field, std::vector<double>& value) {
+void read_value(const GivenText& given, const Field& field, std::vector<double>& value) {
   constexpr std::string_view kType = "a list of numbers";
   value = read_list<double>(given, kType, field, [&](const Yaml& item) {
     return read_double(given, item, kType, field);

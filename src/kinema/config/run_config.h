@@ -6,6 +6,7 @@
 
 #include "kinema/config/choices.h"
 #include "kinema/config/field.h"
+#include "kinema/config/given.h"
 
 namespace kinema::config {
 
@@ -38,7 +39,7 @@ struct RunConfig {
   int64_t checkpoint_every = -1;
   std::string checkpoint_dir;
   std::string resume_from;
-  int64_t checkpoints_to_keep = 2;
+  Given<int64_t> checkpoints_to_keep = 2;
   int64_t checkpoint_keep_period = 0;
   bool background_checkpoints = true;
   bool save_final_checkpoint = true;

@@ -3,10 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/flags/flag.h"
 
 namespace kinema::flags {
+
+std::string to_text(const Profile& profile, const Platform& platform) {
+  std::string out = fmt::format("{}: {}\n\n", profile.name, profile.about);
+  const auto add = [&]<typename... Args>(fmt::format_string<Args...> text, Args&&... args) {
+    fmt::format_to(std::back_inserter(out), text, std::forward<Args>(args)...);
+  };
+  std::string list;
+  for (const ProfileFlag& flag : profile.flags) {
+    add("  {:<68} {}\n", fmt::format("{}={}", flag.name, flag.value), flag.why);
+    list += fmt::format("{}--{}={}", list.empty() ? "" : " ", flag.name, flag.value);
+  }
+  out += profile.dropped.empty() ? "" : "\nleft out:\n";
+  for (const DroppedFlag& flag : profile.dropped) {
+    add("  {:<68} {}\n", flag.name, flag.why);
+  }
+  const bool tpu = platform.backend == Backend::TPU;
+  add("\nfor other programs: {}\n", tpu ? "LIBTPU_INIT_ARGS" : "XLA_FLAGS");
+  for (const ProfileFlag& flag : profile.flags) {
+    if (tpu && find_flag(flag.name)->variable == Variable::XLA_FLAGS) {
+      add("  ({} goes into XLA_FLAGS)\n", flag.name);
+    }
+  }
+  add("  {}\n", list);
+  return out;
+}
 
 const Profile& find_profile(std::string_view name) {
   const std::span<const Profile> all = profiles();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kinema/flags/effective.h"
+#include "kinema/flags/platform.h"
 
 namespace kinema::flags {
 
@@ -32,6 +33,10 @@ struct Profile {
 };
 
 std::span<const Profile> profiles();
+
+/// The profile with the reasons of its flags, for people, and as a list for other programs on its
+/// target.
+std::string to_text(const Profile& profile, const Platform& platform);
 
 /// The profile of this name. Throws an Error that names all there are.
 const Profile& find_profile(std::string_view name);

@@ -1,11 +1,13 @@
 #include "kinema/runs/compiler_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "kinema/core/error.h"
+#include "kinema/flags/fix.h"
 #include "kinema/flags/guard.h"
 #include "kinema/flags/profile.h"
 #include "kinema/kernels/cpu/isa.h"
@@ -152,6 +154,11 @@ flags::Probe make_probe(const flags::Platform& platform, const std::string& plug
 
 }  // namespace
 
+FlagLists FlagLists::of_environment() {
+  return {.libtpu_init_args = environment("LIBTPU_INIT_ARGS"),
+          .xla_flags = environment("XLA_FLAGS")};
+}
+
 flags::Platform platform_of(const std::string& target) {
   if (target == "gpu" || target.starts_with("gpu:")) {
     return {.backend = flags::Backend::GPU, .chip = "gpu"};
@@ -186,8 +193,9 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   request.platform = what.target.empty() ? platform_here(config) : platform_of(what.target);
   const std::string plugin = plugin_of(config, request.platform);
   request.platform.version = flags::plugin_version(plugin);
-  request.libtpu_init_args = environment("LIBTPU_INIT_ARGS");
-  request.xla_flags = environment("XLA_FLAGS");
+  const FlagLists lists = what.lists.value_or(FlagLists::of_environment());
+  request.libtpu_init_args = lists.libtpu_init_args;
+  request.xla_flags = lists.xla_flags;
   add_switches(config, request.platform.backend, request.given);
   if (!what.target.empty() || !has_mock_devices(config)) {
     if (!config.run.flags_profile.empty()) {
@@ -210,6 +218,32 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
     request.probe = make_probe(request.platform, plugin, what.program);
   }
   return flags::resolve(request);
+}
+
+FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what) {
+  constexpr int kMostRounds = 8;
+  FlagLists lists = what.lists.value_or(FlagLists::of_environment());
+  // A word that is read at last may be wrong in another way.
+  for (int round = 0; round < kMostRounds; ++round) {
+    FlagsFor now = what;
+    now.lists = lists;
+    const flags::Effective effective = resolve_flags(loaded, now);
+    const auto fixed = [&](const flags::EnvironmentFlags& list, std::string& text) {
+      const bool changed =
+          fmt::format("{}", fmt::join(list.words, " ")) != flags::fixed(list, effective);
+      text = changed ? flags::fixed(list, effective) : text;
+      return changed;
+    };
+    const bool tpu =
+        !effective.errors().empty() &&
+        fixed(flags::read_libtpu_init_args(lists.libtpu_init_args), lists.libtpu_init_args);
+    const bool xla = !effective.errors().empty() &&
+                     fixed(flags::read_xla_flags(lists.xla_flags), lists.xla_flags);
+    if (!tpu && !xla) {
+      break;  // nothing is wrong, or what is wrong is in the configuration
+    }
+  }
+  return lists;
 }
 
 flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagsFor what) {

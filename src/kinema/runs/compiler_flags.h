@@ -13,6 +13,14 @@
 
 namespace kinema::runs {
 
+/// Lists of flags as the variables of the environment hold them.
+struct FlagLists {
+  std::string libtpu_init_args;
+  std::string xla_flags;
+
+  static FlagLists of_environment();
+};
+
 /// What flags are resolved for, beside the configuration.
 struct FlagsFor {
   /// Empty: the configuration's hardware on this machine.
@@ -22,6 +30,8 @@ struct FlagsFor {
   /// A kinema program, by which the plugin is asked about what the table does not have; empty: it
   /// is not.
   std::filesystem::path program;
+  /// In place of the environment's.
+  std::optional<FlagLists> lists = {};
 };
 
 /// The platform of a target of which only the chip counts: `v6e:4x4`, `h100`, `cpu`; `gpu` is any
@@ -32,6 +42,9 @@ flags::Platform platform_of(const std::string& target);
 /// its profile and `xla_flags`. Nothing is loaded into this process. Throws an Error for a profile
 /// or a rule that does not exist, and for `xla_flags` that is no `{NAME: VALUE}`.
 flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& what);
+
+/// The lists as the remedies of what is wrong with them have it.
+FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what);
 
 /// resolve_flags with the plugin's help, as every job does it before it loads a plugin: tells
 /// warnings and what was allowed, and throws an Error that names the first thing that is wrong.

@@ -27,7 +27,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   }
   loaded.config.run.eval_data_dir = local_copy(loaded.config.run.eval_data_dir, job);
   const config::Config& config = loaded.config;
-  const Expert expert = trained_expert(loaded);
+  const Expert expert = trained_expert(config);
   const ModelToUse model = find_model(loaded, job);
   EvaluateResult result{
       .transformer = expert.is_low_noise() ? model.folder.transformer_2 : model.folder.transformer,

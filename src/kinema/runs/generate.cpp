@@ -32,7 +32,7 @@ void apply_batch(const config::Loaded& loaded, const mesh::Placement& place, con
     return;
   }
   request.num_videos_per_prompt = *videos;
-  if (!loaded.origin.contains("generate_batch_size")) {
+  if (!loaded.config.generate.generate_batch_size.given) {
     request.batch_size = *videos;
   }
   job.line(

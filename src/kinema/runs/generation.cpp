@@ -134,10 +134,10 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
   const std::optional<schedulers::ScheduleConfig>& own = model.folder.schedule;
   schedulers::ScheduleConfig out = own.value_or(schedulers::ScheduleConfig{});
   const config::GenerateConfig& g = loaded.config.generate;
-  if (!own || loaded.origin.contains("scheduler")) {
-    out.sampler = schedulers::sampler_from_string(g.scheduler);
+  if (!own || g.scheduler.given) {
+    out.sampler = schedulers::sampler_from_string(g.scheduler.value);
   }
-  if (!own || loaded.origin.contains("flow_shift")) {
+  if (!own || g.flow_shift.given) {
     out.shift = g.flow_shift;
   }
   return out;
@@ -174,10 +174,8 @@ HostArray read_given_image(const std::string& url) {
 
 /// The scale of an expert: its own key where that was given, else guidance_scale where that was,
 /// else its own key's default.
-double guidance_of(const config::Loaded& loaded, const char* key, double own) {
-  return !loaded.origin.contains(key) && loaded.origin.contains("guidance_scale")
-             ? loaded.config.generate.guidance_scale
-             : own;
+double guidance_of(const config::Given<double>& own, const config::Given<double>& of_both) {
+  return !own.given && of_both.given ? of_both : own;
 }
 
 /// What steps take from earlier ones.
@@ -306,8 +304,9 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
 
 ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
   ModelToUse model = pretrained_or_trained(loaded.config, job);
-  if (loaded.origin.contains("boundary_ratio") && model.folder.has_two_experts()) {
-    model.folder.boundary_ratio = loaded.config.generate.boundary_ratio;
+  const config::Given<double>& ratio = loaded.config.generate.boundary_ratio;
+  if (ratio.given && model.folder.has_two_experts()) {
+    model.folder.boundary_ratio = ratio;
   }
   return model;
 }
@@ -327,8 +326,8 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.num_inference_steps = g.num_inference_steps;
   request.guidance_scale = g.guidance_scale;
   if (model.folder.has_two_experts()) {
-    request.guidance_scale = guidance_of(loaded, "guidance_scale_high", g.guidance_scale_high);
-    request.guidance_scale_2 = guidance_of(loaded, "guidance_scale_low", g.guidance_scale_low);
+    request.guidance_scale = guidance_of(g.guidance_scale_high, g.guidance_scale);
+    request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
   }
   request.guidance_rescale = std::max(0.0, g.guidance_rescale);
   request.seed = static_cast<uint64_t>(loaded.config.run.seed);
@@ -344,7 +343,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
 std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {
   const bool asked = on_command_line(loaded, "per_device_batch_size") ||
                      on_command_line(loaded, "global_batch_size");
-  if (!asked || loaded.origin.contains("num_videos_per_prompt")) {
+  if (!asked || loaded.config.generate.num_videos_per_prompt.given) {
     return std::nullopt;
   }
   return batch_sizes(loaded.config, devices).train;

@@ -1,6 +1,11 @@
 #include "kinema/runs/load.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/runs/shared_settings.h"
 #include "kinema/runs/stores.h"
 
 namespace kinema::runs {
@@ -17,6 +22,15 @@ std::string configuration_file(const std::string& path) {
   return use_shipped ? shipped.lexically_normal().string() : path;
 }
 
+/// `org/name`, perhaps with a revision, and no file of this machine.
+bool is_hub_id(const std::string& word) {
+  return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
+         !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
+         !fs::exists(word);
+}
+
+bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
+
 }  // namespace
 
 config::Loaded load(const std::string& file, std::span<const std::string> overrides,
@@ -25,6 +39,45 @@ config::Loaded load(const std::string& file, std::span<const std::string> overri
                                        : config::load(configuration_file(local_copy(file, job)),
                                                       overrides, environment);
   check_store_keys(loaded);
+  return loaded;
+}
+
+config::Loaded load_words(std::span<const std::string> words,
+                          std::span<const std::string> environment, const Job& job) {
+  std::string file;
+  std::vector<std::string> overrides;
+  for (const std::string& word : words) {
+    if (is_key(word)) {
+      overrides.push_back(word);
+      continue;
+    }
+    check(file.empty(), "`{}` is neither key=value nor the configuration, which is `{}`", word,
+          file);
+    file = word;
+  }
+  return load(file, overrides, environment, job);
+}
+
+config::Loaded load_generation(std::span<const std::string> words,
+                               std::span<const std::string> environment, const Job& job) {
+  std::vector<std::string> first;
+  std::vector<std::string> rest;
+  std::vector<SharedSettings> videos;
+  for (const std::string& word : words) {
+    if (!is_key(word) && (fs::is_directory(word) || is_hub_id(word))) {
+      first.push_back("pretrained_model_name_or_path=" + word);
+    } else if (!is_key(word) && word.ends_with(".json")) {
+      const SharedSettings& video = videos.emplace_back(read_shared_settings(word));
+      first.insert(first.end(), video.words.begin(), video.words.end());
+    } else {
+      rest.push_back(word);
+    }
+  }
+  first.insert(first.end(), rest.begin(), rest.end());
+  config::Loaded loaded = load_words(first, environment, job);
+  for (const SharedSettings& video : videos) {
+    job.notice(check_given(video, loaded));
+  }
   return loaded;
 }
 

@@ -15,6 +15,16 @@ namespace kinema::runs {
 config::Loaded load(const std::string& file, std::span<const std::string> overrides,
                     std::span<const std::string> environment, const Job& job = {});
 
+/// The same of words as a command line has them: key=value and at most one file, in any order.
+config::Loaded load_words(std::span<const std::string> words,
+                          std::span<const std::string> environment, const Job& job = {});
+
+/// load_words of what generate takes: FOLDER, `org/name` or VIDEO.json may stand in place of a
+/// file. A pipeline's folder or hub id is the model, and the `.json` beside a video holds settings
+/// that make it again; what of these cannot be taken from somebody else's is told.
+config::Loaded load_generation(std::span<const std::string> words,
+                               std::span<const std::string> environment, const Job& job = {});
+
 /// Reads the values that are lists within lists or mappings (rules, block sizes, LoRA files, flags)
 /// as jobs do, without their plugin or files. Throws their Errors.
 void check_values(const config::Loaded& loaded);

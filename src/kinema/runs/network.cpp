@@ -17,18 +17,15 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// Calls visit(key, value) for the keys that say a network's sizes: those with the name of a key of
-/// its config.json.
+/// Calls visit(key, member) for the keys that say a network's sizes: those with the name of a key
+/// of its config.json.
 template <typename Keys, typename Visitor>
 void for_sizes(Keys& keys, const Json& network, const Visitor& visit) {
   config::ModelConfig::fields(
-      keys, [&](std::string_view key, auto& value, config::OnResume, const config::Field&) {
-        using T = std::remove_cvref_t<decltype(value)>;
-        constexpr bool is_size = std::same_as<T, int64_t> || std::same_as<T, double> ||
-                                 std::same_as<T, bool> || std::same_as<T, std::vector<int64_t>>;
-        if constexpr (is_size) {
+      keys, [&](std::string_view key, auto& member, config::OnResume, const config::Field&) {
+        if constexpr (config::is_given<std::remove_cvref_t<decltype(member)>>) {
           if (network.find(key) != nullptr) {
-            visit(std::string(key), value);
+            visit(key, member);
           }
         }
       });
@@ -64,15 +61,15 @@ networks::Network scratch_network(const config::Loaded& loaded) {
   Json sizes = networks::default_config();
   config::ModelConfig keys = loaded.config.model;
   if (keys.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
-    const int64_t channels = space_to_depth(loaded.config).channels();
-    for (int64_t* each : {&keys.in_channels, &keys.out_channels}) {
-      const bool given =
-          loaded.origin.contains(each == &keys.in_channels ? "in_channels" : "out_channels");
-      *each = given ? *each : channels;
+    for (config::Given<int64_t>* channels : {&keys.in_channels, &keys.out_channels}) {
+      if (!channels->given) {
+        *channels = space_to_depth(loaded.config).channels();
+      }
     }
   }
-  for_sizes(keys, sizes,
-            [&](const std::string& key, const auto& value) { sizes.set(key, json_of(value)); });
+  for_sizes(keys, sizes, [&](std::string_view key, const auto& member) {
+    sizes.set(key, json_of(member.value));
+  });
   return networks::from_config(sizes);
 }
 
@@ -93,9 +90,9 @@ networks::Network planned_network(const config::Loaded& loaded) {
         "  give a folder with its config.json, or num_layers=..., ffn_dim=... without a name",
         name);
   const Json released = *sizes;
-  for_sizes(m, released, [&](const std::string& key, const auto& value) {
-    if (loaded.origin.contains(key)) {
-      sizes->set(key, json_of(value));
+  for_sizes(m, released, [&](std::string_view key, const auto& member) {
+    if (member.given) {
+      sizes->set(key, json_of(member.value));
     }
   });
   return networks::from_config(*sizes);
@@ -103,7 +100,8 @@ networks::Network planned_network(const config::Loaded& loaded) {
 
 void set_sizes(config::ModelConfig& keys, const networks::Network& network) {
   const Json sizes = network->config();
-  for_sizes(keys, sizes, [&](const std::string& key, auto& value) { read(sizes.at(key), value); });
+  for_sizes(keys, sizes,
+            [&](std::string_view key, auto& member) { read(sizes.at(key), member.value); });
 }
 
 }  // namespace kinema::runs

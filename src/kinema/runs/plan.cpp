@@ -148,7 +148,7 @@ planning::SweepSpace sweep_space(const config::Loaded& loaded, const PlanOptions
   if (space.batches.empty()) {
     space.batches = {options.mode == PlanMode::TRAIN
                          ? batch_sizes(loaded.config, options.target.devices).train
-                         : loaded.config.generate.generate_batch_size};
+                         : loaded.config.generate.generate_batch_size.value};
   }
   return space;
 }

@@ -59,7 +59,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
                      const Dims& sample, const mesh::Placement& asked) {
   const config::Config& config = loaded.config;
   const networks::Sizes& model = network.sizes();
-  const TrainingStep what = training_step(config, network, trained_expert(loaded), asked);
+  const TrainingStep what = training_step(config, network, trained_expert(config), asked);
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = config.model.max_sequence_length;

@@ -31,7 +31,8 @@ int64_t text_dim(const config::Config& config) {
     return 0;
   }
   const fs::path transformer = pretrained_transformer(config);
-  return transformer.empty() ? config.model.text_dim : networks::open(transformer).sizes().text_dim;
+  return transformer.empty() ? config.model.text_dim.value
+                             : networks::open(transformer).sizes().text_dim;
 }
 
 /// What decides latents and text states beside the clips.
@@ -55,7 +56,7 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& conf
         config.model.pretrained_model_name_or_path, config::word_of(config.model.model_type));
     return nullptr;
   }
-  check(pipeline || config.model.image_dim == 0,
+  check(pipeline || config.model.image_dim.value == 0,
         "[config] image_dim is {}, but pretrained_model_name_or_path is no pipeline with an image "
         "encoder",
         config.model.image_dim);

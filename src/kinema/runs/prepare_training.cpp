@@ -326,7 +326,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.checkpoints->clean();
 
   const mesh::Placement asked = placement(config, client);
-  const Expert expert = trained_expert(loaded);
+  const Expert expert = trained_expert(config);
   check_videos(config, expert);
   out.pretrained = pretrained_transformer(config, expert.part());
   out.step = training_step(

@@ -84,8 +84,7 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
 training::Keep keep_of(const config::Loaded& loaded, const Start& start) {
   const config::RunConfig& run = loaded.config.run;
   const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
-  const bool given = loaded.origin.contains("checkpoints_to_keep");
-  return {.newest = is_older && !given ? 0 : run.checkpoints_to_keep,
+  return {.newest = is_older && !run.checkpoints_to_keep.given ? 0 : run.checkpoints_to_keep.value,
           .period = run.checkpoint_keep_period};
 }
 

@@ -16,11 +16,11 @@ constexpr double kTimesteps = 1000;
 
 /// Where the named pipeline's timesteps are divided: as given, as the pipeline says, or the
 /// default.
-double boundary_of(const config::Loaded& loaded,
+double boundary_of(const config::Config& config,
                    const std::optional<sample::PipelineFolder>& pipeline) {
-  const bool given = loaded.origin.contains("boundary_ratio");
-  return !given && pipeline && pipeline->boundary_ratio ? *pipeline->boundary_ratio
-                                                        : loaded.config.generate.boundary_ratio;
+  const config::Given<double>& ratio = config.generate.boundary_ratio;
+  return !ratio.given && pipeline && pipeline->boundary_ratio ? *pipeline->boundary_ratio
+                                                              : ratio.value;
 }
 
 Shape batched(const Shape& sample, int64_t batch) {
@@ -97,8 +97,7 @@ std::string Expert::timesteps() const {
   return fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
 }
 
-Expert trained_expert(const config::Loaded& loaded) {
-  const config::Config& config = loaded.config;
+Expert trained_expert(const config::Config& config) {
   const config::OptimizerConfig& o = config.optimizer;
   Expert out{.which = o.train_expert};
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
@@ -112,7 +111,7 @@ Expert trained_expert(const config::Loaded& loaded) {
               !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
           "[config] train_expert is {}, but {} has one transformer\n  train_expert=none",
           out.name(), config.model.pretrained_model_name_or_path);
-    out.boundary_ratio = boundary_of(loaded, pipeline);
+    out.boundary_ratio = boundary_of(config, pipeline);
     (out.which == config::TrainExpert::HIGH_NOISE ? out.min_timestep : out.max_timestep) =
         *out.boundary_ratio * kTimesteps;
   }

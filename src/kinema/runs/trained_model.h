@@ -27,7 +27,7 @@ bool makes_videos(const config::RunConfig& run);
 
 /// Throws an Error when the pipeline has two experts and none is chosen, or one and one is; when
 /// min_timestep and max_timestep are no range, or reach over the boundary.
-Expert trained_expert(const config::Loaded& loaded);
+Expert trained_expert(const config::Config& config);
 
 /// Throws an Error when a run of one expert makes videos and the other expert is not here.
 void check_videos(const config::Config& config, const Expert& expert);

@@ -8,21 +8,22 @@
 #include <set>
 #include <string>
 
-#include "cli/run_kinema.h"
 #include "cli/served_hub.h"
 #include "kinema/core/host_array.h"
 #include "kinema/data/video_source.h"
 #include "kinema/io/json.h"
 #include "kinema/io/video.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
+using cli_test::Hub;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Dataset : public KinemaOnCpu {
+class Dataset : public RunsTest {
  protected:
   void SetUp() override {
     KinemaOnCpu::SetUp();
@@ -327,4 +328,4 @@ TEST_F(Buckets, RefuseWhatFitsNone) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

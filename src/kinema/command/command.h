@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kinema/cli/command_text.h"
+#include "kinema/command/command_text.h"
 
 // The parser's header takes a compiler seconds: command.cpp alone includes it.
 namespace CLI {  // NOLINT(readability-identifier-naming): the name is CLI11's
@@ -14,7 +14,7 @@ class App;
 class Option;
 }  // namespace CLI
 
-namespace kinema::cli {
+namespace kinema::command {
 
 /// An option of a command, which may be asked more of.
 class Option {
@@ -98,4 +98,4 @@ class Program {
   Command::Action action_;
 };
 
-}  // namespace kinema::cli
+}  // namespace kinema::command

@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_kinema.h"
 #include "kinema/io/json.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ImageTrainingCommand : public KinemaOnCpu {
+class ImageTrainingCommand : public RunsTest {
  protected:
   /// A configuration for one of the pipelines, on the reference's clips.
   void use(const std::string& pipeline, const std::string& more) {
@@ -202,4 +202,4 @@ TEST_F(ImageTrainingCommand, PlansWhatItTrains) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

@@ -1,3 +1,5 @@
+#include "kinema/manual/manual.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,37 +8,36 @@
 #include <regex>
 #include <set>
 
-#include "kinema/cli/command_text.h"
 #include "kinema/config/keys.h"
 #include "kinema/config/scalar.h"
 #include "kinema/planning/chip.h"
 
-namespace kinema::cli {
+namespace kinema::manual {
 namespace {
 
 using Words = std::vector<std::string>;
 
 /// The commands below `command` by their names from the first one on: "flags", "flags check".
-void collect(const CommandText& command, const std::string& path,
-             std::map<std::string, const CommandText*>& out) {
-  for (const CommandText& each : command.commands) {
+void collect(const command::CommandText& command, const std::string& path,
+             std::map<std::string, const command::CommandText*>& out) {
+  for (const command::CommandText& each : command.commands) {
     const std::string name = path.empty() ? each.name : path + " " + each.name;
     out[name] = &each;
     collect(each, name, out);
   }
 }
 
-Words names_of(const std::vector<CommandText>& commands) {
+Words names_of(const std::vector<command::CommandText>& commands) {
   Words out;
-  for (const CommandText& each : commands) {
+  for (const command::CommandText& each : commands) {
     out.push_back(each.name);
   }
   return out;
 }
 
-Words options_of(const CommandText& command) {
+Words options_of(const command::CommandText& command) {
   Words out;
-  for (const OptionText& option : command.options) {
+  for (const command::OptionText& option : command.options) {
     out.insert(out.end(), option.names.begin(), option.names.end());
   }
   return out;
@@ -172,9 +173,9 @@ std::string zsh_help(const std::string& text) {
   return out;
 }
 
-std::string zsh_arguments(const CommandText& command) {
+std::string zsh_arguments(const command::CommandText& command) {
   std::string out = "_arguments";
-  for (const OptionText& option : command.options) {
+  for (const command::OptionText& option : command.options) {
     for (const std::string& name : option.names) {
       out += " " + shell_quoted(fmt::format("{}[{}]{}", name, zsh_help(option.help),
                                             option.value.empty() ? "" : ":value:_files"));
@@ -184,13 +185,13 @@ std::string zsh_arguments(const CommandText& command) {
     out += " " +
            shell_quoted(fmt::format("1:command:({})", fmt::join(names_of(command.commands), " ")));
   }
-  return out + (command.takes_keys() ? " '*:word:_kinema_words'" : " '*:file:_files'");
+  return out + (takes_keys(command) ? " '*:word:_kinema_words'" : " '*:file:_files'");
 }
 
 }  // namespace
 
-bool CommandText::takes_keys() const {
-  for (const OptionText& option : options) {
+bool takes_keys(const command::CommandText& text) {
+  for (const command::OptionText& option : text.options) {
     if (option.names.empty() && option.value.find("key=value") != std::string::npos) {
       return true;
     }
@@ -198,13 +199,13 @@ bool CommandText::takes_keys() const {
   return false;
 }
 
-std::vector<std::string> CommandText::named_words() const {
+std::vector<std::string> named_words(const command::CommandText& text) {
   static const std::regex word("\\b([a-z_]+)=");
   std::set<std::string> out;
-  for (const OptionText& option : options) {
+  for (const command::OptionText& option : text.options) {
     for (std::sregex_iterator it(option.help.begin(), option.help.end(), word), end; it != end;
          ++it) {
-      if (option.names.empty() && takes_keys()) {
+      if (option.names.empty() && takes_keys(text)) {
         out.insert((*it)[1]);
       }
     }
@@ -212,8 +213,8 @@ std::vector<std::string> CommandText::named_words() const {
   return {out.begin(), out.end()};
 }
 
-std::string bash_completion(const CommandText& kinema) {
-  std::map<std::string, const CommandText*> commands;
+std::string bash_completion(const command::CommandText& kinema) {
+  std::map<std::string, const command::CommandText*> commands;
   collect(kinema, "", commands);
   commands[""] = &kinema;
   Words keys;
@@ -224,11 +225,11 @@ std::string bash_completion(const CommandText& kinema) {
   for (const auto& [name, command] : commands) {
     Words words = names_of(command->commands);
     std::ranges::move(options_of(*command), std::back_inserter(words));
-    for (const std::string& word : command->named_words()) {
+    for (const std::string& word : named_words(*command)) {
       words.push_back(word + "=");
     }
     fmt::format_to(std::back_inserter(next), "    {}) echo {}{} ;;\n", shell_quoted(name),
-                   fmt::join(words, " "), command->takes_keys() ? " $_kinema_keys" : "");
+                   fmt::join(words, " "), takes_keys(*command) ? " $_kinema_keys" : "");
   }
   std::string value_cases;
   for (const auto& [key, words] : values()) {
@@ -239,10 +240,10 @@ std::string bash_completion(const CommandText& kinema) {
          filled(kBash, {{"NEXT", next}, {"VALUES", value_cases}});
 }
 
-std::string zsh_completion(const CommandText& kinema) {
+std::string zsh_completion(const command::CommandText& kinema) {
   std::string commands;
   std::string arguments;
-  for (const CommandText& each : kinema.commands) {
+  for (const command::CommandText& each : kinema.commands) {
     commands += fmt::format("    {}\n", shell_quoted(each.name + ":" + zsh_help(each.help)));
     arguments += fmt::format("    {}) {} ;;\n", each.name, zsh_arguments(each));
   }
@@ -261,4 +262,4 @@ std::string zsh_completion(const CommandText& kinema) {
       {{"VALUES", value_cases}, {"KEYS", keys}, {"COMMANDS", commands}, {"ARGUMENTS", arguments}});
 }
 
-}  // namespace kinema::cli
+}  // namespace kinema::manual

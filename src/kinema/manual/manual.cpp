@@ -1,12 +1,13 @@
+#include "kinema/manual/manual.h"
+
 #include <fmt/format.h>
 
 #include <cctype>
 #include <iterator>
 
-#include "kinema/cli/command_text.h"
 #include "kinema/config/keys.h"
 
-namespace kinema::cli {
+namespace kinema::manual {
 namespace {
 
 /// Text for roff: no character of it is a command.
@@ -43,12 +44,12 @@ std::string page_of(std::string path) {
   return path;
 }
 
-std::string synopsis(const CommandText& command, const std::string& path) {
+std::string synopsis(const command::CommandText& command, const std::string& path) {
   std::string out = fmt::format(".B {}\n", roff(path));
   if (!command.commands.empty()) {
     out += ".I COMMAND\n";
   }
-  for (const OptionText& option : command.options) {
+  for (const command::OptionText& option : command.options) {
     if (option.names.empty()) {
       out += fmt::format(".I {}\n", roff(option.value));
     }
@@ -56,7 +57,7 @@ std::string synopsis(const CommandText& command, const std::string& path) {
   return out + "[\\fIoptions\\fR]\n";
 }
 
-std::string entry(const OptionText& option) {
+std::string entry(const command::OptionText& option) {
   std::string name;
   for (const std::string& each : option.names) {
     name += (name.empty() ? "" : ", ") + each;
@@ -85,7 +86,7 @@ as huggingface_hub reads them
 
 }  // namespace
 
-std::string manual_page(const CommandText& command, const std::string& path) {
+std::string manual_page(const command::CommandText& command, const std::string& path) {
   std::string out = head(path, 1);
   fmt::format_to(std::back_inserter(out), ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n{}", page_of(path),
                  roff(command.help), synopsis(command, path));
@@ -94,25 +95,25 @@ std::string manual_page(const CommandText& command, const std::string& path) {
   }
   if (!command.commands.empty()) {
     out += ".SH COMMANDS\n";
-    for (const CommandText& each : command.commands) {
+    for (const command::CommandText& each : command.commands) {
       fmt::format_to(std::back_inserter(out), ".TP\n\\fB{}\\fR\n{}\n", roff(each.name),
                      roff(each.help));
     }
   }
   out += ".SH OPTIONS\n";
-  for (const OptionText& option : command.options) {
+  for (const command::OptionText& option : command.options) {
     out += entry(option);
   }
   if (path == "kinema") {
     out += kEnvironment;
     out += ".SH SEE ALSO\n";
-    for (const CommandText& each : command.commands) {
+    for (const command::CommandText& each : command.commands) {
       fmt::format_to(std::back_inserter(out), ".BR {}\\-{} (1),\n", path, roff(each.name));
     }
     out += ".BR kinema\\-config (5)\n";
   } else {
     out += ".SH SEE ALSO\n.BR kinema (1)";
-    out += command.takes_keys() ? ",\n.BR kinema\\-config (5)\n" : "\n";
+    out += takes_keys(command) ? ",\n.BR kinema\\-config (5)\n" : "\n";
   }
   return out;
 }
@@ -138,4 +139,4 @@ std::string manual_of_keys() {
   return out + ".SH SEE ALSO\n.BR kinema (1)\n";
 }
 
-}  // namespace kinema::cli
+}  // namespace kinema::manual

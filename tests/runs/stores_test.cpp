@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/run_kinema.h"
 #include "kinema/remote/store.h"
 #include "remote/store_servers.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ using ::testing::IsSubsetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class StoresOnCpu : public KinemaOnCpu {
+class StoresOnCpu : public RunsTest {
  protected:
   static std::string uri(const std::string& scheme, const std::string& name) {
     return fmt::format("{}://{}/{}/{}", scheme, remote::StoreServers::kBucket,
@@ -171,4 +171,4 @@ TEST_F(StoresOnCpu, KeysThatTakeNoStoreSaySo) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

@@ -7,18 +7,18 @@
 #include <string>
 
 #include "arrays.h"
-#include "cli/run_kinema.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/io/json.h"
 #include "kinema/io/video.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class PrepareCommand : public KinemaOnCpu {
+class PrepareCommand : public RunsTest {
  protected:
   void SetUp() override {
     KinemaOnCpu::SetUp();
@@ -150,7 +150,7 @@ TEST_F(PrepareCommand, MakesRecordsOfSeveralSizesThatTrain) {
   const std::string sizes = "buckets=[[8,16,24],[4,16,24],[8,24,16]]";
   const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", sizes});
   ASSERT_EQ(prepared.status, 0) << prepared.err;
-  EXPECT_THAT(prepared.out, HasSubstr("file_01-10.tfrec: 1 record,"));
+  EXPECT_THAT(prepared.out, HasSubstr("file_01-10.tfrec: 1 record\n"));
   EXPECT_THAT(prepared.out, HasSubstr("12 records in 4 shards"));
   const auto train = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.begin(), {"train", "tiny.yml", "max_train_steps=9", "run_name=" + name});
@@ -204,4 +204,4 @@ TEST_F(PrepareCommand, GivesTheReferencesRecords) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

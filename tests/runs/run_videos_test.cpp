@@ -3,17 +3,17 @@
 
 #include <string>
 
-#include "cli/run_kinema.h"
 #include "kinema/io/json.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class RunVideos : public KinemaOnCpu {
+class RunVideos : public RunsTest {
  protected:
   std::string bytes(const fs::path& path) {
     std::string out = read_text(folder_ / path);
@@ -162,7 +162,7 @@ TEST_F(RunVideos, GiveWayToASignal) {
                        quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
                        " train tiny.yml enable_generate_video_for_eval=true eval_every=1 "
                        "num_inference_steps=1000 num_videos_per_prompt=1000 >.out 2>.err &\n"
-                       "for i in $(seq 600); do grep -q 'step: 0' .out && break; sleep 0.1; done\n"
+                       "for i in $(seq 600); do grep -q 'step: 1' .out && break; sleep 0.1; done\n"
                        "sleep 0.5\nkill -TERM $!\nwait $!\n");
   const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
 
@@ -183,4 +183,4 @@ TEST_F(RunVideos, OfAResumedRunThatKeptNoneAreComparedFromThere) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "arrays.h"
-#include "cli/run_kinema.h"
 #include "kinema/io/json.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class LoraKeys : public KinemaOnCpu {
+class LoraKeys : public RunsTest {
  protected:
   void SetUp() override {
     KinemaOnCpu::SetUp();
@@ -131,4 +131,4 @@ TEST_F(LoraKeys, SayWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

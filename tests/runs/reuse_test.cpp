@@ -3,16 +3,16 @@
 
 #include <string>
 
-#include "cli/run_kinema.h"
 #include "kinema/io/json.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-class ReuseKeys : public KinemaOnCpu {
+class ReuseKeys : public RunsTest {
  protected:
   void SetUp() override {
     KinemaOnCpu::SetUp();
@@ -63,4 +63,4 @@ TEST_F(ReuseKeys, SayWhatTheyNeed) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

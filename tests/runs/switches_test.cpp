@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "cli/run_kinema.h"
 #include "kinema/io/json.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +15,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class SwitchesOfARun : public KinemaOnCpu {
+class SwitchesOfARun : public RunsTest {
  protected:
   Outcome train(std::vector<std::string> words, const std::string& environment = "") {
     words.insert(words.begin(), {"train", "tiny.yml", "max_train_steps=2"});
@@ -209,4 +209,4 @@ TEST_F(SwitchesOfARun, JaxNamesAreAnsweredWithOurs) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

@@ -1,4 +1,4 @@
-#include "kinema/cli/inspect_clips.h"
+#include "kinema/inspection/clips.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include <system_error>
 #include <thread>
 
-#include "kinema/cli/progress.h"
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
 #include "kinema/core/quantities.h"
@@ -18,7 +17,7 @@
 #include "kinema/data/survey.h"
 #include "kinema/text/unicode.h"
 
-namespace kinema::cli {
+namespace kinema::inspection {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,7 +186,8 @@ class Table {
 
 }  // namespace
 
-std::optional<ClipTable> inspect_clips(const fs::path& path, bool verify) {
+std::optional<ClipTable> clip_table(const fs::path& path, bool verify,
+                                    const ClipProgress& progress) {
   const std::string kind = kind_of(path);
   if (kind.empty()) {
     return std::nullopt;
@@ -196,16 +196,18 @@ std::optional<ClipTable> inspect_clips(const fs::path& path, bool verify) {
       kind == "hf" ? data::hf_clips({.folder = path})
                    : data::folder_clips(path, "text", /*keep_bad=*/true);
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  Progress bar("looking at clips", clips->size());
-  data::Survey survey =
-      data::survey_clips(*clips, {.clips = clips->size(),
-                                  .any_length = true,
-                                  .threads = threads,
-                                  .on_progress = [&](int64_t done) { bar.update(done); }});
+  data::Survey survey = data::survey_clips(*clips, {.clips = clips->size(),
+                                                    .any_length = true,
+                                                    .threads = threads,
+                                                    .on_progress = [&](int64_t done) {
+                                                      if (progress) {
+                                                        progress(done, clips->size());
+                                                      }
+                                                    }});
   if (verify) {
     verify_all(*clips, survey, threads);
   }
   return Table(*clips, survey).take();
 }
 
-}  // namespace kinema::cli
+}  // namespace kinema::inspection

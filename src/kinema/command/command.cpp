@@ -1,4 +1,4 @@
-#include "kinema/cli/command.h"
+#include "kinema/command/command.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 
 #include "kinema/core/error.h"
 
-namespace kinema::cli {
+namespace kinema::command {
 namespace {
 
 OptionText option_text(const CLI::Option& option) {
@@ -170,4 +170,4 @@ int Program::run(int argc, char** argv) {
   return action_();
 }
 
-}  // namespace kinema::cli
+}  // namespace kinema::command

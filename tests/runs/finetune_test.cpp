@@ -3,16 +3,16 @@
 
 #include <string>
 
-#include "cli/run_kinema.h"
+#include "runs/call_kinema.h"
 
-namespace kinema::cli_test {
+namespace kinema::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Finetune : public KinemaOnCpu {
+class Finetune : public RunsTest {
  protected:
   Outcome train(const std::vector<std::string>& more) {
     const fs::path source(KINEMA_SOURCE_DIR);
@@ -60,4 +60,4 @@ TEST_F(Finetune, EncodesTrainsAndSamplesInOneCommand) {
 }
 
 }  // namespace
-}  // namespace kinema::cli_test
+}  // namespace kinema::runs_test

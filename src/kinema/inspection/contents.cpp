@@ -1,0 +1,229 @@
+#include "kinema/inspection/contents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/inspection/folders.h"
+#include "kinema/io/check.h"
+#include "kinema/io/event_file.h"
+#include "kinema/io/example_proto.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/io/tfrecord.h"
+#include "kinema/training/checkpoint_folder.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::inspection {
+namespace {
+
+namespace fs = std::filesystem;
+using io::Json;
+
+std::string as_gigabytes(uint64_t bytes) {
+  return bytes >= 100'000'000 ? fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9)
+                              : fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+}
+
+template <typename Tensors>
+void add_tensors(Contents& out, const Tensors& tensors) {
+  int64_t elements = 0;
+  uint64_t bytes = 0;
+  for (const io::TensorView* tensor : tensors) {
+    out.add_tensor(tensor->name, tensor->shape);
+    elements += tensor->shape.elements();
+    bytes += tensor->bytes.size();
+  }
+  out.summary +=
+      fmt::format("{} tensors, {} elements, {}", tensors.size(), elements, as_gigabytes(bytes));
+}
+
+/// A line a module: what changes it, at which rank and alpha.
+Contents list_lora(const fs::path& path) {
+  const weights::Lora lora = weights::Lora::open(path);
+  Contents out{.summary = "LoRA: " + lora.summary()};
+  for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
+    const std::string prefix =
+        lora.has_two_parts() ? (expert == 0 ? "transformer." : "transformer_2.") : "";
+    for (const auto& [module, target] : lora.targets(expert)) {
+      std::string line = fmt::format("{:<60}", prefix + module);
+      if (target.down != nullptr) {
+        line += fmt::format(" rank {}, alpha {}", target.rank(),
+                            target.factor * static_cast<double>(target.rank()));
+      }
+      line += target.diff != nullptr ? " diff" : "";
+      line += target.diff_bias != nullptr || target.up_bias != nullptr ? " bias" : "";
+      out.add(std::move(line));
+    }
+  }
+  for (const std::string& key : lora.unknown()) {
+    out.add(fmt::format("{:<60} is no key of a Wan transformer", key));
+  }
+  return out;
+}
+
+Contents list_safetensors(const fs::path& path) {
+  if (weights::file_kind(path) == weights::FileKind::LORA) {
+    return list_lora(path);
+  }
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  Contents out{.summary = "safetensors file: "};
+  std::vector<const io::TensorView*> tensors;
+  for (const io::TensorView& tensor : file.tensors()) {
+    tensors.push_back(&tensor);
+  }
+  add_tensors(out, tensors);
+  return out;
+}
+
+Contents list_model(const fs::path& path) {
+  const io::ModelFolder folder = io::ModelFolder::open(path);
+  const Json* name = folder.config().find("_class_name");
+  Contents out{.summary = fmt::format("model folder of {}: ", name != nullptr && name->is_string()
+                                                                  ? name->as_string()
+                                                                  : "unknown class")};
+  add_tensors(out, folder.tensors());
+  return out;
+}
+
+Contents list_folder(const fs::path& path, std::string kind) {
+  Contents out{.summary = std::move(kind) + ":"};
+  std::vector<fs::path> parts;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    parts.push_back(entry.path());
+  }
+  std::ranges::sort(parts);
+  for (const fs::path& part : parts) {
+    out.summary += " " + part.filename().string();
+    if (fs::is_directory(part) && fs::exists(part / "config.json")) {
+      out.add(part.filename().string() + ": " + io::check_path(part));
+    }
+  }
+  return out;
+}
+
+/// A line a tag: how many values, over which steps, and the last one.
+Contents list_events(const fs::path& path) {
+  struct Tag {
+    int64_t count = 0;
+    int64_t first = 0;
+    io::EventValue last;
+  };
+  std::map<std::string, Tag> tags;
+  for (io::EventValue& each : io::read_event_file(path)) {
+    Tag& tag = tags[each.tag];
+    tag.first = tag.count++ == 0 ? each.step : tag.first;
+    tag.last = std::move(each);
+  }
+  Contents out{.summary = fmt::format("TensorBoard events: {} tags", tags.size())};
+  for (const auto& [name, tag] : tags) {
+    std::string line =
+        fmt::format("{:<40} {} values, steps {} to {}", name, tag.count, tag.first, tag.last.step);
+    switch (tag.last.kind) {
+      case io::EventValue::Kind::SCALAR:
+        line += fmt::format(", last {:.6g}", tag.last.scalar);
+        break;
+      case io::EventValue::Kind::IMAGE:
+        line += fmt::format(", last a picture of {} bytes", tag.last.bytes.size());
+        break;
+      case io::EventValue::Kind::TEXT:
+        line += fmt::format(", last a text of {} bytes", tag.last.bytes.size());
+        break;
+      case io::EventValue::Kind::OTHER:
+        break;
+    }
+    out.add(std::move(line));
+  }
+  return out;
+}
+
+Contents list_records(const fs::path& path) {
+  const io::TfRecordFile file = io::TfRecordFile::open(path);
+  Contents out{.summary = fmt::format("TFRecord file: {} records", file.size())};
+  for (int64_t i = 0; i < file.size(); ++i) {
+    std::string line = fmt::format("record {}:", i);
+    for (const io::FeatureSummary& each : io::summarize_example(file.at(i), file.where(i))) {
+      line += fmt::format(
+          " {} ({})", each.name,
+          each.tensor ? to_string(*each.tensor) : fmt::format("{} {}", each.count, each.kind));
+    }
+    out.add(std::move(line));
+  }
+  return out;
+}
+
+/// A folder of checkpoints, newest last, each valid or not.
+Contents list_checkpoints(const fs::path& path) {
+  const training::CheckpointFolder folder(path);
+  Contents out{.summary = fmt::format("{} checkpoints", folder.steps().size())};
+  for (const int64_t step : folder.steps()) {
+    const std::string problem = training::manifest_problem(folder.path(step));
+    out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));
+  }
+  return out;
+}
+
+}  // namespace
+
+void Contents::add_tensor(const std::string& name, const Shape& shape) {
+  lines.push_back(fmt::format("{:<70} {}", name, to_string(shape)));
+  Json part = Json::object();
+  part.set("name", name).set("shape", to_string(shape));
+  parts.append(std::move(part));
+}
+
+void Contents::add(std::string line) {
+  parts.append(line);
+  lines.push_back(std::move(line));
+}
+
+Contents contents(const fs::path& path, const ClipProgress& progress) {
+  switch (io::path_kind(path)) {
+    case io::PathKind::Safetensors:
+      return list_safetensors(path);
+    case io::PathKind::ModelFolder:
+      return list_model(path);
+    case io::PathKind::TfRecord:
+      return list_records(path);
+    case io::PathKind::Events:
+      return list_events(path);
+    case io::PathKind::Pipeline:
+      return list_folder(path, "pipeline");
+    case io::PathKind::Video:
+      return {.summary = io::check_path(path)};
+    case io::PathKind::Unknown:
+      break;
+  }
+  if (is_checkpoint(path)) {
+    return list_folder(path, "checkpoint");
+  }
+  if (fs::is_directory(path / "checkpoints")) {
+    return list_checkpoints(path / "checkpoints");
+  }
+  if (fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty()) {
+    return list_checkpoints(path);
+  }
+  if (is_peft_folder(path)) {
+    return list_lora(path);
+  }
+  weights::refuse_other_formats(path);
+  if (std::optional<ClipTable> table = clip_table(path, /*verify=*/false, progress)) {
+    return {std::move(table->summary), std::move(table->lines), table->report.at("clips"),
+            table->report.at("left_out")};
+  }
+  check(fs::is_directory(path),
+        "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
+        path.string());
+  Contents out{.summary = check_records_folder(path)};
+  for (const fs::path& file : files_of(path)) {
+    out.add(file.filename().string());
+  }
+  return out;
+}
+
+}  // namespace kinema::inspection

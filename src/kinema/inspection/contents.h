@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kinema/core/shape.h"
+#include "kinema/inspection/clips.h"
+#include "kinema/io/json.h"
+
+namespace kinema::inspection {
+
+/// What a path holds: one line for it, one a part, and the parts for `--json`.
+struct Contents {
+  std::string summary;
+  std::vector<std::string> lines;
+  io::Json parts = io::Json::array();
+  io::Json left_out;  // of data sets of clips
+
+  void add_tensor(const std::string& name, const Shape& shape);
+  void add(std::string line);
+};
+
+/// Of a file or folder of any kind that kinema reads. Throws an Error where it is none, or broken.
+Contents contents(const std::filesystem::path& path, const ClipProgress& progress = {});
+
+}  // namespace kinema::inspection

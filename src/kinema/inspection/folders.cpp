@@ -1,0 +1,65 @@
+#include "kinema/inspection/folders.h"
+
+#include <algorithm>
+
+#include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
+#include "kinema/data/wan_record.h"
+#include "kinema/io/check.h"
+#include "kinema/io/tfrecord.h"
+
+namespace kinema::inspection {
+
+namespace fs = std::filesystem;
+
+bool is_peft_folder(const fs::path& path) {
+  return fs::exists(path / "adapter_config.json") && fs::exists(path / "adapter_model.safetensors");
+}
+
+bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
+
+int64_t check_records(const fs::path& path) {
+  const io::TfRecordFile file = io::TfRecordFile::open(path);
+  for (int64_t i = 0; i < file.size(); ++i) {
+    data::parse_wan_record(file.at(i), file.where(i));
+  }
+  return file.size();
+}
+
+std::vector<fs::path> files_of(const fs::path& path) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.is_regular_file()) {
+      out.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+std::string check_records_folder(const fs::path& path) {
+  int64_t records = 0;
+  const std::vector<fs::path> files = files_of(path);
+  check(!files.empty(), "{} is empty", path.string());
+  std::vector<std::string> names;
+  for (const fs::path& file : files) {
+    names.push_back(file.filename().string());
+  }
+  names = io::shards_of(std::move(names));
+  for (const std::string& name : names) {
+    try {
+      records += check_records(path / name);
+    } catch (const Error&) {  // records may have any name, and be packed by gzip
+      check(io::path_kind(path / name) == io::PathKind::TfRecord,
+            "{} is no model folder, pipeline, run or data set: {} is no TFRecord file",
+            path.string(), name);
+      throw;
+    }
+  }
+  check(!names.empty(), "{} is no model folder, pipeline, run or data set", path.string());
+  check(records > 0, "{} holds no records", path.string());
+  return fmt::format("data set: {} in {}", counted(records, "record"),
+                     counted(static_cast<int64_t>(names.size()), "file"));
+}
+
+}  // namespace kinema::inspection

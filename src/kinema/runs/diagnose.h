@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kinema/config/config.h"
+
+namespace kinema::runs {
+
+/// What of a machine decides whether jobs can run: a name and a text each, in order; a line without
+/// a name goes on with the one before.
+struct Diagnosis {
+  struct Line {
+    std::string name;
+    std::string text;
+  };
+  std::vector<Line> lines;
+  std::string problem;  ///< why no job can run with this configuration; empty: none
+};
+
+/// Looks for the plugin of the configuration's hardware and opens it; the plugins of others, and
+/// what they load, are looked for only.
+Diagnosis diagnose(const config::Config& config);
+
+}  // namespace kinema::runs
