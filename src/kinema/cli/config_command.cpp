@@ -45,7 +45,7 @@ void print_json(const config::Loaded& loaded) {
 void print_yaml(const config::Loaded& loaded) {
   fmt::print("{}", to_yaml(loaded));
   for (const config::IgnoredKey& each : config::ignored_keys()) {
-    if (loaded.origin.contains(std::string(each.key))) {
+    if (loaded.gives(std::string(each.key))) {
       fmt::print("# {} ({}) has no meaning here: {}\n", each.key, origin(loaded, each.key),
                  each.reason);
     }

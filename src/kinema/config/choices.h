@@ -13,6 +13,14 @@ namespace kinema::config {
 enum class Hardware : uint8_t { CPU, GPU, TPU };
 constexpr std::string_view choices(Hardware /*value*/) { return "cpu | gpu | tpu"; }
 
+/// What something is computed or kept in.
+enum class Dtype : uint8_t { FLOAT32, BFLOAT16 };
+constexpr std::string_view choices(Dtype /*value*/) { return "float32 | bfloat16"; }
+
+/// Of float32 matmuls, as JAX calls it.
+enum class MatmulPrecision : uint8_t { DEFAULT, HIGH, HIGHEST };
+constexpr std::string_view choices(MatmulPrecision /*value*/) { return "DEFAULT | HIGH | HIGHEST"; }
+
 enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE };
 constexpr std::string_view choices(ModelType /*value*/) {
   return "T2V | I2V | TI2V | VACE | ANIMATE";

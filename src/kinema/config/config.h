@@ -63,6 +63,9 @@ struct Loaded {
   std::map<std::string, std::string>
       origin;  ///< key -> `FILE:LINE`, `command line` or a variable's name; else default
   std::vector<std::string> ignored;  ///< keys given that have no meaning here
+
+  /// Whether somebody gave the key. What follows from that is Given in the Config.
+  bool gives(const std::string& key) const { return origin.contains(key); }
 };
 
 /// Reads `file` (and the files its `base:` key names, nearest last; what stands below `defaults:`

@@ -43,7 +43,7 @@ struct DataConfig {
 
   std::string tfrecords_dir;
   int64_t no_records_per_shard = 0;
-  std::string records_dtype = "float32";
+  Dtype records_dtype = Dtype::FLOAT32;
   std::string eval_tfrecords_dir;
   bool enable_eval_timesteps = false;
   std::vector<int64_t> timesteps_list = {125, 250, 375, 500, 625, 750, 875};
@@ -138,7 +138,7 @@ struct DataConfig {
     visit("records_dtype", self.records_dtype, MAY_CHANGE,
           {.help = "dtype of latents and text states in records and in "
                    "dataset_save_location",
-           .one_of = "float32 | bfloat16"});
+           .one_of = choices(self.records_dtype)});
     visit(
         "enable_eval_timesteps", self.enable_eval_timesteps, UNRELATED,
         {.help = "prepare writes the first num_eval_samples clips with timesteps, and no others"});

@@ -18,9 +18,9 @@ struct ModelConfig {
   std::string model_name = "wan2.1";
   ModelType model_type = ModelType::T2V;
 
-  std::string weights_dtype = "bfloat16";
-  std::string activations_dtype = "bfloat16";
-  std::string precision = "DEFAULT";
+  Dtype weights_dtype = Dtype::BFLOAT16;
+  Dtype activations_dtype = Dtype::BFLOAT16;
+  MatmulPrecision precision = MatmulPrecision::DEFAULT;
   bool scan_layers = true;
   double dropout = 0.0;
 
@@ -72,8 +72,8 @@ struct ModelConfig {
   double space_to_depth_mean = 0.0;
   double space_to_depth_std = 1.0;
   std::string wan_vae_pretrained_model_name_or_path;
-  std::string vae_weights_dtype = "float32";
-  std::string vae_dtype = "float32";
+  Dtype vae_weights_dtype = Dtype::FLOAT32;
+  Dtype vae_dtype = Dtype::FLOAT32;
   bool replicate_vae = false;
   int64_t vae_decode_chunk = 1;
   int64_t vae_encode_chunk = 4;
@@ -85,7 +85,7 @@ struct ModelConfig {
   int64_t vae_tile_stride_width = 192;
 
   TextEncoder text_encoder = TextEncoder::UMT5;
-  std::string text_encoder_dtype = "float32";
+  Dtype text_encoder_dtype = Dtype::FLOAT32;
   std::string text_encoder_memory = "auto";
   std::string wan_text_encoder_pretrained_model_name_or_path;
   int64_t max_sequence_length = 512;
@@ -117,7 +117,6 @@ struct ModelConfig {
 
  private:
   static constexpr std::string_view kDtypes = "float32 | bfloat16 | float16";
-  static constexpr std::string_view kComputeDtypes = "float32 | bfloat16";
   static constexpr std::string_view kPretrained =
       "pretrained_model_name_or_path | wan_transformer_pretrained_model_name_or_path";
 
@@ -146,13 +145,13 @@ struct ModelConfig {
     visit("weights_dtype", self.weights_dtype, MAY_CHANGE,
           {.help =
                "dtype that the step's matmuls read weights in; what is kept is train_state_dtype's",
-           .one_of = kComputeDtypes,
+           .one_of = choices(Dtype{}),
            .share = Share::YES});
     visit("activations_dtype", self.activations_dtype, MAY_CHANGE,
-          {.help = "dtype of activations", .one_of = kComputeDtypes, .share = Share::YES});
+          {.help = "dtype of activations", .one_of = choices(Dtype{}), .share = Share::YES});
     visit("precision", self.precision, MAY_CHANGE,
           {.help = "precision of float32 matmuls",
-           .one_of = "DEFAULT | HIGH | HIGHEST",
+           .one_of = choices(self.precision),
            .share = Share::YES});
     visit("scan_layers", self.scan_layers, MAY_CHANGE,
           {.help = "one loop over the blocks: compile time does not grow with depth",
@@ -331,10 +330,11 @@ struct ModelConfig {
           {.help = "folder of the VAE alone; empty: vae/ of pretrained_model_name_or_path",
            .share = Share::MODEL});
     visit("vae_weights_dtype", self.vae_weights_dtype, MAY_CHANGE,
-          {.help = "dtype of the VAE's weights", .one_of = kComputeDtypes, .share = Share::YES});
-    visit(
-        "vae_dtype", self.vae_dtype, MAY_CHANGE,
-        {.help = "dtype of the VAE's activations", .one_of = kComputeDtypes, .share = Share::YES});
+          {.help = "dtype of the VAE's weights", .one_of = choices(Dtype{}), .share = Share::YES});
+    visit("vae_dtype", self.vae_dtype, MAY_CHANGE,
+          {.help = "dtype of the VAE's activations",
+           .one_of = choices(Dtype{}),
+           .share = Share::YES});
     visit("replicate_vae", self.replicate_vae, UNRELATED,
           {.help = "over a mesh, every device holds all of the VAE's parameters"});
     visit("vae_decode_chunk", self.vae_decode_chunk, UNRELATED,
@@ -384,7 +384,7 @@ struct ModelConfig {
         "text_encoder_dtype", self.text_encoder_dtype, MAY_CHANGE,
         {.help = "dtype of the text encoder; not float16, whose range UMT5 leaves: bfloat16 takes "
                  "as little memory",
-         .one_of = kComputeDtypes,
+         .one_of = choices(Dtype{}),
          .share = Share::YES});
     visit("text_encoder_memory", self.text_encoder_memory, UNRELATED,
           {.help = "resident: all its blocks are on the device; streamed: two at a time, read from "

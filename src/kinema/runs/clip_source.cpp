@@ -118,10 +118,6 @@ bool keeps_encoded(const config::Config& config) {
          config.data.cache_latents_text_encoder_outputs;
 }
 
-DType kept_dtype(const config::Config& config) {
-  return config.data.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
-}
-
 /// Encoders that are loaded when they are first used.
 class LazyEncoders {
  public:
@@ -209,7 +205,7 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
                                      .buckets = options.buckets,
                                      .max_clips = options.max_samples,
                                      .flips = options.random_flip,
-                                     .dtype = kept_dtype(config),
+                                     .dtype = dtype(config.data.records_dtype),
                                      .pixels_settings = kept_pixels_settings(config),
                                      .text_settings = kept_text_settings(config, model.text_dim),
                                      .bad_clip = options.bad_clip,
@@ -287,7 +283,8 @@ HostArray caption_states(const config::Config& config, const std::string& captio
     return encode(caption);
   }
   const preparation::EncodedText kept(fs::path(config.data.dataset_save_location) / "text",
-                                      kept_text_settings(config, width), kept_dtype(config));
+                                      kept_text_settings(config, width),
+                                      dtype(config.data.records_dtype));
   return kept.read_or(caption, encode);
 }
 

@@ -58,9 +58,9 @@ preparation::Settings pixels_settings(const config::Config& config) {
         blocks.block, blocks.temporal_regions, blocks.regions, -blocks.shift, blocks.scale);
   } else {
     out["vae"] = vae_folder(config).string();
-    out["vae_weights_dtype"] = m.vae_weights_dtype;
-    out["vae_dtype"] = m.vae_dtype;
-    out["precision"] = m.precision;
+    out["vae_weights_dtype"] = config::word_of(m.vae_weights_dtype);
+    out["vae_dtype"] = config::word_of(m.vae_dtype);
+    out["precision"] = config::word_of(m.precision);
     if (m.vae_tiling) {
       out["vae_tiling"] = fmt::format("{}x{} each {}x{}", m.vae_tile_height, m.vae_tile_width,
                                       m.vae_tile_stride_height, m.vae_tile_stride_width);
@@ -86,7 +86,7 @@ preparation::Settings text_settings(const config::Config& config, int64_t width)
   } else {
     const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
     out["text encoder's folder"] = own.empty() ? m.pretrained_model_name_or_path : own;
-    out["text_encoder_dtype"] = m.text_encoder_dtype;
+    out["text_encoder_dtype"] = config::word_of(m.text_encoder_dtype);
   }
   return out;
 }

@@ -381,7 +381,7 @@ sample::OutputOptions output_options(const config::Loaded& loaded, const ModelTo
 io::Json given_settings(const config::Loaded& loaded) {
   io::Json out = io::Json::object();
   for (const config::KeyValue& each : config::describe(loaded.config)) {
-    if (loaded.origin.contains(std::string(each.key))) {
+    if (loaded.gives(std::string(each.key))) {
       out.set(each.key, io::Json::parse(each.value, each.key));
     }
   }

@@ -70,7 +70,7 @@ preparation::Options options_of(const config::Config& config, int64_t text_dim) 
   out.max_clips = d.max_train_samples;
   out.format = clip_format(config);
   out.output = d.tfrecords_dir;
-  out.dtype = d.records_dtype == "bfloat16" ? DType::BF16 : DType::F32;
+  out.dtype = dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;
   out.settings = encoder_settings(config, text_dim);
   out.decode_threads = static_cast<int>(d.decode_threads);

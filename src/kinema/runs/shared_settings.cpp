@@ -21,7 +21,7 @@ std::vector<std::string> missing(const std::vector<std::string>& keys,
                                  const config::Loaded& loaded) {
   std::vector<std::string> out;
   std::ranges::copy_if(keys, std::back_inserter(out),
-                       [&](const std::string& key) { return !loaded.origin.contains(key); });
+                       [&](const std::string& key) { return !loaded.gives(key); });
   return out;
 }
 

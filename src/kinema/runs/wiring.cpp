@@ -30,16 +30,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of the names that the configuration takes where something is computed.
-DType dtype(const std::string& name) {
-  check(name == "float32" || name == "bfloat16",
-        "[config] nothing is computed in {}: float32 and bfloat16 work", name);
-  return name == "bfloat16" ? DType::BF16 : DType::F32;
-}
-
-Precision precision(const std::string& name) {
-  return name == "HIGHEST" ? Precision::HIGHEST
-                           : (name == "HIGH" ? Precision::HIGH : Precision::DEFAULT);
+Precision precision(config::MatmulPrecision given) {
+  switch (given) {
+    case config::MatmulPrecision::DEFAULT:
+      return Precision::DEFAULT;
+    case config::MatmulPrecision::HIGH:
+      return Precision::HIGH;
+    case config::MatmulPrecision::HIGHEST:
+      return Precision::HIGHEST;
+  }
+  fail("[config] unknown precision {}", static_cast<int>(given));
 }
 
 kernels::FlashBlockSizes block_sizes(const config::Tree& given) {
@@ -134,6 +134,10 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
 }
 
 }  // namespace
+
+DType dtype(config::Dtype given) {
+  return given == config::Dtype::BFLOAT16 ? DType::BF16 : DType::F32;
+}
 
 void check_values(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;

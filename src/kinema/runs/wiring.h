@@ -19,6 +19,7 @@
 /// From configuration keys to the settings of the rooms below.
 namespace kinema::runs {
 
+DType dtype(config::Dtype given);
 nn::ModelOptions model_options(const config::Config& config);
 nn::InitOptions init_options(const config::Config& config);
 
