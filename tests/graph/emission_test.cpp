@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/custom_call.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
@@ -162,6 +165,44 @@ TEST(Emission, OfSumsOfBf16AccumulatesInF32) {
 
   EXPECT_THAT(text, HasSubstr("(tensor<8xf32>, tensor<f32>) -> tensor<f32>"));
   EXPECT_THAT(text, HasSubstr("-> (tensor<bf16>)"));
+}
+
+TEST(Emission, OfCustomCallsGivesLayoutsAndQuotesTheirConfiguration) {
+  Graph graph;
+  const std::vector<Tensor> ys =
+      custom_call({f32(graph, {2, 3})}, {{DType::BF16, {2, 3}}, {DType::U8, {0}}},
+                  {.target = "__a$kernel",
+                   .api_version = 2,
+                   .config = mlir_quoted("{\"key\": \"a\nb\"}"),
+                   .operand_layouts = {{0, 1}},
+                   .result_layouts = {{1, 0}, {0}},
+                   .more = "kernel_name = \"k\""});
+
+  EXPECT_THAT(
+      text_of(graph, ys[0]),
+      HasSubstr("%0:2 = \"stablehlo.custom_call\"(%arg0) {call_target_name = \"__a$kernel\", "
+                "api_version = 2 : i32, backend_config = \"{\\22key\\22: \\22a\\0Ab\\22}\", "
+                "kernel_name = \"k\", operand_layouts = [dense<[0, 1]> : tensor<2xindex>], "
+                "result_layouts = [dense<[1, 0]> : tensor<2xindex>, dense<[0]> : "
+                "tensor<1xindex>]} : (tensor<2x3xf32>) -> (tensor<2x3xbf16>, tensor<0xui8>)"));
+}
+
+TEST(Emission, OfCustomCallsIsRowMajorUnlessTold) {
+  Graph graph;
+  const Tensor y = custom_call({f32(graph, {2, 3})}, {{DType::F32, {}}},
+                               {.target = "k", .config = "{a = 1 : i32}"})[0];
+
+  EXPECT_THAT(text_of(graph, y),
+              HasSubstr("backend_config = {a = 1 : i32}, operand_layouts = [dense<[1, 0]> : "
+                        "tensor<2xindex>], result_layouts = [dense<[]> : tensor<0xindex>]"));
+}
+
+TEST(CustomCall, HasNoGradient) {
+  Graph graph;
+  const Tensor x = f32(graph, {2});
+  const Tensor y = custom_call({x}, {{DType::F32, {2}}}, {.target = "k", .config = "\"\""})[0];
+
+  EXPECT_THROW(gradients(sum(y), std::vector<Tensor>{x}), Error);
 }
 
 }  // namespace

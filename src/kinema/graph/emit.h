@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -80,6 +81,8 @@ class Emitter {
   /// Writes the nodes of a body that `outputs` need; its inputs must be bound.
   void body(const Graph& graph, std::span<const Tensor> outputs);
   void indent(int64_t by) { indent_ += by; }
+  /// A graph whose nodes were written must live as long as this.
+  void keep(std::shared_ptr<const Graph> graph) { kept_.push_back(std::move(graph)); }
   /// How many manual regions (graph/manual.h) surround what is being written.
   int64_t manual_depth() const { return manual_depth_; }
   void enter_manual(int64_t by) { manual_depth_ += by; }
@@ -92,6 +95,7 @@ class Emitter {
   std::map<std::pair<const Node*, int64_t>, std::string> names_;
   std::map<std::pair<const Node*, int64_t>, int64_t> uses_;
   std::map<std::pair<const Node*, int64_t>, StackedSlice> slices_;
+  std::vector<std::shared_ptr<const Graph>> kept_;
   std::string text_;
   int64_t next_ = 0;
   int64_t indent_ = 1;

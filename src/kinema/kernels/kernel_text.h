@@ -1,0 +1,24 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace kinema::kernels {
+
+/// A kernel in the language of a compiler inside the target's compiler: what a lowering leaves in
+/// CustomCallAttrs::kernel, to be tested, compiled by itself, or written to a file.
+struct KernelText {
+  enum class Language : uint8_t {
+    MOSAIC,  // TPU: `tpu_custom_call`
+    TRITON,  // GPU: `__gpu$xla.gpu.triton`
+  };
+  Language language = Language::MOSAIC;
+  /// Its function's.
+  std::string name;
+  std::string text;
+  /// TRITON: programs along each axis. A Mosaic text says its grid itself.
+  std::array<int64_t, 3> grid = {1, 1, 1};
+};
+
+}  // namespace kinema::kernels

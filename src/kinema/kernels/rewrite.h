@@ -1,0 +1,19 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kinema/graph/emit.h"
+
+namespace kinema::kernels {
+
+/// Writes `build(inputs)` in place of a node, inputs and results in the node's order; results that
+/// nobody reads are not written. Its nodes stand under the node's model path, and the lowering sees
+/// them in turn.
+///
+/// Throws an Error when a result's shape is not the node's.
+void write_instead(const Node& node, Emitter& out,
+                   const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build);
+
+}  // namespace kinema::kernels
