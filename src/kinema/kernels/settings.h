@@ -38,6 +38,10 @@ struct FlashBlockSizes {
   int64_t block_q_dq = 512;
   int64_t block_kv_dq = 512;
   bool use_fused_bwd_kernel = false;
+  /// Heads that one step of a TPU kernel's grid works on.
+  int64_t heads_per_tile = 1;
+  /// What a TPU kernel may take of on-chip memory; 0 = what the chip's default leaves it.
+  int64_t vmem_limit_bytes = 0;
   bool operator==(const FlashBlockSizes&) const = default;
 };
 
@@ -50,6 +54,8 @@ struct FlashBlockSizes {
 struct FlashAttentionSettings {
   double scale;
   FlashBlockSizes blocks;
+  /// Exponentials as powers of two, in kernels that have both.
+  bool base2 = true;
 };
 
 /// `fused("flash_attention_backward", FlashAttentionBackwardSettings,
@@ -59,6 +65,7 @@ struct FlashAttentionSettings {
 struct FlashAttentionBackwardSettings {
   double scale;
   FlashBlockSizes blocks;
+  bool base2 = true;
 };
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.

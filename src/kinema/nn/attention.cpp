@@ -166,7 +166,8 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
   const FlashOptions flash{.scale = scale,
                            .precision = options.precision,
                            .blocks = options.blocks,
-                           .mask_padding = options.mask_padding};
+                           .mask_padding = options.mask_padding,
+                           .base2 = options.base2};
   const Split split = split_of(options, flash, k.dim(1));
   const auto forward = [&](std::span<const Tensor> in) {
     const std::vector<Tensor> whole{fill_up(in[0], split, split.sequence),

@@ -45,6 +45,8 @@ struct AttentionOptions {
   /// FLASH.
   bool whole_keys = false;
   kernels::FlashBlockSizes blocks = {};
+  /// As FlashAttentionSettings has it.
+  bool base2 = true;
   /// What the target's kernels ask of `blocks`; see check_attention.
   BlockRules rules = BlockRules::ANY;
   /// Where queries or keys are fewer, DOT_PRODUCT is used. RING is not replaced.

@@ -220,8 +220,9 @@ FlashResult flash_forward(Tensor q, Tensor k, Tensor v, Tensor keys, DType out,
     inputs.push_back(keys);
   }
   const std::vector<Tensor> ys =
-      fused("flash_attention", kernels::FlashAttentionSettings{options.scale, options.blocks},
-            inputs, [&](std::span<const Tensor> in) { return forward(in, out, options); });
+      fused("flash_attention",
+            kernels::FlashAttentionSettings{options.scale, options.blocks, options.base2}, inputs,
+            [&](std::span<const Tensor> in) { return forward(in, out, options); });
   return {ys[0], ys[1]};
 }
 
@@ -233,8 +234,8 @@ FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor d
   }
   const std::vector<Tensor> grads =
       fused("flash_attention_backward",
-            kernels::FlashAttentionBackwardSettings{options.scale, options.blocks}, inputs,
-            [&](std::span<const Tensor> in) { return backward(in, out, options); });
+            kernels::FlashAttentionBackwardSettings{options.scale, options.blocks, options.base2},
+            inputs, [&](std::span<const Tensor> in) { return backward(in, out, options); });
   return {grads[0], grads[1], grads[2]};
 }
 

@@ -12,6 +12,8 @@ struct FlashOptions {
   kernels::FlashBlockSizes blocks = {};
   /// Keys that fill up the last block are left out; false lets them count with a score of 0.
   bool mask_padding = true;
+  /// As FlashAttentionSettings has it.
+  bool base2 = true;
 };
 
 /// softmax(scale q k^T) v and the logarithm of the weights' sum.

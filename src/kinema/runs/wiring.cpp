@@ -58,7 +58,9 @@ kernels::FlashBlockSizes block_sizes(const config::Tree& given) {
       {"block_kv_dkv", &sizes.block_kv_dkv},
       {"block_kv_dkv_compute", &sizes.block_kv_dkv_compute},
       {"block_q_dq", &sizes.block_q_dq},
-      {"block_kv_dq", &sizes.block_kv_dq}};
+      {"block_kv_dq", &sizes.block_kv_dq},
+      {"heads_per_tile", &sizes.heads_per_tile},
+      {"vmem_limit_bytes", &sizes.vmem_limit_bytes}};
   for (const auto& [key, value] : tree.members()) {
     const auto found = numbers.find(key);
     if (key == "use_fused_bwd_kernel") {
@@ -71,8 +73,7 @@ kernels::FlashBlockSizes block_sizes(const config::Tree& given) {
       }
     } else {
       // Of kernels that are tuned further inside, which these sizes do not depend on.
-      check(key == "block_kv_compute_in" || key == "heads_per_tile" || key == "vmem_limit_bytes",
-            "[config] flash_block_sizes has no `{}`: it has {}", key,
+      check(key == "block_kv_compute_in", "[config] flash_block_sizes has no `{}`: it has {}", key,
             nn::to_string(kernels::FlashBlockSizes{}));
     }
   }
@@ -87,6 +88,7 @@ nn::AttentionOptions attention_options(const config::Config& config) {
   options.rules = config.run.hardware == config::Hardware::TPU ? nn::BlockRules::TPU_TRAINING
                                                                : nn::BlockRules::ANY;
   options.min_length = m.flash_min_seq_length;
+  options.base2 = m.use_base2_exp;
   options.mask_padding = m.mask_padding_tokens;
   options.split_heads = m.split_head_dim;
   options.ulysses_shards = m.ulysses_shards;
