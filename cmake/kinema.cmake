@@ -35,8 +35,9 @@ target_compile_options(kinema_build_flags INTERFACE
   $<BUILD_INTERFACE:-Wno-missing-field-initializers>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 sees overlaps and overruns in std::string that are not there (GCC bugs 105651, 105329).
-  target_compile_options(kinema_build_flags INTERFACE -Wno-restrict -Wno-array-bounds
-                         -Wno-stringop-overread -Wno-stringop-overflow)
+  target_compile_options(kinema_build_flags INTERFACE
+    $<BUILD_INTERFACE:-Wno-restrict> $<BUILD_INTERFACE:-Wno-array-bounds>
+    $<BUILD_INTERFACE:-Wno-stringop-overread> $<BUILD_INTERFACE:-Wno-stringop-overflow>)
 elseif(KINEMA_SANITIZE)
   # What is marked to be vectorised cannot be with a check at each access.
   target_compile_options(kinema_build_flags INTERFACE $<BUILD_INTERFACE:-Wno-pass-failed>)

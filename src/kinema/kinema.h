@@ -17,13 +17,14 @@
 #include "kinema/runs/process_setup.h"
 #include "kinema/runs/train.h"
 #include "kinema/runs/verify.h"
+#include "kinema/runtime/client.h"
 
 /// What the program `kinema` does, as calls: each takes a configuration and an observer, gives a
 /// result or throws kinema::Error, prints nothing, and touches no signal, environment variable,
 /// allocator or log handler of the process (ProcessSetup does, where it is asked to). XLA's plugins
 /// log by themselves what TF_CPP_MIN_LOG_LEVEL lets them.
 ///
-///     kinema::Config config = kinema::load_config("configs/shapes.yml", {"run_name=first"});
+///     kinema::Config config = kinema::load_config("my_run.yml", {"run_name=first"});
 ///     const kinema::TrainResult trained = kinema::train(config);
 namespace kinema {
 
@@ -56,7 +57,9 @@ class Config {
 
 /// Reads a YAML file (of this machine, gs:// or s3://) and lays `key=value` words over it. To
 /// sample with, it may also be a pipeline's folder or hub id, or the .json beside a video, of which
-/// the observer is told what was not taken.
+/// the observer is told what was not taken. Names are relative to the working directory; those of
+/// the configurations that are installed with kinema lie in its share/kinema, which a CMake project
+/// has as kinema_DATADIR.
 Config load_config(const std::string& file, const std::vector<std::string>& overrides = {},
                    const runs::Observer& observer = {});
 
@@ -110,5 +113,11 @@ verification::Report verify(const std::string& folder, const Config& config = {}
 /// A transformer or a LoRA file in the names and layout of another program: `kinema convert`.
 ConvertResult convert(const std::string& source, const std::string& target,
                       const ConvertOptions& options, const Observer& observer = {});
+
+#ifdef KINEMA_PLUGIN_FOLDER  // by find_package
+namespace detail {
+inline const bool kPluginFolderKnown = runtime::remember_plugin_folder(KINEMA_PLUGIN_FOLDER);
+}
+#endif
 
 }  // namespace kinema

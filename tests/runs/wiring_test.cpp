@@ -23,7 +23,7 @@ TEST(AttentionOptions, FollowTheConfiguration) {
   config.model.split_head_dim = false;
   config.model.ulysses_shards = 4;
   config.model.ulysses_attention_chunks = 3;
-  config.model.flash_block_sizes.json =
+  config.model.flash_block_sizes.value.json =
       R"({"block_q": 1024, "block_kv_dkv": 256, "block_q_dq": null, "heads_per_tile": 1,
           "use_fused_bwd_kernel": true})";
 
@@ -49,10 +49,10 @@ TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
 
 TEST(AttentionOptions, RefuseBlockSizesThatNobodyKnows) {
   config::Config config;
-  config.model.flash_block_sizes.json = R"({"block_k": 512})";
+  config.model.flash_block_sizes.value.json = R"({"block_k": 512})";
   EXPECT_THAT([&] { model_options(config); },
               ThrowsMessage<Error>(HasSubstr("flash_block_sizes has no `block_k`")));
-  config.model.flash_block_sizes.json = R"({"block_q": "512"})";
+  config.model.flash_block_sizes.value.json = R"({"block_q": "512"})";
   EXPECT_THAT([&] { model_options(config); },
               ThrowsMessage<Error>(HasSubstr("must be an integer")));
 }

@@ -1,16 +1,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/examples.h"
 #include "kinema/cli/waiting.h"
 #include "kinema/core/error.h"
+#include "kinema/core/folders.h"
 #include "kinema/runs/process_setup.h"
 #include "kinema/runtime/compilation_watch.h"
 
@@ -58,12 +62,21 @@ int main(int argc, char** argv) {
   try {
     const int status = run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      std::fputs("kinema: the output could not be written\n", stderr);
+      if (errno != EPIPE) {
+        std::fputs("kinema: the output could not be written\n", stderr);
+      }
       return 1;
     }
     return status;
   } catch (const kinema::Error& error) {
     std::fprintf(stderr, "kinema: %s\n", error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "kinema: %s\n", kinema::file_error_text(error).c_str());
+  } catch (const std::system_error& error) {       // of what is printed
+    if (error.code() != std::errc::broken_pipe) {  // who read it has seen enough
+      std::fprintf(stderr, "kinema: the output could not be written: %s\n",
+                   error.code().message().c_str());
+    }
   } catch (const std::bad_alloc&) {
     std::fputs("kinema: out of memory\n", stderr);
   } catch (const std::exception& error) {

@@ -256,6 +256,8 @@ Loaded load_defaults(std::span<const std::string> overrides,
 }
 
 void set(Loaded& loaded, const std::string& key, const std::string& value) {
+  check(key != "base" && key != kDefaults,
+        "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
   apply_value(loaded, key, value, std::string(kCommandLine));
   apply_resolution(loaded);
   note_given(loaded);

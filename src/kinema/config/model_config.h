@@ -32,10 +32,10 @@ struct ModelConfig {
   int64_t ulysses_attention_chunks = 1;
   bool use_base2_exp = true;
   bool use_experimental_scheduler = true;
-  Tree flash_block_sizes{
-      R"({"block_q": 512, "block_kv_compute": 512, "block_kv": 512, "block_q_dkv": 512, )"
-      R"("block_kv_dkv": 512, "block_kv_dkv_compute": 512, "block_q_dq": 512, )"
-      R"("block_kv_dq": 512, "use_fused_bwd_kernel": false})"};
+  Given<Tree> flash_block_sizes =
+      Tree{R"({"block_q": 512, "block_kv_compute": 512, "block_kv": 512, "block_q_dkv": 512, )"
+           R"("block_kv_dkv": 512, "block_kv_dkv_compute": 512, "block_q_dq": 512, )"
+           R"("block_kv_dq": 512, "use_fused_bwd_kernel": false})"};
   bool enable_tile_search = false;
   std::string tile_search_mode = "smart";
   int64_t tile_search_iters = 10;

@@ -17,6 +17,12 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A job that leaves nothing behind was asked to end and did, before its result was there.
+class Stopped : public Error {
+ public:
+  Stopped() : Error("[job] stopped before the end, as was asked") {}
+};
+
 /// Throws an Error with the formatted message.
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {

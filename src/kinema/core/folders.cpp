@@ -55,4 +55,10 @@ fs::path program_folder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
+std::string file_error_text(const std::filesystem::filesystem_error& error) {
+  const std::string path = error.path1().empty() ? std::string() : error.path1().string() + ": ";
+  const std::string other = error.path2().empty() ? std::string() : error.path2().string() + ": ";
+  return "[files] " + path + other + error.code().message();
+}
+
 }  // namespace kinema

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+
+#include "kinema/core/error.h"
 
 namespace kinema {
 
@@ -15,5 +18,19 @@ std::filesystem::path user_cache();
 
 /// The folder of this process's executable; an empty path where the kernel does not say.
 std::filesystem::path program_folder();
+
+/// What a file system call that failed has to say, as an Error does: `[files] PATH: Permission
+/// denied`.
+std::string file_error_text(const std::filesystem::filesystem_error& error);
+
+/// `work()`, with an Error in place of such an exception.
+template <typename Work>
+auto with_file_errors(const Work& work) {
+  try {
+    return work();
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail("{}", file_error_text(error));
+  }
+}
 
 }  // namespace kinema

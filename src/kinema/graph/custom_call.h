@@ -34,7 +34,7 @@ std::vector<Tensor> custom_call(std::vector<Tensor> operands, std::vector<Shape>
 
 extern const Op kCustomCall;
 
-/// A string as MLIR writes it: quotes, backslashes and control characters as \XX.
+/// A string as MLIR writes it: quotes, backslashes and control characters in hexadecimal.
 std::string mlir_quoted(std::string_view text);
 
 }  // namespace kinema

@@ -28,7 +28,9 @@ class Tensor {
   DType dtype() const { return shape().dtype; }
   int64_t rank() const { return shape().rank(); }
   /// Size along an axis; negative axes count from the end.
-  int64_t dim(int64_t axis) const { return shape().dims[resolve(Axis(axis), shape(), "dim")]; }
+  int64_t dim(int64_t axis) const {
+    return shape().dims[static_cast<size_t>(resolve(Axis(axis), shape(), "dim"))];
+  }
 
  private:
   Node* node_ = nullptr;

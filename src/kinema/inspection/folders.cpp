@@ -40,7 +40,9 @@ std::vector<fs::path> files_of(const fs::path& path) {
 std::string check_records_folder(const fs::path& path) {
   int64_t records = 0;
   const std::vector<fs::path> files = files_of(path);
-  check(!files.empty(), "{} is empty", path.string());
+  check(!files.empty(),
+        "{} holds no file: no model folder, pipeline with a model_index.json, run or data set",
+        path.string());
   std::vector<std::string> names;
   for (const fs::path& file : files) {
     names.push_back(file.filename().string());

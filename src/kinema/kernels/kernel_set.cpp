@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
+#include "kinema/graph/custom_call.h"
 #include "kinema/kernels/cpu/kernel_set.h"
+#include "kinema/kernels/tpu/lowering.h"
 
 namespace kinema::kernels {
 namespace {
@@ -15,7 +18,7 @@ struct Platform {
   int64_t temporaries;
 };
 
-constexpr Platform kPlatforms[] = {{"cpu", cpu_kernel_set, 10}};
+constexpr Platform kPlatforms[] = {{"cpu", cpu_kernel_set, 10}, {"tpu", tpu_kernel_set, 0}};
 
 const Platform* find(std::string_view name) {
   const auto* found = std::ranges::find(kPlatforms, name, &Platform::name);
@@ -25,6 +28,17 @@ const Platform* find(std::string_view name) {
 int64_t temporaries_to_a_byte(std::string_view platform) {
   const Platform* known = find(platform);
   return known == nullptr ? 0 : known->temporaries;
+}
+
+/// Adds the text of a call's kernel.
+void collect(const Node& node, std::vector<KernelText>& texts) {
+  if (node.op != &kCustomCall) {
+    return;
+  }
+  const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
+  if (text != nullptr && std::ranges::find(texts, *text) == texts.end()) {
+    texts.push_back(*text);
+  }
 }
 
 }  // namespace
@@ -42,7 +56,15 @@ pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
 
 KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
-  return known == nullptr ? KernelSet{} : known->kernels(target, options);
+  KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
+  if (out.lowering && options.texts) {
+    out.lowering = [inner = std::move(out.lowering), texts = options.texts](const Node& node,
+                                                                            Emitter& emitter) {
+      collect(node, *texts);
+      return inner(node, emitter);
+    };
+  }
+  return out;
 }
 
 int64_t working_bytes(std::string_view platform, int64_t temporaries) {

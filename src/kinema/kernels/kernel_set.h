@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kinema/graph/emit.h"
+#include "kinema/kernels/kernel_text.h"
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
 
@@ -31,6 +33,8 @@ struct KernelOptions {
   bool use = true;
   /// Kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace = false;
+  /// Where given: the text of each kernel that the lowering writes is put there, once.
+  std::shared_ptr<std::vector<KernelText>> texts = {};
 };
 
 /// A kernel that a program calls by its name.

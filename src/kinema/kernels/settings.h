@@ -38,6 +38,8 @@ struct FlashBlockSizes {
   int64_t block_q_dq = 512;
   int64_t block_kv_dq = 512;
   bool use_fused_bwd_kernel = false;
+  /// False: nobody asked for these sizes, and kernels take those that are best on their chip.
+  bool asked = false;
   /// Heads that one step of a TPU kernel's grid works on.
   int64_t heads_per_tile = 1;
   /// What a TPU kernel may take of on-chip memory; 0 = what the chip's default leaves it.

@@ -1,5 +1,6 @@
 #include "kinema/networks/check_path.h"
 
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,12 +63,14 @@ std::string check_umt5(const io::ModelFolder& folder) {
 }
 
 std::string check_transformer(const weights::Checkpoint& checkpoint) {
+  const weights::Family& family = *weights::family_of(checkpoint);
   const Network network = open(checkpoint);
   const std::vector<nn::ParamSpec> specs = network->parameters({});
   weights::check_tensors(checkpoint, specs);
   return fmt::format("{}: {} layers, width {}, {} parameters",
-                     checkpoint.naming() == weights::Naming::ORIGINAL ? "original Wan transformer"
-                                                                      : "WanTransformer3DModel",
+                     checkpoint.naming() == weights::Naming::ORIGINAL
+                         ? fmt::format("original {} transformer", family.name)
+                         : std::string(family.transformer_class),
                      network.sizes().num_layers, network.sizes().width, parameter_count(specs));
 }
 
@@ -96,7 +99,8 @@ std::string check_model(const std::filesystem::path& path) {
   }
   check(weights::is_transformer(weights::Checkpoint(folder)),
         "[weights] {}: the config's class is `{}` but must be {}", folder.path(),
-        class_of(folder.config()), "`WanTransformer3DModel` or another model of a Wan pipeline");
+        class_of(folder.config()),
+        weights::transformer_classes() + ", or that of another model of a pipeline");
   return check_transformer(weights::Checkpoint::open(path));
 }
 
@@ -115,7 +119,13 @@ std::string check_path(const std::filesystem::path& path) {
   for (const auto& [name, value] : index.members()) {
     const bool is_model = value.is_array() && value.items().size() == 2 &&
                           !value.items()[0].is_null() && !name.starts_with('_');
-    if (is_model && std::filesystem::exists(path / name / "config.json")) {
+    // What has no config.json is no model: schedulers, tokenizers, image processors.
+    static const std::set<std::string> kWithout{"scheduler", "tokenizer", "tokenizer_2",
+                                                "image_processor", "feature_extractor"};
+    if (is_model && !kWithout.contains(name)) {
+      check(std::filesystem::exists(path / name / "config.json"),
+            "[weights] {} has no {}/config.json, which its model_index.json calls for",
+            path.string(), name);
       check_model(path / name);
       models += (models.empty() ? "" : ", ") + name;
     }

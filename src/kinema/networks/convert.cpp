@@ -103,8 +103,8 @@ Format format_from_string(const std::string& name) {
 void convert_transformer(const fs::path& source, const fs::path& target,
                          const ConvertOptions& options) {
   const weights::Checkpoint checkpoint = weights::Checkpoint::open(source);
-  check(weights::is_transformer(checkpoint), "[weights] {} holds no Wan transformer",
-        source.string());
+  check(weights::is_transformer(checkpoint), "[weights] {} holds no transformer: none of {}",
+        source.string(), weights::transformer_classes());
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
   const Json config =

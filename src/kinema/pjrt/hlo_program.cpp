@@ -121,6 +121,8 @@ HloInstruction read_instruction(const wire::HloInstruction& in) {
   out.number = in.opcode() == "parameter" ? in.parameter_number() : in.tuple_index();
   out.group = read_group(in);
   out.members = read_members(in);
+  const auto& contracted = in.dot_dimension_numbers().lhs_contracting_dimensions();
+  out.contracted = {contracted.begin(), contracted.end()};
   if (in.opcode() == "constant") {
     out.value = read_value(in);
   }

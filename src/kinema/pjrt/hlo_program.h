@@ -28,12 +28,13 @@ struct HloInstruction {
   std::string backend_config;
   std::string direction;  // of a comparison: "LT"
   HloShape shape;
-  std::vector<size_t> operands;  // places in the computation
-  std::vector<size_t> calls;     // computations
-  int64_t number = 0;            // of a parameter, or of a tuple's element
-  int64_t group = 0;             // devices that take part in a collective; 0: not said
-  std::vector<int64_t> members;  // those of one group, or the two ends of one hop
-  std::optional<int64_t> value;  // of a whole-number constant with one element
+  std::vector<size_t> operands;     // places in the computation
+  std::vector<size_t> calls;        // computations
+  int64_t number = 0;               // of a parameter, or of a tuple's element
+  int64_t group = 0;                // devices that take part in a collective; 0: not said
+  std::vector<int64_t> members;     // those of one group, or the two ends of one hop
+  std::vector<int64_t> contracted;  // of a dot: axes of its first operand that are summed over
+  std::optional<int64_t> value;     // of a whole-number constant with one element
 };
 
 struct HloComputation {

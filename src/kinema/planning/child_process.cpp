@@ -66,8 +66,14 @@ ChildStatus run_child(const ChildCommand& command) {
       status.too_large = true;
       kill(child, SIGKILL);
     }
+    if (command.stop.stop_requested()) {
+      kill(child, SIGKILL);
+    }
     constexpr auto kPause = std::chrono::milliseconds(20);
     std::this_thread::sleep_for(kPause);
+  }
+  if (command.stop.stop_requested()) {
+    throw Stopped();
   }
   status.exit_code = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
   status.signal = WIFSIGNALED(how) ? WTERMSIG(how) : 0;

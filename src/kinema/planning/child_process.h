@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct ChildCommand {
   std::vector<std::string> arguments;  // after the program's name
   std::filesystem::path log;           // stdout and stderr
   int64_t memory_limit = 0;            // bytes it may keep resident; 0: no limit
+  std::stop_token stop = {};           // ends it
 };
 
 /// How a child ended.
@@ -22,7 +24,8 @@ struct ChildStatus {
 };
 
 /// Runs a program and waits for it. It is ended when this process ends, and when it keeps more
-/// memory than it may. Throws an Error when it cannot be started.
+/// memory than it may. Throws an Error when it cannot be started, and Stopped once that is asked
+/// for.
 ChildStatus run_child(const ChildCommand& command);
 
 }  // namespace kinema::planning

@@ -14,6 +14,10 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * 1024;
 
+// Operations a cycle of a TPU's matrix units, 128 or 256 multiply-adds along each side.
+constexpr double kUnit128 = 2.0 * 128 * 128;
+constexpr double kUnit256 = 2.0 * 256 * 256;
+
 // Makers publish the two directions of a link together; half of it leaves a device.
 constexpr double kOneWay = 0.5;
 
@@ -25,6 +29,7 @@ std::vector<Chip> tpus() {
        .devices_per_chip = 2,
        .grid_axes = 3,
        .memory_bytes = 32 * kGiB / 2,
+       .clock = 275 * kTera / 2 / (4 * kUnit128),
        .flops = 275 * kTera / 2,
        .memory_bandwidth = 1200 * kGiga / 2,
        .interconnect_bandwidth = 600 * kGiga * kOneWay / 2,
@@ -34,6 +39,7 @@ std::vector<Chip> tpus() {
        .kind = "TPU v5e",
        .grid_axes = 2,
        .memory_bytes = 16 * kGiB,
+       .clock = 197 * kTera / (4 * kUnit128),
        .flops = 197 * kTera,
        .memory_bandwidth = 800 * kGiga,
        .interconnect_bandwidth = 400 * kGiga * kOneWay,
@@ -43,6 +49,7 @@ std::vector<Chip> tpus() {
        .kind = "TPU v5p",
        .grid_axes = 3,
        .memory_bytes = 95 * kGiB,
+       .clock = 459 * kTera / (8 * kUnit128),
        .flops = 459 * kTera,
        .memory_bandwidth = 2765 * kGiga,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay,
@@ -52,6 +59,7 @@ std::vector<Chip> tpus() {
        .kind = "TPU v6e",
        .grid_axes = 2,
        .memory_bytes = 32 * kGiB,
+       .clock = 918 * kTera / (4 * kUnit256),
        .flops = 918 * kTera,
        .memory_bandwidth = 1638 * kGiga,
        .interconnect_bandwidth = 800 * kGiga * kOneWay,
@@ -62,6 +70,7 @@ std::vector<Chip> tpus() {
        .devices_per_chip = 2,
        .grid_axes = 3,
        .memory_bytes = 192 * kGiB / 2,
+       .clock = 2307 * kTera / 2 / (4 * kUnit256),
        .flops = 2307 * kTera / 2,
        .memory_bandwidth = 7380 * kGiga / 2,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay / 2,

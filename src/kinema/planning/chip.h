@@ -44,6 +44,7 @@ struct Chip {
   int64_t devices_per_chip = 1;       // how many devices the plugin shows of a chip
   int64_t grid_axes = 1;              // TPU: axes of the network, 2 or 3
   double memory_bytes = 0;            // of device memory
+  double clock = 0;                   // TPU: cycles/s at which the peak is counted
   double flops = 0;                   // bf16 products with float32 sums, FLOP/s, without sparsity
   double memory_bandwidth = 0;        // bytes/s
   double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device

@@ -163,6 +163,7 @@ io::Json result_json(const CompileResult& result) {
       .set("memory_limit", result.memory_limit)
       .set("devices", result.devices)
       .set("traffic", traffic_json(result.traffic))
+      .set("expected", to_json(result.expected))
       .set("platform_version", result.platform_version)
       .set("fingerprint", result.fingerprint)
       .set("compile_seconds", result.compile_seconds)
@@ -185,6 +186,7 @@ CompileResult read_result(const fs::path& path) {
   out.memory_limit = json.at("memory_limit").as_int();
   out.devices = json.at("devices").as_int();
   out.traffic = read_traffic(json.at("traffic"));
+  out.expected = read_expected_time(json.at("expected"));
   out.platform_version = json.at("platform_version").as_string();
   out.fingerprint = json.at("fingerprint").as_string();
   out.compile_seconds = json.at("compile_seconds").as_number();
@@ -257,7 +259,9 @@ void compile_into(const fs::path& folder) {
   result.memory = made.program->memory();
   result.memory_limit = made.memory_limit;
   result.devices = made.devices;
-  result.traffic = traffic(pjrt::read_hlo(made.program->optimized()));
+  const pjrt::HloModule optimized = pjrt::read_hlo(made.program->optimized());
+  result.traffic = traffic(optimized);
+  result.expected = expected_time(optimized, job.target.chip);
   result.platform_version = made.platform_version;
   result.fingerprint = made.program->fingerprint();
   result.compile_seconds = made.seconds;
@@ -285,14 +289,16 @@ int run_compile_job(const fs::path& folder) {
   }
 }
 
-CompileResult compile_in_child(const CompileJob& job, const fs::path& executable) {
+CompileResult compile_in_child(const CompileJob& job, const fs::path& executable,
+                               const std::stop_token& stop) {
   const TemporaryFolder folder;
   io::write_file(folder.path() / "job.json", job_json(job).dump());
   io::write_file(folder.path() / "program.mlir", job.program);
   const ChildStatus status = run_child({.executable = executable,
                                         .arguments = {"compile-job", folder.path().string()},
                                         .log = folder.path() / "log",
-                                        .memory_limit = job.memory_limit});
+                                        .memory_limit = job.memory_limit,
+                                        .stop = stop});
   if (status.exit_code == 0 && fs::exists(folder.path() / "result.json")) {
     CompileResult result = read_result(folder.path() / "result.json");
     if (job.target.chip.name == "v4" && result.memory_limit > 0) {

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <stop_token>
 #include <string>
 
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/executable.h"
+#include "kinema/planning/expected.h"
 #include "kinema/planning/target.h"
 #include "kinema/planning/traffic.h"
 
@@ -41,6 +43,7 @@ struct CompileResult {
   int64_t memory_limit = 0;
   int64_t devices = 0;
   Traffic traffic;
+  ExpectedTime expected;
   std::string platform_version;
   std::string fingerprint;
   double compile_seconds = 0;
@@ -48,8 +51,10 @@ struct CompileResult {
 };
 
 /// Compiles in a child of this process, which is `executable` called with `compile-job FOLDER`: a
-/// program that then calls run_compile_job. Throws an Error with the compiler's reason.
-CompileResult compile_in_child(const CompileJob& job, const std::filesystem::path& executable);
+/// program that then calls run_compile_job. Throws an Error with the compiler's reason, and Stopped
+/// once that is asked for.
+CompileResult compile_in_child(const CompileJob& job, const std::filesystem::path& executable,
+                               const std::stop_token& stop = {});
 
 /// The child's side: reads the job in `folder`, compiles, writes the result, or the error for the
 /// parent to show. Returns the exit status.

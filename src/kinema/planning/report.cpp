@@ -87,6 +87,21 @@ void add_memory(const Report& report, Lines& lines) {
                                       bytes_text(bytes(report.limit())), bytes_text(bytes(-left))));
 }
 
+void add_expected(const ExpectedTime& expected, Lines& lines) {
+  if (expected.seconds() <= 0) {
+    return;
+  }
+  lines.add("expected", "{}, {} of it waiting for other devices and copies",
+            seconds_text(expected.seconds()), seconds_text(expected.waiting_seconds));
+  for (const ExpectedTime::Kernel& each : expected.kernels) {
+    lines.add("", "{} {} x, {}: {:.0f} % of peak", each.name, each.count,
+              seconds_text(each.seconds), 100 * each.peak_seconds / each.seconds);
+  }
+  if (!expected.note.empty()) {
+    lines.add("", "{}", expected.note);
+  }
+}
+
 void add_work(const Report& report, Lines& lines) {
   const double devices = bytes(report.target.devices);
   lines.add("matmul FLOPs", "{}{}", flops_text(report.flops / devices),
@@ -111,6 +126,7 @@ void add_work(const Report& report, Lines& lines) {
               seconds_text(roofline.compute_seconds), seconds_text(roofline.hbm_seconds),
               seconds_text(roofline.interconnect_seconds));
   }
+  add_expected(report.compiled.expected, lines);
 }
 
 io::Json memory_json(const Report& report) {
@@ -285,6 +301,7 @@ io::Json to_json(const Report& report) {
                            .set("compute", roofline.compute_seconds)
                            .set("hbm", roofline.hbm_seconds)
                            .set("interconnect", roofline.interconnect_seconds))
+      .set("expected", to_json(report.compiled.expected))
       .set("compile_seconds", report.compiled.compile_seconds)
       .set("build_seconds", report.build_seconds)
       .set("host_memory", std::max(report.compiled.peak_rss, report.peak_rss))

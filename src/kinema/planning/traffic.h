@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kinema/pjrt/hlo_program.h"
+#include "kinema/planning/program_walk.h"
 
 namespace kinema::planning {
 
@@ -27,8 +28,10 @@ struct Traffic {
 
 Traffic traffic(const pjrt::HloModule& program);
 
-/// How often the `while` at `place` of a computation runs its body: 0 when that cannot be read.
-int64_t trip_count(const pjrt::HloModule& program, const pjrt::HloComputation& computation,
-                   size_t place);
+/// One collective, as a part of that sum.
+CollectiveSum collective(const Place& at);
+
+/// Bytes that one instruction moves between device memory and the cores, once.
+double hbm_bytes(const pjrt::HloModule& program, const Place& at);
 
 }  // namespace kinema::planning

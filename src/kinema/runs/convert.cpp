@@ -54,6 +54,7 @@ void name_others(const fs::path& folder, const fs::path& converted, const Job& j
 ConvertResult convert(const std::string& given, const std::string& target,
                       const ConvertOptions& options, const Observer& observer) {
   const Job job(observer, options.job);
+  job.check_stop();
   const std::string named = lora_file_in(given);
   if (is_lora(named)) {
     const weights::LoraFormat to = weights::lora_format_from_string(options.to);
@@ -62,10 +63,14 @@ ConvertResult convert(const std::string& given, const std::string& target,
     return {.source = named, .target = target};
   }
   const fs::path source = transformer_of(named);
-  const networks::ConvertOptions settings{.to = networks::format_from_string(options.to),
-                                          .dtype = options.dtype,
-                                          .max_shard_bytes = options.max_shard_bytes,
-                                          .progress = job.progress("converting")};
+  const networks::ConvertOptions settings{
+      .to = networks::format_from_string(options.to),
+      .dtype = options.dtype,
+      .max_shard_bytes = options.max_shard_bytes,
+      .progress = [job, told = job.progress("converting")](int64_t done, int64_t total) {
+        job.check_stop();  // what was begun is removed
+        told(done, total);
+      }};
   io::make_folder(fs::path(target).parent_path());
   networks::convert_transformer(source, target, settings);
   if (source != fs::path(named)) {

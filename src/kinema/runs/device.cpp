@@ -169,7 +169,8 @@ runtime::ProgramOptions program_options(const config::Config& config) {
     options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
   }
   options.dump = config.run.dump_to;
-  options.kernels = config.run.cpu_kernels;
+  // Others are chosen by keys of their own.
+  options.kernels = config.run.cpu_kernels || config.run.hardware != config::Hardware::CPU;
   options.jit = config.runtime.jit;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),

@@ -19,6 +19,7 @@ namespace kinema::runs {
 
 EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOptions options) {
   const Job job(observer, std::move(options));
+  job.check_stop();
   job.notice(device_notices(loaded.config));
   check_flags(loaded, job);
   fetch_checkpoint(loaded.config, job);
@@ -38,6 +39,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   job.notice(what.doubts);
   const runtime::Devices devices(client, what.options.place);
   const auto source = make_eval_source(config, what.network.sizes(), what.samples, client, job);
+  job.check_stop();
   const auto evaluating = job.task("evaluating");
   const Stopwatch watch;
   const auto evaluator = make_evaluator(
@@ -48,7 +50,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   for (const runtime::Array& each : params) {
     given.push_back(&each);
   }
-  result.evaluation = evaluator->run(given, *source);
+  result.evaluation = evaluator->run(given, *source, job.stop());
   result.seconds = watch.seconds();
   return result;
 }

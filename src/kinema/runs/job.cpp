@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kinema/core/error.h"
+
 namespace kinema::runs {
 
 Job::Job(const Observer& observer, JobOptions options)
@@ -41,6 +43,12 @@ std::function<void(int64_t, int64_t)> Job::progress(const std::string& what) con
     }
     task->update(done);
   };
+}
+
+void Job::check_stop() const {
+  if (stop_requested()) {
+    throw Stopped();
+  }
 }
 
 void Job::begin() const {

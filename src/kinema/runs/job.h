@@ -59,6 +59,9 @@ class Job {
   std::function<void(int64_t done, int64_t total)> progress(const std::string& what) const;
   void begin() const;
   bool stop_requested() const { return options_.stop.stop_requested(); }
+  const std::stop_token& stop() const { return options_.stop; }
+  /// For jobs that leave nothing behind: throws Stopped once a stop is asked for.
+  void check_stop() const;
   const std::filesystem::path& program() const { return options_.program; }
 
  private:

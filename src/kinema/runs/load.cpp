@@ -22,11 +22,21 @@ std::string configuration_file(const std::string& path) {
   return use_shipped ? shipped.lexically_normal().string() : path;
 }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;  // then it cannot be read either, which is told where it is opened
+  return fs::exists(path, ignored);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
 /// `org/name`, perhaps with a revision, and no file of this machine.
 bool is_hub_id(const std::string& word) {
   return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
          !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
-         !fs::exists(word);
+         !exists(word);
 }
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
@@ -51,8 +61,8 @@ config::Loaded load_words(std::span<const std::string> words,
       overrides.push_back(word);
       continue;
     }
-    check(file.empty(), "`{}` is neither key=value nor the configuration, which is `{}`", word,
-          file);
+    check(file.empty(), "[config] `{}` is neither key=value nor the configuration, which is `{}`",
+          word, file);
     file = word;
   }
   return load(file, overrides, environment, job);
@@ -64,7 +74,7 @@ config::Loaded load_generation(std::span<const std::string> words,
   std::vector<std::string> rest;
   std::vector<SharedSettings> videos;
   for (const std::string& word : words) {
-    if (!is_key(word) && (fs::is_directory(word) || is_hub_id(word))) {
+    if (!is_key(word) && (is_folder(word) || is_hub_id(word))) {
       first.push_back("pretrained_model_name_or_path=" + word);
     } else if (!is_key(word) && word.ends_with(".json")) {
       const SharedSettings& video = videos.emplace_back(read_shared_settings(word));

@@ -17,13 +17,20 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
+/// What a size may be of. Other keys that know whether they were given are no sizes.
+template <typename T>
+constexpr bool is_size = std::is_arithmetic_v<T> || std::same_as<T, std::vector<int64_t>> ||
+                         std::same_as<T, std::string>;
+
 /// Calls visit(key, member) for the keys that say a network's sizes: those with the name of a key
 /// of its config.json.
 template <typename Keys, typename Visitor>
 void for_sizes(Keys& keys, const Json& network, const Visitor& visit) {
   config::ModelConfig::fields(
       keys, [&](std::string_view key, auto& member, config::OnResume, const config::Field&) {
-        if constexpr (config::is_given<std::remove_cvref_t<decltype(member)>>) {
+        using Member = std::remove_cvref_t<decltype(member)>;
+        if constexpr (config::is_given<Member> &&
+                      is_size<std::remove_cvref_t<decltype(config::value_of(member))>>) {
           if (network.find(key) != nullptr) {
             visit(key, member);
           }

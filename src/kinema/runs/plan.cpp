@@ -81,6 +81,7 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     io::write_file(fs::path(folder) / "plan.mlir", out.program);
+    kernels::write_kernel_texts(folder, *step.kernel_texts);
     out.dump = (fs::absolute(folder) / "plan.hlo.txt").string();
   }
   out.memory_limit = options.compile_memory;
@@ -95,6 +96,9 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
 }
 
 planning::Report planned(const config::Loaded& loaded, const PlanOptions& options, const Job& job) {
+  job.check_stop();
+  check(!options.target.name.empty(),
+        "[plan] no target: give PlanOptions::target, e.g. planning::parse_target(\"v5p:2x2x1\")");
   std::map<std::string, pjrt::FlagValue> flags =
       check_flags(loaded, job, {.target = options.target.name, .words = options.flags}).options();
   const Stopwatch watch;
@@ -118,7 +122,7 @@ planning::Report planned(const config::Loaded& loaded, const PlanOptions& option
   report.build_seconds = watch.seconds();
   try {
     const auto compiling = job.task(fmt::format("compiling for {}", options.target.name));
-    report.compiled = planning::compile_in_child(compile, job.program());
+    report.compiled = planning::compile_in_child(compile, job.program(), job.stop());
   } catch (const planning::OutOfMemory& error) {
     explain(error, step);
   }

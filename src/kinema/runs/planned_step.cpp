@@ -163,9 +163,11 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }
+  const bool use = target.chip.family != planning::Family::CPU || loaded.config.run.cpu_kernels;
+  out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
   out.kernels = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
-      {.use = loaded.config.run.cpu_kernels});
+      {.use = use, .texts = out.kernel_texts});
   out.emit.lowering = out.kernels.lowering;
   return out;
 }

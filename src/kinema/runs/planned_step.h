@@ -23,6 +23,8 @@ struct PlannedStep {
   std::vector<Tensor> outputs;
   EmitOptions emit;  // with the kernels' lowering
   kernels::KernelSet kernels;
+  /// Of the kernels, once the program has been written.
+  std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
   mesh::Placement place;
   std::string what;
   std::string model;

@@ -47,8 +47,7 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& conf
                                                       const pjrt::Client& client) {
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (!has_image_condition(config)) {
-    const bool of_images = pipeline && pipeline->class_name == "WanImageToVideoPipeline" &&
-                           !pipeline->expand_timesteps;
+    const bool of_images = pipeline && pipeline->of_images() && !pipeline->expand_timesteps;
     check(
         !of_images,
         "[config] {} makes videos of images, but model_type is {}\n  model_type=I2V prepares what "

@@ -33,9 +33,10 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
     return {.folder = found.folder, .saved = training::read_train_state(found.folder)};
   }
   check(found.damaged.empty(),
-        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
-        "{} back whole, remove the folder, or take another run_name",
-        found.damaged.empty() ? "" : found.damaged.front().folder.string());
+        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  {}: {}; "
+        "bring it back whole, remove the folder, or take another run_name",
+        found.damaged.empty() ? "" : found.damaged.front().folder.string(),
+        found.damaged.empty() ? "" : found.damaged.front().reason);
   if (config.run.resume_from.empty()) {
     return {};
   }

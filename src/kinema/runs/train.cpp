@@ -200,9 +200,16 @@ void check_before_loading(const config::Loaded& loaded, const fs::path& run_fold
   const config::RunConfig& run = loaded.config.run;
   io::check_writable(checkpoints_folder(loaded.config, run_folder));
   for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
-    check(file.empty() || !fs::is_directory(file), "[train] {} is a folder, a file was expected",
-          file);
+    std::error_code ignored;
+    check(file.empty() || !fs::is_directory(file, ignored),
+          "[train] {} is a folder, a file was expected", file);
     io::make_folder(fs::path(file).parent_path());
+  }
+  if (!run.metrics_file.empty()) {
+    training::check_holds_rows(run.metrics_file, R"({"step")", "metrics");
+  }
+  if (!run.timing_metrics_file.empty()) {
+    training::check_holds_rows(run.timing_metrics_file, R"({"phase")", "timings");
   }
   io::make_folder(run.tensorboard_dir);
   if (makes_videos(run)) {

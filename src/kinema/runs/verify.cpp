@@ -11,6 +11,7 @@ namespace kinema::runs {
 verification::Report verify(const std::string& folder, const config::Loaded& loaded,
                             const VerifyOptions& options, const VerifyObserver& observer) {
   const Job job(observer, options.job);
+  job.check_stop();
   check_flags(loaded, job);
   const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
   const std::vector<std::string> names = verification::case_names(folder);
@@ -25,6 +26,7 @@ verification::Report verify(const std::string& folder, const config::Loaded& loa
   settings.scan_off = options.scan_off;
   settings.program = program_options(loaded.config);
   settings.on_case = [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
+    job.check_stop();
     task->update(++done, rows.front().name);
     if (observer.on_case) {
       observer.on_case(rows);

@@ -42,12 +42,13 @@ Precision precision(config::MatmulPrecision given) {
   fail("[config] unknown precision {}", static_cast<int>(given));
 }
 
-kernels::FlashBlockSizes block_sizes(const config::Tree& given) {
-  const io::Json tree = io::Json::parse(given.json, "flash_block_sizes");
+kernels::FlashBlockSizes block_sizes(const config::Given<config::Tree>& given) {
+  const io::Json tree = io::Json::parse(given.value.json, "flash_block_sizes");
   kernels::FlashBlockSizes sizes;
   if (tree.is_null()) {
     return sizes;
   }
+  sizes.asked = given.given;
   check(tree.is_object(), "[config] flash_block_sizes is {}, expected {{block_q: 512, ...}}",
         tree.describe());
   const std::map<std::string, int64_t*> numbers{
@@ -366,10 +367,10 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
                                                const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job) {
   const std::string& folder = config.run.eval_data_dir;
-  check(!folder.empty(),
-        "[config] eval_every is {} but eval_data_dir names no samples\n  `kinema prepare` writes "
-        "some with eval_tfrecords_dir=...",
-        config.run.eval_every);
+  check(
+      !folder.empty(),
+      "[config] evaluation wants samples, but eval_data_dir names none\n  `kinema prepare` writes "
+      "some with eval_tfrecords_dir=...");
   config::Config eval = config;
   eval.data.train_data_dir = folder;
   eval.data.dataset_type = config::DatasetType::TFRECORD;

@@ -12,6 +12,11 @@
 namespace kinema::runtime {
 namespace {
 
+std::string& plugin_folder() {
+  static std::string folder;
+  return folder;
+}
+
 namespace fs = std::filesystem;
 
 std::string environment(const char* name) {
@@ -27,14 +32,15 @@ fs::path place_in_wheel(const std::string& hardware) {
 }
 
 /// The CPU plugin that came with this program: of an installed one in lib/kinema, of a build beside
-/// the binary. Empty when there is none.
+/// the binary, or what remember_plugin_folder told. Empty when there is none.
 std::string shipped_plugin() {
   std::error_code error;
   for (const char* place : {"../lib/kinema/xla_cpu_pjrt.so", "xla_cpu_pjrt.so"}) {
     const fs::path plugin = (program_folder() / place).lexically_normal();
     if (plugin.is_absolute() && fs::is_regular_file(plugin, error)) return plugin.string();
   }
-  return "";
+  const fs::path installed = fs::path(plugin_folder()) / "xla_cpu_pjrt.so";
+  return installed.is_absolute() && fs::is_regular_file(installed, error) ? installed.string() : "";
 }
 
 /// True when the kernel shows a TPU: /dev/accel0 up to v4, /dev/vfio from v5e on.
@@ -44,6 +50,11 @@ bool shows_tpu() {
 }
 
 }  // namespace
+
+bool remember_plugin_folder(const char* folder) {
+  plugin_folder() = folder;
+  return true;
+}
 
 std::string cache_folder() {
   if (std::string own = environment("KINEMA_CACHE"); !own.empty()) return own;
@@ -76,7 +87,8 @@ std::string find_plugin(const ClientSpec& spec) {
   if (std::string path = installed_plugin("cpu"); !path.empty()) return path;
   fail(
       "[runtime] no CPU plugin: looked for */xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so in `{}`\n"
-      "  run `./dev build` to fetch it, or set pjrt_plugin=PATH",
+      "  set KINEMA_PJRT_CPU or pjrt_plugin to xla_cpu_pjrt.so (an installed kinema has it in "
+      "lib/kinema, `./dev build` fetches it)",
       cache_folder());
 }
 

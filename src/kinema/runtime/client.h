@@ -32,6 +32,10 @@ std::string installed_plugin(const std::string& hardware);
 /// else installed_plugin. Throws an Error that says what was looked for and what to do.
 std::string find_plugin(const ClientSpec& spec);
 
+/// Where the CPU plugin of an installed kinema lies, for programs that are linked with it and lie
+/// elsewhere: kinema.h tells it before `main`, of what find_package found. Always true.
+bool remember_plugin_folder(const char* folder);
+
 /// KINEMA_CACHE, else `kinema` in kinema::user_cache(), which see for what happens without HOME.
 std::string cache_folder();
 

@@ -150,21 +150,31 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
     return program;
   }
   const Stopwatch watch;
+  const std::string written = text(client, graph, outputs, options);
+  const double emit_seconds = watch.seconds();
+  Program program = compile_text(client, written, input_ports(graph, options.emit.mesh),
+                                 output_ports(outputs, options), options);
+  program.report_.emit_seconds = emit_seconds;
+  return program;
+}
+
+std::string Program::text(const pjrt::Client& client, const Graph& graph,
+                          std::span<const Tensor> outputs, const ProgramOptions& options) {
   EmitOptions emit_options = options.emit;
+  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
   if (options.kernels && !emit_options.lowering) {
-    const kernels::KernelSet own =
-        kernels::for_target(target_of(client, options), {.trace = options.trace_kernels});
+    const kernels::KernelSet own = kernels::for_target(
+        target_of(client, options), {.trace = options.trace_kernels, .texts = texts});
     own.register_with(client.plugin());
     emit_options.lowering = own.lowering;
   }
   // On CPU the device's memory is the host's.
   emit_options.for_accelerator(client.platform_name() != "cpu");
-  const std::string text = emit(graph, outputs, emit_options);
-  const double emit_seconds = watch.seconds();
-  Program program = compile_text(client, text, input_ports(graph, options.emit.mesh),
-                                 output_ports(outputs, options), options);
-  program.report_.emit_seconds = emit_seconds;
-  return program;
+  std::string text = emit(graph, outputs, emit_options);
+  if (!options.dump.empty()) {
+    kernels::write_kernel_texts(options.dump, *texts);
+  }
+  return text;
 }
 
 Program Program::compile_text(const pjrt::Client& client, const std::string& text,

@@ -69,6 +69,9 @@ class Program {
   /// Emits, compiles (or loads from the cache) and keeps names and shapes.
   static Program compile(const pjrt::Client& client, const Graph& graph,
                          std::span<const Tensor> outputs, const ProgramOptions& options = {});
+  /// The text that `compile` would compile.
+  static std::string text(const pjrt::Client& client, const Graph& graph,
+                          std::span<const Tensor> outputs, const ProgramOptions& options);
   /// The same from StableHLO text; `inputs` and `outputs` are its signature. `options.emit` is not
   /// read.
   static Program compile_text(const pjrt::Client& client, const std::string& text,

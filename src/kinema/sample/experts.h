@@ -30,7 +30,9 @@ class Experts {
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only one or the one for high noise, 1 for low noise.
   int64_t at_timestep(float timestep) const;
-  const networks::Network& network(int64_t expert) const { return networks_.at(expert); }
+  const networks::Network& network(int64_t expert) const {
+    return networks_.at(static_cast<size_t>(expert));
+  }
   /// As given, but for what sampling has no use for (dropout, rematerialisation), and placed on the
   /// devices.
   const nn::ModelOptions& options() const { return options_; }

@@ -147,7 +147,7 @@ Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, Pipel
       network.out_channels);
   const std::string& name = experts_.folder().class_name;
   const bool takes_image = network.in_channels != z || experts_.folder().expand_timesteps;
-  check(name.empty() || (name == "WanPipeline" ? network.in_channels == z : takes_image),
+  check(name.empty() || (experts_.folder().of_images() ? takes_image : network.in_channels == z),
         "[sample] {} is a {}, but its transformer takes {} channels and makes {}: model_index.json "
         "does not fit",
         experts_.folder().folder.string(), name, network.in_channels, network.out_channels);

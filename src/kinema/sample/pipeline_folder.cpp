@@ -11,6 +11,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/weights/family.h"
 
 namespace kinema::sample {
 namespace {
@@ -59,7 +60,7 @@ void check_fixed(const io::Json& config, Sampler sampler) {
   }
 }
 
-/// True when `model_index.json` lists the part: `["diffusers", "WanTransformer3DModel"]`, not
+/// True when `model_index.json` lists the part: `["diffusers", CLASS]`, not
 /// absent, null or `[null, null]`.
 bool lists(const io::Json& index, std::string_view part) {
   const io::Json* entry = index.find(part);
@@ -69,9 +70,16 @@ bool lists(const io::Json& index, std::string_view part) {
 
 /// The classes that a part may be of; a part that is not named here may be of any.
 const std::vector<std::string_view>& classes_of(std::string_view part) {
+  static const std::vector<std::string_view> transformers = [] {
+    std::vector<std::string_view> out;
+    for (const weights::Family& family : weights::families()) {
+      out.push_back(family.transformer_class);
+    }
+    return out;
+  }();
   static const std::map<std::string_view, std::vector<std::string_view>> known{
-      {"transformer", {"WanTransformer3DModel"}},
-      {"transformer_2", {"WanTransformer3DModel"}},
+      {"transformer", transformers},
+      {"transformer_2", transformers},
       {"vae", {"AutoencoderKLWan"}},
       {"text_encoder", {"UMT5EncoderModel"}},
       {"image_encoder", {"CLIPVisionModel", "CLIPVisionModelWithProjection"}},
@@ -100,9 +108,8 @@ fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view
 
 void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   const std::string& name = index.at("_class_name").as_string();
-  check(name == "WanPipeline" || name == "WanImageToVideoPipeline",
-        "[sample] {} is a {}, expected a WanPipeline or a WanImageToVideoPipeline",
-        out.folder.string(), name);
+  check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
+        out.folder.string(), name, weights::pipeline_classes());
   out.class_name = name;
   check(lists(index, "transformer"), "[sample] {} lists no `transformer`",
         (out.folder / "model_index.json").string());
@@ -168,6 +175,11 @@ bool speaks_of(const std::string& names, std::string_view noise) {
 }
 
 }  // namespace
+
+bool PipelineFolder::of_images() const {
+  const weights::PipelineClass* known = weights::pipeline_class(class_name);
+  return known != nullptr && known->of_images;
+}
 
 std::vector<std::string> doubts(const PipelineFolder& folder) {
   if (!folder.has_two_experts()) {

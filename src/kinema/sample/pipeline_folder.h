@@ -14,8 +14,10 @@ namespace kinema::sample {
 /// Where the parts of a pipeline lie and what its configuration says.
 struct PipelineFolder {
   std::filesystem::path folder;
-  /// `WanPipeline` or `WanImageToVideoPipeline`; empty without model_index.json.
+  /// That of a family's pipeline (weights/family.h); empty without model_index.json.
   std::string class_name;
+  /// Its videos begin with an image.
+  bool of_images() const;
   /// The only transformer, or the expert for high noise.
   std::filesystem::path transformer;
   /// The expert for low noise; empty for one transformer.

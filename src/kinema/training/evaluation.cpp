@@ -114,14 +114,17 @@ Evaluator::Evaluator(const runtime::Devices& devices, std::span<const nn::ParamS
       options_(std::move(options)),
       program_(compile(devices, specs, model, batch, std::move(step), options_.program)) {}
 
-Evaluation Evaluator::run(std::span<const runtime::Array* const> params,
-                          const data::Source& source) const {
+Evaluation Evaluator::run(std::span<const runtime::Array* const> params, const data::Source& source,
+                          const std::stop_token& stop) const {
   const pjrt::AllowTransfers all;
   const auto batch = static_cast<size_t>(batch_.latents.dims[0]);
   std::map<int64_t, std::vector<double>> losses;
   std::map<int64_t, int64_t> taken;
   std::vector<Chosen> chosen;
   for (int64_t r = 0; r < source.size(); ++r) {
+    if (stop.stop_requested()) {
+      throw Stopped();
+    }
     data::Sample sample = source.at(r);
     const std::optional<int64_t> timestep = timestep_of(sample, r, options_, objective_);
     if (!timestep || taken[*timestep] >= options_.most_of_a_timestep) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -53,8 +54,9 @@ class Evaluator {
 
   /// Goes through one epoch of `source`, which must not shuffle. Samples whose timestep the
   /// training does not draw take no part. Throws an Error where no sample
-  /// takes part, or one has other sizes than the batch.
-  Evaluation run(std::span<const runtime::Array* const> params, const data::Source& source) const;
+  /// takes part, or one has other sizes than the batch, and Stopped once that is asked for.
+  Evaluation run(std::span<const runtime::Array* const> params, const data::Source& source,
+                 const std::stop_token& stop = {}) const;
 
  private:
   struct Chosen;

@@ -94,7 +94,12 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     }
     {
       const trace::Scope span("report");
-      parts.report(record);
+      try {
+        parts.report(record);
+      } catch (...) {  // of who looks on: the step has been made
+        end.steps += record.finite ? 1 : 0;
+        saved_if_it_fails([] { throw; });
+      }
     }
     if (!record.finite) {
       const std::string what =

@@ -38,13 +38,20 @@ std::optional<io::Json> row_of(const std::string& line) {
   return std::nullopt;
 }
 
-/// Lines of rows before `first_step`, in order.
-std::string kept_lines(const std::filesystem::path& path, int64_t first_step) {
+bool is_of_another(const io::Json& row, const std::string& run_name) {
+  const io::Json* name = row.find("run_name");
+  return name != nullptr && name->is_string() && name->as_string() != run_name;
+}
+
+/// Lines of other runs' rows, and of this one's before `first_step`, in order.
+std::string kept_lines(const std::filesystem::path& path, const std::string& run_name,
+                       int64_t first_step) {
   std::ifstream old(path);
   std::string kept;
   for (std::string line; std::getline(old, line);) {
     const std::optional<io::Json> row = row_of(line);
-    if (row && row->at("step").as_number() < static_cast<double>(first_step)) {
+    if (row && (is_of_another(*row, run_name) ||
+                row->at("step").as_number() < static_cast<double>(first_step))) {
       kept += line + "\n";
     }
   }
@@ -53,9 +60,22 @@ std::string kept_lines(const std::filesystem::path& path, int64_t first_step) {
 
 }  // namespace
 
+void check_holds_rows(const std::filesystem::path& path, std::string_view begin,
+                      std::string_view what) {
+  std::ifstream old(path);
+  for (std::string line; std::getline(old, line);) {
+    const std::string_view start = std::string_view(line).substr(0, begin.size());
+    check(start == begin.substr(0, start.size()),
+          "[train] {} is there and is no file of {}: it is not written over\n  remove it, or give "
+          "another name",
+          path.string(), what);
+  }
+}
+
 MetricsFile::MetricsFile(std::filesystem::path path, std::string run_name, int64_t first_step)
     : path_(std::move(path)), run_name_(std::move(run_name)) {
-  io::write_file(path_, first_step > 0 ? kept_lines(path_, first_step) : "");
+  check_holds_rows(path_, R"({"step")", "metrics");
+  io::write_file(path_, kept_lines(path_, run_name_, first_step));
   file_.open(path_, std::ios::app);
   check(file_.is_open(), "[train] {} cannot be written: {}", path_.string(), std::strerror(errno));
 }

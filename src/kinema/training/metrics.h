@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/io/json.h"
@@ -13,6 +14,11 @@
 
 namespace kinema::training {
 
+/// Throws an Error for a file with lines that do not begin as rows of `what` do: it is somebody
+/// else's.
+void check_holds_rows(const std::filesystem::path& path, std::string_view begin,
+                      std::string_view what);
+
 /// `metrics.jsonl`: one line a step, written when the step is done.
 ///
 /// Keys are MaxDiffusion's (`learning/loss`, `learning/max_grad_norm`, which is the norm of all
@@ -20,9 +26,9 @@ namespace kinema::training {
 /// null for its loss and says `nonfinite`.
 class MetricsFile {
  public:
-  /// Opens the file for steps from `first_step` on: rows of earlier steps stay, later ones (of a
-  /// run that went on past its last checkpoint) and a torn last line go. Throws an Error when the
-  /// file cannot be written.
+  /// Opens the file for steps from `first_step` on: rows of earlier steps and of other runs stay,
+  /// later ones (of a run that went on past its last checkpoint) and a torn last line go. Throws an
+  /// Error when the file cannot be written, and when it holds something else.
   MetricsFile(std::filesystem::path path, std::string run_name, int64_t first_step);
 
   /// Returns the line without its end.

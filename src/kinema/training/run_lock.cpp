@@ -24,6 +24,9 @@ std::string holder(int fd) {
   std::array<char, 32> text{};
   const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
   const std::string pid(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  if (pid == std::to_string(::getpid())) {
+    return "another job of this process";
+  }
   return pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos ? "another process"
                                                                                  : "process " + pid;
 }

@@ -7,6 +7,7 @@
 #include "kinema/sample/pipeline.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/session.h"
+#include "kinema/weights/family.h"
 
 namespace kinema::verification {
 namespace {
@@ -113,9 +114,8 @@ sample::PipelineFolder folder_of(const Case& c) {
   sample::PipelineFolder folder =
       sample::read_pipeline_folder(c.folder() / c.about().at("pipeline").as_string());
   const std::string& name = c.about().at("class").as_string();
-  check(name == "WanPipeline" || name == "WanImageToVideoPipeline",
-        "[verify] {} is `{}`, expected WanPipeline or WanImageToVideoPipeline",
-        c.about().at("class").where(), name);
+  check(weights::pipeline_class(name) != nullptr, "[verify] {} is `{}`, expected {}",
+        c.about().at("class").where(), name, weights::pipeline_classes());
   folder.class_name = name;
   return folder;
 }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kinema/core/error.h"
+#include "kinema/weights/family.h"
 
 namespace kinema::weights {
 namespace {
@@ -14,13 +15,6 @@ using io::Json;
 // A bundle of a whole pipeline in one file has these beside the transformer.
 constexpr std::array<std::string_view, 5> kOtherParts{
     "vae.", "first_stage_model.", "text_encoders.", "cond_stage_model.", "conditioner."};
-
-// `_class_name` of diffusers, and of the original release.
-constexpr std::string_view kClass = "WanTransformer3DModel";
-constexpr std::string_view kOriginalClass = "WanModel";
-
-/// A tensor that every Wan transformer has, in both namings.
-constexpr std::string_view kMark = "patch_embedding.weight";
 
 std::vector<const io::TensorView*> views(const io::SafetensorsFile& file) {
   std::vector<const io::TensorView*> out;
@@ -36,17 +30,14 @@ constexpr std::array<std::string_view, 5> kPrefixes{"model.diffusion_model.", "d
 
 std::string prefix_of(const std::vector<const io::TensorView*>& tensors) {
   for (const std::string_view prefix : kPrefixes) {
-    const std::string name = std::string(prefix) + std::string(kMark);
-    if (std::ranges::any_of(tensors, [&](const io::TensorView* t) { return t->name == name; })) {
-      return std::string(prefix);
+    for (const Family& family : families()) {
+      const std::string name = std::string(prefix) + std::string(family.mark);
+      if (std::ranges::any_of(tensors, [&](const io::TensorView* t) { return t->name == name; })) {
+        return std::string(prefix);
+      }
     }
   }
   return "";
-}
-
-bool is_class(const Json& config, std::string_view name) {
-  const Json* value = config.is_object() ? config.find("_class_name") : nullptr;
-  return value != nullptr && value->is_string() && value->as_string() == name;
 }
 
 }  // namespace
@@ -152,14 +143,23 @@ std::string Checkpoint::name_in_file(const std::string& key) const {
   return prefix_ + (naming_ == Naming::ORIGINAL ? original_key(key).value_or(key) : key);
 }
 
-bool is_transformer_config(const Json& config) { return is_class(config, kClass); }
+bool is_transformer_config(const Json& config) {
+  const Family* family = family_of_config(config);
+  return family != nullptr && config.at("_class_name").as_string() == family->transformer_class;
+}
 
-bool is_original_config(const Json& config) { return is_class(config, kOriginalClass); }
+bool is_original_config(const Json& config) {
+  const Family* family = family_of_config(config);
+  return family != nullptr && config.at("_class_name").as_string() == family->original_class;
+}
 
-bool is_transformer(const Checkpoint& checkpoint) {
-  const Json& config = checkpoint.config();
-  return config.is_object() ? is_transformer_config(config) || is_original_config(config)
-                            : checkpoint.find(kMark) != nullptr;
+const Family* family_of(const Checkpoint& checkpoint) {
+  if (checkpoint.config().is_object()) {
+    return family_of_config(checkpoint.config());
+  }
+  const auto found = std::ranges::find_if(
+      families(), [&](const Family& family) { return checkpoint.find(family.mark) != nullptr; });
+  return found == families().end() ? nullptr : &*found;
 }
 
 }  // namespace kinema::weights

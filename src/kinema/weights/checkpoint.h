@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/io/model_folder.h"
+#include "kinema/weights/family.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -61,8 +62,12 @@ class Checkpoint {
 /// Throws an Error with a remedy when the name is that of a pickle or a GGUF file.
 void refuse_other_formats(const std::filesystem::path& path);
 
-/// True when the configuration, or without one the tensors, are a Wan transformer's.
-bool is_transformer(const Checkpoint& checkpoint);
+/// The family whose transformer the configuration, or without one the tensors, say it is; null for
+/// something else.
+const Family* family_of(const Checkpoint& checkpoint);
+inline bool is_transformer(const Checkpoint& checkpoint) {
+  return family_of(checkpoint) != nullptr;
+}
 /// True when `_class_name` says so: diffusers' configuration, or the original release's.
 bool is_transformer_config(const io::Json& config);
 bool is_original_config(const io::Json& config);

@@ -19,8 +19,8 @@ struct Compute {
   /// Within a loop: the number of its turn, or empty.
   Tensor turn = {};
 
-  Compute(Precision precision, mesh::Placement place = {})  // NOLINT(*-explicit-*): on one device
-      : precision(precision), place(std::move(place)) {}
+  Compute(Precision of_products, mesh::Placement at = {})  // NOLINT(*-explicit-*): on one device
+      : precision(of_products), place(std::move(at)) {}
   /// x [b, c, f, h, w], asked to lie so.
   Tensor placed(Tensor x) const {
     return place(x, {"activation_batch", "", "", "", "activation_length"});

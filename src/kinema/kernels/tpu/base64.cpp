@@ -1,0 +1,24 @@
+#include "kinema/kernels/tpu/base64.h"
+
+#include <cstdint>
+
+namespace kinema::kernels {
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t j = 0; j < 3; ++j) {
+      group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    }
+    for (size_t j = 0; j < 4; ++j) {
+      out += i + j > bytes.size() ? '=' : kDigits[group >> (18 - 6 * j) & 63];
+    }
+  }
+  return out;
+}
+
+}  // namespace kinema::kernels

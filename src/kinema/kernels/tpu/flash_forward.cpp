@@ -1,0 +1,128 @@
+// Scores are kept as q k^T: [queries, keys] of a step.
+#include <fmt/format.h>
+
+#include <numbers>
+
+#include "kinema/kernels/tpu/flash_body.h"
+
+namespace kinema::kernels {
+namespace {
+
+using mosaic::Body;
+using mosaic::kLanes;
+using mosaic::Reduce;
+using mosaic::Value;
+
+/// Less than any sum of weights, of which the largest is 1; keeps a row without keys finite.
+constexpr double kNoWeights = 1e-30;
+
+/// The running state of one head in scratch.
+struct State {
+  Value m;  // largest score so far, [block_q, 128], all lanes alike
+  Value l;  // sum of weights, likewise
+  Value a;  // weighted sum of values, [block_q, width]
+};
+
+void start(mosaic::FlashBody& f, const State& state) {
+  Body& b = f.ops();
+  b.store(b.full(mosaic::kMasked, state.m.type.dims), state.m, {f.zero(), f.zero()});
+  b.store(b.full(0.0, state.l.type.dims), state.l, {f.zero(), f.zero()});
+  b.store(b.full(0.0, state.a.type.dims), state.a, {f.zero(), f.zero()});
+}
+
+/// m' = max(m, max_j s_ij)    p = exp(s - m')    l' = e^{m - m'} l + sum_j p
+/// a' = e^{m - m'} a + p v
+void add_keys(mosaic::FlashBody& f, const FlashWork& work, const State& state, const Value& q,
+              const Value& k, const Value& v, const Value& first, bool masked) {
+  Body& b = f.ops();
+  const std::vector<Value> origin{f.zero(), f.zero()};
+  Value s = b.scaled(b.matmul(q, 1, k, 1), f.score_scale());
+  if (masked) {
+    s = f.masked(s, first, 1);
+  }
+  const Value m = b.load(state.m, origin, state.m.type.dims);
+  const Value l = b.load(state.l, origin, state.l.type.dims);
+  const Value a = b.load(state.a, origin, state.a.type.dims);
+  const Value largest =
+      b.arith("maximumf", m, b.broadcast(b.reduce(Reduce::MAX, s, 1), m.type.dims));
+  const Value p =
+      f.exponential(b.arith("subf", s, b.repeat(largest, work.block_kv_compute / kLanes, 1)));
+  const Value decay = f.exponential(b.arith("subf", m, largest));
+  const Value weights = b.broadcast(b.reduce(Reduce::SUM, p, 1), l.type.dims);
+  b.store(largest, state.m, origin);
+  b.store(b.arith("addf", b.arith("mulf", decay, l), weights), state.l, origin);
+  const Value weighted = b.matmul(b.cast(p, v.type.element), 1, v, 0);
+  const Value kept = b.arith("mulf", b.repeat(decay, work.width / kLanes, 1), a);
+  b.store(b.arith("addf", kept, weighted), state.a, origin);
+}
+
+/// y = a / l,  lse = m + log l
+void finish(mosaic::FlashBody& f, const FlashWork& work, const State& state, int64_t head,
+            const Value& y, const Value& lse) {
+  Body& b = f.ops();
+  const std::vector<Value> origin{f.zero(), f.zero()};
+  const Value sum = b.load(state.l, origin, state.l.type.dims);
+  const Value l = b.arith("maximumf", sum, b.full(kNoWeights, sum.type.dims));
+  const Value inverse = b.arith("divf", b.full(1.0, l.type.dims), l);
+  const Value a = b.load(state.a, origin, state.a.type.dims);
+  f.write(b.arith("mulf", a, b.repeat(inverse, work.width / kLanes, 1)), y, head);
+  const Value m = b.load(state.m, origin, state.m.type.dims);
+  const Value natural = b.scaled(m, work.base2 ? std::numbers::ln2 : 1.0);
+  // All lanes are alike: one of them, as a row.
+  const Value rows = b.transpose(b.arith("addf", natural, b.math("log", l)));
+  f.write(b.first_row(rows), lse, head);
+}
+
+}  // namespace
+
+FlashKernel flash_forward(const FlashWork& work) {
+  const int64_t blocks = work.keys / work.block_kv;
+  mosaic::Function function{
+      .name = fmt::format("flash_forward_{}", work.block_kv_compute),
+      .grid = {work.heads / work.heads_per_tile, work.queries / work.block_q, blocks},
+      .parallel = {true, false, false},
+      .windows = {mosaic::query_window(work, 1, work.dtype),
+                  mosaic::key_window(work, 2, work.dtype), mosaic::key_window(work, 2, work.dtype),
+                  mosaic::query_window(work, 1, work.result), mosaic::row_window(work, 1)}};
+  if (work.prefetched) {
+    function.prefetched = {{.kind = mosaic::Type::Kind::SMEM, .element = "i32", .dims = {1}}};
+  }
+  for (int64_t head = 0; head < work.heads_per_tile; ++head) {
+    const mosaic::Type column = mosaic::vmem({work.block_q, kLanes}, DType::F32);
+    function.scratch.insert(function.scratch.end(),
+                            {column, column, mosaic::vmem({work.block_q, work.width}, DType::F32)});
+  }
+  FlashKernel out =
+      mosaic::make_kernel(work, function, 3, [&](Body& b, const mosaic::Arguments& given) {
+        mosaic::FlashBody f(work, b, given);
+        const auto each_head = [&](const std::function<void(int64_t, const State&)>& one) {
+          for (int64_t head = 0; head < work.heads_per_tile; ++head) {
+            const auto at = static_cast<size_t>(3 * head);
+            one(head, {given.scratch[at], given.scratch[at + 1], given.scratch[at + 2]});
+          }
+        };
+        const Value& block = given.step[2];
+        b.when(b.compare(mosaic::Compare::EQ, block, b.i32(0)),
+               [&] { each_head([&](int64_t, const State& state) { start(f, state); }); });
+        f.for_keys(block, [&](bool masked) {
+          f.for_parts([&](const Value& first) {
+            const Value from = b.as_index(first);
+            each_head([&](int64_t head, const State& state) {
+              const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());
+              const Value k = f.rows(given.windows[1], head, work.block_kv_compute, from);
+              const Value v = f.rows(given.windows[2], head, work.block_kv_compute, from);
+              add_keys(f, work, state, q, k, v, first, masked);
+            });
+          });
+        });
+        b.when(b.compare(mosaic::Compare::EQ, block, b.i32(blocks - 1)), [&] {
+          each_head([&](int64_t head, const State& state) {
+            finish(f, work, state, head, given.windows[3], given.windows[4]);
+          });
+        });
+      });
+  out.flops = 4 * out.exponentials * static_cast<double>(work.width);
+  return out;
+}
+
+}  // namespace kinema::kernels

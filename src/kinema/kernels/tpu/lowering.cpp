@@ -1,0 +1,58 @@
+#include "kinema/kernels/tpu/lowering.h"
+
+#include <algorithm>
+#include <any>
+#include <memory>
+
+#include "kinema/graph/body.h"
+#include "kinema/kernels/rewrite.h"
+#include "kinema/kernels/settings.h"
+#include "kinema/kernels/tpu/flash_calls.h"
+
+namespace kinema::kernels {
+namespace {
+
+constexpr int64_t kWidest = 256;
+
+/// The dtypes, and the width, that the kernels take; `tensors` of the inputs are q, k, v, ...
+bool covered(const Node& node) {
+  const Shape& q = node.shape(0);
+  const DType result = node.results[0].dtype;
+  return q.rank() == 4 && q.dims[3] <= kWidest && q.dims[1] > 0 && node.shape(1).dims[1] > 0 &&
+         (q.dtype == DType::BF16 || q.dtype == DType::F32) &&
+         (result == DType::BF16 || result == DType::F32);
+}
+
+bool write(const Node& node, Emitter& out, const std::string& chip) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  const auto* forward = std::any_cast<FlashAttentionSettings>(&body.settings);
+  const auto* backward = std::any_cast<FlashAttentionBackwardSettings>(&body.settings);
+  if ((forward == nullptr && backward == nullptr) || !covered(node)) {
+    return false;
+  }
+  const DType result = node.results[0].dtype;
+  write_instead(node, out, [&](std::span<const Tensor> in) {
+    return forward != nullptr ? call_flash_forward(in, result, *forward, chip)
+                              : call_flash_backward(in, result, *backward, chip);
+  });
+  return true;
+}
+
+}  // namespace
+
+Lowering tpu_lowering(const TpuLoweringOptions& options) {
+  return [options](const Node& node, Emitter& out) {
+    const bool partitioned = options.mesh && out.manual_depth() == 0;
+    return node.op == &kCall && !partitioned && write(node, out, options.chip);
+  };
+}
+
+KernelSet tpu_kernel_set(const Target& target, const KernelOptions& options) {
+  KernelSet out;
+  if (options.use) {
+    out.lowering = tpu_lowering({.chip = target.chip, .mesh = !target.mesh.axes.empty()});
+  }
+  return out;
+}
+
+}  // namespace kinema::kernels

@@ -1,0 +1,181 @@
+#include "kinema/kernels/tpu/tiles.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kinema/core/error.h"
+
+namespace kinema::kernels {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kUnit = 128;
+
+struct ChipVmem {
+  std::string_view kind;
+  Vmem vmem;
+};
+
+// libtpu 0.0.51, by trial: what a kernel gets, and the most that it can be given.
+constexpr std::array<ChipVmem, 8> kChips = {{{"TPU v4", {16 * kMiB, 16 * kMiB}},
+                                             {"TPU v5 lite", {16 * kMiB, 128 * kMiB}},
+                                             {"TPU v5e", {16 * kMiB, 128 * kMiB}},
+                                             {"TPU v5", {16 * kMiB, 63 * kMiB}},
+                                             {"TPU v5p", {16 * kMiB, 63 * kMiB}},
+                                             {"TPU v6 lite", {32 * kMiB, 127 * kMiB}},
+                                             {"TPU v6e", {32 * kMiB, 127 * kMiB}},
+                                             {"TPU7x", {32 * kMiB, 63 * kMiB}}}};
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// The block with which a length is cut into as few as `wanted` allows.
+int64_t even_block(int64_t length, int64_t wanted) {
+  const int64_t most = std::max(kUnit, wanted / kUnit * kUnit);
+  const int64_t blocks = (length + most - 1) / most;
+  return round_up((length + blocks - 1) / blocks, kUnit);
+}
+
+/// The largest multiple of 128 that divides `whole` and is not above `wanted`.
+int64_t dividing(int64_t whole, int64_t wanted) {
+  int64_t block = std::clamp(wanted / kUnit * kUnit, kUnit, whole);
+  while (whole % block != 0) {
+    block -= kUnit;
+  }
+  return block;
+}
+
+struct Wanted {
+  int64_t queries, keys, at_a_time;
+};
+
+Wanted wanted(const FlashBlockSizes& sizes, FlashPass pass) {
+  switch (pass) {
+    case FlashPass::FORWARD:
+      return {sizes.block_q, sizes.block_kv, sizes.block_kv_compute};
+    case FlashPass::BACKWARD_DKV:
+    case FlashPass::BACKWARD_FUSED:
+      return {sizes.block_q_dkv, sizes.block_kv_dkv, sizes.block_kv_dkv_compute};
+    case FlashPass::BACKWARD_DQ:
+      return {sizes.block_q_dq, sizes.block_kv_dq, sizes.block_kv_dkv_compute};
+  }
+  fail("[kernels] unknown pass {}", static_cast<int>(pass));
+}
+
+/// Of what is left of VMEM, for what the estimate does not see.
+constexpr int64_t kSpare = kMiB;
+
+}  // namespace
+
+Vmem vmem_of(std::string_view chip) {
+  const auto* found = std::ranges::find(kChips, chip, &ChipVmem::kind);
+  return found == kChips.end() ? kChips[0].vmem : found->vmem;
+}
+
+int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
+  const int64_t in = byte_size(work.dtype);
+  const int64_t out = byte_size(work.result);
+  const int64_t q = work.block_q * work.width;
+  const int64_t kv = work.block_kv * work.width;
+  // A row of numbers takes as much as eight: the memory is cut into tiles of 8 x 128.
+  const int64_t row = 8 * work.block_q * 4;
+  const int64_t column = work.block_q * kUnit * 4;
+  // Products of f32 are made of three parts of each operand.
+  const int64_t scores = work.block_q * work.block_kv_compute * 4;
+  const int64_t temporaries = work.dtype == DType::F32 ? 3 * scores : scores * 13 / 10;
+  int64_t windows = 0;
+  int64_t scratch = 0;
+  switch (pass) {
+    case FlashPass::FORWARD:
+      windows = q * (in + out) + 2 * kv * in + row;
+      scratch = 2 * column + q * 4 + 2 * column;  // the last two: lse, transposed
+      break;
+    case FlashPass::BACKWARD_DKV:
+    case FlashPass::BACKWARD_FUSED:
+      windows = 2 * q * in + 2 * kv * (in + out) + 2 * row;
+      scratch = 2 * kv * 4;
+      if (pass == FlashPass::BACKWARD_FUSED) {
+        windows += q * out;
+        scratch += q * 4;
+      }
+      break;
+    case FlashPass::BACKWARD_DQ:
+      windows = q * (2 * in + out) + 2 * kv * in + 2 * row;
+      scratch = 2 * q * 4;  // and transposed
+      break;
+  }
+  return work.heads_per_tile * (2 * windows + scratch) + temporaries;
+}
+
+FlashBlockSizes best_block_sizes(std::string_view chip) {
+  // By the compiler's estimates, parts of 256 keys keep the matrix units busiest on every chip; the
+  // more queries share a block of keys the better.
+  FlashBlockSizes best{.block_q = 3072,
+                       .block_kv = 2048,
+                       .block_kv_compute = 256,
+                       .block_q_dkv = 1024,
+                       .block_kv_dkv = 2048,
+                       .block_kv_dkv_compute = 256,
+                       .block_q_dq = 1024,
+                       .block_kv_dq = 2048};
+  if (vmem_of(chip).at_most <= 16 * kMiB) {
+    best.block_q = 2048;
+    best.block_kv = 1024;
+  }
+  return best;
+}
+
+FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, DType result,
+                     const FlashBlockSizes& sizes, std::string_view chip) {
+  const Vmem vmem = vmem_of(chip);
+  const int64_t most =
+      (sizes.vmem_limit_bytes > 0 ? std::min(sizes.vmem_limit_bytes, vmem.at_most) : vmem.at_most) -
+      kSpare;
+  FlashWork work{.heads = lengths.heads,
+                 .width = round_up(lengths.width, kUnit),
+                 .dtype = dtype,
+                 .result = result,
+                 .counted = lengths.keys};
+  work.heads_per_tile = std::max<int64_t>(1, sizes.heads_per_tile);
+  while (work.heads % work.heads_per_tile != 0) {
+    --work.heads_per_tile;
+  }
+  const bool dq = pass == FlashPass::BACKWARD_DQ;
+  const Wanted first = wanted(sizes, dq ? FlashPass::BACKWARD_DKV : pass);
+  const Wanted own = wanted(sizes, pass);
+  int64_t block_q = even_block(lengths.queries, first.queries);
+  int64_t block_kv = even_block(lengths.keys, first.keys);
+  work.queries = round_up(lengths.queries, block_q);
+  work.keys = round_up(lengths.keys, block_kv);
+  work.block_q = dividing(work.queries, dq ? own.queries : block_q);
+  work.block_kv = dividing(work.keys, dq ? own.keys : block_kv);
+  work.block_kv_compute = dividing(work.block_kv, own.at_a_time);
+  // Too much: fewer keys at a time, then fewer queries, then fewer keys of a block.
+  while (vmem_bytes(work, pass) > most) {
+    if (work.block_kv_compute > kUnit) {
+      work.block_kv_compute = dividing(work.block_kv, work.block_kv_compute - kUnit);
+    } else if (work.heads_per_tile > 1) {
+      work.heads_per_tile = 1;
+    } else if (work.block_q > kUnit) {
+      work.block_q = dividing(work.queries, work.block_q - kUnit);
+    } else if (work.block_kv > kUnit) {
+      work.block_kv = dividing(work.keys, work.block_kv - kUnit);
+    } else {
+      break;
+    }
+  }
+  return work;
+}
+
+int64_t vmem_limit(const FlashWork& work, FlashPass pass, const FlashBlockSizes& sizes,
+                   std::string_view chip) {
+  const Vmem vmem = vmem_of(chip);
+  if (sizes.vmem_limit_bytes > 0) {
+    return std::min(sizes.vmem_limit_bytes, vmem.at_most);
+  }
+  const int64_t wanted = vmem_bytes(work, pass) * 5 / 4 + 2 * kMiB;
+  return wanted <= vmem.by_default ? 0 : std::min(wanted, vmem.at_most);
+}
+
+}  // namespace kinema::kernels

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kinema/kernels/settings.h"
+#include "kinema/kernels/tpu/flash.h"
+
+/// Which tiles a kernel works on, and whether they fit a core's on-chip memory (VMEM).
+namespace kinema::kernels {
+
+/// What a kernel may use of a core's VMEM.
+struct Vmem {
+  int64_t by_default = 0;
+  int64_t at_most = 0;
+};
+/// Of a chip as plugins ("TPU v6 lite") or their makers ("TPU v6e") call it; the least of all chips
+/// for one that is not known.
+Vmem vmem_of(std::string_view chip);
+
+/// One of the kernels, for what differs between them.
+enum class FlashPass : uint8_t { FORWARD, BACKWARD_DKV, BACKWARD_FUSED, BACKWARD_DQ };
+
+/// VMEM that a kernel takes, from above: blocks are held twice, so that the next ones arrive while
+/// these are worked on; then scratch, and scores with their weights. Within 5 to 30 % of what the
+/// compiler says.
+int64_t vmem_bytes(const FlashWork& work, FlashPass pass);
+
+/// The sizes with which the compiler's schedule is best on a chip, found by its own estimates.
+FlashBlockSizes best_block_sizes(std::string_view chip);
+
+/// Lengths of one call before they are filled up.
+struct FlashLengths {
+  int64_t heads = 1;
+  int64_t queries = 1;
+  int64_t keys = 1;
+  int64_t width = 1;
+};
+
+/// A kernel's work on these lengths: as few blocks as the sizes allow, all equal, multiples of 128,
+/// and no larger than VMEM takes. The backward kernels fill up queries and keys alike, so that
+/// their operands are filled up once.
+FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, DType result,
+                     const FlashBlockSizes& sizes, std::string_view chip);
+
+/// What the compiler is to give a kernel of VMEM; 0: its default is enough.
+int64_t vmem_limit(const FlashWork& work, FlashPass pass, const FlashBlockSizes& sizes,
+                   std::string_view chip);
+
+}  // namespace kinema::kernels

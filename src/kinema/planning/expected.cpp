@@ -1,0 +1,212 @@
+#include "kinema/planning/expected.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "kinema/planning/traffic.h"
+
+namespace kinema::planning {
+namespace {
+
+using pjrt::HloInstruction;
+using pjrt::HloModule;
+using pjrt::HloShape;
+
+/// What large copies reach of the published bandwidth: 3.02 to 3.09 of 3.35 TB/s have been measured
+/// on H100. TPUs: the same is taken.
+constexpr double kMemoryShare = 0.9;
+/// What large bf16 products reach of the published peak: 780 of 989 TFLOP/s on H100
+/// (gist.github.com/Chillee/2ec89696db8b7ed1c24461159e325405). Other GPUs: the same is taken.
+constexpr double kProductShare = 0.79;
+
+double elements(const HloShape& shape) {
+  const HloShape* array = &shape;
+  while (!array->parts.empty()) {
+    array = array->parts.data();
+  }
+  return static_cast<double>(array->elements());
+}
+
+/// The number behind `"name":"` in a configuration; 0 where there is none.
+double number_after(const std::string& config, std::string_view name) {
+  const size_t at = config.find(name);
+  if (at == std::string::npos) {
+    return 0;
+  }
+  const size_t digit = config.find_first_of("0123456789", at + name.size());
+  int64_t value = 0;
+  if (digit != std::string::npos) {
+    std::from_chars(config.data() + digit, config.data() + config.size(), value);
+  }
+  return static_cast<double>(value);
+}
+
+/// The axes of the first operand that a library's product sums over.
+std::vector<int64_t> contracted_axes(const HloInstruction& one) {
+  if (one.opcode == "dot") {
+    return one.contracted;
+  }
+  constexpr std::string_view kKey = "\"lhs_contracting_dimensions\":[";
+  const size_t at = one.backend_config.find(kKey);
+  if (at == std::string::npos) {
+    return {};
+  }
+  std::vector<int64_t> axes;
+  for (size_t i = at + kKey.size(); i < one.backend_config.size() && one.backend_config[i] != ']';
+       ++i) {
+    if (const char c = one.backend_config[i]; c >= '0' && c <= '9') {
+      axes.push_back(c - '0');
+    }
+  }
+  return axes;
+}
+
+bool is_product(const HloInstruction& one) {
+  return one.opcode == "dot" || one.target.starts_with("__cublas$");
+}
+
+double product_flops(const Place& at) {
+  const HloInstruction& one = at.instruction();
+  if (one.operands.empty()) {
+    return 0;
+  }
+  const HloShape& lhs = at.computation->instructions[one.operands[0]].shape;
+  double summed = 1;
+  for (const int64_t axis : contracted_axes(one)) {
+    summed *= axis < static_cast<int64_t>(lhs.dims.size())
+                  ? static_cast<double>(lhs.dims[static_cast<size_t>(axis)])
+                  : 1.0;
+  }
+  return 2 * elements(one.shape) * summed;
+}
+
+/// Products of 8-bit numbers run at twice the rate, where the chip has them.
+double product_rate(const Chip& chip, const Place& at) {
+  const HloShape& lhs = at.computation->instructions[at.instruction().operands[0]].shape;
+  const bool narrow = lhs.type.starts_with("f8") || lhs.type == "s8";
+  const bool wide = lhs.type == "f32";
+  return kProductShare * chip.flops * (narrow && chip.gpu.fp8 ? 2.0 : wide ? 0.5 : 1.0);
+}
+
+class Clock {
+ public:
+  Clock(const HloModule& program, const Chip& chip) : program_(program), chip_(chip) {}
+
+  void run(const Place& at) {
+    const HloInstruction& one = at.instruction();
+    moved_ += at.times * moving(at);
+    if (!collective_kind(one.opcode).empty()) {
+      const double took =
+          at.times * collective(at).interconnect_bytes / chip_.interconnect_bandwidth;
+      if (one.opcode.ends_with("-start")) {
+        started_[&one] = {.done_at = now() + took, .took = took};
+      } else {
+        out_.waiting_seconds += took;
+      }
+    } else if (one.opcode == "copy-start") {
+      const double took = at.times * moving(at);
+      started_[&one] = {.done_at = now() + took, .took = took};
+    } else if (one.opcode.ends_with("-done") && !one.operands.empty()) {
+      finish(at);
+    } else {
+      work(at);
+    }
+  }
+  ExpectedTime take() {
+    // What is copied beside other work takes of the same bandwidth.
+    out_.busy_seconds = std::max(out_.busy_seconds, moved_);
+    return std::move(out_);
+  }
+
+ private:
+  struct Started {
+    double done_at = 0;
+    double took = 0;
+  };
+
+  double now() const { return out_.busy_seconds + out_.waiting_seconds; }
+
+  double moving(const Place& at) const {
+    return hbm_bytes(program_, at) / (chip_.memory_bandwidth * kMemoryShare);
+  }
+
+  /// What is not done yet is waited for.
+  void finish(const Place& at) {
+    const auto found =
+        started_.find(&at.computation->instructions[at.instruction().operands.front()]);
+    if (found != started_.end()) {
+      out_.waiting_seconds += std::clamp(found->second.done_at - now(), 0.0, found->second.took);
+      started_.erase(found);
+    }
+  }
+
+  void work(const Place& at) {
+    const HloInstruction& one = at.instruction();
+    if (!at.fused) {
+      beside_ = moving(at);
+      const double cycles = number_after(one.backend_config, "\"estimated_cycles\":");
+      const double computing = chip_.family == Family::TPU ? cycles / chip_.clock : 0.0;
+      out_.busy_seconds += at.times * std::max(beside_, computing);
+    }
+    if (chip_.family == Family::CUDA && is_product(one)) {
+      // Inside a fusion it runs while the fusion reads and writes.
+      const double computing = product_flops(at) / product_rate(chip_, at);
+      out_.busy_seconds += at.times * std::max(0.0, computing - beside_);
+      beside_ = std::max(0.0, beside_ - computing);
+    }
+  }
+
+  const HloModule& program_;
+  const Chip& chip_;
+  ExpectedTime out_;
+  std::map<const HloInstruction*, Started> started_;
+  double moved_ = 0;
+  double beside_ = 0;  // seconds of reading and writing that products may run beside
+};
+
+}  // namespace
+
+ExpectedTime expected_time(const HloModule& program, const Chip& chip) {
+  if (chip.flops == 0) {
+    return {};
+  }
+  Clock clock(program, chip);
+  walk(program, [&](const Place& at) { clock.run(at); });
+  return clock.take();
+}
+
+io::Json to_json(const ExpectedTime& expected) {
+  io::Json kernels = io::Json::array({});
+  for (const ExpectedTime::Kernel& each : expected.kernels) {
+    kernels.append(io::Json::object()
+                       .set("name", each.name)
+                       .set("count", each.count)
+                       .set("flops", each.flops)
+                       .set("seconds", each.seconds)
+                       .set("peak_seconds", each.peak_seconds));
+  }
+  return io::Json::object()
+      .set("busy_seconds", expected.busy_seconds)
+      .set("waiting_seconds", expected.waiting_seconds)
+      .set("kernels", std::move(kernels))
+      .set("note", expected.note);
+}
+
+ExpectedTime read_expected_time(const io::Json& json) {
+  ExpectedTime out{.busy_seconds = json.at("busy_seconds").as_number(),
+                   .waiting_seconds = json.at("waiting_seconds").as_number(),
+                   .note = json.at("note").as_string()};
+  for (const io::Json& each : json.at("kernels").items()) {
+    out.kernels.push_back({.name = each.at("name").as_string(),
+                           .count = each.at("count").as_number(),
+                           .flops = each.at("flops").as_number(),
+                           .seconds = each.at("seconds").as_number(),
+                           .peak_seconds = each.at("peak_seconds").as_number()});
+  }
+  return out;
+}
+
+}  // namespace kinema::planning

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <functional>
+
+#include "kinema/verification/verify.h"
+
+namespace kinema::verification {
+
+/// The device's attention kernels (kernels/kernel_set.h) against the same programs without them, on
+/// small shapes that reach every branch: lengths that fill no block, keys that do not count, one
+/// head, widths of 64, 128 and 256, forward and backward. A shape that no kernel takes is
+/// `unsupported`; a program that cannot be compiled or run is a row with the reason.
+///
+/// `options`: the kernels' settings and the compiler's flags. `on_case` is called after each shape.
+Report verify_kernels(const pjrt::Client& client, const runtime::ProgramOptions& options,
+                      const std::function<void(const std::vector<Row>& rows)>& on_case = {});
+
+/// How many shapes that are.
+int64_t kernel_case_count();
+
+}  // namespace kinema::verification

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kinema/io/json.h"
+
+namespace kinema::weights {
+
+/// A class that a pipeline's model_index.json names.
+struct PipelineClass {
+  std::string_view name;
+  /// It makes videos of an image and a prompt, not of a prompt alone.
+  bool of_images = false;
+};
+
+/// How files say which family of networks they are of. A family is a line of the table in
+/// family.cpp; what it computes is an Architecture of `networks`.
+struct Family {
+  /// As messages call it.
+  std::string_view name;
+  /// `_class_name` of a transformer's config.json: diffusers', and the original release's.
+  std::string_view transformer_class;
+  std::string_view original_class;
+  /// A tensor that every transformer of the family has, in both namings.
+  std::string_view mark;
+  /// `_class_name` of pipelines' model_index.json.
+  std::span<const PipelineClass> pipelines;
+};
+
+std::span<const Family> families();
+
+/// The family of a configuration by its class, in either naming; null for another.
+const Family* family_of_config(const io::Json& config);
+/// The class of a pipeline of one of the families; null for another.
+const PipelineClass* pipeline_class(std::string_view name);
+
+/// The classes of all transformers, and of all pipelines, for messages: `A or B`.
+std::string transformer_classes();
+std::string pipeline_classes();
+
+}  // namespace kinema::weights

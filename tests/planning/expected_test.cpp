@@ -1,0 +1,133 @@
+#include "kinema/planning/expected.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kinema/planning/traffic.h"
+
+namespace kinema::planning {
+namespace {
+
+using pjrt::HloComputation;
+using pjrt::HloInstruction;
+using pjrt::HloModule;
+using pjrt::HloShape;
+
+const Chip& chip(std::string_view name) { return *std::ranges::find(chips(), name, &Chip::name); }
+
+HloShape bf16(std::vector<int64_t> dims) { return {.type = "bf16", .dims = std::move(dims)}; }
+
+HloModule entry_of(std::vector<HloInstruction> instructions) {
+  const size_t root = instructions.size() - 1;
+  return {
+      .name = "m",
+      .computations = {{.name = "entry", .instructions = std::move(instructions), .root = root}},
+      .entry = 0};
+}
+
+TEST(ExpectedTime, OfATpuIsTheCompilersCyclesAtTheClockOfThePeak) {
+  // A product of 1 GFLOP whose cycles say that it runs at the peak.
+  const Chip& v5p = chip("v5p");
+  const HloModule program =
+      entry_of({{.opcode = "parameter", .shape = bf16({8, 128})},
+                {.opcode = "fusion",
+                 .backend_config = R"({"window_config":{"estimated_cycles":"262144"}})",
+                 .shape = bf16({8, 128}),
+                 .operands = {0}}});
+  const ExpectedTime time = expected_time(program, v5p);
+
+  EXPECT_NEAR(time.seconds(), 262144.0 * 262144 / v5p.flops, 1e-9);
+  EXPECT_EQ(time.waiting_seconds, 0);
+}
+
+TEST(ExpectedTime, OfWhatOnlyMovesBytesIsBoundByTheMemory) {
+  const Chip& v6e = chip("v6e");
+  const HloShape large = bf16({1 << 15, 1 << 14});
+  const HloModule program =
+      entry_of({{.opcode = "parameter", .shape = large},
+                {.opcode = "fusion",
+                 .backend_config = R"({"window_config":{"estimated_cycles":"1"}})",
+                 .shape = large,
+                 .operands = {0}}});
+
+  const double moved = 2.0 * static_cast<double>(large.bytes());
+  const double seconds = expected_time(program, v6e).seconds();
+  EXPECT_GT(seconds, moved / v6e.memory_bandwidth);
+  EXPECT_LT(seconds, 1.2 * moved / v6e.memory_bandwidth);
+}
+
+/// Two collectives of 1 MiB among 4 devices, the second one asynchronous with `work` cycles beside.
+HloModule with_collectives(int64_t work) {
+  const HloShape x = bf16({512, 1024});
+  const HloShape both{.type = "tuple", .parts = {x, x}};
+  return entry_of(
+      {{.opcode = "parameter", .shape = x},
+       {.opcode = "collective-permute", .shape = x, .operands = {0}, .group = 4},
+       {.opcode = "collective-permute-start", .shape = both, .operands = {1}, .group = 4},
+       {.opcode = "fusion",
+        .backend_config =
+            "{\"window_config\":{\"estimated_cycles\":\"" + std::to_string(work) + "\"}}",
+        .shape = bf16({8})},
+       {.opcode = "collective-permute-done", .shape = x, .operands = {2}}});
+}
+
+TEST(ExpectedTime, WaitsForCollectivesThatNothingRunsBeside) {
+  const Chip& v5p = chip("v5p");
+  const double one = 1024.0 * 1024 / v5p.interconnect_bandwidth;
+
+  EXPECT_NEAR(expected_time(with_collectives(0), v5p).waiting_seconds, 2 * one, one / 10);
+  // Beside 10 ms of work the asynchronous one is hidden.
+  EXPECT_NEAR(expected_time(with_collectives(17'500'000), v5p).waiting_seconds, one, one / 100);
+}
+
+TEST(ExpectedTime, OfAGpusProductsIsAShareOfThePeakInFusionsToo) {
+  const Chip& h100 = chip("h100");
+  const HloShape square = bf16({8192, 8192});
+  const double flops = 2.0 * 8192 * 8192 * 8192;
+  const HloModule library = entry_of(
+      {{.opcode = "parameter", .shape = square},
+       {.opcode = "custom-call",
+        .target = "__cublas$lt$matmul",
+        .backend_config =
+            R"({"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"]}}})",
+        .shape = square,
+        .operands = {0, 0}}});
+  HloModule fused =
+      entry_of({{.opcode = "parameter", .shape = square},
+                {.opcode = "fusion", .shape = square, .operands = {0}, .calls = {1}}});
+  fused.computations.push_back(
+      {.name = "inside",
+       .instructions = {{.opcode = "parameter", .shape = square},
+                        {.opcode = "dot", .shape = square, .operands = {0, 0}, .contracted = {1}}},
+       .root = 1});
+
+  for (const HloModule& program : {library, fused}) {
+    const double seconds = expected_time(program, h100).seconds();
+    EXPECT_GT(seconds, flops / h100.flops);
+    EXPECT_LT(seconds, 1.4 * flops / h100.flops);
+  }
+}
+
+TEST(ExpectedTime, IsNothingForACpu) {
+  EXPECT_EQ(expected_time(with_collectives(5), chip("cpu")).seconds(), 0);
+}
+
+TEST(ExpectedTime, ComesBackFromJson) {
+  ExpectedTime time{.busy_seconds = 1.5, .waiting_seconds = 0.25, .note = "taken as H100's"};
+  time.kernels.push_back(
+      {.name = "flash", .count = 40, .flops = 1e12, .seconds = 0.5, .peak_seconds = 0.4});
+  const ExpectedTime back = read_expected_time(io::Json::parse(to_json(time).dump(), "job"));
+
+  EXPECT_EQ(back.busy_seconds, 1.5);
+  EXPECT_EQ(back.waiting_seconds, 0.25);
+  EXPECT_EQ(back.note, "taken as H100's");
+  ASSERT_EQ(back.kernels.size(), 1U);
+  EXPECT_EQ(back.kernels[0].name, "flash");
+  EXPECT_EQ(back.kernels[0].count, 40);
+  EXPECT_EQ(back.kernels[0].peak_seconds, 0.4);
+}
+
+}  // namespace
+}  // namespace kinema::planning
