@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/interpreter/mlir_types.h"
+#include "kinema/core/error.h"
+
+namespace kinema::interpreter {
+
+/// Reads a text from left to right: marks, names, types and attributes. Every error is an Error
+/// that names the line.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  int line() const;
+  bool at_end();
+  /// True when `mark` comes next, behind blanks and comments.
+  bool sees(std::string_view mark);
+  /// Takes `mark` if it comes next.
+  bool take(std::string_view mark);
+  void expect(std::string_view mark);
+  /// A word that comes next is this one, whole.
+  bool take_word(std::string_view word);
+
+  /// `name`, `tt.divisibility`.
+  std::string word();
+  /// `%3`, `%loop`, without `#`: the name behind the percent sign.
+  std::string value_name();
+  std::string string();
+  int64_t integer();
+
+  Type type();
+  /// `(i32, f32)`, or one type without parentheses.
+  std::vector<Type> types();
+  Attribute attribute();
+  /// `{a = 1, b}`; adds to `fields`, where a name that is there already is an error.
+  void dictionary(std::map<std::string, Attribute>& fields, std::string_view open = "{",
+                  std::string_view close = "}");
+  /// `loc(...)`, if it comes next.
+  void skip_location();
+
+  template <typename... Args>
+  [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) const {
+    fail("[mlir text] line {}: {}", line(), fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// Counts how deep things stand in one another; more than a text of ours has is an error, so that
+  /// no text overruns the stack.
+  class Deeper {
+   public:
+    explicit Deeper(Scanner& scanner);
+    ~Deeper() { --scanner_.depth_; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+
+   private:
+    Scanner& scanner_;
+  };
+
+ private:
+  void skip_blanks();
+  char peek(size_t ahead = 0) const;
+  Element element(std::string_view name) const;
+  Type shaped(Type::Kind kind);
+  Type pointer();
+  Attribute number();
+  Attribute number_of(std::string_view digits, bool hexadecimal, const Type& type);
+  std::string digits(bool* hexadecimal);
+  Attribute dense();
+  Attribute dense_item(const Type* type);
+  Attribute numbers_of_type();
+  Attribute dialect();
+  std::string balanced();
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  // Lines are counted from where they were last counted.
+  mutable size_t counted_ = 0;
+  mutable int line_ = 1;
+};
+
+}  // namespace kinema::interpreter
