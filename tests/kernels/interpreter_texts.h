@@ -11,6 +11,7 @@
 
 #include "arrays.h"
 #include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
 
 /// What the tests of the interpreters share.
 namespace kinema::interpreter {
@@ -22,6 +23,27 @@ inline std::string replaced(std::string text, std::string_view from, std::string
   for (; at != std::string::npos; at = text.find(from, at + to.size())) {
     text.replace(at, from.size(), to);
   }
+  return text;
+}
+
+/// A text made wrong, and how that shows.
+struct Damage {
+  const char* name;
+  const char* from;
+  const char* to;
+  /// Part of the error; empty: the text runs, and its numbers are wrong.
+  const char* error = "";
+};
+
+/// One character of the text is another, at a place and of a kind that depend on the seed.
+inline std::string with_one_mark_changed(std::string text, int seed) {
+  constexpr std::string_view kMarks = "0189%(){}<>[],:=-#xfi\"";
+  RandomStream random(random_key(static_cast<uint64_t>(seed), "texts"));
+  const auto below = [&](size_t limit) {
+    return static_cast<size_t>(std::abs(random.normal()) * 1e6F) % limit;
+  };
+  const size_t at = below(text.size());
+  text[at] = kMarks[below(kMarks.size())];
   return text;
 }
 
