@@ -51,7 +51,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
        {"core",     "io",          "remote",   "config",   "mesh",         "pjrt",     "graph",
         "runtime",  "kernels",     "nn",       "networks", "weights",      "text",     "data",
         "encoders", "preparation", "training", "sample",   "verification", "planning", "flags"}},
-      {"api", {"core", "config", "runs"}},
+      {"api", {"core", "config", "runs", "runtime"}},
       {"command", {"core"}},
       {"manual", {"config", "planning", "command"}},
       {"cli",
