@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kinema/kernels/tpu/cost.h"
 #include "kinema/planning/traffic.h"
 
 namespace kinema::planning {
@@ -143,8 +144,35 @@ class Clock {
     }
   }
 
+  /// True when it is one of our kernels.
+  bool kernel(const Place& at) {
+    const HloInstruction& one = at.instruction();
+    if (one.target != "tpu_custom_call") {
+      return false;
+    }
+    const auto cost = kernels::tpu_kernel_cost(one.backend_config, chip_.name);
+    if (!cost) {
+      return false;
+    }
+    const double peak = cost->flops / chip_.flops;
+    const double seconds = std::max(peak / cost->peak_share, moving(at));
+    out_.busy_seconds += at.times * seconds;
+    auto sum = std::ranges::find(out_.kernels, cost->name, &ExpectedTime::Kernel::name);
+    if (sum == out_.kernels.end()) {
+      sum = out_.kernels.insert(sum, {.name = cost->name});
+    }
+    sum->count += at.times;
+    sum->flops += at.times * cost->flops;
+    sum->seconds += at.times * seconds;
+    sum->peak_seconds += at.times * peak;
+    return true;
+  }
+
   void work(const Place& at) {
     const HloInstruction& one = at.instruction();
+    if (kernel(at)) {
+      return;
+    }
     if (!at.fused) {
       beside_ = moving(at);
       const double cycles = number_after(one.backend_config, "\"estimated_cycles\":");

@@ -1,0 +1,126 @@
+#include "kinema/kernels/tpu/cost.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <vector>
+
+#include "kinema/kernels/tpu/base64.h"
+
+namespace kinema::kernels {
+namespace {
+
+/// The whole numbers in `text` from behind `key` to the next `end`.
+std::vector<int64_t> numbers_behind(std::string_view text, std::string_view key, char end,
+                                    size_t& at) {
+  std::vector<int64_t> out;
+  at = text.find(key, at);
+  if (at == std::string_view::npos) {
+    return out;
+  }
+  at += key.size();
+  const size_t stop = std::min(text.find(end, at), text.size());
+  while (at < stop) {
+    int64_t value = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + stop, value);
+    if (error == std::errc()) {
+      out.push_back(value);
+      at = static_cast<size_t>(rest - text.data());
+    } else {
+      ++at;
+    }
+  }
+  return out;
+}
+
+/// What is in quotes behind `key`.
+std::string_view quoted_behind(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key);
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  const size_t begin = text.find('"', at + key.size());
+  const size_t end = begin == std::string_view::npos ? begin : text.find('"', begin + 1);
+  return end == std::string_view::npos ? std::string_view()
+                                       : text.substr(begin + 1, end - begin - 1);
+}
+
+struct Kind {
+  std::string_view prefix;  // of the function's name
+  std::string_view name;
+  double products;    // of heads x queries x keys x width, two operations each
+  bool queries_last;  // the last axis of the grid counts blocks of queries
+};
+// Longer names first: they begin alike.
+constexpr std::array<Kind, 4> kKinds{{{"flash_forward_", "flash forward", 2, false},
+                                      {"flash_backward_dkv_", "flash backward, dk and dv", 4, true},
+                                      {"flash_backward_dq_", "flash backward, dq", 3, false},
+                                      {"flash_backward_", "flash backward", 5, true}}};
+
+/// Shares of the peak by the static schedules that libtpu 0.0.51 makes of these kernels (bf16,
+/// heads of 128, 256 keys at a time): cycles of an inner step against those of its products. They
+/// are bounds: throttled clocks and short bandwidth are not in them.
+struct Share {
+  std::string_view chip;
+  double forward, dkv, dq, fused;
+};
+constexpr std::array<Share, 5> kShares{{{"v4", 0.90, 0.94, 0.94, 0.91},
+                                        {"v5e", 0.90, 0.94, 0.94, 0.91},
+                                        {"v5p", 0.93, 0.97, 0.97, 0.91},
+                                        {"v6e", 0.38, 0.46, 0.43, 0.44},
+                                        {"tpu7x", 0.37, 0.45, 0.44, 0.43}}};
+/// Full f32 products are six passes of bf16 ones.
+constexpr double kF32 = 1.0 / 6;
+/// Fewer queries to a block of keys: more of the schedule is not products.
+constexpr int64_t kManyQueries = 1024;
+constexpr double kFewQueries = 0.9;
+
+double share_of(const Kind& kind, std::string_view chip, int64_t block_q, bool f32) {
+  const auto* found = std::ranges::find(kShares, chip, &Share::chip);
+  const Share& row = found == kShares.end() ? kShares[2] : *found;
+  const double share = kind.products == 2   ? row.forward
+                       : kind.products == 4 ? row.dkv
+                       : kind.products == 3 ? row.dq
+                                            : row.fused;
+  return share * (block_q < kManyQueries ? kFewQueries : 1.0) * (f32 ? kF32 : 1.0);
+}
+
+}  // namespace
+
+std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::string_view chip) {
+  const std::string text = from_base64(quoted_behind(configuration, "\"body\":"));
+  const std::string_view function = quoted_behind(text, "sym_name = ");
+  const auto* kind = std::ranges::find_if(
+      kKinds, [&](const Kind& each) { return function.starts_with(each.prefix); });
+  if (kind == kKinds.end()) {
+    return std::nullopt;
+  }
+  size_t at = 0;
+  const std::vector<int64_t> grid = numbers_behind(text, "iteration_bounds = array<i64:", '>', at);
+  at = std::min(text.find("window_params", at), text.size());
+  const std::vector<int64_t> q = numbers_behind(text, "window_bounds = array<i64:", '>', at);
+  const std::vector<int64_t> k = numbers_behind(text, "window_bounds = array<i64:", '>', at);
+  if (grid.size() != 3 || q.size() != 3 || k.size() != 3) {
+    return std::nullopt;
+  }
+  const auto product = [](std::initializer_list<int64_t> all) {
+    double out = 1;
+    for (const int64_t each : all) {
+      out *= static_cast<double>(each);
+    }
+    return out;
+  };
+  KernelCost cost;
+  cost.name = std::string(kind->name) + " (Mosaic)";
+  cost.flops = 2 * kind->products * product({grid[0], grid[1], grid[2], q[0], q[1], q[2], k[1]});
+  size_t from = 0;
+  const std::vector<int64_t> bytes =
+      numbers_behind(configuration, "\"bytes_accessed\":", '}', from);
+  cost.hbm_bytes = bytes.empty() ? 0 : static_cast<double>(bytes[0]);
+  const bool f32 = text.find("contract_precision<fp32>") != std::string::npos;
+  cost.peak_share = share_of(*kind, chip, q[1], f32);
+  return cost;
+}
+
+}  // namespace kinema::kernels
