@@ -43,6 +43,47 @@ class Api : public cli_test::KinemaOnCpu {
   fs::path before_;
 };
 
+// Without a result there is nothing to give back.
+TEST_F(Api, StopsWhatLeavesNothingBehind) {
+  std::stop_source stop;
+  stop.request_stop();
+  const JobOptions options{.stop = stop.get_token()};
+
+  EXPECT_THROW(evaluate(tiny(), {}, options), Stopped);
+  EXPECT_THROW(plan(tiny(), {.target = planning::parse_target("cpu:1"), .job = options}), Stopped);
+  EXPECT_THROW(verify("no folder", {}, {.job = options}), Stopped);
+  EXPECT_THROW(convert("nothing", "nowhere", {.job = options}), Stopped);
+}
+
+TEST_F(Api, GivesErrorsForFoldersThatCannotBeRead) {
+  fs::create_symlink("loop", folder_ / "loop");
+  EXPECT_THAT([] { load_config("loop"); }, ThrowsMessage<Error>(HasSubstr("loop")));
+  EXPECT_THAT([&] { train(tiny({"checkpoint_dir=loop"})); },
+              ThrowsMessage<Error>(HasSubstr("loop")));
+  EXPECT_THAT(
+      [&] {
+        prepare(tiny({"tfrecords_dir=out", "train_data_dir=" + std::string(300, 'x')}));
+      },
+      ThrowsMessage<Error>(HasSubstr("xxx")));
+  EXPECT_THAT([&] { plan(tiny(), {}); }, ThrowsMessage<Error>(HasSubstr("no target")));
+}
+
+TEST_F(Api, SavesTheStateWhenAnObserverThrows) {
+  const Config config = tiny({"max_train_steps=9", "checkpoint_every=-1"});
+  TrainObserver observer;
+  observer.on_step = [](const StepRecord& step) {
+    if (step.step == 4) {
+      throw std::runtime_error("seen enough");
+    }
+  };
+  EXPECT_THROW(train(config, observer), std::runtime_error);
+  std::vector<int64_t> steps;
+  observer.on_step = [&](const StepRecord& step) { steps.push_back(step.step); };
+  train(config, observer);
+
+  EXPECT_THAT(steps, ElementsAre(5, 6, 7, 8));
+}
+
 TEST_F(Api, TrainsToTheLossesOfTheProgramAndMakesVideosOfTheRun) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();

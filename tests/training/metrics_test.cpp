@@ -1,4 +1,5 @@
 #include "kinema/training/metrics.h"
+#include "kinema/core/error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,9 @@ namespace kinema::training {
 namespace {
 
 using testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::string text_of(const std::filesystem::path& path) {
   std::stringstream text;
@@ -96,6 +99,30 @@ TEST(Metrics, DropRowsThatAResumedRunWillWriteAgain) {
   metrics.write(record(3, 30.0));
 
   EXPECT_THAT(read_losses(scratch / "metrics.jsonl").losses, ElementsAre(0.0, 1.0, 2.0, 30.0));
+}
+
+TEST(Metrics, KeepRowsOfOtherRunsInTheSameFile) {
+  const io::Scratch scratch;
+  const std::filesystem::path file = scratch / "all.jsonl";
+  for (const char* run : {"first", "second"}) {
+    MetricsFile metrics(file, run, 0);
+    metrics.write(record(0, run[0] == 'f' ? 1.0 : 2.0));
+  }
+  MetricsFile again(file, "first", 1);
+  again.write(record(1, 3.0));
+
+  EXPECT_THAT(read_losses(file).losses, ElementsAre(1.0, 2.0, 3.0));
+  EXPECT_THAT(read_losses(file, "first").losses, ElementsAre(1.0, 3.0));
+}
+
+TEST(Metrics, DoNotWriteOverAFileOfSomethingElse) {
+  const io::Scratch scratch;
+  const std::filesystem::path file = scratch / "thesis.txt";
+  std::ofstream(file) << "my thesis\nline 2\n";
+
+  EXPECT_THAT([&] { MetricsFile(file, "run", 0); },
+              ThrowsMessage<Error>(HasSubstr("is no file of metrics: it is not written over")));
+  EXPECT_EQ(text_of(file), "my thesis\nline 2\n");
 }
 
 TEST(Metrics, SayWhereAStepWasNotFinite) {

@@ -196,7 +196,7 @@ struct ModelConfig {
     visit("ulysses_attention_chunks", self.ulysses_attention_chunks, MAY_CHANGE,
           {.help = "ulysses: heads are exchanged in this many groups", .min = 1});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
-          {.help = "TPU kernels use exp2", .later = "TPU attention kernels"});
+          {.help = "TPU attention kernels compute powers of two"});
     visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
           {.help = "TPU kernels use the experimental scheduler", .later = "TPU attention kernels"});
     visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,

@@ -97,8 +97,6 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
 
 planning::Report planned(const config::Loaded& loaded, const PlanOptions& options, const Job& job) {
   job.check_stop();
-  check(!options.target.name.empty(),
-        "[plan] no target: give PlanOptions::target, e.g. planning::parse_target(\"v5p:2x2x1\")");
   std::map<std::string, pjrt::FlagValue> flags =
       check_flags(loaded, job, {.target = options.target.name, .words = options.flags}).options();
   const Stopwatch watch;
@@ -178,6 +176,9 @@ config::Loaded with(config::Loaded loaded, const planning::Candidate& candidate,
 
 planning::Report plan(const config::Loaded& loaded, const PlanOptions& options,
                       const Observer& observer) {
+  Job(observer, options.job).check_stop();
+  check(!options.target.name.empty(),
+        "[plan] no target: give PlanOptions::target, e.g. planning::parse_target(\"v5p:2x2x1\")");
   return planned(loaded, options, Job(observer, with_program(options.job)));
 }
 

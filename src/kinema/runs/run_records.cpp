@@ -30,6 +30,7 @@ RunRecords::RunRecords(const Training& training, const config::Config& config,
     : run_(training.run),
       metrics_path_(config.run.metrics_file.empty() ? training.run / "metrics.jsonl"
                                                     : fs::path(config.run.metrics_file)),
+      run_name_(config.run.run_name),
       fps_(static_cast<double>(config.generate.fps)),
       log_period_(config.run.log_period),
       on_log_(std::move(on_log)) {
@@ -96,7 +97,8 @@ void RunRecords::finish() {
     if (chunks_) {
       chunks_->finish();
     }
-    training::write_curve(run_ / "loss.svg", training::read_losses(metrics_path_), "loss");
+    training::write_curve(run_ / "loss.svg", training::read_losses(metrics_path_, run_name_),
+                          "loss");
   }
 }
 

@@ -31,6 +31,7 @@ class RunRecords {
 
  private:
   std::filesystem::path run_, metrics_path_;
+  std::string run_name_;
   double fps_;
   int64_t log_period_;
   std::optional<training::MetricsFile> metrics_;

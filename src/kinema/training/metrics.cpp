@@ -137,11 +137,14 @@ std::string MetricsFile::write_row(const io::Json& row) {
   return line;
 }
 
-LossCurve read_losses(const std::filesystem::path& metrics) {
+LossCurve read_losses(const std::filesystem::path& metrics, const std::string& run_name) {
   LossCurve curve;
   std::ifstream file(metrics);
   for (std::string line; std::getline(file, line);) {
     const std::optional<io::Json> row = row_of(line);
+    if (row && !run_name.empty() && is_of_another(*row, run_name)) {
+      continue;
+    }
     const io::Json* loss = row ? row->find("learning/loss") : nullptr;
     if (loss != nullptr && !loss->is_null()) {
       curve.steps.push_back(row->at("step").as_number());

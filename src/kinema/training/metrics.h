@@ -46,12 +46,12 @@ class MetricsFile {
   std::ofstream file_;
 };
 
-/// Step and loss of every row of a metrics file that has both.
+/// Step and loss of every row of a metrics file that has both; of one run, where it is named.
 struct LossCurve {
   std::vector<double> steps;
   std::vector<double> losses;
 };
-LossCurve read_losses(const std::filesystem::path& metrics);
+LossCurve read_losses(const std::filesystem::path& metrics, const std::string& run_name = {});
 
 /// Means over a window around each value, which grows with their number (a thirtieth of it).
 struct Smoothed {

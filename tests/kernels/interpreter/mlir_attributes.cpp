@@ -1,7 +1,7 @@
 // The attributes that Scanner reads.
-#include <algorithm>
 #include <bit>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 
 #include "kernels/interpreter/mlir_scanner.h"
