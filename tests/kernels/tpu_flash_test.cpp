@@ -250,6 +250,20 @@ TEST(TpuLowering, LeavesWhatThePartitionerSeesAndWhatItDoesNotKnow) {
               ::testing::Not(HasSubstr("tpu_custom_call")));
 }
 
+TEST(TpuLowering, SwapsPairsWithoutRounding) {
+  Graph graph;
+  const HostArray x = kinema::normal({3, 5, 64, 2}, 1);
+  const Tensor y = reverse(graph.input(x.shape), Axis(3));
+  EmitOptions with;
+  with.lowering = tpu_lowering({.chip = "TPU v6e"});
+  ASSERT_THAT(emit(graph, std::vector{y}, with), ::testing::Not(HasSubstr("stablehlo.reverse")));
+  const auto plain = runtime::Program::compile(client(), graph, std::vector{y}, {.kernels = false})
+                         .run_on_host(std::vector{x});
+  const auto fast = runtime::Program::compile(client(), graph, std::vector{y}, {.emit = with})
+                        .run_on_host(std::vector{x});
+  EXPECT_EQ(fast[0].bytes, plain[0].bytes);
+}
+
 // ---- Texts ----------------------------------------------------------------------------------
 
 /// A small kernel with everything in it: several blocks, parts of them, keys that do not count.

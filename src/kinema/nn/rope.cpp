@@ -59,10 +59,10 @@ Tensor rotate(Tensor x, const Rope& rope) {
   const int64_t s = x.dim(1);
   const int64_t n = x.dim(2);
   const int64_t d = x.dim(3);
-  const Tensor pairs = reshape(x, {b, s, n, d / 2, 2});
-  const Tensor y =
-      pairs * as(rope.cos, x.dtype()) + reverse(pairs, Axis(4)) * as(rope.sin, x.dtype());
-  return reshape(y, {b, s, n, d});
+  // Only the swap sees pairs: an axis of two is what vector units like least.
+  const Tensor swapped = reshape(reverse(reshape(x, {b, s, n, d / 2, 2}), Axis(4)), {b, s, n, d});
+  const auto table = [&](Tensor of_pairs) { return reshape(as(of_pairs, x.dtype()), {s, 1, d}); };
+  return x * table(rope.cos) + swapped * table(rope.sin);
 }
 
 }  // namespace kinema::nn

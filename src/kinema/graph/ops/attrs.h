@@ -41,6 +41,12 @@ struct SliceAttrs {
 };
 extern const Op kSlice;
 
+/// Attributes of kReverse.
+struct ReverseAttrs {
+  int64_t axis;
+};
+extern const Op kReverse;
+
 /// Attributes of kNamed, the identity that `named` writes.
 struct NamedAttrs {
   std::string name;

@@ -99,19 +99,23 @@ constexpr Op kPad{
     .free_to_recompute = true,
 };
 
+}  // namespace
+
 // y[i] = x[n - 1 - i],  dx = dy reversed
-constexpr Op kReverse{
+constinit const Op kReverse{
     .name = "reverse",
     .infer = same_as_first,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      return {reverse(dy, Axis(y.node().get<AxisAttrs>().axis))};
+      return {reverse(dy, Axis(y.node().get<ReverseAttrs>().axis))};
     },
     .mlir = "stablehlo.reverse",
     .attributes = [](const Node& node) -> std::string {
-      return "dimensions = " + i64_array({node.get<AxisAttrs>().axis});
+      return "dimensions = " + i64_array({node.get<ReverseAttrs>().axis});
     },
     .free_to_recompute = true,
 };
+
+namespace {
 
 void check_start(const Node& node, const Shape& start) {
   check(is_integer(start.dtype) && start.rank() == 0,
@@ -236,7 +240,7 @@ Tensor pad(Tensor x, Axis axis, int64_t low, int64_t high, double value, int64_t
 }
 
 Tensor reverse(Tensor x, Axis axis) {
-  return apply(kReverse, {x}, AxisAttrs{resolve(axis, x.shape(), "reverse")});
+  return apply(kReverse, {x}, ReverseAttrs{resolve(axis, x.shape(), "reverse")});
 }
 
 Tensor dynamic_slice(Tensor x, Axis axis, Tensor start, int64_t size) {

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "kinema/graph/body.h"
+#include "kinema/graph/ops.h"
+#include "kinema/graph/ops/attrs.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
@@ -38,10 +40,41 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
   return true;
 }
 
+/// Pairs that change places along an axis of two, which lanes are bad at, as a product with a
+/// permutation of the two last axes together: every part of an f32 is multiplied by 1, so that
+/// nothing is rounded.
+bool write_swapped_pairs(const Node& node, Emitter& out) {
+  const Shape& x = node.shape(0);
+  const int64_t last = x.rank() - 1;
+  if (x.dtype != DType::F32 || last < 1 || node.get<ReverseAttrs>().axis != last ||
+      x.dims.back() != 2) {
+    return false;
+  }
+  const int64_t width = 2 * x.dims[static_cast<size_t>(last - 1)];
+  write_instead(node, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+    Dims flat(x.dims.begin(), x.dims.end() - 2);
+    flat.push_back(width);
+    const Shape square{DType::S32, {width, width}};
+    Graph& graph = in[0].graph();
+    const Tensor one = constant(graph, 1.0, {DType::S32, {width, width}});
+    const Tensor other = iota(graph, square, Axis(1)) ^ one;  // the pair's other place
+    const Tensor permutation =
+        convert(compare(iota(graph, square, Axis(0)), Comparison::EQ, other), DType::F32);
+    return {reshape(dot_general(reshape(in[0], flat), permutation,
+                                {.lhs_contract = {last - 1}, .rhs_contract = {0}},
+                                Precision::HIGHEST, DType::F32),
+                    x.dims)};
+  });
+  return true;
+}
+
 }  // namespace
 
 Lowering tpu_lowering(const TpuLoweringOptions& options) {
   return [options](const Node& node, Emitter& out) {
+    if (node.op == &kReverse) {
+      return write_swapped_pairs(node, out);
+    }
     const bool partitioned = options.mesh && out.manual_depth() == 0;
     return node.op == &kCall && !partitioned && write(node, out, options.chip);
   };
