@@ -124,7 +124,7 @@ TEST(Verify, SeesOneWrongValue) {
 
 TEST(Verify, SaysWhenThereIsNothingToRun) {
   EXPECT_THAT([] { run(kGolden / "io", client()); },
-              ThrowsMessage<Error>(HasSubstr("expected reference cases")));
+              ThrowsMessage<Error>(HasSubstr("holds no reference cases")));
   EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
               ThrowsMessage<Error>(HasSubstr("`nowhere`")));
 }

@@ -27,7 +27,8 @@ std::string examples(const std::string& command) {
        "generate_checkpoint_step=500"},
       {"verify",
        "  kinema verify tests/golden\n"
-       "  kinema verify tests/golden --filter vae --scan on"},
+       "  kinema verify tests/golden --filter vae --scan on\n"
+       "  kinema verify --kernels hardware=tpu"},
       {"inspect",
        "  kinema inspect clips\n"
        "  kinema inspect outputs/shapes/checkpoints/400\n"

@@ -15,13 +15,29 @@ struct Words {
   std::string folder;
   std::string filter;
   std::string scan = "both";
+  bool kernels = false;
   bool json = false;
   std::vector<std::string> words;
 };
 
+int show(const verification::Report& report, bool json) {
+  fmt::print("{}", json ? verification::to_json(report) + "\n" : verification::to_table(report));
+  return report.ok() ? 0 : 1;
+}
+
 int verify_folder(const Words& given) {
   runs::VerifyObserver observer;
   show_on_console(observer, !given.json);
+  if (given.kernels) {
+    std::vector<std::string> words = given.words;  // there is no folder
+    if (!given.folder.empty()) {
+      words.insert(words.begin(), given.folder);
+    }
+    return show(
+        runs::verify_kernels(load_arguments(words, /*need_file=*/false), job_options(), observer),
+        given.json);
+  }
+  check(!given.folder.empty(), "[verify] FOLDER is missing: a folder with io/ and model folders");
   observer.on_case = [&](const std::vector<verification::Row>& rows) {
     for (const verification::Row& row : rows) {
       // JSON has no place for reasons; people read them beside it.
@@ -37,9 +53,7 @@ int verify_folder(const Words& given) {
                     .scan_off = given.scan != "on",
                     .job = job_options()},
                    observer);
-  fmt::print("{}",
-             given.json ? verification::to_json(report) + "\n" : verification::to_table(report));
-  return report.ok() ? 0 : 1;
+  return show(report, given.json);
 }
 
 }  // namespace
@@ -47,11 +61,13 @@ int verify_folder(const Words& given) {
 void add_verify(Program& program) {
   Command command = program.add("verify", "Compare this build and device with reference cases");
   const auto options = std::make_shared<Words>();
-  command.option("FOLDER", options->folder, "a folder with io/ and model folders").required();
+  command.option("FOLDER", options->folder, "a folder with io/ and model folders");
   command.option("key=value", options->words, "hardware, pjrt_plugin, ...");
   command.option("--filter", options->filter, "only cases whose name contains this");
   command.option("--scan", options->scan, "run the blocks in a loop, one by one, or both ways")
       .one_of({"on", "off", "both"});
+  command.flag("--kernels", options->kernels,
+               "attention kernels of this device against the same without them");
   command.flag("--json", options->json, "print JSON and nothing else");
   command.run([options] { return verify_folder(*options); });
 }

@@ -30,6 +30,7 @@ struct ModelConfig {
   bool split_head_dim = true;
   int64_t ulysses_shards = -1;
   int64_t ulysses_attention_chunks = 1;
+  bool attention_kernels = true;
   bool use_base2_exp = true;
   bool use_experimental_scheduler = true;
   Given<Tree> flash_block_sizes =
@@ -195,6 +196,9 @@ struct ModelConfig {
            .not_zero = true});
     visit("ulysses_attention_chunks", self.ulysses_attention_chunks, MAY_CHANGE,
           {.help = "ulysses: heads are exchanged in this many groups", .min = 1});
+    visit("attention_kernels", self.attention_kernels, MAY_CHANGE,
+          {.help = "on accelerators attention in blocks is done by kernels; false: by the "
+                   "compiler's own operations"});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
     visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,

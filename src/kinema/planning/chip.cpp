@@ -232,7 +232,7 @@ const std::vector<Chip>& table() {
 
 }  // namespace
 
-double peak_flops(std::string_view kind) {
+std::string_view chip_of_kind(std::string_view kind) {
   // By the whole name: cards of the same generation for other slots are slower. TPU v4 is not here,
   // of which plugins show a chip as one device or two.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 25> kChips = {
@@ -262,10 +262,12 @@ double peak_flops(std::string_view kind) {
        {"NVIDIA B300 SXM6 AC", "b300"},
        {"NVIDIA B300 SXM6", "b300"}}};
   const auto* const found = std::ranges::find(kChips, kind, &decltype(kChips)::value_type::first);
-  if (found == kChips.end()) {
-    return 0;
-  }
-  return std::ranges::find(table(), found->second, &Chip::name)->flops;
+  return found == kChips.end() ? std::string_view() : found->second;
+}
+
+double peak_flops(std::string_view kind) {
+  const std::string_view name = chip_of_kind(kind);
+  return name.empty() ? 0 : std::ranges::find(table(), name, &Chip::name)->flops;
 }
 
 std::span<const Chip> chips() { return table(); }

@@ -55,6 +55,10 @@ struct Chip {
 /// Every chip that can be planned for; CPU last.
 std::span<const Chip> chips();
 
+/// The name of the chip whose devices plugins call `kind` ("TPU v6 lite", "NVIDIA H200"); empty for
+/// others.
+std::string_view chip_of_kind(std::string_view kind);
+
 /// bf16 FLOP/s of one device whose plugin calls it `kind` ("TPU v6 lite", "NVIDIA H200"); 0 where
 /// none are published for it.
 double peak_flops(std::string_view kind);

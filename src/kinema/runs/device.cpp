@@ -162,6 +162,10 @@ mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& 
           "vae_logical_axis_rules"};
 }
 
+bool uses_kernels(const config::Config& config, bool cpu) {
+  return cpu ? config.run.cpu_kernels : config.model.attention_kernels;
+}
+
 runtime::ProgramOptions program_options(const config::Config& config) {
   runtime::ProgramOptions options;
   const std::string& cache = config.run.executable_cache;
@@ -169,8 +173,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
     options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
   }
   options.dump = config.run.dump_to;
-  // Others are chosen by keys of their own.
-  options.kernels = config.run.cpu_kernels || config.run.hardware != config::Hardware::CPU;
+  options.kernels = uses_kernels(config, config.run.hardware == config::Hardware::CPU);
   options.jit = config.runtime.jit;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),

@@ -8,6 +8,7 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/training.h"
@@ -34,6 +35,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
       .transformer = expert.is_low_noise() ? model.folder.transformer_2 : model.folder.transformer,
       .step = model.step};
   const pjrt::Client client = runtime::open_client(client_spec(config));
+  check_kernels(loaded.config, client, job);
   const TrainingStep what =
       training_step(config, networks::open(result.transformer), expert, placement(config, client));
   job.notice(what.doubts);

@@ -11,6 +11,7 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/lora.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/stores.h"
@@ -116,6 +117,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   sample::GenerateRequest request = make_request(loaded, model);
   job.begin();
   const pjrt::Client client = runtime::open_client(client_spec(config));
+  check_kernels(loaded.config, client, job);
   const runtime::Devices devices(client, placement(config, client));
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));

@@ -163,7 +163,7 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }
-  const bool use = target.chip.family != planning::Family::CPU || loaded.config.run.cpu_kernels;
+  const bool use = uses_kernels(loaded.config, target.chip.family == planning::Family::CPU);
   out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
   out.kernels = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},

@@ -17,6 +17,7 @@
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/run_records.h"
 #include "kinema/runs/stores.h"
@@ -257,6 +258,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const config::Config& config = loaded.config;
   job.begin();
   const pjrt::Client client = runtime::open_client(client_spec(config));
+  check_kernels(loaded.config, client, job);
   Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);
   if (!training.prefetcher) {
     stores.finish();

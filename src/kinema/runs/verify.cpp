@@ -5,6 +5,7 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/verification/case.h"
+#include "kinema/verification/kernels.h"
 
 namespace kinema::runs {
 
@@ -33,6 +34,21 @@ verification::Report verify(const std::string& folder, const config::Loaded& loa
     }
   };
   return verification::run(folder, client, settings);
+}
+
+verification::Report verify_kernels(const config::Loaded& loaded, const JobOptions& options,
+                                    const Observer& observer) {
+  const Job job(observer, options);
+  job.check_stop();
+  check_flags(loaded, job);
+  const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
+  const auto task = job.task("checking attention kernels", verification::kernel_case_count());
+  return verification::verify_kernels(
+      client, program_options(loaded.config),
+      [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
+        job.check_stop();
+        task->update(++done, rows.front().name);
+      });
 }
 
 }  // namespace kinema::runs

@@ -18,6 +18,11 @@ struct VerifyOptions {
   JobOptions job;
 };
 
+/// The devices' attention kernels against the same programs without them: `kinema verify
+/// --kernels`. What does not agree is in the report.
+verification::Report verify_kernels(const config::Loaded& config, const JobOptions& options,
+                                    const Observer& observer);
+
 struct VerifyObserver : Observer {
   std::function<void(const std::vector<verification::Row>&)> on_case;
 };

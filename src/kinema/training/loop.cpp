@@ -52,10 +52,12 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     try {
       return work();
     } catch (...) {
-      if (saved != end.steps) {
+      if (parts.save && saved != end.steps) {
         save(false);
       }
-      parts.saved(kWait);
+      if (parts.saved) {
+        parts.saved(kWait);
+      }
       throw;
     }
   };

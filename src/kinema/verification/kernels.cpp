@@ -91,10 +91,8 @@ std::vector<Tensor> build(Graph& graph, const KernelCase& c, DType dtype,
   return out;
 }
 
-std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
-                         const runtime::ProgramOptions& program) {
-  const std::string name = name_of(c);
-  const std::vector<HostArray> given = arguments(c);
+/// Blocks that every case has more than one of.
+nn::FlashOptions options_of(const KernelCase& c) {
   nn::FlashOptions flash{.scale = 1.0 / std::sqrt(static_cast<double>(c.width))};
   flash.blocks = {.block_q = 128,
                   .block_kv = 256,
@@ -103,15 +101,35 @@ std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
                   .block_kv_dkv = 256,
                   .block_kv_dkv_compute = 128,
                   .block_q_dq = 128,
-                  .block_kv_dq = 256};
+                  .block_kv_dq = 256,
+                  .asked = true};
+  return flash;
+}
+
+std::string text_of(const Graph& graph, std::span<const Tensor> outputs, const pjrt::Client& client,
+                    runtime::ProgramOptions options, bool kernels) {
+  options.kernels = kernels;
+  if (!kernels) {
+    options.emit.lowering = {};
+  }
+  options.dump.clear();
+  return runtime::Program::text(client, graph, outputs, options);
+}
+
+std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
+                         const runtime::ProgramOptions& program) {
+  const std::string name = name_of(c);
+  const std::vector<HostArray> given = arguments(c);
+  nn::FlashOptions flash = options_of(c);
   Graph graph;
   const std::vector<Tensor> outputs = build(graph, c, c.dtype, given, flash);
   runtime::ProgramOptions with = program;
   with.kernels = true;
   runtime::ProgramOptions without = program;
   without.kernels = false;
-  if (runtime::Program::text(client, graph, outputs, with) ==
-      runtime::Program::text(client, graph, outputs, without)) {
+  without.emit.lowering = {};
+  if (text_of(graph, outputs, client, program, true) ==
+      text_of(graph, outputs, client, program, false)) {
     return {unsupported(name, "y")};
   }
   Graph plain;
@@ -131,6 +149,17 @@ std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
 }
 
 }  // namespace
+
+std::string kernel_program(const pjrt::Client& client, const runtime::ProgramOptions& options) {
+  Graph graph;
+  std::vector<Tensor> outputs;
+  for (const KernelCase& c : kCases) {
+    const std::vector<Tensor> more = build(graph, c, c.dtype, arguments(c), options_of(c));
+    outputs.insert(outputs.end(), more.begin(), more.end());
+  }
+  std::string text = text_of(graph, outputs, client, options, true);
+  return text == text_of(graph, outputs, client, options, false) ? "" : text;
+}
 
 int64_t kernel_case_count() { return std::size(kCases); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "kinema/verification/verify.h"
 
@@ -17,5 +18,9 @@ Report verify_kernels(const pjrt::Client& client, const runtime::ProgramOptions&
 
 /// How many shapes that are.
 int64_t kernel_case_count();
+
+/// One program with all these kernels, to be compiled elsewhere first: a text that a compiler does
+/// not take may end its process. Empty where the device has none.
+std::string kernel_program(const pjrt::Client& client, const runtime::ProgramOptions& options);
 
 }  // namespace kinema::verification

@@ -1,0 +1,133 @@
+#include "kinema/runs/kernel_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "io/scratch.h"
+#include "kernels/interpreter/handlers.h"
+#include "kinema/graph/body.h"
+#include "kinema/kernels/rewrite.h"
+#include "kinema/kernels/settings.h"
+#include "kinema/kernels/tpu/flash_calls.h"
+#include "kinema/kernels/tpu/lowering.h"
+#include "kinema/verification/kernels.h"
+#include "pjrt/cpu_plugin.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const pjrt::Client& client() {
+  static const pjrt::Client opened = [] {
+    pjrt::Client made = pjrt::cpu_client();
+    for (const kernels::Handler& each : interpreter::handlers()) {
+      made.plugin().register_ffi_handler(each.name, each.handler, each.platform);
+    }
+    return made;
+  }();
+  return opened;
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> out;
+  for (const auto& each : fs::directory_iterator(folder)) {
+    out.push_back(each.path());
+  }
+  return out;
+}
+
+class KernelCheck : public ::testing::Test {
+ protected:
+  bool agree() {
+    notices_.clear();
+    Observer observer;
+    observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
+    observer.on_task = [this](const std::string& what, int64_t) {
+      EXPECT_EQ(what, "checking attention kernels");
+      ++checks_;
+      return std::make_unique<Task>();
+    };
+    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {}));
+  }
+  const io::Scratch scratch_;
+  std::vector<std::string> notices_;
+  int checks_ = 0;
+};
+
+TEST_F(KernelCheck, IsMadeOnceForADevice) {
+  if (verification::kernel_program(client(), {}).empty()) {
+    GTEST_SKIP() << "this processor has no attention kernel";
+  }
+  EXPECT_TRUE(agree());
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(checks_, 1);
+  EXPECT_THAT(notices_, IsEmpty());
+
+  const std::vector<fs::path> files = files_in(scratch_ / "kernels");
+  ASSERT_EQ(files.size(), 1U);
+  std::ofstream(files[0]) << "{\"pro";  // torn
+  EXPECT_TRUE(agree());
+  EXPECT_EQ(checks_, 2);
+}
+
+TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
+  if (verification::kernel_program(client(), {}).empty()) {
+    GTEST_SKIP() << "this processor has no attention kernel";
+  }
+  EXPECT_TRUE(agree());
+  std::ofstream(files_in(scratch_ / "kernels")[0]) << R"({"problem": "dq is off"})";
+  EXPECT_FALSE(agree());
+  EXPECT_EQ(checks_, 1);
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("attention runs without kernels")));
+  EXPECT_THAT(notices_[0], HasSubstr("dq is off"));
+}
+
+/// The check itself, on the kernels of a TPU.
+runtime::ProgramOptions of_a_tpu(const Lowering& lowering) {
+  runtime::ProgramOptions options;
+  options.emit.lowering = interpreter::interpreting(lowering);
+  return options;
+}
+
+TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {
+  const verification::Report report =
+      verification::verify_kernels(client(), of_a_tpu(kernels::tpu_lowering({.chip = "TPU v5p"})));
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.rows.size(), 6U * 4 + 2);
+  for (const verification::Row& row : report.rows) {
+    EXPECT_TRUE(row.ok && !row.unsupported) << row.name << " " << row.tensor << " " << row.max_diff;
+  }
+}
+
+TEST(VerifyKernels, FindsOneThatDoesNot) {
+  // Scores that are a twentieth too large.
+  const verification::Report report = verification::verify_kernels(
+      client(), of_a_tpu([](const Node& node, Emitter& out) {
+        const auto* body = node.op == &kCall ? node.get<std::shared_ptr<Body>>().get() : nullptr;
+        const auto* settings =
+            body == nullptr ? nullptr
+                            : std::any_cast<kernels::FlashAttentionSettings>(&body->settings);
+        if (settings == nullptr) {
+          return false;
+        }
+        kernels::FlashAttentionSettings wrong = *settings;
+        wrong.scale *= 1.05;
+        kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+          return kernels::call_flash_forward(in, node.results[0].dtype, wrong, "TPU v5p");
+        });
+        return true;
+      }));
+  EXPECT_FALSE(report.ok());
+  for (const verification::Row& row : report.rows) {
+    EXPECT_FALSE(row.ok) << row.name << " " << row.tensor;
+  }
+}
+
+}  // namespace
+}  // namespace kinema::runs
