@@ -259,7 +259,7 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name="}).expect_error("run_name");
   run({"train", "tiny.yml", "run_name=../x"}).expect_error("output_dir");
   run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
-  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names no samples");
+  run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names none");
   run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is no folder");
   run({"train", "tiny.yml", "enable_lora=True"}).expect_error("LoRA");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
