@@ -231,10 +231,9 @@ TEST(WanTransformer, AsksOfAttentionWhatItsDevicesCanGive) {
   EXPECT_THAT([&] { build(config, options, video); },
               ThrowsMessage<Error>(HasSubstr("set ulysses_shards to a divisor of 4")));
   options.attention.kind = nn::AttentionKind::RING;
-  options.attention.rules = nn::BlockRules::TPU_TRAINING;
-  options.attention.blocks.block_q_dkv = 384;
+  options.attention.blocks.block_q_dkv = -384;
   EXPECT_THAT([&] { build(config, options, video); },
-              ThrowsMessage<Error>(HasSubstr("8190 queries are filled up to 8192")));
+              ThrowsMessage<Error>(HasSubstr("block_q_dkv is -384")));
 }
 
 TEST(WanTransformer, SendsBetweenDevicesWhatTheKindSays) {

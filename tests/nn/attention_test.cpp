@@ -374,25 +374,19 @@ TEST(AttentionChoice, NamesOfKernelsStandForTheirKind) {
   EXPECT_THAT([] { attention_kind("rings"); }, ThrowsMessage<Error>(HasSubstr("`rings`")));
 }
 
-TEST(AttentionChoice, BlockSizesAreCheckedAgainstWhatOneDeviceWorksOn) {
-  // 16 devices: each has 4725 of 75600 queries, filled up to 5120 by blocks of 1024.
+TEST(AttentionChoice, ShardsAndBlockSizesAreCheckedBeforeAGraphIsBuilt) {
   const MeshAxes mesh{{{"context", 16}}};
-  AttentionOptions options{.kind = AttentionKind::RING,
+  AttentionOptions options{.kind = AttentionKind::ULYSSES_RING,
                            .axes = {.mesh = mesh, .sequence = {"context"}},
-                           .rules = BlockRules::TPU_TRAINING,
                            .ulysses_shards = 4};
-  options.blocks.block_q = 1024;
   EXPECT_NO_THROW(check_attention(options, 75600, 75600));
-  options.blocks.block_q_dkv = 768;
+  options.blocks.block_q_dkv = 0;
   EXPECT_THAT([&] { check_attention(options, 75600, 75600); },
-              ThrowsMessage<Error>(HasSubstr("4725 queries are filled up to 5120")));
-  options.kind = AttentionKind::ULYSSES_RING;
-  EXPECT_THAT([&] { check_attention(options, 75600, 75600); },
-              ThrowsMessage<Error>(HasSubstr("18900 queries are filled up to 19456")));
-  options.min_length = 100000;
+              ThrowsMessage<Error>(HasSubstr("block_q_dkv is 0 but must be from 1 to 1048576")));
+  options.min_length = 100000;  // no blocks
   EXPECT_NO_THROW(check_attention(options, 75600, 75600));
-  EXPECT_NO_THROW(
-      check_attention({.kind = AttentionKind::ULYSSES_RING, .ulysses_shards = 3}, 9, 9));
+  options = {.kind = AttentionKind::ULYSSES_RING, .ulysses_shards = 3};
+  EXPECT_NO_THROW(check_attention(options, 9, 9));
 }
 
 TEST(AttentionErrors, NameTheOptionAndTheRemedy) {

@@ -35,12 +35,9 @@ TEST(AttentionOptions, FollowTheConfiguration) {
   EXPECT_FALSE(options.split_heads);
   EXPECT_EQ(options.ulysses_shards, 4);
   EXPECT_EQ(options.ulysses_chunks, 3);
-  EXPECT_EQ(options.rules, nn::BlockRules::ANY);
   EXPECT_EQ(options.blocks,
             (kernels::FlashBlockSizes{
                 .block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
-  config.run.hardware = config::Hardware::TPU;
-  EXPECT_EQ(model_options(config).attention.rules, nn::BlockRules::TPU_TRAINING);
 }
 
 TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {

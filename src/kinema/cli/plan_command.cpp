@@ -22,6 +22,7 @@ struct Words {
   std::vector<std::string> flags;
   bool json = false;
   bool sweep = false;
+  bool tiles = false;
   runs::SweepChoices choices;
 };
 
@@ -86,6 +87,7 @@ int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, c
 int make_plan(Words given) {
   runs::PlanOptions options = read_words(given.words);
   options.flags = given.flags;
+  options.tiles = given.tiles;
   check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
                         given.choices.batches.empty()),
         "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
@@ -112,6 +114,9 @@ void add_plan(Program& program) {
                  "compile_memory_gib=16, and keys");
   command.option("--flag", given->flags, "NAME=VALUE for the compiler; may be repeated");
   command.flag("--json", given->json, "print JSON");
+  command.flag("--tiles", given->tiles,
+               "TPU: compare tiles of the attention kernels by their schedules first, and take the "
+               "best; tile_search_mode=full tries every combination");
   command.flag("--sweep", given->sweep,
                "try meshes, remat policies and batch sizes, and rank those that fit");
   command.option("--mesh", given->choices.meshes,

@@ -30,14 +30,25 @@ int64_t temporaries_to_a_byte(std::string_view platform) {
   return known == nullptr ? 0 : known->temporaries;
 }
 
-/// Adds the text of a call's kernel.
-void collect(const Node& node, std::vector<KernelText>& texts) {
-  if (node.op != &kCustomCall) {
-    return;
+template <typename T>
+void add_once(std::vector<T>& list, const T& one) {
+  if (std::ranges::find(list, one) == list.end()) {
+    list.push_back(one);
   }
-  const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
-  if (text != nullptr && std::ranges::find(texts, *text) == texts.end()) {
-    texts.push_back(*text);
+}
+
+/// Adds what somebody wants to know of a node.
+void collect(const Node& node, const KernelOptions& options) {
+  if (options.texts && node.op == &kCustomCall) {
+    const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
+    if (text != nullptr) {
+      add_once(*options.texts, *text);
+    }
+  }
+  if (options.calls) {
+    if (const auto call = attention_call(node)) {
+      add_once(*options.calls, *call);
+    }
   }
 }
 
@@ -57,11 +68,10 @@ pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
 KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
   KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
-  if (out.lowering && options.texts) {
-    out.lowering = [inner = std::move(out.lowering), texts = options.texts](const Node& node,
-                                                                            Emitter& emitter) {
-      collect(node, *texts);
-      return inner(node, emitter);
+  if (options.calls || (out.lowering && options.texts)) {
+    out.lowering = [inner = std::move(out.lowering), options](const Node& node, Emitter& emitter) {
+      collect(node, options);
+      return inner && inner(node, emitter);
     };
   }
   return out;

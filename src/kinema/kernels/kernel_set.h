@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/graph/emit.h"
+#include "kinema/kernels/attention_call.h"
 #include "kinema/kernels/kernel_text.h"
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
@@ -35,6 +36,8 @@ struct KernelOptions {
   bool trace = false;
   /// Where given: the text of each kernel that the lowering writes is put there, once.
   std::shared_ptr<std::vector<KernelText>> texts = {};
+  /// Where given: each attention call of the program is put there, once.
+  std::shared_ptr<std::vector<AttentionCall>> calls = {};
 };
 
 /// A kernel that a program calls by its name.

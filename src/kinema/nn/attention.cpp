@@ -6,6 +6,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/manual.h"
 #include "kinema/graph/scan.h"
+#include "kinema/kernels/block_sizes.h"
 #include "kinema/nn/attention_parts.h"
 #include "kinema/nn/attention_plain.h"
 #include "kinema/nn/linear.h"
@@ -217,19 +218,14 @@ AttentionKind kind_for(int64_t queries, int64_t keys, const AttentionOptions& op
   return is_short && !goes_round ? AttentionKind::DOT_PRODUCT : options.kind;
 }
 
-int64_t share(int64_t length, int64_t devices) { return (length + devices - 1) / devices; }
-
 }  // namespace
 
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys) {
   if (kind_for(queries, keys, options) == AttentionKind::DOT_PRODUCT) {
     return;
   }
-  const Split split = split_of(options, {}, keys);
-  const PartPlan& plan = split.plan;
-  check_block_sizes(options.blocks, options.rules,
-                    share(queries, split.sequence) * plan.exchange.size(),
-                    plan.ring.size() == 1 ? keys : share(keys, split.keys) * plan.exchange.size());
+  split_of(options, {}, keys);
+  kernels::check_block_sizes(options.blocks);
 }
 
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) {
@@ -245,7 +241,7 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options) 
           "[attention] a bias is for dot_product and, on one device, flash");
     return biased(q, k, v, options.bias, options.precision, scale);
   }
-  check_block_sizes(options.blocks, BlockRules::ANY, q.dim(1), k.dim(1));
+  kernels::check_block_sizes(options.blocks);
   return in_blocks(q, k, v, options, scale);
 }
 

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/settings.h"
-#include "kinema/nn/flash_block_sizes.h"
 
 namespace kinema::nn {
 
@@ -22,6 +22,8 @@ enum class AttentionKind {
 /// ulysses_custom, ...) stand for the kind that they compute. Throws an Error naming the kinds for
 /// another word.
 AttentionKind attention_kind(const std::string& name);
+/// `flash`, `ulysses_ring`, ...
+std::string_view name_of(AttentionKind kind);
 
 /// Mesh axes that split the axes of q [b, s, n, d], major first. Sizes need not divide.
 struct AttentionAxes {
@@ -47,8 +49,6 @@ struct AttentionOptions {
   kernels::FlashBlockSizes blocks = {};
   /// As FlashAttentionSettings has it.
   bool base2 = true;
-  /// What the target's kernels ask of `blocks`; see check_attention.
-  BlockRules rules = BlockRules::ANY;
   /// Where queries or keys are fewer, DOT_PRODUCT is used. RING is not replaced.
   int64_t min_length = 0;
   /// Positions that only fill up blocks or devices do not count as keys. Without, they may: with a
@@ -65,8 +65,7 @@ struct AttentionOptions {
 };
 
 /// Throws an Error with the remedy when attention of this many queries and keys is more than the
-/// options allow: block sizes that the target does not take at the lengths that one device works
-/// on, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
+/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).

@@ -30,4 +30,20 @@ AttentionKind attention_kind(const std::string& name) {
   return found->second;
 }
 
+std::string_view name_of(AttentionKind kind) {
+  switch (kind) {
+    case AttentionKind::DOT_PRODUCT:
+      return "dot_product";
+    case AttentionKind::FLASH:
+      return "flash";
+    case AttentionKind::RING:
+      return "ring";
+    case AttentionKind::ULYSSES:
+      return "ulysses";
+    case AttentionKind::ULYSSES_RING:
+      return "ulysses_ring";
+  }
+  fail("[attention] unknown kind {}", static_cast<int>(kind));
+}
+
 }  // namespace kinema::nn

@@ -16,6 +16,7 @@
 #include "kinema/pjrt/topology.h"
 #include "kinema/planning/child_process.h"
 #include "kinema/planning/compiler_error.h"
+#include "kinema/planning/temporary_folder.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/runtime/executable_file.h"
@@ -31,27 +32,6 @@ std::string read_text(const fs::path& path) {
   out << in.rdbuf();
   return out.str();
 }
-
-/// A folder that goes when this does.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "kinema-plan-XXXXXX").string();
-    check(mkdtemp(pattern.data()) != nullptr, "[plan] no temporary folder can be made in {}",
-          fs::temp_directory_path().string());
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 io::Json flag_json(const pjrt::FlagValue& value) {
   return std::visit([](const auto& v) { return io::Json(v); }, value);

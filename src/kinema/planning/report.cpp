@@ -260,7 +260,7 @@ std::string to_text(const Report& report) {
   if (!report.saved.empty()) {
     lines.add("saved as", "{}", report.saved);
   }
-  return lines.take();
+  return (report.tiles.empty() ? "" : to_text(report.tiles) + "\n") + lines.take();
 }
 
 io::Json to_json(const Report& report) {
@@ -302,6 +302,7 @@ io::Json to_json(const Report& report) {
                            .set("hbm", roofline.hbm_seconds)
                            .set("interconnect", roofline.interconnect_seconds))
       .set("expected", to_json(report.compiled.expected))
+      .set("tiles", report.tiles.empty() ? io::Json() : to_json(report.tiles))
       .set("compile_seconds", report.compiled.compile_seconds)
       .set("build_seconds", report.build_seconds)
       .set("host_memory", std::max(report.compiled.peak_rss, report.peak_rss))

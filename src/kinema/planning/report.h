@@ -10,6 +10,7 @@
 #include "kinema/graph/graph.h"
 #include "kinema/io/json.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/planning/tile_search.h"
 
 namespace kinema::planning {
 
@@ -47,6 +48,7 @@ struct Report {
   int64_t peak_rss = 0;  // of the planning process
   std::string saved;     // path of the compiled program
   pjrt::CompileOptions options;
+  std::vector<TileTable> tiles;  // what was compared before; the best are in the program
 
   /// Bytes of device memory that a run takes.
   int64_t total() const { return compiled.memory.total(); }

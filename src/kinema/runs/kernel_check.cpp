@@ -9,6 +9,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/runs/attention_notices.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/executable_cache.h"
 #include "kinema/verification/kernels.h"
@@ -126,7 +127,10 @@ bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& gi
 }
 
 void check_kernels(config::Config& config, const pjrt::Client& client, const Job& job) {
-  if (client.platform_name() == "cpu" || !config.model.attention_kernels) {
+  const std::string platform = client.platform_name();
+  job.notice(attention_notices(
+      config, platform == "tpu" ? client.devices().front().description().kind : ""));
+  if (platform == "cpu" || !config.model.attention_kernels) {
     return;
   }
   const fs::path folder = fs::path(runtime::cache_folder()) / "kernels";

@@ -13,8 +13,12 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/graph/scan.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
+#include "kinema/kernels/block_sizes.h"
 #include "kinema/planning/compiler_error.h"
 #include "kinema/planning/flops.h"
+#include "kinema/planning/tile_search.h"
+#include "kinema/runs/attention_notices.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/planned_step.h"
@@ -95,14 +99,48 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
   return out;
 }
 
-planning::Report planned(const config::Loaded& loaded, const PlanOptions& options, const Job& job) {
+/// Compares tiles and gives the best ones to the configuration.
+std::vector<planning::TileTable> choose_tiles(config::Loaded& loaded, const PlanOptions& options,
+                                              const Job& job) {
+  const config::ModelConfig& model = loaded.config.model;
+  const bool tpu = options.target.chip.family == planning::Family::TPU;
+  if (!options.tiles && !(model.enable_tile_search && tpu)) {
+    return {};
+  }
+  const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
+  emit(*step.graph, step.outputs, step.emit);  // finds the calls
+  check(!step.attention_calls->empty(),
+        "[plan] --tiles: this program has no attention in blocks (attention: {})", model.attention);
+  const auto task = job.task("comparing tiles");
+  int64_t tried = 0;
+  std::vector<planning::TileTable> tables =
+      planning::search_tiles(*step.attention_calls,
+                             {.target = options.target,
+                              .plugin = plugin_for(loaded.config, options.target),
+                              .program = job.program(),
+                              .stop = job.stop()},
+                             model.tile_search_mode == "full",
+                             [&](const planning::TriedTiles&) { task->update(++tried); });
+  config::set(loaded, "flash_block_sizes", kernels::to_string(planning::best_sizes(tables)));
+  if (const std::string& folder = model.tile_search_out; !folder.empty()) {
+    io::make_folder(folder);
+    io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");
+  }
+  return tables;
+}
+
+planning::Report planned(const config::Loaded& given, const PlanOptions& options, const Job& job) {
   job.check_stop();
   std::map<std::string, pjrt::FlagValue> flags =
-      check_flags(loaded, job, {.target = options.target.name, .words = options.flags}).options();
+      check_flags(given, job, {.target = options.target.name, .words = options.flags}).options();
+  config::Loaded loaded = given;
+  const bool tpu = options.target.chip.family == planning::Family::TPU;
+  job.notice(attention_notices(loaded.config, tpu ? options.target.chip.kind : ""));
+  planning::Report report;
+  report.tiles = choose_tiles(loaded, options, job);
   const Stopwatch watch;
   const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
   const planning::CompileJob compile = job_of(loaded, options, step, std::move(flags));
-  planning::Report report;
   report.target = options.target;
   report.what = step.what;
   report.model = step.model;

@@ -25,7 +25,10 @@ struct PlanOptions {
   std::filesystem::path save_executable;       // empty: the program is not kept
   int64_t compile_memory = int64_t{16} << 30;  // bytes that the compiling process may take
   std::vector<std::string> flags;              // `NAME=VALUE` for the compiler
-  JobOptions job;                              // its `program` is needed: it compiles
+  /// TPU: tiles of attention kernels are compared by their schedules first, and the best taken, as
+  /// with enable_tile_search.
+  bool tiles = false;
+  JobOptions job;  // its `program` is needed: it compiles
 };
 
 /// Compiles the step that train or generate would run. Throws planning::OutOfMemory, with the

@@ -134,13 +134,8 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
 
 }  // namespace
 
-PlannedStep build_planned_step(const config::Loaded& given, const planning::Target& target,
+PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Target& target,
                                PlanMode mode, const Job& job) {
-  config::Loaded loaded = given;
-  if (target.chip.family == planning::Family::TPU) {
-    loaded.config.run.hardware =
-        config::Hardware::TPU;  // attention's block sizes are checked for it
-  }
   const networks::Network network = planned_network(loaded);
   const networks::Sizes& model = network.sizes();
   const config::GenerateConfig& g = loaded.config.generate;
@@ -165,9 +160,10 @@ PlannedStep build_planned_step(const config::Loaded& given, const planning::Targ
   }
   const bool use = uses_kernels(loaded.config, target.chip.family == planning::Family::CPU);
   out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
+  out.attention_calls = std::make_shared<std::vector<kernels::AttentionCall>>();
   out.kernels = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
-      {.use = use, .texts = out.kernel_texts});
+      {.use = use, .texts = out.kernel_texts, .calls = out.attention_calls});
   out.emit.lowering = out.kernels.lowering;
   return out;
 }

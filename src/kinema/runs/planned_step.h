@@ -23,8 +23,9 @@ struct PlannedStep {
   std::vector<Tensor> outputs;
   EmitOptions emit;  // with the kernels' lowering
   kernels::KernelSet kernels;
-  /// Of the kernels, once the program has been written.
+  /// Both are filled when the program is written.
   std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
+  std::shared_ptr<std::vector<kernels::AttentionCall>> attention_calls;
   mesh::Placement place;
   std::string what;
   std::string model;

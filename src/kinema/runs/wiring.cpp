@@ -14,6 +14,7 @@
 #include "kinema/graph/scan.h"
 #include "kinema/io/json.h"
 #include "kinema/io/media_name.h"
+#include "kinema/kernels/block_sizes.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/mesh/rules.h"
 #include "kinema/remote/store.h"
@@ -75,7 +76,7 @@ kernels::FlashBlockSizes block_sizes(const config::Given<config::Tree>& given) {
     } else {
       // Of kernels that are tuned further inside, which these sizes do not depend on.
       check(key == "block_kv_compute_in", "[config] flash_block_sizes has no `{}`: it has {}", key,
-            nn::to_string(kernels::FlashBlockSizes{}));
+            kernels::to_string(kernels::FlashBlockSizes{}));
     }
   }
   return sizes;
@@ -86,8 +87,6 @@ nn::AttentionOptions attention_options(const config::Config& config) {
   nn::AttentionOptions options;
   options.kind = nn::attention_kind(m.attention);
   options.blocks = block_sizes(m.flash_block_sizes);
-  options.rules = config.run.hardware == config::Hardware::TPU ? nn::BlockRules::TPU_TRAINING
-                                                               : nn::BlockRules::ANY;
   options.min_length = m.flash_min_seq_length;
   options.base2 = m.use_base2_exp;
   options.mask_padding = m.mask_padding_tokens;

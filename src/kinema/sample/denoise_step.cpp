@@ -176,14 +176,10 @@ void check_contexts(const StepSpec& spec) {
 std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   StepSpec spec = given_spec;
   // Nothing is differentiated: blocks are best at any length.
-  if (nn::AttentionOptions& attention = spec.options.attention;
-      attention.rules == nn::BlockRules::ANY) {
-    attention.min_length = 0;
-    if (attention.kind == nn::AttentionKind::DOT_PRODUCT) {
-      attention.kind = nn::AttentionKind::FLASH;
-    }
-  } else {
-    attention.rules = nn::BlockRules::TPU_FORWARD;
+  nn::AttentionOptions& attention = spec.options.attention;
+  attention.min_length = 0;
+  if (attention.kind == nn::AttentionKind::DOT_PRODUCT) {
+    attention.kind = nn::AttentionKind::FLASH;
   }
   check(spec.latents.size() == 5, "[sample] latents are {}, expected [b,c,f,h,w]",
         to_string(spec.latents));

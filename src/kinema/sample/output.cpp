@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `a_red_circle_moving_left`: letters and digits of the prompt, at most 60.
+/// `_a_red_circle_moving_left`: letters and digits of the prompt, at most 60; empty for a prompt that
+/// has none of ASCII's.
 std::string slug(const std::string& prompt) {
   constexpr size_t kLongest = 60;
   std::string out;
@@ -41,7 +42,7 @@ std::string slug(const std::string& prompt) {
   while (!out.empty() && out.back() == '_') {
     out.pop_back();
   }
-  return out;
+  return out.empty() ? out : '_' + out;
 }
 
 std::string word(Condition condition) {
@@ -238,7 +239,7 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
   const Names names(folder, options);
   OutputFiles out;
   for (const GeneratedVideo& video : generated.videos) {
-    const std::string stem = names.reserve(fmt::format("{:03}_{}", video.index, slug(video.prompt)),
+    const std::string stem = names.reserve(fmt::format("{:03}{}", video.index, slug(video.prompt)),
                                            {".json", ".mp4", ""});
     const fs::path path = folder / (stem + ".mp4");
     const fs::path about = folder / (stem + ".json");

@@ -28,14 +28,6 @@ std::string configuration(const FlashKernel& kernel, int64_t vmem) {
   return out + "}";
 }
 
-std::vector<Tensor> call(const FlashKernel& kernel, std::vector<Tensor> operands, int64_t vmem) {
-  return custom_call(std::move(operands), kernel.results,
-                     {.target = "tpu_custom_call",
-                      .config = mlir_quoted(configuration(kernel, vmem)),
-                      .more = fmt::format("kernel_name = {}", mlir_quoted(kernel.text.name)),
-                      .kernel = kernel.text});
-}
-
 Tensor filled(Tensor x, int64_t axis, int64_t size) {
   return x.dim(axis) == size ? x : pad(x, Axis(axis), 0, size - x.dim(axis));
 }
@@ -71,6 +63,15 @@ FlashBlockSizes sizes_for(const FlashBlockSizes& given, std::string_view chip) {
 
 }  // namespace
 
+std::vector<Tensor> call_kernel(const FlashKernel& kernel, std::vector<Tensor> operands,
+                                int64_t vmem) {
+  return custom_call(std::move(operands), kernel.results,
+                     {.target = "tpu_custom_call",
+                      .config = mlir_quoted(configuration(kernel, vmem)),
+                      .more = fmt::format("kernel_name = {}", mlir_quoted(kernel.text.name)),
+                      .kernel = kernel.text});
+}
+
 std::vector<Tensor> call_flash_forward(std::span<const Tensor> in, DType y,
                                        const FlashAttentionSettings& settings,
                                        std::string_view chip) {
@@ -87,8 +88,8 @@ std::vector<Tensor> call_flash_forward(std::span<const Tensor> in, DType y,
   operands.push_back(heads_first(q, work.queries, work.width));
   operands.push_back(heads_first(in[1], work.keys, work.width));
   operands.push_back(heads_first(in[2], work.keys, work.width));
-  const std::vector<Tensor> out = call(flash_forward(work), std::move(operands),
-                                       vmem_limit(work, FlashPass::FORWARD, sizes, chip));
+  const std::vector<Tensor> out = call_kernel(flash_forward(work), std::move(operands),
+                                              vmem_limit(work, FlashPass::FORWARD, sizes, chip));
   const Tensor lse = reshape(out[1], {q.dim(0), q.dim(2), work.queries});
   return {heads_last(out[0], q), cut(lse, 2, q.dim(1))};
 }
@@ -118,15 +119,15 @@ std::vector<Tensor> call_flash_backward(std::span<const Tensor> in, DType result
        heads_first(in[2], work.keys, work.width), heads_first(in[5], work.queries, work.width),
        as_rows(in[3], work.queries), as_rows(in[4], work.queries)});
   const std::vector<Tensor> out =
-      call(flash_backward_dkv(work, fused), operands, vmem_limit(work, first, sizes, chip));
+      call_kernel(flash_backward_dkv(work, fused), operands, vmem_limit(work, first, sizes, chip));
   Tensor dq;
   if (fused) {
     const DType sums = DType::F32;
     dq = convert(sum(convert(out[0], sums), {0}), result);
   } else {
     const FlashWork own = work_of(FlashPass::BACKWARD_DQ);
-    dq = call(flash_backward_dq(own), operands,
-              vmem_limit(own, FlashPass::BACKWARD_DQ, sizes, chip))[0];
+    dq = call_kernel(flash_backward_dq(own), operands,
+                     vmem_limit(own, FlashPass::BACKWARD_DQ, sizes, chip))[0];
   }
   return {heads_last(dq, q), heads_last(out[out.size() - 2], in[1]),
           heads_last(out[out.size() - 1], in[1])};

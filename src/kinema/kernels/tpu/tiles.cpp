@@ -126,6 +126,38 @@ FlashBlockSizes best_block_sizes(std::string_view chip) {
   return best;
 }
 
+FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
+                                  std::string_view chip) {
+  FlashBlockSizes out = asked;
+  const auto work_of = [&](FlashPass pass) {
+    // Lengths of one block, which is not cut evenly then.
+    const auto whole = [](int64_t size) { return std::max(kUnit, size / kUnit * kUnit); };
+    const Wanted first =
+        wanted(asked, pass == FlashPass::BACKWARD_DQ ? FlashPass::BACKWARD_DKV : pass);
+    const Wanted own = wanted(asked, pass);
+    return flash_work({.heads = asked.heads_per_tile,
+                       .queries = whole(std::max(first.queries, own.queries)),
+                       .keys = whole(std::max(first.keys, own.keys)),
+                       .width = width},
+                      pass, dtype, dtype, asked, chip);
+  };
+  const FlashWork forward = work_of(FlashPass::FORWARD);
+  out.block_q = forward.block_q;
+  out.block_kv = forward.block_kv;
+  out.block_kv_compute = forward.block_kv_compute;
+  const FlashWork dkv =
+      work_of(asked.use_fused_bwd_kernel ? FlashPass::BACKWARD_FUSED : FlashPass::BACKWARD_DKV);
+  out.block_q_dkv = dkv.block_q;
+  out.block_kv_dkv = dkv.block_kv;
+  out.block_kv_dkv_compute = dkv.block_kv_compute;
+  if (!asked.use_fused_bwd_kernel) {
+    const FlashWork dq = work_of(FlashPass::BACKWARD_DQ);
+    out.block_q_dq = dq.block_q;
+    out.block_kv_dq = dq.block_kv;
+  }
+  return out;
+}
+
 FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, DType result,
                      const FlashBlockSizes& sizes, std::string_view chip) {
   const Vmem vmem = vmem_of(chip);

@@ -29,6 +29,11 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass);
 /// The sizes with which the compiler's schedule is best on a chip, found by its own estimates.
 FlashBlockSizes best_block_sizes(std::string_view chip);
 
+/// What a chip's kernels take in place of sizes that are asked for, at any length: multiples of 128,
+/// parts that divide their blocks, and no more than VMEM holds.
+FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
+                                  std::string_view chip);
+
 /// Lengths of one call before they are filled up.
 struct FlashLengths {
   int64_t heads = 1;

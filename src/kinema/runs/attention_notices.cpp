@@ -1,0 +1,43 @@
+#include "kinema/runs/attention_notices.h"
+
+#include <fmt/format.h>
+
+#include "kinema/kernels/block_sizes.h"
+#include "kinema/kernels/tpu/tiles.h"
+#include "kinema/nn/attention.h"
+#include "kinema/runs/wiring.h"
+
+namespace kinema::runs {
+
+std::vector<std::string> attention_notices(const config::Config& config, std::string_view chip) {
+  std::vector<std::string> out;
+  const config::ModelConfig& model = config.model;
+  const nn::ModelOptions options = model_options(config);
+  const std::string_view kind = nn::name_of(options.attention.kind);
+  if (kind != model.attention) {
+    out.push_back(fmt::format("attention: {} is {}, whose kernel stands for all its forms",
+                              model.attention, kind));
+  }
+  const kernels::FlashBlockSizes& asked = options.attention.blocks;
+  if (chip.empty() || !model.attention_kernels || !asked.asked) {
+    return out;
+  }
+  const kernels::FlashBlockSizes taken = kernels::taken_block_sizes(
+      asked, model.attention_head_dim.value, options.activations_dtype, chip);
+  std::string changes;
+  for (const kernels::NamedBlockSize& each : kernels::block_size_names()) {
+    if (asked.*each.size != taken.*each.size) {
+      changes += fmt::format("{}{} {} is {}", changes.empty() ? "" : ", ", each.name,
+                             asked.*each.size, taken.*each.size);
+    }
+  }
+  if (!changes.empty()) {
+    out.push_back(
+        fmt::format("flash_block_sizes: {}: the nearest that {} takes (multiples of 128, within {} "
+                    "MiB of VMEM)",
+                    changes, chip, kernels::vmem_of(chip).at_most >> 20));
+  }
+  return out;
+}
+
+}  // namespace kinema::runs
