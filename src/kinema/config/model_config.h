@@ -202,12 +202,13 @@ struct ModelConfig {
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
     visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
-          {.help = "TPU kernels use the experimental scheduler", .later = "TPU attention kernels"});
+          {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
+                   "the faster one by the compiler's own estimates"});
     visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,
           {.help = "queries and keys that are worked on together (docs/attention.md)",
            .share = Share::YES});
     visit("enable_tile_search", self.enable_tile_search, UNRELATED,
-          {.help = "time block sizes first", .later = "the search for block sizes"});
+          {.help = "compare block sizes first: by time on the device, in plans by the schedule"});
     visit("tile_search_mode", self.tile_search_mode, UNRELATED,
           {.help = "which block sizes", .one_of = "smart | full", .with = "enable_tile_search"});
     visit("tile_search_iters", self.tile_search_iters, UNRELATED,

@@ -42,21 +42,17 @@ bool same_tiles(const TileTrial& a, const TileTrial& b) {
          a.work.heads_per_tile == b.work.heads_per_tile;
 }
 
-TileTable search(const AttentionCall& call, FlashPass pass, const KernelCompiler& compiler,
-                 bool all, const std::function<void(const TriedTiles&)>& done) {
+TileTable search(const AttentionCall& call, FlashPass pass, std::string_view chip, bool all,
+                 const TryTiles& try_one) {
   TileTable table{.call = call, .pass = pass};
   AttentionCall from = call;
   bool better = true;
   while (better) {
     better = false;
-    for (TileTrial& trial : kernels::tile_trials(from, pass, compiler.target.chip.kind, all)) {
-      if (std::ranges::any_of(
+    for (TileTrial& trial : kernels::tile_trials(from, pass, chip, all)) {
+      if (std::ranges::none_of(
               table.tried, [&](const TriedTiles& each) { return same_tiles(each.trial, trial); })) {
-        continue;
-      }
-      table.tried.push_back(try_tiles(call, std::move(trial), compiler));
-      if (done) {
-        done(table.tried.back());
+        table.tried.push_back(try_one(call, std::move(trial)));
       }
     }
     std::ranges::stable_sort(table.tried, faster);
@@ -100,21 +96,36 @@ TriedTiles try_tiles(const AttentionCall& call, TileTrial trial, const KernelCom
   return out;
 }
 
-std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls,
-                                    const KernelCompiler& compiler, bool all,
-                                    const std::function<void(const TriedTiles&)>& done) {
-  check(compiler.target.chip.family == Family::TPU,
-        "[plan] tiles are searched by the schedules of TPUs' compilers, and {} is none",
-        compiler.target.name);
+std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls, std::string_view chip,
+                                    bool all, const TryTiles& try_one) {
   std::vector<TileTable> out;
   for (const bool backward : {false, true}) {
     if (const AttentionCall* call = largest(calls, backward)) {
       for (const FlashPass pass : kernels::passes_of(*call)) {
-        out.push_back(search(*call, pass, compiler, all, done));
+        out.push_back(search(*call, pass, chip, all, try_one));
       }
     }
   }
   return out;
+}
+
+std::vector<TileTable> search_tiles(std::span<const AttentionCall> calls,
+                                    const KernelCompiler& compiler, bool all,
+                                    const std::function<void(const TriedTiles&)>& done) {
+  const Chip& chip = compiler.target.chip;
+  check(chip.family == Family::TPU,
+        "[plan] tiles are compared by the schedules of TPUs' compilers, and {} is none",
+        compiler.target.name);
+  check(chip.name != "v4",
+        "[plan] the compiler says no cycles of kernels for v4: compare on v5p, whose cores are "
+        "alike");
+  return search_tiles(calls, chip.kind, all, [&](const AttentionCall& call, TileTrial trial) {
+    TriedTiles tried = try_tiles(call, std::move(trial), compiler);
+    if (done) {
+      done(tried);
+    }
+    return tried;
+  });
 }
 
 FlashBlockSizes best_sizes(std::span<const TileTable> tables) {

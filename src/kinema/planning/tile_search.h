@@ -3,6 +3,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/io/json.h"
@@ -31,10 +32,17 @@ struct TileTable {
 TriedTiles try_tiles(const kernels::AttentionCall& call, kernels::TileTrial trial,
                      const KernelCompiler& compiler);
 
-/// Looks for the tiles with the fewest static cycles, on a TPU that is not here, for the kernels of
-/// the calls with the most work, forward and backward. `all`: every combination of the usual sizes,
-/// else from the present ones to their neighbours until none is better. `done` is told of each that
-/// was tried.
+/// Tries one choice; fills in seconds, or why it is refused.
+using TryTiles = std::function<TriedTiles(const kernels::AttentionCall&, kernels::TileTrial)>;
+
+/// Looks for the fastest tiles for the kernels of the calls with the most work, forward and
+/// backward, on a chip as its plugin or maker calls it. `all`: every combination of the usual
+/// sizes, else from the present ones to their neighbours until none is better.
+std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
+                                    std::string_view chip, bool all, const TryTiles& try_one);
+
+/// The same by static cycles, for a TPU that is not here; `done` is told of each that was tried.
+/// Throws an Error for a chip whose compiler says none.
 std::vector<TileTable> search_tiles(std::span<const kernels::AttentionCall> calls,
                                     const KernelCompiler& compiler, bool all,
                                     const std::function<void(const TriedTiles&)>& done = {});

@@ -15,6 +15,7 @@
 #include "kinema/runs/lora.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/stores.h"
+#include "kinema/runs/tile_search.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/sample/output.h"
 #include "kinema/weights/weights.h"
@@ -118,6 +119,8 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   job.begin();
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
+  choose_tiles(loaded, PlanMode::GENERATE, client, job);
+  options.attention = model_options(config).attention;
   const runtime::Devices devices(client, placement(config, client));
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));

@@ -21,6 +21,7 @@
 #include "kinema/runs/models.h"
 #include "kinema/runs/run_records.h"
 #include "kinema/runs/stores.h"
+#include "kinema/runs/tile_search.h"
 #include "kinema/runs/training.h"
 #include "kinema/runs/watched_videos.h"
 #include "kinema/runtime/device_memory.h"
@@ -259,6 +260,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   job.begin();
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
+  choose_tiles(loaded, PlanMode::TRAIN, client, job);
   Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);
   if (!training.prefetcher) {
     stores.finish();

@@ -59,31 +59,46 @@ constexpr std::array<Kind, 4> kKinds{{{"flash_forward_", "flash forward", 2, fal
                                       {"flash_backward_", "flash backward", 5, true}}};
 
 /// Shares of the peak by the static schedules that libtpu 0.0.51 makes of these kernels (bf16,
-/// heads of 128, 256 keys at a time): cycles of an inner step against those of its products. They
-/// are bounds: throttled clocks and short bandwidth are not in them.
+/// heads of 128, 256 keys at a time), which are bounds: throttled clocks and short bandwidth are
+/// not in them. Each block of keys costs as much as so many more queries:
+///
+///   share = most / (1 + overhead / block_q)
 struct Share {
-  std::string_view chip;
-  double forward, dkv, dq, fused;
+  double most, overhead;
+  double at(double block_q) const { return most / (1 + overhead / block_q); }
 };
-constexpr std::array<Share, 5> kShares{{{"v4", 0.90, 0.94, 0.94, 0.91},
-                                        {"v5e", 0.90, 0.94, 0.94, 0.91},
-                                        {"v5p", 0.93, 0.97, 0.97, 0.91},
-                                        {"v6e", 0.38, 0.46, 0.43, 0.44},
-                                        {"tpu7x", 0.37, 0.45, 0.44, 0.43}}};
+struct ChipShares {
+  std::string_view chip;
+  Share forward, dkv, dq, fused;
+};
+// From 2816 and 4736 queries by 2048 keys. Products of width 128 fill half of the matrix units of
+// v6e and tpu7x.
+constexpr std::array<ChipShares, 5> kShares{
+    {{"v4", {0.99, 220}, {1.0, 72}, {0.996, 57}, {0.96, 80}},
+     {"v5e", {0.99, 220}, {1.0, 72}, {0.996, 57}, {0.96, 80}},
+     {"v5p", {0.99, 220}, {1.0, 72}, {0.996, 57}, {0.96, 80}},
+     {"v6e", {0.393, 35}, {0.492, 155}, {0.553, 84}, {0.49, 150}},
+     {"tpu7x", {0.393, 35}, {0.492, 155}, {0.553, 84}, {0.49, 150}}}};
+/// Of the forward kernel with fewer than 256 keys at a time, and with more: v5p.
+constexpr double kFewKeysAtATime = 0.63;
+constexpr double kManyKeysAtATime = 0.92;
 /// Full f32 products are six passes of bf16 ones.
 constexpr double kF32 = 1.0 / 6;
-/// Fewer queries to a block of keys: more of the schedule is not products.
-constexpr int64_t kManyQueries = 1024;
-constexpr double kFewQueries = 0.9;
 
-double share_of(const Kind& kind, std::string_view chip, int64_t block_q, bool f32) {
-  const auto* found = std::ranges::find(kShares, chip, &Share::chip);
-  const Share& row = found == kShares.end() ? kShares[2] : *found;
-  const double share = kind.products == 2   ? row.forward
+double share_of(const Kind& kind, std::string_view chip, int64_t block_q, int64_t at_a_time,
+                bool f32) {
+  const auto* found = std::ranges::find(kShares, chip, &ChipShares::chip);
+  const ChipShares& row = found == kShares.end() ? kShares[2] : *found;
+  const bool forward = kind.products == 2;
+  const Share& share = forward              ? row.forward
                        : kind.products == 4 ? row.dkv
                        : kind.products == 3 ? row.dq
                                             : row.fused;
-  return share * (block_q < kManyQueries ? kFewQueries : 1.0) * (f32 ? kF32 : 1.0);
+  constexpr int64_t kUsual = 256;
+  const double keys = !forward || at_a_time == kUsual ? 1.0
+                      : at_a_time < kUsual            ? kFewKeysAtATime
+                                                      : kManyKeysAtATime;
+  return share.at(static_cast<double>(block_q)) * keys * (f32 ? kF32 : 1.0);
 }
 
 }  // namespace
@@ -119,7 +134,11 @@ std::optional<KernelCost> tpu_kernel_cost(std::string_view configuration, std::s
       numbers_behind(configuration, "\"bytes_accessed\":", '}', from);
   cost.hbm_bytes = bytes.empty() ? 0 : static_cast<double>(bytes[0]);
   const bool f32 = text.find("contract_precision<fp32>") != std::string::npos;
-  cost.peak_share = share_of(*kind, chip, q[1], f32);
+  // The function's name ends with the keys at a time.
+  int64_t at_a_time = 0;
+  std::from_chars(function.data() + kind->prefix.size(), function.data() + function.size(),
+                  at_a_time);
+  cost.peak_share = share_of(*kind, chip, q[1], at_a_time, f32);
   return cost;
 }
 

@@ -12,6 +12,9 @@ namespace {
 using mosaic::Body;
 using mosaic::Value;
 
+/// Parts of a block of keys in one turn of the loop, see flash_forward.cpp; more than two give 2 %.
+constexpr int64_t kAtOnce = 2;
+
 /// p = exp(scale k q^T - lse) and ds = p (v dy^T - delta) scale for some keys and a block of
 /// queries, in the operands' dtype.
 struct Weights {
@@ -114,7 +117,7 @@ FlashKernel flash_backward_dkv(const FlashWork& work, bool fused) {
           each_head([&](int64_t head) { zero(scratch(head, 2)); });
         }
         f.for_keys(given.step[kKeys], [&](bool masked) {
-          f.for_parts([&](const Value& first) {
+          f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
             const Value from = b.as_index(first);
             each_head([&](int64_t head) {
               const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());
@@ -173,7 +176,7 @@ FlashKernel flash_backward_dq(const FlashWork& work) {
           }
         });
         f.for_keys(block, [&](bool masked) {
-          f.for_parts([&](const Value& first) {
+          f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
             const Value from = b.as_index(first);
             for (int64_t head = 0; head < work.heads_per_tile; ++head) {
               const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <numeric>
 
 #include "kinema/core/error.h"
 
@@ -23,14 +24,21 @@ void FlashBody::for_keys(const Value& block, const std::function<void(bool maske
   b_.when(some, [&] { work(true); });
 }
 
-void FlashBody::for_parts(const std::function<void(const Value& first)>& part) {
+void FlashBody::for_parts(int64_t at_once, const std::function<void(const Value& first)>& part) {
   const int64_t parts = work_.block_kv / work_.block_kv_compute;
-  if (parts == 1) {
-    part(b_.i32(0));
+  const int64_t together = std::gcd(parts, at_once);
+  const auto group = [&](const Value& start) {
+    for (int64_t i = 0; i < together; ++i) {
+      part(b_.add(start, b_.i32(i * work_.block_kv_compute)));
+    }
+  };
+  if (parts == together) {
+    group(b_.i32(0));
     return;
   }
-  // A loop keeps the code small; written out it would be 2 % faster by the compiler's estimate.
-  b_.loop(parts, [&](const Value& i) { part(b_.multiply(i, b_.i32(work_.block_kv_compute))); });
+  b_.loop(parts / together, [&](const Value& i) {
+    group(b_.multiply(i, b_.i32(together * work_.block_kv_compute)));
+  });
 }
 
 Value FlashBody::rows(const Value& window, int64_t head, int64_t count, const Value& first) {

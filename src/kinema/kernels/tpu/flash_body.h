@@ -27,8 +27,9 @@ class FlashBody {
   /// all where all of them are beyond those that count, masked where some are.
   void for_keys(const Value& block, const std::function<void(bool masked)>& work);
   /// `part(first)` for each part of the block that is computed at a time; `first` is its first row
-  /// in the block, i32.
-  void for_parts(const std::function<void(const Value& first)>& part);
+  /// in the block, i32. In a loop, of which one turn has up to `at_once` parts, written out: of
+  /// these the compiler runs the products of one beside the exponentials of another.
+  void for_parts(int64_t at_once, const std::function<void(const Value& first)>& part);
 
   /// Rows `first` ... of head `head` in a block of q, k, v or dy: [rows, width].
   Value rows(const Value& window, int64_t head, int64_t count, const Value& first);

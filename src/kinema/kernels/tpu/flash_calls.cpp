@@ -57,8 +57,8 @@ FlashLengths lengths_of(Tensor q, Tensor k) {
   return {q.dim(0) * q.dim(2), q.dim(1), k.dim(1), q.dim(3)};
 }
 
-FlashBlockSizes sizes_for(const FlashBlockSizes& given, std::string_view chip) {
-  return given.asked ? given : best_block_sizes(chip);
+FlashBlockSizes sizes_for(const FlashBlockSizes& given, std::string_view chip, Tensor k) {
+  return given.asked ? given : best_block_sizes(chip, k.dim(1));
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::vector<Tensor> call_flash_forward(std::span<const Tensor> in, DType y,
                                        const FlashAttentionSettings& settings,
                                        std::string_view chip) {
   const Tensor q = in[0];
-  const FlashBlockSizes sizes = sizes_for(settings.blocks, chip);
+  const FlashBlockSizes sizes = sizes_for(settings.blocks, chip, in[1]);
   FlashWork work = flash_work(lengths_of(q, in[1]), FlashPass::FORWARD, q.dtype(), y, sizes, chip);
   work.scale = settings.scale;
   work.base2 = settings.base2;
@@ -98,7 +98,7 @@ std::vector<Tensor> call_flash_backward(std::span<const Tensor> in, DType result
                                         const FlashAttentionBackwardSettings& settings,
                                         std::string_view chip) {
   const Tensor q = in[0];
-  const FlashBlockSizes sizes = sizes_for(settings.blocks, chip);
+  const FlashBlockSizes sizes = sizes_for(settings.blocks, chip, in[1]);
   const bool fused = sizes.use_fused_bwd_kernel;
   const FlashPass first = fused ? FlashPass::BACKWARD_FUSED : FlashPass::BACKWARD_DKV;
   const auto work_of = [&](FlashPass pass) {

@@ -15,6 +15,9 @@ using mosaic::Value;
 
 /// Less than any sum of weights, of which the largest is 1; keeps a row without keys finite.
 constexpr double kNoWeights = 1e-30;
+/// Parts of a block of keys in one turn of the loop: a third less cycles on v6e than with one, of
+/// which eight give 2 % more and take twice as long to compile. Masked blocks are few.
+constexpr int64_t kAtOnce = 4;
 
 /// The running state of one head in scratch.
 struct State {
@@ -105,7 +108,7 @@ FlashKernel flash_forward(const FlashWork& work) {
         b.when(b.compare(mosaic::Compare::EQ, block, b.i32(0)),
                [&] { each_head([&](int64_t, const State& state) { start(f, state); }); });
         f.for_keys(block, [&](bool masked) {
-          f.for_parts([&](const Value& first) {
+          f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
             const Value from = b.as_index(first);
             each_head([&](int64_t head, const State& state) {
               const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());

@@ -120,7 +120,7 @@ int64_t TileTrial::inner() const {
 std::vector<TileTrial> tile_trials(const AttentionCall& call, FlashPass pass, std::string_view chip,
                                    bool all) {
   const FlashLengths lengths{call.heads(), call.queries(), call.keys(), call.width()};
-  const FlashBlockSizes own = call.blocks.asked ? call.blocks : best_block_sizes(chip);
+  const FlashBlockSizes own = call.blocks.asked ? call.blocks : best_block_sizes(chip, call.keys());
   std::vector<FlashBlockSizes> wanted{own};
   const std::vector<FlashBlockSizes> more = all ? combinations(own, pass) : neighbours(own, pass);
   wanted.insert(wanted.end(), more.begin(), more.end());

@@ -81,9 +81,10 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
   // A row of numbers takes as much as eight: the memory is cut into tiles of 8 x 128.
   const int64_t row = 8 * work.block_q * 4;
   const int64_t column = work.block_q * kUnit * 4;
-  // Products of f32 are made of three parts of each operand.
+  // Products of f32 are made of three parts of each operand. Of parts that stand one after the
+  // other one has its scores while the next one's are made.
   const int64_t scores = work.block_q * work.block_kv_compute * 4;
-  const int64_t temporaries = work.dtype == DType::F32 ? 3 * scores : scores * 13 / 10;
+  const int64_t temporaries = (work.dtype == DType::F32 ? 3 : 2) * scores;
   int64_t windows = 0;
   int64_t scratch = 0;
   switch (pass) {
@@ -108,22 +109,23 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
   return work.heads_per_tile * (2 * windows + scratch) + temporaries;
 }
 
-FlashBlockSizes best_block_sizes(std::string_view chip) {
-  // By the compiler's estimates, parts of 256 keys keep the matrix units busiest on every chip; the
-  // more queries share a block of keys the better.
-  FlashBlockSizes best{.block_q = 3072,
-                       .block_kv = 2048,
-                       .block_kv_compute = 256,
-                       .block_q_dkv = 1024,
-                       .block_kv_dkv = 2048,
-                       .block_kv_dkv_compute = 256,
-                       .block_q_dq = 1024,
-                       .block_kv_dq = 2048};
-  if (vmem_of(chip).at_most <= 16 * kMiB) {
-    best.block_q = 2048;
-    best.block_kv = 1024;
-  }
-  return best;
+FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
+  // By the compiler's estimates 256 keys at a time keep the matrix units busiest on every chip, and
+  // the more queries share a block of keys the better. Few keys are best worked on at once, and
+  // take so little time that a kernel which compiles fast is better.
+  constexpr int64_t kFewKeys = 512;
+  const bool small = vmem_of(chip).at_most <= 16 * kMiB;
+  const int64_t queries = keys <= kFewKeys ? 1024 : small ? 2048 : 4736;
+  constexpr int64_t kBlock = 1024;
+  const int64_t at_a_time = keys <= kFewKeys ? kFewKeys : 256;
+  return {.block_q = queries,
+          .block_kv = kBlock,
+          .block_kv_compute = at_a_time,
+          .block_q_dkv = queries,
+          .block_kv_dkv = kBlock,
+          .block_kv_dkv_compute = at_a_time,
+          .block_q_dq = queries,
+          .block_kv_dq = kBlock};
 }
 
 FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
@@ -183,18 +185,29 @@ FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, D
   work.block_q = dividing(work.queries, dq ? own.queries : block_q);
   work.block_kv = dividing(work.keys, dq ? own.keys : block_kv);
   work.block_kv_compute = dividing(work.block_kv, own.at_a_time);
-  // Too much: fewer keys at a time, then fewer queries, then fewer keys of a block.
-  while (vmem_bytes(work, pass) > most) {
-    if (work.block_kv_compute > kUnit) {
-      work.block_kv_compute = dividing(work.block_kv, work.block_kv_compute - kUnit);
-    } else if (work.heads_per_tile > 1) {
-      work.heads_per_tile = 1;
-    } else if (work.block_q > kUnit) {
-      work.block_q = dividing(work.queries, work.block_q - kUnit);
-    } else if (work.block_kv > kUnit) {
-      work.block_kv = dividing(work.keys, work.block_kv - kUnit);
-    } else {
-      break;
+  // Too much: fewer of what is wanted least, down to these numbers, until it fits.
+  struct Step {
+    int64_t FlashWork::*block;
+    int64_t of, least;
+  };
+  const Step steps[] = {{&FlashWork::block_kv_compute, work.block_kv, 2 * kUnit},
+                        {&FlashWork::heads_per_tile, 1, 1},
+                        {&FlashWork::block_q, work.queries, 4 * kUnit},
+                        {&FlashWork::block_kv, work.keys, 4 * kUnit},
+                        {&FlashWork::block_kv_compute, 0, kUnit},
+                        {&FlashWork::block_q, work.queries, kUnit},
+                        {&FlashWork::block_kv, work.keys, kUnit}};
+  for (const Step& step : steps) {
+    while (vmem_bytes(work, pass) > most && work.*step.block > step.least) {
+      if (step.block == &FlashWork::heads_per_tile) {
+        work.heads_per_tile = 1;
+        continue;
+      }
+      const int64_t whole = step.of > 0 ? step.of : work.block_kv;
+      work.*step.block = dividing(whole, work.*step.block - kUnit);
+      if (step.block == &FlashWork::block_kv) {
+        work.block_kv_compute = dividing(work.block_kv, work.block_kv_compute);
+      }
     }
   }
   return work;

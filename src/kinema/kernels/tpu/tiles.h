@@ -26,11 +26,12 @@ enum class FlashPass : uint8_t { FORWARD, BACKWARD_DKV, BACKWARD_FUSED, BACKWARD
 /// compiler says.
 int64_t vmem_bytes(const FlashWork& work, FlashPass pass);
 
-/// The sizes with which the compiler's schedule is best on a chip, found by its own estimates.
-FlashBlockSizes best_block_sizes(std::string_view chip);
+/// The sizes with which the compiler's schedule is best on a chip for so many keys, found by its
+/// own estimates (bench/attention_tiles.cpp).
+FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys);
 
-/// What a chip's kernels take in place of sizes that are asked for, at any length: multiples of 128,
-/// parts that divide their blocks, and no more than VMEM holds.
+/// What a chip's kernels take in place of sizes that are asked for, at any length: multiples of
+/// 128, parts that divide their blocks, and no more than VMEM holds.
 FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
                                   std::string_view chip);
 
