@@ -6,6 +6,7 @@
 
 #include "kinema/graph/custom_call.h"
 #include "kinema/kernels/cpu/kernel_set.h"
+#include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/tpu/lowering.h"
 
 namespace kinema::kernels {
@@ -18,7 +19,8 @@ struct Platform {
   int64_t temporaries;
 };
 
-constexpr Platform kPlatforms[] = {{"cpu", cpu_kernel_set, 10}, {"tpu", tpu_kernel_set, 0}};
+constexpr Platform kPlatforms[] = {
+    {"cpu", cpu_kernel_set, 10}, {"cuda", gpu_kernel_set, 0}, {"tpu", tpu_kernel_set, 0}};
 
 const Platform* find(std::string_view name) {
   const auto* found = std::ranges::find(kPlatforms, name, &Platform::name);
@@ -43,6 +45,11 @@ void collect(const Node& node, std::vector<KernelText>& texts) {
 
 }  // namespace
 
+std::string_view word_of(GpuAttention::Kernel kernel) {
+  constexpr std::string_view kWords[] = {"auto", "cudnn", "triton", "blockwise"};
+  return kWords[static_cast<size_t>(kernel)];
+}
+
 void KernelSet::register_with(const pjrt::Plugin& plugin) const {
   for (const Handler& each : handlers) {
     plugin.register_ffi_handler(each.name, each.handler, each.platform);
@@ -63,6 +70,9 @@ KernelSet for_target(const Target& target, const KernelOptions& options) {
       collect(node, *texts);
       return inner(node, emitter);
     };
+  }
+  if (options.attention) {
+    out.lowering = recorded(std::move(out.lowering), options.attention);
   }
   return out;
 }

@@ -112,6 +112,7 @@ planning::Report planned(const config::Loaded& loaded, const PlanOptions& option
     report.mesh = step.place.mesh().axes.axes;
   }
   report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
+  report.attention = *step.attention;
   report.options = compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;

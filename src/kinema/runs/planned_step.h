@@ -25,6 +25,7 @@ struct PlannedStep {
   kernels::KernelSet kernels;
   /// Of the kernels, once the program has been written.
   std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
+  std::shared_ptr<kernels::AttentionRecord> attention;
   mesh::Placement place;
   std::string what;
   std::string model;
