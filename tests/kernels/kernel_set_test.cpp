@@ -1,5 +1,6 @@
 #include "kinema/kernels/kernel_set.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +65,7 @@ TEST(KernelSet, OfACpuMeshHasNone) {
 
 TEST(KernelSet, OfPlatformsWithoutKernelsIsEmpty) {
   for (const Target& target :
-       {Target{.platform = "cuda", .chip = "NVIDIA H100 80GB HBM3"}, Target{.platform = "metal"}}) {
+       {Target{.platform = "rocm", .chip = "gfx942"}, Target{.platform = "metal"}}) {
     SCOPED_TRACE(target.platform);
     const KernelSet set = for_target(target);
     EXPECT_FALSE(set.lowering);
@@ -75,9 +76,11 @@ TEST(KernelSet, OfPlatformsWithoutKernelsIsEmpty) {
   }
 }
 
-TEST(KernelSet, OfTpusIsALoweringAlone) {
+TEST(KernelSet, OfTpusAndGpusIsALoweringAlone) {
   for (const Target& target : {Target{.platform = "tpu", .chip = "TPU v6e"},
-                               Target{.platform = "tpu", .chip = "TPU v6 lite", .mesh = kFour}}) {
+                               Target{.platform = "tpu", .chip = "TPU v6 lite", .mesh = kFour},
+                               Target{.platform = "cuda", .chip = "NVIDIA H100 80GB HBM3"},
+                               Target{.platform = "cuda", .chip = "h100", .mesh = kFour}}) {
     const KernelSet set = for_target(target);
     EXPECT_TRUE(set.lowering);
     EXPECT_THAT(set.handlers, IsEmpty());
@@ -98,6 +101,38 @@ TEST(KernelSet, OfARunThatIsRecordedHasTracedKernels) {
   }
   EXPECT_THAT(text_with(for_target({.platform = "cpu"}, {.trace = true})),
               HasSubstr(kTracedDotTarget));
+}
+
+/// Attention whose kernels, if any, are found by settings alone.
+std::string text_with_attention(const KernelSet& set, DType dtype) {
+  Graph graph;
+  const Tensor q = graph.input({dtype, {1, 64, 2, 64}});
+  const Tensor k = graph.input({dtype, {1, 32, 2, 64}});
+  const std::vector<Tensor> ys =
+      fused("flash_attention", FlashAttentionSettings{.scale = 1.0, .blocks = {}}, {q, k, k},
+            [](std::span<const Tensor> in) -> std::vector<Tensor> {
+              return {in[0], constant(in[0].graph(), 0.0, {DType::F32, {1, 2, 64}})};
+            });
+  EmitOptions options;
+  options.lowering = set.lowering;
+  return emit(graph, ys, options);
+}
+
+TEST(KernelSet, WritesDownWhatCameOfAttention) {
+  const auto kernel = [](const Target& target, KernelOptions options, DType dtype) {
+    options.attention = std::make_shared<AttentionRecord>();
+    text_with_attention(for_target(target, options), dtype);
+    EXPECT_EQ(options.attention->size(), 1U);
+    EXPECT_EQ(to_string(options.attention->at(0).call),
+              fmt::format("forward [1,64,2,64] x 32 {}", to_string(dtype)));
+    return options.attention->at(0).kernel;
+  };
+  const Target h100{.platform = "cuda", .chip = "NVIDIA H100"};
+  EXPECT_EQ(kernel(h100, {}, DType::BF16), "cuDNN");
+  EXPECT_EQ(kernel(h100, {}, DType::F32), "blockwise");
+  EXPECT_EQ(kernel(h100, {.use = false}, DType::BF16), "blockwise");
+  EXPECT_EQ(kernel({.platform = "tpu", .chip = "TPU v6e"}, {}, DType::BF16), "Mosaic");
+  EXPECT_EQ(kernel({.platform = "metal"}, {}, DType::BF16), "blockwise");
 }
 
 TEST(KernelSet, LeavesFlagsThatAreGiven) {

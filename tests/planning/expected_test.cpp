@@ -110,6 +110,60 @@ TEST(ExpectedTime, OfAGpusProductsIsAShareOfThePeakInFusionsToo) {
   }
 }
 
+/// Attention of 75,600 tokens with 5 heads, as the compiler keeps cuDNN's calls.
+HloModule cudnn(const std::string& target, int64_t workspace) {
+  const HloShape q = bf16({1, 75600, 5, 128});
+  const HloShape y = bf16({1, 5, 75600, 128});
+  const HloShape bytes{.type = "u8", .dims = {workspace}};
+  const bool backward = target.ends_with("Backward");
+  const HloShape results{
+      .type = "tuple",
+      .parts = backward ? std::vector<HloShape>{y, y, y, bytes} : std::vector<HloShape>{y, bytes}};
+  return entry_of(
+      {{.opcode = "parameter", .shape = q},
+       {.opcode = "custom-call", .target = target, .shape = results, .operands = {0, 0, 0}}});
+}
+
+TEST(ExpectedTime, OfCudnnsAttentionIsAtPublishedRates) {
+  constexpr double kProduct = 2.0 * 5 * 75600 * 75600 * 128;
+  struct Row {
+    const char* chip;
+    double forward, backward;
+  };
+  for (const Row& row : {Row{"h100", 0.60, 0.52}, Row{"h200", 0.60, 0.52}, Row{"b200", 0.55, 0.45},
+                         Row{"a100", 0.72, 0.63}}) {
+    SCOPED_TRACE(row.chip);
+    const Chip& gpu = chip(row.chip);
+    const ExpectedTime forward = expected_time(cudnn("__cudnn$fmhaSoftmax", 256), gpu);
+    ASSERT_EQ(forward.kernels.size(), 1U);
+    EXPECT_EQ(forward.kernels[0].name, "flash forward (cuDNN)");
+    EXPECT_EQ(forward.kernels[0].flops, 2 * kProduct);
+    EXPECT_NEAR(forward.seconds(), 2 * kProduct / gpu.flops / row.forward, 1e-9);
+    EXPECT_NEAR(forward.kernels[0].peak_seconds / forward.kernels[0].seconds, row.forward, 1e-9);
+
+    const ExpectedTime backward =
+        expected_time(cudnn("__cudnn$fmhaSoftmaxBackward", 195048256), gpu);
+    EXPECT_NEAR(backward.seconds(), 5 * kProduct / gpu.flops / row.backward, 1e-9);
+    EXPECT_EQ(forward.note.empty(), std::string_view(row.chip) != "b200") << forward.note;
+  }
+  EXPECT_THAT(expected_time(cudnn("__cudnn$fmhaSoftmax", 0), chip("l40s")).note,
+              ::testing::HasSubstr("taken as A100's"));
+}
+
+TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {
+  HloModule program = cudnn("__gpu$xla.gpu.triton", 0);
+  HloInstruction& call = program.computations[0].instructions[1];
+  const auto seconds = [&](const char* name, const char* on) {
+    call.backend_config = std::string("{name = \"") + name + "\", num_warps = 8 : i32}";
+    return expected_time(program, chip(on)).seconds();
+  };
+  const double product = 2.0 * 5 * 75600 * 75600 * 128 / chip("h100").flops;
+  EXPECT_NEAR(seconds("flash_forward", "h100"), 2 * product / 0.40, 1e-9);
+  EXPECT_NEAR(seconds("flash_backward_dkv_128", "h100"), 4 * product / 0.35, 1e-9);
+  EXPECT_NEAR(seconds("flash_backward_dq", "h100"), 3 * product / 0.35, 1e-9);
+  EXPECT_LT(seconds("another", "h100"), 0.1 * product) << "what it moves is all that is known";
+}
+
 TEST(ExpectedTime, IsNothingForACpu) {
   EXPECT_EQ(expected_time(with_collectives(5), chip("cpu")).seconds(), 0);
 }

@@ -75,6 +75,19 @@ TEST(Report, SaysTheSameAsJson) {
   EXPECT_DOUBLE_EQ(json.at("roofline").at("seconds").as_number(), 3);
 }
 
+TEST(Report, NamesTheKernelOfEachAttention) {
+  Report report = sample();
+  EXPECT_THAT(to_text(report), Not(HasSubstr("attention")));
+  const Shape shape{DType::BF16, {1, 9, 2, 64}};
+  const kernels::AttentionCall forward{.q = shape, .k = shape, .result = DType::BF16};
+  kernels::AttentionCall backward = forward;
+  backward.backward = true;
+  report.attention = {{backward, "blockwise"}, {forward, "cuDNN"}};
+  EXPECT_THAT(to_text(report), HasSubstr("attention      backward [1,9,2,64] x 9 bf16: blockwise\n"
+                                         "               forward [1,9,2,64] x 9 bf16: cuDNN\n"));
+  EXPECT_EQ(to_json(report).at("attention").at("forward [1,9,2,64] x 9 bf16").as_string(), "cuDNN");
+}
+
 TEST(LargestValues, NamesTheirPlaceInTheModel) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {64, 4}}, "x");

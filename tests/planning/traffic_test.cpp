@@ -155,6 +155,23 @@ TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
             100);
 }
 
+TEST(Traffic, CountsWhatCudnnsAttentionSumsUpInButNotItsOtherWorkspaces) {
+  const HloShape bytes{.type = "u8", .dims = {1000}};
+  const auto moved = [&](const std::string& target) {
+    const HloComputation entry{.name = "entry",
+                               .instructions = {{.opcode = "parameter", .shape = f32({8})},
+                                                {.opcode = "custom-call",
+                                                 .target = target,
+                                                 .shape = tuple({f32({8}), bytes}),
+                                                 .operands = {0}}},
+                               .root = 1};
+    return traffic({.name = "m", .computations = {entry}, .entry = 0}).hbm_bytes;
+  };
+  EXPECT_EQ(moved("__cudnn$fmhaSoftmax"), 64);
+  EXPECT_EQ(moved("__cudnn$fmhaSoftmaxBackward"), 64 + 2 * 1000);
+  EXPECT_EQ(moved("__cublas$lt$matmul"), 64 + 1000);
+}
+
 TEST(Traffic, TellsHostMemoryFromTheDevices) {
   constexpr int64_t kHost = 5;
   constexpr int64_t kOnChip = 1;

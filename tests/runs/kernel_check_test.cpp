@@ -6,8 +6,10 @@
 #include <fstream>
 
 #include "io/scratch.h"
+#include "kernels/interpreter/cudnn.h"
 #include "kernels/interpreter/handlers.h"
 #include "kinema/graph/body.h"
+#include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
@@ -102,6 +104,18 @@ TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {
   EXPECT_EQ(report.rows.size(), 6U * 4 + 2);
   for (const verification::Row& row : report.rows) {
     EXPECT_TRUE(row.ok && !row.unsupported) << row.name << " " << row.tensor << " " << row.max_diff;
+  }
+}
+
+TEST(VerifyKernels, FindsThatThoseOfGpusAgreeAndThatCudnnTakesNoFloat32) {
+  runtime::ProgramOptions options;
+  options.emit.lowering =
+      interpreter::with_cudnn(kernels::gpu_lowering({.chip = "NVIDIA H100 80GB HBM3"}));
+  const verification::Report report = verification::verify_kernels(client(), options);
+  EXPECT_TRUE(report.ok());
+  for (const verification::Row& row : report.rows) {
+    EXPECT_EQ(row.unsupported, row.name.find("f32") != std::string::npos) << row.name;
+    EXPECT_TRUE(row.ok || row.unsupported) << row.name << " " << row.tensor << " " << row.max_diff;
   }
 }
 

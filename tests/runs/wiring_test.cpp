@@ -6,6 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
 #include "kinema/runs/models.h"
 
@@ -38,6 +39,19 @@ TEST(AttentionOptions, FollowTheConfiguration) {
   EXPECT_EQ(options.blocks,
             (kernels::FlashBlockSizes{
                 .block_q = 1024, .block_kv_dkv = 256, .use_fused_bwd_kernel = true}));
+}
+
+TEST(AttentionKernel, OfGpusReachesProgramsUnderItsName) {
+  config::Config config;
+  EXPECT_EQ(program_options(config).gpu_attention, kernels::GpuAttention{});
+  for (const auto asked :
+       {config::GpuAttentionKernel::AUTO, config::GpuAttentionKernel::CUDNN,
+        config::GpuAttentionKernel::TRITON, config::GpuAttentionKernel::BLOCKWISE}) {
+    config.model.attention_gpu_kernel = asked;
+    const kernels::GpuAttention given = program_options(config).gpu_attention;
+    EXPECT_EQ(kernels::word_of(given.kernel), config::word_of(asked));
+    EXPECT_TRUE(given.must);
+  }
 }
 
 TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {

@@ -21,6 +21,12 @@ constexpr std::string_view choices(Dtype /*value*/) { return "float32 | bfloat16
 enum class MatmulPrecision : uint8_t { DEFAULT, HIGH, HIGHEST };
 constexpr std::string_view choices(MatmulPrecision /*value*/) { return "DEFAULT | HIGH | HIGHEST"; }
 
+/// Of attention in blocks, on NVIDIA GPUs.
+enum class GpuAttentionKernel : uint8_t { AUTO, CUDNN, TRITON, BLOCKWISE };
+constexpr std::string_view choices(GpuAttentionKernel /*value*/) {
+  return "auto | cudnn | triton | blockwise";
+}
+
 enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE };
 constexpr std::string_view choices(ModelType /*value*/) {
   return "T2V | I2V | TI2V | VACE | ANIMATE";

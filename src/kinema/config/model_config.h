@@ -31,6 +31,7 @@ struct ModelConfig {
   int64_t ulysses_shards = -1;
   int64_t ulysses_attention_chunks = 1;
   bool attention_kernels = true;
+  GpuAttentionKernel attention_gpu_kernel = GpuAttentionKernel::AUTO;
   bool use_base2_exp = true;
   bool use_experimental_scheduler = true;
   Given<Tree> flash_block_sizes =
@@ -199,6 +200,10 @@ struct ModelConfig {
     visit("attention_kernels", self.attention_kernels, MAY_CHANGE,
           {.help = "on accelerators attention in blocks is done by kernels; false: by the "
                    "compiler's own operations"});
+    visit("attention_gpu_kernel", self.attention_gpu_kernel, MAY_CHANGE,
+          {.help = "on NVIDIA GPUs, whose kernel that is; auto: cuDNN's where it takes the shape, "
+                   "else Triton's, else blockwise",
+           .one_of = choices(self.attention_gpu_kernel)});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
     visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,

@@ -1,5 +1,7 @@
 #include "kinema/kernels/attention_call.h"
 
+#include <fmt/format.h>
+
 #include <any>
 #include <memory>
 
@@ -23,6 +25,11 @@ std::optional<AttentionCall> attention_call(const Node& node) {
                        .result = node.results[0].dtype,
                        .backward = backward != nullptr,
                        .blocks = backward != nullptr ? backward->blocks : forward->blocks};
+}
+
+std::string to_string(const AttentionCall& call) {
+  return fmt::format("{} {} x {} {}", call.backward ? "backward" : "forward",
+                     kinema::to_string(call.q.dims), call.keys(), kinema::to_string(call.q.dtype));
 }
 
 }  // namespace kinema::kernels

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "kinema/core/shape.h"
 #include "kinema/graph/graph.h"
@@ -26,5 +27,8 @@ struct AttentionCall {
 
 /// What a node calls; nothing for a node of another kind.
 std::optional<AttentionCall> attention_call(const Node& node);
+
+/// `forward [1,75600,5,128] x 75600 bf16`
+std::string to_string(const AttentionCall& call);
 
 }  // namespace kinema::kernels

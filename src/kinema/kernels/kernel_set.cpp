@@ -6,6 +6,7 @@
 
 #include "kinema/graph/custom_call.h"
 #include "kinema/kernels/cpu/kernel_set.h"
+#include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/tpu/lowering.h"
 
 namespace kinema::kernels {
@@ -18,7 +19,8 @@ struct Platform {
   int64_t temporaries;
 };
 
-constexpr Platform kPlatforms[] = {{"cpu", cpu_kernel_set, 10}, {"tpu", tpu_kernel_set, 0}};
+constexpr Platform kPlatforms[] = {
+    {"cpu", cpu_kernel_set, 10}, {"cuda", gpu_kernel_set, 0}, {"tpu", tpu_kernel_set, 0}};
 
 const Platform* find(std::string_view name) {
   const auto* found = std::ranges::find(kPlatforms, name, &Platform::name);
@@ -30,29 +32,23 @@ int64_t temporaries_to_a_byte(std::string_view platform) {
   return known == nullptr ? 0 : known->temporaries;
 }
 
-template <typename T>
-void add_once(std::vector<T>& list, const T& one) {
-  if (std::ranges::find(list, one) == list.end()) {
-    list.push_back(one);
+/// Adds the text of a call's kernel.
+void collect(const Node& node, std::vector<KernelText>& texts) {
+  if (node.op != &kCustomCall) {
+    return;
   }
-}
-
-/// Adds what somebody wants to know of a node.
-void collect(const Node& node, const KernelOptions& options) {
-  if (options.texts && node.op == &kCustomCall) {
-    const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
-    if (text != nullptr) {
-      add_once(*options.texts, *text);
-    }
-  }
-  if (options.calls) {
-    if (const auto call = attention_call(node)) {
-      add_once(*options.calls, *call);
-    }
+  const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
+  if (text != nullptr && std::ranges::find(texts, *text) == texts.end()) {
+    texts.push_back(*text);
   }
 }
 
 }  // namespace
+
+std::string_view word_of(GpuAttention::Kernel kernel) {
+  constexpr std::string_view kWords[] = {"auto", "cudnn", "triton", "blockwise"};
+  return kWords[static_cast<size_t>(kernel)];
+}
 
 void KernelSet::register_with(const pjrt::Plugin& plugin) const {
   for (const Handler& each : handlers) {
@@ -68,11 +64,15 @@ pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
 KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
   KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
-  if (options.calls || (out.lowering && options.texts)) {
-    out.lowering = [inner = std::move(out.lowering), options](const Node& node, Emitter& emitter) {
-      collect(node, options);
-      return inner && inner(node, emitter);
+  if (out.lowering && options.texts) {
+    out.lowering = [inner = std::move(out.lowering), texts = options.texts](const Node& node,
+                                                                            Emitter& emitter) {
+      collect(node, *texts);
+      return inner(node, emitter);
     };
+  }
+  if (options.attention) {
+    out.lowering = recorded(std::move(out.lowering), options.attention);
   }
   return out;
 }

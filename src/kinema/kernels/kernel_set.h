@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kinema/graph/emit.h"
-#include "kinema/kernels/attention_call.h"
+#include "kinema/kernels/attention_record.h"
 #include "kinema/kernels/kernel_text.h"
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
@@ -29,15 +29,33 @@ struct Target {
   MeshAxes mesh = {};
 };
 
+/// Which kernel attention in blocks gets on GPUs.
+struct GpuAttention {
+  enum class Kernel : uint8_t {
+    AUTO,       // the first of these that takes the shape
+    CUDNN,      // cuDNN's
+    TRITON,     // ours
+    BLOCKWISE,  // the compiler's own operations
+  };
+  Kernel kernel = Kernel::AUTO;
+  /// A shape that CUDNN or TRITON does not take is an Error; false: it is computed blockwise.
+  bool must = true;
+  bool operator==(const GpuAttention&) const = default;
+};
+
+/// The word of a configuration: `auto`, `cudnn`, ...
+std::string_view word_of(GpuAttention::Kernel kernel);
+
 struct KernelOptions {
   /// False: no kernels, but the flags that the target wants all the same.
   bool use = true;
   /// Kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace = false;
+  GpuAttention gpu_attention = {};
   /// Where given: the text of each kernel that the lowering writes is put there, once.
   std::shared_ptr<std::vector<KernelText>> texts = {};
-  /// Where given: each attention call of the program is put there, once.
-  std::shared_ptr<std::vector<AttentionCall>> calls = {};
+  /// Where given: what came of each call of attention is put there.
+  std::shared_ptr<AttentionRecord> attention = {};
 };
 
 /// A kernel that a program calls by its name.

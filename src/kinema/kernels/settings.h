@@ -61,13 +61,17 @@ struct FlashAttentionSettings {
 };
 
 /// `fused("flash_attention_backward", FlashAttentionBackwardSettings,
-/// {q, k, v, lse, delta, dy[, keys]})` -> dq, dk, dv of one dtype, summed up in lse's.
+/// {q, k, v, lse, delta, dy, y[, keys]})` -> dq, dk, dv of one dtype, summed up in lse's.
 ///
-/// As above; delta [b, n, s] is the sum over d of y dy, dy has q's shape and dtype.
+/// As above; delta [b, n, s] is the sum over d of y dy, dy and y have q's shape and dtype. Of keys
+/// that are a part of those that lse and y are of, these are the parts' gradients; the parts' dq
+/// add up.
 struct FlashAttentionBackwardSettings {
   double scale;
   FlashBlockSizes blocks;
   bool base2 = true;
+  /// False: delta is another one, and kernels that form it from y and dy are of no use.
+  bool delta_of_y = true;
 };
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.

@@ -135,7 +135,7 @@ Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64
                     {}}};
   const Sharding lse{{axes.batch, axes.heads, axes.sequence}};
   split.forward = {axes.mesh, {q, k, k}, {q, lse}};
-  split.backward = {axes.mesh, {q, k, k, lse, lse, q}, {q, k, k}};
+  split.backward = {axes.mesh, {q, k, k, lse, lse, q, q}, {q, k, k}};
   return split;
 }
 
@@ -188,19 +188,22 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
     const Tensor y = fill_up(ys[0], split, split.sequence);
     const Tensor dy = dys[0] ? fill_up(dys[0], split, split.sequence) : zeros_like(y);
     Tensor delta = flash_delta(y, dy);
+    PartPlan plan = split.plan;
     if (dys[1]) {
       delta = delta - dys[1];  // a gradient of a gradient: d lse / d s = p
+      plan.flash.delta_of_y = false;
     }
     const std::vector<Tensor> whole{fill_up(in[0], split, split.sequence),
                                     fill_up(in[1], split, split.keys),
                                     fill_up(in[2], split, split.keys),
                                     ys[1],
                                     delta,
-                                    dy};
+                                    dy,
+                                    y};
     std::vector<Tensor> grads =
         on_parts(whole, split.backward, [&](std::span<const Tensor> part) -> std::vector<Tensor> {
           const FlashGradients result =
-              part_backward(part[0], part[1], part[2], part[3], part[4], part[5], split.plan);
+              part_backward(part[0], part[1], part[2], part[3], part[4], part[5], part[6], plan);
           return {result.dq, result.dk, result.dv};
         });
     for (size_t i = 0; i < grads.size(); ++i) {

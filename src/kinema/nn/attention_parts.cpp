@@ -76,12 +76,12 @@ FlashResult ring_forward(Tensor q, Tensor k, Tensor v, const PartPlan& plan) {
 
 /// The sums of dk and dv travel with their keys, and once more at the end: home.
 FlashGradients ring_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                             const PartPlan& plan) {
+                             Tensor y, const PartPlan& plan) {
   const Ring ring(k, plan);
   FlashGradients sum;
   for (int64_t h = 0; h < ring.steps(); ++h) {
     const FlashGradients some =
-        flash_backward(q, k, v, lse, delta, dy, ring.keys(h), lse.dtype(), plan.flash);
+        flash_backward(q, k, v, lse, delta, dy, y, ring.keys(h), lse.dtype(), plan.flash);
     sum = h == 0 ? some : FlashGradients{sum.dq + some.dq, sum.dk + some.dk, sum.dv + some.dv};
     sum.dk = ring.next(sum.dk);
     sum.dv = ring.next(sum.dv);
@@ -148,7 +148,7 @@ FlashResult part_forward(Tensor q, Tensor k, Tensor v, const PartPlan& plan) {
 }
 
 FlashGradients part_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                             const PartPlan& plan) {
+                             Tensor y, const PartPlan& plan) {
   std::vector<Tensor> dq;
   std::vector<Tensor> dk;
   std::vector<Tensor> dv;
@@ -164,15 +164,16 @@ FlashGradients part_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor de
     };
     const Tensor some_q = to_heads(run.of(q, kHeads), plan);
     const Tensor some_dy = to_heads(run.of(dy, kHeads), plan);
+    const Tensor some_y = to_heads(run.of(y, kHeads), plan);
     const Tensor all_k =
         to_heads(all_gather(run.of(k, kHeads), plan.gather, Axis(kSequence)), plan);
     const Tensor all_v =
         to_heads(all_gather(run.of(v, kHeads), plan.gather, Axis(kSequence)), plan);
     const FlashGradients some =
         plan.ring.size() > 1
-            ? ring_backward(some_q, all_k, all_v, rows(lse), rows(delta), some_dy, plan)
+            ? ring_backward(some_q, all_k, all_v, rows(lse), rows(delta), some_dy, some_y, plan)
             : flash_backward(some_q, first(all_k, plan.keys), first(all_v, plan.keys), rows(lse),
-                             rows(delta), some_dy, {}, q.dtype(), plan.flash);
+                             rows(delta), some_dy, some_y, {}, q.dtype(), plan.flash);
     dq.push_back(to_sequence(as(some.dq, q.dtype()), plan));
     dk.push_back(back(some.dk, all_k.dim(kSequence)));
     dv.push_back(back(some.dv, all_k.dim(kSequence)));

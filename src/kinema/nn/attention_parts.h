@@ -26,6 +26,6 @@ FlashResult part_forward(Tensor q, Tensor k, Tensor v, const PartPlan& plan);
 
 /// What flash_backward gives, for parts; in q's dtype.
 FlashGradients part_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                             const PartPlan& plan);
+                             Tensor y, const PartPlan& plan);
 
 }  // namespace kinema::nn

@@ -177,7 +177,7 @@ std::vector<Tensor> backward(std::span<const Tensor> in, DType out, const FlashO
   const Tensor delta = cut_rows(in[4], rows);
   const Tensor dys = cut(in[5], rows);
   const Tensor mask =
-      mask_of(q.graph(), columns, in.size() > 6 ? in[6] : Tensor(), options.mask_padding);
+      mask_of(q.graph(), columns, in.size() > 7 ? in[7] : Tensor(), options.mask_padding);
   const DType sums = sums_dtype(q);
   const Precision precision = options.precision;
   std::vector<Tensor> blocks{cut(in[1], columns), cut(in[2], columns)};
@@ -227,14 +227,15 @@ FlashResult flash_forward(Tensor q, Tensor k, Tensor v, Tensor keys, DType out,
 }
 
 FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                              Tensor keys, DType out, const FlashOptions& options) {
-  std::vector<Tensor> inputs{q, k, v, lse, delta, dy};
+                              Tensor y, Tensor keys, DType out, const FlashOptions& options) {
+  std::vector<Tensor> inputs{q, k, v, lse, delta, dy, y};
   if (keys) {
     inputs.push_back(keys);
   }
   const std::vector<Tensor> grads =
       fused("flash_attention_backward",
-            kernels::FlashAttentionBackwardSettings{options.scale, options.blocks, options.base2},
+            kernels::FlashAttentionBackwardSettings{options.scale, options.blocks, options.base2,
+                                                    options.delta_of_y},
             inputs, [&](std::span<const Tensor> in) { return backward(in, out, options); });
   return {grads[0], grads[1], grads[2]};
 }

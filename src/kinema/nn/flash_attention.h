@@ -14,6 +14,8 @@ struct FlashOptions {
   bool mask_padding = true;
   /// As FlashAttentionSettings has it.
   bool base2 = true;
+  /// As FlashAttentionBackwardSettings has it.
+  bool delta_of_y = true;
 };
 
 /// softmax(scale q k^T) v and the logarithm of the weights' sum.
@@ -34,13 +36,13 @@ struct FlashGradients {
 };
 
 /// The gradients from what flash_forward saved. `delta` [b, n, s] is `flash_delta(y, dy)`. With the
-/// lse and delta of all keys, k and v may be any part of them: the parts' dq add up. Sums are of
+/// lse, delta and y of all keys, k and v may be any part of them: the parts' dq add up. Sums are of
 /// lse's dtype, the gradients of `out`: a narrow one is rounded block by block, so that no wide
 /// gradient of all keys is ever held.
 ///
 /// One `fused("flash_attention_backward")`.
 FlashGradients flash_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, Tensor dy,
-                              Tensor keys, DType out, const FlashOptions& options);
+                              Tensor y, Tensor keys, DType out, const FlashOptions& options);
 
 /// sum over d of y dy: [b, s, n, d] twice -> [b, n, s] in lse's dtype.
 Tensor flash_delta(Tensor y, Tensor dy);

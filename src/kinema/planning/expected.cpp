@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "kinema/kernels/gpu/cost.h"
 #include "kinema/kernels/tpu/cost.h"
 #include "kinema/planning/traffic.h"
 
@@ -144,13 +146,19 @@ class Clock {
     }
   }
 
-  /// True when it is one of our kernels.
-  bool kernel(const Place& at) {
+  std::optional<kernels::KernelCost> cost_of(const Place& at) const {
     const HloInstruction& one = at.instruction();
-    if (one.target != "tpu_custom_call") {
-      return false;
+    if (one.target == "tpu_custom_call") {
+      return kernels::tpu_kernel_cost(one.backend_config, chip_.name);
     }
-    const auto cost = kernels::tpu_kernel_cost(one.backend_config, chip_.name);
+    return one.opcode == "custom-call" && chip_.family == Family::CUDA
+               ? kernels::gpu_kernel_cost(*at.computation, one, chip_.name)
+               : std::nullopt;
+  }
+
+  /// True when it is an attention kernel.
+  bool kernel(const Place& at) {
+    const auto cost = cost_of(at);
     if (!cost) {
       return false;
     }
@@ -160,6 +168,9 @@ class Clock {
     auto sum = std::ranges::find(out_.kernels, cost->name, &ExpectedTime::Kernel::name);
     if (sum == out_.kernels.end()) {
       sum = out_.kernels.insert(sum, {.name = cost->name});
+    }
+    if (!cost->note.empty()) {
+      out_.note = cost->note;
     }
     sum->count += at.times;
     sum->flops += at.times * cost->flops;

@@ -250,6 +250,10 @@ std::string to_text(const Report& report) {
     lines.add("batch", "{}", report.layout);
   }
   lines.add("remat", "{}", report.remat);
+  for (const auto& [call, kernel] : report.attention) {
+    lines.add(call == report.attention.front().call ? "attention" : "", "{}: {}",
+              kernels::to_string(call), kernel);
+  }
   lines.add("flags", "{}", flags_text(report.options));
   lines.add("per device", "");
   add_memory(report, lines);
@@ -276,6 +280,10 @@ io::Json to_json(const Report& report) {
   for (const auto& [kind, sum] : report.compiled.traffic.collectives) {
     collectives.set(kind, io::Json::object().set("count", sum.count).set("bytes", sum.bytes));
   }
+  io::Json attention = io::Json::object();
+  for (const auto& [call, kernel] : report.attention) {
+    attention.set(kernels::to_string(call), kernel);
+  }
   const double devices = bytes(report.target.devices);
   const Roofline roofline = report.roofline();
   return io::Json::object()
@@ -287,6 +295,7 @@ io::Json to_json(const Report& report) {
       .set("batch", report.layout)
       .set("mesh", std::move(mesh))
       .set("remat_policy", report.remat)
+      .set("attention", std::move(attention))
       .set("flags", std::move(flags))
       .set("fits", report.fits())
       .set("bytes", memory_json(report))

@@ -9,6 +9,7 @@
 #include "kinema/core/shape.h"
 #include "kinema/graph/graph.h"
 #include "kinema/io/json.h"
+#include "kinema/kernels/attention_record.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/planning/tile_search.h"
 
@@ -40,6 +41,7 @@ struct Report {
   std::string layout;  // "1 sample, tokens over fsdp=4, ..."; empty on one device
   std::vector<std::pair<std::string, int64_t>> mesh;
   std::string remat;
+  kernels::AttentionRecord attention;
   double flops = 0;        // of matmuls and convolutions in our graph, on all devices
   double model_flops = 0;  // by the published formula, on all devices; 0: not said
   CompileResult compiled;

@@ -117,6 +117,16 @@ double said_bytes(const HloInstruction& one) {
   return static_cast<double>(value);
 }
 
+/// Of cuDNN's attention, whose last result is what it works in: forward, that is not written;
+/// backward, dq is summed up there and read at the end.
+double working_bytes(const HloInstruction& one) {
+  if (!one.target.starts_with("__cudnn$fmha") || one.shape.parts.empty()) {
+    return 0;
+  }
+  const auto bytes = static_cast<double>(one.shape.parts.back().device_bytes());
+  return one.target.find("Backward") == std::string::npos ? -bytes : bytes;
+}
+
 class Sum {
  public:
   explicit Sum(const HloModule& program) : program_(program) {}
@@ -233,7 +243,7 @@ double hbm_bytes(const HloModule& program, const Place& at) {
                                    static_cast<int64_t>(i), shape)
                  : static_cast<double>(shape.device_bytes());
   }
-  return bytes;
+  return bytes + working_bytes(one);
 }
 
 Traffic traffic(const HloModule& program) {

@@ -166,6 +166,21 @@ bool uses_kernels(const config::Config& config, bool cpu) {
   return cpu ? config.run.cpu_kernels : config.model.attention_kernels;
 }
 
+kernels::GpuAttention gpu_attention(const config::Config& config) {
+  using Kernel = kernels::GpuAttention::Kernel;
+  switch (config.model.attention_gpu_kernel) {
+    case config::GpuAttentionKernel::AUTO:
+      return {.kernel = Kernel::AUTO};
+    case config::GpuAttentionKernel::CUDNN:
+      return {.kernel = Kernel::CUDNN};
+    case config::GpuAttentionKernel::TRITON:
+      return {.kernel = Kernel::TRITON};
+    case config::GpuAttentionKernel::BLOCKWISE:
+      break;
+  }
+  return {.kernel = Kernel::BLOCKWISE};
+}
+
 runtime::ProgramOptions program_options(const config::Config& config) {
   runtime::ProgramOptions options;
   const std::string& cache = config.run.executable_cache;
@@ -174,6 +189,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   }
   options.dump = config.run.dump_to;
   options.kernels = uses_kernels(config, config.run.hardware == config::Hardware::CPU);
+  options.gpu_attention = gpu_attention(config);
   options.jit = config.runtime.jit;
   options.compile.flags = resolve_flags({.config = config}, {}).options();
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),

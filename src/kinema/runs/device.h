@@ -38,6 +38,9 @@ std::string batch_text(const config::Config& config, const mesh::Placement& aske
 /// frame, and its own rules. Throws an Error when the devices do not divide into such groups.
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
 
+/// The kernel that the configuration wants for attention on GPUs.
+kernels::GpuAttention gpu_attention(const config::Config& config);
+
 /// Whether the configuration wants the kernels of its device, a CPU's or an accelerator's.
 bool uses_kernels(const config::Config& config, bool cpu);
 

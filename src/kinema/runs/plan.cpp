@@ -109,12 +109,12 @@ std::vector<planning::TileTable> choose_tiles(config::Loaded& loaded, const Plan
   }
   const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
   emit(*step.graph, step.outputs, step.emit);  // finds the calls
-  check(!step.attention_calls->empty(),
+  check(!step.attention->empty(),
         "[plan] --tiles: this program has no attention in blocks (attention: {})", model.attention);
   const auto task = job.task("comparing tiles");
   int64_t tried = 0;
   std::vector<planning::TileTable> tables =
-      planning::search_tiles(*step.attention_calls,
+      planning::search_tiles(kernels::calls_of(*step.attention),
                              {.target = options.target,
                               .plugin = plugin_for(loaded.config, options.target),
                               .program = job.program(),
@@ -150,6 +150,7 @@ planning::Report planned(const config::Loaded& given, const PlanOptions& options
     report.mesh = step.place.mesh().axes.axes;
   }
   report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
+  report.attention = *step.attention;
   report.options = compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;

@@ -160,10 +160,13 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
   }
   const bool use = uses_kernels(loaded.config, target.chip.family == planning::Family::CPU);
   out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
-  out.attention_calls = std::make_shared<std::vector<kernels::AttentionCall>>();
+  out.attention = std::make_shared<kernels::AttentionRecord>();
   out.kernels = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
-      {.use = use, .texts = out.kernel_texts, .calls = out.attention_calls});
+      {.use = use,
+       .gpu_attention = gpu_attention(loaded.config),
+       .texts = out.kernel_texts,
+       .attention = out.attention});
   out.emit.lowering = out.kernels.lowering;
   return out;
 }

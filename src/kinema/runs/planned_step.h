@@ -25,7 +25,7 @@ struct PlannedStep {
   kernels::KernelSet kernels;
   /// Both are filled when the program is written.
   std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
-  std::shared_ptr<std::vector<kernels::AttentionCall>> attention_calls;
+  std::shared_ptr<kernels::AttentionRecord> attention;
   mesh::Placement place;
   std::string what;
   std::string model;

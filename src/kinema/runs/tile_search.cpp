@@ -34,7 +34,7 @@ std::vector<AttentionCall> calls_of(const config::Loaded& loaded, PlanMode mode,
   planning::Target target = planning::parse_target(fmt::format("cpu:{}", devices));
   const PlannedStep step = build_planned_step(loaded, target, mode, job);
   emit(*step.graph, step.outputs, step.emit);
-  return *step.attention_calls;
+  return kernels::calls_of(*step.attention);
 }
 
 /// The call by itself, forward or backward, with these block sizes.

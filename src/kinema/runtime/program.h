@@ -12,6 +12,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/array.h"
 
@@ -28,6 +29,7 @@ struct ProgramOptions {
   bool kernels = true;
   /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace_kernels = false;
+  kernels::GpuAttention gpu_attention = {};
   /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
   bool jit = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.

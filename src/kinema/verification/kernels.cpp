@@ -84,8 +84,8 @@ std::vector<Tensor> build(Graph& graph, const KernelCase& c, DType dtype,
   std::vector<Tensor> out{result.y};
   if (c.backward) {
     const Tensor delta = nn::flash_delta(result.y, in[3]);
-    const nn::FlashGradients grads =
-        nn::flash_backward(in[0], in[1], in[2], result.lse, delta, in[3], keys, dtype, options);
+    const nn::FlashGradients grads = nn::flash_backward(in[0], in[1], in[2], result.lse, delta,
+                                                        in[3], result.y, keys, dtype, options);
     out.insert(out.end(), {grads.dq, grads.dk, grads.dv});
   }
   return out;
@@ -109,6 +109,7 @@ nn::FlashOptions options_of(const KernelCase& c) {
 std::string text_of(const Graph& graph, std::span<const Tensor> outputs, const pjrt::Client& client,
                     runtime::ProgramOptions options, bool kernels) {
   options.kernels = kernels;
+  options.gpu_attention.must = false;  // cases that a kernel does not take are `unsupported`
   if (!kernels) {
     options.emit.lowering = {};
   }
@@ -125,6 +126,7 @@ std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
   const std::vector<Tensor> outputs = build(graph, c, c.dtype, given, flash);
   runtime::ProgramOptions with = program;
   with.kernels = true;
+  with.gpu_attention.must = false;
   runtime::ProgramOptions without = program;
   without.kernels = false;
   without.emit.lowering = {};

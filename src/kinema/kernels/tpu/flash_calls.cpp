@@ -105,13 +105,13 @@ std::vector<Tensor> call_flash_backward(std::span<const Tensor> in, DType result
     FlashWork work = flash_work(lengths_of(q, in[1]), pass, q.dtype(), result, sizes, chip);
     work.scale = settings.scale;
     work.base2 = settings.base2;
-    work.prefetched = in.size() > 6;
+    work.prefetched = in.size() > 7;
     return work;
   };
   const FlashWork work = work_of(first);
   std::vector<Tensor> operands;
   if (work.prefetched) {
-    operands.push_back(reshape(in[6], {1}));
+    operands.push_back(reshape(in[7], {1}));
   }
   operands.insert(
       operands.end(),

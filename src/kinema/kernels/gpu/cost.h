@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "kinema/kernels/kernel_cost.h"
+#include "kinema/pjrt/hlo_program.h"
+
+namespace kinema::kernels {
+
+/// Of a call of attention in an optimized program, cuDNN's or one of our Triton kernels; nothing
+/// for other calls. `chip` is the name that plans have for it (h100, b200, ...).
+std::optional<KernelCost> gpu_kernel_cost(const pjrt::HloComputation& where,
+                                          const pjrt::HloInstruction& call, std::string_view chip);
+
+}  // namespace kinema::kernels

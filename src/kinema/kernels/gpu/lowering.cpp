@@ -1,0 +1,89 @@
+#include "kinema/kernels/gpu/lowering.h"
+
+#include <any>
+#include <memory>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/body.h"
+#include "kinema/kernels/gpu/cudnn_attention.h"
+#include "kinema/kernels/rewrite.h"
+#include "kinema/kernels/settings.h"
+
+namespace kinema::kernels {
+namespace {
+
+using Kernel = GpuAttention::Kernel;
+
+/// A call of attention, one of the two.
+struct Call {
+  const FlashAttentionSettings* forward;
+  const FlashAttentionBackwardSettings* backward;
+};
+
+Call call_of(const Node& node) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  return {std::any_cast<FlashAttentionSettings>(&body.settings),
+          std::any_cast<FlashAttentionBackwardSettings>(&body.settings)};
+}
+
+/// Why a kernel does not take a call; empty where it does.
+std::string cudnn_refuses(const Node& node, const Call& call, const std::string& chip) {
+  if (call.backward != nullptr && !call.backward->delta_of_y) {
+    return "a gradient of a gradient was given, expected attention or its gradient: blockwise "
+           "computes it";
+  }
+  return cudnn_refusal(node.shape(0), node.shape(1), chip);
+}
+
+void write_cudnn(const Node& node, const Call& call, Emitter& out, const std::string& chip) {
+  const DType result = node.results[0].dtype;
+  const bool lse = call.forward != nullptr && out.uses(const_cast<Node&>(node).result(1)) > 0;
+  write_instead(node, out, [&](std::span<const Tensor> in) {
+    return call.forward != nullptr ? cudnn_flash_forward(in, result, *call.forward, chip, lse)
+                                   : cudnn_flash_backward(in, result, *call.backward, chip);
+  });
+}
+
+bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
+  const Call call = call_of(node);
+  if (call.forward == nullptr && call.backward == nullptr) {
+    return false;
+  }
+  const Kernel asked = options.attention.kernel;
+  std::string refused;
+  if (asked == Kernel::AUTO || asked == Kernel::CUDNN) {
+    refused = cudnn_refuses(node, call, options.chip);
+    if (refused.empty()) {
+      write_cudnn(node, call, out, options.chip);
+      return true;
+    }
+  }
+  if (asked == Kernel::TRITON) {
+    refused = "there are no Triton kernels, expected auto, cudnn or blockwise";
+  }
+  check(asked == Kernel::AUTO || asked == Kernel::BLOCKWISE || !options.attention.must,
+        "[kernels] attention_gpu_kernel={} on {}: {}", word_of(asked),
+        options.chip.empty() ? "a GPU" : options.chip, refused);
+  return false;
+}
+
+}  // namespace
+
+Lowering gpu_lowering(const GpuLoweringOptions& options) {
+  return [options](const Node& node, Emitter& out) {
+    const bool partitioned = options.mesh && out.manual_depth() == 0;
+    return node.op == &kCall && !partitioned && write(node, out, options);
+  };
+}
+
+KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options) {
+  KernelSet out;
+  if (options.use) {
+    out.lowering = gpu_lowering({.chip = target.chip,
+                                 .mesh = !target.mesh.axes.empty(),
+                                 .attention = options.gpu_attention});
+  }
+  return out;
+}
+
+}  // namespace kinema::kernels
