@@ -13,6 +13,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/triton_calls.h"
+#include "kinema/kernels/gpu/triton_cost.h"
 #include "kinema/kernels/gpu/triton_flash.h"
 #include "kinema/kernels/gpu/triton_tiles.h"
 #include "kinema/nn/flash_attention.h"
@@ -121,7 +122,7 @@ std::vector<HostArray> arguments(const Case& c) {
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 2),
                                kinema::normal({c.batch, c.keys, c.heads, c.width}, 3),
                                kinema::normal({c.batch, c.queries, c.heads, c.width}, 4)};
-  // What does not count must not show, not even where it is no number.
+  // What does not count must not show, however large it is.
   for (size_t i = 1; c.counted >= 0 && i < 3; ++i) {
     const auto x = given[i].as<float>();
     const int64_t row = c.heads * c.width;
@@ -239,10 +240,17 @@ TEST(TritonLowering, LeavesWhatThePartitionerSeesAndWhatItDoesNotTake) {
   EXPECT_THAT(text(good, {.chip = kH100, .mesh = true}), Not(HasSubstr(target)));
   EXPECT_THAT(text({1, 128, 128, 1, 264, DType::BF16}, {.chip = kH100}), Not(HasSubstr(target)));
   const Shape q{DType::BF16, {1, 128, 2, 64}};
-  EXPECT_TRUE(triton_flash_takes(q, q, DType::F32, 0.1));
-  EXPECT_FALSE(triton_flash_takes(q, q, DType::F16, 0.1));
-  EXPECT_FALSE(triton_flash_takes(q, q, DType::BF16, -0.1));
-  EXPECT_FALSE(triton_flash_takes(q, {DType::BF16, {1, 0, 2, 64}}, DType::BF16, 0.1));
+  EXPECT_EQ(triton_refusal(q, q, DType::F32, 0.1), "");
+  EXPECT_THAT(triton_refusal(q, q, DType::F16, 0.1), HasSubstr("results of f16"));
+  EXPECT_THAT(triton_refusal(q, q, DType::BF16, -0.1), HasSubstr("a scale of -0.1"));
+  EXPECT_THAT(triton_refusal(q, {DType::BF16, {1, 0, 2, 64}}, DType::BF16, 0.1),
+              HasSubstr("[1,0,2,64]"));
+  const Shape wide{DType::F32, {1, 128, 2, 264}};
+  EXPECT_THAT(triton_refusal(wide, wide, DType::F32, 0.1), HasSubstr("heads of 264"));
+  const Shape whole{DType::S8, {1, 128, 2, 64}};
+  EXPECT_THAT(triton_refusal(whole, whole, DType::S8, 0.1), HasSubstr("q of s8"));
+  const Shape many{DType::BF16, {1, 8, 70000, 64}};
+  EXPECT_THAT(triton_refusal(many, many, DType::BF16, 0.1), HasSubstr("70000 heads"));
 }
 
 // ---- Texts ----------------------------------------------------------------------------------
@@ -352,9 +360,9 @@ TEST(TritonFlashText, ShowsEveryDamage) {
       {"products of rounded operands", "inputPrecision = 2", "inputPrecision = 0"},
       {"another base", "math.exp2", "math.exp"},
       {"another logarithm", "math.log2", "math.log"},
-      {"the smallest in place of the largest", "arith.maxnumf", "arith.minnumf"},
+      {"the largest weight in place of their sum", "arith.addf", "arith.maxnumf"},
       {"k in place of k^T", "order = array<i32: 1, 0>", "order = array<i32: 0, 1>"},
-      {"a head's matrix at another place", "value = 2400 : i64", "value = 4800 : i64"},
+      {"a head's matrix at another place", "value = 24 : i64", "value = 12 : i64"},
       {"a sample's matrix at another place", "value = 4800 : i64", "value = 2400 : i64"},
       {"rows of another length", "value = 48 : i32", "value = 24 : i32"},
       {"blocks that overlap", "value = 32 : i32", "value = 16 : i32"},
@@ -364,7 +372,9 @@ TEST(TritonFlashText, ShowsEveryDamage) {
       {"no blocks of keys but the last", "arith.divsi", "arith.remsi"},
       {"a sum for a difference", "arith.subf", "arith.addf"},
       {"a type that does not fit", "tensor<32x16xf32>", "tensor<16x32xf32>"},
-      {"a scale that is not there", fmt::format("{:.9e}", 0.2 * 1.4426950408889634), "1.0"},
+      {"a scale that is not there",
+       fmt::format("dense<{:.9e}> : tensor<32x16xf32>", 0.2 * 1.4426950408889634),
+       "dense<1.0> : tensor<32x16xf32>"},
       {"all keys", "arith.minsi", "arith.maxsi"}};
   ASSERT_GE(all.size(), 12U);
   expect_shown(triton::flash_forward(small_work()), all);
@@ -405,6 +415,129 @@ TEST(TritonFlashText, IsRefusedForTilesThatTheCompilerWouldDieOf) {
   work.dtype = DType::F64;
   EXPECT_THAT([&] { triton::flash_forward(work); },
               ThrowsMessage<Error>(HasSubstr("arrays of f64 were given")));
+}
+
+// ---- Tiles and figures ------------------------------------------------------------------------
+
+TEST(TritonTiles, FitEveryChip) {
+  for (const char* chip : {kA100, kH100, kB200, kCard, "NVIDIA GeForce RTX 5090", ""}) {
+    for (const DType dtype : {DType::BF16, DType::F16, DType::F32}) {
+      for (const int64_t width : {1, 16, 17, 64, 100, 128, 130, 256}) {
+        for (const FlashPass pass : kPasses) {
+          FlashWork work{.width = width, .dtype = dtype};
+          work.tile = triton::best_tile(pass, work, chip);
+          EXPECT_NO_THROW(triton::check_fits(pass, work, chip)) << chip << " " << width;
+          EXPECT_NO_THROW(triton::flash_kernel(pass, work)) << chip << " " << width;
+        }
+      }
+    }
+  }
+  const FlashWork wide{.width = 257};
+  EXPECT_THAT([&] { triton::best_tile(FlashPass::FORWARD, wide, kH100); },
+              ThrowsMessage<Error>(HasSubstr("heads of 257")));
+}
+
+TEST(TritonTiles, BeyondSharedMemoryAreRefused) {
+  const FlashWork work{.width = 128, .tile = {128, 128, 8, 4}};
+  // 32 KiB of queries, four times 64 KiB of keys and values.
+  EXPECT_EQ(triton::shared_bytes(FlashPass::FORWARD, work, triton::Architecture::HOPPER), 294912);
+  EXPECT_THAT([&] { triton::check_fits(FlashPass::FORWARD, work, kH100); },
+              ThrowsMessage<Error>(HasSubstr("294912 bytes of shared memory, at most 232448")));
+  const FlashWork less{.width = 128, .tile = {128, 64, 8, 3}};
+  EXPECT_NO_THROW(triton::check_fits(FlashPass::FORWARD, less, kA100));
+  EXPECT_THROW(triton::check_fits(FlashPass::FORWARD, less, kCard), Error);
+}
+
+// What the compiler said (nvJitLink 13.2, heads of 128 but for the last).
+TEST(TritonTiles, TakeWhatTheCompilerSaysOrMore) {
+  struct Said {
+    triton::Architecture on;
+    FlashPass pass;
+    FlashTile tile;
+    int64_t bytes;
+    DType dtype = DType::BF16;
+    int64_t width = 128;
+  };
+  using triton::Architecture;
+  for (const Said& said :
+       {Said{Architecture::HOPPER, FlashPass::FORWARD, {128, 64, 8, 3}, 131072},
+        Said{Architecture::HOPPER, FlashPass::BACKWARD_DKV, {32, 128, 8, 3}, 115200},
+        Said{Architecture::HOPPER, FlashPass::BACKWARD_DQ, {128, 64, 8, 3}, 163840},
+        Said{Architecture::BLACKWELL, FlashPass::FORWARD, {128, 128, 8, 2}, 164384},
+        Said{Architecture::BLACKWELL, FlashPass::BACKWARD_DKV, {64, 128, 8, 3}, 197696},
+        Said{Architecture::BLACKWELL, FlashPass::BACKWARD_DQ, {128, 64, 8, 3}, 180272},
+        Said{Architecture::AMPERE, FlashPass::FORWARD, {128, 64, 8, 3}, 65536},
+        Said{Architecture::AMPERE, FlashPass::BACKWARD_DKV, {16, 128, 8, 3}, 82176},
+        Said{Architecture::AMPERE, FlashPass::BACKWARD_DQ, {128, 32, 8, 2}, 65536},
+        Said{Architecture::HOPPER, FlashPass::FORWARD, {32, 16, 8, 1}, 26624, DType::F32},
+        Said{Architecture::HOPPER, FlashPass::BACKWARD_DKV, {16, 32, 4, 1}, 53248, DType::F32},
+        Said{
+            Architecture::ADA, FlashPass::BACKWARD_DKV, {16, 64, 8, 2}, 86144, DType::BF16, 256}}) {
+    const FlashWork work{.width = said.width, .dtype = said.dtype, .tile = said.tile};
+    const int64_t bytes = triton::shared_bytes(said.pass, work, said.on);
+    EXPECT_GE(bytes, said.bytes);
+    EXPECT_LE(bytes, 2 * said.bytes);
+  }
+}
+
+TEST(TritonTiles, KnowChipsByEveryName) {
+  using triton::Architecture;
+  using triton::architecture_of;
+  EXPECT_EQ(architecture_of("NVIDIA A100-SXM4-80GB"), Architecture::AMPERE);
+  EXPECT_EQ(architecture_of("a100-80gb"), Architecture::AMPERE);
+  EXPECT_EQ(architecture_of("NVIDIA H100 80GB HBM3"), Architecture::HOPPER);
+  EXPECT_EQ(architecture_of("gh200"), Architecture::HOPPER);
+  EXPECT_EQ(architecture_of("NVIDIA H200"), Architecture::HOPPER);
+  EXPECT_EQ(architecture_of("NVIDIA B200"), Architecture::BLACKWELL);
+  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 5090"), Architecture::RTX_BLACKWELL);
+  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 4090"), Architecture::ADA);
+  EXPECT_EQ(architecture_of(""), Architecture::ADA);
+}
+
+/// The configuration of the only call in a program, as its text has it.
+std::string configuration(FlashPass pass, const Case& c) {
+  Graph graph;
+  const auto outputs = build(graph, c, arguments(c), c.dtype);
+  EmitOptions options;
+  options.lowering = triton_lowering({.chip = c.chip});
+  const bool forward = pass == FlashPass::FORWARD;
+  const bool dkv = pass == FlashPass::BACKWARD_DKV;
+  const std::string text = emit(graph, std::vector{outputs[forward ? 0 : dkv ? 3 : 2]}, options);
+  const std::string_view name = forward ? "flash_forward_"
+                                : dkv   ? "flash_backward_dkv_"
+                                        : "flash_backward_dq_";
+  const size_t at = text.find(fmt::format("backend_config = {{name = \"{}", name));
+  EXPECT_NE(at, std::string::npos);
+  return text.substr(at, text.find("debug = false", at) - at);
+}
+
+TEST(TritonCost, ReadsWhatACallDoes) {
+  const Case c{2, 300, 512, 3, 100, DType::BF16};
+  constexpr double kPairs = 2.0 * 3 * 300 * 512 * 128;  // as wide as rows are filled up to
+  const auto forward = triton_kernel_cost(configuration(FlashPass::FORWARD, c), "h100");
+  ASSERT_TRUE(forward.has_value());
+  EXPECT_EQ(forward->name, "flash forward (Triton)");
+  EXPECT_EQ(forward->flops, 4 * kPairs);
+  EXPECT_EQ(forward->hbm_bytes, 2.0 * 6 * 100 * (2 * 300 + 2 * 512) + 4.0 * 6 * 300);
+  EXPECT_NEAR(forward->peak_share, 0.4, 0.01);
+  const auto dkv = triton_kernel_cost(configuration(FlashPass::BACKWARD_DKV, c), "h100");
+  ASSERT_TRUE(dkv.has_value());
+  EXPECT_EQ(dkv->name, "flash backward, dk and dv (Triton)");
+  EXPECT_EQ(dkv->flops, 8 * kPairs);
+  const auto dq = triton_kernel_cost(configuration(FlashPass::BACKWARD_DQ, c), "b200");
+  ASSERT_TRUE(dq.has_value());
+  EXPECT_EQ(dq->flops, 6 * kPairs);
+  EXPECT_LT(dq->peak_share, forward->peak_share);
+  const Case full{1, 64, 64, 1, 64, DType::F32};
+  EXPECT_LT(triton_kernel_cost(configuration(FlashPass::FORWARD, full), "a100")->peak_share, 0.1);
+}
+
+TEST(TritonCost, KnowsNothingOfOtherKernels) {
+  EXPECT_FALSE(triton_kernel_cost("", "h100"));
+  EXPECT_FALSE(triton_kernel_cost("{name = \"gemm\", num_warps = 4 : i32}", "h100"));
+  EXPECT_FALSE(triton_kernel_cost("{name = \"flash_forward_b1_s2\"}", "h100"));
+  EXPECT_FALSE(triton_kernel_cost("{name = \"flash_forward_bx_s2_t2_n1_d1_bf16\"}", "h100"));
+  EXPECT_FALSE(triton_kernel_cost("{name = \"", "h100"));
 }
 
 }  // namespace

@@ -36,9 +36,11 @@ std::string configuration(const FlashKernel& kernel) {
       text.grid[0], text.grid[1], text.grid[2]);
 }
 
-std::vector<Tensor> call(FlashPass pass, const FlashWork& work, std::vector<Tensor> operands,
+std::vector<Tensor> call(FlashPass pass, FlashWork work, std::vector<Tensor> operands,
                          std::string_view chip) {
-  const FlashKernel kernel = triton::flash_kernel(pass, triton::with_tile(work, pass, chip));
+  work.tile = triton::best_tile(pass, work, chip);
+  triton::check_fits(pass, work, chip);
+  const FlashKernel kernel = triton::flash_kernel(pass, work);
   return custom_call(std::move(operands), kernel.results,
                      {.target = "__gpu$xla.gpu.triton",
                       .api_version = 4,
@@ -64,8 +66,9 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
   const auto* backward = std::any_cast<FlashAttentionBackwardSettings>(&body.settings);
   const DType result = node.results[0].dtype;
   if ((forward == nullptr && backward == nullptr) ||
-      !triton_flash_takes(node.shape(0), node.shape(1), result,
-                          forward != nullptr ? forward->scale : backward->scale)) {
+      !triton_refusal(node.shape(0), node.shape(1), result,
+                      forward != nullptr ? forward->scale : backward->scale)
+           .empty()) {
     return false;
   }
   write_instead(node, out, [&](std::span<const Tensor> in) {
@@ -77,12 +80,29 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
 
 }  // namespace
 
-bool triton_flash_takes(const Shape& q, const Shape& k, DType result, double scale) {
-  const DType dtype = q.dtype;
-  return q.rank() == 4 && k.rank() == 4 && scale > 0 && q.elements() > 0 && k.elements() > 0 &&
-         q.dims[0] <= kMostPrograms && q.dims[2] <= kMostPrograms && q.dims[3] <= kWidest &&
-         (dtype == DType::BF16 || dtype == DType::F16 || dtype == DType::F32) &&
-         (result == dtype || result == DType::F32);
+std::string triton_refusal(const Shape& q, const Shape& k, DType result, double scale) {
+  if (q.dtype != DType::BF16 && q.dtype != DType::F16 && q.dtype != DType::F32) {
+    return fmt::format("q of {} was given, expected bf16, f16 or f32", to_string(q.dtype));
+  }
+  if (result != q.dtype && result != DType::F32) {
+    return fmt::format("results of {} were asked for, expected {} or f32", to_string(result),
+                       to_string(q.dtype));
+  }
+  if (q.rank() != 4 || k.rank() != 4 || q.elements() == 0 || k.elements() == 0) {
+    return fmt::format("q {} and k {} were given, expected [b, s, n, d] and [b, t, n, d]",
+                       to_string(q), to_string(k));
+  }
+  if (q.dims[3] > kWidest) {
+    return fmt::format("heads of {} were given, expected at most {}", q.dims[3], kWidest);
+  }
+  if (q.dims[0] > kMostPrograms || q.dims[2] > kMostPrograms) {
+    return fmt::format("{} samples of {} heads were given, expected at most {} of each", q.dims[0],
+                       q.dims[2], kMostPrograms);
+  }
+  if (!(scale > 0)) {
+    return fmt::format("a scale of {} was given, expected one above 0", scale);
+  }
+  return "";
 }
 
 std::vector<Tensor> triton_flash_forward(std::span<const Tensor> in, DType y,

@@ -12,9 +12,9 @@
 /// Calls of the Triton kernels: q, k, v and their gradients stay where they lie.
 namespace kinema::kernels {
 
-/// Whether the kernels take such inputs and results of `fused("flash_attention")` or its backward
-/// pass: BF16, F16 and F32, widths up to 256, results of that dtype or F32, a scale above 0.
-bool triton_flash_takes(const Shape& q, const Shape& k, DType result, double scale);
+/// Why the kernels do not take q [b, s, n, d] and k [b, t, n, d] of `fused("flash_attention")` or
+/// its backward pass, with what they take; empty where they do.
+std::string triton_refusal(const Shape& q, const Shape& k, DType result, double scale);
 
 /// Inputs and results of `fused("flash_attention")`; `y` is the first result's dtype. Block sizes
 /// are the kernels' own.

@@ -8,27 +8,31 @@
 /// Which tiles the Triton kernels work on, and whether they fit a multiprocessor's shared memory.
 namespace kinema::kernels::triton {
 
-/// Generations of multiprocessors that differ in what a block of threads may take.
+/// Generations of multiprocessors that differ in their tensor cores or shared memory.
 enum class Architecture : uint8_t {
   AMPERE,         // A100
-  ADA,            // L4, L40S, RTX 4090 and what is not known
+  ADA,            // L4, L40S, RTX 4090, and what is not known: it has the least of all
   HOPPER,         // H100, H200, GH200
   BLACKWELL,      // B200, B300
   RTX_BLACKWELL,  // RTX 5090
 };
 
-/// Of a chip as plugins ("NVIDIA H100 80GB HBM3") or their makers ("NVIDIA H100 SXM") call it.
+/// Of a chip as plugins ("NVIDIA H100 80GB HBM3"), their makers or plans ("h100") call it.
 Architecture architecture_of(std::string_view chip);
 
 /// Shared memory that a block of threads may have, in bytes.
 int64_t most_shared_bytes(Architecture architecture);
 
-/// Shared memory that a kernel takes, in bytes: blocks whose loads are under way, and operands that
-/// tensor cores read from there. What the compiler says, or more.
-int64_t shared_bytes(const FlashWork& work, FlashPass pass, Architecture architecture);
+/// Shared memory that a kernel takes, in bytes: what stays, blocks whose loads are under way, and
+/// scores that tensor cores read from there. What the compiler says, or more.
+int64_t shared_bytes(FlashPass pass, const FlashWork& work, Architecture architecture);
 
-/// The work with the tile that is best for it on a chip, by registers, spilled registers and shared
-/// memory as the compiler reports them. Throws an Error where none fits.
-FlashWork with_tile(FlashWork work, FlashPass pass, std::string_view chip);
+/// The tile with which a kernel is compiled for a chip: the largest that were found not to spill
+/// registers, with as many loads under way as shared memory takes.
+FlashTile best_tile(FlashPass pass, const FlashWork& work, std::string_view chip);
+
+/// Throws an Error where the work's tile takes more shared memory than the chip has: the compiler
+/// would refuse it, or end.
+void check_fits(FlashPass pass, const FlashWork& work, std::string_view chip);
 
 }  // namespace kinema::kernels::triton
