@@ -302,8 +302,9 @@ TEST(TritonFlashText, GivesTheSameWithEveryTile) {
   for (const FlashPass pass : kPasses) {
     FlashWork work = small_work();
     const std::vector<HostArray> want = run(triton::flash_kernel(pass, work));
-    for (const FlashTile& tile : {FlashTile{16, 16}, FlashTile{16, 64}, FlashTile{64, 16},
-                                  FlashTile{128, 32}, FlashTile{32, 128}, FlashTile{128, 128}}) {
+    for (const FlashTile& tile :
+         {FlashTile{16, 16}, FlashTile{16, 64}, FlashTile{64, 16}, FlashTile{128, 32},
+          FlashTile{32, 128}, FlashTile{128, 128}, FlashTile{32, 16, 8, 1}}) {
       work.tile = tile;
       EXPECT_LE(worst_difference(run(triton::flash_kernel(pass, work)), want), 2e-6)
           << tile.block_q << " x " << tile.block_kv;
@@ -448,7 +449,7 @@ TEST(TritonTiles, BeyondSharedMemoryAreRefused) {
   EXPECT_THROW(triton::check_fits(FlashPass::FORWARD, less, kCard), Error);
 }
 
-// What the compiler said (nvJitLink 13.2, heads of 128 but for the last).
+// What the compiler said (CUDA plugin of JAX 0.12.0.1).
 TEST(TritonTiles, TakeWhatTheCompilerSaysOrMore) {
   struct Said {
     triton::Architecture on;
@@ -466,13 +467,35 @@ TEST(TritonTiles, TakeWhatTheCompilerSaysOrMore) {
         Said{Architecture::BLACKWELL, FlashPass::FORWARD, {128, 128, 8, 2}, 164384},
         Said{Architecture::BLACKWELL, FlashPass::BACKWARD_DKV, {64, 128, 8, 3}, 197696},
         Said{Architecture::BLACKWELL, FlashPass::BACKWARD_DQ, {128, 64, 8, 3}, 180272},
+        Said{Architecture::BLACKWELL,
+             FlashPass::BACKWARD_DKV,
+             {32, 64, 8, 2},
+             164160,
+             DType::BF16,
+             256},
+        Said{Architecture::BLACKWELL,
+             FlashPass::BACKWARD_DQ,
+             {64, 32, 8, 2},
+             147504,
+             DType::BF16,
+             256},
+        Said{Architecture::BLACKWELL,
+             FlashPass::BACKWARD_DQ,
+             {128, 64, 8, 3},
+             90160,
+             DType::F16,
+             64},
         Said{Architecture::AMPERE, FlashPass::FORWARD, {128, 64, 8, 3}, 65536},
         Said{Architecture::AMPERE, FlashPass::BACKWARD_DKV, {16, 128, 8, 3}, 82176},
         Said{Architecture::AMPERE, FlashPass::BACKWARD_DQ, {128, 32, 8, 2}, 65536},
         Said{Architecture::HOPPER, FlashPass::FORWARD, {32, 16, 8, 1}, 26624, DType::F32},
         Said{Architecture::HOPPER, FlashPass::BACKWARD_DKV, {16, 32, 4, 1}, 53248, DType::F32},
-        Said{
-            Architecture::ADA, FlashPass::BACKWARD_DKV, {16, 64, 8, 2}, 86144, DType::BF16, 256}}) {
+        Said{Architecture::CARD,
+             FlashPass::BACKWARD_DKV,
+             {16, 64, 8, 2},
+             86144,
+             DType::BF16,
+             256}}) {
     const FlashWork work{.width = said.width, .dtype = said.dtype, .tile = said.tile};
     const int64_t bytes = triton::shared_bytes(said.pass, work, said.on);
     EXPECT_GE(bytes, said.bytes);
@@ -489,9 +512,9 @@ TEST(TritonTiles, KnowChipsByEveryName) {
   EXPECT_EQ(architecture_of("gh200"), Architecture::HOPPER);
   EXPECT_EQ(architecture_of("NVIDIA H200"), Architecture::HOPPER);
   EXPECT_EQ(architecture_of("NVIDIA B200"), Architecture::BLACKWELL);
-  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 5090"), Architecture::RTX_BLACKWELL);
-  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 4090"), Architecture::ADA);
-  EXPECT_EQ(architecture_of(""), Architecture::ADA);
+  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 5090"), Architecture::CARD);
+  EXPECT_EQ(architecture_of("NVIDIA GeForce RTX 4090"), Architecture::CARD);
+  EXPECT_EQ(architecture_of(""), Architecture::CARD);
 }
 
 /// The configuration of the only call in a program, as its text has it.
@@ -528,8 +551,21 @@ TEST(TritonCost, ReadsWhatACallDoes) {
   ASSERT_TRUE(dq.has_value());
   EXPECT_EQ(dq->flops, 6 * kPairs);
   EXPECT_LT(dq->peak_share, forward->peak_share);
+  EXPECT_EQ(forward->note, "");
+  EXPECT_THAT(dkv->note, HasSubstr("backward"));
   const Case full{1, 64, 64, 1, 64, DType::F32};
   EXPECT_LT(triton_kernel_cost(configuration(FlashPass::FORWARD, full), "a100")->peak_share, 0.1);
+}
+
+// Its attributes are sorted, and the kernel's text has names too.
+TEST(TritonCost, ReadsWhatTheOptimizedProgramHas) {
+  const auto cost = triton_kernel_cost(
+      R"({debug = false, grid_x = 591 : i32, grid_y = 40 : i32, grid_z = 1 : i32, ir = "module {\0A  \22tt.func\22() <{sym_name = \22flash_backward_dq_b1_s1_t1_n1_d16_bf16\22}>...", )"
+      R"(name = "flash_backward_dkv_b1_s75600_t75600_n40_d128_bf16", num_stages = 3 : i32, num_warps = 8 : i32})",
+      "NVIDIA H100 80GB HBM3");
+  ASSERT_TRUE(cost.has_value());
+  EXPECT_EQ(cost->name, "flash backward, dk and dv (Triton)");
+  EXPECT_EQ(cost->flops, 8.0 * 75600 * 75600 * 40 * 128);
 }
 
 TEST(TritonCost, KnowsNothingOfOtherKernels) {

@@ -4,7 +4,7 @@
 
 namespace kinema::kernels {
 
-/// What a call of one of our kernels comes to on one device.
+/// What a call of a kernel comes to on one device.
 struct KernelCost {
   std::string name;  // "flash forward (Mosaic)"
   double flops = 0;
@@ -13,6 +13,8 @@ struct KernelCost {
   double hbm_bytes = 0;
   /// Share of the chip's published peak that the kernel reaches.
   double peak_share = 1;
+  /// Where the share is from, if nobody published it for this chip.
+  std::string note = {};
 };
 
 }  // namespace kinema::kernels

@@ -29,20 +29,21 @@ constexpr std::array<Kind, 3> kKinds{{{"flash_forward_", "flash forward", 2, 2, 
 struct Share {
   Architecture architecture;
   double forward, backward;
+  bool is_published = false;  // forward
 };
-// Forward, heads of 128, 16k tokens: Hopper 395 of 989 TFLOP/s (FlashAttention-3,
-// arXiv:2407.08608); Blackwell about 600 of 2250 (from FlashAttention-4, which is 2.7 times as
-// fast). Others are derived from them: half the peak where products are slower beside exponentials,
-// and backward what FlashAttention-2 loses from forward to backward on Hopper, 322 for 370.
+// Published of Triton kernels, forward, heads of 128, 16 thousand tokens: Hopper 395 of 989 TFLOP/s
+// (FlashAttention-3's paper, arXiv:2407.08608), Blackwell about 600 of 2250 (by FlashAttention-4's,
+// which says to be 2.7 times as fast). Others are estimated: half the peak where products are
+// slower beside exponentials; backward what FlashAttention-2 loses on Hopper, 322 for 370 (the
+// former paper).
 constexpr double kBackward = 322.0 / 370;
-constexpr std::array<Share, 5> kShares{
+constexpr std::array<Share, 4> kShares{
     {{Architecture::AMPERE, 0.5, 0.5 * kBackward},
-     {Architecture::ADA, 0.5, 0.5 * kBackward},
-     {Architecture::HOPPER, 395.0 / 989, 395.0 / 989 * kBackward},
-     {Architecture::BLACKWELL, 600.0 / 2250, 600.0 / 2250 * kBackward},
-     {Architecture::RTX_BLACKWELL, 0.5, 0.5 * kBackward}}};
+     {Architecture::HOPPER, 395.0 / 989, 395.0 / 989 * kBackward, true},
+     {Architecture::BLACKWELL, 600.0 / 2250, 600.0 / 2250 * kBackward, true},
+     {Architecture::CARD, 0.5, 0.5 * kBackward}}};
 /// Full f32 products run beside the tensor cores, at a sixteenth of the rate (A100: 19.5 of 312
-/// TFLOP/s, H100: 67 of 989). Derived.
+/// TFLOP/s, H100: 67 of 989). Estimated.
 constexpr double kF32 = 1.0 / 16;
 
 /// The number behind `mark` at the front of `text`, which loses both.
@@ -111,6 +112,11 @@ std::optional<KernelCost> triton_kernel_cost(std::string_view configuration,
   const double lines = (forward ? 1.0 : 2.0) * 4.0 * heads * number(work->queries);
   const Share& share =
       *std::ranges::find(kShares, triton::architecture_of(chip), &Share::architecture);
+  const std::string note =
+      !forward              ? "the rate of attention's backward pass in Triton is estimated"
+      : f32                 ? "the rate of attention of f32 in Triton is estimated"
+      : !share.is_published ? "attention's share of the peak in Triton is estimated for this chip"
+                            : "";
   return KernelCost{.name = std::string(kind->name) + " (Triton)",
                     .flops = 2 * kind->products * heads * number(work->queries) *
                              number(work->keys) * number(work->padded_width()),
@@ -118,7 +124,8 @@ std::optional<KernelCost> triton_kernel_cost(std::string_view configuration,
                                      (kind->query_matrices * number(work->queries) +
                                       kind->key_matrices * number(work->keys)) +
                                  lines,
-                    .peak_share = (forward ? share.forward : share.backward) * (f32 ? kF32 : 1.0)};
+                    .peak_share = (forward ? share.forward : share.backward) * (f32 ? kF32 : 1.0),
+                    .note = note};
 }
 
 }  // namespace kinema::kernels

@@ -99,14 +99,18 @@ std::vector<Value> FlashBody::for_blocks(
         },
         limit ? 1 : 0);
   };
+  const bool whole_only = length.known && *length.known % count == 0;
   const Value size = b_.i32(count);
+  const Value none = b_.i32(0);
   const Value whole = b_.arith("divsi", length.value, size);
-  const std::vector<Value> out = loop(b_.i32(0), whole, initial, {});
-  if (length.known && *length.known % count == 0) {
-    return out;
+  if (whole_only) {
+    return loop(none, whole, initial, {});
   }
-  const Value filled = b_.arith("addi", length.value, b_.i32(count - 1));
-  return loop(whole, b_.arith("divsi", filled, size), out, length.value);
+  const Value all = b_.arith("divsi", b_.arith("addi", length.value, b_.i32(count - 1)), size);
+  if (work_.tile.stages == 1) {
+    return loop(none, all, initial, length.value);
+  }
+  return loop(whole, all, loop(none, whole, initial, {}), length.value);
 }
 
 Value FlashBody::head_of(const Value& array, int64_t length) {

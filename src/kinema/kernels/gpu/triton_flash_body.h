@@ -38,7 +38,8 @@ class FlashBody {
   /// This program's block of `count` rows out of so many.
   Rows own_rows(int64_t count, int64_t length);
   /// carried = step(rows, carried) for each block of `count` rows out of so many: whole blocks,
-  /// then what is left, masked.
+  /// then what is left, masked. With one stage all are masked: there are tiles with one because
+  /// their products are long (of f32), and written twice they would not fit into registers.
   std::vector<Value> for_blocks(
       const Length& length, int64_t count, const std::vector<Value>& initial,
       const std::function<std::vector<Value>(const Rows& rows, const std::vector<Value>& carried)>&

@@ -10,11 +10,10 @@ namespace kinema::kernels::triton {
 
 /// Generations of multiprocessors that differ in their tensor cores or shared memory.
 enum class Architecture : uint8_t {
-  AMPERE,         // A100
-  ADA,            // L4, L40S, RTX 4090, and what is not known: it has the least of all
-  HOPPER,         // H100, H200, GH200
-  BLACKWELL,      // B200, B300
-  RTX_BLACKWELL,  // RTX 5090
+  AMPERE,     // A100
+  HOPPER,     // H100, H200, GH200
+  BLACKWELL,  // B200, B300
+  CARD,       // L4, L40S, RTX 4090, RTX 5090, and what is not known: they have the least memory
 };
 
 /// Of a chip as plugins ("NVIDIA H100 80GB HBM3"), their makers or plans ("h100") call it.
@@ -24,10 +23,10 @@ Architecture architecture_of(std::string_view chip);
 int64_t most_shared_bytes(Architecture architecture);
 
 /// Shared memory that a kernel takes, in bytes: what stays, blocks whose loads are under way, and
-/// scores that tensor cores read from there. What the compiler says, or more.
+/// what tensor cores read from there. For the tiles here, what the compiler says or more.
 int64_t shared_bytes(FlashPass pass, const FlashWork& work, Architecture architecture);
 
-/// The tile with which a kernel is compiled for a chip: the largest that were found not to spill
+/// The tile with which a kernel is compiled for a chip: the largest that was found not to spill
 /// registers, with as many loads under way as shared memory takes.
 FlashTile best_tile(FlashPass pass, const FlashWork& work, std::string_view chip);
 
