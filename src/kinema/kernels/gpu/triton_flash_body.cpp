@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "kinema/core/error.h"
 
@@ -173,7 +174,7 @@ Value FlashBody::masked(const Value& scores, const Rows& keys, int64_t axis) {
     return scores;
   }
   return b_.select(b_.along(*keys.there, axis, scores.type.dims), scores,
-                   b_.full(-INFINITY, scores.type));
+                   b_.full(-std::numeric_limits<double>::infinity(), scores.type));
 }
 
 Value FlashBody::where_counted(const Value& x, const Rows& keys) {
