@@ -59,7 +59,7 @@ std::string program(const KernelCase& c, const Target& target, size_t& kernels) 
   const nn::FlashResult y = nn::flash_forward(q, k, v, keys, c.dtype, flash);
   const Tensor delta = nn::flash_delta(y.y, dy);
   const nn::FlashGradients grads =
-      nn::flash_backward(q, k, v, y.lse, delta, dy, keys, c.dtype, flash);
+      nn::flash_backward(q, k, v, y.lse, delta, dy, y.y, keys, c.dtype, flash);
   const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
   const kernels::KernelSet set = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind}, {.texts = texts});

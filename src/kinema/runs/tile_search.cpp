@@ -54,8 +54,9 @@ runtime::Program program_of(const AttentionCall& call, const kernels::FlashBlock
   const Tensor lse = graph.input(row);
   const Tensor delta = graph.input(row);
   const Tensor dy = graph.input(call.q);
+  const Tensor y = graph.input(call.q);
   const nn::FlashGradients grads =
-      nn::flash_backward(q, k, v, lse, delta, dy, {}, call.result, flash);
+      nn::flash_backward(q, k, v, lse, delta, dy, y, {}, call.result, flash);
   return runtime::Program::compile(client, graph, std::vector<Tensor>{grads.dq, grads.dk, grads.dv},
                                    options);
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kinema/kernels/gpu/generation.h"
+#include "kinema/kernels/gpu/triton_cost.h"
 
 namespace kinema::kernels {
 namespace {
@@ -12,21 +13,9 @@ namespace {
 struct Kind {
   std::string_view name;
   double products;  // of batch x heads x queries x keys x width, two operations each
-  bool cudnn = false;
 };
-constexpr Kind kCudnnForward{"flash forward (cuDNN)", 2, true};
-constexpr Kind kCudnnBackward{"flash backward (cuDNN)", 5, true};
-
-/// Triton kernels by how their names begin; longer ones first.
-struct Named {
-  std::string_view prefix;
-  Kind kind;
-};
-constexpr std::array<Named, 4> kTriton{
-    {{"flash_forward", {"flash forward (Triton)", 2}},
-     {"flash_backward_dkv", {"flash backward, dk and dv (Triton)", 4}},
-     {"flash_backward_dq", {"flash backward, dq (Triton)", 3}},
-     {"flash_backward", {"flash backward (Triton)", 5}}}};
+constexpr Kind kCudnnForward{"flash forward (cuDNN)", 2};
+constexpr Kind kCudnnBackward{"flash backward (cuDNN)", 5};
 
 /// Shares of the published bf16 peak.
 struct Shares {
@@ -37,48 +26,30 @@ struct Shares {
 /// FlashAttention-3 paper's figures for cuDNN (arXiv:2407.08608). B200: forward, the
 /// FlashAttention-4 paper's factor to cuDNN; backward estimated. A100: FlashAttention-2's.
 constexpr Shares kCudnnShares[] = {{0.72, 0.63}, {0.60, 0.52}, {0.55, 0.45}};
-/// 395 TFLOP/s forward on H100, the same paper; B200, the FlashAttention-4 paper's factor to
-/// Triton. Backward, and A100: estimated, as cuDNN's stand to each other.
-constexpr Shares kTritonShares[] = {{0.48, 0.42}, {0.40, 0.35}, {0.27, 0.22}};
-
-std::string_view quoted_behind(std::string_view text, std::string_view key) {
-  const size_t at = text.find(key);
-  if (at == std::string_view::npos) {
-    return {};
-  }
-  const size_t begin = at + key.size();
-  return text.substr(begin, std::min(text.find('"', begin), text.size()) - begin);
-}
-
 const Kind* kind_of(const pjrt::HloInstruction& call) {
   if (call.target.starts_with("__cudnn$fmha")) {
     return call.target.find("Backward") == std::string::npos ? &kCudnnForward : &kCudnnBackward;
   }
-  if (call.target == "__gpu$xla.gpu.triton") {
-    const std::string_view function = quoted_behind(call.backend_config, "name = \"");
-    for (const Named& each : kTriton) {
-      if (function.starts_with(each.prefix)) {
-        return &each.kind;
-      }
-    }
-  }
   return nullptr;
 }
 
-std::string note_of(const Kind& kind, Generation generation, std::string_view chip) {
+std::string note_of(Generation generation, std::string_view chip) {
   if (generation == Generation::BLACKWELL) {
     return "attention's rates on B200 are derived from published factors, backward estimated";
   }
   if (generation == Generation::AMPERE && !chip.starts_with("a100")) {
     return "attention's share of the peak is taken as A100's";
   }
-  return kind.cudnn ? "" : "the rate of attention's backward pass in Triton is estimated";
+  return "";
 }
 
 }  // namespace
 
 std::optional<KernelCost> gpu_kernel_cost(const pjrt::HloComputation& where,
                                           const pjrt::HloInstruction& call, std::string_view chip) {
+  if (call.target == "__gpu$xla.gpu.triton") {
+    return triton_kernel_cost(call.backend_config, chip);
+  }
   const Kind* kind = kind_of(call);
   if (kind == nullptr || call.operands.size() < 3) {
     return std::nullopt;
@@ -89,13 +60,12 @@ std::optional<KernelCost> gpu_kernel_cost(const pjrt::HloComputation& where,
     return std::nullopt;
   }
   const Generation generation = generation_of(chip);
-  const Shares& shares =
-      (kind->cudnn ? kCudnnShares : kTritonShares)[static_cast<size_t>(generation)];
+  const Shares& shares = kCudnnShares[static_cast<size_t>(generation)];
   return KernelCost{.name = std::string(kind->name),
                     .flops = 2 * kind->products * static_cast<double>(q.elements()) *
                              static_cast<double>(k.dims[1]),
                     .peak_share = kind->products == 2 ? shares.forward : shares.backward,
-                    .note = note_of(*kind, generation, chip)};
+                    .note = note_of(generation, chip)};
 }
 
 }  // namespace kinema::kernels

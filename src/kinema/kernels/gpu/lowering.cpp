@@ -6,6 +6,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/kernels/gpu/cudnn_attention.h"
+#include "kinema/kernels/gpu/triton_calls.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 
@@ -44,6 +45,19 @@ void write_cudnn(const Node& node, const Call& call, Emitter& out, const std::st
   });
 }
 
+std::string triton_refuses(const Node& node, const Call& call) {
+  const double scale = call.forward != nullptr ? call.forward->scale : call.backward->scale;
+  return triton_refusal(node.shape(0), node.shape(1), node.results[0].dtype, scale);
+}
+
+void write_triton(const Node& node, const Call& call, Emitter& out, const std::string& chip) {
+  const DType result = node.results[0].dtype;
+  write_instead(node, out, [&](std::span<const Tensor> in) {
+    return call.forward != nullptr ? triton_flash_forward(in, result, *call.forward, chip)
+                                   : triton_flash_backward(in, result, *call.backward, chip);
+  });
+}
+
 bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
   const Call call = call_of(node);
   if (call.forward == nullptr && call.backward == nullptr) {
@@ -58,8 +72,14 @@ bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
       return true;
     }
   }
-  if (asked == Kernel::TRITON) {
-    refused = "there are no Triton kernels, expected auto, cudnn or blockwise";
+  // f32 products have no tensor cores in Triton: only where they are asked for.
+  const bool wide = node.shape(0).dtype == DType::F32;
+  if (asked == Kernel::TRITON || (asked == Kernel::AUTO && !wide)) {
+    refused = triton_refuses(node, call);
+    if (refused.empty()) {
+      write_triton(node, call, out, options.chip);
+      return true;
+    }
   }
   check(asked == Kernel::AUTO || asked == Kernel::BLOCKWISE || !options.attention.must,
         "[kernels] attention_gpu_kernel={} on {}: {}", word_of(asked),
