@@ -43,7 +43,7 @@ std::string text_of(const Case& c, const std::string& chip) {
       nn::flash_forward(queries, keys, values, counted, c.dtype, options);
   const nn::FlashGradients grads =
       nn::flash_backward(queries, keys, values, result.lse, nn::flash_delta(result.y, dy), dy,
-                         counted, c.dtype, options);
+                         result.y, counted, c.dtype, options);
   EmitOptions emit_options;
   emit_options.lowering = triton_lowering({.chip = chip});
   return emit(graph, std::vector{result.y, grads.dq, grads.dk, grads.dv}, emit_options);

@@ -139,8 +139,8 @@ std::vector<Tensor> build(Graph& graph, const Case& c, std::span<const HostArray
   const Tensor keys = c.counted >= 0 ? in[4] : Tensor();
   const nn::FlashResult result = nn::flash_forward(in[0], in[1], in[2], keys, dtype, options);
   const Tensor delta = nn::flash_delta(result.y, in[3]);
-  const nn::FlashGradients grads =
-      nn::flash_backward(in[0], in[1], in[2], result.lse, delta, in[3], keys, dtype, options);
+  const nn::FlashGradients grads = nn::flash_backward(in[0], in[1], in[2], result.lse, delta, in[3],
+                                                      result.y, keys, dtype, options);
   std::vector<Tensor> out{result.y, result.lse, grads.dq, grads.dk, grads.dv};
   for (Tensor& each : out) {
     each = each.dtype() == DType::F32 ? each : convert(each, DType::F32);

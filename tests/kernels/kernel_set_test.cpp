@@ -123,7 +123,7 @@ TEST(KernelSet, WritesDownWhatCameOfAttention) {
     options.attention = std::make_shared<AttentionRecord>();
     text_with_attention(for_target(target, options), dtype);
     EXPECT_EQ(options.attention->size(), 1U);
-    EXPECT_EQ(to_string(options.attention->at(0).call),
+    EXPECT_EQ(description(options.attention->at(0).call),
               fmt::format("forward [1,64,2,64] x 32 {}", to_string(dtype)));
     return options.attention->at(0).kernel;
   };

@@ -27,7 +27,7 @@ std::optional<AttentionCall> attention_call(const Node& node) {
                        .blocks = backward != nullptr ? backward->blocks : forward->blocks};
 }
 
-std::string to_string(const AttentionCall& call) {
+std::string description(const AttentionCall& call) {
   return fmt::format("{} {} x {} {}", call.backward ? "backward" : "forward",
                      kinema::to_string(call.q.dims), call.keys(), kinema::to_string(call.q.dtype));
 }

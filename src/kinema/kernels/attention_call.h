@@ -29,6 +29,6 @@ struct AttentionCall {
 std::optional<AttentionCall> attention_call(const Node& node);
 
 /// `forward [1,75600,5,128] x 75600 bf16`
-std::string to_string(const AttentionCall& call);
+std::string description(const AttentionCall& call);
 
 }  // namespace kinema::kernels

@@ -252,7 +252,7 @@ std::string to_text(const Report& report) {
   lines.add("remat", "{}", report.remat);
   for (const auto& [call, kernel] : report.attention) {
     lines.add(call == report.attention.front().call ? "attention" : "", "{}: {}",
-              kernels::to_string(call), kernel);
+              kernels::description(call), kernel);
   }
   lines.add("flags", "{}", flags_text(report.options));
   lines.add("per device", "");
@@ -282,7 +282,7 @@ io::Json to_json(const Report& report) {
   }
   io::Json attention = io::Json::object();
   for (const auto& [call, kernel] : report.attention) {
-    attention.set(kernels::to_string(call), kernel);
+    attention.set(kernels::description(call), kernel);
   }
   const double devices = bytes(report.target.devices);
   const Roofline roofline = report.roofline();
