@@ -186,7 +186,7 @@ TEST_P(TpuFlash, IsTheReference) {
   constexpr const char* kTensors[] = {"y", "lse", "dq", "dk", "dv"};
   constexpr int kParts = 4;
   const std::vector<Case> all = cases();
-  ASSERT_EQ(all.size(), 40U);
+  ASSERT_GE(all.size(), 40U);
   for (size_t i = static_cast<size_t>(GetParam()); i < all.size(); i += kParts) {
     const Case& c = all[i];
     SCOPED_TRACE(name_of(c));
