@@ -9,6 +9,7 @@
 namespace kinema::config {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -68,10 +69,7 @@ TEST(LoraChoices, NameWhatIsWrong) {
     SCOPED_TRACE(text);
     EXPECT_THAT([&] { read(text); }, ThrowsMessage<Error>(HasSubstr(why)));
   };
-  refuses("null", "lora_config is empty");
   refuses("[]", "lora_config is");
-  refuses("{}", "names no file");
-  refuses(R"({"lora_model_name_or_path": []})", "names no file");
   refuses(R"({"lora_model_name_or_path": [""]})", "is empty");
   refuses(R"({"lora_model_name_or_path": [3]})", "must be");
   refuses(R"({"lora_model_name_or_path": ["a"], "scales": [1]})", "no key `scales`");
@@ -83,10 +81,46 @@ TEST(LoraChoices, NameWhatIsWrong) {
           "both given");
 }
 
-TEST(LoraChoices, AreRefusedInTraining) {
-  const std::vector<std::string> words{"run_name=a", "enable_lora=true"};
+TEST(LoraChoices, AreNoneWhereNoFileIsNamed) {
+  EXPECT_TRUE(read("null").empty());
+  EXPECT_TRUE(read("{}").empty());
+  EXPECT_TRUE(read(R"({"rank": [8], "lora_model_name_or_path": []})").empty());
+}
+
+TEST(LoraConfig, SaysWhatIsTrainedWhereOurKeysDoNot) {
+  const std::string given =
+      "lora_config={rank: [8, 4], lora_alpha: 12, init: gaussian, "
+      "lora_target_modules: [to_q, to_k], use_rslora: true}";
+  const Loaded loaded = load_defaults(std::vector<std::string>{"enable_lora=true", given});
+  const ModelConfig& model = loaded.config.model;
+  EXPECT_EQ(model.lora_rank, 8);
+  EXPECT_TRUE(model.lora_rank.given);
+  EXPECT_EQ(model.lora_alpha, 12);
+  EXPECT_EQ(model.lora_init, LoraInit::GAUSSIAN);
+  EXPECT_THAT(model.lora_target_modules, ElementsAre("to_q", "to_k"));
+  EXPECT_TRUE(model.use_rslora);
+  EXPECT_EQ(load_defaults(std::vector<std::string>{"enable_lora=true", given, "lora_rank=2"})
+                .config.model.lora_rank,
+            2);
+  EXPECT_EQ(load_defaults(std::vector<std::string>{given}).config.model.lora_rank, 16);
+  EXPECT_THAT(
+      [] {
+        load_defaults(std::vector<std::string>{"enable_lora=true", "lora_config={rank: [many]}"});
+      },
+      ThrowsMessage<Error>(HasSubstr("lora_rank")));
+}
+
+TEST(LoraTargets, MayBeOneWord) {
+  const Loaded loaded =
+      load_defaults(std::vector<std::string>{"lora_target_modules=attention+ffn"});
+  EXPECT_THAT(loaded.config.model.lora_target_modules, ElementsAre("attention+ffn"));
+}
+
+TEST(LoraTraining, WantsAModel) {
+  const std::vector<std::string> words{"run_name=a", "enable_lora=true",
+                                       "pretrained_model_name_or_path="};
   EXPECT_THAT([&] { notices(load_defaults(words), "train"); },
-              ThrowsMessage<Error>(HasSubstr("enable_lora")));
+              ThrowsMessage<Error>(HasSubstr("trains an adapter of a model")));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "kinema/core/edit_distance.h"
+
 namespace kinema::config {
 namespace {
 

@@ -16,26 +16,26 @@ using ::testing::HasSubstr;
 
 config::Loaded tiny(const std::string& attention, const std::string& folder) {
   config::Loaded loaded;
-  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{
-           {"pretrained_model_name_or_path", ""},
-           {"autoencoder", "space_to_depth"},
-           {"space_to_depth_block", "4"},
-           {"text_encoder", "hashed"},
-           {"num_layers", "1"},
-           {"num_attention_heads", "2"},
-           {"attention_head_dim", "16"},
-           {"ffn_dim", "32"},
-           {"text_dim", "16"},
-           {"freq_dim", "32"},
-           {"height", "64"},
-           {"width", "64"},
-           {"num_frames", "4"},
-           {"max_sequence_length", "4"},
-           {"flash_min_seq_length", "0"},
-           {"enable_tile_search", "true"},
-           {"tile_search_iters", "1"},
-           {"attention", attention},
-           {"tile_search_out", folder}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::string>>{{"pretrained_model_name_or_path", ""},
+                                                        {"autoencoder", "space_to_depth"},
+                                                        {"space_to_depth_block", "4"},
+                                                        {"text_encoder", "hashed"},
+                                                        {"num_layers", "1"},
+                                                        {"num_attention_heads", "2"},
+                                                        {"attention_head_dim", "16"},
+                                                        {"ffn_dim", "32"},
+                                                        {"text_dim", "16"},
+                                                        {"freq_dim", "32"},
+                                                        {"height", "64"},
+                                                        {"width", "64"},
+                                                        {"num_frames", "4"},
+                                                        {"max_sequence_length", "4"},
+                                                        {"flash_min_seq_length", "0"},
+                                                        {"enable_tile_search", "true"},
+                                                        {"tile_search_iters", "1"},
+                                                        {"attention", attention},
+                                                        {"tile_search_out", folder}}) {
     config::set(loaded, key, value);
   }
   return loaded;

@@ -124,7 +124,8 @@ TEST_F(Frozen, IsSavedAndLoadedWithTheNetwork) {
   EXPECT_EQ(tiny::bytes_of(second.state()), tiny::bytes_of(unbroken.state()));
   const auto moments = io::SafetensorsFile::open(scratch / "optimizer" / "mu.safetensors");
   EXPECT_EQ(moments.tensors().size(), layer_names(trained_of(specs)).size());
-  EXPECT_EQ(checkpoint_bytes(state_parts(specs, true), false), host_bytes(second.state(), false));
+  EXPECT_EQ(checkpoint_bytes(state_parts(specs, true), {.optimizer = false}),
+            host_bytes(second.state(), {.optimizer = false}));
 }
 
 TEST_F(Frozen, GradientsOfPartsAreSummedWithoutIt) {

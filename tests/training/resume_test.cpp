@@ -86,12 +86,12 @@ TEST_F(Resume, ACopyOnTheHostStaysWhatItWasWhileStepsGoOn) {
   run(trainer, 0, 2);
   const auto before = tiny::bytes_of(trainer.state());
   const StateSource copy = host_copy(trainer.state());
-  const StateSource weights_only = host_copy(trainer.state(), false);
-  EXPECT_LT(host_bytes(trainer.state(), false), host_bytes(trainer.state()));
+  const StateSource weights_only = host_copy(trainer.state(), {.optimizer = false});
+  EXPECT_LT(host_bytes(trainer.state(), {.optimizer = false}), host_bytes(trainer.state()));
   run(trainer, 2, 4);
 
   save_state(scratch / "whole", tiny::network(), copy, {.step = 2});
-  save_state(scratch / "weights", tiny::network(), weights_only, {.step = 2}, false);
+  save_state(scratch / "weights", tiny::network(), weights_only, {.step = 2}, {.optimizer = false});
 
   const State whole = load_state(scratch / "whole", tiny::specs(), true, client);
   EXPECT_EQ(tiny::bytes_of({trainer.state().specs, whole}), before);
@@ -106,7 +106,8 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer trainer = tiny::fresh_trainer(client, 2, {});
   run(trainer, 0, 2);
-  save_state(scratch / "weights", tiny::network(), trainer.state(), {.step = 2}, false);
+  save_state(scratch / "weights", tiny::network(), trainer.state(), {.step = 2},
+             {.optimizer = false});
 
   const State loaded = load_state(scratch / "weights", tiny::specs(), false, client);
 
@@ -123,7 +124,8 @@ TEST_F(Resume, KeepsTheSettingsOfTheRun) {
   const Trainer trainer = tiny::fresh_trainer(client, 2, {});
   const config::Record settings{
       {"learning_rate", "0.0001"}, {"patch_size", "[1, 2, 2]"}, {"text_encoder", "\"hashed\""}};
-  save_state(scratch / "a", tiny::network(), trainer.state(), {.settings = settings}, false);
+  save_state(scratch / "a", tiny::network(), trainer.state(), {.settings = settings},
+             {.optimizer = false});
 
   const TrainState saved = read_train_state(scratch / "a");
   EXPECT_EQ(saved.settings, settings);

@@ -25,6 +25,9 @@ void announce(const runs::TrainStart& start) {
              start.first_step > 0       ? fmt::format("resumed after step {}", start.first_step)
              : start.pretrained.empty() ? "from scratch"
                                         : "from " + start.pretrained.string());
+  if (!start.adapter.empty()) {
+    fmt::print("trained: {}, {} parameters\n", start.adapter, count_text(start.trained_parameters));
+  }
   if (!start.mesh.empty()) {
     fmt::print("devices: {}, {}\n", start.devices, start.mesh);
   }

@@ -44,6 +44,10 @@ constexpr std::string_view choices(TextInit /*value*/) { return "normal | xavier
 enum class LoraMode : uint8_t { MERGE, APPLY };
 constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply"; }
 
+/// How the first factor of an adapter begins; the second is 0.
+enum class LoraInit : uint8_t { KAIMING, GAUSSIAN };
+constexpr std::string_view choices(LoraInit /*value*/) { return "kaiming | gaussian"; }
+
 /// TF and GRAIN are other programs' names for how the same files are read.
 enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN };
 constexpr std::string_view choices(DatasetType /*value*/) {

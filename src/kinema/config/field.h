@@ -37,6 +37,7 @@ struct Field {
   int64_t items = 0;             ///< of a list, when there can be no other number of them
   int64_t min_items = 0;         ///< of a list, at least
   bool distinct = false;         ///< no item of a list comes twice
+  bool or_item = false;          ///< of a list: a word that is none stands for a list of it
   bool prose = false;            ///< text that is read by a model: any blanks and line breaks
   std::string_view one_of = "";  ///< words allowed, "a | b | c"; empty: any
   std::string_view later = "";   ///< not built yet: what another value than the default asks for

@@ -9,6 +9,7 @@
 #include "kinema/config/choices.h"
 #include "kinema/config/other_names.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/io/json.h"
 
 namespace kinema::config {

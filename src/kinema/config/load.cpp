@@ -7,8 +7,10 @@
 
 #include "kinema/config/config.h"
 #include "kinema/config/keys.h"
+#include "kinema/config/lora.h"
 #include "kinema/config/read_value.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/yaml.h"
@@ -218,6 +220,18 @@ void apply_resolution(Loaded& loaded) {
   }
 }
 
+/// MaxDiffusion's files give the rank, and others what else is trained, within lora_config; our
+/// keys win.
+void apply_lora_config(Loaded& loaded) {
+  const std::string where = "lora_config";
+  for (const auto& [key, text] : trained_in_lora_config(loaded.config.model)) {
+    const auto origin = loaded.origin.find(key);
+    if (origin == loaded.origin.end() || origin->second == where) {
+      apply_value(loaded, key, text, where);
+    }
+  }
+}
+
 void note_given(Loaded& loaded) {
   Config::members(loaded.config, [&](std::string_view key, auto& member, OnResume, const Field&) {
     if constexpr (is_given<std::remove_cvref_t<decltype(member)>>) {
@@ -235,6 +249,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
     apply_override(loaded, each);
   }
   apply_resolution(loaded);
+  apply_lora_config(loaded);
   note_given(loaded);
 }
 
@@ -260,6 +275,7 @@ void set(Loaded& loaded, const std::string& key, const std::string& value) {
         "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
   apply_value(loaded, key, value, std::string(kCommandLine));
   apply_resolution(loaded);
+  apply_lora_config(loaded);
   note_given(loaded);
 }
 

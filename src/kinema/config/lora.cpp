@@ -14,14 +14,27 @@ namespace {
 
 using io::Json;
 
-constexpr std::array<std::string_view, 8> kKeys{"lora_model_name_or_path",
-                                                "weight_name",
-                                                "high_noise_weight_name",
-                                                "low_noise_weight_name",
-                                                "adapter_name",
-                                                "scale",
-                                                "rank",
-                                                "from_pt"};
+constexpr std::array<std::string_view, 7> kFileKeys{"lora_model_name_or_path",
+                                                    "weight_name",
+                                                    "high_noise_weight_name",
+                                                    "low_noise_weight_name",
+                                                    "adapter_name",
+                                                    "scale",
+                                                    "from_pt"};
+
+/// What of the adapter that is trained may stand in lora_config, and the key that it is.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kTrainedKeys{
+    {{"rank", "lora_rank"},
+     {"lora_alpha", "lora_alpha"},
+     {"lora_target_modules", "lora_target_modules"},
+     {"lora_dropout", "lora_dropout"},
+     {"use_rslora", "use_rslora"},
+     {"init", "lora_init"}}};
+
+bool is_key(std::string_view key) {
+  return std::ranges::find(kFileKeys, key) != kFileKeys.end() ||
+         std::ranges::any_of(kTrainedKeys, [&](const auto& each) { return each.first == key; });
+}
 
 /// A key's items: those of a list, or the value alone; none when it is absent or null.
 std::vector<Json> items(const Json& json, std::string_view key) {
@@ -65,13 +78,16 @@ std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
     return {};
   }
   const Json json = Json::parse(config.lora_config.json, "lora_config");
+  if (json.is_null()) {
+    return {};
+  }
   check(json.is_object(), "[config] enable_lora is true but lora_config is {}\n  {}",
-        json.is_null() ? "empty" : json.describe(),
-        "give lora_config: {lora_model_name_or_path: [FILE], scale: [1.0]}");
+        json.describe(), "give lora_config: {lora_model_name_or_path: [FILE], scale: [1.0]}");
   for (const auto& [key, value] : json.members()) {
-    check(std::ranges::find(kKeys, key) != kKeys.end(),
+    check(is_key(key),
           "[config] lora_config has no key `{}`: it has lora_model_name_or_path, weight_name, "
-          "high_noise_weight_name, low_noise_weight_name, adapter_name, scale",
+          "high_noise_weight_name, low_noise_weight_name, adapter_name, scale, rank, lora_alpha, "
+          "lora_target_modules, lora_dropout, use_rslora, init",
           key);
   }
   std::vector<LoraChoice> out;
@@ -79,7 +95,6 @@ std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
     out.push_back({.name = "", .source = source.as_string()});
     check(!out.back().source.empty(), "[config] lora_config: lora_model_name_or_path is empty");
   }
-  check(!out.empty(), "[config] lora_config names no file: lora_model_name_or_path is empty");
   const auto both = words(json, "weight_name", out.size());
   const auto high = words(json, "high_noise_weight_name", out.size());
   const auto low = words(json, "low_noise_weight_name", out.size());
@@ -96,6 +111,29 @@ std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
     out[i].for_second = !split || !low[i].empty();
     out[i].name = names[i].empty() ? out[i].source : names[i];
     out[i].scale = scale[i];
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> trained_in_lora_config(const ModelConfig& config) {
+  std::vector<std::pair<std::string, std::string>> out;
+  if (!config.enable_lora) {
+    return out;
+  }
+  const Json json = Json::parse(config.lora_config.json, "lora_config");
+  for (const auto& [key, ours] : kTrainedKeys) {
+    const Json* value = json.is_object() ? json.find(key) : nullptr;
+    if (value == nullptr || value->is_null()) {
+      continue;
+    }
+    const bool is_modules = ours == "lora_target_modules";
+    if (value->is_array() && !is_modules) {  // an item an adapter, of which the first is trained
+      if (value->items().empty()) {
+        continue;
+      }
+      value = &value->items().front();
+    }
+    out.emplace_back(ours, value->is_string() ? value->as_string() : value->dump(-1));
   }
   return out;
 }

@@ -20,12 +20,18 @@ struct LoraChoice {
   bool operator==(const LoraChoice&) const = default;
 };
 
-/// The entries of `lora_config` when `enable_lora` is on, in order; else none.
+/// The entries of `lora_config` when `enable_lora` is on, in order; none where it names no file.
 ///
 /// The keys are MaxDiffusion's, each a list with one item an adapter, or the item alone:
 /// lora_model_name_or_path, weight_name or high_noise_weight_name and low_noise_weight_name,
-/// adapter_name, scale; rank and from_pt are not needed and skipped. Throws an Error naming the
-/// key that is unknown, of the wrong type, or a list of another length.
+/// adapter_name, scale; from_pt is not needed and skipped, what is trained read by
+/// take_lora_config. Throws an Error naming the key that is unknown, of the wrong type, or a list
+/// of another length.
 std::vector<LoraChoice> lora_choices(const ModelConfig& config);
+
+/// What `lora_config` says of the adapter that is trained, key of ours -> value as text: rank (of
+/// the first adapter) is lora_rank, init lora_init, the others have the same names. Empty unless
+/// `enable_lora` is on.
+std::vector<std::pair<std::string, std::string>> trained_in_lora_config(const ModelConfig& config);
 
 }  // namespace kinema::config

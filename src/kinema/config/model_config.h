@@ -98,6 +98,12 @@ struct ModelConfig {
   bool enable_lora = false;
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
+  Given<int64_t> lora_rank = 16;
+  Given<double> lora_alpha = 0.0;
+  std::vector<std::string> lora_target_modules{"attention"};
+  double lora_dropout = 0.0;
+  Given<bool> use_rslora = false;
+  LoraInit lora_init = LoraInit::KAIMING;
   std::string quantization;
   bool use_qwix_quantization = false;
   std::string weight_quantization_calibration_method = "absmax";
@@ -206,9 +212,10 @@ struct ModelConfig {
            .one_of = choices(self.attention_gpu_kernel)});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
-    visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
-          {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
-                   "the faster one by the compiler's own estimates"});
+    visit(
+        "use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
+        {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
+                 "the faster one by the compiler's own estimates"});
     visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,
           {.help = "queries and keys that are worked on together (docs/attention.md)",
            .share = Share::YES});
@@ -415,10 +422,15 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void adapter_fields(Self& self, Visitor&& visit) {
     visit("enable_lora", self.enable_lora, MUST_MATCH,
-          {.help = "use the LoRA files of lora_config (generate)", .share = Share::YES});
+          {.help =
+               "train: an adapter, the model itself stays as it is; generate: with the LoRA files "
+               "of lora_config",
+           .share = Share::YES});
     visit("lora_config", self.lora_config, MAY_CHANGE,
           {.help = "LoRA files as lists, an item an adapter: lora_model_name_or_path, weight_name "
-                   "(or high_noise_weight_name, low_noise_weight_name), adapter_name, scale",
+                   "(or high_noise_weight_name, low_noise_weight_name), adapter_name, scale; train "
+                   "goes on from the first and merges the others. rank, lora_alpha, "
+                   "lora_target_modules, lora_dropout, use_rslora and init may stand here too",
            .with = "enable_lora",
            .share = Share::FILE});
     visit("lora_mode", self.lora_mode, MAY_CHANGE,
@@ -427,6 +439,40 @@ struct ModelConfig {
            .one_of = choices(self.lora_mode),
            .with = "enable_lora",
            .share = Share::YES});
+    visit(
+        "lora_rank", self.lora_rank, MUST_MATCH,
+        {.help = "rank of the adapter that is trained; not given: that of the file it goes on from",
+         .min = 1,
+         .max = 4096,
+         .with = "enable_lora"});
+    visit("lora_alpha", self.lora_alpha, MUST_MATCH,
+          {.help =
+               "the adapter counts lora_alpha / lora_rank times; 0: lora_rank, or that of the file "
+               "it goes on from",
+           .min = 0,
+           .max = 1e6,
+           .with = "enable_lora"});
+    visit(
+        "lora_target_modules", self.lora_target_modules, MUST_MATCH,
+        {.help = "linear layers that get an adapter: attention | attention+ffn | all, names of the "
+                 "transformer's modules or their ends (to_q, attn1.to_q), regular expressions of "
+                 "whole names",
+         .min_items = 1,
+         .or_item = true,
+         .with = "enable_lora"});
+    visit("lora_dropout", self.lora_dropout, MAY_CHANGE,
+          {.help = "share of an adapter's inputs that a training step leaves out",
+           .min = 0,
+           .max = 0.99,
+           .with = "enable_lora"});
+    visit("use_rslora", self.use_rslora, MUST_MATCH,
+          {.help = "lora_alpha is divided by the root of lora_rank (arXiv:2312.03732)",
+           .with = "enable_lora"});
+    visit("lora_init", self.lora_init, UNRELATED,
+          {.help = "how lora_A begins, as in PEFT: kaiming, uniform within 1 / sqrt(inputs), or "
+                   "gaussian, of deviation 1 / lora_rank; lora_B is 0",
+           .one_of = choices(self.lora_init),
+           .with = "enable_lora"});
     visit("quantization", self.quantization, MAY_CHANGE,
           {.help = "quantised matmuls",
            .one_of = " | int8 | fp8 | fp8_full",

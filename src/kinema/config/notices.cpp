@@ -123,8 +123,10 @@ void check_train(const Loaded& loaded) {
   check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
         "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),
         origin_of(loaded, "model_type"));
-  check(!config.model.enable_lora,
-        "[config] enable_lora ({}) is not built for training yet: generate takes LoRA files",
+  check(!config.model.enable_lora || !config.model.pretrained_model_name_or_path.empty() ||
+            !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
+        "[config] enable_lora ({}) trains an adapter of a model, but none is named\n"
+        "  pretrained_model_name_or_path=FOLDER, or a run's folder",
         origin_of(loaded, "enable_lora"));
 }
 

@@ -138,10 +138,13 @@ std::vector<T> read_list(const GivenText& given, std::string_view type, const Fi
                          ReadItem read_item) {
   std::vector<T> out;
   const bool none = given.value.kind() == Yaml::Kind::Null;
-  if (!none && given.value.kind() != Yaml::Kind::Sequence) {
+  const bool alone = field.or_item && given.value.kind() == Yaml::Kind::Scalar;
+  if (!none && !alone && given.value.kind() != Yaml::Kind::Sequence) {
     refuse(given, given.value, type, field);
   }
-  if (!none) {
+  if (alone) {
+    out.push_back(read_item(given.value));
+  } else if (!none) {
     for (const Yaml& item : given.value.items()) {
       out.push_back(read_item(item));
     }

@@ -65,7 +65,8 @@ struct AttentionOptions {
 };
 
 /// Throws an Error with the remedy when attention of this many queries and keys is more than the
-/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
+/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For
+/// use before a graph is built.
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).

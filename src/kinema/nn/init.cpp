@@ -39,8 +39,10 @@ void initial_values(const Init& init, const Dims& dims, std::string_view key, ui
       std::ranges::generate(values,
                             [&] { return static_cast<float>(init.scale) * random.normal(); });
       break;
+    case Init::Kind::UNIFORM:
     case Init::Kind::XAVIER_UNIFORM: {
-      const double bound = xavier_bound(dims, init.scale);
+      const double bound =
+          init.kind == Init::Kind::UNIFORM ? init.scale : xavier_bound(dims, init.scale);
       std::ranges::generate(
           values, [&] { return static_cast<float>(bound * (2.0 * random.uniform() - 1.0)); });
       break;

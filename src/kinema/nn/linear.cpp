@@ -1,5 +1,7 @@
 #include "kinema/nn/linear.h"
 
+#include <cmath>
+
 namespace kinema::nn {
 
 Tensor as(Tensor x, DType dtype) { return x.dtype() == dtype ? x : convert(x, dtype); }
@@ -18,17 +20,21 @@ std::optional<LowRank> open_low_rank(const Params& params, int64_t in, int64_t o
   if (rank == 0) {
     return std::nullopt;
   }
-  // Zero at the start: training begins from the model as it is.
+  // Zero at the start: training begins from the model as it is. The other factor is uniform as
+  // PEFT's is by default (kaiming_uniform with a = sqrt 5).
+  const Init uniform = Init::uniform(1.0 / std::sqrt(static_cast<double>(in)));
   return LowRank{
-      .down = params.weight("lora_A.weight", {rank, in}, {"", options.in_axis}, Init::xavier()),
+      .down = params.weight("lora_A.weight", {rank, in}, {"", options.in_axis}, uniform),
       .up = params.weight("lora_B.weight", {out, rank}, {options.out_axis, ""}, Init::zeros()),
-      .scale = params.weight("lora_scale", {rank}, {""}, Init::ones())};
+      .scale = params.weight("lora_scale", {rank}, {""}, Init::ones()),
+      .dropout = params.low_rank_dropout(),
+      .place = params.place()};
 }
 
 }  // namespace
 
 Tensor LowRank::operator()(Tensor x, Precision precision, DType sums) const {
-  const Tensor inner = product(x, down, precision, sums) * as(scale, sums);
+  const Tensor inner = product(dropout(x, place), down, precision, sums) * as(scale, sums);
   return product(as(inner, x.dtype()), up, precision, sums);
 }
 

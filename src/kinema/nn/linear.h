@@ -19,11 +19,14 @@ struct LinearOptions {
   Init init = Init::xavier();
 };
 
-/// What adapters add to a weight [out, in] without being merged into it: up diag(scale) down.
+/// What adapters add to a weight [out, in] without being merged into it: up diag(scale) down
+/// (arXiv:2106.09685).
 struct LowRank {
-  Tensor down;   // [r, in]
-  Tensor up;     // [out, r]
-  Tensor scale;  // [r]: several adapters lie end to end, each with its own
+  Tensor down;           // [r, in]
+  Tensor up;             // [out, r]
+  Tensor scale;          // [r]: several adapters lie end to end, each with its own
+  Dropout dropout = {};  // of x, while the factors are trained
+  std::string place = {};
 
   /// x [..., in] -> [..., out] in `sums`, the dtype that products are summed in.
   Tensor operator()(Tensor x, Precision precision, DType sums) const;

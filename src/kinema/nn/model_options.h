@@ -24,6 +24,8 @@ struct ModelOptions {
   mesh::Placement place = {};
   /// Linear layers to which adapters add something of low rank, kept apart from their weights.
   LowRanks low_ranks = {};
+  /// Of the inputs of these additions, while they are trained.
+  double low_rank_dropout = 0.0;
   bool operator==(const ModelOptions&) const = default;
 };
 

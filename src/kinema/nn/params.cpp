@@ -1,5 +1,7 @@
 #include "kinema/nn/params.h"
 
+#include <fmt/format.h>
+
 #include "kinema/core/error.h"
 
 namespace kinema::nn {
@@ -37,6 +39,16 @@ Sharding ParamSpec::sharding(const mesh::Placement& placement) const {
   return placement.sharding(logical_axes(), shape.dims);
 }
 
+std::string stacked_name(std::string_view key) {
+  constexpr std::string_view kStack = "blocks.";
+  const size_t end = key.find('.', kStack.size());
+  const bool is_layer =
+      key.starts_with(kStack) && end != std::string_view::npos &&
+      key.substr(kStack.size(), end - kStack.size()).find_first_not_of("0123456789") ==
+          std::string_view::npos;
+  return is_layer ? fmt::format("{}{{}}{}", kStack, key.substr(end)) : std::string(key);
+}
+
 Params Params::operator/(std::string_view name) const {
   return {*source_, prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name)};
 }
@@ -61,7 +73,10 @@ Tensor SpecCollector::parameter(const std::string& key, const Dims& dims,
 }
 
 int64_t SpecCollector::low_rank(const std::string& key) const {
-  const auto found = low_ranks_.find(key);
+  auto found = low_ranks_.find(key);
+  if (found == low_ranks_.end()) {
+    found = low_ranks_.find(stacked_name(key));
+  }
   return found == low_ranks_.end() ? 0 : found->second;
 }
 

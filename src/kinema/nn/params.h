@@ -10,20 +10,24 @@
 #include "kinema/core/shape.h"
 #include "kinema/graph/tensor.h"
 #include "kinema/mesh/placement.h"
+#include "kinema/nn/dropout.h"
 
 namespace kinema::nn {
 
 /// How a parameter starts when training from scratch.
 struct Init {
-  enum class Kind { ZEROS, CONSTANT, NORMAL, XAVIER_UNIFORM };
+  enum class Kind { ZEROS, CONSTANT, NORMAL, UNIFORM, XAVIER_UNIFORM };
   Kind kind = Kind::ZEROS;
-  double scale = 0.0;  // CONSTANT: the value; NORMAL: standard deviation; XAVIER_UNIFORM: gain
+  /// CONSTANT: the value; NORMAL: standard deviation; UNIFORM: bound; XAVIER_UNIFORM: gain.
+  double scale = 0.0;
   /// Added to row i of the last but one axis of a layer, when given: one value per row.
   std::vector<double> row_offsets = {};
 
   static Init zeros() { return {}; }
   static Init ones() { return {.kind = Kind::CONSTANT, .scale = 1.0}; }
   static Init normal(double deviation) { return {.kind = Kind::NORMAL, .scale = deviation}; }
+  /// Uniform in +-bound.
+  static Init uniform(double bound) { return {.kind = Kind::UNIFORM, .scale = bound}; }
   /// Uniform in +-gain sqrt(6 / (fan_in + fan_out)); the fans of [out, in...] flattened to [out,
   /// in].
   static Init xavier(double gain = 1.0) { return {.kind = Kind::XAVIER_UNIFORM, .scale = gain}; }
@@ -57,6 +61,10 @@ struct ParamSpec {
   Sharding sharding(const mesh::Placement& placement) const;
 };
 
+/// `blocks.{}.attn1.to_q` of `blocks.3.attn1.to_q`: the name that all layers of a stack share.
+/// Other names stay as they are.
+std::string stacked_name(std::string_view key);
+
 /// A place in the parameter tree: weights are opened by the checkpoint's own key path,
 /// `(params / "attn1" / "to_q").weight("weight", {d, d}, ...)`.
 class Params {
@@ -69,6 +77,8 @@ class Params {
                              const std::vector<std::string>& axes, const Init& init) = 0;
     /// The rank of what is added to the linear layer at this key; 0: nothing.
     virtual int64_t low_rank(const std::string& key) const = 0;
+    /// What low-rank additions are given in place of a layer's input while they are trained.
+    virtual Dropout low_rank_dropout() const { return {}; }
   };
 
   Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
@@ -81,6 +91,9 @@ class Params {
   /// has the parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0
   /// without one.
   int64_t low_rank() const { return source_->low_rank(prefix_); }
+  /// Of that addition's input, with its place: a layer of a stack by the stack's name.
+  Dropout low_rank_dropout() const { return source_->low_rank_dropout(); }
+  std::string place() const { return stacked_name(prefix_); }
 
  private:
   Source* source_;
@@ -88,7 +101,7 @@ class Params {
 };
 
 /// Ranks of low-rank additions by linear layer. A layer goes by its parameters' name: `proj_out`,
-/// or with `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack.
+/// or with `{}` for the number, `blocks.{}.attn1.to_q`, for every layer of a stack, stacked or not.
 using LowRanks = std::map<std::string, int64_t, std::less<>>;
 
 /// Records what constructors open, without a graph: it hands out empty tensors.
@@ -126,9 +139,13 @@ class Binder : public Params::Source {
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  Dropout low_rank_dropout() const override { return low_rank_dropout_; }
+  /// Of layers that are bound from here on; of a stack's layer, its own (Dropout::at).
+  void set_low_rank_dropout(Dropout dropout) { low_rank_dropout_ = dropout; }
 
  private:
   std::map<std::string, Tensor> tensors_;
+  Dropout low_rank_dropout_;
 };
 
 }  // namespace kinema::nn

@@ -11,12 +11,12 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/io/temporary_folder.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/pjrt/topology.h"
 #include "kinema/planning/child_process.h"
 #include "kinema/planning/compiler_error.h"
-#include "kinema/planning/temporary_folder.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/runtime/executable_file.h"
@@ -271,7 +271,7 @@ int run_compile_job(const fs::path& folder) {
 
 CompileResult compile_in_child(const CompileJob& job, const fs::path& executable,
                                const std::stop_token& stop) {
-  const TemporaryFolder folder;
+  const io::TemporaryFolder folder("plan");
   io::write_file(folder.path() / "job.json", job_json(job).dump());
   io::write_file(folder.path() / "program.mlir", job.program);
   const ChildStatus status = run_child({.executable = executable,

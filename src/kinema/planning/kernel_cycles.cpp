@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "kinema/core/error.h"
+#include "kinema/io/temporary_folder.h"
 #include "kinema/planning/compile_job.h"
-#include "kinema/planning/temporary_folder.h"
 
 namespace kinema::planning {
 namespace {
@@ -43,7 +43,7 @@ class Measure {
 
   /// Of `kHeads` tiles of heads.
   double operator()(int64_t outer, int64_t inner) {
-    const TemporaryFolder profile;
+    const io::TemporaryFolder profile("plan");
     CompileJob job{
         .target = compiler_.target,
         .plugin = compiler_.plugin,

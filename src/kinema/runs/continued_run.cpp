@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "kinema/core/error.h"
+#include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
@@ -37,6 +38,12 @@ std::optional<config::Config> config_around(const fs::path& checkpoint) {
   return config::load(run / "config.yml").config;
 }
 
+/// The model that an adapter's run began with.
+std::string base_of(const fs::path& checkpoint) {
+  const std::optional<config::Config> before = config_around(checkpoint);
+  return before ? before->model.pretrained_model_name_or_path : "MODEL";
+}
+
 }  // namespace
 
 fs::path checkpoint_of(const fs::path& path) {
@@ -60,6 +67,12 @@ void take_run_as_model(config::Config& config) {
     return;
   }
   const fs::path checkpoint = checkpoint_of(named);
+  const fs::path adapter = checkpoint / training::kAdapter;
+  check(!is_there(adapter),
+        "[config] {} trained an adapter, which is no model of its own\n  "
+        "pretrained_model_name_or_path={} enable_lora=true lora_config={{lora_model_name_or_path: "
+        "[{}]}}",
+        named.string(), base_of(checkpoint), adapter.string());
   if (m.wan_transformer_pretrained_model_name_or_path.empty()) {
     m.wan_transformer_pretrained_model_name_or_path = checkpoint.string();
   }

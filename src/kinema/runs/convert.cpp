@@ -7,6 +7,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/weights/convert_lora.h"
+#include "kinema/weights/lora.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -24,16 +25,21 @@ fs::path transformer_of(const fs::path& source) {
 /// A file of low-rank or other differences, or PEFT's folder of one.
 bool is_lora(const fs::path& source) {
   std::error_code ignored;
-  return fs::exists(source / "adapter_model.safetensors", ignored) ||
+  return fs::exists(source / weights::kPeftFile, ignored) ||
          (fs::is_regular_file(source, ignored) &&
           weights::file_kind(source) == weights::FileKind::LORA);
 }
 
-/// The file in the folder that diffusers' save_lora_weights writes, else the path itself.
+/// The file in the folder that diffusers' save_lora_weights writes, or in a checkpoint's adapter/;
+/// else the path itself.
 std::string lora_file_in(const std::string& source) {
   std::error_code ignored;
-  const fs::path inside = fs::path(source) / "pytorch_lora_weights.safetensors";
-  return fs::exists(inside, ignored) ? inside.string() : source;
+  for (const fs::path& folder : {fs::path(source), fs::path(source) / "adapter"}) {
+    if (const fs::path inside = folder / weights::kLoraFile; fs::exists(inside, ignored)) {
+      return inside.string();
+    }
+  }
+  return source;
 }
 
 /// Tells which transformers of a pipeline or checkpoint stay as they are.

@@ -101,15 +101,15 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   fetch_checkpoint(loaded.config, job);
   job.notice(check_run(loaded.config));
   VideoStore store(loaded.config.generate.video_folder, job);
-  fetch_models(loaded.config,
-               has_checkpoint(loaded.config) ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
+  const bool from_run = has_checkpoint(loaded.config) && !has_adapter(loaded.config);
+  fetch_models(loaded.config, from_run ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
   const config::Config& config = loaded.config;
   ModelToUse model = find_model(loaded, job);
   job.notice(sample::doubts(model.folder));
   sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
   output_settings.taken = store.names();
   nn::ModelOptions options = model_options(config);
-  for (const std::string& line : add_lora(config, options, model.folder, job)) {
+  for (const std::string& line : add_lora(config, options, model, job)) {
     job.notice("lora: " + line);
   }
   const fs::path output =

@@ -10,6 +10,7 @@
 
 #include "kinema/config/keys.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/io/image.h"
 #include "kinema/remote/web_file.h"
@@ -42,17 +43,32 @@ bool is_here(const fs::path& part) {
   return !part.empty() && fs::is_directory(part, ignored);
 }
 
+/// The file that a checkpoint's adapter began as.
+std::optional<config::LoraChoice> start_of(const training::TrainState& state) {
+  config::ModelConfig model;
+  model.enable_lora = true;
+  const auto found = state.settings.find("lora_config");
+  if (found != state.settings.end()) {
+    model.lora_config.json = found->second;
+  }
+  const std::vector<config::LoraChoice> choices = config::lora_choices(model);
+  return choices.empty() ? std::nullopt : std::optional(choices.front());
+}
+
 /// A run's checkpoint as a pipeline, with the averaged weights when there are such.
 ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
                            const fs::path& checkpoint) {
   const training::TrainState state = training::read_train_state(checkpoint);
+  const bool adapter = state.weights == training::kAdapter;
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
        .model_type = config::choice_of<config::ModelType>(state.setting("model_type")),
        .train_expert = config::choice_of<config::TrainExpert>(state.setting("train_expert"))
                            .value_or(config::TrainExpert::NONE),
-       .average = fs::is_directory(checkpoint / training::average_part(state.weights))});
+       .average = fs::is_directory(checkpoint / training::average_part(state.weights)),
+       .adapter = adapter,
+       .adapter_start = adapter ? start_of(state) : std::nullopt});
 }
 
 training::CheckpointFolder checkpoints_of(const config::Config& config) {
@@ -239,6 +255,17 @@ bool has_checkpoint(const config::Config& config) {
   return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
 }
 
+bool has_adapter(const config::Config& config) {
+  if (!has_checkpoint(config)) {
+    return false;
+  }
+  const training::CheckpointFolder checkpoints = checkpoints_of(config);
+  std::error_code ignored;
+  return std::ranges::any_of(checkpoints.steps(), [&](int64_t step) {
+    return fs::is_directory(checkpoints.path(step) / training::kAdapter, ignored);
+  });
+}
+
 std::vector<std::string> check_run(const config::Config& config) {
   const std::string& name = config.run.run_name;
   if (name.empty() || has_checkpoint(config)) {
@@ -258,7 +285,7 @@ std::vector<std::string> check_run(const config::Config& config) {
                     config.run.output_dir, pretrained)};
   }
   const std::string& nearest = *std::ranges::min_element(
-      runs, {}, [&](const std::string& each) { return config::edit_distance(name, each); });
+      runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
   fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
        fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
        pretrained.empty() ? fmt::format("run_name={} samples that one", nearest)
@@ -268,12 +295,21 @@ std::vector<std::string> check_run(const config::Config& config) {
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
                                const CheckpointModel& model) {
   const Expert expert{.which = model.train_expert};
-  const std::string part = model.average && config.generate.use_ema
-                               ? training::average_part(expert.part())
-                               : expert.part();
-  const fs::path trained = model.folder / part;
+  const std::string own = model.adapter ? training::kAdapter : expert.part();
+  const std::string part =
+      model.average && config.generate.use_ema ? training::average_part(own) : own;
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   ModelToUse out;
+  fs::path trained = model.folder / part;
+  if (model.adapter) {
+    out.adapter = std::exchange(trained, pretrained_transformer(config, expert.part()));
+    out.adapter_expert = expert.is_low_noise() ? 1 : 0;
+    out.adapter_start = model.adapter_start;
+    check(is_here(trained) || fs::is_regular_file(trained),
+          "[generate] {} holds an adapter, and the transformer that it is for is not here ({})\n  "
+          "pretrained_model_name_or_path must name the model that the run began with",
+          model.folder.string(), trained.empty() ? "none is named" : trained.string());
+  }
   out.folder.folder = model.folder;
   out.folder.transformer = trained;
   out.folder.expand_timesteps =

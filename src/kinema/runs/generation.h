@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/config/lora.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
@@ -21,10 +22,17 @@ struct ModelToUse {
   sample::PipelineFolder folder;
   std::filesystem::path output;  // where videos go by default
   std::optional<int64_t> step;   // of the run whose checkpoint it is
+  /// Of a run that trains an adapter: its folder, for which transformer it is, and the entry of
+  /// lora_config that it began as.
+  std::filesystem::path adapter = {};
+  size_t adapter_expert = 0;
+  std::optional<config::LoraChoice> adapter_start = {};
 };
 
 /// True when a run was named that has checkpoints: the pretrained transformer is not read then.
 bool has_checkpoint(const config::Config& config);
+/// True when that run trains an adapter, so that the pretrained transformer is read all the same.
+bool has_adapter(const config::Config& config);
 
 /// Throws an Error where a run was named that has no checkpoint, naming the nearest one. Where
 /// output_dir has no runs at all the name only says where videos go: returns a line about that.
@@ -38,7 +46,9 @@ struct CheckpointModel {
   std::filesystem::path folder;
   std::optional<config::ModelType> model_type;  // of an old checkpoint, nothing
   config::TrainExpert train_expert = config::TrainExpert::NONE;
-  bool average = false;  // it has averaged weights
+  bool average = false;                                  // it has averaged weights
+  bool adapter = false;                                  // it is one of a pretrained transformer
+  std::optional<config::LoraChoice> adapter_start = {};  // ModelToUse::adapter_start
 };
 
 /// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run

@@ -64,10 +64,11 @@ class Files {
 /// The adapters of the only or high-noise transformer, and those of the low-noise one.
 using Experts = std::array<std::vector<weights::Adapter>, 2>;
 
-Experts open_adapters(const config::Config& config, bool two, const Job& job) {
+/// `choices` opened; with one transformer, `two` is false.
+Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job& job) {
   Files files;
   Experts out;
-  for (const config::LoraChoice& choice : config::lora_choices(config.model)) {
+  for (const config::LoraChoice& choice : choices) {
     check(choice.for_first || two,
           "[lora] {} is for a low-noise expert only, but the model has one transformer\n"
           "  give weight_name instead of low_noise_weight_name",
@@ -86,6 +87,17 @@ Experts open_adapters(const config::Config& config, bool two, const Job& job) {
   return out;
 }
 
+/// The files that are used. That which a run's adapter began as is in the adapter; its scale is
+/// returned.
+double without_start(const ModelToUse& model, std::vector<config::LoraChoice>& choices) {
+  if (choices.empty() || !(choices.front() == model.adapter_start)) {
+    return 1;
+  }
+  const double scale = choices.front().scale;
+  choices.erase(choices.begin());
+  return scale;
+}
+
 /// Makes room in `options` for what `lora_mode: apply` keeps apart.
 void add_ranks(const config::Config& config, std::span<const weights::Adapter> adapters,
                const networks::Network& network, nn::ModelOptions& options) {
@@ -99,10 +111,29 @@ void add_ranks(const config::Config& config, std::span<const weights::Adapter> a
 
 }  // namespace
 
+std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
+                                            const Job& job) {
+  const bool two = expert.which != config::TrainExpert::NONE;
+  return opened(config::lora_choices(config.model), two, job)[expert.is_low_noise() ? 1 : 0];
+}
+
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
-                                  sample::PipelineFolder& folder, const Job& job) {
+                                  ModelToUse& model, const Job& job) {
+  sample::PipelineFolder& folder = model.folder;
   const bool two = folder.has_two_experts();
-  Experts experts = open_adapters(config, two, job);
+  std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
+  check(!config.model.enable_lora || !choices.empty() || !model.adapter.empty(),
+        "[config] enable_lora is true but lora_config names no file\n  give lora_config: "
+        "{{lora_model_name_or_path: [FILE], scale: [1.0]}}");
+  const double scale = without_start(model, choices);
+  Experts experts = opened(choices, two, job);
+  if (!model.adapter.empty()) {
+    auto& adapters = experts[model.adapter_expert];
+    adapters.insert(
+        adapters.begin(),
+        {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(model.adapter)),
+         .scale = scale});
+  }
   const std::array<fs::path, 2> transformers{folder.transformer, folder.transformer_2};
   for (size_t i = 0; i < (two ? 2 : 1); ++i) {
     add_ranks(config, experts[i], networks::open(transformers[i]), options);
@@ -125,7 +156,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
 
 void plan_lora(const config::Config& config, const networks::Network& network,
                nn::ModelOptions& options, const Job& job) {
-  for (const auto& adapters : open_adapters(config, true, job)) {
+  for (const auto& adapters : opened(config::lora_choices(config.model), true, job)) {
     add_ranks(config, adapters, network, options);
     // Throws where a file is for another model.
     const weights::Adapters fitted(adapters, network->parameters(options));

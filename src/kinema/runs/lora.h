@@ -5,16 +5,24 @@
 
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
+#include "kinema/runs/expert.h"
+#include "kinema/runs/generation.h"
 #include "kinema/runs/job.h"
-#include "kinema/sample/pipeline_folder.h"
+#include "kinema/weights/lora.h"
 
 namespace kinema::runs {
+
+/// The files of `lora_config` for one transformer, in their order.
+std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
+                                            const Job& job);
 
 /// Opens the files of `lora_config`, checks them against the transformers they are for, and puts
 /// them into `folder`; with `lora_mode: apply` the options get the ranks that they need. Returns a
 /// line about each file and transformer.
+/// Before them comes the adapter of the run that `model` is of, in whose configuration's first file
+/// it began.
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
-                                  sample::PipelineFolder& folder, const Job& job);
+                                  ModelToUse& model, const Job& job);
 
 /// The same for a model of which nothing but its sizes is here: checks the files against it, and
 /// gives `options` the ranks.

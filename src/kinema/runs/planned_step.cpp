@@ -56,10 +56,12 @@ std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
 }
 
 PlannedStep training(const config::Loaded& loaded, const networks::Network& network,
-                     const Dims& sample, const mesh::Placement& asked) {
+                     const Dims& sample, const mesh::Placement& asked, const Job& job) {
   const config::Config& config = loaded.config;
   const networks::Sizes& model = network.sizes();
-  const TrainingStep what = training_step(config, network, trained_expert(config), asked);
+  const Expert expert = trained_expert(config);
+  const TrainingStep what =
+      training_step(config, network, expert, trained_adapter(config, network, expert, job), asked);
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = config.model.max_sequence_length;
@@ -82,13 +84,19 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   out.what = "training step";
   out.model = fmt::format("{}, state {}", model_text(model, what.specs, what.options),
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
+  if (what.adapter) {
+    out.model += fmt::format(", trained {}: {} parameters", what.adapter->text(),
+                             count_text(parameter_count(training::trained_of(what.specs))));
+  }
   out.inputs = inputs_text(latents, model);
   if (asked.active()) {
     out.layout = what.batch_text;
   }
   constexpr double kTera = 1e12;
-  out.model_flops =
-      training::training_tflops(network, sample, text, static_cast<double>(what.batch)) * kTera;
+  out.model_flops = training::training_tflops(
+                        network, sample, text, static_cast<double>(what.batch),
+                        what.adapter ? training::Trained::ADDITIONS : training::Trained::NETWORK) *
+                    kTera;
   out.owner = std::move(step);
   return out;
 }
@@ -148,7 +156,7 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
   }
   const mesh::Placement place = placement(loaded.config, devices);
   network->check_divides(place);
-  PlannedStep out = mode == PlanMode::TRAIN ? training(loaded, network, sizes.latents, place)
+  PlannedStep out = mode == PlanMode::TRAIN ? training(loaded, network, sizes.latents, place, job)
                                             : denoising(loaded, network, sizes.latents, place, job);
   if (place.active()) {
     out.emit.mesh = place.mesh().axes;

@@ -86,17 +86,30 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
 }
 
 /// `specs` in the dtypes that the state is kept in.
-training::State first_state(const config::Config& config, const fs::path& pretrained,
-                            std::span<const nn::ParamSpec> specs, bool ema,
-                            const runtime::Devices& devices) {
+training::State first_state(const Training& training, std::span<const nn::ParamSpec> specs,
+                            bool ema, const runtime::Devices& devices) {
+  const fs::path& pretrained = training.pretrained;
+  const auto seed = static_cast<uint64_t>(training.seed);
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, specs);
   }
+  const std::optional<TrainedAdapter>& adapter = training.step.adapter;
   std::vector<runtime::Array> params =
-      pretrained.empty()
-          ? weights::initialise(specs, static_cast<uint64_t>(config.run.seed), devices)
-          : weights::load(pretrained, specs, devices);
+      adapter
+          ? weights::load_adapted(pretrained, adapter->merged, adapter->start, seed, specs, devices)
+      : pretrained.empty() ? weights::initialise(specs, seed, devices)
+                           : weights::load(pretrained, specs, devices);
   return training::fresh_state(std::move(params), specs, ema, devices);
+}
+
+/// That of the checkpoint that the run goes on from.
+training::State saved_state(const Training& training, std::span<const nn::ParamSpec> specs,
+                            bool ema, const runtime::Devices& devices) {
+  std::optional<training::AdapterBase> base;
+  if (const std::optional<TrainedAdapter>& adapter = training.step.adapter) {
+    base = training::AdapterBase{.folder = training.pretrained, .merged = adapter->merged};
+  }
+  return training::load_state(training.resumed, specs, ema, devices, base);
 }
 
 /// What a trainer is made of beside its state.
@@ -261,7 +274,8 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
     const Dims& latents = shapes.latents.dims;
     out.tflops.push_back(training::training_tflops(
         what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
-        static_cast<double>(what.batch) / static_cast<double>(devices.count())));
+        static_cast<double>(what.batch) / static_cast<double>(devices.count()),
+        what.adapter ? training::Trained::ADDITIONS : training::Trained::NETWORK));
   }
   constexpr double kTera = 1e12;
   out.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
@@ -298,6 +312,7 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
                                                     const runtime::Devices& devices) {
   nn::ModelOptions options = what.options;
   options.dropout = 0;
+  options.low_rank_dropout = 0;
   options.remat.kind = RematPolicy::Kind::NONE;
   training::StepOptions step = step_options(config, what.expert);
   step.batch_axes =
@@ -329,24 +344,30 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const Expert expert = trained_expert(config);
   check_videos(config, expert);
   out.pretrained = pretrained_transformer(config, expert.part());
-  out.step = training_step(
-      config, out.pretrained.empty() ? scratch_network(loaded) : networks::open(out.pretrained),
-      expert, asked);
+  const networks::Network network =
+      out.pretrained.empty() ? scratch_network(loaded) : networks::open(out.pretrained);
+  out.step =
+      training_step(config, network, expert, trained_adapter(config, network, expert, job), asked);
   const TrainingStep& what = out.step;
+  if (what.adapter) {
+    for (const std::string& line : what.adapter->lines) {
+      job.line("lora: " + line);
+    }
+  }
   const mesh::Placement& place = what.options.place;
   const runtime::Devices devices(client, place);
   job.notice(what.doubts);
   out.parameters = count(what.specs);
+  out.trained_parameters = count(training::trained_of(what.specs));
   out.scheduler_config = scheduler_config_of(config);
-  config::Config resolved = resolved_config(config, what.network, expert, what.samples);
+  config::Config resolved = resolved_config(config, what, expert);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
   }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema);
-  out.room = checkpoint_room(out.checkpoints->path(),
-                             training::checkpoint_bytes(state, config.run.save_optimizer),
+  out.room = checkpoint_room(out.checkpoints->path(), training::checkpoint_bytes(state, out.held()),
                              saved_steps(config, start), keep);
   job.notice(check_room(out.room));
   // What cannot fit at all is told before clips are encoded.
@@ -363,9 +384,8 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   {
     const auto span = out.timings.measure("loading weights");
     const auto loading = job.task("loading the weights");
-    out.trainer->set_state(start.resumes()
-                               ? training::load_state(start.folder, kept, ema, devices)
-                               : first_state(config, out.pretrained, kept, ema, devices));
+    out.trainer->set_state(start.resumes() ? saved_state(out, kept, ema, devices)
+                                           : first_state(out, kept, ema, devices));
     if (out.eval_source) {
       add_evaluation(config, devices, out);
     }

@@ -44,10 +44,10 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
   return {.folder = other, .saved = training::read_train_state(other)};
 }
 
-config::Config resolved_config(const config::Config& config, const networks::Network& network,
-                               const Expert& expert, int64_t samples) {
+config::Config resolved_config(const config::Config& config, const TrainingStep& step,
+                               const Expert& expert) {
   config::Config out = config;
-  out.optimizer.global_batch_size = samples;
+  out.optimizer.global_batch_size = step.samples;
   out.optimizer.min_timestep = expert.min_timestep;
   out.optimizer.max_timestep = expert.max_timestep;
   if (out.data.dataset_type == config::DatasetType::TF ||
@@ -57,7 +57,11 @@ config::Config resolved_config(const config::Config& config, const networks::Net
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};
   }
-  set_sizes(out.model, network);
+  if (step.adapter) {
+    out.model.lora_rank = step.adapter->config.rank;
+    out.model.lora_alpha = step.adapter->config.alpha;
+  }
+  set_sizes(out.model, step.network);
   return out;
 }
 

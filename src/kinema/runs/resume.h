@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kinema/config/resume.h"
-#include "kinema/networks/network.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/trained_model.h"
+#include "kinema/runs/training_step.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/training/schedule.h"
@@ -29,10 +29,9 @@ struct Start {
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job);
 
 /// `config` with what devices, data and model decide in the place of what means "as it comes":
-/// what a checkpoint keeps and a resumed run is compared by. `samples`: of a batch over all
-/// devices.
-config::Config resolved_config(const config::Config& config, const networks::Network& network,
-                               const Expert& expert, int64_t samples);
+/// what a checkpoint keeps and a resumed run is compared by.
+config::Config resolved_config(const config::Config& config, const TrainingStep& step,
+                               const Expert& expert);
 
 /// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,
 /// max_train_steps. So a run that is made longer goes on at the rate that it ended with.

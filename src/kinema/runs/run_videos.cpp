@@ -74,7 +74,8 @@ ModelToUse RunVideos::model_at(int64_t steps) const {
                                        {.folder = model_.checkpoints / std::to_string(steps),
                                         .model_type = loaded_.config.model.model_type,
                                         .train_expert = model_.expert.which,
-                                        .average = model_.average});
+                                        .average = model_.average,
+                                        .adapter = model_.adapter});
   out.folder.boundary_ratio = model_.expert.boundary_ratio;
   return out;
 }

@@ -24,6 +24,7 @@ struct VideoModel {
   Expert expert;
   nn::ModelOptions options;  // placed on the devices
   bool average = false;      // the run keeps an average of its parameters
+  bool adapter = false;      // it trains one
   std::filesystem::path run;
   std::filesystem::path checkpoints;  // where the run's lie
 };

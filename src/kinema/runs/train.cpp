@@ -37,6 +37,8 @@ TrainStart start_of(const Training& training, const config::Config& config,
                     const std::string& run_folder) {
   TrainStart out{.run_folder = run_folder,
                  .parameters = training.parameters,
+                 .trained_parameters = training.trained_parameters,
+                 .adapter = training.step.adapter ? training.step.adapter->text() : "",
                  .pretrained = training.pretrained,
                  .first_step = training.first_step,
                  .max_steps = config.optimizer.max_train_steps,

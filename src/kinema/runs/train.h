@@ -26,6 +26,8 @@ using training::StepRecord;
 struct TrainStart {
   std::string run_folder;  // as it was named: a path, or gs://...
   int64_t parameters = 0;
+  int64_t trained_parameters = 0;
+  std::string adapter;  // what of the network is trained: `LoRA of rank 16, ...`; empty: all of it
   std::filesystem::path pretrained;  // where the weights are from; empty: from scratch
   int64_t first_step = 0;            // > 0: the run goes on
   int64_t max_steps = 0;

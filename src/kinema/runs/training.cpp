@@ -33,6 +33,10 @@ int64_t Training::position(int64_t steps) const {
                      : first_position + (steps - first_step) * batches[0].latents.dims[0];
 }
 
+training::Held Training::held() const {
+  return {.optimizer = save_optimizer, .frozen = !step.adapter};
+}
+
 std::string Training::described(const fs::path& checkpoint) const {
   const std::string parts = checksums ? ": " + training::describe_parts(checkpoint) : "";
   return checkpoint.string() + parts;
@@ -99,17 +103,19 @@ void Training::report_saved(bool wait) {
 void Training::save(int64_t steps, bool go_on) {
   const pjrt::AllowTransfers all;
   report_saved(true);  // one copy of the state at a time
-  const training::TrainState reached{.step = steps,
-                                     .data_position = position(steps),
-                                     .seed = seed,
-                                     .settings = settings,
-                                     .weights = step.expert.part()};
+  const training::TrainState reached{
+      .step = steps,
+      .data_position = position(steps),
+      .seed = seed,
+      .settings = settings,
+      .weights = step.adapter ? training::kAdapter : step.expert.part(),
+      .adapter = step.adapter ? std::optional(step.adapter->config) : std::nullopt};
   const auto write = [this, reached](const training::StateSource& state) {
     if (stored != nullptr) {
       stored->begin(reached.step);
     }
     checkpoints->write(reached.step, [&](const fs::path& folder) {
-      training::save_state(folder, step.network, state, reached, save_optimizer);
+      training::save_state(folder, step.network, state, reached, held());
       if (!scheduler_config.empty()) {
         const fs::path kept = folder / sample::kSchedulerConfig;
         fs::create_directories(kept.parent_path());
@@ -125,10 +131,9 @@ void Training::save(int64_t steps, bool go_on) {
   };
   const training::StateView state = trainer->state();
   // Room for the copy, and as much again for what the steps and the files take.
-  const int64_t wanted = 2 * training::host_bytes(state, save_optimizer);
+  const int64_t wanted = 2 * training::host_bytes(state, held());
   if (go_on && in_background && wanted <= runtime::available_memory_bytes()) {
-    writer->start(
-        [write, copy = training::host_copy(state, save_optimizer)] { return write(copy); });
+    writer->start([write, copy = training::host_copy(state, held())] { return write(copy); });
   } else {
     const std::string line = write(training::source_of(state));
     if (log) {

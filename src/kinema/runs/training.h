@@ -32,6 +32,7 @@ struct Training {
   std::filesystem::path pretrained;  // empty: from scratch
   TrainingStep step;
   int64_t parameters = 0;
+  int64_t trained_parameters = 0;
   int64_t first_step = 0;
   int64_t first_position = 0;
   std::vector<training::BatchShapes> batches;  // one of each size that the data has
@@ -63,6 +64,8 @@ struct Training {
   training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
   std::unique_ptr<training::Background> writer;   // writes to `checkpoints`
 
+  /// What of the state checkpoints have.
+  training::Held held() const;
   /// A checkpoint as a line names it.
   std::string described(const std::filesystem::path& checkpoint) const;
   /// What is known of a step beside what the loop says.

@@ -1,5 +1,7 @@
 #include "kinema/runs/training_step.h"
 
+#include <utility>
+
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/wiring.h"
@@ -42,12 +44,14 @@ training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) con
 }
 
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
-                           const Expert& expert, const mesh::Placement& asked) {
+                           const Expert& expert, std::optional<TrainedAdapter> adapter,
+                           const mesh::Placement& asked) {
   const config::OptimizerConfig& o = config.optimizer;
   TrainingStep out{.expert = expert,
                    .network = network,
                    .options = model_options(config),
-                   .step = step_options(config, expert)};
+                   .step = step_options(config, expert),
+                   .adapter = std::move(adapter)};
   out.samples = batch_sizes(config, asked.devices()).train;
   out.batch = out.samples * o.gradient_accumulation_steps;
   const mesh::Placement place = asked.for_samples(out.samples);
@@ -56,7 +60,14 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   out.doubts = check_model_type(config, network.sizes());
   network->check_divides(place);
   out.options.place = place;
+  if (out.adapter) {
+    out.options.low_ranks = out.adapter->config.modules;
+    out.options.low_rank_dropout = out.adapter->config.dropout;
+  }
   out.specs = network->parameters(out.options, init_options(config));
+  if (out.adapter) {
+    weights::train_alone(out.specs, out.adapter->config);
+  }
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);
   return out;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "kinema/mesh/placement.h"
 #include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
+#include "kinema/runs/trained_adapter.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/training/step.h"
 
@@ -21,7 +23,8 @@ struct TrainingStep {
   nn::ModelOptions options;          // placed for the batch
   std::vector<nn::ParamSpec> specs;  // in the dtypes that the network works in
   training::StepOptions step;
-  int64_t samples = 0;              // of a batch over all devices
+  std::optional<TrainedAdapter> adapter;  // what is trained, where that is not the network
+  int64_t samples = 0;                    // of a batch over all devices
   int64_t batch = 0;                // of a step, which is gradient_accumulation_steps of these
   std::string batch_text;           // how large it is and how it lies on the devices
   std::vector<std::string> doubts;  // what looks wrong without being certain
@@ -32,7 +35,8 @@ struct TrainingStep {
 /// Throws an Error where model, batch and mesh do not fit each other, or the configuration does not
 /// fit the model.
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
-                           const Expert& expert, const mesh::Placement& asked);
+                           const Expert& expert, std::optional<TrainedAdapter> adapter,
+                           const mesh::Placement& asked);
 
 /// What of a configuration decides the step beside model and mesh.
 training::StepOptions step_options(const config::Config& config, const Expert& expert);

@@ -21,6 +21,7 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
                              .expert = training.step.expert,
                              .options = training.step.options,
                              .average = !training.trainer->state().parts.ema.empty(),
+                             .adapter = training.step.adapter.has_value(),
                              .run = training.run,
                              .checkpoints = training.checkpoints->path()},
                   std::move(flags), listeners_.job);

@@ -164,9 +164,8 @@ std::string Program::text(const pjrt::Client& client, const Graph& graph,
   const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
   if (options.kernels && !emit_options.lowering) {
     const kernels::KernelSet own = kernels::for_target(
-        target_of(client, options), {.trace = options.trace_kernels,
-                                    .gpu_attention = options.gpu_attention,
-                                    .texts = texts});
+        target_of(client, options),
+        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention, .texts = texts});
     own.register_with(client.plugin());
     emit_options.lowering = own.lowering;
   }

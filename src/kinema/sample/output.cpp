@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `_a_red_circle_moving_left`: letters and digits of the prompt, at most 60; empty for a prompt that
-/// has none of ASCII's.
+/// `_a_red_circle_moving_left`: letters and digits of the prompt, at most 60; empty for a prompt
+/// that has none of ASCII's.
 std::string slug(const std::string& prompt) {
   constexpr size_t kLongest = 60;
   std::string out;

@@ -36,15 +36,6 @@ Part part_of(std::span<const nn::ParamSpec> specs, std::vector<const StateSource
   return out;
 }
 
-/// One layer's shape of a parameter.
-Shape layer_shape(const nn::ParamSpec& spec) {
-  Shape shape = spec.shape;
-  if (spec.layers > 0) {
-    shape.dims.erase(shape.dims.begin());
-  }
-  return shape;
-}
-
 /// Writes arrays of the specs' shapes under the keys of their layers, so that the file does not
 /// depend on how layers are stacked. One stacked tensor at a time is in host memory.
 void save_tensors(const fs::path& path, const Part& part) {
@@ -55,7 +46,7 @@ void save_tensors(const fs::path& path, const Part& part) {
   const auto loaded = std::make_shared<Loaded>();
   std::vector<io::TensorEntry> entries;
   for (size_t i = 0; i < part.specs.size(); ++i) {
-    const Shape shape = layer_shape(part.specs[i]);
+    const Shape shape = part.specs[i].layer_shape();
     const std::vector<std::string> names = layer_names(std::span(part.specs).subspan(i, 1));
     for (size_t layer = 0; layer < names.size(); ++layer) {
       entries.push_back({names[layer], shape, [=, &part](const io::ByteSink& sink) {
@@ -105,12 +96,57 @@ runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
   return devices.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
 }
 
+/// The parts that a checkpoint holds.
+template <typename T>
+StateParts<T> those_held(StateParts<T> parts, const Held& held) {
+  if (!held.optimizer) {
+    parts.mu.clear();
+    parts.nu.clear();
+  }
+  if (!held.frozen) {
+    parts.frozen.clear();
+  }
+  return parts;
+}
+
 /// Parameters in the network's order as parts of a state.
 void set_params(State& state, std::vector<runtime::Array> params,
                 std::span<const nn::ParamSpec> specs) {
   for (size_t i = 0; i < specs.size(); ++i) {
     (specs[i].trained ? state.trained : state.frozen).push_back(std::move(params[i]));
   }
+}
+
+/// The parameters of a network's folder that are trained.
+std::vector<runtime::Array> trained_parameters(const fs::path& folder,
+                                               std::span<const nn::ParamSpec> specs,
+                                               const runtime::Devices& devices) {
+  State all;
+  set_params(all, weights::load(folder, specs, devices), specs);
+  return std::move(all.trained);
+}
+
+std::vector<weights::Adapter> adapter_in(const fs::path& folder) {
+  return {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(folder))}};
+}
+
+/// The same of an adapter's folder.
+std::vector<runtime::Array> trained_additions(const fs::path& folder,
+                                              std::span<const nn::ParamSpec> specs,
+                                              const runtime::Devices& devices) {
+  std::vector<runtime::Array> additions =
+      weights::load_additions(adapter_in(folder), specs, devices);
+  std::vector<runtime::Array> out;
+  size_t i = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    if (spec.is_low_rank()) {
+      if (spec.trained) {
+        out.push_back(std::move(additions[i]));
+      }
+      ++i;
+    }
+  }
+  return out;
 }
 
 io::Json to_json(const TrainState& train, int64_t updates) {
@@ -172,32 +208,24 @@ StateSource source_of(const StateView& state) {
           })};
 }
 
-StateSource host_copy(const StateView& state, bool with_optimizer) {
+StateSource host_copy(const StateView& state, const Held& held) {
   StateSource out = source_of(state);
-  if (!with_optimizer) {
-    out.parts.mu.clear();
-    out.parts.nu.clear();
-  }
-  out.parts = out.parts.map([](const StateSource::Kept& kept) {
+  out.parts = those_held(std::move(out.parts), held).map([](const StateSource::Kept& kept) {
     const auto copy = std::make_shared<HostArray>(kept.to_host());
     return StateSource::Kept{.dtype = kept.dtype, .to_host = [copy] { return std::move(*copy); }};
   });
   return out;
 }
 
-int64_t host_bytes(const StateView& state, bool with_optimizer) {
+int64_t host_bytes(const StateView& state, const Held& held) {
   return checkpoint_bytes(state.parts.map([](const runtime::Array& array) {
     return nn::ParamSpec{.name = {}, .shape = array.shape()};
   }),
-                          with_optimizer);
+                          held);
 }
 
-int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer) {
-  StateParts<nn::ParamSpec> written = parts;
-  if (!with_optimizer) {
-    written.mu.clear();
-    written.nu.clear();
-  }
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, const Held& held) {
+  const StateParts<nn::ParamSpec> written = those_held(parts, held);
   int64_t sum = 0;
   for (const nn::ParamSpec* spec : written.all()) {
     sum += spec->shape.bytes();
@@ -206,20 +234,25 @@ int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optim
 }
 
 void save_state(const fs::path& folder, const networks::Network& network, const StateView& state,
-                const TrainState& train, bool with_optimizer) {
-  save_state(folder, network, source_of(state), train, with_optimizer);
+                const TrainState& train, const Held& held) {
+  save_state(folder, network, source_of(state), train, held);
 }
 
 void save_state(const fs::path& folder, const networks::Network& network, const StateSource& state,
-                const TrainState& train, bool with_optimizer) {
+                const TrainState& train, const Held& held) {
   using Kept = StateSource::Kept;
   const StateParts<Kept>& parts = state.parts;
   const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
+    if (train.adapter) {
+      const Part factors = part_of(trained_of(state.specs), pointers_to<Kept>(trained));
+      weights::save_adapter(folder / name, *train.adapter, factors.specs, factors.to_host);
+      return;
+    }
     const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
     weights::save(folder / name, network->config(), part.specs, part.to_host);
   };
   save_model(train.weights, parts.trained);
-  if (with_optimizer) {
+  if (held.optimizer) {
     const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
     fs::create_directories(folder / "optimizer");
     save_tensors(folder / "optimizer" / "mu.safetensors",
@@ -235,6 +268,9 @@ void save_state(const fs::path& folder, const networks::Network& network, const 
 }
 
 std::string weights_part(const fs::path& folder) {
+  if (fs::exists(folder / kAdapter)) {
+    return kAdapter;
+  }
   return fs::exists(folder / "transformer_2") ? "transformer_2" : "transformer";
 }
 
@@ -269,11 +305,23 @@ std::string TrainState::setting(const std::string& key) const {
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
-                 const runtime::Devices& devices) {
+                 const runtime::Devices& devices, const std::optional<AdapterBase>& base) {
   const std::string part = weights_part(folder);
+  const bool holds_adapter = part == kAdapter;
+  check(holds_adapter || !base,
+        "[checkpoint] {} holds a whole network, but an adapter is trained (enable_lora)",
+        folder.string());
+  check(!holds_adapter || base,
+        "[checkpoint] {} holds an adapter, but a whole network is trained\n  enable_lora=true goes "
+        "on with it",
+        folder.string());
   const std::vector<nn::ParamSpec> trained = trained_of(specs);
   State state;
-  set_params(state, weights::load(folder / part, specs, devices), specs);
+  set_params(state,
+             base ? weights::load_adapted(base->folder, base->merged, adapter_in(folder / part),
+                                          /*seed=*/0, specs, devices)
+                  : weights::load(folder / part, specs, devices),
+             specs);
   int64_t updates = 0;
   if (has_optimizer(folder)) {
     state.mu = load_tensors(folder / "optimizer" / "mu.safetensors", trained, devices);
@@ -284,13 +332,10 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
     state.nu = zeros(trained, devices);
   }
   if (ema) {
-    const std::string average = average_part(part);
-    State averages;
-    set_params(averages,
-               weights::load(folder / (fs::exists(folder / average) ? average : part),
-                             state_specs(specs), devices),
-               specs);
-    state.ema = std::move(averages.trained);
+    const fs::path average =
+        folder / (fs::exists(folder / average_part(part)) ? average_part(part) : part);
+    state.ema = base ? trained_additions(average, state_specs(specs), devices)
+                     : trained_parameters(average, state_specs(specs), devices);
   }
   state.count = count_array(updates, devices);
   return state;

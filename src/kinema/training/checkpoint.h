@@ -14,24 +14,46 @@
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
 #include "kinema/training/state.h"
+#include "kinema/weights/adapter.h"
+#include "kinema/weights/lora.h"
 
 /// What a checkpoint of a training run holds:
 ///
 ///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
 ///   transformer_ema/    the average of the parameters in F32, when one is kept
 ///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
+///   adapter/            where an adapter alone is trained, in their place: its factors in a LoRA
+///   file
+///                       as diffusers has them, with PEFT's adapter_config.json
+///   adapter_ema/        their average
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
 ///   train_state.json    step, updates, seed, and the settings that a resumed run is compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::training {
+
+inline constexpr const char* kAdapter = "adapter";
+
+/// Which parts of a state a checkpoint holds beside those that are trained.
+struct Held {
+  bool optimizer = true;
+  bool frozen = true;  // parameters; not beside an adapter, whose base lies elsewhere
+};
+
+/// Where the network lies that an adapter is trained on, and what is merged into it.
+struct AdapterBase {
+  std::filesystem::path folder;
+  std::vector<weights::Adapter> merged;
+};
 
 struct TrainState {
   int64_t step = 0;           // steps completed
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
   config::Record settings;  // those that decide the result
-  /// The folder of the parameters.
+  /// The folder of the parameters; with an adapter, kAdapter.
   std::string weights = "transformer";
+  /// What is trained where that is an adapter alone; read_train_state leaves it empty.
+  std::optional<weights::AdapterConfig> adapter = {};
 
   /// The text of a setting; empty where the checkpoint has none of that name.
   std::string setting(const std::string& key) const;
@@ -50,24 +72,23 @@ struct StateSource {
 
 /// The state as it lies on the devices, and must stay until it is written.
 StateSource source_of(const StateView& state);
-/// A copy of the state in host memory, which is freed as it is written. `with_optimizer` false
-/// leaves the optimizer's moments out.
-StateSource host_copy(const StateView& state, bool with_optimizer = true);
+/// A copy of these parts in host memory, which is freed as it is written.
+StateSource host_copy(const StateView& state, const Held& held = {});
 /// Bytes that host_copy takes.
-int64_t host_bytes(const StateView& state, bool with_optimizer = true);
+int64_t host_bytes(const StateView& state, const Held& held = {});
 
 /// Bytes of a checkpoint's arrays.
-int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, bool with_optimizer);
+int64_t checkpoint_bytes(const StateParts<nn::ParamSpec>& parts, const Held& held);
 
-/// Writes everything but the manifest into `folder`. `with_optimizer` false leaves the optimizer
-/// out: such a checkpoint holds weights only.
+/// Writes everything but the manifest into `folder`. Without the optimizer such a checkpoint holds
+/// weights only.
 void save_state(const std::filesystem::path& folder, const networks::Network& network,
-                const StateSource& state, const TrainState& train, bool with_optimizer = true);
+                const StateSource& state, const TrainState& train, const Held& held = {});
 void save_state(const std::filesystem::path& folder, const networks::Network& network,
-                const StateView& state, const TrainState& train, bool with_optimizer = true);
+                const StateView& state, const TrainState& train, const Held& held = {});
 
-/// The folder of the parameters within a checkpoint, `transformer` or `transformer_2`, and that of
-/// their average.
+/// The folder of the parameters within a checkpoint, `transformer`, `transformer_2` or `adapter`,
+/// and that of their average.
 std::string weights_part(const std::filesystem::path& folder);
 std::string average_part(const std::string& weights);
 
@@ -81,9 +102,11 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
 /// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
 /// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
-/// moments and count start at zero.
+/// moments and count start at zero. Of a checkpoint with an adapter, `base` has the network; throws
+/// an Error where one is given and not wanted, or wanted and not given.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
-                 bool ema, const runtime::Devices& devices);
+                 bool ema, const runtime::Devices& devices,
+                 const std::optional<AdapterBase>& base = {});
 
 /// The state of a run that begins with these parameters, one for each of the specs; moments are of
 /// their dtypes.

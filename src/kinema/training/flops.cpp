@@ -5,9 +5,12 @@
 namespace kinema::training {
 
 double training_tflops(const networks::Network& network, const Dims& latents, int64_t text_tokens,
-                       double batch) {
+                       double batch, Trained trained) {
   check(latents.size() == 4, "[flops] latents {} are not [c, f, h, w]", to_string(latents));
-  return 3 * network->forward_flops(latents, text_tokens) * batch / 1e12;
+  // A backward pass multiplies each weight twice: with gradients of its outputs, for those of its
+  // inputs, and these with the inputs, for its own. Additions of low rank are next to nothing.
+  const double passes = trained == Trained::NETWORK ? 3 : 2;
+  return passes * network->forward_flops(latents, text_tokens) * batch / 1e12;
 }
 
 FlopRate flop_rate(double tera_per_second) {

@@ -75,6 +75,8 @@ inline constexpr double kForwardRelative = 1e-4;
 
 std::vector<Row> forward_rows(const Case& c, Session& session);
 std::vector<Row> lora_rows(const Case& c, Session& session);
+std::vector<Row> lora_training_rows(const Case& c, Session& session);
+std::vector<Row> lora_format_rows(const Case& c, Session& session);
 std::vector<Row> gradient_rows(const Case& c, Session& session);
 std::vector<Row> train_rows(const Case& c, Session& session);
 std::vector<Row> scheduler_rows(const Case& c, Session& session);

@@ -71,7 +71,7 @@ class Loader {
  private:
   Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
     const std::string key = spec.key(layer);
-    return {spec.is_low_rank() ? nullptr : &checkpoint_.at(key), key};
+    return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), key};
   }
 
   std::vector<Target> targets_of(std::span<const mesh::Block> blocks, DType dtype) const {

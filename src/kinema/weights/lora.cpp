@@ -138,8 +138,6 @@ std::string plural(size_t count, std::string_view word) {
   return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
 }
 
-constexpr const char* kPeftFile = "adapter_model.safetensors";
-
 }  // namespace
 
 Lora Lora::open(const fs::path& path) {
@@ -147,8 +145,10 @@ Lora Lora::open(const fs::path& path) {
   const bool folder = fs::is_directory(path, ignored);
   Lora out;
   out.path_ = path.string();
-  const fs::path file = folder ? path / kPeftFile : path;
-  const fs::path peft_config = file.parent_path() / "adapter_config.json";
+  const bool of_diffusers =
+      folder && fs::exists(path / kLoraFile, ignored) && !fs::exists(path / kPeftFile, ignored);
+  const fs::path file = folder ? path / (of_diffusers ? kLoraFile : kPeftFile) : path;
+  const fs::path peft_config = file.parent_path() / kPeftConfig;
   bool of_peft = file.filename() == kPeftFile;
   out.file_ = io::SafetensorsFile::open(file);
   for (const io::TensorView& tensor : out.file_.tensors()) {

@@ -16,6 +16,11 @@
 
 namespace kinema::weights {
 
+/// The file that diffusers' save_lora_weights writes into a folder, and PEFT's two.
+inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
+inline constexpr const char* kPeftFile = "adapter_model.safetensors";
+inline constexpr const char* kPeftConfig = "adapter_config.json";
+
 /// A LoRA file: low-rank and full differences of a Wan transformer's parameters.
 ///
 /// The weight of a module becomes
@@ -41,9 +46,9 @@ class Lora {
   };
   using Targets = std::map<std::string, Target, std::less<>>;
 
-  /// Reads a safetensors file, or a PEFT folder (adapter_model.safetensors and
-  /// adapter_config.json). Alpha is taken from the file's keys, else from its metadata as diffusers
-  /// writes it, else from adapter_config.json.
+  /// Reads a safetensors file, or the one in a folder of PEFT's (adapter_model.safetensors and
+  /// adapter_config.json) or diffusers'. Alpha is taken from the file's keys, else from its
+  /// metadata as diffusers writes it, else from adapter_config.json.
   ///
   /// Throws an Error for a damaged file, one with no LoRA key, another method (DoRA, LoHa, LoKr),
   /// half a pair, a rank that differs between the halves, an alpha that is no finite number, and

@@ -22,6 +22,7 @@ struct Conditioning {
   std::optional<CrossKeys> keys = {};
   nn::Rope rope;
   nn::Dropout dropout = {};
+  nn::Dropout low_rank_dropout = {};  // of the inputs of low-rank additions
   nn::AttentionOptions attention = {};
   mesh::Placement place = {};
 };

@@ -128,8 +128,10 @@ struct Stacks {
   }
 
   /// One layer of them.
-  Block block(std::span<const Tensor> layer, const TransformerConfig& config) const {
+  Block block(std::span<const Tensor> layer, const TransformerConfig& config,
+              nn::Dropout low_rank_dropout = {}) const {
     nn::Binder binder;
+    binder.set_low_rank_dropout(low_rank_dropout);
     for (size_t i = 0; i < keys.size(); ++i) {
       binder.add(keys[i], layer[i]);
     }
@@ -147,7 +149,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
   Graph& graph = x.graph();
   const Stacks stacks(specs, params);
   std::vector<Tensor> xs = stacks.tensors;
-  const bool dropout = given.dropout.active();
+  const bool dropout = given.dropout.active() || given.low_rank_dropout.active();
   if (dropout) {
     xs.push_back(iota(graph, {DType::U32, {config.num_layers}}, Axis(0)));
   }
@@ -161,11 +163,14 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
            [&](std::span<const Tensor> carry, std::span<const Tensor> layer) -> ScanResult {
              const size_t weights = stacks.keys.size();
              Conditioning here = given;
-             here.dropout = dropout ? given.dropout.at(layer[weights]) : nn::Dropout();
+             if (dropout) {
+               here.dropout = given.dropout.at(layer[weights]);
+               here.low_rank_dropout = given.low_rank_dropout.at(layer[weights]);
+             }
              if (given.keys) {
                here.keys = from_list(layer.subspan(weights + (dropout ? 1 : 0)));
              }
-             return {.carry = {stacks.block(layer, config)(carry[0], here)}};
+             return {.carry = {stacks.block(layer, config, here.low_rank_dropout)(carry[0], here)}};
            });
   return result.carry[0];
 }
@@ -177,12 +182,13 @@ Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& co
   Graph& graph = x.graph();
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const Scope scope(graph, block_key(i));
-    const Block block(nn::Params(binder, block_key(i)), config);
     Conditioning here = given;
-    if (given.dropout.active()) {
-      here.dropout =
-          given.dropout.at(constant(graph, static_cast<double>(i), Shape{DType::U32, {}}));
+    if (given.dropout.active() || given.low_rank_dropout.active()) {
+      const Tensor layer = constant(graph, static_cast<double>(i), Shape{DType::U32, {}});
+      here.dropout = given.dropout.at(layer);
+      binder.set_low_rank_dropout(given.low_rank_dropout.at(layer));
     }
+    const Block block(nn::Params(binder, block_key(i)), config);
     if (given.keys) {
       std::vector<Tensor> layer;
       for (const Tensor stack : listed(*given.keys)) {
@@ -310,6 +316,8 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
                                        const TransformerInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
   nn::Binder binder(specs, params);
+  const nn::Dropout low_rank_dropout(options.low_rank_dropout, inputs.dropout_key);
+  binder.set_low_rank_dropout(low_rank_dropout);
   const nn::Params root(binder, "");
   const Ends ends(root, config);
   Graph& graph = inputs.hidden_states.graph();
@@ -331,6 +339,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   nn::check_attention(given.attention, tokens, tokens);
   given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
+  given.low_rank_dropout = low_rank_dropout;
   Tensor x;
   {
     const Scope scope(graph, "patch_embedding");

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
-namespace kinema::planning {
+namespace kinema::io {
 
 /// A folder that goes when this does.
 class TemporaryFolder {
  public:
-  /// Throws an Error where none can be made.
-  TemporaryFolder();
+  /// `kinema-NAME-` and letters, among the system's temporary files. Throws an Error where none can
+  /// be made.
+  explicit TemporaryFolder(const std::string& name);
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder();
@@ -18,4 +20,4 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace kinema::planning
+}  // namespace kinema::io

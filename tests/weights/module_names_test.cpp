@@ -1,0 +1,56 @@
+#include "kinema/weights/module_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kinema/core/error.h"
+
+namespace kinema::weights {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+const std::vector<std::string> kNames{"blocks.0.attn1.to_q", "blocks.0.attn1.to_out.0",
+                                      "blocks.1.attn1.to_q", "proj_out"};
+
+std::vector<std::string> named(const std::vector<std::string>& words) {
+  return named_by(kNames, words, "lora_target_modules");
+}
+
+TEST(NamedBy, TakesNamesEndsAndPatternsInTheOrderOfTheModules) {
+  EXPECT_THAT(named({"to_q"}), ElementsAre("blocks.0.attn1.to_q", "blocks.1.attn1.to_q"));
+  EXPECT_THAT(named({"proj_out", "blocks.1.attn1.to_q"}),
+              ElementsAre("blocks.1.attn1.to_q", "proj_out"));
+  EXPECT_THAT(named({"attn1.to_out.0"}), ElementsAre("blocks.0.attn1.to_out.0"));
+  EXPECT_THAT(named({R"(blocks\.\d+\.attn1\.to_(q|k))"}),
+              ElementsAre("blocks.0.attn1.to_q", "blocks.1.attn1.to_q"));
+  EXPECT_THAT(named({"(?!blocks).*"}), ElementsAre("proj_out"));
+}
+
+TEST(NamedBy, DoesNotTakeHalfAWord) {
+  EXPECT_THAT([] { named({"o_q"}); }, ThrowsMessage<Error>(HasSubstr("`o_q`")));
+  EXPECT_THAT([] { named({"blocks"}); }, ThrowsMessage<Error>(HasSubstr("`blocks`")));
+}
+
+TEST(NamedBy, NamesTheNearestModule) {
+  EXPECT_THAT([] { named({"to_query"}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("lora_target_modules"), HasSubstr("to_query"),
+                                         HasSubstr("the nearest is `blocks."))));
+  EXPECT_THAT([] { named({"proj_uot"}); },
+              ThrowsMessage<Error>(HasSubstr("the nearest is `proj_out`")));
+}
+
+TEST(NamePattern, EndsOnPatternsThatWouldTakeForEver) {
+  const NamePattern pattern("key", "(a+)+(a+)+b");
+  EXPECT_THAT([&] { pattern.matches(std::string(200, 'a')); },
+              ThrowsMessage<Error>(HasSubstr("cannot be matched")));
+  EXPECT_THAT([] { NamePattern("key", "(a"); },
+              ThrowsMessage<Error>(HasSubstr("no regular expression")));
+  EXPECT_THAT([] { NamePattern("key", std::string(5000, 'a')); },
+              ThrowsMessage<Error>(HasSubstr("5000 characters")));
+}
+
+}  // namespace
+}  // namespace kinema::weights
