@@ -76,7 +76,8 @@ TEST(Notices, NameSizesThatAPretrainedModelHasItself) {
 }
 
 TEST(Notices, RefuseWhatWouldChangeTheResult) {
-  const Loaded loaded = load_defaults(std::vector<std::string>{"run_name=a", "enable_lora=True"});
+  const Loaded loaded = load_defaults(
+      std::vector<std::string>{"run_name=a", "enable_lora=True", "pretrained_model_name_or_path="});
   EXPECT_THAT([&] { notices(loaded, "train"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("enable_lora"), HasSubstr("command line"))));
 }

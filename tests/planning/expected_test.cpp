@@ -158,9 +158,14 @@ TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {
     return expected_time(program, chip(on)).seconds();
   };
   const double product = 2.0 * 5 * 75600 * 75600 * 128 / chip("h100").flops;
-  EXPECT_NEAR(seconds("flash_forward", "h100"), 2 * product / 0.40, 1e-9);
-  EXPECT_NEAR(seconds("flash_backward_dkv_128", "h100"), 4 * product / 0.35, 1e-9);
-  EXPECT_NEAR(seconds("flash_backward_dq", "h100"), 3 * product / 0.35, 1e-9);
+  const double forward = 395.0 / 989;
+  const double backward = forward * 322 / 370;
+  EXPECT_NEAR(seconds("flash_forward_b1_s75600_t75600_n5_d128_bf16", "h100"), 2 * product / forward,
+              1e-9);
+  EXPECT_NEAR(seconds("flash_backward_dkv_b1_s75600_t75600_n5_d128_bf16", "h100"),
+              4 * product / backward, 1e-9);
+  EXPECT_NEAR(seconds("flash_backward_dq_b1_s75600_t75600_n5_d128_bf16", "h100"),
+              3 * product / backward, 1e-9);
   EXPECT_LT(seconds("another", "h100"), 0.1 * product) << "what it moves is all that is known";
 }
 

@@ -42,14 +42,10 @@ TEST(NamedBy, NamesTheNearestModule) {
               ThrowsMessage<Error>(HasSubstr("the nearest is `proj_out`")));
 }
 
-TEST(NamePattern, EndsOnPatternsThatWouldTakeForEver) {
-  const NamePattern pattern("key", "(a+)+(a+)+b");
-  EXPECT_THAT([&] { pattern.matches(std::string(200, 'a')); },
-              ThrowsMessage<Error>(HasSubstr("cannot be matched")));
-  EXPECT_THAT([] { NamePattern("key", "(a"); },
-              ThrowsMessage<Error>(HasSubstr("no regular expression")));
-  EXPECT_THAT([] { NamePattern("key", std::string(5000, 'a')); },
-              ThrowsMessage<Error>(HasSubstr("5000 characters")));
+TEST(NamedBy, RefusesWhatIsNoPattern) {
+  EXPECT_THAT([] { named({"(to_q"}); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("lora_target_modules"), HasSubstr("no regular expression"))));
 }
 
 }  // namespace

@@ -8,21 +8,6 @@
 /// Which of a network's modules a user means by names, ends of names and patterns.
 namespace kinema::weights {
 
-/// A regular expression (ICU's: Perl's syntax) that whole names must match. Matching ends after a
-/// bounded number of steps.
-class NamePattern {
- public:
-  /// Throws an Error naming `key`, the pattern and what is wrong with it.
-  NamePattern(std::string_view key, const std::string& pattern);
-
-  /// Throws an Error where the pattern takes too long.
-  bool matches(std::string_view name) const;
-
- private:
-  std::string key_;
-  std::string pattern_;
-};
-
 /// Of `names` those that one of the words means, in their order. A word means a name that it is,
 /// whose end behind a dot it is, or that it matches as a regular expression. Throws an Error for a
 /// word that means none, with the name nearest to it; `key` is what the words are of.
