@@ -49,10 +49,26 @@ TEST_F(Api, StopsWhatLeavesNothingBehind) {
   stop.request_stop();
   const JobOptions options{.stop = stop.get_token()};
 
+  EXPECT_THROW(generate(tiny(), {}, options), Stopped);
   EXPECT_THROW(evaluate(tiny(), {}, options), Stopped);
   EXPECT_THROW(plan(tiny(), {.target = planning::parse_target("cpu:1"), .job = options}), Stopped);
   EXPECT_THROW(verify("no folder", {}, {.job = options}), Stopped);
   EXPECT_THROW(convert("nothing", "nowhere", {.job = options}), Stopped);
+}
+
+TEST_F(Api, StopsAGenerationAfterItsStepWithoutAVideo) {
+  train(tiny({"max_train_steps=1"}));
+  std::stop_source stop;
+  int64_t steps = 0;
+  GenerateObserver observer;
+  observer.on_step = [&](int64_t done, int64_t) {
+    steps = done;
+    stop.request_stop();
+  };
+  const Config config = tiny({"num_inference_steps=5", "video_folder=videos"});
+  EXPECT_THROW(generate(config, observer, {.stop = stop.get_token()}), Stopped);
+  EXPECT_EQ(steps, 1);
+  EXPECT_TRUE(fs::is_empty("videos"));
 }
 
 TEST_F(Api, GivesErrorsForFoldersThatCannotBeRead) {

@@ -66,7 +66,8 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     out.sharding = observer.on_sharding;
   }
   // Again before the long part: some folders say only then that nothing can be made there.
-  out.encoded = [&observer, &request, output](std::span<const sample::DenoiseBatch> batches) {
+  out.encoded = [&observer, &job, &request, output](std::span<const sample::DenoiseBatch> batches) {
+    job.check_stop();
     io::make_folder(output);
     if (observer.on_start) {
       observer.on_start(start_of(request, batches));
@@ -74,8 +75,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   };
   out.step = [&observer, &job, allowed_flags,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
-    check(!job.stop_requested(), "[generate] stopped after step {} of {}: no video was written",
-          step.done, step.total);
+    job.check_stop();
     if (!task) {
       task = job.task("sampling", step.total);
       if (!allowed_flags.empty()) {
@@ -95,6 +95,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
 GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
                         JobOptions given_options) {
   const Job job(observer, std::move(given_options));
+  job.check_stop();
   job.notice(notices(loaded, "generate"));
   job.notice(device_notices(loaded.config));
   const flags::Effective flags = check_flags(loaded, job);
@@ -117,6 +118,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   io::check_writable(output);
   sample::GenerateRequest request = make_request(loaded, model);
   job.begin();
+  job.check_stop();
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::GENERATE, client, job);

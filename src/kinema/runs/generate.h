@@ -46,7 +46,8 @@ struct GenerateResult {
   sample::Generated made;
 };
 
-/// Makes and writes the videos. A stop that is asked for is an Error after the step that goes on.
+/// Makes and writes the videos. Throws Stopped once a stop is asked for: before the first step, or
+/// after the one that goes on; no video is written then.
 GenerateResult generate(config::Loaded config, const GenerateObserver& observer,
                         JobOptions options = {});
 
