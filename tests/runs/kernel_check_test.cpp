@@ -3,17 +3,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "io/scratch.h"
 #include "kernels/interpreter/cudnn.h"
 #include "kernels/interpreter/handlers.h"
+#include "kinema/core/error.h"
 #include "kinema/graph/body.h"
+#include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
 #include "kinema/kernels/tpu/lowering.h"
+#include "kinema/nn/flash_attention.h"
 #include "kinema/verification/kernels.h"
 #include "pjrt/cpu_plugin.h"
 
@@ -21,9 +25,12 @@ namespace kinema::runs {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 const pjrt::Client& client() {
   static const pjrt::Client opened = [] {
@@ -51,14 +58,14 @@ class KernelCheck : public ::testing::Test {
     Observer observer;
     observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
     observer.on_task = [this](const std::string& what, int64_t) {
-      EXPECT_EQ(what, "checking attention kernels");
-      ++checks_;
+      checks_ += what == "checking attention kernels" ? 1 : 0;
       return std::make_unique<Task>();
     };
-    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {}));
+    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {.program = program_}));
   }
   const io::Scratch scratch_;
   std::vector<std::string> notices_;
+  fs::path program_;
   int checks_ = 0;
 };
 
@@ -90,11 +97,99 @@ TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
   EXPECT_THAT(notices_[0], HasSubstr("dq is off"));
 }
 
+/// The cache of this process is in another folder while this is there.
+class CacheFolder {
+ public:
+  explicit CacheFolder(const fs::path& folder) { setenv("KINEMA_CACHE", folder.c_str(), 1); }
+  CacheFolder(const CacheFolder&) = delete;
+  CacheFolder& operator=(const CacheFolder&) = delete;
+  ~CacheFolder() {
+    before_.empty() ? unsetenv("KINEMA_CACHE") : setenv("KINEMA_CACHE", before_.c_str(), 1);
+  }
+
+ private:
+  std::string before_ = std::getenv("KINEMA_CACHE") == nullptr ? "" : std::getenv("KINEMA_CACHE");
+};
+
+/// A kinema program whose compiler dies.
+fs::path dying_program(const fs::path& folder) {
+  fs::path out = folder / "dies";
+  std::ofstream(out) << "#!/bin/sh\nkill -SEGV $$\n";
+  fs::permissions(out, fs::perms::owner_all);
+  return out;
+}
+
+TEST_F(KernelCheck, IsFalseWhereTheCompilerDiesOfThem) {
+  if (verification::kernel_program(client(), {}).empty()) {
+    GTEST_SKIP() << "this processor has no attention kernel";
+  }
+  program_ = dying_program(scratch_.path());
+  EXPECT_FALSE(agree());
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("signal 11")));
+  EXPECT_EQ(checks_, 0) << "nothing of it was compiled here";
+  program_.clear();
+  EXPECT_FALSE(agree()) << "it is remembered";
+
+  program_ = fs::path(KINEMA_BINARY_DIR) / "kinema";
+  fs::remove_all(scratch_ / "kernels");
+  EXPECT_TRUE(agree());
+}
+
+TEST_F(KernelCheck, CompilesProgramsOfKernelsElsewhereOnce) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {4}});
+  const std::string program = emit(graph, std::vector{x + x});
+  const auto problem = [&](const fs::path& by) {
+    return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
+                              Job({}, {.program = by}));
+  };
+  // Nobody to ask: not known, and nothing to remember.
+  EXPECT_EQ(problem(""), "");
+  EXPECT_EQ(problem("/nowhere/kinema"), "");
+  EXPECT_FALSE(fs::exists(scratch_ / "kernels"));
+
+  const fs::path dies = dying_program(scratch_.path());
+  EXPECT_THAT(problem(dies), HasSubstr("ended by signal 11"));
+  EXPECT_THAT(problem("/nowhere/kinema"), HasSubstr("ended by signal 11")) << "remembered";
+  fs::remove_all(scratch_ / "kernels");
+  EXPECT_EQ(problem(fs::path(KINEMA_BINARY_DIR) / "kinema"), "");
+  EXPECT_EQ(problem(dies), "") << "remembered";
+}
+
 /// The check itself, on the kernels of a TPU.
 runtime::ProgramOptions of_a_tpu(const Lowering& lowering) {
   runtime::ProgramOptions options;
   options.emit.lowering = interpreter::interpreting(lowering);
   return options;
+}
+
+TEST_F(KernelCheck, AProgramWhoseKernelsEndTheCompilerIsComputedBlockwise) {
+  Graph graph;
+  const Shape shape{DType::F32, {1, 256, 2, 128}};
+  const Tensor q = graph.input(shape);
+  const Tensor k = graph.input(shape);
+  const Tensor v = graph.input(shape);
+  const std::vector<Tensor> outputs{nn::flash_forward(q, k, v, {}, DType::F32, {.scale = 0.1}).y};
+  const runtime::ProgramOptions options = of_a_tpu(kernels::tpu_lowering({.chip = "TPU v5p"}));
+  Observer observer;
+  observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
+  const auto text = [&](const fs::path& by) {
+    return runtime::Program::text(
+        client(), graph, outputs,
+        trying_kernels(options, client(), Job(observer, {.program = by})));
+  };
+  const CacheFolder cache(scratch_ / "cache");
+  EXPECT_THAT(text(""), HasSubstr(interpreter::kMosaicTarget));
+  EXPECT_THAT(text(dying_program(scratch_.path())), Not(HasSubstr(interpreter::kMosaicTarget)));
+  EXPECT_THAT(notices_, ElementsAre(AllOf(HasSubstr("attention runs without kernels"),
+                                          HasSubstr("signal 11"), Not(HasSubstr("\n")))));
+  EXPECT_THAT(
+      [&] {
+        runtime::Program::text(client(), graph, outputs,
+                               demanding_kernels(options, client(), Job()));
+      },
+      ThrowsMessage<Error>(HasSubstr("signal 11")))
+      << "remembered";
 }
 
 TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {

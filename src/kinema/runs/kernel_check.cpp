@@ -9,6 +9,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/planning/compiler_error.h"
 #include "kinema/runs/attention_notices.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/executable_cache.h"
@@ -41,9 +42,14 @@ void remember(const fs::path& file, const std::string& problem) {
   }
 }
 
-/// The smallest target of the chip whose devices are called so; empty for one without plans.
-std::string small_target(const std::string& kind) {
-  const std::string chip(planning::chip_of_kind(kind));
+/// The smallest target whose devices are the client's; empty for one without plans.
+std::string small_target(const pjrt::Client& client) {
+  if (client.platform_name() == "cpu") {
+    return "cpu:1";
+  }
+  const std::string kind = client.devices().front().description().kind;
+  // Plugins show a chip of v4 as one device or two, which is all the same to a kernel.
+  const std::string chip = kind == "TPU v4" ? "v4" : std::string(planning::chip_of_kind(kind));
   if (chip.empty()) {
     return "";
   }
@@ -53,27 +59,40 @@ std::string small_target(const std::string& kind) {
                                                         : ":2x2x1");
 }
 
-/// Why a process of its own does not compile the kernels; empty where it does.
-std::string problem_of_compiling(const pjrt::Client& client, const std::string& program,
-                                 const runtime::ProgramOptions& options, const Job& job) {
-  const std::string target = small_target(client.devices().front().description().kind);
+/// What a process of its own made of a program.
+struct Tried {
+  std::string problem;  // empty: none
+  bool lasting = true;  // true again for the same program
+};
+
+Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
+                        const pjrt::CompileOptions& options, const Job& job) {
+  const std::string target = small_target(client);
   if (job.program().empty() || target.empty()) {
-    return "";
+    return {.lasting = false};
   }
+  const auto task = job.task("compiling attention kernels");
   planning::CompileJob compile{.target = planning::parse_target(target),
                                .plugin = client.plugin().path(),
                                .program = program,
-                               .options = options.compile};
+                               .options = options,
+                               .kernels = true};
   try {
     planning::compile_in_child(compile, job.program(), job.stop());
   } catch (const Stopped&) {
     throw;
+  } catch (const planning::NotAsked&) {
+    return {.lasting = false};
   } catch (const Error& error) {
     const std::string said = error.what();
-    return said.substr(0, said.find('\n'));
+    // A machine that is short of memory kills; another time it may not.
+    return {.problem = said.substr(0, said.find('\n')),
+            .lasting = said.find("signal 9 ") == std::string::npos};
   }
-  return "";
+  return {};
 }
+
+fs::path kernels_folder() { return fs::path(runtime::cache_folder()) / "kernels"; }
 
 std::string problem_of_numbers(const pjrt::Client& client, const runtime::ProgramOptions& options,
                                const Job& job) {
@@ -96,12 +115,50 @@ std::string problem_of_numbers(const pjrt::Client& client, const runtime::Progra
 
 }  // namespace
 
+std::string problem_of_kernels(const pjrt::Client& client, const std::string& program,
+                               const pjrt::CompileOptions& options, const fs::path& folder,
+                               const Job& job) {
+  const std::string key = runtime::ExecutableCache::key(client, program, options.serialize());
+  const fs::path file = folder / ("compiled-" + key + ".json");
+  if (const std::optional<std::string> known = remembered(file)) {
+    return *known;
+  }
+  const Tried tried = compile_elsewhere(client, program, options, job);
+  if (tried.lasting) {
+    remember(file, tried.problem);
+  }
+  return tried.problem;
+}
+
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
+                                       const Job& job) {
+  options.try_kernels = [client, compile = options.compile, job](const std::string& program) {
+    const std::string problem = problem_of_kernels(client, program, compile, kernels_folder(), job);
+    if (!problem.empty()) {
+      job.notice("attention runs without kernels, which do not compile: " + problem);
+    }
+    return problem.empty();
+  };
+  return options;
+}
+
+runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
+                                          const pjrt::Client& client, const Job& job) {
+  options.try_kernels = [client, compile = options.compile, job](const std::string& program) {
+    const std::string problem = problem_of_kernels(client, program, compile, kernels_folder(), job);
+    check(problem.empty(), "{}", problem);
+    return true;
+  };
+  return options;
+}
+
 bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& given,
                    const fs::path& folder, const Job& job) {
   runtime::ProgramOptions options = given;
   options.saved.clear();
   options.dump.clear();
   options.emit = {};
+  options.try_kernels = {};
   const std::string program = verification::kernel_program(client, options);
   if (program.empty()) {
     return true;
@@ -111,11 +168,11 @@ bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& gi
       (runtime::ExecutableCache::key(client, program, options.compile.serialize()) + ".json");
   std::optional<std::string> problem = remembered(file);
   if (!problem) {
-    problem = problem_of_compiling(client, program, options, job);
-    if (problem->empty()) {
-      problem = problem_of_numbers(client, options, job);
+    const Tried tried = compile_elsewhere(client, program, options.compile, job);
+    problem = tried.problem.empty() ? problem_of_numbers(client, options, job) : tried.problem;
+    if (tried.problem.empty() || tried.lasting) {
+      remember(file, *problem);
     }
-    remember(file, *problem);
   }
   if (!problem->empty()) {
     job.notice(
@@ -133,8 +190,8 @@ void check_kernels(config::Config& config, const pjrt::Client& client, const Job
   if (platform == "cpu" || !config.model.attention_kernels) {
     return;
   }
-  const fs::path folder = fs::path(runtime::cache_folder()) / "kernels";
-  config.model.attention_kernels = kernels_agree(client, program_options(config), folder, job);
+  config.model.attention_kernels =
+      kernels_agree(client, program_options(config), kernels_folder(), job);
 }
 
 }  // namespace kinema::runs

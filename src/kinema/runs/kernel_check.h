@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "kinema/config/config.h"
 #include "kinema/pjrt/client.h"
@@ -9,13 +10,29 @@
 
 namespace kinema::runs {
 
+/// Why a process of its own does not compile a program of kernels for the client's kind of device;
+/// empty where it does. A compiler that dies of them ends that process only. Found out once for a
+/// plugin's version, and remembered in `folder`. Empty too where there is no such process: the job
+/// knows no kinema program, nothing is known of the device, or the compiler cannot be asked there.
+std::string problem_of_kernels(const pjrt::Client& client, const std::string& program,
+                               const pjrt::CompileOptions& options,
+                               const std::filesystem::path& folder, const Job& job);
+
+/// `options` for a program with attention: kernels that this machine has not compiled yet go to a
+/// process of their own first. Where that does not compile them the job is told why, in one line,
+/// and the program has no kernels.
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
+                                       const Job& job);
+/// The same for programs that are nothing without their kernels: an Error says why.
+runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
+                                          const pjrt::Client& client, const Job& job);
+
 /// Whether the attention kernels of this device give the numbers of the same programs without them
 /// (verification/kernels.h). Found out once for a kind of device, a plugin's version and these
 /// kernels, and remembered in `folder`; a folder that cannot be written is found out every time.
 ///
-/// Where the job knows a kinema program, that compiles the kernels first: a compiler that dies of
-/// them ends its own process only. True for a device without kernels. Where it is false, the job is
-/// told why.
+/// They are compiled in a process of its own first, as problem_of_kernels does. True for a device
+/// without kernels. Where it is false, the job is told why.
 bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& options,
                    const std::filesystem::path& folder, const Job& job);
 

@@ -12,6 +12,7 @@
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
@@ -193,7 +194,8 @@ training::SavedSteps saved_steps(const config::Config& config, const Start& star
 }
 
 /// Evaluates `eval_source` by the program of one batch that a step is given, without accumulation.
-void add_evaluation(const config::Config& config, const runtime::Devices& devices, Training& out) {
+void add_evaluation(const config::Config& config, const runtime::Devices& devices, const Job& job,
+                    Training& out) {
   const TrainingStep& what = out.step;
   const training::BatchShapes shapes =
       batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
@@ -206,7 +208,7 @@ void add_evaluation(const config::Config& config, const runtime::Devices& device
         config.run.eval_data_dir, to_string(shapes.latents), to_string(shapes.text),
         to_string(out.batches[0].latents), to_string(out.batches[0].text),
         out.batches.size() > 1 ? " or another bucket's" : "");
-  out.evaluator = make_evaluator(config, what, shapes, devices);
+  out.evaluator = make_evaluator(config, what, shapes, devices, job);
 }
 
 /// Opens the evaluation's samples and the training's. False when the job was told to stop before
@@ -271,7 +273,8 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
 bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
   const auto span = out.timings.measure("compiling");
-  runtime::ProgramOptions program = step_program_options(config);
+  runtime::ProgramOptions program =
+      trying_kernels(step_program_options(config), devices.client(), job);
   program.trace_kernels = config.run.enable_profiler;
   const TrainerParts parts{
       .devices = devices,
@@ -295,16 +298,19 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
 std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
                                                     const TrainingStep& what,
                                                     const training::BatchShapes& shapes,
-                                                    const runtime::Devices& devices) {
+                                                    const runtime::Devices& devices,
+                                                    const Job& job) {
   nn::ModelOptions options = what.options;
   options.dropout = 0;
   options.remat.kind = RematPolicy::Kind::NONE;
   training::StepOptions step = step_options(config, what.expert);
   step.batch_axes =
       mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
-  return std::make_unique<training::Evaluator>(
-      devices, what.specs, training::network_model(what.network, options), shapes, step,
-      evaluation_options(config, what.expert));
+  training::EvaluationOptions evaluation = evaluation_options(config, what.expert);
+  evaluation.program = trying_kernels(std::move(evaluation.program), devices.client(), job);
+  return std::make_unique<training::Evaluator>(devices, what.specs,
+                                               training::network_model(what.network, options),
+                                               shapes, step, std::move(evaluation));
 }
 
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
@@ -367,7 +373,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
                                ? training::load_state(start.folder, kept, ema, devices)
                                : first_state(config, out.pretrained, kept, ema, devices));
     if (out.eval_source) {
-      add_evaluation(config, devices, out);
+      add_evaluation(config, devices, job, out);
     }
   }
   data::PrefetchOptions ahead;
