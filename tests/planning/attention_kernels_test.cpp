@@ -72,11 +72,11 @@ std::string program(const KernelCase& c, const Target& target, size_t& kernels) 
         nn::flash_backward(q, k, v, y.lse, nn::flash_delta(y.y, dy), dy, y.y, keys, c.dtype, flash);
     outputs.insert(outputs.end(), {grads.dq, grads.dk, grads.dv});
   }
-  const auto calls = std::make_shared<std::vector<kernels::KernelCall>>();
+  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
   const kernels::KernelSet set = kernels::for_target(
-      {.platform = target.platform(), .chip = target.chip.kind}, {.calls = calls});
+      {.platform = target.platform(), .chip = target.chip.kind}, {.texts = texts});
   std::string text = emit(graph, outputs, {.lowering = set.lowering});
-  kernels = calls->size();
+  kernels = texts->size();
   return text;
 }
 

@@ -46,7 +46,7 @@ TEST(AttentionNotices, BlockSizesThatAChipDoesNotTakeAreAnsweredWithTheNearest) 
       with("flash", "{block_q: 9472, block_kv: 1024, block_kv_compute: 1024}");
   EXPECT_THAT(attention_notices(large, "TPU v6e"), IsEmpty());
   EXPECT_THAT(attention_notices(large, "TPU v5p"),
-              ElementsAre(HasSubstr("block_kv_compute 1024 is 512")));
+              ElementsAre(HasSubstr("block_kv_compute 1024 is 256")));
   EXPECT_THAT(
       attention_notices(with("flash", "{block_kv: 2048, block_kv_compute: 768}"), "TPU v6e"),
       ElementsAre(HasSubstr("block_kv_compute 768 is 512")));

@@ -3,13 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "io/scratch.h"
 #include "kernels/interpreter/cudnn.h"
 #include "kernels/interpreter/handlers.h"
-#include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/lowering.h"
@@ -25,12 +23,10 @@ namespace kinema::runs {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::ThrowsMessage;
 
 const pjrt::Client& client() {
   static const pjrt::Client opened = [] {
@@ -97,20 +93,6 @@ TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
   EXPECT_THAT(notices_[0], HasSubstr("dq is off"));
 }
 
-/// The cache of this process is in another folder while this is there.
-class CacheFolder {
- public:
-  explicit CacheFolder(const fs::path& folder) { setenv("KINEMA_CACHE", folder.c_str(), 1); }
-  CacheFolder(const CacheFolder&) = delete;
-  CacheFolder& operator=(const CacheFolder&) = delete;
-  ~CacheFolder() {
-    before_.empty() ? unsetenv("KINEMA_CACHE") : setenv("KINEMA_CACHE", before_.c_str(), 1);
-  }
-
- private:
-  std::string before_ = std::getenv("KINEMA_CACHE") == nullptr ? "" : std::getenv("KINEMA_CACHE");
-};
-
 /// A kinema program whose compiler dies.
 fs::path dying_program(const fs::path& folder) {
   fs::path out = folder / "dies";
@@ -163,33 +145,37 @@ runtime::ProgramOptions of_a_tpu(const Lowering& lowering) {
   return options;
 }
 
-TEST_F(KernelCheck, AProgramWhoseKernelsEndTheCompilerIsComputedBlockwise) {
+TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
   Graph graph;
   const Shape shape{DType::F32, {1, 256, 2, 128}};
   const Tensor q = graph.input(shape);
   const Tensor k = graph.input(shape);
   const Tensor v = graph.input(shape);
   const std::vector<Tensor> outputs{nn::flash_forward(q, k, v, {}, DType::F32, {.scale = 0.1}).y};
-  const runtime::ProgramOptions options = of_a_tpu(kernels::tpu_lowering({.chip = "TPU v5p"}));
-  Observer observer;
-  observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
+  const Lowering lowering = interpreter::interpreting(kernels::tpu_lowering({.chip = "TPU v5p"}));
+  std::vector<std::string> asked;
   const auto text = [&](const fs::path& by) {
-    return runtime::Program::text(
-        client(), graph, outputs,
-        trying_kernels(options, client(), Job(observer, {.program = by})));
+    const auto problem = [&, by](const std::string& program) {
+      asked.push_back(program);
+      return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
+                                Job({}, {.program = by}));
+    };
+    return emit(graph, outputs, {.lowering = tried_first(lowering, lowering, problem)});
   };
-  const CacheFolder cache(scratch_ / "cache");
   EXPECT_THAT(text(""), HasSubstr(interpreter::kMosaicTarget));
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_THAT(asked[0], HasSubstr(interpreter::kMosaicTarget));
   EXPECT_THAT(text(dying_program(scratch_.path())), Not(HasSubstr(interpreter::kMosaicTarget)));
-  EXPECT_THAT(notices_, ElementsAre(AllOf(HasSubstr("attention runs without kernels"),
-                                          HasSubstr("signal 11"), Not(HasSubstr("\n")))));
-  EXPECT_THAT(
-      [&] {
-        runtime::Program::text(client(), graph, outputs,
-                               demanding_kernels(options, client(), Job()));
-      },
-      ThrowsMessage<Error>(HasSubstr("signal 11")))
-      << "remembered";
+  EXPECT_EQ(asked.size(), 2U);
+  EXPECT_EQ(asked[1], asked[0]);
+
+  // Blockwise: nothing to ask about.
+  const Lowering none = [](const Node&, Emitter&) { return false; };
+  emit(graph, outputs, {.lowering = tried_first(none, none, [&](const std::string& program) {
+                          asked.push_back(program);
+                          return std::string();
+                        })});
+  EXPECT_EQ(asked.size(), 2U);
 }
 
 TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/cpu/kernel_set.h"
 #include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/tpu/lowering.h"
@@ -52,8 +53,8 @@ pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
 KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
   KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
-  if (out.lowering && options.calls) {
-    out.lowering = collecting(std::move(out.lowering), options.calls);
+  if (out.lowering && options.texts) {
+    out.lowering = collecting(std::move(out.lowering), options.texts);
   }
   if (options.attention) {
     out.lowering = recorded(std::move(out.lowering), options.attention);

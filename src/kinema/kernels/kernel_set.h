@@ -9,7 +9,7 @@
 
 #include "kinema/graph/emit.h"
 #include "kinema/kernels/attention_record.h"
-#include "kinema/kernels/kernel_call.h"
+#include "kinema/kernels/kernel_text.h"
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
 
@@ -52,8 +52,8 @@ struct KernelOptions {
   /// Kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace = false;
   GpuAttention gpu_attention = {};
-  /// Where given: each call of a kernel that is a text is put there, once.
-  std::shared_ptr<std::vector<KernelCall>> calls = {};
+  /// Where given: the text of each kernel that the lowering writes is put there, once.
+  std::shared_ptr<std::vector<KernelText>> texts = {};
   /// Where given: what came of each call of attention is put there.
   std::shared_ptr<AttentionRecord> attention = {};
 };

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
 
 namespace kinema::kernels {
@@ -21,5 +23,9 @@ struct KernelText {
   std::array<int64_t, 3> grid = {1, 1, 1};
   bool operator==(const KernelText&) const = default;
 };
+
+/// Writes each text into a file of its own in `folder`: `flash_forward.mosaic.mlir`, and
+/// `flash_forward_2.mosaic.mlir` for the second of a name. Throws an Error where it cannot.
+void write_kernel_texts(const std::filesystem::path& folder, std::span<const KernelText> texts);
 
 }  // namespace kinema::kernels

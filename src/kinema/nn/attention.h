@@ -14,8 +14,7 @@ enum class AttentionKind {
   DOT_PRODUCT,   // the scores of all pairs at once
   FLASH,         // in blocks; where the sequence is split, every device gets all keys and values
   RING,          // keys and values go round the devices that share the sequence
-  ULYSSES,       // these devices exchange the sequence's split for one of the heads; where heads do
-                 // not divide among them, neighbours do, and keys are gathered across
+  ULYSSES,       // these devices exchange the sequence's split for one of the heads
   ULYSSES_RING,  // ulysses within neighbouring groups of `ulysses_shards`, ring across them
 };
 
@@ -66,8 +65,7 @@ struct AttentionOptions {
 };
 
 /// Throws an Error with the remedy when attention of this many queries and keys is more than the
-/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For
-/// use before a graph is built.
+/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).

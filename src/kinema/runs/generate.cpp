@@ -129,7 +129,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   const networks::Network network = networks::open(model.folder.transformer);
   sample::Pipeline pipeline(
       devices, model.folder, make_parts(config, model, network.sizes(), client, job),
-      {.model = options, .program = trying_kernels(step_program_options(config), client, job)});
+      {.model = options, .program = trying_kernels(step_program_options(config), devices, job)});
   GenerateResult result{.transformer = model.folder.transformer};
   result.made = pipeline.generate(
       request, listening(observer, job, config, request, output, allowed_text(flags)));

@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/kernels/attention_call.h"
+#include "kinema/kernels/collecting.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/planning/compiler_error.h"
 #include "kinema/runs/attention_notices.h"
@@ -94,6 +103,50 @@ Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
 
 fs::path kernels_folder() { return fs::path(runtime::cache_folder()) / "kernels"; }
 
+/// The call with arguments of its own; empty where `lowering` writes no kernel that is a text.
+std::string program_of_call(const Node& node, const Lowering& lowering) {
+  Graph graph;
+  std::vector<Tensor> in;
+  for (const Tensor x : node.inputs) {
+    in.push_back(graph.input(x.shape()));
+  }
+  Node& call = graph.add_multi(*node.op, std::move(in), node.attrs, node.results);
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    outputs.push_back(call.result(static_cast<int64_t>(i)));
+  }
+  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
+  std::string program = emit(graph, outputs, {.lowering = kernels::collecting(lowering, texts)});
+  return texts->empty() ? "" : program;
+}
+
+/// `options` with the device's kernels, each tried first; `told` hears of problems.
+runtime::ProgramOptions with_lowering(runtime::ProgramOptions options, const pjrt::Client& client,
+                                      const MeshAxes& mesh, const Job& job,
+                                      const std::function<void(const std::string& why)>& told) {
+  const std::string platform = client.platform_name();
+  if (platform == "cpu" || !options.kernels || options.emit.lowering) {
+    return options;
+  }
+  const kernels::KernelOptions wanted{.gpu_attention = options.gpu_attention};
+  kernels::Target target{.platform = platform, .chip = client.devices().front().description().kind};
+  const Lowering alone = kernels::for_target(target, wanted).lowering;
+  target.mesh = mesh;
+  const Lowering lowering = kernels::for_target(target, wanted).lowering;
+  if (!lowering) {
+    return options;
+  }
+  options.emit.lowering = tried_first(
+      lowering, alone, [client, compile = options.compile, job, told](const std::string& program) {
+        std::string why = problem_of_kernels(client, program, compile, kernels_folder(), job);
+        if (!why.empty()) {
+          told(why);
+        }
+        return why;
+      });
+  return options;
+}
+
 std::string problem_of_numbers(const pjrt::Client& client, const runtime::ProgramOptions& options,
                                const Job& job) {
   const auto task = job.task("checking attention kernels", verification::kernel_case_count());
@@ -130,26 +183,42 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
   return tried.problem;
 }
 
-runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
-                                       const Job& job) {
-  options.try_kernels = [client, compile = options.compile, job](const std::string& program) {
-    const std::string problem = problem_of_kernels(client, program, compile, kernels_folder(), job);
-    if (!problem.empty()) {
-      job.notice("attention runs without kernels, which do not compile: " + problem);
+Lowering tried_first(Lowering lowering, Lowering alone,
+                     std::function<std::string(const std::string& program)> problem) {
+  return [lowering = std::move(lowering), alone = std::move(alone), problem = std::move(problem)](
+             const Node& node, Emitter& out) {
+    if (kernels::attention_call(node)) {
+      const std::string program = program_of_call(node, alone);
+      if (!program.empty() && !problem(program).empty()) {
+        return false;
+      }
     }
-    return problem.empty();
+    return lowering(node, out);
   };
-  return options;
+}
+
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
+                                       const MeshAxes& mesh, const Job& job) {
+  const auto told = std::make_shared<std::set<std::string>>();
+  return with_lowering(std::move(options), client, mesh, job, [job, told](const std::string& why) {
+    if (told->insert(why).second) {
+      job.notice("attention runs without kernels, which do not compile: " + why);
+    }
+  });
+}
+
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
+                                       const runtime::Devices& devices, const Job& job) {
+  const mesh::Placement& place = devices.placement();
+  return trying_kernels(std::move(options), devices.client(),
+                        place.active() ? place.mesh().axes : MeshAxes{}, job);
 }
 
 runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job) {
-  options.try_kernels = [client, compile = options.compile, job](const std::string& program) {
-    const std::string problem = problem_of_kernels(client, program, compile, kernels_folder(), job);
-    check(problem.empty(), "{}", problem);
-    return true;
-  };
-  return options;
+  options.gpu_attention.must = false;  // a shape without a kernel is no problem of one
+  return with_lowering(std::move(options), client, {}, job,
+                       [](const std::string& why) { fail("{}", why); });
 }
 
 bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& given,
@@ -158,7 +227,6 @@ bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& gi
   options.saved.clear();
   options.dump.clear();
   options.emit = {};
-  options.try_kernels = {};
   const std::string program = verification::kernel_program(client, options);
   if (program.empty()) {
     return true;

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "kinema/config/config.h"
+#include "kinema/graph/emit.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/job.h"
+#include "kinema/runtime/array.h"
 #include "kinema/runtime/program.h"
 
 namespace kinema::runs {
@@ -18,12 +21,22 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
                                const pjrt::CompileOptions& options,
                                const std::filesystem::path& folder, const Job& job);
 
-/// `options` for a program with attention: kernels that this machine has not compiled yet go to a
-/// process of their own first. Where that does not compile them the job is told why, in one line,
-/// and the program has no kernels.
+/// Does what `lowering` does, but leaves to the compiler the calls of attention whose kernels have
+/// a problem: `problem` is asked, with a program of the call alone on one device as `alone` writes
+/// it, and answers with nothing where there is none. Calls without a kernel that is a text are not
+/// asked about.
+Lowering tried_first(Lowering lowering, Lowering alone,
+                     std::function<std::string(const std::string& program)> problem);
+
+/// `options` for a program with attention over a mesh (without axes: on one device): kernels that
+/// this machine has not compiled yet go to a process of their own first. Where that does not
+/// compile one, the job is told why in a line, and that call is computed blockwise. Unchanged on a
+/// CPU, whose kernels no compiler sees.
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
-                                       const Job& job);
-/// The same for programs that are nothing without their kernels: an Error says why.
+                                       const MeshAxes& mesh, const Job& job);
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
+                                       const runtime::Devices& devices, const Job& job);
+/// The same for programs that are nothing without their kernels, on one device: an Error says why.
 runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job);
 

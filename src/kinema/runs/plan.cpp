@@ -85,7 +85,7 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     io::write_file(fs::path(folder) / "plan.mlir", out.program);
-    kernels::write_kernel_texts(folder, *step.kernel_calls);
+    kernels::write_kernel_texts(folder, *step.kernel_texts);
     out.dump = (fs::absolute(folder) / "plan.hlo.txt").string();
   }
   out.memory_limit = options.compile_memory;

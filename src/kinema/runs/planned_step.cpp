@@ -159,13 +159,13 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }
   const bool use = uses_kernels(loaded.config, target.chip.family == planning::Family::CPU);
-  out.kernel_calls = std::make_shared<std::vector<kernels::KernelCall>>();
+  out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
   out.attention = std::make_shared<kernels::AttentionRecord>();
   out.kernels = kernels::for_target(
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
       {.use = use,
        .gpu_attention = gpu_attention(loaded.config),
-       .calls = out.kernel_calls,
+       .texts = out.kernel_texts,
        .attention = out.attention});
   out.emit.lowering = out.kernels.lowering;
   return out;

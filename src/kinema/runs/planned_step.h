@@ -24,7 +24,7 @@ struct PlannedStep {
   EmitOptions emit;  // with the kernels' lowering
   kernels::KernelSet kernels;
   /// Both are filled when the program is written.
-  std::shared_ptr<std::vector<kernels::KernelCall>> kernel_calls;
+  std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
   std::shared_ptr<kernels::AttentionRecord> attention;
   mesh::Placement place;
   std::string what;

@@ -273,8 +273,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
 bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
   const auto span = out.timings.measure("compiling");
-  runtime::ProgramOptions program =
-      trying_kernels(step_program_options(config), devices.client(), job);
+  runtime::ProgramOptions program = trying_kernels(step_program_options(config), devices, job);
   program.trace_kernels = config.run.enable_profiler;
   const TrainerParts parts{
       .devices = devices,
@@ -307,7 +306,7 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
   step.batch_axes =
       mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
   training::EvaluationOptions evaluation = evaluation_options(config, what.expert);
-  evaluation.program = trying_kernels(std::move(evaluation.program), devices.client(), job);
+  evaluation.program = trying_kernels(std::move(evaluation.program), devices, job);
   return std::make_unique<training::Evaluator>(devices, what.specs,
                                                training::network_model(what.network, options),
                                                shapes, step, std::move(evaluation));

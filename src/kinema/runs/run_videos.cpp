@@ -25,7 +25,7 @@ struct Stopped {};
 /// Those of generate's steps: what compiled_step names is the training's.
 runtime::ProgramOptions programs_of(const config::Config& config, const runtime::Devices& devices,
                                     const Job& job) {
-  return trying_kernels(program_options(config), devices.client(), job);
+  return trying_kernels(program_options(config), devices, job);
 }
 
 sample::PipelineParts remembered(sample::PipelineParts parts) {

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/compilation_watch.h"
@@ -123,24 +124,6 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   return compiled;
 }
 
-/// The text, and the calls of kernels in it.
-std::string write_text(const pjrt::Client& client, const Graph& graph,
-                       std::span<const Tensor> outputs, const ProgramOptions& options,
-                       const std::shared_ptr<std::vector<kernels::KernelCall>>& calls) {
-  EmitOptions emit_options = options.emit;
-  if (options.kernels && !emit_options.lowering) {
-    const kernels::KernelSet own = kernels::for_target(
-        target_of(client, options),
-        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention});
-    own.register_with(client.plugin());
-    emit_options.lowering = own.lowering;
-  }
-  emit_options.lowering = kernels::collecting(std::move(emit_options.lowering), calls);
-  // On CPU the device's memory is the host's.
-  emit_options.for_accelerator(client.platform_name() != "cpu");
-  return emit(graph, outputs, emit_options);
-}
-
 std::string label(size_t index, const Port& port) {
   return port.name.empty() ? fmt::format("argument {}", index)
                            : fmt::format("argument {} (`{}`)", index, port.name);
@@ -178,19 +161,21 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
 
 std::string Program::text(const pjrt::Client& client, const Graph& graph,
                           std::span<const Tensor> outputs, const ProgramOptions& options) {
-  const auto calls = std::make_shared<std::vector<kernels::KernelCall>>();
-  std::string text = write_text(client, graph, outputs, options, calls);
-  // What comes from a file is not compiled.
-  if (options.try_kernels && options.saved.empty() && !calls->empty() &&
-      !options.try_kernels(kernels::program_of(*calls))) {
-    ProgramOptions without = options;
-    without.kernels = false;
-    without.emit.lowering = {};
-    calls->clear();
-    text = write_text(client, graph, outputs, without, calls);
+  EmitOptions emit_options = options.emit;
+  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
+  if (options.kernels && !emit_options.lowering) {
+    const kernels::KernelSet own = kernels::for_target(
+        target_of(client, options),
+        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention});
+    own.register_with(client.plugin());
+    emit_options.lowering = own.lowering;
   }
+  emit_options.lowering = kernels::collecting(std::move(emit_options.lowering), texts);
+  // On CPU the device's memory is the host's.
+  emit_options.for_accelerator(client.platform_name() != "cpu");
+  std::string text = emit(graph, outputs, emit_options);
   if (!options.dump.empty()) {
-    kernels::write_kernel_texts(options.dump, *calls);
+    kernels::write_kernel_texts(options.dump, *texts);
   }
   return text;
 }

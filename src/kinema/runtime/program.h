@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,11 +30,6 @@ struct ProgramOptions {
   /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace_kernels = false;
   kernels::GpuAttention gpu_attention = {};
-  /// Asked before kernels that are texts go to the compiler of this process, with a program of
-  /// their calls alone (kernels/kernel_call.h): a text that a compiler does not take may end its
-  /// process, so another one can try it first. False: the program is compiled without kernels.
-  /// Empty: nothing is tried.
-  std::function<bool(const std::string& program)> try_kernels = {};
   /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
   bool jit = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
