@@ -34,13 +34,13 @@ sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
     checkpoint | data | store) runs+=("$word") ;;
-    real | memory) alone=$word ;;
+    real | memory | plan) alone=$word ;;
     step | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
 done
 if [ -n "$alone" ]; then
-  # Gigabytes of weights, and minutes: only when asked for, and alone.
+  # Gigabytes of weights or of compilers, and minutes: only when asked for, and alone.
   if [ "$alone" = real ]; then
     options+=(--torch "${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)}/bin/python")
   fi

@@ -5,14 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
 #include "graph/evaluate.h"
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/body.h"
+#include "kinema/graph/emit.h"
 #include "kinema/graph/manual.h"
 #include "kinema/graph/scan.h"
+#include "kinema/kernels/attention_record.h"
 
 namespace kinema::nn {
 namespace {
@@ -258,6 +261,8 @@ TEST_P(OnDevices, TwoGiveThePlainResult) {
 
 TEST_P(OnDevices, FourGiveThePlainResult) {
   expect_all_plain({2, 16, 16, 4, 8}, mesh_of({{"data", 1}, {"context", 4}}));
+  expect_all_plain({1, 13, 13, 6, 8},
+                   mesh_of({{"data", 1}, {"context", 4}}));  // heads: two and two
   expect_all_plain({3, 13, 13, 3, 8}, mesh_of({{"data", 2}, {"context", 2}}));
   expect_all_plain({1, 14, 5, 3, 8},
                    mesh_of({{"data", 1}, {"context", 2}, {"tensor", 2}}, {"tensor"}), true);
@@ -366,6 +371,26 @@ TEST(AttentionChoice, ShortSequencesTakeThePlainKind) {
   EXPECT_FALSE(uses_blocks(AttentionKind::ULYSSES, 9));
   EXPECT_TRUE(uses_blocks(AttentionKind::RING, 9));
   EXPECT_FALSE(uses_blocks(AttentionKind::RING, 9, true));
+}
+
+TEST(AttentionChoice, UlyssesComputesNoHeadsThatAreNotThere) {
+  const auto part_of = [](int64_t heads, int64_t context, int64_t tensor) {
+    Graph graph;
+    const Tensor q = graph.input({DType::F32, {1, 64, heads, 8}});
+    const MeshAxes mesh{{{"context", context}, {"tensor", tensor}}};
+    const std::vector<Tensor> y{
+        attention(q, q, q,
+                  {.kind = AttentionKind::ULYSSES,
+                   .axes = {.mesh = mesh, .sequence = {"context"}, .heads = {"tensor"}}})};
+    const auto record = std::make_shared<kernels::AttentionRecord>();
+    emit(graph, y, {.mesh = mesh, .lowering = kernels::recorded({}, record)});
+    return kernels::description(record->at(0).call);
+  };
+  // 40 heads over 4 x 4 devices: 10 are exchanged between two, 5 each, on half of the queries.
+  EXPECT_EQ(part_of(40, 4, 4), "forward [1,32,5,8] x 64 f32");
+  EXPECT_EQ(part_of(40, 4, 1), "forward [1,64,10,8] x 64 f32");
+  EXPECT_EQ(part_of(12, 8, 1), "forward [1,32,3,8] x 64 f32");
+  EXPECT_EQ(part_of(3, 4, 1), "forward [1,16,3,8] x 64 f32");
 }
 
 TEST(AttentionChoice, NamesOfKernelsStandForTheirKind) {

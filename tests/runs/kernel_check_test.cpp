@@ -9,11 +9,13 @@
 #include "kernels/interpreter/cudnn.h"
 #include "kernels/interpreter/handlers.h"
 #include "kinema/graph/body.h"
+#include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
 #include "kinema/kernels/tpu/lowering.h"
+#include "kinema/nn/flash_attention.h"
 #include "kinema/verification/kernels.h"
 #include "pjrt/cpu_plugin.h"
 
@@ -24,6 +26,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const pjrt::Client& client() {
   static const pjrt::Client opened = [] {
@@ -51,14 +54,14 @@ class KernelCheck : public ::testing::Test {
     Observer observer;
     observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
     observer.on_task = [this](const std::string& what, int64_t) {
-      EXPECT_EQ(what, "checking attention kernels");
-      ++checks_;
+      checks_ += what == "checking attention kernels" ? 1 : 0;
       return std::make_unique<Task>();
     };
-    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {}));
+    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {.program = program_}));
   }
   const io::Scratch scratch_;
   std::vector<std::string> notices_;
+  fs::path program_;
   int checks_ = 0;
 };
 
@@ -90,11 +93,89 @@ TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
   EXPECT_THAT(notices_[0], HasSubstr("dq is off"));
 }
 
+/// A kinema program whose compiler dies.
+fs::path dying_program(const fs::path& folder) {
+  fs::path out = folder / "dies";
+  std::ofstream(out) << "#!/bin/sh\nkill -SEGV $$\n";
+  fs::permissions(out, fs::perms::owner_all);
+  return out;
+}
+
+TEST_F(KernelCheck, IsFalseWhereTheCompilerDiesOfThem) {
+  if (verification::kernel_program(client(), {}).empty()) {
+    GTEST_SKIP() << "this processor has no attention kernel";
+  }
+  program_ = dying_program(scratch_.path());
+  EXPECT_FALSE(agree());
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("signal 11")));
+  EXPECT_EQ(checks_, 0) << "nothing of it was compiled here";
+  program_.clear();
+  EXPECT_FALSE(agree()) << "it is remembered";
+
+  program_ = fs::path(KINEMA_BINARY_DIR) / "kinema";
+  fs::remove_all(scratch_ / "kernels");
+  EXPECT_TRUE(agree());
+}
+
+TEST_F(KernelCheck, CompilesProgramsOfKernelsElsewhereOnce) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {4}});
+  const std::string program = emit(graph, std::vector{x + x});
+  const auto problem = [&](const fs::path& by) {
+    return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
+                              Job({}, {.program = by}));
+  };
+  // Nobody to ask: not known, and nothing to remember.
+  EXPECT_EQ(problem(""), "");
+  EXPECT_EQ(problem("/nowhere/kinema"), "");
+  EXPECT_FALSE(fs::exists(scratch_ / "kernels"));
+
+  const fs::path dies = dying_program(scratch_.path());
+  EXPECT_THAT(problem(dies), HasSubstr("ended by signal 11"));
+  EXPECT_THAT(problem("/nowhere/kinema"), HasSubstr("ended by signal 11")) << "remembered";
+  fs::remove_all(scratch_ / "kernels");
+  EXPECT_EQ(problem(fs::path(KINEMA_BINARY_DIR) / "kinema"), "");
+  EXPECT_EQ(problem(dies), "") << "remembered";
+}
+
 /// The check itself, on the kernels of a TPU.
 runtime::ProgramOptions of_a_tpu(const Lowering& lowering) {
   runtime::ProgramOptions options;
   options.emit.lowering = interpreter::interpreting(lowering);
   return options;
+}
+
+TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
+  Graph graph;
+  const Shape shape{DType::F32, {1, 256, 2, 128}};
+  const Tensor q = graph.input(shape);
+  const Tensor k = graph.input(shape);
+  const Tensor v = graph.input(shape);
+  const std::vector<Tensor> outputs{nn::flash_forward(q, k, v, {}, DType::F32, {.scale = 0.1}).y};
+  const Lowering lowering = interpreter::interpreting(kernels::tpu_lowering({.chip = "TPU v5p"}));
+  std::vector<std::string> asked;
+  const auto text = [&](const fs::path& by) {
+    const auto problem = [&, by](const std::string& program) {
+      asked.push_back(program);
+      return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
+                                Job({}, {.program = by}));
+    };
+    return emit(graph, outputs, {.lowering = tried_first(lowering, lowering, problem)});
+  };
+  EXPECT_THAT(text(""), HasSubstr(interpreter::kMosaicTarget));
+  ASSERT_EQ(asked.size(), 1U);
+  EXPECT_THAT(asked[0], HasSubstr(interpreter::kMosaicTarget));
+  EXPECT_THAT(text(dying_program(scratch_.path())), Not(HasSubstr(interpreter::kMosaicTarget)));
+  EXPECT_EQ(asked.size(), 2U);
+  EXPECT_EQ(asked[1], asked[0]);
+
+  // Blockwise: nothing to ask about.
+  const Lowering none = [](const Node&, Emitter&) { return false; };
+  emit(graph, outputs, {.lowering = tried_first(none, none, [&](const std::string& program) {
+                          asked.push_back(program);
+                          return std::string();
+                        })});
+  EXPECT_EQ(asked.size(), 2U);
 }
 
 TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "kinema/graph/custom_call.h"
+#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/cpu/kernel_set.h"
 #include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/tpu/lowering.h"
@@ -32,17 +32,6 @@ int64_t temporaries_to_a_byte(std::string_view platform) {
   return known == nullptr ? 0 : known->temporaries;
 }
 
-/// Adds the text of a call's kernel.
-void collect(const Node& node, std::vector<KernelText>& texts) {
-  if (node.op != &kCustomCall) {
-    return;
-  }
-  const auto* text = std::any_cast<KernelText>(&node.get<CustomCallAttrs>().kernel);
-  if (text != nullptr && std::ranges::find(texts, *text) == texts.end()) {
-    texts.push_back(*text);
-  }
-}
-
 }  // namespace
 
 std::string_view word_of(GpuAttention::Kernel kernel) {
@@ -65,11 +54,7 @@ KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
   KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
   if (out.lowering && options.texts) {
-    out.lowering = [inner = std::move(out.lowering), texts = options.texts](const Node& node,
-                                                                            Emitter& emitter) {
-      collect(node, *texts);
-      return inner(node, emitter);
-    };
+    out.lowering = collecting(std::move(out.lowering), options.texts);
   }
   if (options.attention) {
     out.lowering = recorded(std::move(out.lowering), options.attention);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kinema/core/error.h"
 #include "kinema/graph/manual.h"
@@ -74,8 +75,10 @@ struct Split {
 
 DeviceGroups alone() { return {.axes = {}, .members = {{0}}}; }
 
-/// The groups of a kind within the devices along the sequence.
-void set_groups(PartPlan& plan, const DeviceGroups& line, const AttentionOptions& options) {
+/// The groups of a kind within the devices along the sequence. `heads` are those that these devices
+/// share; 0: not known yet.
+void set_groups(PartPlan& plan, const DeviceGroups& line, int64_t heads,
+                const AttentionOptions& options) {
   if (line.size() == 1) {
     return;
   }
@@ -87,9 +90,14 @@ void set_groups(PartPlan& plan, const DeviceGroups& line, const AttentionOptions
     case AttentionKind::RING:
       plan.ring = line;
       return;
-    case AttentionKind::ULYSSES:
-      plan.exchange = line;
+    case AttentionKind::ULYSSES: {
+      // Heads that do not divide would be filled up, and computed for nothing: they are exchanged
+      // among fewer devices, and keys gathered across these groups.
+      const int64_t shards = heads == 0 ? line.size() : std::gcd(heads, line.size());
+      plan.exchange = subgroups(line, shards, 1);
+      plan.gather = subgroups(line, line.size() / shards, shards);
       return;
+    }
     case AttentionKind::ULYSSES_RING: {
       const int64_t shards = options.ulysses_shards;
       check(
@@ -111,7 +119,8 @@ int64_t devices_along(const AttentionAxes& axes, const std::vector<std::string>&
   return device_groups(axes.mesh, names).size();
 }
 
-Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64_t keys) {
+Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64_t keys,
+               int64_t heads) {
   const AttentionAxes& axes = options.axes;
   check(options.ulysses_chunks > 0, "[attention] ulysses_chunks is {} but must be positive",
         options.ulysses_chunks);
@@ -123,11 +132,12 @@ Split split_of(const AttentionOptions& options, const FlashOptions& flash, int64
                        .chunks = options.ulysses_chunks,
                        .flash = flash}};
   const DeviceGroups line = device_groups(axes.mesh, axes.sequence);
-  set_groups(split.plan, line, options);
+  const int64_t beside = devices_along(axes, axes.heads);
+  set_groups(split.plan, line, (heads + beside - 1) / beside, options);
   split.batch = devices_along(axes, axes.batch);
   split.sequence = line.size();
   split.keys = options.whole_keys ? 1 : line.size();
-  split.heads = devices_along(axes, axes.heads) * split.plan.exchange.size();
+  split.heads = beside * split.plan.exchange.size();
   const Sharding q{{axes.batch, axes.sequence, axes.heads, {}}};
   const Sharding k{{axes.batch,
                     options.whole_keys ? std::vector<std::string>{} : axes.sequence,
@@ -169,7 +179,7 @@ Tensor in_blocks(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
                            .blocks = options.blocks,
                            .mask_padding = options.mask_padding,
                            .base2 = options.base2};
-  const Split split = split_of(options, flash, k.dim(1));
+  const Split split = split_of(options, flash, k.dim(1), k.dim(2));
   const auto forward = [&](std::span<const Tensor> in) {
     const std::vector<Tensor> whole{fill_up(in[0], split, split.sequence),
                                     fill_up(in[1], split, split.keys),
@@ -227,7 +237,7 @@ void check_attention(const AttentionOptions& options, int64_t queries, int64_t k
   if (kind_for(queries, keys, options) == AttentionKind::DOT_PRODUCT) {
     return;
   }
-  split_of(options, {}, keys);
+  split_of(options, {}, keys, /*heads=*/0);
   kernels::check_block_sizes(options.blocks);
 }
 

@@ -125,6 +125,10 @@ Tensor to_heads(Tensor x, const PartPlan& plan) {
 Tensor to_sequence(Tensor x, const PartPlan& plan) {
   return all_to_all(x, plan.exchange, Axis(kSequence), Axis(kHeads));
 }
+/// Neighbours exchange first, so that what is gathered across them is in order.
+Tensor all_keys(Tensor x, const PartPlan& plan) {
+  return all_gather(to_heads(x, plan), plan.gather, Axis(kSequence));
+}
 
 }  // namespace
 
@@ -133,10 +137,8 @@ FlashResult part_forward(Tensor q, Tensor k, Tensor v, const PartPlan& plan) {
   std::vector<Tensor> lses;
   for (const HeadRun run : head_runs(q.dim(kHeads), plan)) {
     const Tensor some_q = to_heads(run.of(q, kHeads), plan);
-    Tensor some_k = all_gather(run.of(k, kHeads), plan.gather, Axis(kSequence));
-    Tensor some_v = all_gather(run.of(v, kHeads), plan.gather, Axis(kSequence));
-    some_k = to_heads(some_k, plan);
-    some_v = to_heads(some_v, plan);
+    const Tensor some_k = all_keys(run.of(k, kHeads), plan);
+    const Tensor some_v = all_keys(run.of(v, kHeads), plan);
     const FlashResult some =
         plan.ring.size() > 1 ? ring_forward(some_q, some_k, some_v, plan)
                              : flash_forward(some_q, first(some_k, plan.keys),
@@ -165,10 +167,8 @@ FlashGradients part_backward(Tensor q, Tensor k, Tensor v, Tensor lse, Tensor de
     const Tensor some_q = to_heads(run.of(q, kHeads), plan);
     const Tensor some_dy = to_heads(run.of(dy, kHeads), plan);
     const Tensor some_y = to_heads(run.of(y, kHeads), plan);
-    const Tensor all_k =
-        to_heads(all_gather(run.of(k, kHeads), plan.gather, Axis(kSequence)), plan);
-    const Tensor all_v =
-        to_heads(all_gather(run.of(v, kHeads), plan.gather, Axis(kSequence)), plan);
+    const Tensor all_k = all_keys(run.of(k, kHeads), plan);
+    const Tensor all_v = all_keys(run.of(v, kHeads), plan);
     const FlashGradients some =
         plan.ring.size() > 1
             ? ring_backward(some_q, all_k, all_v, rows(lse), rows(delta), some_dy, some_y, plan)

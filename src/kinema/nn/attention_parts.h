@@ -10,7 +10,7 @@ namespace kinema::nn {
 /// Who holds the rest, and how it is reached. Groups of one device do nothing.
 struct PartPlan {
   DeviceGroups gather;    // their parts of k and v are put together on each of them
-  DeviceGroups exchange;  // they split heads instead of the sequence meanwhile
+  DeviceGroups exchange;  // they split heads instead of the sequence meanwhile: neighbours
   DeviceGroups ring;      // their parts of k and v go round
   DeviceGroups copies;    // they hold the same k and v
   /// Keys that count, those of all parts together: the first ones.

@@ -109,15 +109,15 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
         "  compile_memory_gib=N allows more; fewer devices or scan_layers=true take less");
   const std::string& said = error.empty() ? log : error;
   if (has(said, "libtpu_lockfile") || has(said, "already in use by")) {
-    fail(
+    throw NotAsked(
         "[plan] another process holds libtpu's lock file /tmp/libtpu_lockfile\n"
         "  wait until it ends; when none is running, remove the file");
   }
   if (has(said, "No PTX compilation provider") || has(said, "libdevice not found")) {
-    fail(
+    throw NotAsked(fmt::format(
         "[plan] the compiler of {} lacks a library: {}\n"
         "  kinema doctor --install cuda fetches them; kinema doctor says which are there",
-        target.name, has(said, "libdevice") ? "libdevice.10.bc" : "nvJitLink or ptxas");
+        target.name, has(said, "libdevice") ? "libdevice.10.bc" : "nvJitLink or ptxas"));
   }
   if (has(said, "resource exhausted") || has(said, "RESOURCE_EXHAUSTED")) {
     const double wanted = amount(said, said.find('('));
@@ -128,6 +128,10 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
   if (!error.empty()) {
     fail("[plan] the compiler of {} refuses: {}{}", target.name, shortened(error),
          flags_at_fault(options, error));
+  }
+  constexpr int kNotStarted = 127;  // child_process.cpp
+  if (status.exit_code == kNotStarted && said.empty()) {
+    throw NotAsked("[plan] the process for the compiler does not start");
   }
   const std::string why = shortened(telling_line(log));
   const std::string how =

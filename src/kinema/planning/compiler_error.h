@@ -23,8 +23,16 @@ class OutOfMemory : public Error {
   double available_;
 };
 
-/// Throws what became of a compiling child that did not finish: an OutOfMemory or another Error of
-/// at most three lines. `error` is what the child said of it, `log` what the compiler printed.
+/// A compiler that could not be asked: another process holds it, or a part of it is missing. Says
+/// nothing of the program.
+class NotAsked : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws what became of a compiling child that did not finish: an OutOfMemory, a NotAsked or
+/// another Error of at most three lines. `error` is what the child said of it, `log` what the
+/// compiler printed.
 [[noreturn]] void throw_failure(const Target& target, const pjrt::CompileOptions& options,
                                 const ChildStatus& status, const std::string& error,
                                 const std::string& log);

@@ -18,14 +18,30 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
     out.push_back(fmt::format("attention: {} is {}, whose kernel stands for all its forms",
                               model.attention, kind));
   }
-  const kernels::FlashBlockSizes& asked = options.attention.blocks;
-  if (chip.empty() || !model.attention_kernels || !asked.asked) {
+  if (chip.empty() || !model.attention_kernels ||
+      options.attention.kind == nn::AttentionKind::DOT_PRODUCT) {
     return out;
   }
-  const kernels::FlashBlockSizes taken = kernels::taken_block_sizes(
-      asked, model.attention_head_dim.value, options.activations_dtype, chip);
+  const int64_t width = model.attention_head_dim.value;
+  const DType dtype = options.activations_dtype;
+  if (const std::string refused = kernels::flash_refusal(width, dtype); !refused.empty()) {
+    out.push_back(
+        fmt::format("attention on {} has no kernel and is computed blockwise: {}", chip, refused));
+    return out;
+  }
+  const kernels::FlashBlockSizes& asked = options.attention.blocks;
+  if (!asked.asked) {
+    return out;
+  }
+  const kernels::FlashBlockSizes taken =
+      kernels::taken_block_sizes(asked, model.num_attention_heads.value, width, dtype, chip);
+  std::vector<kernels::NamedBlockSize> sizes{
+      {"heads_per_tile", &kernels::FlashBlockSizes::heads_per_tile},
+      {"vmem_limit_bytes", &kernels::FlashBlockSizes::vmem_limit_bytes}};
+  const auto blocks = kernels::block_size_names();
+  sizes.insert(sizes.begin(), blocks.begin(), blocks.end());
   std::string changes;
-  for (const kernels::NamedBlockSize& each : kernels::block_size_names()) {
+  for (const kernels::NamedBlockSize& each : sizes) {
     if (asked.*each.size != taken.*each.size) {
       changes += fmt::format("{}{} {} is {}", changes.empty() ? "" : ", ", each.name,
                              asked.*each.size, taken.*each.size);

@@ -66,7 +66,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const auto evaluating = job.task("evaluating");
   const Stopwatch watch;
   const auto evaluator = make_evaluator(
-      config, what, batch_shapes(source->at(0), what.network.sizes(), what.samples), devices);
+      config, what, batch_shapes(source->at(0), what.network.sizes(), what.samples), devices, job);
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const std::vector<runtime::Array> params =
       what.adapter ? weights::load_adapted(result.transformer, what.adapter->merged,

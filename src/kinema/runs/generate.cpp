@@ -129,9 +129,9 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   }
   apply_batch(loaded, devices.placement(), job, request);
   const networks::Network network = networks::open(model.folder.transformer);
-  sample::Pipeline pipeline(devices, model.folder,
-                            make_parts(config, model, network.sizes(), client, job),
-                            {.model = options, .program = step_program_options(config)});
+  sample::Pipeline pipeline(
+      devices, model.folder, make_parts(config, model, network.sizes(), client, job),
+      {.model = options, .program = trying_kernels(step_program_options(config), devices, job)});
   GenerateResult result{.transformer = model.folder.transformer};
   result.made = pipeline.generate(
       request, listening(observer, job, config, request, output, allowed_text(flags)));

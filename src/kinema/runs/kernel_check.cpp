@@ -2,13 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/kernels/attention_call.h"
+#include "kinema/kernels/collecting.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/planning/compiler_error.h"
 #include "kinema/runs/attention_notices.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/executable_cache.h"
@@ -41,9 +51,14 @@ void remember(const fs::path& file, const std::string& problem) {
   }
 }
 
-/// The smallest target of the chip whose devices are called so; empty for one without plans.
-std::string small_target(const std::string& kind) {
-  const std::string chip(planning::chip_of_kind(kind));
+/// The smallest target whose devices are the client's; empty for one without plans.
+std::string small_target(const pjrt::Client& client) {
+  if (client.platform_name() == "cpu") {
+    return "cpu:1";
+  }
+  const std::string kind = client.devices().front().description().kind;
+  // Plugins show a chip of v4 as one device or two, which is all the same to a kernel.
+  const std::string chip = kind == "TPU v4" ? "v4" : std::string(planning::chip_of_kind(kind));
   if (chip.empty()) {
     return "";
   }
@@ -53,26 +68,83 @@ std::string small_target(const std::string& kind) {
                                                         : ":2x2x1");
 }
 
-/// Why a process of its own does not compile the kernels; empty where it does.
-std::string problem_of_compiling(const pjrt::Client& client, const std::string& program,
-                                 const runtime::ProgramOptions& options, const Job& job) {
-  const std::string target = small_target(client.devices().front().description().kind);
+/// What a process of its own made of a program.
+struct Tried {
+  std::string problem;  // empty: none
+  bool lasting = true;  // true again for the same program
+};
+
+Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
+                        const pjrt::CompileOptions& options, const Job& job) {
+  const std::string target = small_target(client);
   if (job.program().empty() || target.empty()) {
-    return "";
+    return {.lasting = false};
   }
+  const auto task = job.task("compiling attention kernels");
   planning::CompileJob compile{.target = planning::parse_target(target),
                                .plugin = client.plugin().path(),
                                .program = program,
-                               .options = options.compile};
+                               .options = options,
+                               .kernels = true};
   try {
     planning::compile_in_child(compile, job.program(), job.stop());
   } catch (const Stopped&) {
     throw;
+  } catch (const planning::NotAsked&) {
+    return {.lasting = false};
   } catch (const Error& error) {
     const std::string said = error.what();
-    return said.substr(0, said.find('\n'));
+    // A machine that is short of memory kills; another time it may not.
+    return {.problem = said.substr(0, said.find('\n')),
+            .lasting = said.find("signal 9 ") == std::string::npos};
   }
-  return "";
+  return {};
+}
+
+fs::path kernels_folder() { return fs::path(runtime::cache_folder()) / "kernels"; }
+
+/// The call with arguments of its own; empty where `lowering` writes no kernel that is a text.
+std::string program_of_call(const Node& node, const Lowering& lowering) {
+  Graph graph;
+  std::vector<Tensor> in;
+  for (const Tensor x : node.inputs) {
+    in.push_back(graph.input(x.shape()));
+  }
+  Node& call = graph.add_multi(*node.op, std::move(in), node.attrs, node.results);
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    outputs.push_back(call.result(static_cast<int64_t>(i)));
+  }
+  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
+  std::string program = emit(graph, outputs, {.lowering = kernels::collecting(lowering, texts)});
+  return texts->empty() ? "" : program;
+}
+
+/// `options` with the device's kernels, each tried first; `told` hears of problems.
+runtime::ProgramOptions with_lowering(runtime::ProgramOptions options, const pjrt::Client& client,
+                                      const MeshAxes& mesh, const Job& job,
+                                      const std::function<void(const std::string& why)>& told) {
+  const std::string platform = client.platform_name();
+  if (platform == "cpu" || !options.kernels || options.emit.lowering) {
+    return options;
+  }
+  const kernels::KernelOptions wanted{.gpu_attention = options.gpu_attention};
+  kernels::Target target{.platform = platform, .chip = client.devices().front().description().kind};
+  const Lowering alone = kernels::for_target(target, wanted).lowering;
+  target.mesh = mesh;
+  const Lowering lowering = kernels::for_target(target, wanted).lowering;
+  if (!lowering) {
+    return options;
+  }
+  options.emit.lowering = tried_first(
+      lowering, alone, [client, compile = options.compile, job, told](const std::string& program) {
+        std::string why = problem_of_kernels(client, program, compile, kernels_folder(), job);
+        if (!why.empty()) {
+          told(why);
+        }
+        return why;
+      });
+  return options;
 }
 
 std::string problem_of_numbers(const pjrt::Client& client, const runtime::ProgramOptions& options,
@@ -96,6 +168,59 @@ std::string problem_of_numbers(const pjrt::Client& client, const runtime::Progra
 
 }  // namespace
 
+std::string problem_of_kernels(const pjrt::Client& client, const std::string& program,
+                               const pjrt::CompileOptions& options, const fs::path& folder,
+                               const Job& job) {
+  const std::string key = runtime::ExecutableCache::key(client, program, options.serialize());
+  const fs::path file = folder / ("compiled-" + key + ".json");
+  if (const std::optional<std::string> known = remembered(file)) {
+    return *known;
+  }
+  const Tried tried = compile_elsewhere(client, program, options, job);
+  if (tried.lasting) {
+    remember(file, tried.problem);
+  }
+  return tried.problem;
+}
+
+Lowering tried_first(Lowering lowering, Lowering alone,
+                     std::function<std::string(const std::string& program)> problem) {
+  return [lowering = std::move(lowering), alone = std::move(alone), problem = std::move(problem)](
+             const Node& node, Emitter& out) {
+    if (kernels::attention_call(node)) {
+      const std::string program = program_of_call(node, alone);
+      if (!program.empty() && !problem(program).empty()) {
+        return false;
+      }
+    }
+    return lowering(node, out);
+  };
+}
+
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
+                                       const MeshAxes& mesh, const Job& job) {
+  const auto told = std::make_shared<std::set<std::string>>();
+  return with_lowering(std::move(options), client, mesh, job, [job, told](const std::string& why) {
+    if (told->insert(why).second) {
+      job.notice("attention runs without kernels, which do not compile: " + why);
+    }
+  });
+}
+
+runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
+                                       const runtime::Devices& devices, const Job& job) {
+  const mesh::Placement& place = devices.placement();
+  return trying_kernels(std::move(options), devices.client(),
+                        place.active() ? place.mesh().axes : MeshAxes{}, job);
+}
+
+runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
+                                          const pjrt::Client& client, const Job& job) {
+  options.gpu_attention.must = false;  // a shape without a kernel is no problem of one
+  return with_lowering(std::move(options), client, {}, job,
+                       [](const std::string& why) { fail("{}", why); });
+}
+
 bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& given,
                    const fs::path& folder, const Job& job) {
   runtime::ProgramOptions options = given;
@@ -111,11 +236,11 @@ bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& gi
       (runtime::ExecutableCache::key(client, program, options.compile.serialize()) + ".json");
   std::optional<std::string> problem = remembered(file);
   if (!problem) {
-    problem = problem_of_compiling(client, program, options, job);
-    if (problem->empty()) {
-      problem = problem_of_numbers(client, options, job);
+    const Tried tried = compile_elsewhere(client, program, options.compile, job);
+    problem = tried.problem.empty() ? problem_of_numbers(client, options, job) : tried.problem;
+    if (tried.problem.empty() || tried.lasting) {
+      remember(file, *problem);
     }
-    remember(file, *problem);
   }
   if (!problem->empty()) {
     job.notice(
@@ -133,8 +258,8 @@ void check_kernels(config::Config& config, const pjrt::Client& client, const Job
   if (platform == "cpu" || !config.model.attention_kernels) {
     return;
   }
-  const fs::path folder = fs::path(runtime::cache_folder()) / "kernels";
-  config.model.attention_kernels = kernels_agree(client, program_options(config), folder, job);
+  config.model.attention_kernels =
+      kernels_agree(client, program_options(config), kernels_folder(), job);
 }
 
 }  // namespace kinema::runs

@@ -12,6 +12,7 @@
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
@@ -206,7 +207,8 @@ training::SavedSteps saved_steps(const config::Config& config, const Start& star
 }
 
 /// Evaluates `eval_source` by the program of one batch that a step is given, without accumulation.
-void add_evaluation(const config::Config& config, const runtime::Devices& devices, Training& out) {
+void add_evaluation(const config::Config& config, const runtime::Devices& devices, const Job& job,
+                    Training& out) {
   const TrainingStep& what = out.step;
   const training::BatchShapes shapes =
       batch_shapes(out.eval_source->at(0), what.network.sizes(), what.samples);
@@ -219,7 +221,7 @@ void add_evaluation(const config::Config& config, const runtime::Devices& device
         config.run.eval_data_dir, to_string(shapes.latents), to_string(shapes.text),
         to_string(out.batches[0].latents), to_string(out.batches[0].text),
         out.batches.size() > 1 ? " or another bucket's" : "");
-  out.evaluator = make_evaluator(config, what, shapes, devices);
+  out.evaluator = make_evaluator(config, what, shapes, devices, job);
 }
 
 /// Opens the evaluation's samples and the training's. False when the job was told to stop before
@@ -285,7 +287,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
 bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
   const auto span = out.timings.measure("compiling");
-  runtime::ProgramOptions program = step_program_options(config);
+  runtime::ProgramOptions program = trying_kernels(step_program_options(config), devices, job);
   program.trace_kernels = config.run.enable_profiler;
   const TrainerParts parts{
       .devices = devices,
@@ -309,7 +311,8 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
 std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
                                                     const TrainingStep& what,
                                                     const training::BatchShapes& shapes,
-                                                    const runtime::Devices& devices) {
+                                                    const runtime::Devices& devices,
+                                                    const Job& job) {
   nn::ModelOptions options = what.options;
   options.dropout = 0;
   options.low_rank_dropout = 0;
@@ -317,9 +320,11 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
   training::StepOptions step = step_options(config, what.expert);
   step.batch_axes =
       mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
-  return std::make_unique<training::Evaluator>(
-      devices, what.specs, training::network_model(what.network, options), shapes, step,
-      evaluation_options(config, what.expert));
+  training::EvaluationOptions evaluation = evaluation_options(config, what.expert);
+  evaluation.program = trying_kernels(std::move(evaluation.program), devices, job);
+  return std::make_unique<training::Evaluator>(devices, what.specs,
+                                               training::network_model(what.network, options),
+                                               shapes, step, std::move(evaluation));
 }
 
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
@@ -387,7 +392,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     out.trainer->set_state(start.resumes() ? saved_state(out, kept, ema, devices)
                                            : first_state(out, kept, ema, devices));
     if (out.eval_source) {
-      add_evaluation(config, devices, out);
+      add_evaluation(config, devices, job, out);
     }
   }
   data::PrefetchOptions ahead;

@@ -11,6 +11,7 @@
 #include "kinema/io/video.h"
 #include "kinema/pjrt/transfers.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/sample/similarity.h"
 
 namespace kinema::runs {
@@ -22,8 +23,9 @@ namespace fs = std::filesystem;
 struct Stopped {};
 
 /// Those of generate's steps: what compiled_step names is the training's.
-runtime::ProgramOptions programs_of(const config::Config& config) {
-  return program_options(config);
+runtime::ProgramOptions programs_of(const config::Config& config, const runtime::Devices& devices,
+                                    const Job& job) {
+  return trying_kernels(program_options(config), devices, job);
 }
 
 sample::PipelineParts remembered(sample::PipelineParts parts) {
@@ -59,10 +61,12 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
       model_(std::move(model)),
       flags_(std::move(flags)),
       job_(std::move(job)),
-      weights_(devices, model_.network->parameters(model_.options), programs_of(loaded.config)),
+      weights_(devices, model_.network->parameters(model_.options),
+               programs_of(loaded.config, devices, job_)),
       parts_(remembered(
           make_parts(loaded.config, model_at(0), model_.network.sizes(), devices.client(), job_))),
-      programs_(std::make_shared<sample::StepPrograms>(devices, programs_of(loaded.config))),
+      programs_(std::make_shared<sample::StepPrograms>(devices,
+                                                       programs_of(loaded.config, devices, job_))),
       request_(make_request(loaded, model_at(0))) {
   io::check_writable(model_at(0).output);
   pipeline_at(0)->verify(request_,

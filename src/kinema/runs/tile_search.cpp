@@ -17,6 +17,7 @@
 #include "kinema/nn/flash_attention.h"
 #include "kinema/planning/tile_search.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/runs/planned_step.h"
 #include "kinema/runtime/program.h"
 
@@ -102,8 +103,7 @@ void choose_tiles(config::Loaded& loaded, PlanMode mode, const pjrt::Client& cli
         fmt::format("enable_tile_search: attention: {} has no blocks here", model.attention));
     return;
   }
-  runtime::ProgramOptions options = step_program_options(loaded.config);
-  options.saved.clear();
+  runtime::ProgramOptions options = demanding_kernels(program_options(loaded.config), client, job);
   options.dump.clear();
   const auto task = job.task("timing block sizes");
   int64_t done = 0;

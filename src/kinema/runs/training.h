@@ -87,7 +87,8 @@ struct Training {
 std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
                                                     const TrainingStep& what,
                                                     const training::BatchShapes& shapes,
-                                                    const runtime::Devices& devices);
+                                                    const runtime::Devices& devices,
+                                                    const Job& job);
 
 /// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
 /// or from scratch), compiles the step and starts reading ahead.

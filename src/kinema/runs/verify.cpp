@@ -4,6 +4,7 @@
 
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/kernel_check.h"
 #include "kinema/verification/case.h"
 #include "kinema/verification/kernels.h"
 
@@ -44,7 +45,7 @@ verification::Report verify_kernels(const config::Loaded& loaded, const JobOptio
   const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
   const auto task = job.task("checking attention kernels", verification::kernel_case_count());
   return verification::verify_kernels(
-      client, program_options(loaded.config),
+      client, demanding_kernels(program_options(loaded.config), client, job),
       [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
         job.check_stop();
         task->update(++done, rows.front().name);

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/compilation_watch.h"
@@ -165,10 +166,11 @@ std::string Program::text(const pjrt::Client& client, const Graph& graph,
   if (options.kernels && !emit_options.lowering) {
     const kernels::KernelSet own = kernels::for_target(
         target_of(client, options),
-        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention, .texts = texts});
+        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention});
     own.register_with(client.plugin());
     emit_options.lowering = own.lowering;
   }
+  emit_options.lowering = kernels::collecting(std::move(emit_options.lowering), texts);
   // On CPU the device's memory is the host's.
   emit_options.for_accelerator(client.platform_name() != "cpu");
   std::string text = emit(graph, outputs, emit_options);

@@ -10,19 +10,17 @@
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
+#include "kinema/kernels/tpu/tiles.h"
 
 namespace kinema::kernels {
 namespace {
-
-constexpr int64_t kWidest = 256;
 
 /// The dtypes, and the width, that the kernels take; `tensors` of the inputs are q, k, v, ...
 bool covered(const Node& node) {
   const Shape& q = node.shape(0);
   const DType result = node.results[0].dtype;
-  return q.rank() == 4 && q.dims[3] <= kWidest && q.dims[1] > 0 && node.shape(1).dims[1] > 0 &&
-         (q.dtype == DType::BF16 || q.dtype == DType::F32) &&
-         (result == DType::BF16 || result == DType::F32);
+  return q.rank() == 4 && q.dims[1] > 0 && node.shape(1).dims[1] > 0 &&
+         flash_refusal(q.dims[3], q.dtype).empty() && flash_refusal(q.dims[3], result).empty();
 }
 
 bool write(const Node& node, Emitter& out, const std::string& chip) {

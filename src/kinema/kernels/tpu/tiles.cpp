@@ -1,5 +1,7 @@
 #include "kinema/kernels/tpu/tiles.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -73,6 +75,16 @@ Vmem vmem_of(std::string_view chip) {
   return found == kChips.end() ? kChips[0].vmem : found->vmem;
 }
 
+std::string flash_refusal(int64_t width, DType dtype) {
+  constexpr int64_t kWidest = 256;
+  if (width > kWidest) {
+    return fmt::format("heads {} wide were given, expected at most {}", width, kWidest);
+  }
+  return dtype == DType::BF16 || dtype == DType::F32
+             ? ""
+             : fmt::format("{} was given, expected bf16 or f32", to_string(dtype));
+}
+
 int64_t vmem_bytes(const FlashWork& work, FlashPass pass) {
   const int64_t in = byte_size(work.dtype);
   const int64_t out = byte_size(work.result);
@@ -128,34 +140,46 @@ FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
           .block_kv_dq = kBlock};
 }
 
-FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
-                                  std::string_view chip) {
+FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
+                                  DType dtype, std::string_view chip) {
   FlashBlockSizes out = asked;
+  int64_t limit = 0;
+  const auto take = [&](const FlashWork& work, FlashPass pass) {
+    out.heads_per_tile = std::min(out.heads_per_tile, work.heads_per_tile);
+    limit = std::max(limit, vmem_limit(work, pass, asked, chip));
+  };
   const auto work_of = [&](FlashPass pass) {
     // Lengths of one block, which is not cut evenly then.
     const auto whole = [](int64_t size) { return std::max(kUnit, size / kUnit * kUnit); };
     const Wanted first =
         wanted(asked, pass == FlashPass::BACKWARD_DQ ? FlashPass::BACKWARD_DKV : pass);
     const Wanted own = wanted(asked, pass);
-    return flash_work({.heads = asked.heads_per_tile,
+    return flash_work({.heads = heads,
                        .queries = whole(std::max(first.queries, own.queries)),
                        .keys = whole(std::max(first.keys, own.keys)),
                        .width = width},
                       pass, dtype, dtype, asked, chip);
   };
   const FlashWork forward = work_of(FlashPass::FORWARD);
+  take(forward, FlashPass::FORWARD);
   out.block_q = forward.block_q;
   out.block_kv = forward.block_kv;
   out.block_kv_compute = forward.block_kv_compute;
-  const FlashWork dkv =
-      work_of(asked.use_fused_bwd_kernel ? FlashPass::BACKWARD_FUSED : FlashPass::BACKWARD_DKV);
+  const FlashPass first =
+      asked.use_fused_bwd_kernel ? FlashPass::BACKWARD_FUSED : FlashPass::BACKWARD_DKV;
+  const FlashWork dkv = work_of(first);
+  take(dkv, first);
   out.block_q_dkv = dkv.block_q;
   out.block_kv_dkv = dkv.block_kv;
   out.block_kv_dkv_compute = dkv.block_kv_compute;
   if (!asked.use_fused_bwd_kernel) {
     const FlashWork dq = work_of(FlashPass::BACKWARD_DQ);
+    take(dq, FlashPass::BACKWARD_DQ);
     out.block_q_dq = dq.block_q;
     out.block_kv_dq = dq.block_kv;
+  }
+  if (asked.vmem_limit_bytes > 0) {
+    out.vmem_limit_bytes = limit;
   }
   return out;
 }
@@ -216,10 +240,12 @@ FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, D
 int64_t vmem_limit(const FlashWork& work, FlashPass pass, const FlashBlockSizes& sizes,
                    std::string_view chip) {
   const Vmem vmem = vmem_of(chip);
+  const int64_t taken = vmem_bytes(work, pass);
+  const int64_t wanted = taken * 5 / 4 + 2 * kMiB;
   if (sizes.vmem_limit_bytes > 0) {
-    return std::min(sizes.vmem_limit_bytes, vmem.at_most);
+    const bool fits = taken <= sizes.vmem_limit_bytes - kSpare;
+    return std::min(fits ? sizes.vmem_limit_bytes : wanted, vmem.at_most);
   }
-  const int64_t wanted = vmem_bytes(work, pass) * 5 / 4 + 2 * kMiB;
   return wanted <= vmem.by_default ? 0 : std::min(wanted, vmem.at_most);
 }
 

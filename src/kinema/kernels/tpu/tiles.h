@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "kinema/kernels/settings.h"
@@ -18,6 +19,10 @@ struct Vmem {
 /// for one that is not known.
 Vmem vmem_of(std::string_view chip);
 
+/// Why the kernels do not take heads of a width in a dtype, with the nearest that they take; empty
+/// where they do.
+std::string flash_refusal(int64_t width, DType dtype);
+
 /// One of the kernels, for what differs between them.
 enum class FlashPass : uint8_t { FORWARD, BACKWARD_DKV, BACKWARD_FUSED, BACKWARD_DQ };
 
@@ -31,9 +36,10 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass);
 FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys);
 
 /// What a chip's kernels take in place of sizes that are asked for, at any length: multiples of
-/// 128, parts that divide their blocks, and no more than VMEM holds.
-FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t width, DType dtype,
-                                  std::string_view chip);
+/// 128, parts that divide their blocks, no more than VMEM holds, a limit of VMEM that the chip has
+/// and the least kernels fit, and heads at a time of which there are so many.
+FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
+                                  DType dtype, std::string_view chip);
 
 /// Lengths of one call before they are filled up.
 struct FlashLengths {
@@ -49,7 +55,8 @@ struct FlashLengths {
 FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, DType result,
                      const FlashBlockSizes& sizes, std::string_view chip);
 
-/// What the compiler is to give a kernel of VMEM; 0: its default is enough.
+/// What the compiler is to give a kernel of VMEM; 0: its default is enough. What is asked for is
+/// raised for a kernel that no smaller tiles make fit.
 int64_t vmem_limit(const FlashWork& work, FlashPass pass, const FlashBlockSizes& sizes,
                    std::string_view chip);
 
