@@ -46,7 +46,7 @@ void collect(const Node& node, std::vector<KernelText>& texts) {
 }  // namespace
 
 std::string_view word_of(GpuAttention::Kernel kernel) {
-  constexpr std::string_view kWords[] = {"auto", "cudnn", "triton", "blockwise"};
+  constexpr std::string_view kWords[] = {"auto", "cudnn", "cudnn_fp8", "triton", "blockwise"};
   return kWords[static_cast<size_t>(kernel)];
 }
 
