@@ -44,19 +44,20 @@ Tensor number(Tensor x) { return reshape(x, kScalar); }
 }  // namespace
 
 std::string cudnn_fp8_refusal(const Shape& q, const Shape& k, std::string_view chip) {
-  if (generation_of(chip) == Generation::AMPERE) {
+  const Generation generation = generation_of(chip);
+  if (generation == Generation::AMPERE) {
     return "cuDNN has attention in 8 bits on H100, H200, B200 and their kin alone: "
            "attention_gpu_kernel=cudnn is nearest";
   }
   constexpr int64_t kStep = 16;
-  constexpr int64_t kWidest = 128;
+  const int64_t widest = generation == Generation::HOPPER ? 256 : 128;
   const int64_t width = q.dims[3];
-  if (width % kStep != 0 || width > kWidest) {
-    const int64_t nearest = std::clamp((width + kStep / 2) / kStep * kStep, kStep, kWidest);
+  if (width % kStep != 0 || width > widest) {
+    const int64_t nearest = std::clamp((width + kStep / 2) / kStep * kStep, kStep, widest);
     return fmt::format(
         "heads {} wide were given, expected a multiple of {} of at most {}: {} is nearest, or "
         "attention_gpu_kernel=cudnn",
-        width, kStep, kWidest, nearest);
+        width, kStep, widest, nearest);
   }
   return cudnn_refusal(q, k, chip);
 }
