@@ -111,9 +111,9 @@ TEST(ExpectedTime, OfAGpusProductsIsAShareOfThePeakInFusionsToo) {
 }
 
 /// Attention of 75,600 tokens with 5 heads, as the compiler keeps cuDNN's calls.
-HloModule cudnn(const std::string& target, int64_t workspace) {
-  const HloShape q = bf16({1, 75600, 5, 128});
-  const HloShape y = bf16({1, 5, 75600, 128});
+HloModule cudnn(const std::string& target, int64_t workspace, int64_t tokens = 75600) {
+  const HloShape q = bf16({1, tokens, 5, 128});
+  const HloShape y = bf16({1, 5, tokens, 128});
   const HloShape bytes{.type = "u8", .dims = {workspace}};
   const bool backward = target.ends_with("Backward");
   const HloShape results{
@@ -130,8 +130,9 @@ TEST(ExpectedTime, OfCudnnsAttentionIsAtPublishedRates) {
     const char* chip;
     double forward, backward;
   };
-  for (const Row& row : {Row{"h100", 0.60, 0.52}, Row{"h200", 0.60, 0.52}, Row{"b200", 0.55, 0.45},
-                         Row{"a100", 0.72, 0.63}}) {
+  for (const Row& row :
+       {Row{"h100", 572.0 / 989, 548.0 / 989}, Row{"h200", 572.0 / 989, 548.0 / 989},
+        Row{"b200", 1520.0 / 2500, 1226.0 / 2500}, Row{"a100", 169.0 / 312, 128.0 / 312}}) {
     SCOPED_TRACE(row.chip);
     const Chip& gpu = chip(row.chip);
     const ExpectedTime forward = expected_time(cudnn("__cudnn$fmhaSoftmax", 256), gpu);
@@ -148,6 +149,19 @@ TEST(ExpectedTime, OfCudnnsAttentionIsAtPublishedRates) {
   }
   EXPECT_THAT(expected_time(cudnn("__cudnn$fmhaSoftmax", 0), chip("l40s")).note,
               ::testing::HasSubstr("taken as A100's"));
+}
+
+TEST(ExpectedTime, OfCudnnsAttentionFollowsTheLengthAndTheBits) {
+  const auto share = [](const char* target, int64_t tokens) {
+    const auto kernel = expected_time(cudnn(target, 0, tokens), chip("h100")).kernels.at(0);
+    return kernel.peak_seconds / kernel.seconds;
+  };
+  EXPECT_NEAR(share("__cudnn$fmhaSoftmax", 32760), 620.0 / 989, 1e-9);
+  EXPECT_NEAR(share("__cudnn$fmhaSoftmax", 32761), 581.0 / 989, 1e-9) << "that of more tokens";
+  EXPECT_NEAR(share("__cudnn$fmhaSoftmax", 200000), 572.0 / 989, 1e-9);
+  EXPECT_NEAR(share("__cudnn$fmhaSoftmaxF8", 32760), 857.0 / 989, 1e-9);
+  EXPECT_EQ(expected_time(cudnn("__cudnn$fmhaSoftmaxF8", 0), chip("h200")).kernels[0].name,
+            "flash forward (cuDNN, FP8)");
 }
 
 TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {

@@ -46,7 +46,8 @@ TEST(AttentionKernel, OfGpusReachesProgramsUnderItsName) {
   EXPECT_EQ(program_options(config).gpu_attention, kernels::GpuAttention{});
   for (const auto asked :
        {config::GpuAttentionKernel::AUTO, config::GpuAttentionKernel::CUDNN,
-        config::GpuAttentionKernel::TRITON, config::GpuAttentionKernel::BLOCKWISE}) {
+        config::GpuAttentionKernel::CUDNN_FP8, config::GpuAttentionKernel::TRITON,
+        config::GpuAttentionKernel::BLOCKWISE}) {
     config.model.attention_gpu_kernel = asked;
     const kernels::GpuAttention given = program_options(config).gpu_attention;
     EXPECT_EQ(kernels::word_of(given.kernel), config::word_of(asked));

@@ -22,9 +22,9 @@ enum class MatmulPrecision : uint8_t { DEFAULT, HIGH, HIGHEST };
 constexpr std::string_view choices(MatmulPrecision /*value*/) { return "DEFAULT | HIGH | HIGHEST"; }
 
 /// Of attention in blocks, on NVIDIA GPUs.
-enum class GpuAttentionKernel : uint8_t { AUTO, CUDNN, TRITON, BLOCKWISE };
+enum class GpuAttentionKernel : uint8_t { AUTO, CUDNN, CUDNN_FP8, TRITON, BLOCKWISE };
 constexpr std::string_view choices(GpuAttentionKernel /*value*/) {
-  return "auto | cudnn | triton | blockwise";
+  return "auto | cudnn | cudnn_fp8 | triton | blockwise";
 }
 
 enum class ModelType : uint8_t { T2V, I2V, TI2V, VACE, ANIMATE };

@@ -208,7 +208,7 @@ struct ModelConfig {
                    "compiler's own operations"});
     visit("attention_gpu_kernel", self.attention_gpu_kernel, MAY_CHANGE,
           {.help = "on NVIDIA GPUs, whose kernel that is; auto: cuDNN's where it takes the shape, "
-                   "else Triton's, else blockwise",
+                   "else Triton's, else blockwise; cudnn_fp8: cuDNN's, forward in 8 bits",
            .one_of = choices(self.attention_gpu_kernel)});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});

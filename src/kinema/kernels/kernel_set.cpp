@@ -35,7 +35,7 @@ int64_t temporaries_to_a_byte(std::string_view platform) {
 }  // namespace
 
 std::string_view word_of(GpuAttention::Kernel kernel) {
-  constexpr std::string_view kWords[] = {"auto", "cudnn", "triton", "blockwise"};
+  constexpr std::string_view kWords[] = {"auto", "cudnn", "cudnn_fp8", "triton", "blockwise"};
   return kWords[static_cast<size_t>(kernel)];
 }
 

@@ -34,11 +34,12 @@ struct GpuAttention {
   enum class Kernel : uint8_t {
     AUTO,       // the first of these that takes the shape
     CUDNN,      // cuDNN's
+    CUDNN_FP8,  // the same, forward with q, k, v and weights in 8 bits where there are many keys
     TRITON,     // ours
     BLOCKWISE,  // the compiler's own operations
   };
   Kernel kernel = Kernel::AUTO;
-  /// A shape that CUDNN or TRITON does not take is an Error; false: it is computed blockwise.
+  /// A shape that CUDNN, CUDNN_FP8 or TRITON does not take is an Error; false: it is computed blockwise.
   bool must = true;
   bool operator==(const GpuAttention&) const = default;
 };

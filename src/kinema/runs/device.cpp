@@ -173,6 +173,8 @@ kernels::GpuAttention gpu_attention(const config::Config& config) {
       return {.kernel = Kernel::AUTO};
     case config::GpuAttentionKernel::CUDNN:
       return {.kernel = Kernel::CUDNN};
+    case config::GpuAttentionKernel::CUDNN_FP8:
+      return {.kernel = Kernel::CUDNN_FP8};
     case config::GpuAttentionKernel::TRITON:
       return {.kernel = Kernel::TRITON};
     case config::GpuAttentionKernel::BLOCKWISE:

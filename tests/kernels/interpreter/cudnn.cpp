@@ -16,6 +16,7 @@ namespace kinema::interpreter {
 namespace {
 
 constexpr const char* kForward = "__cudnn$fmhaSoftmax";
+constexpr const char* kForwardF8 = "__cudnn$fmhaSoftmaxF8";
 constexpr const char* kBackward = "__cudnn$fmhaSoftmaxBackward";
 
 /// The configuration without the quotes of MLIR.
@@ -58,6 +59,7 @@ std::string dots(const std::string& lhs, const std::string& rhs, const std::stri
 
 struct Call {
   bool backward = false;
+  bool f8 = false;  // forward with q, k, v and y in e4m3
   bool masked = false;
   double scale = 0;
   size_t before_lengths = 0;
@@ -65,16 +67,19 @@ struct Call {
 
 Call read(const Node& node) {
   const auto& attrs = node.get<CustomCallAttrs>();
-  Call call{.backward = attrs.target == kBackward};
+  Call call{.backward = attrs.target == kBackward, .f8 = attrs.target == kForwardF8};
   check(attrs.api_version == 2, "[cudnn] API version {}, expected 2", attrs.api_version);
   const std::string json = json_of(attrs);
   call.scale = std::strtod(value_of(json, "fmha_scale").c_str(), nullptr);
   call.masked = value_of(json, "mask_type") == "\"PADDING\"";
-  call.before_lengths = call.backward ? 6 : 3;
+  call.before_lengths = call.backward ? 6 : call.f8 ? 9 : 3;
   const Shape& q = node.shape(0);
   const Dims& k = node.shape(1).dims;
-  check(q.dtype == DType::BF16 || q.dtype == DType::F16, "[cudnn] q is {}", to_string(q));
-  check(q.dims[3] % 8 == 0 && q.dims[3] <= 256, "[cudnn] heads {} wide", q.dims[3]);
+  check(call.f8 ? q.dtype == DType::F8E4M3FN : q.dtype == DType::BF16 || q.dtype == DType::F16,
+        "[cudnn] q is {}", to_string(q));
+  check(!call.f8 || !call.masked, "[cudnn] lengths in 8 bits");
+  check(q.dims[3] % (call.f8 ? 16 : 8) == 0 && q.dims[3] <= 256, "[cudnn] heads {} wide",
+        q.dims[3]);
   expect(json, "mask_type", call.masked ? "\"PADDING\"" : "\"NO_MASK\"");
   expect(json, "is_flash_attention", "true");
   expect(json, "element_type", q.dtype == DType::F16 ? "\"F16\"" : "\"BF16\"");
@@ -92,6 +97,8 @@ Call read(const Node& node) {
   }
   return call;
 }
+
+const Shape kScalar{DType::F32, {1, 1, 1, 1}};
 
 void check_shape(const Node& node, size_t i, const Shape& expected) {
   check(node.shape(static_cast<int64_t>(i)) == expected, "[cudnn] operand {} is {}, expected {}", i,
@@ -111,6 +118,9 @@ void check_operands(const Node& node, const Call& call) {
     check_shape(node, 4, q);
     check_shape(node, 5, q);
   }
+  for (size_t i = 3; call.f8 && i < 9; ++i) {
+    check_shape(node, i, kScalar);
+  }
   for (size_t i = call.before_lengths; i < node.inputs.size(); ++i) {
     check_shape(node, i, {DType::S32, {b}});
   }
@@ -121,15 +131,19 @@ void check_operands(const Node& node, const Call& call) {
 void check_results(const Node& node, const Call& call) {
   const auto& layouts = node.get<CustomCallAttrs>().result_layouts;
   const size_t count = node.results.size();
-  check(call.backward ? count == 4 : count == 2 || count == 3, "[cudnn] {} results", count);
+  const size_t least = call.backward ? 4 : call.f8 ? 4 : 2;
+  check(count == least || (!call.backward && count == least + 1), "[cudnn] {} results", count);
   check(layouts.size() == count, "[cudnn] {} layouts of {} results", layouts.size(), count);
   const auto heads_first = [&](const Shape& x) {
     return Shape{x.dtype, {x.dims[0], x.dims[2], x.dims[1], x.dims[3]}};
   };
   for (size_t i = 0; i < count; ++i) {
     const Shape& shape = node.results[i];
-    const bool rows = !call.backward && i == 1 && count == 3;
-    if (i + 1 == count) {
+    const bool rows = !call.backward && i + 2 == count && count == least + 1;
+    if (call.f8 && (i == 1 || i == 2)) {
+      check(shape == kScalar && layouts[i] == std::vector<int64_t>{3, 2, 1, 0},
+            "[cudnn] result {} is {}", i, to_string(shape));
+    } else if (i + 1 == count) {
       check(shape.dtype == DType::U8 && shape.rank() == 1 && layouts[i] == std::vector<int64_t>{0},
             "[cudnn] the workspace is {}", to_string(shape));
     } else if (rows) {
@@ -184,6 +198,32 @@ std::vector<Tensor> forward(std::span<const Tensor> in, const Node& node, const 
   return out;
 }
 
+/// Operands 3 to 8: what q, k, v and the weights are multiplied by after a product, and the weights
+/// and y before they are narrowed. A weight is a power of e that is at most 1, divided by the sum
+/// of its row after the second product, as kernels of one pass must.
+std::vector<Tensor> forward_f8(std::span<const Tensor> in, const Node& node, const Call& call) {
+  const auto scaled = [&](Tensor x, size_t factor) {
+    return x * broadcast_to(in[factor], x.shape().dims);
+  };
+  // Else the compiler leaves out a rounding that is followed by a conversion back.
+  const auto held = [](Tensor x) { return optimization_barrier({x})[0]; };
+  const auto narrow = [&](Tensor x) { return held(convert(x, DType::F8E4M3FN)); };
+  const Tensor v = wide(held(in[2]));
+  const Tensor dots = product("bsnd,btnd->bnst", wide(held(in[0])), wide(held(in[1])));
+  const Tensor s = scaled(scaled(dots, 3), 4) * call.scale;
+  const Tensor largest = expand_dims(max(s, {3}), Axis(-1));
+  const Tensor p = exp(s - largest);
+  const Tensor total = expand_dims(sum(p, {3}), Axis(-1));
+  const Tensor sums = product("bnst,btnd->bnsd", wide(narrow(scaled(p, 7))), v);
+  const Tensor y = scaled(scaled(sums, 5), 6) / total;
+  std::vector<Tensor> out{narrow(scaled(y, 8)), reshape(max(p / total), kScalar.dims),
+                          reshape(max(abs(y)), kScalar.dims)};
+  if (node.results.size() == 5) {
+    out.push_back(squeeze(largest + log(total), Axis(-1)));
+  }
+  return out;
+}
+
 /// Gradients of keys that do not count: anything.
 Tensor of_keys(Tensor x, std::span<const Tensor> in, const Call& call) {
   return call.masked ? filled(counting(in[call.before_lengths + 1], x.shape().dims, 2), x, NAN) : x;
@@ -211,13 +251,15 @@ Lowering with_cudnn(Lowering lowering) {
       return lowering && lowering(node, out);
     }
     const std::string& target = node.get<CustomCallAttrs>().target;
-    check(target == kForward || target == kBackward, "[cudnn] there is no {}", target);
+    check(target == kForward || target == kForwardF8 || target == kBackward,
+          "[cudnn] there is no {}", target);
     const Call call = read(node);
     check_operands(node, call);
     check_results(node, call);
     kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
-      std::vector<Tensor> results =
-          call.backward ? backward(in, node, call) : forward(in, node, call);
+      std::vector<Tensor> results = call.backward ? backward(in, node, call)
+                                    : call.f8     ? forward_f8(in, node, call)
+                                                  : forward(in, node, call);
       results.push_back(constant(in[0].graph(), 0.0, node.results.back()));
       return results;
     });

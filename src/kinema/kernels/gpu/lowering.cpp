@@ -6,6 +6,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/kernels/gpu/cudnn_attention.h"
+#include "kinema/kernels/gpu/cudnn_fp8.h"
 #include "kinema/kernels/gpu/triton_calls.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
@@ -36,10 +37,22 @@ std::string cudnn_refuses(const Node& node, const Call& call, const std::string&
   return cudnn_refusal(node.shape(0), node.shape(1), chip);
 }
 
-void write_cudnn(const Node& node, const Call& call, Emitter& out, const std::string& chip) {
+/// The same in 8 bits.
+std::string cudnn_fp8_refuses(const Node& node, const Call& call, const std::string& chip) {
+  const std::string refused = cudnn_fp8_refusal(node.shape(0), node.shape(1), chip);
+  return refused.empty() ? cudnn_refuses(node, call, chip) : refused;
+}
+
+void write_cudnn(const Node& node, const Call& call, Emitter& out, const std::string& chip,
+                 bool fp8) {
   const DType result = node.results[0].dtype;
   const bool lse = call.forward != nullptr && out.uses(const_cast<Node&>(node).result(1)) > 0;
+  const bool narrow =
+      fp8 && call.forward != nullptr && cudnn_fp8_pays(node.shape(1), node.inputs.size() > 3);
   write_instead(node, out, [&](std::span<const Tensor> in) {
+    if (narrow) {
+      return cudnn_flash_forward_fp8(in, result, *call.forward, chip, lse);
+    }
     return call.forward != nullptr ? cudnn_flash_forward(in, result, *call.forward, chip, lse)
                                    : cudnn_flash_backward(in, result, *call.backward, chip);
   });
@@ -65,10 +78,12 @@ bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
   }
   const Kernel asked = options.attention.kernel;
   std::string refused;
-  if (asked == Kernel::AUTO || asked == Kernel::CUDNN) {
-    refused = cudnn_refuses(node, call, options.chip);
+  const bool fp8 = asked == Kernel::CUDNN_FP8;
+  if (asked == Kernel::AUTO || asked == Kernel::CUDNN || fp8) {
+    refused =
+        fp8 ? cudnn_fp8_refuses(node, call, options.chip) : cudnn_refuses(node, call, options.chip);
     if (refused.empty()) {
-      write_cudnn(node, call, out, options.chip);
+      write_cudnn(node, call, out, options.chip, fp8);
       return true;
     }
   }

@@ -93,7 +93,8 @@ std::string triton_refusal(const Shape& q, const Shape& k, DType result, double 
                        to_string(q), to_string(k));
   }
   if (q.dims[3] > kWidest) {
-    return fmt::format("heads of {} were given, expected at most {}", q.dims[3], kWidest);
+    return fmt::format("heads of {} were given, expected at most {}: {} is nearest", q.dims[3],
+                       kWidest, kWidest);
   }
   if (q.dims[0] > kMostPrograms || q.dims[2] > kMostPrograms) {
     return fmt::format("{} samples of {} heads were given, expected at most {} of each", q.dims[0],
