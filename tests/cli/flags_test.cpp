@@ -20,6 +20,8 @@ constexpr const char* kPair =
     "--xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true "
     "--xla_enable_async_all_reduce=true";
 
+const std::string kWan = std::string(KINEMA_SOURCE_DIR) + "/configs/wan22_i2v_a14b.yml";
+
 class FlagsCommand : public KinemaTest {};
 
 TEST_F(FlagsCommand, CheckSaysTheSmallestChangeAndEndsWith1) {
@@ -32,6 +34,35 @@ TEST_F(FlagsCommand, CheckSaysTheSmallestChangeAndEndsWith1) {
   EXPECT_EQ(run({"flags", "check", kPair, "target=v5e:4x4"}).status, 0);
   EXPECT_EQ(run({"flags", "check", kPair, "target=v6e:4x4", "--allow", "fused-all-reduce"}).status,
             0);
+}
+
+// Ulysses on v6e-16 with the lists of MaxDiffusion issue 429.
+TEST_F(FlagsCommand, CheckRefusesTheNanReportsListByItsRuleAndTakesEachGroup) {
+  const std::string fusion =
+      "--xla_tpu_enable_async_collective_fusion=true "
+      "--xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true "
+      "--xla_tpu_enable_async_collective_fusion_multiple_steps=true";
+  const std::string overlap =
+      "--xla_tpu_overlap_compute_collective_tc=true --xla_enable_async_all_reduce=true";
+  const auto check = [&](const std::string& list) {
+    return run({"flags", "check", kWan, "attention=ulysses", "ici_context_parallelism=4",
+                "ici_tensor_parallelism=4", list, "target=v6e:4x4"});
+  };
+  const Outcome both = check(fusion + " " + overlap);
+  EXPECT_EQ(both.status, 1);
+  EXPECT_THAT(both.out, AllOf(HasSubstr("error [fused-all-reduce]"), HasSubstr("1 wrong")));
+  for (const std::string& alone : {fusion, overlap}) {
+    const Outcome outcome = check(alone);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("nothing is wrong"));
+  }
+  EXPECT_EQ(run({"flags", "check", kWan, "flags_profile=tpu-v6e-ulysses", "target=v6e:4x4"}).status,
+            0);
+  // The profile is refused too once the pair is completed beside it.
+  EXPECT_EQ(run({"flags", "check", kWan, "flags_profile=tpu-v6e-ulysses", fusion + " " + overlap,
+                 "target=v6e:4x4"})
+                .status,
+            1);
 }
 
 TEST_F(FlagsCommand, FixPrintsTheListWithoutIt) {

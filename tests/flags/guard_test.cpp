@@ -84,6 +84,19 @@ TEST_P(NanReport, VerdictIsTheSameForLibtpuThatWouldRunIt) {
 INSTANTIATE_TEST_SUITE_P(Settings, NanReport, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "RestFalse" : "RestUnset"; });
 
+// Its five flags are two groups, each of which gave right results alone.
+TEST(Guard, RefusesTheNanReportsListByNameAndTakesEachOfItsGroups) {
+  constexpr int kFusionGroup = 1 + 2 + 4;
+  constexpr int kOverlapGroup = 8 + 16;
+  EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup + kOverlapGroup, false)))),
+              ElementsAre("fused-all-reduce"));
+  EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup, false)))), IsEmpty());
+  EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kOverlapGroup, false)))), IsEmpty());
+  // Without either of the pair the rest of both is taken.
+  EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(1 + 4 + kOverlapGroup, false)))), IsEmpty());
+  EXPECT_THAT(errors(resolve(on_tpu("v6e:4x4", setting(kFusionGroup + 8, false)))), IsEmpty());
+}
+
 TEST(Guard, FixSetsWhatIsToBeSet) {
   Effective effective;
   effective.findings = {

@@ -108,6 +108,34 @@ Dropped without_sparse_core() {
   return out;
 }
 
+/// One flag: what others do to the 14B I2V denoising step was compiled (docs/flags.md).
+Profile ulysses_v6e() {
+  constexpr std::string_view kNoChange = "does not change the program";
+  return {
+      .name = "tpu-v6e-ulysses",
+      .target = "v6e:4x4",
+      .about =
+          "Ulysses attention on v6e, with ulysses_attention_chunks above 1: all-to-alls run "
+          "beside attention kernels, and nothing of MaxDiffusion issue 429",
+      .flags = {{"xla_tpu_enable_async_all_to_all", "true",
+                 "one group of heads travels while the kernel of another computes"}},
+      .dropped = {{"xla_tpu_enable_async_collective_fusion=true", kIsDefault},
+                  {"xla_tpu_enable_async_collective_fusion_multiple_steps=true", kIsDefault},
+                  {"xla_tpu_overlap_compute_collective_tc=true", kIsDefault},
+                  {"xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true",
+                   "alone it does not change the program, with the next one it is refused (rule "
+                   "fused-all-reduce)"},
+                  {"xla_enable_async_all_reduce=true", "the other half of that pair"},
+                  {"xla_lhs_prioritize_async_depth_over_stall=ENABLED", kNoChange},
+                  {"xla_tpu_memory_bound_loop_optimizer_options=enabled:true", kNoChange},
+                  {"xla_tpu_aggressive_opt_barrier_removal=ENABLED", kNoChange},
+                  {"xla_tpu_enable_ag_backward_pipelining=true", kNoChange},
+                  {"xla_tpu_enable_ici_ag_pipelining=true",
+                   "no more beside attention, and more temporaries"},
+                  {"xla_tpu_enable_all_experimental_scheduler_features=true",
+                   "as many all-to-alls beside attention, and more temporaries"}}};
+}
+
 Profile dreamer_gpu() {
   return {
       .name = "dreamerv3-gpu",
@@ -183,6 +211,7 @@ std::vector<Profile> all_profiles() {
                         {"xla_tpu_megacore_fusion_allow_ags", "true", "as the script has it"}}),
        .dropped =
            joined(generating_dropped(), {{"xla_tpu_dvfs_p_state=7", "timings would not compare"}})},
+      ulysses_v6e(),
       {.name = "gpu-overlap",
        .target = "h100",
        .about = "Collectives beside arithmetic on several GPUs",

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
-#include "pjrt/hlo.pb.h"
+#include "kinema/pjrt/hlo_schedule.h"
 
 namespace kinema::pjrt {
 namespace {
@@ -92,9 +92,9 @@ std::string hlo_text(const OptimizedProgram& program) {
     const bool entry = computation.id() == module.entry_computation_id();
     fmt::format_to(std::back_inserter(out), "\n{}%{} {{\n", entry ? "ENTRY " : "",
                    computation.name());
-    for (const auto& instruction : computation.instructions()) {
-      write_instruction(instruction, instruction.id() == computation.root_id(), names, computations,
-                        out);
+    for (const wire::HloInstruction* instruction : instructions_in_order(module, computation)) {
+      write_instruction(*instruction, instruction->id() == computation.root_id(), names,
+                        computations, out);
     }
     out += "}\n";
   }

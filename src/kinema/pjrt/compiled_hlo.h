@@ -6,7 +6,7 @@
 
 namespace kinema::pjrt {
 
-/// An optimized program as text, a line per instruction:
+/// An optimized program as text, a line per instruction, in the order of its schedule:
 /// `  %dot.3 = f32[2,4]{1,0} dot(%p0, %p1)  // blocks/attn1/to_q`. Constants' values, attributes
 /// and backend settings are left out. Throws an Error for bytes that are no HLO module.
 std::string hlo_text(const OptimizedProgram& program);

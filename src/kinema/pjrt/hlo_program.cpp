@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
-#include "pjrt/hlo.pb.h"
+#include "kinema/pjrt/hlo_schedule.h"
 
 namespace kinema::pjrt {
 namespace {
@@ -146,15 +146,15 @@ HloModule read_module(const wire::HloModule& in) {
     HloComputation& made = out.computations.emplace_back();
     made.name = computation.name();
     std::map<int64_t, size_t> places;
-    for (const auto& instruction : computation.instructions()) {
-      HloInstruction& one = made.instructions.emplace_back(read_instruction(instruction));
-      for (const int64_t id : instruction.operand_ids()) {
+    for (const wire::HloInstruction* instruction : instructions_in_order(in, computation)) {
+      HloInstruction& one = made.instructions.emplace_back(read_instruction(*instruction));
+      for (const int64_t id : instruction->operand_ids()) {
         one.operands.push_back(place(places, id, "instruction"));
       }
-      for (const int64_t id : instruction.called_computation_ids()) {
+      for (const int64_t id : instruction->called_computation_ids()) {
         one.calls.push_back(place(computations, id, "computation"));
       }
-      places.emplace(instruction.id(), places.size());
+      places.emplace(instruction->id(), places.size());
     }
     made.root = place(places, computation.root_id(), "root");
   }

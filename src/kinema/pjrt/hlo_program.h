@@ -43,7 +43,8 @@ struct HloComputation {
   size_t root = 0;
 };
 
-/// An optimized program's instructions, operands before their users.
+/// An optimized program's instructions, operands before their users; where the compiler made a
+/// schedule, in the order in which a device begins them.
 struct HloModule {
   std::string name;
   std::vector<HloComputation> computations;

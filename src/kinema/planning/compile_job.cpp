@@ -144,6 +144,7 @@ io::Json result_json(const CompileResult& result) {
       .set("devices", result.devices)
       .set("traffic", traffic_json(result.traffic))
       .set("expected", to_json(result.expected))
+      .set("overlap", to_json(result.overlap))
       .set("platform_version", result.platform_version)
       .set("fingerprint", result.fingerprint)
       .set("compile_seconds", result.compile_seconds)
@@ -167,6 +168,7 @@ CompileResult read_result(const fs::path& path) {
   out.devices = json.at("devices").as_int();
   out.traffic = read_traffic(json.at("traffic"));
   out.expected = read_expected_time(json.at("expected"));
+  out.overlap = read_overlap(json.at("overlap"));
   out.platform_version = json.at("platform_version").as_string();
   out.fingerprint = json.at("fingerprint").as_string();
   out.compile_seconds = json.at("compile_seconds").as_number();
@@ -242,6 +244,7 @@ void compile_into(const fs::path& folder) {
   const pjrt::HloModule optimized = pjrt::read_hlo(made.program->optimized());
   result.traffic = traffic(optimized);
   result.expected = expected_time(optimized, job.target.chip);
+  result.overlap = overlap(optimized, job.target.chip);
   result.platform_version = made.platform_version;
   result.fingerprint = made.program->fingerprint();
   result.compile_seconds = made.seconds;

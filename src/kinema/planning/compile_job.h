@@ -9,6 +9,7 @@
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/executable.h"
 #include "kinema/planning/expected.h"
+#include "kinema/planning/overlap.h"
 #include "kinema/planning/target.h"
 #include "kinema/planning/traffic.h"
 
@@ -44,6 +45,7 @@ struct CompileResult {
   int64_t devices = 0;
   Traffic traffic;
   ExpectedTime expected;
+  Overlap overlap;
   std::string platform_version;
   std::string fingerprint;
   double compile_seconds = 0;

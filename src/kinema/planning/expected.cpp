@@ -94,6 +94,16 @@ double product_rate(const Chip& chip, const Place& at) {
   return kProductShare * chip.flops * (narrow && chip.gpu.fp8 ? 2.0 : wide ? 0.5 : 1.0);
 }
 
+std::optional<kernels::KernelCost> attention_cost(const Place& at, const Chip& chip) {
+  const HloInstruction& one = at.instruction();
+  if (one.target == "tpu_custom_call") {
+    return kernels::tpu_kernel_cost(one.backend_config, chip.name);
+  }
+  return one.opcode == "custom-call" && chip.family == Family::CUDA
+             ? kernels::gpu_kernel_cost(*at.computation, one, chip.name)
+             : std::nullopt;
+}
+
 class Clock {
  public:
   Clock(const HloModule& program, const Chip& chip) : program_(program), chip_(chip) {}
@@ -104,16 +114,18 @@ class Clock {
     if (!collective_kind(one.opcode).empty()) {
       const double took =
           at.times * collective(at).interconnect_bytes / chip_.interconnect_bandwidth;
-      if (one.opcode.ends_with("-start")) {
-        started_[&one] = {.done_at = now() + took, .took = took};
+      if (const HloInstruction* start = start_of(at)) {
+        Started& begun = started_[start];
+        begun.took += took;
+        begun.done_at = now() + begun.took;
       } else {
         out_.waiting_seconds += took;
       }
     } else if (one.opcode == "copy-start") {
       const double took = at.times * moving(at);
       started_[&one] = {.done_at = now() + took, .took = took};
-    } else if (one.opcode.ends_with("-done") && !one.operands.empty()) {
-      finish(at);
+    } else if (const HloInstruction* start = awaited(at)) {
+      finish(start);
     } else {
       work(at);
     }
@@ -137,28 +149,17 @@ class Clock {
   }
 
   /// What is not done yet is waited for.
-  void finish(const Place& at) {
-    const auto found =
-        started_.find(&at.computation->instructions[at.instruction().operands.front()]);
+  void finish(const HloInstruction* start) {
+    const auto found = started_.find(start);
     if (found != started_.end()) {
       out_.waiting_seconds += std::clamp(found->second.done_at - now(), 0.0, found->second.took);
       started_.erase(found);
     }
   }
 
-  std::optional<kernels::KernelCost> cost_of(const Place& at) const {
-    const HloInstruction& one = at.instruction();
-    if (one.target == "tpu_custom_call") {
-      return kernels::tpu_kernel_cost(one.backend_config, chip_.name);
-    }
-    return one.opcode == "custom-call" && chip_.family == Family::CUDA
-               ? kernels::gpu_kernel_cost(*at.computation, one, chip_.name)
-               : std::nullopt;
-  }
-
   /// True when it is an attention kernel.
   bool kernel(const Place& at) {
-    const auto cost = cost_of(at);
+    const auto cost = attention_cost(at, chip_);
     if (!cost) {
       return false;
     }
@@ -207,6 +208,10 @@ class Clock {
 };
 
 }  // namespace
+
+bool is_attention_kernel(const Place& at, const Chip& chip) {
+  return attention_cost(at, chip).has_value();
+}
 
 ExpectedTime expected_time(const HloModule& program, const Chip& chip) {
   if (chip.flops == 0) {

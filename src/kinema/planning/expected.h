@@ -6,6 +6,7 @@
 #include "kinema/io/json.h"
 #include "kinema/pjrt/hlo_program.h"
 #include "kinema/planning/chip.h"
+#include "kinema/planning/program_walk.h"
 
 namespace kinema::planning {
 
@@ -38,6 +39,9 @@ struct ExpectedTime {
 /// rate, whichever is longer; kernels by a model of their cycles (kernels/tpu/cost.h). GPU:
 /// products and kernels at published shares of the peak, everything else by what it moves.
 ExpectedTime expected_time(const pjrt::HloModule& program, const Chip& chip);
+
+/// True for a call of an attention kernel whose work is known: kinema's own, and cuDNN's.
+bool is_attention_kernel(const Place& at, const Chip& chip);
 
 io::Json to_json(const ExpectedTime& expected);
 ExpectedTime read_expected_time(const io::Json& json);

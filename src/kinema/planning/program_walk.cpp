@@ -136,6 +136,7 @@ void visit(const HloModule& program, size_t index, Place at, const Visitor& visi
       for (const size_t called : one.calls) {
         Place inside = at;
         inside.fused = at.fused || !inlined;
+        inside.inside = one.opcode == "async-start" ? &one : at.inside;
         visit(program, called, inside, visitor, depth + 1);
       }
     }
@@ -151,6 +152,25 @@ std::string_view collective_kind(std::string_view opcode) {
     }
   }
   return {};
+}
+
+const HloInstruction* start_of(const Place& collective) {
+  const HloInstruction& one = collective.instruction();
+  return one.opcode.ends_with("-start") ? &one : collective.inside;
+}
+
+const HloInstruction* awaited(const Place& at) {
+  const HloInstruction* one = &at.instruction();
+  if (!one->opcode.ends_with("-done")) {
+    return nullptr;
+  }
+  do {  // an `-update` hands on what was started
+    if (one->operands.empty()) {
+      return nullptr;
+    }
+    one = &at.computation->instructions[one->operands[0]];
+  } while (one->opcode.ends_with("-update"));
+  return one;
 }
 
 const HloInstruction* behind(const HloComputation& computation, size_t place) {

@@ -17,6 +17,8 @@ struct Place {
   double times = 1;
   /// Inside a fusion: what it reads and writes is not in memory.
   bool fused = false;
+  /// The `async-start` that this is inside of: it runs beside what follows, up to the `async-done`.
+  const pjrt::HloInstruction* inside = nullptr;
 
   const pjrt::HloInstruction& instruction() const { return computation->instructions[index]; }
 };
@@ -32,6 +34,13 @@ int64_t trip_count(const pjrt::HloModule& program, const pjrt::HloComputation& c
 
 /// An instruction looked up through copies, conversions and bitcasts.
 const pjrt::HloInstruction* behind(const pjrt::HloComputation& computation, size_t place);
+
+/// The instruction whose `-done` a collective is waited for at: a `-start`, or the `async-start`
+/// that it is inside of. Null for one that nothing runs beside.
+const pjrt::HloInstruction* start_of(const Place& collective);
+
+/// The start that a `-done` waits for; null for other instructions.
+const pjrt::HloInstruction* awaited(const Place& at);
 
 /// The kind of a collective, `all-gather` for `all-gather-start` too; empty for others.
 std::string_view collective_kind(std::string_view opcode);

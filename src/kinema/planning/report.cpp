@@ -102,6 +102,28 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
   }
 }
 
+/// `all-to-all 120 of 160 (6.49 GiB) beside attention`, a line for each kind.
+void add_overlap(const Report& report, Lines& lines) {
+  if (report.target.chip.family == Family::CPU) {
+    return;
+  }
+  const char* name = "overlap";
+  for (const auto& [kind, sum] : report.compiled.overlap) {
+    const double count = sum.attention.count + sum.other.count + sum.exposed.count;
+    std::vector<std::string> parts;
+    const auto add = [&](const CollectiveOverlap::Part& part, const char* what) {
+      if (part.count > 0) {
+        parts.push_back(fmt::format("{} ({}) {}", part.count, bytes_text(part.bytes), what));
+      }
+    };
+    add(sum.attention, "run beside attention");
+    add(sum.other, "beside other arithmetic");
+    add(sum.exposed, "beside nothing");
+    lines.add(name, "of {} {}: {}", count, kind, fmt::join(parts, ", "));
+    name = "";
+  }
+}
+
 void add_work(const Report& report, Lines& lines) {
   const double devices = bytes(report.target.devices);
   lines.add("matmul FLOPs", "{}{}", flops_text(report.flops / devices),
@@ -116,6 +138,7 @@ void add_work(const Report& report, Lines& lines) {
   for (const auto& [kind, sum] : traffic.collectives) {
     lines.add(kind.c_str(), "{} x, {}", sum.count, bytes_text(sum.bytes));
   }
+  add_overlap(report, lines);
   if (traffic.unknown_loops > 0) {
     lines.add("", "loops of unknown length, counted as one step: {}", traffic.unknown_loops);
   }
@@ -304,6 +327,7 @@ io::Json to_json(const Report& report) {
       .set("hbm_traffic", report.compiled.traffic.hbm_bytes)
       .set("host_traffic", report.compiled.traffic.host_bytes)
       .set("collectives", std::move(collectives))
+      .set("overlap", to_json(report.compiled.overlap))
       .set("unknown_loops", report.compiled.traffic.unknown_loops)
       .set("roofline", io::Json::object()
                            .set("seconds", roofline.seconds())
