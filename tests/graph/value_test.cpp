@@ -10,6 +10,7 @@
 
 #include "graph/evaluate.h"
 #include "kinema/core/bf16.h"
+#include "kinema/core/f8.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
 
@@ -131,6 +132,37 @@ TEST_F(Values, OfConstants) {
   expect("half", constant(graph_, 0.1, {DType::F16, {}}), {f16_to_f32(f32_to_f16(0.1F))});
   expect("s64", constant(graph_, -5, {DType::S64, {2}}), {-5, -5});
   expect("iota", iota(graph_, {DType::S32, {2, 3}}, Axis(1)), {0, 1, 2, 0, 1, 2});
+  expect("e4m3fn", constant(graph_, -0.3, {DType::F8E4M3FN, {}}), {-0.3125F});
+  expect("e4m3fn, beyond", constant(graph_, 1e3, {DType::F8E4M3FN, {}}), {std::nanf("")});
+  expect("e5m2, beyond", constant(graph_, 1e6, {DType::F8E5M2, {}}), {kInf});
+  run();
+}
+
+// Halfway between codes, one float to each side of it, and what no code reaches: where rounding
+// through another type, or the wrong way, shows.
+TEST_F(Values, OfConversionsToEightBitsAreThoseOfTheHost) {
+  std::vector<float> values{0.0F,  -0.0F,  kInf,   -kInf,   std::nanf(""),
+                            1e30F, 1e-30F, 464.0F, 61440.0F};
+  for (int code = 0; code < 0x7e; ++code) {
+    for (const auto decoded : {f8e4m3fn_to_f32, f8e5m2_to_f32}) {
+      const float low = decoded(static_cast<uint8_t>(code));
+      const float high = decoded(static_cast<uint8_t>(code + 1));
+      const float middle = low + (high - low) / 2;
+      for (const float x :
+           {low, std::nextafter(middle, 0.0F), middle, std::nextafter(middle, kInf)}) {
+        values.push_back(x);
+        values.push_back(-x);
+      }
+    }
+  }
+  const auto count = static_cast<int64_t>(values.size());
+  for (const DType dtype : {DType::F8E4M3FN, DType::F8E5M2}) {
+    const HostArray narrow = kinema::convert(HostArray::f32({count}, values), dtype);
+    const HostArray wide = kinema::convert(narrow, DType::F32);
+    const auto wanted = wide.as<float>();
+    expect(dtype == DType::F8E4M3FN ? "e4m3fn" : "e5m2", convert(f32({count}, values), dtype),
+           {wanted.begin(), wanted.end()});
+  }
   run();
 }
 

@@ -10,6 +10,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::io {
 namespace {
@@ -94,6 +95,26 @@ TEST(Safetensors, WritesWhatItReadsBack) {
                   static_cast<uintptr_t>(byte_size(tensor.shape.dtype)),
               0U);
   }
+}
+
+TEST(Safetensors, NamesEightBitFloatsAsOthersDo) {
+  const Scratch scratch;
+  HostArray e4m3(Shape{DType::F8E4M3FN, {2, 3}});
+  HostArray e5m2(Shape{DType::F8E5M2, {5}});
+  e4m3.bytes[4] = std::byte{0x7e};
+  e5m2.bytes[1] = std::byte{0x7b};
+
+  write_safetensors(scratch / "a.safetensors",
+                    std::vector{TensorEntry::of("e4m3", e4m3), TensorEntry::of("e5m2", e5m2)});
+
+  const SafetensorsFile file = SafetensorsFile::open(scratch / "a.safetensors");
+  EXPECT_EQ(file.at("e4m3").shape, e4m3.shape);
+  EXPECT_EQ(file.at("e4m3").copy().bytes, e4m3.bytes);
+  EXPECT_EQ(file.at("e5m2").shape, e5m2.shape);
+  EXPECT_EQ(file.at("e5m2").copy().bytes, e5m2.bytes);
+  const std::string text = read_text(scratch / "a.safetensors");
+  EXPECT_THAT(text, HasSubstr("\"dtype\":\"F8_E4M3\""));
+  EXPECT_THAT(text, HasSubstr("\"dtype\":\"F8_E5M2\""));
 }
 
 TEST(Safetensors, LeavesTheOldFileWhenAnEntryFails) {

@@ -62,9 +62,9 @@ TEST_F(ClientTest, RefusesAWronglyTypedOptionInsteadOfEndingTheProcess) {
 
 TEST_F(BufferTest, RoundTripsEveryElementType) {
   const Client client = cpu_client();
-  for (const DType dtype :
-       {DType::PRED, DType::S8, DType::S16, DType::S32, DType::S64, DType::U8, DType::U16,
-        DType::U32, DType::U64, DType::F16, DType::BF16, DType::F32, DType::F64}) {
+  for (const DType dtype : {DType::PRED, DType::S8, DType::S16, DType::S32, DType::S64, DType::U8,
+                            DType::U16, DType::U32, DType::U64, DType::F8E4M3FN, DType::F8E5M2,
+                            DType::F16, DType::BF16, DType::F32, DType::F64}) {
     SCOPED_TRACE(to_string(dtype));
     HostArray array(Shape{dtype, {2, 3}});
     // 0 and 1 in each byte are values of every type, PRED included.

@@ -25,7 +25,7 @@ std::optional<DType> dtype_of(const Words& words) {
     return std::nullopt;
   }
   const std::optional<DType> dtype = dtype_from_string(words.dtype);
-  check(dtype.has_value() && is_float(*dtype) && *dtype != DType::F64,
+  check(dtype.has_value() && is_float(*dtype) && *dtype != DType::F64 && !is_f8(*dtype),
         "[convert] `{}` is no dtype of weights: float32, bfloat16 and float16 are", words.dtype);
   return dtype;
 }

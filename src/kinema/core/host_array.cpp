@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kinema/core/bf16.h"
+#include "kinema/core/f8.h"
 
 namespace kinema {
 namespace {
@@ -24,6 +25,10 @@ double load_float(DType dtype, const std::byte* p) {
     case DType::BF16:
       std::memcpy(&half, p, 2);
       return bf16_to_f32(half);
+    case DType::F8E4M3FN:
+      return f8e4m3fn_to_f32(static_cast<uint8_t>(*p));
+    case DType::F8E5M2:
+      return f8e5m2_to_f32(static_cast<uint8_t>(*p));
     default:
       std::memcpy(&half, p, 2);
       return f16_to_f32(half);
@@ -43,6 +48,12 @@ void store_float(DType dtype, std::byte* p, double value) {
     case DType::BF16:
       half = f32_to_bf16(single);
       break;
+    case DType::F8E4M3FN:
+      *p = static_cast<std::byte>(f32_to_f8e4m3fn(single));
+      return;
+    case DType::F8E5M2:
+      *p = static_cast<std::byte>(f32_to_f8e5m2(single));
+      return;
     default:
       half = f32_to_f16(single);
   }
@@ -80,6 +91,10 @@ bool convert_common(std::span<const std::byte> from, DType from_dtype, std::span
     each<uint16_t, float>(from, to, f16_to_f32);
   } else if (from_dtype == DType::F16 && to_dtype == DType::BF16) {
     each<uint16_t, uint16_t>(from, to, [](uint16_t h) { return f32_to_bf16(f16_to_f32(h)); });
+  } else if (from_dtype == DType::F32 && to_dtype == DType::F8E4M3FN) {
+    each<float, uint8_t>(from, to, f32_to_f8e4m3fn);
+  } else if (from_dtype == DType::F8E4M3FN && to_dtype == DType::F32) {
+    each<uint8_t, float>(from, to, f8e4m3fn_to_f32);
   } else {
     return false;
   }

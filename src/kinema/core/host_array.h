@@ -47,8 +47,9 @@ struct HostArray {
   }
 };
 
-/// Element-wise conversion between floating-point types (round to nearest even) and between
-/// integers; throws an Error for other pairs.
+/// Element-wise conversion between floating-point types (round to nearest even; what is larger than
+/// a type reaches becomes infinity, in F8E4M3FN NaN) and between integers; throws an Error for
+/// other pairs.
 HostArray convert(const HostArray& x, DType dtype);
 
 /// The same from bytes to bytes, which hold as many elements of their dtypes.

@@ -16,7 +16,7 @@ Shape stacked(Shape shape, int64_t length) {
 
 /// Sums over many steps are kept in f32 where the gradient itself is narrower.
 Shape accumulator(Shape shape) {
-  if (shape.dtype == DType::BF16 || shape.dtype == DType::F16) {
+  if (is_float(shape.dtype) && byte_size(shape.dtype) < 4) {
     shape.dtype = DType::F32;
   }
   return shape;

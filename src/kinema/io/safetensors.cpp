@@ -24,10 +24,14 @@ struct DTypeName {
   std::string_view name;
 };
 constexpr DTypeName kDTypeNames[] = {
-    {DType::PRED, "BOOL"}, {DType::S8, "I8"},   {DType::S16, "I16"},   {DType::S32, "I32"},
-    {DType::S64, "I64"},   {DType::U8, "U8"},   {DType::U16, "U16"},   {DType::U32, "U32"},
-    {DType::U64, "U64"},   {DType::F16, "F16"}, {DType::BF16, "BF16"}, {DType::F32, "F32"},
-    {DType::F64, "F64"},
+    {DType::PRED, "BOOL"},      {DType::S8, "I8"},
+    {DType::S16, "I16"},        {DType::S32, "I32"},
+    {DType::S64, "I64"},        {DType::U8, "U8"},
+    {DType::U16, "U16"},        {DType::U32, "U32"},
+    {DType::U64, "U64"},        {DType::F16, "F16"},
+    {DType::BF16, "BF16"},      {DType::F32, "F32"},
+    {DType::F64, "F64"},        {DType::F8E4M3FN, "F8_E4M3"},
+    {DType::F8E5M2, "F8_E5M2"},
 };
 
 std::string_view name_of(DType dtype) {

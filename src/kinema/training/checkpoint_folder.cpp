@@ -52,6 +52,10 @@ bool any_non_finite(const io::TensorView& tensor) {
       return any_non_finite<uint16_t>(tensor.bytes, 0x7f80U);
     case DType::F16:
       return any_non_finite<uint16_t>(tensor.bytes, 0x7c00U);
+    case DType::F8E5M2:
+      return any_non_finite<uint8_t>(tensor.bytes, 0x7cU);
+    case DType::F8E4M3FN:  // no infinity: only NaN, all bits but the sign's
+      return any_non_finite<uint8_t>(tensor.bytes, 0x7fU);
     case DType::F64:
       return any_non_finite<uint64_t>(tensor.bytes, 0x7ff0000000000000ULL);
     default:

@@ -72,6 +72,9 @@ void emit_reduce(const Node& node, Emitter& out, const char* combine, const std:
 
 // The first value of a maximum (sign -1) or minimum (sign +1): the far end of the dtype.
 std::string far_end(DType dtype, int sign) {
+  if (dtype == DType::F8E4M3FN) {
+    return mlir_literal(sign * 448.0, dtype);  // it has no infinity
+  }
   if (is_float(dtype)) {
     return mlir_literal(sign * std::numeric_limits<double>::infinity(), dtype);
   }

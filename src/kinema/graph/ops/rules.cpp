@@ -10,6 +10,7 @@
 
 #include "kinema/core/bf16.h"
 #include "kinema/core/error.h"
+#include "kinema/core/f8.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
@@ -79,7 +80,7 @@ std::vector<int64_t> resolve_axes(const char* op, const Shape& shape, std::vecto
 }
 
 DType accumulation_dtype(DType dtype) {
-  return dtype == DType::BF16 || dtype == DType::F16 ? DType::F32 : dtype;
+  return byte_size(dtype) < 4 && is_float(dtype) ? DType::F32 : dtype;
 }
 
 std::string i64_array(const std::vector<int64_t>& values) {
@@ -108,6 +109,14 @@ Rounded round_to(double value, DType dtype) {
     case DType::F16: {
       const uint16_t bits = f32_to_f16(single);
       return {f16_to_f32(bits), bits};
+    }
+    case DType::F8E4M3FN: {
+      const uint8_t bits = f32_to_f8e4m3fn(single);
+      return {f8e4m3fn_to_f32(bits), bits};
+    }
+    case DType::F8E5M2: {
+      const uint8_t bits = f32_to_f8e5m2(single);
+      return {f8e5m2_to_f32(bits), bits};
     }
     case DType::F32:
       return {single, std::bit_cast<uint32_t>(single)};
