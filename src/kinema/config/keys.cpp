@@ -9,6 +9,7 @@
 #include "kinema/config/choices.h"
 #include "kinema/config/other_names.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/io/json.h"
 
 namespace kinema::config {
@@ -45,6 +46,7 @@ constexpr IgnoredKey kIgnored[] = {
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
     {"prompt_2", kDead},
+    {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},
     {"skip_jax_distributed_system", kJax},
     {"snr_gamma", kDead},

@@ -9,6 +9,7 @@
 #include "kinema/config/keys.h"
 #include "kinema/config/read_value.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/io/yaml.h"

@@ -167,25 +167,4 @@ std::string_view word_at(std::string_view one_of, size_t place) {
   return place < all.size() ? all[place] : std::string_view();
 }
 
-int edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table of distances between the beginnings of a and those of b.
-  std::vector<int> row(b.size() + 1);
-  std::vector<int> above(b.size() + 1);
-  std::vector<int> two_above(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    two_above.swap(above);
-    above.swap(row);
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int changed = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min(std::min(above[j], row[j - 1]) + 1, changed);
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], two_above[j - 2] + 1);
-      }
-    }
-  }
-  return row.back();
-}
-
 }  // namespace kinema::config

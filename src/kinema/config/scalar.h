@@ -28,7 +28,4 @@ bool is_utf8(std::string_view text);
 /// The words of "a | b | c".
 std::vector<std::string_view> words(std::string_view one_of);
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`.
-int edit_distance(std::string_view a, std::string_view b);
-
 }  // namespace kinema::config

@@ -10,6 +10,7 @@
 
 #include "kinema/config/keys.h"
 #include "kinema/config/scalar.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/io/image.h"
 #include "kinema/remote/web_file.h"
@@ -258,7 +259,7 @@ std::vector<std::string> check_run(const config::Config& config) {
                     config.run.output_dir, pretrained)};
   }
   const std::string& nearest = *std::ranges::min_element(
-      runs, {}, [&](const std::string& each) { return config::edit_distance(name, each); });
+      runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
   fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
        fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
        pretrained.empty() ? fmt::format("run_name={} samples that one", nearest)
