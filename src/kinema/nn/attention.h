@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/settings.h"
+#include "kinema/nn/quantized.h"
 
 namespace kinema::nn {
 
@@ -61,11 +63,14 @@ struct AttentionOptions {
   /// ULYSSES, ULYSSES_RING: heads are exchanged in this many groups, so that one group is on its
   /// way while another is computed.
   int64_t ulysses_chunks = 1;
+  /// DOT_PRODUCT: its two products are done so. Kernels of the other kinds are not looked into.
+  std::optional<QuantizedProduct> quantized = {};
   bool operator==(const AttentionOptions&) const = default;
 };
 
 /// Throws an Error with the remedy when attention of this many queries and keys is more than the
-/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For use before a graph is built.
+/// options allow: block sizes out of range, ulysses_shards or ulysses_chunks that do not fit. For
+/// use before a graph is built.
 void check_attention(const AttentionOptions& options, int64_t queries, int64_t keys);
 
 /// softmax(scale q k^T + bias) v for each head, softmax in f32 (f64 for f64).

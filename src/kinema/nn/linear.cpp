@@ -33,11 +33,21 @@ Tensor LowRank::operator()(Tensor x, Precision precision, DType sums) const {
 }
 
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank) {
+              const std::optional<LowRank>& low_rank,
+              const std::optional<QuantizedProduct>& quantized) {
   const DType dtype = x.dtype();
   // Half types sum in f32 and round once, after the bias, as a fused GEMM does.
   const DType sums = dtype == DType::BF16 || dtype == DType::F16 ? DType::F32 : dtype;
-  Tensor y = product(x, w, precision, sums);
+  Tensor y;
+  if (quantized) {
+    y = quantized_linear(x, as(w, dtype), *quantized, precision);
+    if (!low_rank) {
+      return y + as(b, dtype);
+    }
+    y = as(y, sums);
+  } else {
+    y = product(x, w, precision, sums);
+  }
   if (low_rank) {
     y = y + (*low_rank)(x, precision, sums);
   }
@@ -48,10 +58,11 @@ Linear::Linear(const Params& params, int64_t in, int64_t out, const LinearOption
     : weight_(
           params.weight("weight", {out, in}, {options.out_axis, options.in_axis}, options.init)),
       bias_(params.weight("bias", {out}, {options.bias_axis}, Init::zeros())),
-      low_rank_(open_low_rank(params, in, out, options)) {}
+      low_rank_(open_low_rank(params, in, out, options)),
+      quantized_(params.quantized()) {}
 
 Tensor Linear::operator()(Tensor x, Precision precision) const {
-  return linear(x, weight_, bias_, precision, low_rank_);
+  return linear(x, weight_, bias_, precision, low_rank_, quantized_);
 }
 
 }  // namespace kinema::nn

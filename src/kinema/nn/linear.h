@@ -42,11 +42,14 @@ class Linear {
   Tensor weight_;
   Tensor bias_;
   std::optional<LowRank> low_rank_;
+  std::optional<QuantizedProduct> quantized_;
 };
 
 /// x [..., in] times w [out, in] transposed plus b [out]; sums and the bias in f32 at least,
-/// rounded once to x's dtype.
+/// rounded once to x's dtype. Quantized, the product is rounded to x's dtype before the bias is
+/// added; the addition of low rank is not quantized.
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank = {});
+              const std::optional<LowRank>& low_rank = {},
+              const std::optional<QuantizedProduct>& quantized = {});
 
 }  // namespace kinema::nn

@@ -24,6 +24,8 @@ struct ModelOptions {
   mesh::Placement place = {};
   /// Linear layers to which adapters add something of low rank, kept apart from their weights.
   LowRanks low_ranks = {};
+  /// Products of narrow codes in place of floats.
+  Quantization quantization = {};
   bool operator==(const ModelOptions&) const = default;
 };
 

@@ -65,7 +65,14 @@ int64_t SpecCollector::low_rank(const std::string& key) const {
   return found == low_ranks_.end() ? 0 : found->second;
 }
 
-Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors) {
+std::optional<QuantizedProduct> SpecCollector::quantized(const std::string& key) {
+  products_.push_back(key);
+  return std::nullopt;
+}
+
+Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,
+               QuantizedProducts quantized)
+    : quantized_(std::move(quantized)) {
   check(specs.size() == tensors.size(), "[params] {} tensors were given for {} parameters",
         tensors.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {

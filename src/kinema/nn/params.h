@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "kinema/core/shape.h"
 #include "kinema/graph/tensor.h"
 #include "kinema/mesh/placement.h"
+#include "kinema/nn/quantized.h"
 
 namespace kinema::nn {
 
@@ -69,6 +71,8 @@ class Params {
                              const std::vector<std::string>& axes, const Init& init) = 0;
     /// The rank of what is added to the linear layer at this key; 0: nothing.
     virtual int64_t low_rank(const std::string& key) const = 0;
+    /// How the product at this key is quantized; nothing: it is not.
+    virtual std::optional<QuantizedProduct> quantized(const std::string& key) = 0;
   };
 
   Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
@@ -81,6 +85,8 @@ class Params {
   /// has the parameters `lora_A.weight` [r, in], `lora_B.weight` [out, r] and `lora_scale` [r]; 0
   /// without one.
   int64_t low_rank() const { return source_->low_rank(prefix_); }
+  /// How the product that is done here (a linear layer's, those of attention) is quantized.
+  std::optional<QuantizedProduct> quantized() const { return source_->quantized(prefix_); }
 
  private:
   Source* source_;
@@ -105,30 +111,42 @@ class SpecCollector : public Params::Source {
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  std::optional<QuantizedProduct> quantized(const std::string& key) override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
+  /// Keys that were asked for with Params::quantized: where a network has products.
+  const std::vector<std::string>& products() const { return products_; }
 
  private:
   std::function<DType(const std::string&)> dtype_;
   LowRanks low_ranks_;
   int64_t layers_ = 0;
   std::vector<ParamSpec> specs_;
+  std::vector<std::string> products_;
 };
+
+/// How the product at a key is quantized, if it is.
+using QuantizedProducts = std::function<std::optional<QuantizedProduct>(const std::string& key)>;
 
 /// Hands out the tensors of a graph by key; throws an Error for a key or a shape it does not have.
 class Binder : public Params::Source {
  public:
-  Binder() = default;
+  explicit Binder(QuantizedProducts quantized = {}) : quantized_(std::move(quantized)) {}
   /// Unstacked specs and their tensors, in the same order. Stacked ones are skipped: they are bound
   /// slice by slice, with `add`.
-  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors);
+  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,
+         QuantizedProducts quantized = {});
 
   void add(const std::string& key, Tensor tensor) { tensors_[key] = tensor; }
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  std::optional<QuantizedProduct> quantized(const std::string& key) override {
+    return quantized_ ? quantized_(key) : std::nullopt;
+  }
 
  private:
   std::map<std::string, Tensor> tensors_;
+  QuantizedProducts quantized_;
 };
 
 }  // namespace kinema::nn

@@ -7,6 +7,7 @@
 #include "kinema/mesh/batch.h"
 #include "kinema/models/wan/block.h"
 #include "kinema/models/wan/embed.h"
+#include "kinema/models/wan/products.h"
 
 namespace kinema::wan {
 namespace {
@@ -118,7 +119,9 @@ void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
 
 /// Keys and tensors of the parameters that are stacked layer by layer.
 struct Stacks {
-  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params) {
+  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params,
+         const nn::ModelOptions& options)
+      : quantized(quantized_products(options.quantization)) {
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].layers > 0) {
         keys.push_back(specs[i].name);
@@ -129,13 +132,14 @@ struct Stacks {
 
   /// One layer of them.
   Block block(std::span<const Tensor> layer, const TransformerConfig& config) const {
-    nn::Binder binder;
+    nn::Binder binder(quantized);
     for (size_t i = 0; i < keys.size(); ++i) {
       binder.add(keys[i], layer[i]);
     }
     return {nn::Params(binder, kStackedBlock), config};
   }
 
+  nn::QuantizedProducts quantized;
   std::vector<std::string> keys;
   std::vector<Tensor> tensors;
 };
@@ -145,7 +149,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
                       std::span<const Tensor> params, const TransformerConfig& config,
                       const nn::ModelOptions& options, const Conditioning& given) {
   Graph& graph = x.graph();
-  const Stacks stacks(specs, params);
+  const Stacks stacks(specs, params, options);
   std::vector<Tensor> xs = stacks.tensors;
   const bool dropout = given.dropout.active();
   if (dropout) {
@@ -239,6 +243,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
       const Block block(root / block_key(i), config);
     }
   }
+  check_module_path(options.quantization, specs.products());
   std::vector<nn::ParamSpec> result = specs.take();
   for (nn::ParamSpec& spec : result) {
     apply(init, spec);
@@ -249,7 +254,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params);
+  nn::Binder binder(specs, params, quantized_products(options.quantization));
   const nn::Params root(binder, "");
   const Ends ends(root, config);
   const Precision precision = options.precision;
@@ -262,7 +267,7 @@ CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& co
     }
   }
   if (options.scan_layers) {
-    const Stacks stacks(specs, params);
+    const Stacks stacks(specs, params, options);
     const Scope scope(graph, "blocks");
     return from_list(
         scan({}, stacks.tensors, {.length = config.num_layers},
@@ -309,7 +314,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
                                        const nn::ModelOptions& options,
                                        const TransformerInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params);
+  nn::Binder binder(specs, params, quantized_products(options.quantization));
   const nn::Params root(binder, "");
   const Ends ends(root, config);
   Graph& graph = inputs.hidden_states.graph();
