@@ -98,13 +98,13 @@ struct ModelConfig {
   bool enable_lora = false;
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
-  std::string quantization;
   bool use_qwix_quantization = false;
+  std::string quantization;
+  std::string qwix_module_path = ".*";
   std::string weight_quantization_calibration_method = "absmax";
   std::string act_quantization_calibration_method = "absmax";
   std::string bwd_quantization_calibration_method = "absmax";
-  std::string quantization_calibration_method = "absmax";
-  std::string qwix_module_path = ".*";
+  bool qwix_use_original_residuals = false;
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -206,9 +206,10 @@ struct ModelConfig {
            .one_of = choices(self.attention_gpu_kernel)});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
-    visit("use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
-          {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
-                   "the faster one by the compiler's own estimates"});
+    visit(
+        "use_experimental_scheduler", self.use_experimental_scheduler, MAY_CHANGE,
+        {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
+                 "the faster one by the compiler's own estimates"});
     visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,
           {.help = "queries and keys that are worked on together (docs/attention.md)",
            .share = Share::YES});
@@ -427,25 +428,38 @@ struct ModelConfig {
            .one_of = choices(self.lora_mode),
            .with = "enable_lora",
            .share = Share::YES});
-    visit("quantization", self.quantization, MAY_CHANGE,
-          {.help = "quantised matmuls",
-           .one_of = " | int8 | fp8 | fp8_full",
-           .later = "quantization",
-           .refused_by = "train generate"});
     visit("use_qwix_quantization", self.use_qwix_quantization, MAY_CHANGE,
-          {.help = "quantise the transformer",
-           .later = "quantization",
-           .refused_by = "train generate"});
-    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised weights", .with = "use_qwix_quantization"});
-    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised activations", .with = "use_qwix_quantization"});
-    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised gradients", .with = "use_qwix_quantization"});
-    visit("quantization_calibration_method", self.quantization_calibration_method, MAY_CHANGE,
-          {.help = "older name of the three above", .with = "use_qwix_quantization"});
+          {.help = "the transformer's matrix products as `quantization` says, in training and "
+                   "sampling",
+           .share = Share::YES});
+    visit("quantization", self.quantization, MAY_CHANGE,
+          {.help = "int8, fp8: weights and activations as such codes, a scale a channel; fp8_full: "
+                   "gradients too, a scale a tensor",
+           .one_of = " | int8 | fp8 | fp8_full",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
     visit("qwix_module_path", self.qwix_module_path, MAY_CHANGE,
-          {.help = "pattern of the quantised layers", .with = "use_qwix_quantization"});
+          {.help = "regular expression that the whole path of a quantized module matches "
+                   "(blocks/attn1/query, blocks/ffn/proj_out, ...)",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
+          MAY_CHANGE,
+          {.help = "fp8_full: up to where codes of weights reach: absmax, absmax,F, rms,F (F times "
+                   "what is found) or fixed,-B,B",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
+          MAY_CHANGE,
+          {.help = "fp8_full: the same of activations",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
+          MAY_CHANGE, {.help = "fp8_full: the same of gradients", .with = "use_qwix_quantization"});
+    visit("qwix_use_original_residuals", self.qwix_use_original_residuals, MAY_CHANGE,
+          {.help = "int8, fp8: gradients multiply with the operands themselves, as qwix 0.1.6 and "
+                   "later does, not with what their codes stand for",
+           .with = "use_qwix_quantization"});
   }
 };
 

@@ -48,6 +48,14 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
       return fmt::format("beside {}", other);
     }
   }
+  const bool is_calibration = each.key.ends_with("_quantization_calibration_method");
+  const bool is_full = config.model.quantization == "fp8_full";
+  if (is_calibration && !is_full) {
+    return "read by quantization=fp8_full alone";
+  }
+  if (each.key == "qwix_use_original_residuals" && (is_full || command == "generate")) {
+    return is_full ? "fp8_full multiplies codes" : "nothing is differentiated";
+  }
   const DatasetType type = config.data.dataset_type;
   const bool has_records =
       type == DatasetType::TFRECORD || type == DatasetType::TF || type == DatasetType::GRAIN;
