@@ -94,7 +94,7 @@ TEST(Quantize, GivesZerosTheScaleOne) {
   EXPECT_EQ(values(results[1]), std::vector<double>(3, 1.0));
 }
 
-double largest_difference(const HostArray& a, const HostArray& b) {
+double relative_difference(const HostArray& a, const HostArray& b) {
   const std::vector<double> x = values(a);
   const std::vector<double> y = values(b);
   double difference = 0.0;
@@ -151,7 +151,7 @@ TEST_P(EveryMode, IsTheProductOfWhatTheCodesStandFor) {
       dot_gradient_of_b(g_for_b, other_a, p.b.shape(), p.dims, Precision::HIGHEST, DType::F32);
   const auto results = run(p.graph, {y, plain, grads[0], da, grads[1], db}, p.inputs);
   for (size_t i = 0; i < results.size(); i += 2) {
-    EXPECT_LT(largest_difference(results[i], results[i + 1]), 16 * 0x1p-24) << "result " << i / 2;
+    EXPECT_LT(relative_difference(results[i], results[i + 1]), 16 * 0x1p-24) << "result " << i / 2;
   }
 }
 
@@ -163,7 +163,7 @@ TEST_P(EveryMode, IsNearTheProductOfTheFloats) {
                                  Precision::HIGHEST);
   const auto results =
       run(p.graph, {y, dot_general(p.a, p.b, p.dims, Precision::HIGHEST)}, p.inputs);
-  const double difference = largest_difference(results[0], results[1]);
+  const double difference = relative_difference(results[0], results[1]);
   EXPECT_LT(difference, GetParam() == Quantization::Mode::INT8 ? 0.02 : 0.12);
   EXPECT_GT(difference, 1e-4) << "nothing was rounded";
 }
@@ -233,7 +233,7 @@ TEST(QuantizedLinear, AddsLowRankWithoutQuantizingIt) {
   const auto results = run(graph, {with, without + added},
                            {normal({4, 16}, 1), normal({8, 16}, 2), normal({8}, 3),
                             normal({2, 16}, 4), normal({8, 2}, 5), normal({2}, 6)});
-  EXPECT_LT(largest_difference(results[0], results[1]), 4 * 0x1p-24);
+  EXPECT_LT(relative_difference(results[0], results[1]), 4 * 0x1p-24);
 }
 
 // A policy that keeps products of weights keeps this one: its sums stand once in the program.
@@ -279,8 +279,8 @@ TEST(QuantizedAttention, ScalesTheScoresAfterTheirProduct) {
   const auto results =
       run(graph, {with(true), with(false), scaled},
           {normal({1, 4, 2, 8}, 1), normal({1, 6, 2, 8}, 2), normal({1, 6, 2, 8}, 3)});
-  EXPECT_LT(largest_difference(results[1], results[0]), 1e-6);
-  EXPECT_GT(largest_difference(results[2], results[0]), 1e-3);
+  EXPECT_LT(relative_difference(results[1], results[0]), 1e-6);
+  EXPECT_GT(relative_difference(results[2], results[0]), 1e-3);
 }
 
 }  // namespace
