@@ -103,6 +103,15 @@ TEST(Notices, RefuseWhatWouldChangeTheResult) {
               ThrowsMessage<Error>(AllOf(HasSubstr("enable_lora"), HasSubstr("command line"))));
 }
 
+TEST(Notices, RefuseToTrainStoredCodes) {
+  const Loaded loaded =
+      load_defaults(std::vector<std::string>{"run_name=a", "weights_storage=int8"});
+  EXPECT_THAT([&] { notices(loaded, "train"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("weights_storage is `int8` (command line)"),
+                                         HasSubstr("set weights_storage=weights_dtype"))));
+  EXPECT_THAT(notices(loaded, "generate"), IsEmpty());
+}
+
 TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {
   EXPECT_THAT([] { notices(load_defaults(), "train"); },
               ThrowsMessage<Error>(HasSubstr("run_name")));

@@ -76,6 +76,15 @@ TEST(QuantizationOptions, FollowTheConfiguration) {
   EXPECT_TRUE(full.original_residuals);
 }
 
+TEST(WeightsStorage, IsWhatItsWordSays) {
+  config::Config config;
+  EXPECT_EQ(model_options(config).weights_storage, std::nullopt);
+  config.model.weights_storage = config::WeightsStorage::INT8;
+  EXPECT_EQ(model_options(config).weights_storage, DType::S8);
+  config.model.weights_storage = config::WeightsStorage::FLOAT8_E4M3FN;
+  EXPECT_EQ(model_options(config).weights_storage, DType::F8E4M3FN);
+}
+
 TEST(QuantizationOptions, NameTheKeyThatCannotBeUsed) {
   config::Loaded loaded;
   config::ModelConfig& keys = loaded.config.model;

@@ -98,6 +98,7 @@ struct ModelConfig {
   bool enable_lora = false;
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
+  WeightsStorage weights_storage = WeightsStorage::FLOATS;
   bool use_qwix_quantization = false;
   std::string quantization;
   std::string qwix_module_path = ".*";
@@ -427,6 +428,11 @@ struct ModelConfig {
                    "beside the weights, which keep their values",
            .one_of = choices(self.lora_mode),
            .with = "enable_lora",
+           .share = Share::YES});
+    visit("weights_storage", self.weights_storage, MAY_CHANGE,
+          {.help = "what the transformer's linear weights are kept in on the devices (generate): "
+                   "weights_dtype, or codes of one byte with a scale an output",
+           .one_of = choices(self.weights_storage),
            .share = Share::YES});
     visit("use_qwix_quantization", self.use_qwix_quantization, MAY_CHANGE,
           {.help = "the transformer's matrix products as `quantization` says, in training and "

@@ -131,6 +131,10 @@ void check_train(const Loaded& loaded) {
   check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
         "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),
         origin_of(loaded, "model_type"));
+  check(config.model.weights_storage == WeightsStorage::FLOATS,
+        "[config] weights_storage is `{}` ({}), but training changes the weights: codes are for "
+        "generate\n  set weights_storage=weights_dtype",
+        word_of(config.model.weights_storage), origin_of(loaded, "weights_storage"));
   check(!config.model.enable_lora,
         "[config] enable_lora ({}) is not built for training yet: generate takes LoRA files",
         origin_of(loaded, "enable_lora"));

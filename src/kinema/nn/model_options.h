@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kinema/core/dtype.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/scan.h"
@@ -24,6 +26,9 @@ struct ModelOptions {
   mesh::Placement place = {};
   /// Linear layers to which adapters add something of low rank, kept apart from their weights.
   LowRanks low_ranks = {};
+  /// Blocks' linear weights as codes (S8, F8E4M3FN) with a scale an output, made where they are
+  /// loaded; such weights are not trained.
+  std::optional<DType> weights_storage = {};
   /// Products of narrow codes in place of floats.
   Quantization quantization = {};
   bool operator==(const ModelOptions&) const = default;

@@ -55,6 +55,10 @@ struct ParamSpec {
   std::vector<std::string> logical_axes() const;
   /// Part of a low-rank addition (see Params::low_rank): checkpoints do not hold it.
   bool is_low_rank() const;
+  /// The scales of a weight that is stored as codes (see Params::stored_scale), and that weight's
+  /// name: checkpoints hold the weight alone.
+  bool is_stored_scale() const { return name.ends_with(kStoredScale); }
+  static constexpr std::string_view kStoredScale = ".weight_scale";
   /// How it is split over a mesh: every layer of a stack alike.
   Sharding sharding(const mesh::Placement& placement) const;
 };
@@ -73,6 +77,8 @@ class Params {
     virtual int64_t low_rank(const std::string& key) const = 0;
     /// How the product at this key is quantized; nothing: it is not.
     virtual std::optional<QuantizedProduct> quantized(const std::string& key) = 0;
+    /// Whether the weight of the linear layer at this key is stored as codes.
+    virtual bool is_stored_narrow(const std::string& key) const = 0;
   };
 
   Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
@@ -87,6 +93,9 @@ class Params {
   int64_t low_rank() const { return source_->low_rank(prefix_); }
   /// How the product that is done here (a linear layer's, those of attention) is quantized.
   std::optional<QuantizedProduct> quantized() const { return source_->quantized(prefix_); }
+  /// `weight_scale` [out], F32, where the weight of the linear layer here is stored as codes: a
+  /// weight is its code times the scale of its output. Empty without.
+  std::optional<Tensor> stored_scale(int64_t out, const std::string& axis) const;
 
  private:
   Source* source_;
@@ -112,6 +121,7 @@ class SpecCollector : public Params::Source {
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
   std::optional<QuantizedProduct> quantized(const std::string& key) override;
+  bool is_stored_narrow(const std::string& key) const override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
   /// Keys that were asked for with Params::quantized: where a network has products.
   const std::vector<std::string>& products() const { return products_; }
@@ -142,6 +152,9 @@ class Binder : public Params::Source {
   int64_t low_rank(const std::string& key) const override;
   std::optional<QuantizedProduct> quantized(const std::string& key) override {
     return quantized_ ? quantized_(key) : std::nullopt;
+  }
+  bool is_stored_narrow(const std::string& key) const override {
+    return tensors_.contains(key + std::string(ParamSpec::kStoredScale));
   }
 
  private:

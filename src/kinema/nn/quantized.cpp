@@ -11,20 +11,6 @@
 namespace kinema::nn {
 namespace {
 
-/// The magnitude of the largest code, for integers plus one half.
-double bound(DType codes) {
-  switch (codes) {
-    case DType::S8:
-      return 127.5;
-    case DType::F8E4M3FN:
-      return 448.0;
-    case DType::F8E5M2:
-      return 57344.0;
-    default:
-      fail("[quantize] {} are no codes: s8, f8e4m3fn and f8e5m2 are", to_string(codes));
-  }
-}
-
 Tensor limit_of(Tensor x, const std::vector<int64_t>& axes, const Calibration& how) {
   switch (how.method) {
     case Calibration::Method::FIXED:
@@ -178,6 +164,19 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
+double code_bound(DType codes) {
+  switch (codes) {
+    case DType::S8:
+      return 127.5;
+    case DType::F8E4M3FN:
+      return 448.0;
+    case DType::F8E5M2:
+      return 57344.0;
+    default:
+      fail("[quantize] {} are no codes: s8, f8e4m3fn and f8e5m2 are", to_string(codes));
+  }
+}
+
 Calibration calibration(std::string_view text) {
   std::string lower(text);
   std::ranges::transform(lower, lower.begin(), [](char c) {
@@ -222,7 +221,7 @@ Calibration calibration(std::string_view text) {
 
 // The divisions are written as they are: compilers make of them what they make of qwix's.
 Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Calibration& how) {
-  const double most = bound(codes);
+  const double most = code_bound(codes);
   x = stop_gradient(x);
   std::vector<int64_t> all(static_cast<size_t>(x.rank()));
   std::iota(all.begin(), all.end(), 0);
@@ -244,6 +243,31 @@ Tensor dequantize(const Codes& codes) {
 
 Tensor quantized_linear(Tensor x, Tensor w, const QuantizedProduct& how, Precision precision) {
   return product(x, w, linear_plan(x, how, precision));
+}
+
+bool stored_codes_fit(DType codes, const QuantizedProduct& how) {
+  return codes == how.codes && !how.per_tensor;
+}
+
+Tensor quantized_linear_of_codes(Tensor x, Tensor codes, Tensor scale, const QuantizedProduct& how,
+                                 Precision precision) {
+  const Plan plan = linear_plan(x, how, precision);
+  const Codes cx = quantize(x, how.codes, plan.a_axes, plan.a);
+  const auto stored = [](std::span<const Tensor> in) {
+    return Codes{in[3], expand_dims(in[4], Axis(1)), {}};
+  };
+  const auto forward = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+    return {plan.forward({in[1], in[2], {}}, stored(in))};
+  };
+  const auto backward = [plan, stored](std::span<const Tensor> in, std::span<const Tensor>,
+                                       std::span<const Tensor> dys) -> std::vector<Tensor> {
+    const Tensor other = dequantize(stored(in));
+    std::vector<Tensor> grads(in.size());
+    grads[0] =
+        dot_gradient_of_a(dys[0], in[0].shape(), other, plan.dims, plan.precision, dys[0].dtype());
+    return grads;
+  };
+  return with_gradient({x, cx.values, cx.scale, codes, scale}, forward, backward, true)[0];
 }
 
 Tensor quantized_patches(Tensor x, Tensor w, const QuantizedProduct& how, Precision precision) {

@@ -12,6 +12,13 @@
 /// rounding).
 namespace kinema::nn {
 
+/// True for the dtypes of codes: S8 and the two of f8.
+inline bool is_codes(DType dtype) { return dtype == DType::S8 || is_f8(dtype); }
+
+/// The magnitude that the largest code stands for, for integers with one half: 127.5 (S8), 448
+/// (F8E4M3FN), 57344 (F8E5M2). Throws an Error for another dtype.
+double code_bound(DType codes);
+
 /// Up to which magnitude codes reach: `limit`. Larger values are clamped, and get no gradient.
 struct Calibration {
   enum class Method { ABSMAX, RMS, FIXED };
@@ -69,6 +76,13 @@ struct QuantizedProduct {
 /// sums in S32 or as the compiler does f8, each step rounded to the dtype. Straight-through
 /// gradients, 0 beyond the limits. `x_axes`: the axes of x that share a scale, "in" among them.
 Tensor quantized_linear(Tensor x, Tensor w, const QuantizedProduct& how, Precision precision);
+
+/// The same with a weight that is stored as codes, w [out, in] with `scale` [out] in x's dtype;
+/// only x has a gradient, by those codes. They have to be of the dtype that `how` asks for, one
+/// scale an output: stored_codes_fit.
+Tensor quantized_linear_of_codes(Tensor x, Tensor codes, Tensor scale, const QuantizedProduct& how,
+                                 Precision precision);
+bool stored_codes_fit(DType codes, const QuantizedProduct& how);
 
 /// The same as a convolution is quantized whose kernel is its stride, over patches x [b, s, in]:
 /// one scale a sample, gradients that are not cut beyond the limits, nor multiplied with the

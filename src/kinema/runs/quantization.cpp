@@ -50,4 +50,16 @@ nn::Quantization quantization_options(const config::ModelConfig& keys) {
   return out;
 }
 
+std::optional<DType> weights_storage(config::WeightsStorage given) {
+  switch (given) {
+    case config::WeightsStorage::INT8:
+      return DType::S8;
+    case config::WeightsStorage::FLOAT8_E4M3FN:
+      return DType::F8E4M3FN;
+    case config::WeightsStorage::FLOATS:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace kinema::runs

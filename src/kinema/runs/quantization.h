@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kinema/config/config.h"
 #include "kinema/nn/quantized.h"
 
@@ -8,5 +10,8 @@ namespace kinema::runs {
 /// How the transformer's products are quantized; Mode::NONE without use_qwix_quantization. Throws
 /// an Error naming the key for a pattern or a calibration that cannot be read, or a missing mode.
 nn::Quantization quantization_options(const config::ModelConfig& keys);
+
+/// What weights are stored as; nothing: as floats.
+std::optional<DType> weights_storage(config::WeightsStorage given);
 
 }  // namespace kinema::runs

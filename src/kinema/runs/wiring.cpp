@@ -168,6 +168,7 @@ nn::ModelOptions model_options(const config::Config& config) {
       remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
   options.dropout = m.dropout;
   options.attention = attention_options(config);
+  options.weights_storage = weights_storage(m.weights_storage);
   options.quantization = quantization_options(config.model);
   return options;
 }

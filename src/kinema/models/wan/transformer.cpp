@@ -216,14 +216,17 @@ void check_divides(const TransformerConfig& config, const mesh::Placement& place
   mesh::check_divides(place, "features of the feed-forward layer", config.ffn_dim, "mlp");
 }
 
-DType parameter_dtype(std::string_view key, DType weights_dtype) {
+DType parameter_dtype(std::string_view key, DType weights_dtype,
+                      std::optional<DType> weights_storage) {
   for (const std::string_view part :
-       {"norm", "condition_embedder", "scale_shift_table", "lora_scale"}) {
+       {"norm", "condition_embedder", "scale_shift_table", "lora_scale", "weight_scale"}) {
     if (key.find(part) != std::string_view::npos) {
       return DType::F32;
     }
   }
-  return weights_dtype;
+  const bool is_narrow = weights_storage && key.starts_with("blocks.") &&
+                         key.ends_with(".weight") && key.find(".lora_") == std::string_view::npos;
+  return is_narrow ? *weights_storage : weights_dtype;
 }
 
 std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
@@ -231,7 +234,9 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
                                       const nn::InitOptions& init) {
   validate(config);
   nn::SpecCollector specs(
-      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); },
+      [&](const std::string& key) {
+        return parameter_dtype(key, options.weights_dtype, options.weights_storage);
+      },
       options.low_ranks);
   const nn::Params root(specs, "");
   const Ends ends(root, config);
