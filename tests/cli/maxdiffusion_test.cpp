@@ -3,6 +3,7 @@
 // for sizes.
 #include <gmock/gmock.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -227,6 +228,50 @@ TEST_F(MaxDiffusion, TrainingCommandOfItsReadmeForAPodTrains) {
                                        "devices) over data=2, tokens over fsdp=4"),
                              HasSubstr("mean eval loss for timestep")));
   EXPECT_TRUE(fs::exists(folder_ / "out/jfacevedo-wan-v5p-8-17263/samples/6"));
+}
+
+// With the keys that its files have for qwix, and the values of its tests.
+TEST_F(MaxDiffusion, QuantizationKeysOfItsFilesTrainAndMakeVideos) {
+  const Words calibrated = {"use_qwix_quantization=True",
+                            "quantization=fp8_full",
+                            "qwix_module_path=.*",
+                            "weight_quantization_calibration_method=fixed,-224,224",
+                            "act_quantization_calibration_method=fixed,-224,224",
+                            "bwd_quantization_calibration_method=absmax",
+                            "quantization_local_shard_count=-1"};
+  const Words two = {"max_train_steps=2", "cpu_device_count=4", "flash_min_seq_length=4096"};
+  const Outcome full = train(joined(training(), calibrated), joined(two, {"run_name=full"}));
+  ASSERT_EQ(full.status, 0) << full.err;
+  std::map<std::string, std::vector<double>> found{{"fp8_full", losses_of_run("full")}};
+  for (const std::string mode : {"int8", "fp8"}) {
+    const Outcome outcome =
+        train(joined(training(), {"use_qwix_quantization=True", "quantization=" + mode}),
+              joined(two, {"run_name=" + mode}));
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    found[mode] = losses_of_run(mode);
+  }
+  const Outcome plain = train(training(), joined(two, {"run_name=plain"}));
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const std::vector<double> wanted = losses_of_run("plain");
+  for (const auto& [mode, losses] : found) {
+    SCOPED_TRACE(mode);
+    ASSERT_EQ(losses.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      // Quantization moves predictions by 2 to 7 % of their size, independently of their error.
+      EXPECT_NEAR(losses[i], wanted[i], 0.1 * wanted[i]) << i;
+      EXPECT_NE(losses[i], wanted[i]) << i;
+    }
+  }
+  const Outcome video =
+      generate("base_wan_14b.yml", {"use_qwix_quantization=True", "quantization=int8"},
+               {"cpu_device_count=2", "output_dir=videos"});
+  ASSERT_EQ(video.status, 0) << video.err;
+  generate("base_wan_14b.yml", {"use_qwix_quantization=True"}, {"output_dir=videos"})
+      .expect_error("set quantization=int8, fp8 or fp8_full");
+  generate("base_wan_14b.yml",
+           {"use_qwix_quantization=True", "quantization=fp8", "qwix_module_path=blocks/attn/.*"},
+           {"output_dir=videos"})
+      .expect_error("the nearest is `blocks/attn");
 }
 
 TEST_F(MaxDiffusion, InferenceCommandOfItsReadmeMakesAVideo) {

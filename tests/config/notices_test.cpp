@@ -53,6 +53,28 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
   EXPECT_THAT(said({"height=32"}), IsEmpty()) << "training reads it";
 }
 
+TEST(Notices, NameKeysOfQuantizationThatItsModeDoesNotRead) {
+  const auto said = [](std::vector<std::string> words, const char* command) {
+    words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});
+    return notices(load_defaults(words), command);
+  };
+  EXPECT_THAT(said({"quantization=int8"}, "train"),
+              ElementsAre(HasSubstr("quantization (without use_qwix_quantization)")));
+  const std::string on = "use_qwix_quantization=true";
+  EXPECT_THAT(said({on, "quantization=int8"}, "train"), IsEmpty());
+  const std::string fixed = "act_quantization_calibration_method=fixed,-224,224";
+  EXPECT_THAT(said({on, "quantization=int8", fixed}, "train"),
+              ElementsAre(HasSubstr("act_quantization_calibration_method (read by "
+                                    "quantization=fp8_full alone)")));
+  EXPECT_THAT(said({on, "quantization=fp8_full", fixed}, "train"), IsEmpty());
+  const std::string original = "qwix_use_original_residuals=true";
+  EXPECT_THAT(said({on, "quantization=fp8", original}, "train"), IsEmpty());
+  EXPECT_THAT(said({on, "quantization=fp8_full", original}, "train"),
+              ElementsAre(HasSubstr("fp8_full multiplies codes")));
+  EXPECT_THAT(said({on, "quantization=fp8", original}, "generate"),
+              ElementsAre(HasSubstr("nothing is differentiated")));
+}
+
 TEST(Notices, NameFoldersThatLookLikeBuckets) {
   const auto said = [](const std::string& word) {
     return notices(load_defaults(std::vector<std::string>{word}), "generate");
@@ -80,6 +102,15 @@ TEST(Notices, RefuseWhatWouldChangeTheResult) {
       std::vector<std::string>{"run_name=a", "enable_lora=True", "pretrained_model_name_or_path="});
   EXPECT_THAT([&] { notices(loaded, "train"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("enable_lora"), HasSubstr("command line"))));
+}
+
+TEST(Notices, RefuseToTrainStoredCodes) {
+  const Loaded loaded =
+      load_defaults(std::vector<std::string>{"run_name=a", "weights_storage=int8"});
+  EXPECT_THAT([&] { notices(loaded, "train"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("weights_storage is `int8` (command line)"),
+                                         HasSubstr("set weights_storage=weights_dtype"))));
+  EXPECT_THAT(notices(loaded, "generate"), IsEmpty());
 }
 
 TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {

@@ -1,5 +1,7 @@
 #include "kinema/config/scalar.h"
 
+#include "kinema/core/edit_distance.h"
+
 #include <gmock/gmock.h>
 
 #include <limits>

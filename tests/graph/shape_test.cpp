@@ -258,6 +258,22 @@ TEST(DotGeneral, WidensBf16OnRequestOnly) {
       "bf16[2,3]", "f64");
 }
 
+TEST(DotGeneral, SumsNarrowOperandsInWiderResults) {
+  Graph graph;
+  const auto dot = [&](DType a, DType b, DType out) {
+    return dot_general(graph.input({a, {2, 3}}), graph.input({b, {3, 4}}), {{1}, {0}},
+                       Precision::DEFAULT, out)
+        .dtype();
+  };
+  EXPECT_EQ(dot(DType::S8, DType::S8, DType::S32), DType::S32);
+  EXPECT_EQ(dot(DType::F8E4M3FN, DType::F8E4M3FN, DType::BF16), DType::BF16);
+  EXPECT_EQ(dot(DType::F8E5M2, DType::F8E4M3FN, DType::F32), DType::F32);
+  expect_refusal([&] { dot(DType::S8, DType::S8, DType::F32); }, "s8[2,3]", "cannot give f32");
+  expect_refusal([&] { dot(DType::F8E5M2, DType::F8E5M2, DType::F8E5M2); }, "a wider float");
+  expect_refusal([&] { dot(DType::F8E4M3FN, DType::BF16, DType::BF16); }, "dtypes differ");
+  expect_refusal([&] { dot(DType::S16, DType::S16, DType::S32); }, "s16[2,3]");
+}
+
 TEST(Einsum, ReadsItsSpec) {
   Graph graph;
   const Tensor a = f32(graph, {2, 3, 4});

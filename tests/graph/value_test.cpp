@@ -87,6 +87,7 @@ TEST_F(Values, OfElementwiseOps) {
   expect("abs", abs(x), {1.5F, 0, 0.5F, 2});
   expect("sign", sign(x), {-1, 0, 1, 1});
   expect("floor", floor(x), {-2, 0, 0, 2});
+  expect("round_even", round_even(x), {-2, 0, 0, 2});
   expect("add", x + y, {0.5F, 3, 1, 0.5F});
   expect("subtract", x - y, {-3.5F, -3, 0, 3.5F});
   expect("multiply", x * y, {-3, 0, 0.25F, -3});
@@ -235,6 +236,19 @@ TEST_F(Values, OfBf16ProductsAreF32OnRequest) {
   const Tensor da = gradients(sum(wide), std::array{a})[0];
   EXPECT_EQ(da.dtype(), DType::BF16);
   expect("gradient", da, {1, 1});
+  run();
+}
+
+// 300 products of -128 and 127 do not fit 16 bits; sums of f8 products go beyond the largest f8.
+TEST_F(Values, OfNarrowProductsAreWide) {
+  const Tensor a = convert(f32({1, 300}, std::vector<float>(300, -128.0F)), DType::S8);
+  const Tensor b = convert(f32({300, 1}, std::vector<float>(300, 127.0F)), DType::S8);
+  expect("s8", convert(dot_general(a, b, {{1}, {0}}, Precision::DEFAULT, DType::S32), DType::F32),
+         {-300.0F * 128 * 127});
+  const Tensor c = convert(f32({1, 3}, {448, 448, 0x1p-9F}), DType::F8E4M3FN);
+  const Tensor d = convert(f32({3, 1}, {1024, 1024, 1}), DType::F8E5M2);
+  expect("f8", dot_general(c, d, {{1}, {0}}, Precision::DEFAULT, DType::F32),
+         {2.0F * 448 * 1024 + 0x1p-9F});
   run();
 }
 

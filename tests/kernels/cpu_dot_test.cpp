@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu_kernel.h"
+#include "kinema/core/threefry.h"
 #include "kinema/core/trace.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
@@ -54,6 +55,46 @@ class CpuDot : public CpuKernel {
     EXPECT_GT(result.largest, 1.0);
   }
 };
+
+// Sums of int8 products are whole numbers: there is nothing to round.
+TEST(CpuDotOfInt8, IsExact) {
+  if (!has_fast_product(DType::S8)) {
+    GTEST_SKIP() << "this processor has no exact products of int8";
+  }
+  const auto codes = [](const Dims& dims, uint64_t seed) {
+    HostArray x(Shape{DType::S8, dims});
+    RandomStream stream(random_key(seed, "codes"));
+    for (int8_t& value : x.as<int8_t>()) {
+      value = static_cast<int8_t>(stream.uniform() * 256.0F - 128.0F);
+    }
+    return x;
+  };
+  struct Example {
+    const char* what;
+    Dims a, b;
+    DotDims dims;
+  };
+  for (const Example& each :
+       {Example{"tokens by weights", {2, 65, 300}, {96, 300}, {{2}, {1}}},
+        Example{"a row", {1, 1024}, {70, 1024}, {{1}, {1}}},
+        Example{"scores", {2, 33, 3, 16}, {2, 41, 3, 16}, {{3}, {3}, {0, 2}, {0, 2}}},
+        Example{"values", {2, 3, 33, 41}, {2, 41, 3, 16}, {{3}, {1}, {0, 1}, {0, 2}}},
+        Example{"gradients", {2, 65, 40}, {2, 65, 200}, {{0, 1}, {0, 1}}}}) {
+    SCOPED_TRACE(each.what);
+    Graph graph;
+    const Tensor a = graph.input({DType::S8, each.a});
+    const Tensor b = graph.input({DType::S8, each.b});
+    const std::vector<Tensor> y{dot_general(a, b, each.dims, Precision::DEFAULT, DType::S32)};
+    const std::vector<HostArray> inputs{codes(each.a, 1), codes(each.b, 2)};
+    const runtime::ProgramOptions fast{.emit = with_kernels({.min_flops = 0})};
+    ASSERT_NE(emit(graph, y, fast.emit).find(kDotTarget), std::string::npos);
+    const auto expected =
+        runtime::Program::compile(client(), graph, y, {.kernels = false}).run_on_host(inputs)[0];
+    const auto actual = runtime::Program::compile(client(), graph, y, fast).run_on_host(inputs)[0];
+    EXPECT_EQ(actual.bytes, expected.bytes);
+    EXPECT_NE(actual.bytes, std::vector<std::byte>(actual.bytes.size()));
+  }
+}
 
 TEST_P(CpuDot, MultipliesTokensByWeights) {
   expect_equal({{2, 65, 48}, {96, 48}}, [](auto x) { return einsum("bsi,oi->bso", x[0], x[1]); });

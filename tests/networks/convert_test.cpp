@@ -178,8 +178,83 @@ TEST_F(Convert, RefusesWhatCouldNotBeReadBack) {
               ThrowsMessage<Error>(HasSubstr("must end with .safetensors")));
   EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("narrow"), {}); },
               ThrowsMessage<Error>(HasSubstr("is there already")));
-  EXPECT_THAT([] { format_from_string("gguf"); },
-              ThrowsMessage<Error>(HasSubstr("diffusers, original and comfyui")));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("x"), {.to = Format::FP8}); },
+              ThrowsMessage<Error>(HasSubstr("must end with .safetensors")));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("x"), {.to = Format::GGUF}); },
+              ThrowsMessage<Error>(HasSubstr(".gguf, and no others")));
+  EXPECT_THAT([&] { convert_transformer(at("diffusers"), at("x.gguf"), {}); },
+              ThrowsMessage<Error>(HasSubstr(".gguf, and no others")));
+  EXPECT_THAT([] { format_from_string("onnx"); },
+              ThrowsMessage<Error>(HasSubstr("diffusers, original, comfyui, fp8, int8 and gguf")));
+}
+
+/// The largest difference from the originals, over the largest of each row (int8, Q8_0) or value
+/// (fp8).
+double distance(const weights::Checkpoint& found, const std::string& key, const HostArray& original,
+                Format format) {
+  const HostArray copy = found.at(key).copy();
+  const HostArray other = convert(copy, DType::F32);
+  const auto x = original.as<float>();
+  const auto y = other.as<float>();
+  const size_t row = static_cast<size_t>(original.shape.dims.back());
+  double worst = 0.0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    double size = std::abs(x[i]);
+    for (size_t j = i / row * row; format != Format::FP8 && j < i / row * row + row; ++j) {
+      size = std::max<double>(size, std::abs(x[j]));
+    }
+    worst = std::max(worst, std::abs(static_cast<double>(x[i]) - y[i]) / size);
+  }
+  return worst;
+}
+
+TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
+  struct Example {
+    Format format;
+    const char* name;
+    double limit;
+  };
+  // Half of a step: of int8, the largest is 127.5 steps (one more where it saturates), of Q8_0 127
+  // steps and its scale has 11 bits; e4m3 has steps of an eighth of a value and more, below 2^-6 of
+  // the largest 448th, which random values reach: there the step is a 2^-9th of the scale.
+  convert_transformer(at("diffusers"), at("floats.safetensors"), {.to = Format::COMFYUI});
+  for (const Example& each : {Example{Format::FP8, "a.safetensors", 0.0},
+                              Example{Format::INT8, "b.safetensors", 1.01 / 255},
+                              Example{Format::GGUF, "c.gguf", 1.1 / 254}}) {
+    SCOPED_TRACE(each.name);
+    convert_transformer(at("diffusers"), at(each.name), {.to = each.format});
+    EXPECT_NO_THROW(check_path(at(each.name)));
+    EXPECT_EQ(wan_config(at(each.name)), one_head());
+    // Two thirds of this model are blocks' weights, and codes take a quarter of floats.
+    EXPECT_LT(fs::file_size(at(each.name)), 0.6 * fs::file_size(at("floats.safetensors")));
+    const weights::Checkpoint found = weights::Checkpoint::open(at(each.name));
+    ASSERT_EQ(found.tensors().size(), values_.size());
+    size_t codes = 0;
+    for (const auto& [key, array] : values_) {
+      SCOPED_TRACE(key);
+      if (found.at(key).decode) {
+        ++codes;
+        EXPECT_TRUE(key.starts_with("blocks.") && array.shape.rank() == 2);
+        if (each.format != Format::FP8) {
+          EXPECT_LT(distance(found, key, array, each.format), each.limit);
+        }
+      } else {
+        EXPECT_EQ(found.at(key).copy().bytes, array.bytes);
+      }
+    }
+    // Ten of attention with the image's two keys and values, two of the feed-forward, of which one
+    // has rows of 7, which blocks of 32 do not divide; two layers.
+    EXPECT_EQ(codes, each.format == Format::GGUF ? 22U : 24U);
+    // Back to floats.
+    const fs::path back = at((std::string(each.name) + ".back").c_str());
+    convert_transformer(at(each.name), back, {.dtype = DType::BF16});
+    EXPECT_NO_THROW(check_path(back));
+  }
+  const io::SafetensorsFile fp8 = io::SafetensorsFile::open(at("a.safetensors"));
+  EXPECT_EQ(fp8.at("model.diffusion_model.scaled_fp8").shape, (Shape{DType::F8E4M3FN, {0}}));
+  EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.weight").shape,
+            (Shape{DType::F8E4M3FN, {128, 128}}));
+  EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.scale_weight").shape.rank(), 0);
 }
 
 TEST_F(Convert, NothingIsLeftOfAFailure) {

@@ -55,6 +55,53 @@ TEST(AttentionKernel, OfGpusReachesProgramsUnderItsName) {
   }
 }
 
+TEST(QuantizationOptions, FollowTheConfiguration) {
+  config::Config config;
+  EXPECT_EQ(model_options(config).quantization, nn::Quantization{});
+  config.model.quantization = "fp8";
+  EXPECT_EQ(model_options(config).quantization, nn::Quantization{}) << "it is not switched on";
+  config.model.use_qwix_quantization = true;
+  config.model.qwix_module_path = "blocks/.*";
+  config.model.weight_quantization_calibration_method = "fixed,-224,224";
+  config.model.act_quantization_calibration_method = "rms,3";
+  EXPECT_EQ(model_options(config).quantization,
+            (nn::Quantization{.mode = nn::Quantization::Mode::FP8, .module_path = "blocks/.*"}))
+      << "int8 and fp8 do not read the calibrations";
+  config.model.quantization = "fp8_full";
+  config.model.qwix_use_original_residuals = true;
+  const nn::Quantization full = model_options(config).quantization;
+  EXPECT_EQ(full.mode, nn::Quantization::Mode::FP8_FULL);
+  EXPECT_EQ(full.weight, nn::calibration("fixed,224"));
+  EXPECT_EQ(full.activation, nn::calibration("rms,3"));
+  EXPECT_EQ(full.gradient, nn::calibration("absmax"));
+  EXPECT_TRUE(full.original_residuals);
+}
+
+TEST(WeightsStorage, IsWhatItsWordSays) {
+  config::Config config;
+  EXPECT_EQ(model_options(config).weights_storage, std::nullopt);
+  config.model.weights_storage = config::WeightsStorage::INT8;
+  EXPECT_EQ(model_options(config).weights_storage, DType::S8);
+  config.model.weights_storage = config::WeightsStorage::FLOAT8_E4M3FN;
+  EXPECT_EQ(model_options(config).weights_storage, DType::F8E4M3FN);
+}
+
+TEST(QuantizationOptions, NameTheKeyThatCannotBeUsed) {
+  config::Loaded loaded;
+  config::ModelConfig& keys = loaded.config.model;
+  keys.use_qwix_quantization = true;
+  EXPECT_THAT([&] { check_values(loaded); }, ThrowsMessage<Error>(HasSubstr("quantization=int8")));
+  keys.quantization = "fp8_full";
+  keys.bwd_quantization_calibration_method = "minmax";
+  EXPECT_THAT([&] { check_values(loaded); },
+              ThrowsMessage<Error>(testing::AllOf(HasSubstr("bwd_quantization_calibration_method"),
+                                                  HasSubstr("zero points"))));
+  keys.bwd_quantization_calibration_method = "absmax";
+  keys.qwix_module_path = "blocks/(";
+  EXPECT_THAT([&] { check_values(loaded); },
+              ThrowsMessage<Error>(HasSubstr("qwix_module_path: [pattern] `blocks/(`")));
+}
+
 TEST(AttentionOptions, DefaultsAreTheOnesOfTheFields) {
   EXPECT_EQ(model_options({}).attention.blocks, kernels::FlashBlockSizes{});
 }

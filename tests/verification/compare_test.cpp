@@ -54,6 +54,12 @@ TEST(Compare, TheMeanSquareHasALimitOfItsOwn) {
       compare("case", "x", f32({1, 2}), f32({1.5F, 2.5F}), {.absolute = 1, .rms = 0.1}).ok);
 }
 
+TEST(Compare, TheMeanSquareMayBeLimitedByTheExpectedOne) {
+  const Limit near{.of_largest = 1, .rms_of_rms = 0.1};
+  EXPECT_TRUE(compare("case", "x", f32({100, 209}), f32({100, 200}), near).ok);
+  EXPECT_FALSE(compare("case", "x", f32({100, 240}), f32({100, 200}), near).ok);
+}
+
 TEST(Compare, IntegersCompareWithFloats) {
   const std::vector<int64_t> whole{999, 937};
   const HostArray expected = HostArray::from<int64_t>(DType::S64, {2}, whole);

@@ -52,6 +52,8 @@ TEST(Verify, TextEncoderMatchesTheReference) { expect_matches("umt5"); }
 
 TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
 
+TEST(Verify, QuantizedProductsMatchTheReference) { expect_matches("quant_"); }
+
 TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }
 
 TEST(Verify, RunsTransformersWithAndWithoutScan) {

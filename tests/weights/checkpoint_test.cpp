@@ -145,24 +145,66 @@ TEST(Checkpoint, NamesWhatIsWrongAsTheFileDoes) {
   refuses(arrays, "must have 5 axes");
 }
 
-TEST(Checkpoint, RefusesPicklesAndGgufWithARemedy) {
+TEST(Checkpoint, RefusesPicklesWithARemedy) {
   const io::Scratch scratch;
-  for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "model.ckpt", "model.gguf"}) {
+  for (const char* name : {"Wan2.1_VAE.pth", "model.pt", "model.ckpt"}) {
     std::ofstream(scratch / name) << "PK";
     EXPECT_THAT([&] { networks::check_path(scratch / name); },
                 ThrowsMessage<Error>(AllOf(HasSubstr(name), HasSubstr("\n  take the"))));
   }
 }
 
-TEST(Checkpoint, RefusesEightBitFloatsInOneLine) {
+TEST(Checkpoint, NamesADamagedGguf) {
   const io::Scratch scratch;
-  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
-  std::string length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  std::ofstream(scratch / "fp8.safetensors", std::ios::binary) << length << header << "ab";
+  std::ofstream(scratch / "model.gguf") << "GGUF";
+  EXPECT_THAT([&] { networks::check_path(scratch / "model.gguf"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("model.gguf"), HasSubstr("truncated"))));
+}
 
-  EXPECT_THAT([&] { networks::check_path(scratch / "fp8.safetensors"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`F8_E4M3`"), HasSubstr("take the bf16"))));
+// As ComfyUI's files have them: codes, a scale or one an output, a mark, scales of activations.
+TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
+  const io::Scratch scratch;
+  std::map<std::string, HostArray> arrays = smallest(false, false);
+  const auto put = [&](const std::string& name, const HostArray& array) {
+    arrays.insert_or_assign(name, array);
+  };
+  HostArray codes(Shape{DType::F32, {128, 128}});
+  codes.as<float>()[0] = -448.0F;
+  codes.as<float>()[129] = 1.5F;
+  put("blocks.0.self_attn.q.weight", convert(codes, DType::F8E4M3FN));
+  put("blocks.0.self_attn.q.scale_weight", HostArray::f32({}, std::vector{0.5F}));
+  put("blocks.0.self_attn.q.scale_input", HostArray::f32({}, std::vector{3.0F}));
+  std::vector<float> scales(128, 1.0F);
+  scales[1] = 0.25F;
+  HostArray whole(Shape{DType::S8, {128, 128}});
+  whole.as<int8_t>()[0] = -128;
+  whole.as<int8_t>()[129] = 3;
+  put("blocks.0.self_attn.k.weight", whole);
+  put("blocks.0.self_attn.k.weight_scale", HostArray::f32({128, 1}, scales));
+  put("blocks.0.self_attn.v.weight", convert(codes, DType::F8E4M3FN));
+  put("scaled_fp8", HostArray(Shape{DType::F8E4M3FN, {0}}));
+  const fs::path path = write(scratch / "fp8.safetensors", arrays);
+
+  EXPECT_NO_THROW(networks::check_path(path));
+  const Checkpoint found = Checkpoint::open(path);
+  const auto values = [&](const char* key) {
+    const HostArray all = convert(found.at(key).copy(), DType::F32);
+    return std::vector<float>{all.as<float>()[0], all.as<float>()[129]};
+  };
+  EXPECT_EQ(values("blocks.0.attn1.to_q.weight"), (std::vector<float>{-224.0F, 0.75F}));
+  EXPECT_EQ(values("blocks.0.attn1.to_k.weight"), (std::vector<float>{-128.0F, 0.75F}));
+  EXPECT_EQ(values("blocks.0.attn1.to_v.weight"), (std::vector<float>{-448.0F, 1.5F}));
+
+  const auto refuses = [&](const char* name, const HostArray& array, const char* why) {
+    std::map<std::string, HostArray> wrong = arrays;
+    wrong.insert_or_assign(name, array);
+    EXPECT_THAT([&] { Checkpoint::open(write(scratch / "wrong.safetensors", wrong)); },
+                ThrowsMessage<Error>(HasSubstr(why)));
+  };
+  refuses("blocks.0.self_attn.q.scale_weight", HostArray::f32({2}, std::vector{1.0F, 2.0F}),
+          "one for each of 128 outputs is expected");
+  refuses("blocks.0.self_attn.o.scale_weight", HostArray::f32({}, std::vector{1.0F}),
+          "`blocks.0.self_attn.o.weight` has scales, but is f32[128,128]");
 }
 
 TEST(Checkpoint, SaysWhatALoraFileIs) {

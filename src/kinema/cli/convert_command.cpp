@@ -57,12 +57,15 @@ void add_convert(Program& program) {
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,
-              "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors "
-              "file in any of these names; a LoRA file or PEFT folder")
+              "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors or "
+              "GGUF file in any of these names; a LoRA file or PEFT folder")
       .required();
-  command.option("TARGET", words->target, "a folder, or a file that ends with .safetensors")
+  command
+      .option("TARGET", words->target, "a folder, or a file that ends with .safetensors or .gguf")
       .required();
-  command.option("--to", words->to, "diffusers | original | comfyui; of a LoRA file also kohya")
+  command
+      .option("--to", words->to,
+              "diffusers | original | comfyui | fp8 | int8 | gguf; of a LoRA file also kohya")
       .required();
   command.option("--dtype", words->dtype,
                  "float32 | bfloat16 | float16; each tensor keeps its own when absent");

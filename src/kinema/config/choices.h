@@ -48,6 +48,12 @@ constexpr std::string_view choices(LoraMode /*value*/) { return "merge | apply";
 enum class LoraInit : uint8_t { KAIMING, GAUSSIAN };
 constexpr std::string_view choices(LoraInit /*value*/) { return "kaiming | gaussian"; }
 
+/// FLOATS: weights_dtype.
+enum class WeightsStorage : uint8_t { FLOATS, INT8, FLOAT8_E4M3FN };
+constexpr std::string_view choices(WeightsStorage /*value*/) {
+  return "weights_dtype | int8 | float8_e4m3fn";
+}
+
 /// TF and GRAIN are other programs' names for how the same files are read.
 enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN };
 constexpr std::string_view choices(DatasetType /*value*/) {

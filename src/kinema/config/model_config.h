@@ -104,13 +104,14 @@ struct ModelConfig {
   double lora_dropout = 0.0;
   Given<bool> use_rslora = false;
   LoraInit lora_init = LoraInit::KAIMING;
-  std::string quantization;
+  WeightsStorage weights_storage = WeightsStorage::FLOATS;
   bool use_qwix_quantization = false;
+  std::string quantization;
+  std::string qwix_module_path = ".*";
   std::string weight_quantization_calibration_method = "absmax";
   std::string act_quantization_calibration_method = "absmax";
   std::string bwd_quantization_calibration_method = "absmax";
-  std::string quantization_calibration_method = "absmax";
-  std::string qwix_module_path = ".*";
+  bool qwix_use_original_residuals = false;
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -473,25 +474,43 @@ struct ModelConfig {
                    "gaussian, of deviation 1 / lora_rank; lora_B is 0",
            .one_of = choices(self.lora_init),
            .with = "enable_lora"});
-    visit("quantization", self.quantization, MAY_CHANGE,
-          {.help = "quantised matmuls",
-           .one_of = " | int8 | fp8 | fp8_full",
-           .later = "quantization",
-           .refused_by = "train generate"});
+    visit("weights_storage", self.weights_storage, MAY_CHANGE,
+          {.help = "what the transformer's linear weights are kept in on the devices (generate): "
+                   "weights_dtype, or codes of one byte with a scale an output",
+           .one_of = choices(self.weights_storage),
+           .share = Share::YES});
     visit("use_qwix_quantization", self.use_qwix_quantization, MAY_CHANGE,
-          {.help = "quantise the transformer",
-           .later = "quantization",
-           .refused_by = "train generate"});
-    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised weights", .with = "use_qwix_quantization"});
-    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised activations", .with = "use_qwix_quantization"});
-    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
-          MAY_CHANGE, {.help = "scale of quantised gradients", .with = "use_qwix_quantization"});
-    visit("quantization_calibration_method", self.quantization_calibration_method, MAY_CHANGE,
-          {.help = "older name of the three above", .with = "use_qwix_quantization"});
+          {.help = "the transformer's matrix products as `quantization` says, in training and "
+                   "sampling",
+           .share = Share::YES});
+    visit("quantization", self.quantization, MAY_CHANGE,
+          {.help = "int8, fp8: weights and activations as such codes, a scale a channel; fp8_full: "
+                   "gradients too, a scale a tensor",
+           .one_of = " | int8 | fp8 | fp8_full",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
     visit("qwix_module_path", self.qwix_module_path, MAY_CHANGE,
-          {.help = "pattern of the quantised layers", .with = "use_qwix_quantization"});
+          {.help = "regular expression that the whole path of a quantized module matches "
+                   "(blocks/attn1/query, blocks/ffn/proj_out, ...)",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("weight_quantization_calibration_method", self.weight_quantization_calibration_method,
+          MAY_CHANGE,
+          {.help = "fp8_full: up to where codes of weights reach: absmax, absmax,F, rms,F (F times "
+                   "what is found) or fixed,-B,B",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("act_quantization_calibration_method", self.act_quantization_calibration_method,
+          MAY_CHANGE,
+          {.help = "fp8_full: the same of activations",
+           .with = "use_qwix_quantization",
+           .share = Share::YES});
+    visit("bwd_quantization_calibration_method", self.bwd_quantization_calibration_method,
+          MAY_CHANGE, {.help = "fp8_full: the same of gradients", .with = "use_qwix_quantization"});
+    visit("qwix_use_original_residuals", self.qwix_use_original_residuals, MAY_CHANGE,
+          {.help = "int8, fp8: gradients multiply with the operands themselves, as qwix 0.1.6 and "
+                   "later does, not with what their codes stand for",
+           .with = "use_qwix_quantization"});
   }
 };
 

@@ -48,6 +48,14 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
       return fmt::format("beside {}", other);
     }
   }
+  const bool is_calibration = each.key.ends_with("_quantization_calibration_method");
+  const bool is_full = config.model.quantization == "fp8_full";
+  if (is_calibration && !is_full) {
+    return "read by quantization=fp8_full alone";
+  }
+  if (each.key == "qwix_use_original_residuals" && (is_full || command == "generate")) {
+    return is_full ? "fp8_full multiplies codes" : "nothing is differentiated";
+  }
   const DatasetType type = config.data.dataset_type;
   const bool has_records =
       type == DatasetType::TFRECORD || type == DatasetType::TF || type == DatasetType::GRAIN;
@@ -123,6 +131,10 @@ void check_train(const Loaded& loaded) {
   check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
         "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),
         origin_of(loaded, "model_type"));
+  check(config.model.weights_storage == WeightsStorage::FLOATS || config.model.enable_lora,
+        "[config] weights_storage is `{}` ({}), but training changes the weights: codes are for "
+        "generate, and for what an adapter is trained on\n  set weights_storage=weights_dtype, or enable_lora=true",
+        word_of(config.model.weights_storage), origin_of(loaded, "weights_storage"));
   check(!config.model.enable_lora || !config.model.pretrained_model_name_or_path.empty() ||
             !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
         "[config] enable_lora ({}) trains an adapter of a model, but none is named\n"

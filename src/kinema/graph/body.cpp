@@ -26,6 +26,7 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->kernel = body.kernel;
   copy->settings = body.settings;
   copy->rule = body.rule;
+  copy->is_product = body.is_product;
   Transplant transplant(*copy->graph);
   for (const Tensor x : body.graph->inputs()) {
     transplant.know(x, copy->graph->input(x.shape()));
@@ -37,6 +38,14 @@ BodyAttr clone(const Body& body, Graph& parent) {
     copy->exported[key_of(copy->outputs[static_cast<size_t>(result)])] = result;
   }
   return copy;
+}
+
+bool is_product(const Node& node) {
+  if (node.op == &kDotGeneral) {
+    return node.get<DotAttrs>().dims.lhs_batch.empty();
+  }
+  const auto* body = std::any_cast<BodyAttr>(&node.attrs);
+  return body != nullptr && (*body)->is_product;
 }
 
 }  // namespace
@@ -264,7 +273,7 @@ bool BodyGradient::saves(Tensor x) const {
     case RematPolicy::Kind::FULL:
       return false;
     case RematPolicy::Kind::MATMUL_WITHOUT_BATCH:
-      return node.op == &kDotGeneral && node.get<DotAttrs>().dims.lhs_batch.empty();
+      return is_product(node);
     case RematPolicy::Kind::CUSTOM: {
       const Tensor original = original_.at(key_of(x));
       return has_name(original, policy_.saved) || has_name(original, policy_.offloaded);
@@ -277,7 +286,7 @@ bool BodyGradient::saves(Tensor x) const {
 
 bool BodyGradient::offloads(Tensor kept) const {
   if (policy_.kind == RematPolicy::Kind::MATMUL_WITHOUT_BATCH) {
-    return policy_.offload && kept.node().op == &kDotGeneral;
+    return policy_.offload && is_product(kept.node());
   }
   return policy_.kind == RematPolicy::Kind::CUSTOM && has_name(kept, policy_.offloaded);
 }

@@ -36,6 +36,8 @@ struct Body {
   std::any settings;
   /// Calls made by `with_gradient`: their backward pass.
   GradientRule rule;
+  /// Of these: remat policies take it for a dot without batch axes.
+  bool is_product = false;
 };
 
 extern const Op kScan;

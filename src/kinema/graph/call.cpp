@@ -143,9 +143,11 @@ std::vector<Tensor> fused(std::string kernel, std::any settings, std::vector<Ten
 
 std::vector<Tensor> with_gradient(
     std::vector<Tensor> inputs,
-    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule) {
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule,
+    bool is_product) {
   auto inside = std::make_shared<Body>();
   inside->rule = std::move(rule);
+  inside->is_product = is_product;
   std::vector<Tensor> outputs = call(inside, std::move(inputs), body);
   check(inside->graph->captures().empty(),
         "[with_gradient] the body uses a tensor that is not among its inputs, for which the rule "

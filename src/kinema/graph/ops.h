@@ -45,6 +45,8 @@ Tensor erf(Tensor x);
 Tensor abs(Tensor x);
 Tensor sign(Tensor x);
 Tensor floor(Tensor x);
+/// The nearest whole number; of two as near, the even one.
+Tensor round_even(Tensor x);
 
 Tensor operator+(Tensor a, Tensor b);
 Tensor operator-(Tensor a, Tensor b);
@@ -146,9 +148,17 @@ struct DotDims {
   std::vector<int64_t> lhs_batch = {}, rhs_batch = {};
 };
 /// Result axes: batch, rest of a, rest of b. `out` is the result (and accumulation) dtype: the
-/// operands' own, or F32 for bf16 / f16 operands.
+/// operands' own, F32 for bf16 / f16 operands, S32 for s8, BF16, F16 or F32 for f8, where a and b
+/// may be different ones. Products of s8 and f8 have no gradient.
 Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision = Precision::DEFAULT);
 Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision, DType out);
+/// What dot_general(a, b, dims) passes back to a and to b: dy times the other operand, whose shape
+/// is all that is needed of the one that it is for. Dtypes as for dot_general, of dy and the
+/// operand.
+Tensor dot_gradient_of_a(Tensor dy, const Shape& a, Tensor b, const DotDims& dims,
+                         Precision precision, DType out);
+Tensor dot_gradient_of_b(Tensor dy, Tensor a, const Shape& b, const DotDims& dims,
+                         Precision precision, DType out);
 /// a [..., m, k] times b [..., k, n]; leading axes equal.
 Tensor matmul(Tensor a, Tensor b, Precision precision = Precision::DEFAULT);
 /// Einstein summation of two operands, `bsd,de->bse`; every letter of the result once.

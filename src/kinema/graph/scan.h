@@ -65,10 +65,11 @@ using GradientRule = std::function<std::vector<Tensor>(
 
 /// `body(inputs)`, inlined, differentiated by `rule` and not through the body. What the rule reads
 /// of the results is kept for the backward pass, nothing from inside. The body uses its inputs
-/// only.
+/// only. With `is_product`, remat policies take the call for a dot without batch axes.
 std::vector<Tensor> with_gradient(
     std::vector<Tensor> inputs,
-    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule);
+    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& body, GradientRule rule,
+    bool is_product = false);
 
 /// `body(inputs)`, inlined, whose intermediate values the backward pass keeps or computes again
 /// according to the policy.

@@ -61,7 +61,8 @@ std::string accept(const fs::path& path) {
     }
     return "accepted: the transformers of " + path.string();
   }
-  if (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER) {
+  if (weights::is_gguf(path) ||
+      (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER)) {
     return "accepted: " + networks::check_path(path);
   }
   if (kind == io::PathKind::TfRecord) {

@@ -81,6 +81,17 @@ Contents list_safetensors(const fs::path& path) {
   return out;
 }
 
+Contents list_gguf(const fs::path& path) {
+  const io::GgufFile file = io::GgufFile::open(path);
+  Contents out{.summary = "GGUF file: "};
+  std::vector<const io::TensorView*> tensors;
+  for (const io::TensorView& tensor : file.tensors()) {
+    tensors.push_back(&tensor);
+  }
+  add_tensors(out, tensors);
+  return out;
+}
+
 Contents list_model(const fs::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
   const Json* name = folder.config().find("_class_name");
@@ -212,6 +223,9 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
     return list_lora(path);
   }
   weights::refuse_other_formats(path);
+  if (weights::is_gguf(path)) {
+    return list_gguf(path);
+  }
   if (std::optional<ClipTable> table = clip_table(path, /*verify=*/false, progress)) {
     return {std::move(table->summary), std::move(table->lines), table->report.at("clips"),
             table->report.at("left_out")};

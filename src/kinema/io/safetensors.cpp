@@ -266,7 +266,10 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
 
 HostArray TensorView::copy() const {
   HostArray out(shape);
-  if (!bytes.empty()) {
+  if (decode) {
+    decode(out.as<float>());
+    check_intact(bytes, name);
+  } else if (!bytes.empty()) {
     std::memcpy(out.bytes.data(), bytes.data(), bytes.size());
     check_intact(bytes, name);
   }
@@ -330,6 +333,9 @@ TensorEntry TensorEntry::of(std::string name, const HostArray& array) {
 }
 
 TensorEntry TensorEntry::of(std::string name, const TensorView& view) {
+  if (view.decode) {
+    return lazy(std::move(name), view.shape, [&view] { return view.copy(); });
+  }
   return {std::move(name), view.shape, [bytes = view.bytes](const ByteSink& sink) { sink(bytes); }};
 }
 

@@ -20,6 +20,8 @@ struct TensorView {
   std::string name;
   Shape shape;
   std::span<const std::byte> bytes;
+  /// Where given, the bytes are codes, and this writes the F32 values that they stand for.
+  std::function<void(std::span<float> values)> decode = {};
 
   /// A copy in host memory; throws an Error when the file was shortened meanwhile.
   HostArray copy() const;
@@ -64,7 +66,7 @@ struct TensorEntry {
 
   /// From an array that outlives the writing.
   static TensorEntry of(std::string name, const HostArray& array);
-  /// From a view of a mapped file that outlives the writing.
+  /// From a view of a mapped file, which outlive the writing.
   static TensorEntry of(std::string name, const TensorView& view);
   /// From an array made when it is needed and freed after it.
   static TensorEntry lazy(std::string name, Shape shape, std::function<HostArray()> make);

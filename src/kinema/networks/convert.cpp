@@ -1,18 +1,22 @@
 #include "kinema/networks/convert.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/core/host_array.h"
+#include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/names.h"
+#include "kinema/weights/stored.h"
 
 namespace kinema::networks {
 namespace {
@@ -21,6 +25,21 @@ namespace fs = std::filesystem;
 using io::Json;
 
 constexpr std::string_view kComfyPrefix = "model.diffusion_model.";
+
+struct Word {
+  std::string_view word;
+  Format format;
+};
+constexpr Word kWords[] = {{"diffusers", Format::DIFFUSERS}, {"original", Format::ORIGINAL},
+                           {"comfyui", Format::COMFYUI},     {"fp8", Format::FP8},
+                           {"int8", Format::INT8},           {"gguf", Format::GGUF}};
+
+/// What is written as codes: where nearly all of a network's bytes are, and rounding shows least.
+bool is_block_weight(const weights::Checkpoint::Entry& entry) {
+  return entry.key.starts_with("blocks.") && entry.key.ends_with(".weight") &&
+         entry.view->shape.rank() == 2;
+}
+
 /// Rounded, where no finite value becomes infinite.
 HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
   HostArray from = view.copy();
@@ -40,13 +59,42 @@ HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& n
   return to;
 }
 
+bool is_bare(Format format) { return format == Format::ORIGINAL || format == Format::GGUF; }
+bool is_stored(Format format) { return format == Format::FP8 || format == Format::INT8; }
+
 std::string name_in(Format format, const std::string& key) {
   if (format == Format::DIFFUSERS) {
     return key;
   }
   const std::optional<std::string> name = weights::original_key(key);
   check(name.has_value(), "[weights] the original release has no name for `{}`", key);
-  return (format == Format::COMFYUI ? std::string(kComfyPrefix) : "") + *name;
+  return (is_bare(format) ? "" : std::string(kComfyPrefix)) + *name;
+}
+
+/// The codes of a weight [out, in], with a scale each or (`one`) one for all.
+weights::StoredCodes codes_of(const io::TensorView& view, DType codes, bool one) {
+  HostArray values = convert(view.copy(), DType::F32);
+  const Dims dims = values.shape.dims;
+  if (one) {
+    values.shape.dims = {1, values.shape.elements()};
+  }
+  weights::StoredCodes out = weights::stored_codes(values, codes);
+  out.values.shape.dims = dims;
+  out.scale.shape.dims = one ? Dims{} : Dims{dims[0], 1};
+  return out;
+}
+
+/// A weight as codes, and its scales beside it under ComfyUI's name for them.
+std::vector<io::TensorEntry> stored_entries(const std::string& name, const io::TensorView& view,
+                                            Format format) {
+  const bool one = format == Format::FP8;
+  const DType codes = one ? DType::F8E4M3FN : DType::S8;
+  const Dims scales = one ? Dims{} : Dims{view.shape.dims[0], 1};
+  const std::string module = name.substr(0, name.size() - std::string_view("weight").size());
+  return {io::TensorEntry::lazy(name, {codes, view.shape.dims},
+                                [&view, codes, one] { return codes_of(view, codes, one).values; }),
+          io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales},
+                                [&view, codes, one] { return codes_of(view, codes, one).scale; })};
 }
 
 std::vector<io::TensorEntry> entries_of(const weights::Checkpoint& checkpoint,
@@ -56,6 +104,12 @@ std::vector<io::TensorEntry> entries_of(const weights::Checkpoint& checkpoint,
   for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
     const std::string name = name_in(options.to, each.key);
     const io::TensorView& view = *each.view;
+    if (is_stored(options.to) && is_block_weight(each)) {
+      for (io::TensorEntry& entry : stored_entries(name, view, options.to)) {
+        entries.push_back(std::move(entry));
+      }
+      continue;
+    }
     Shape shape = view.shape;
     shape.dtype = options.dtype.value_or(shape.dtype);
     const io::TensorEntry plain =
@@ -72,7 +126,48 @@ std::vector<io::TensorEntry> entries_of(const weights::Checkpoint& checkpoint,
                          plain.write(sink);
                        }});
   }
+  if (options.to == Format::FP8) {
+    // Its dtype tells ComfyUI what the codes are.
+    entries.push_back(
+        io::TensorEntry::lazy(std::string(kComfyPrefix) + "scaled_fp8", {DType::F8E4M3FN, {0}}, [] {
+          return HostArray(Shape{DType::F8E4M3FN, {0}});
+        }));
+  }
   return entries;
+}
+
+io::GgmlType ggml_type(DType dtype) {
+  return dtype == DType::BF16  ? io::GgmlType::BF16
+         : dtype == DType::F16 ? io::GgmlType::F16
+                               : io::GgmlType::F32;
+}
+
+/// Rows that Q8_0's blocks of 32 do not divide, and what is no matrix, stay floats.
+void write_gguf(const fs::path& target, const weights::Checkpoint& checkpoint,
+                const ConvertOptions& options) {
+  std::vector<io::GgufEntry> entries;
+  const auto total = static_cast<int64_t>(checkpoint.tensors().size());
+  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
+    const io::TensorView& view = *each.view;
+    const bool codes = !options.dtype && is_block_weight(each) &&
+                       io::gguf_can_write(io::GgmlType::Q8_0, view.shape.dims);
+    // Programs that read such files want small tensors in f32.
+    const DType dtype =
+        view.shape.rank() < 2 ? DType::F32 : options.dtype.value_or(view.shape.dtype);
+    const auto at = static_cast<int64_t>(entries.size());
+    entries.push_back({.name = name_in(options.to, each.key),
+                       .dims = view.shape.dims,
+                       .type = codes ? io::GgmlType::Q8_0 : ggml_type(dtype),
+                       .values = [&view, &options, at, total] {
+                         if (options.progress) {
+                           options.progress(at, total);
+                         }
+                         const HostArray values = convert(view.copy(), DType::F32);
+                         const auto all = values.as<float>();
+                         return std::vector<float>(all.begin(), all.end());
+                       }});
+  }
+  io::write_gguf(target, entries, {{"general.architecture", "wan"}});
 }
 
 bool is_file(const fs::path& target) { return target.extension() == ".safetensors"; }
@@ -89,15 +184,10 @@ void write(const fs::path& target, const Json& config, std::span<const io::Tenso
 }  // namespace
 
 Format format_from_string(const std::string& name) {
-  if (name == "diffusers") {
-    return Format::DIFFUSERS;
-  }
-  if (name == "original") {
-    return Format::ORIGINAL;
-  }
-  check(name == "comfyui", "[weights] `{}` is no format: diffusers, original and comfyui are",
-        name);
-  return Format::COMFYUI;
+  const auto* const found = std::ranges::find(kWords, name, &Word::word);
+  check(found != std::end(kWords),
+        "[weights] `{}` is no format: diffusers, original, comfyui, fp8, int8 and gguf are", name);
+  return found->format;
 }
 
 void convert_transformer(const fs::path& source, const fs::path& target,
@@ -112,13 +202,20 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   check(options.to != Format::DIFFUSERS || !is_file(target),
         "[weights] {} is a file's name, but diffusers wants a folder with its config.json",
         target.string());
-  check(options.to != Format::COMFYUI || is_file(target),
+  check((options.to != Format::COMFYUI && !is_stored(options.to)) || is_file(target),
         "[weights] ComfyUI wants one file: {} must end with .safetensors", target.string());
+  check((options.to == Format::GGUF) == weights::is_gguf(target),
+        "[weights] {}: files that end with .gguf, and no others, are written with --to gguf",
+        target.string());
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());
   try {
-    write(target, config, entries_of(checkpoint, options), options);
+    if (options.to == Format::GGUF) {
+      write_gguf(target, checkpoint, options);
+    } else {
+      write(target, config, entries_of(checkpoint, options), options);
+    }
     checkpoint.check_intact();
   } catch (...) {
     fs::remove_all(target, ignored);  // was not there before

@@ -15,14 +15,18 @@ enum class Format {
   DIFFUSERS,  // a folder with config.json and, above a size, shards
   ORIGINAL,   // names of the Wan release: a folder with its config.json, or one .safetensors file
   COMFYUI,    // one .safetensors file, those names after `model.diffusion_model.`
+  FP8,        // the same, blocks' linear weights as float8_e4m3fn with one scale each: `scaled_fp8`
+  INT8,       // the same with int8 and a scale an output
+  GGUF,       // one .gguf file, original names, blocks' linear weights as Q8_0
 };
 
-/// `diffusers`, `original` or `comfyui`; throws an Error naming these for another word.
+/// The word of a format; throws an Error naming them for another word.
 Format format_from_string(const std::string& name);
 
 struct ConvertOptions {
   Format to = Format::DIFFUSERS;
-  /// Of every tensor; each keeps its own when absent.
+  /// Of every tensor that is not written as codes; each keeps its own when absent (F32 where it was
+  /// codes). GGUF: given, nothing is written as codes.
   std::optional<DType> dtype = {};
   /// Folders: no file is larger, unless one tensor is.
   int64_t max_shard_bytes = int64_t{10} << 30;
@@ -32,7 +36,7 @@ struct ConvertOptions {
 
 /// Writes the Wan transformer in `source` (anything weights::Checkpoint::open takes) as `target`,
 /// which must not be there yet. One tensor at a time is in memory. Values are those of the source,
-/// rounded to nearest even where the dtype is narrower.
+/// rounded to nearest even where the dtype is narrower, or to the codes of FP8, INT8 and GGUF.
 ///
 /// Throws an Error when the source is no whole Wan transformer, when its sizes could not be read
 /// from the target (original names tell heads of 128 only), or when a value that is finite is not

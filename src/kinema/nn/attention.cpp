@@ -34,20 +34,23 @@ Tensor unfold_heads(Tensor x, int64_t heads) {
 
 /// The partitioner finds what devices must send each other.
 Tensor plain(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, double scale) {
+  const auto dot_product = [&](Tensor q, Tensor k, Tensor v, Tensor bias) {
+    return options.quantized
+               ? quantized_dot_product(q, k, v, bias, options.precision, scale, *options.quantized)
+               : nn::dot_product(q, k, v, bias, options.precision, scale);
+  };
   if (!options.split_heads && !options.bias) {
-    const Tensor y =
-        dot_product(fold_heads(q), fold_heads(k), fold_heads(v), {}, options.precision, scale);
-    return unfold_heads(y, q.dim(2));
+    return unfold_heads(dot_product(fold_heads(q), fold_heads(k), fold_heads(v), {}), q.dim(2));
   }
   const AttentionAxes& axes = options.axes;
   if (!axes.mesh.axes.empty()) {
     const Sharding rows{{axes.batch, axes.sequence, axes.heads, {}}};
     const Sharding keys{{axes.batch, {}, axes.heads, {}}};
     const Tensor y = dot_product(with_sharding(q, rows), with_sharding(k, keys),
-                                 with_sharding(v, keys), options.bias, options.precision, scale);
+                                 with_sharding(v, keys), options.bias);
     return with_sharding(y, rows);
   }
-  return dot_product(q, k, v, options.bias, options.precision, scale);
+  return dot_product(q, k, v, options.bias);
 }
 
 /// Scores with something added are all computed; a kernel of the target that keeps fewer may take

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/settings.h"
+#include "kinema/nn/quantized.h"
 
 namespace kinema::nn {
 
@@ -61,6 +63,8 @@ struct AttentionOptions {
   /// ULYSSES, ULYSSES_RING: heads are exchanged in this many groups, so that one group is on its
   /// way while another is computed.
   int64_t ulysses_chunks = 1;
+  /// DOT_PRODUCT: its two products are done so. Kernels of the other kinds are not looked into.
+  std::optional<QuantizedProduct> quantized = {};
   bool operator==(const AttentionOptions&) const = default;
 };
 

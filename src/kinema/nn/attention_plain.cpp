@@ -83,4 +83,21 @@ Tensor dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precisio
   return as(transpose(y, {0, 2, 1, 3}) / transpose(total, {0, 2, 1, 3}), q.dtype());
 }
 
+Tensor quantized_dot_product(Tensor q, Tensor k, Tensor v, Tensor bias, Precision precision,
+                             double scale, const QuantizedProduct& how) {
+  const DType sums = q.dtype() == DType::F64 ? DType::F64 : DType::F32;
+  Tensor scores = quantized_dot(
+      q, k, {.lhs_contract = {3}, .rhs_contract = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}},
+      how, precision);
+  scores = as(scores, sums) * scale;
+  if (bias) {
+    scores = scores + as(bias, sums);
+  }
+  const Tensor y = quantized_dot(
+      softmax(scores, v.dtype()), v,
+      {.lhs_contract = {3}, .rhs_contract = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}}, how,
+      precision);
+  return as(transpose(y, {0, 2, 1, 3}), q.dtype());
+}
+
 }  // namespace kinema::nn

@@ -14,6 +14,20 @@ Tensor product(Tensor x, Tensor w, Precision precision, DType sums) {
                      precision, sums);
 }
 
+/// x [..., in], w [out, in], of codes with a scale or of floats -> [..., out] in x's dtype.
+Tensor quantized_product(Tensor x, Tensor w, const std::optional<Tensor>& scale,
+                         const QuantizedProduct& how, Precision precision) {
+  const DType dtype = x.dtype();
+  if (!scale) {
+    return quantized_linear(x, as(w, dtype), how, precision);
+  }
+  if (stored_codes_fit(w.dtype(), how)) {
+    return quantized_linear_of_codes(x, w, as(*scale, dtype), how, precision);
+  }
+  const Tensor wide = as(as(w, DType::F32) * expand_dims(*scale, Axis(1)), dtype);
+  return quantized_linear(x, wide, how, precision);
+}
+
 std::optional<LowRank> open_low_rank(const Params& params, int64_t in, int64_t out,
                                      const LinearOptions& options) {
   const int64_t rank = params.low_rank();
@@ -39,11 +53,24 @@ Tensor LowRank::operator()(Tensor x, Precision precision, DType sums) const {
 }
 
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank) {
+              const std::optional<LowRank>& low_rank,
+              const std::optional<QuantizedProduct>& quantized,
+              const std::optional<Tensor>& scale) {
   const DType dtype = x.dtype();
   // Half types sum in f32 and round once, after the bias, as a fused GEMM does.
   const DType sums = dtype == DType::BF16 || dtype == DType::F16 ? DType::F32 : dtype;
-  Tensor y = product(x, w, precision, sums);
+  Tensor y;
+  if (quantized) {
+    y = quantized_product(x, w, scale, *quantized, precision);
+    if (!low_rank) {
+      return y + as(b, dtype);
+    }
+    y = as(y, sums);
+  } else {
+    y = product(x, w, precision, sums);
+    // Codes are whole in every float that products are of: the scale waits until they are summed.
+    y = scale ? y * as(*scale, sums) : y;
+  }
   if (low_rank) {
     y = y + (*low_rank)(x, precision, sums);
   }
@@ -53,11 +80,13 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
 Linear::Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options)
     : weight_(
           params.weight("weight", {out, in}, {options.out_axis, options.in_axis}, options.init)),
+      scale_(params.stored_scale(out, options.out_axis)),
       bias_(params.weight("bias", {out}, {options.bias_axis}, Init::zeros())),
-      low_rank_(open_low_rank(params, in, out, options)) {}
+      low_rank_(open_low_rank(params, in, out, options)),
+      quantized_(params.quantized()) {}
 
 Tensor Linear::operator()(Tensor x, Precision precision) const {
-  return linear(x, weight_, bias_, precision, low_rank_);
+  return linear(x, weight_, bias_, precision, low_rank_, quantized_, scale_);
 }
 
 }  // namespace kinema::nn

@@ -43,13 +43,20 @@ class Linear {
 
  private:
   Tensor weight_;
+  std::optional<Tensor> scale_;  // of a weight that is stored as codes
   Tensor bias_;
   std::optional<LowRank> low_rank_;
+  std::optional<QuantizedProduct> quantized_;
 };
 
 /// x [..., in] times w [out, in] transposed plus b [out]; sums and the bias in f32 at least,
-/// rounded once to x's dtype.
+/// rounded once to x's dtype. Quantized, the product is rounded to x's dtype before the bias is
+/// added; the addition of low rank is not quantized. With `scale` [out], w are codes (int8,
+/// float8): they are widened for the product, which is scaled, or multiply as they are where the
+/// product is quantized to the same codes.
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
-              const std::optional<LowRank>& low_rank = {});
+              const std::optional<LowRank>& low_rank = {},
+              const std::optional<QuantizedProduct>& quantized = {},
+              const std::optional<Tensor>& scale = {});
 
 }  // namespace kinema::nn

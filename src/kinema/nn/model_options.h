@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kinema/core/dtype.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/scan.h"
@@ -26,6 +28,11 @@ struct ModelOptions {
   LowRanks low_ranks = {};
   /// Of the inputs of these additions, while they are trained.
   double low_rank_dropout = 0.0;
+  /// Blocks' linear weights as codes (S8, F8E4M3FN) with a scale an output, made where they are
+  /// loaded; such weights are not trained.
+  std::optional<DType> weights_storage = {};
+  /// Products of narrow codes in place of floats.
+  Quantization quantization = {};
   bool operator==(const ModelOptions&) const = default;
 };
 

@@ -61,6 +61,13 @@ Tensor Params::weight(std::string_view name, const Dims& dims, const std::vector
   return source_->parameter(key, dims, axes, init);
 }
 
+std::optional<Tensor> Params::stored_scale(int64_t out, const std::string& axis) const {
+  if (!source_->is_stored_narrow(prefix_)) {
+    return std::nullopt;
+  }
+  return weight(ParamSpec::kStoredScale.substr(1), {out}, {axis}, Init::ones());
+}
+
 Tensor SpecCollector::parameter(const std::string& key, const Dims& dims,
                                 const std::vector<std::string>& axes, const Init& init) {
   Shape shape{dtype_(key), dims};
@@ -80,7 +87,18 @@ int64_t SpecCollector::low_rank(const std::string& key) const {
   return found == low_ranks_.end() ? 0 : found->second;
 }
 
-Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors) {
+std::optional<QuantizedProduct> SpecCollector::quantized(const std::string& key) {
+  products_.push_back(key);
+  return std::nullopt;
+}
+
+bool SpecCollector::is_stored_narrow(const std::string& key) const {
+  return is_codes(dtype_(key + ".weight"));
+}
+
+Binder::Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,
+               QuantizedProducts quantized)
+    : quantized_(std::move(quantized)) {
   check(specs.size() == tensors.size(), "[params] {} tensors were given for {} parameters",
         tensors.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "kinema/graph/tensor.h"
 #include "kinema/mesh/placement.h"
 #include "kinema/nn/dropout.h"
+#include "kinema/nn/quantized.h"
 
 namespace kinema::nn {
 
@@ -57,6 +59,10 @@ struct ParamSpec {
   std::vector<std::string> logical_axes() const;
   /// Part of a low-rank addition (see Params::low_rank): checkpoints do not hold it.
   bool is_low_rank() const;
+  /// The scales of a weight that is stored as codes (see Params::stored_scale), and that weight's
+  /// name: checkpoints hold the weight alone.
+  bool is_stored_scale() const { return name.ends_with(kStoredScale); }
+  static constexpr std::string_view kStoredScale = ".weight_scale";
   /// How it is split over a mesh: every layer of a stack alike.
   Sharding sharding(const mesh::Placement& placement) const;
 };
@@ -79,6 +85,10 @@ class Params {
     virtual int64_t low_rank(const std::string& key) const = 0;
     /// What low-rank additions are given in place of a layer's input while they are trained.
     virtual Dropout low_rank_dropout() const { return {}; }
+    /// How the product at this key is quantized; nothing: it is not.
+    virtual std::optional<QuantizedProduct> quantized(const std::string& key) = 0;
+    /// Whether the weight of the linear layer at this key is stored as codes.
+    virtual bool is_stored_narrow(const std::string& key) const = 0;
   };
 
   Params(Source& source, std::string prefix) : source_(&source), prefix_(std::move(prefix)) {}
@@ -94,6 +104,11 @@ class Params {
   /// Of that addition's input, with its place: a layer of a stack by the stack's name.
   Dropout low_rank_dropout() const { return source_->low_rank_dropout(); }
   std::string place() const { return stacked_name(prefix_); }
+  /// How the product that is done here (a linear layer's, those of attention) is quantized.
+  std::optional<QuantizedProduct> quantized() const { return source_->quantized(prefix_); }
+  /// `weight_scale` [out], F32, where the weight of the linear layer here is stored as codes: a
+  /// weight is its code times the scale of its output. Empty without.
+  std::optional<Tensor> stored_scale(int64_t out, const std::string& axis) const;
 
  private:
   Source* source_;
@@ -118,22 +133,31 @@ class SpecCollector : public Params::Source {
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
                    const Init& init) override;
   int64_t low_rank(const std::string& key) const override;
+  std::optional<QuantizedProduct> quantized(const std::string& key) override;
+  bool is_stored_narrow(const std::string& key) const override;
   std::vector<ParamSpec> take() { return std::move(specs_); }
+  /// Keys that were asked for with Params::quantized: where a network has products.
+  const std::vector<std::string>& products() const { return products_; }
 
  private:
   std::function<DType(const std::string&)> dtype_;
   LowRanks low_ranks_;
   int64_t layers_ = 0;
   std::vector<ParamSpec> specs_;
+  std::vector<std::string> products_;
 };
+
+/// How the product at a key is quantized, if it is.
+using QuantizedProducts = std::function<std::optional<QuantizedProduct>(const std::string& key)>;
 
 /// Hands out the tensors of a graph by key; throws an Error for a key or a shape it does not have.
 class Binder : public Params::Source {
  public:
-  Binder() = default;
+  explicit Binder(QuantizedProducts quantized = {}) : quantized_(std::move(quantized)) {}
   /// Unstacked specs and their tensors, in the same order. Stacked ones are skipped: they are bound
   /// slice by slice, with `add`.
-  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors);
+  Binder(std::span<const ParamSpec> specs, std::span<const Tensor> tensors,
+         QuantizedProducts quantized = {});
 
   void add(const std::string& key, Tensor tensor) { tensors_[key] = tensor; }
   Tensor parameter(const std::string& key, const Dims& dims, const std::vector<std::string>& axes,
@@ -142,10 +166,17 @@ class Binder : public Params::Source {
   Dropout low_rank_dropout() const override { return low_rank_dropout_; }
   /// Of layers that are bound from here on; of a stack's layer, its own (Dropout::at).
   void set_low_rank_dropout(Dropout dropout) { low_rank_dropout_ = dropout; }
+  std::optional<QuantizedProduct> quantized(const std::string& key) override {
+    return quantized_ ? quantized_(key) : std::nullopt;
+  }
+  bool is_stored_narrow(const std::string& key) const override {
+    return tensors_.contains(key + std::string(ParamSpec::kStoredScale));
+  }
 
  private:
   std::map<std::string, Tensor> tensors_;
   Dropout low_rank_dropout_;
+  QuantizedProducts quantized_;
 };
 
 }  // namespace kinema::nn

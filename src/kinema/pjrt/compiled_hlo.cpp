@@ -15,9 +15,10 @@ namespace kinema::pjrt {
 namespace {
 
 // PrimitiveType of xla_data.proto, by number.
-constexpr std::array<std::string_view, 19> kElementTypes = {
-    "invalid", "pred", "s8",  "s16",   "s32",    "s64", "u8",   "u16",   "u32", "u64",
-    "f16",     "f32",  "f64", "tuple", "opaque", "c64", "bf16", "token", "c128"};
+constexpr std::array<std::string_view, 21> kElementTypes = {
+    "invalid", "pred", "s8",   "s16",   "s32",  "s64",    "u8",
+    "u16",     "u32",  "u64",  "f16",   "f32",  "f64",    "tuple",
+    "opaque",  "c64",  "bf16", "token", "c128", "f8e5m2", "f8e4m3fn"};
 
 std::string shape_text(const wire::HloShape& shape) {
   if (shape.tuple_shapes_size() > 0) {

@@ -24,6 +24,7 @@
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
+#include "kinema/runs/quantization.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -144,6 +145,7 @@ DType dtype(config::Dtype given) {
 void check_values(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
   attention_options(config);
+  quantization_options(config.model);
   for (const auto& [rules, key] :
        {std::pair{&config.parallel.logical_axis_rules, "logical_axis_rules"},
         std::pair{&config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"}}) {
@@ -166,6 +168,8 @@ nn::ModelOptions model_options(const config::Config& config) {
       remat_policy(m.remat_policy, m.names_which_can_be_saved, m.names_which_can_be_offloaded);
   options.dropout = m.dropout;
   options.attention = attention_options(config);
+  options.weights_storage = weights_storage(m.weights_storage);
+  options.quantization = quantization_options(config.model);
   return options;
 }
 

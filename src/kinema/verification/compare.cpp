@@ -37,6 +37,7 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
   Row row{.name = name, .tensor = tensor, .ok = true};
   row.limit = limit.absolute + (limit.relative + limit.of_largest) * largest;
   double squares = 0.0;
+  double expected_squares = 0.0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double diff = std::abs(a[i] - e[i]);
     if (!std::isfinite(diff)) {
@@ -47,6 +48,7 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
       return row;
     }
     squares += diff * diff;
+    expected_squares += e[i] * e[i];
     row.max_diff = std::max(row.max_diff, diff);
     const double allowed =
         limit.absolute + limit.relative * std::abs(e[i]) + limit.of_largest * largest;
@@ -61,6 +63,13 @@ Row compare(const std::string& name, const std::string& tensor, const HostArray&
     row.ok = false;
     row.message =
         fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff, *limit.rms);
+  }
+  const double allowed_rms =
+      limit.rms_of_rms.value_or(0.0) * std::sqrt(expected_squares / static_cast<double>(e.size()));
+  if (limit.rms_of_rms.has_value() && row.rms_diff > allowed_rms) {
+    row.ok = false;
+    row.message = fmt::format("root mean square difference {:.3g} is above {:.3g}", row.rms_diff,
+                              allowed_rms);
   }
   return row;
 }

@@ -16,6 +16,8 @@ struct Limit {
   double of_largest = 0;
   /// Limits the root mean square of the differences too.
   std::optional<double> rms = {};
+  /// The same over the root mean square of the expected values.
+  std::optional<double> rms_of_rms = {};
 };
 
 /// Compares element by element in double; shapes may differ when the numbers of elements agree. A

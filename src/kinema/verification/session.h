@@ -87,6 +87,8 @@ std::vector<Row> image_rows(const Case& c, Session& session);
 std::vector<Row> vae_rows(const Case& c, Session& session);
 std::vector<Row> tokenizer_rows(const Case& c, Session& session);
 std::vector<Row> umt5_rows(const Case& c, Session& session);
+std::vector<Row> quantized_rows(const Case& c, Session& session);
+std::vector<Row> quantized_model_rows(const Case& c, Session& session);
 
 // Parts of a case about text.
 std::vector<Row> text_variant_rows(const Case& c, Session& session);  // of `variants`

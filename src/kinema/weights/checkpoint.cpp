@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/weights/family.h"
+#include "kinema/weights/stored.h"
 
 namespace kinema::weights {
 namespace {
@@ -16,13 +17,17 @@ using io::Json;
 constexpr std::array<std::string_view, 5> kOtherParts{
     "vae.", "first_stage_model.", "text_encoders.", "cond_stage_model.", "conditioner."};
 
-std::vector<const io::TensorView*> views(const io::SafetensorsFile& file) {
+template <typename File>
+std::vector<const io::TensorView*> views(const File& file) {
   std::vector<const io::TensorView*> out;
   for (const io::TensorView& tensor : file.tensors()) {
     out.push_back(&tensor);
   }
   return out;
 }
+
+// Scales of weights, by who wrote the file.
+constexpr std::array<std::string_view, 2> kScaleNames{".scale_weight", ".weight_scale"};
 
 // What stands before the transformer's keys, by who wrote the file.
 constexpr std::array<std::string_view, 5> kPrefixes{"model.diffusion_model.", "diffusion_model.",
@@ -50,11 +55,9 @@ void refuse_other_formats(const fs::path& path) {
         "[weights] {} is a pickle, which may run code when it is read: it is not opened\n"
         "  take the model's -Diffusers folder, or save the tensors as safetensors",
         path.string());
-  check(extension != ".gguf",
-        "[weights] {} is GGUF, whose quantised blocks are not read\n"
-        "  take the bf16 or fp16 safetensors of the same model",
-        path.string());
 }
+
+bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
 Checkpoint Checkpoint::open(const fs::path& path) {
   refuse_other_formats(path);
@@ -62,8 +65,12 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   out.path_ = path.string();
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
-    out.single_.push_back(io::SafetensorsFile::open(path));
-    out.files_.push_back(&out.single_[0]);
+    if (is_gguf(path)) {
+      out.gguf_ = io::GgufFile::open(path);
+    } else {
+      out.single_.push_back(io::SafetensorsFile::open(path));
+      out.files_.push_back(&out.single_[0]);
+    }
     const fs::path beside = path.parent_path() / "config.json";
     if (fs::exists(beside, ignored)) {
       Json config = Json::read(beside);
@@ -71,7 +78,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
         out.config_ = std::move(config);
       }
     }
-    out.index(views(out.single_[0]));
+    out.index(out.with_scales(out.gguf_ ? views(*out.gguf_) : views(out.single_[0])));
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);
@@ -79,7 +86,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   for (const io::SafetensorsFile& file : out.folder_->files()) {
     out.files_.push_back(&file);
   }
-  out.index(out.folder_->tensors());
+  out.index(out.with_scales(out.folder_->tensors()));
   return out;
 }
 
@@ -98,6 +105,63 @@ void Checkpoint::check_intact() const {
   for (const io::SafetensorsFile* file : files_) {
     file->check_intact();
   }
+  if (gguf_) {
+    gguf_->check_intact();
+  }
+}
+
+/// The tensors without scales, and codes that have one as what they stand for. ComfyUI marks such
+/// files with a tensor `scaled_fp8`, and may keep scales of activations, which are not used.
+std::vector<const io::TensorView*> Checkpoint::with_scales(
+    std::vector<const io::TensorView*> tensors) {
+  constexpr std::string_view kWeight = ".weight";
+  std::map<std::string_view, const io::TensorView*> scales;  // by the module's name
+  for (const io::TensorView* tensor : tensors) {
+    for (const std::string_view end : kScaleNames) {
+      if (tensor->name.ends_with(end)) {
+        scales[std::string_view(tensor->name).substr(0, tensor->name.size() - end.size())] = tensor;
+      }
+    }
+  }
+  if (scales.empty()) {
+    return tensors;
+  }
+  std::vector<const io::TensorView*> out;
+  for (const io::TensorView* tensor : tensors) {
+    const std::string_view name = tensor->name;
+    if (name.ends_with(".scale_input") || name == "scaled_fp8" || name.ends_with(".scaled_fp8") ||
+        std::ranges::any_of(kScaleNames,
+                            [&](std::string_view end) { return name.ends_with(end); })) {
+      continue;
+    }
+    const auto scale = name.ends_with(kWeight)
+                           ? scales.find(name.substr(0, name.size() - kWeight.size()))
+                           : scales.end();
+    out.push_back(scale == scales.end() ? tensor : decoded(*tensor, *scale->second));
+  }
+  return out;
+}
+
+const io::TensorView* Checkpoint::decoded(const io::TensorView& codes,
+                                          const io::TensorView& scale) {
+  const DType dtype = codes.shape.dtype;
+  check(dtype == DType::S8 || is_f8(dtype), "[weights] {}: `{}` has scales, but is {}", path_,
+        codes.name, to_string(codes.shape));
+  const int64_t count = scale.shape.elements();
+  check(is_float(scale.shape.dtype) &&
+            (count == 1 || (codes.shape.rank() >= 1 && count == codes.shape.dims[0])),
+        "[weights] {}: the scales `{}` of `{}` are {}: one, or one for each of {} outputs is "
+        "expected",
+        path_, scale.name, codes.name, to_string(scale.shape),
+        codes.shape.rank() >= 1 ? codes.shape.dims[0] : 1);
+  const HostArray scales = convert(scale.copy(), DType::F32);
+  return &decoded_.emplace_back(
+      io::TensorView{.name = codes.name,
+                     .shape = {DType::F32, codes.shape.dims},
+                     .bytes = codes.bytes,
+                     .decode = [bytes = codes.bytes, dtype, scales](std::span<float> values) {
+                       decode_stored(bytes, dtype, scales.as<float>(), values);
+                     }});
 }
 
 void Checkpoint::index(const std::vector<const io::TensorView*>& tensors) {

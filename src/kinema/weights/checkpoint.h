@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/weights/family.h"
 #include "kinema/weights/names.h"
@@ -14,8 +16,10 @@
 namespace kinema::weights {
 
 /// A model's tensors under diffusers keys, whatever holds them. That may be a model folder of
-/// diffusers or transformers, one of the original Wan release, or a single safetensors file in the
-/// names of either, with or without a prefix such as `model.diffusion_model.`.
+/// diffusers or transformers, one of the original Wan release, or a single safetensors or GGUF file
+/// in the names of either, with or without a prefix such as `model.diffusion_model.`. Weights that
+/// are codes beside their scales (`X.weight` with `X.scale_weight`, as ComfyUI's fp8 files have
+/// them) are what these stand for.
 class Checkpoint {
  public:
   struct Entry {
@@ -23,8 +27,8 @@ class Checkpoint {
     const io::TensorView* view;
   };
 
-  /// Throws what ModelFolder::open and SafetensorsFile::open throw, and an Error with a remedy for
-  /// pickles and GGUF files, which are not read.
+  /// Throws what ModelFolder::open, SafetensorsFile::open and GgufFile::open throw, and an Error
+  /// with a remedy for pickles, which are not read.
   static Checkpoint open(const std::filesystem::path& path);
   /// A model folder under its own keys; it must outlive the result.
   Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
@@ -46,12 +50,16 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
+  std::vector<const io::TensorView*> with_scales(std::vector<const io::TensorView*> tensors);
+  const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
   void index(const std::vector<const io::TensorView*>& tensors);
 
   std::string path_;
   std::optional<io::ModelFolder> folder_;
   std::vector<io::SafetensorsFile> single_;        // on the heap, so that addresses stay when moved
   std::vector<const io::SafetensorsFile*> files_;  // all of them
+  std::optional<io::GgufFile> gguf_;
+  std::deque<io::TensorView> decoded_;  // codes with their scales
   io::Json config_;
   Naming naming_ = Naming::DIFFUSERS;
   std::string prefix_;
@@ -59,8 +67,10 @@ class Checkpoint {
   std::map<std::string, const io::TensorView*, std::less<>> index_;
 };
 
-/// Throws an Error with a remedy when the name is that of a pickle or a GGUF file.
+/// Throws an Error with a remedy when the name is that of a pickle.
 void refuse_other_formats(const std::filesystem::path& path);
+/// True for a name that ends with .gguf.
+bool is_gguf(const std::filesystem::path& path);
 
 /// The family whose transformer the configuration, or without one the tensors, say it is; null for
 /// something else.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "kinema/pjrt/upload.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/parallel.h"
+#include "kinema/weights/stored.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
@@ -17,6 +19,9 @@ namespace {
 /// Bytes of a file that are read before their pages are given back. A multiple of every dtype's
 /// width.
 constexpr size_t kPiece = size_t{16} << 20;
+
+/// `X.weight_scale` is of `X.weight`.
+constexpr std::string_view kScaleOfWeight = "_scale";
 
 /// A tensor of the file and what becomes of it; no view for what adapters alone make.
 struct Source {
@@ -44,8 +49,10 @@ struct Target {
 /// Loads one parameter after the other; several of them work beside each other.
 class Loader {
  public:
-  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
-      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices) {}
+  /// `codes`: of weights that are stored so, and of their scales.
+  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices,
+         std::optional<DType> codes)
+      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices), codes_(codes) {}
 
   runtime::Array operator()(const nn::ParamSpec& spec) {
     std::vector<mesh::Block> blocks =
@@ -70,7 +77,10 @@ class Loader {
 
  private:
   Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
-    const std::string key = spec.key(layer);
+    std::string key = spec.key(layer);
+    if (spec.is_stored_scale()) {
+      key.erase(key.size() - kScaleOfWeight.size());
+    }
     return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), key};
   }
 
@@ -92,7 +102,7 @@ class Loader {
             std::vector<Target>& targets) {
     const DType dtype = spec.shape.dtype;
     HostArray merged;
-    if (source.view == nullptr || adapters_.change(source.key)) {
+    if (source.view == nullptr || source.view->decode || codes_ || adapters_.change(source.key)) {
       merged = merge(source, spec);
     }
     for (Target& target : targets) {
@@ -148,7 +158,8 @@ class Loader {
     }
   }
 
-  /// With what adapters add: computed in f32 and rounded once.
+  /// The values that codes stand for, with what adapters add, in f32; rounded once, or stored as
+  /// codes in turn.
   HostArray merge(const Source& source, const nn::ParamSpec& spec) const {
     const DType dtype = spec.shape.dtype;
     HostArray values = source.view == nullptr
@@ -156,6 +167,10 @@ class Loader {
                            : convert(source.view->copy(), DType::F32);
     io::release_pages(source.bytes());
     adapters_.add_to(source.key, values.as<float>());
+    if (codes_) {
+      StoredCodes stored = stored_codes(values, *codes_);
+      return spec.is_stored_scale() ? std::move(stored.scale) : std::move(stored.values);
+    }
     return dtype == DType::F32 ? std::move(values) : convert(values, dtype);
   }
 
@@ -183,9 +198,22 @@ class Loader {
   const Checkpoint& checkpoint_;
   const Adapters& adapters_;
   const runtime::Devices& devices_;
+  std::optional<DType> codes_;
   std::vector<std::byte> gathered_;
   std::vector<std::byte> cast_;
 };
+
+/// What a weight, or the weight that these are the scales of, is stored as; nothing: as floats.
+std::optional<DType> codes_of(const nn::ParamSpec& spec, std::span<const nn::ParamSpec> specs) {
+  if (nn::is_codes(spec.shape.dtype)) {
+    return spec.shape.dtype;
+  }
+  if (!spec.is_stored_scale()) {
+    return std::nullopt;
+  }
+  const std::string weight = spec.name.substr(0, spec.name.size() - kScaleOfWeight.size());
+  return std::ranges::find(specs, weight, &nn::ParamSpec::name)->shape.dtype;
+}
 
 }  // namespace
 
@@ -198,7 +226,7 @@ std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
   // Pages are mapped, copied and cast on the host: one core is less than memory can do.
   const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
   for_each_in_parallel(specs.size(), threads, [&](size_t i) {
-    arrays[i] = Loader(checkpoint, changes, devices)(specs[i]);
+    arrays[i] = Loader(checkpoint, changes, devices, codes_of(specs[i], specs))(specs[i]);
   });
   checkpoint.check_intact();
   return arrays;

@@ -51,14 +51,24 @@ void check_pairs(const Node& node, const char* role, const std::vector<int64_t>&
   }
 }
 
+bool gives(DType in, DType out) {
+  if (is_f8(in)) {
+    return out == DType::BF16 || out == DType::F16 || out == DType::F32;
+  }
+  return in != DType::PRED &&
+         (out == in || out == accumulation_dtype(in) || (in == DType::S8 && out == DType::S32));
+}
+
 Shape dot_shape(const Node& node) {
   const auto& [dims, precision, out] = node.get<DotAttrs>();
   const Shape& a = node.shape(0);
   const Shape& b = node.shape(1);
-  check_same_dtype("dot_general", a, b);
-  const bool widens = accumulation_dtype(a.dtype) == out;
-  check(a.dtype != DType::PRED && (out == a.dtype || widens),
-        "[dot_general] {} times {} cannot give {}: the operands' dtype, or f32 for bf16 and f16",
+  if (!is_f8(a.dtype) || !is_f8(b.dtype)) {
+    check_same_dtype("dot_general", a, b);
+  }
+  check(gives(a.dtype, out),
+        "[dot_general] {} times {} cannot give {}: the operands' dtype, f32 for bf16 and f16, s32 "
+        "for s8, a wider float for f8",
         to_string(a), to_string(b), to_string(out));
   check_axes(a, "left", dims.lhs_batch, dims.lhs_contract);
   check_axes(b, "right", dims.rhs_batch, dims.rhs_contract);
@@ -87,22 +97,23 @@ std::vector<int64_t> run(int64_t start, size_t count) {
 
 // One operand as the node saw it.
 struct Side {
-  Tensor x;
+  int64_t rank;
   std::vector<int64_t> batch, contract;
+
+  size_t free_axes() const { return static_cast<size_t>(rank) - batch.size() - contract.size(); }
 };
 
-// The gradient of `mine`: dy times `other` over other's free axes, with the axes put back in order.
-// `dy_other` are the axes of dy that come from the other operand.
-Tensor side_gradient(const Side& mine, const Side& other, Tensor dy,
-                     const std::vector<int64_t>& dy_other, Precision precision) {
-  const std::vector<int64_t> free = rest(mine.x.rank(), mine.batch, mine.contract);
-  const Tensor product =
-      dot_general(dy, other.x,
-                  {.lhs_contract = dy_other,
-                   .rhs_contract = rest(other.x.rank(), other.batch, other.contract),
-                   .lhs_batch = run(0, mine.batch.size()),
-                   .rhs_batch = other.batch},
-                  precision);
+// The gradient of `mine`: dy times `other`, x, over other's free axes, with the axes put back in
+// order. `dy_other` are the axes of dy that come from the other operand.
+Tensor side_gradient(const Side& mine, const Side& other, Tensor x, Tensor dy,
+                     const std::vector<int64_t>& dy_other, Precision precision, DType out) {
+  const std::vector<int64_t> free = rest(mine.rank, mine.batch, mine.contract);
+  const Tensor product = dot_general(dy, x,
+                                     {.lhs_contract = dy_other,
+                                      .rhs_contract = rest(other.rank, other.batch, other.contract),
+                                      .lhs_batch = run(0, mine.batch.size()),
+                                      .rhs_batch = other.batch},
+                                     precision, out);
   // product: batch, my free axes, then other's contracted axes in rising order, each of which is
   // paired with one of mine.
   std::vector<int64_t> source = mine.batch;
@@ -125,16 +136,14 @@ Tensor side_gradient(const Side& mine, const Side& other, Tensor dy,
 // the forward one; they accumulate in f32 all the same.
 Cotangents dot_gradient(Tensor y, Tensor dy) {
   const auto& [dims, precision, out] = y.node().get<DotAttrs>();
-  const Side a{y.node().input(0), dims.lhs_batch, dims.lhs_contract};
-  const Side b{y.node().input(1), dims.rhs_batch, dims.rhs_contract};
-  const size_t batch = a.batch.size();
-  const size_t a_free = static_cast<size_t>(a.x.rank()) - batch - a.contract.size();
-  const size_t b_free = static_cast<size_t>(b.x.rank()) - batch - b.contract.size();
-  const auto a_start = static_cast<int64_t>(batch);
-  const auto b_start = static_cast<int64_t>(batch + a_free);
-  dy = convert(dy, a.x.dtype());
-  return {side_gradient(a, b, dy, run(b_start, b_free), precision),
-          side_gradient(b, a, dy, run(a_start, a_free), precision)};
+  const Tensor a = y.node().input(0);
+  const Tensor b = y.node().input(1);
+  if (is_integer(a.dtype()) || is_f8(a.dtype())) {
+    return {Tensor(), Tensor()};
+  }
+  dy = convert(dy, a.dtype());
+  return {dot_gradient_of_a(dy, a.shape(), b, dims, precision, a.dtype()),
+          dot_gradient_of_b(dy, a, b.shape(), dims, precision, a.dtype())};
 }
 
 }  // namespace
@@ -174,6 +183,22 @@ Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision) {
 
 Tensor dot_general(Tensor a, Tensor b, DotDims dims, Precision precision, DType out) {
   return apply(kDotGeneral, {a, b}, DotAttrs{std::move(dims), precision, out});
+}
+
+Tensor dot_gradient_of_a(Tensor dy, const Shape& a, Tensor b, const DotDims& dims,
+                         Precision precision, DType out) {
+  const Side mine{a.rank(), dims.lhs_batch, dims.lhs_contract};
+  const Side other{b.rank(), dims.rhs_batch, dims.rhs_contract};
+  const auto start = static_cast<int64_t>(mine.batch.size() + mine.free_axes());
+  return side_gradient(mine, other, b, dy, run(start, other.free_axes()), precision, out);
+}
+
+Tensor dot_gradient_of_b(Tensor dy, Tensor a, const Shape& b, const DotDims& dims,
+                         Precision precision, DType out) {
+  const Side mine{b.rank(), dims.rhs_batch, dims.rhs_contract};
+  const Side other{a.rank(), dims.lhs_batch, dims.lhs_contract};
+  const auto start = static_cast<int64_t>(mine.batch.size());
+  return side_gradient(mine, other, a, dy, run(start, other.free_axes()), precision, out);
 }
 
 Tensor matmul(Tensor a, Tensor b, Precision precision) {

@@ -126,6 +126,15 @@ constexpr Op kFloor{
     .free_to_recompute = true,
 };
 
+// y = the nearest whole number, the even one of two
+constexpr Op kRoundEven{
+    .name = "round_even",
+    .infer = same_float,
+    .gradient = Gradient::none(),
+    .mlir = "stablehlo.round_nearest_even",
+    .free_to_recompute = true,
+};
+
 // ---- Two operands of one shape -------------------------------------------------------------
 
 // y = a + b,  da = dy,  db = dy
@@ -275,7 +284,8 @@ constexpr const Op* kOps[] = {&kNegate,   &kExp,       &kLog,
                               &kMultiply, &kDivide,    &kMaximum,
                               &kMinimum,  &kPow,       &kRemainder,
                               &kAnd,      &kOr,        &kXor,
-                              &kNot,      &kShiftLeft, &kShiftRightLogical};
+                              &kNot,      &kShiftLeft, &kShiftRightLogical,
+                              &kRoundEven};
 
 // Brings both operands to the common shape, then adds the node.
 Tensor binary(const Op& op, Tensor a, Tensor b) {
@@ -301,6 +311,7 @@ Tensor erf(Tensor x) { return apply(kErf, {x}); }
 Tensor abs(Tensor x) { return apply(kAbs, {x}); }
 Tensor sign(Tensor x) { return apply(kSign, {x}); }
 Tensor floor(Tensor x) { return apply(kFloor, {x}); }
+Tensor round_even(Tensor x) { return apply(kRoundEven, {x}); }
 
 Tensor operator+(Tensor a, Tensor b) { return binary(kAdd, a, b); }
 Tensor operator-(Tensor a, Tensor b) { return binary(kSubtract, a, b); }

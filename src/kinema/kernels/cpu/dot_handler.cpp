@@ -18,6 +18,10 @@ DType dtype_of(ffi::DataType type) {
       return DType::F32;
     case ffi::DataType::BF16:
       return DType::BF16;
+    case ffi::DataType::S8:
+      return DType::S8;
+    case ffi::DataType::S32:
+      return DType::S32;
     default:
       fail("[dot kernel] operands of element type {} are not covered", static_cast<int>(type));
   }

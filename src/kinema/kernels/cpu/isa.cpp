@@ -87,6 +87,17 @@ Isa isa() {
   return static_cast<Isa>(value);
 }
 
+bool has_int8_products() {
+#if defined(__x86_64__)
+  // Between AVX512 and what is there with BF16: a limit to AVX512 keeps oneDNN from it. Without it
+  // pairs of products are summed in int16, and may not fit.
+  return isa() > Isa::Avx512 || (isa() == Isa::Avx512 && machine_isa() == Isa::Avx512 &&
+                                 __builtin_cpu_supports("avx512vnni"));
+#else
+  return false;
+#endif
+}
+
 void limit_isa(Isa most) {
   check(most <= machine_isa(),
         "[cpu_isa] {} was asked for, but the most that this processor has is {}\n"

@@ -22,6 +22,9 @@ Isa machine_isa();
 /// The one that kernels use: the machine's, or what limit_isa() allowed.
 Isa isa();
 
+/// Whether it has exact products of int8, four to a sum of int32 (AVX512_VNNI; AMX).
+bool has_int8_products();
+
 /// Kernels of this process, oneDNN's included, use no more than `most` from here on: to be called
 /// before the first of them runs. Throws an Error where the machine has less, or kernels have run
 /// with another limit.

@@ -61,7 +61,8 @@ bool covered(const Node& dot, const CpuLoweringOptions& options) {
   const DType in = dot.shape(0).dtype;
   const DType out = dot.results[0].dtype;
   return (in == DType::F32 && options.f32 && out == DType::F32) ||
-         (in == DType::BF16 && options.bf16 && (out == DType::F32 || out == DType::BF16));
+         (in == DType::BF16 && options.bf16 && (out == DType::F32 || out == DType::BF16)) ||
+         (in == DType::S8 && options.s8 && out == DType::S32);
 }
 
 /// Writes `dot` with its result stored as `written` (the dot itself or a transpose of it);
@@ -152,6 +153,7 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
   CpuLoweringOptions options = given;
   options.f32 = options.f32 && has_fast_product(DType::F32);
   options.bf16 = options.bf16 && has_fast_product(DType::BF16);
+  options.s8 = options.s8 && has_fast_product(DType::S8);
   return [options](const Node& node, Emitter& out) {
     if (node.op == &kDotGeneral) {
       return write_dot(node, node, dense_strides(node.results[0].dims), out, options);

@@ -8,6 +8,7 @@ namespace kinema::kernels {
 struct CpuLoweringOptions {
   bool f32 = true;
   bool bf16 = true;
+  bool s8 = true;
   /// Products below this many floating-point operations stay with the compiler.
   double min_flops = 4e6;
   /// The same for convolutions.

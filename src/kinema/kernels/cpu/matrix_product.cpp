@@ -152,7 +152,8 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
 }
 
 bool has_fast_product(DType dtype) {
-  return (dtype == DType::F32 || dtype == DType::BF16) && isa() >= Isa::Avx2;
+  return dtype == DType::S8 ? has_int8_products()
+                            : (dtype == DType::F32 || dtype == DType::BF16) && isa() >= Isa::Avx2;
 }
 
 DType product_dtype(DType dtype) {

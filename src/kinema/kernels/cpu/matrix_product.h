@@ -12,9 +12,9 @@ namespace kinema::kernels {
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t)>& task)>;
 
 /// c = a b through oneDNN, split into pieces of about equal work. Operands of type `in` (F32 or
-/// BF16), result of type `out` (F32, or BF16 for BF16 operands); sums in F32, rounded once. Where
-/// the processor has no BF16 products, those are panel_product()'s. Throws an Error when oneDNN
-/// refuses.
+/// BF16), result of type `out` (F32, or BF16 for BF16 operands); sums in F32, rounded once; or
+/// operands of S8, exact sums of S32. Where the processor has no BF16 products, those are
+/// panel_product()'s. Throws an Error when oneDNN refuses.
 void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, const void* b,
                     void* c, int64_t threads, const ParallelFor& parallel_for);
 
@@ -23,7 +23,8 @@ void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, c
 void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
                     char* c);
 
-/// True for F32 and BF16 where this processor has fast products of F32.
+/// True for F32 and BF16 where this processor has fast products of F32, for S8 where it has exact
+/// ones of those.
 bool has_fast_product(DType dtype);
 
 /// What a product of the dtype is computed in: F32 for BF16 where the processor multiplies F32

@@ -16,7 +16,16 @@ dnnl::stream& dnnl_stream() {
 }
 
 dnnl::memory::data_type dnnl_type(DType dtype) {
-  return dtype == DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  switch (dtype) {
+    case DType::BF16:
+      return dnnl::memory::data_type::bf16;
+    case DType::S8:
+      return dnnl::memory::data_type::s8;
+    case DType::S32:
+      return dnnl::memory::data_type::s32;
+    default:
+      return dnnl::memory::data_type::f32;
+  }
 }
 
 }  // namespace kinema::kernels

@@ -13,7 +13,7 @@ const dnnl::engine& dnnl_engine();
 /// how work is split is ours.
 dnnl::stream& dnnl_stream();
 
-/// F32 or BF16.
+/// F32, BF16, S8 or S32.
 dnnl::memory::data_type dnnl_type(DType dtype);
 
 }  // namespace kinema::kernels

@@ -36,6 +36,7 @@ nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::str
 HeadProjections::HeadProjections(const nn::Params& params, const TransformerConfig& c)
     : heads_(c.num_attention_heads),
       scale_(1.0 / std::sqrt(static_cast<double>(c.attention_head_dim))),
+      quantized_((params / "attention_op").quantized()),
       to_q_(params / "to_q", c.dim(), c.dim(), into_heads()),
       to_k_(params / "to_k", c.dim(), c.dim(), into_heads()),
       to_v_(params / "to_v", c.dim(), c.dim(), into_heads()),
@@ -53,11 +54,12 @@ Tensor HeadProjections::query(Tensor x, Precision precision, const BlockTap& tap
   if (tap) {
     tap("attn1.norm_q", norm_q_(q));
   }
-  return heads(norm_q_(q, scale_));
+  return heads(norm_q_(q, quantized_ ? 1.0 : scale_));
 }
 
-nn::AttentionOptions HeadProjections::scaled(nn::AttentionOptions options) {
-  options.scale = 1.0;
+nn::AttentionOptions HeadProjections::with_scale(nn::AttentionOptions options) const {
+  options.scale = quantized_ ? scale_ : 1.0;
+  options.quantized = quantized_;
   return options;
 }
 
@@ -86,7 +88,7 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   // names: configurations of other trainers use either.
   const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
   const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
-  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = self_attention_axes(place);
   const Tensor y =
       nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
@@ -120,7 +122,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const mesh::Placement& place) const {
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
-  nn::AttentionOptions scaled = HeadProjections::scaled(options);
+  nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = axes_of(place, kCrossQueries);
   scaled.whole_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kinema/mesh/placement.h"
@@ -20,7 +21,8 @@ class HeadProjections {
  public:
   HeadProjections(const nn::Params& params, const TransformerConfig& config);
 
-  /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores (`scaled`).
+  /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores unless attention applies it
+  /// (`with_scale`).
   Tensor query(Tensor x, Precision precision, const BlockTap& tap) const;
   /// [b, t, d] -> [b, t, n, d / n], f32.
   Tensor key(Tensor x, Precision precision) const;
@@ -29,12 +31,14 @@ class HeadProjections {
   /// [b, s, n, d / n] -> [b, s, d], through the output projection.
   Tensor output(Tensor y, Precision precision) const;
   Tensor heads(Tensor x) const;
-  /// For queries that carry the factor of the scores already.
-  static nn::AttentionOptions scaled(nn::AttentionOptions options);
+  /// What is left to do to these queries. Quantized, scores are scaled afterwards: codes depend on
+  /// the size of what they stand for.
+  nn::AttentionOptions with_scale(nn::AttentionOptions options) const;
 
  private:
   int64_t heads_;
   double scale_;  // 1 / sqrt(head width)
+  std::optional<nn::QuantizedProduct> quantized_;
   nn::Linear to_q_;
   nn::Linear to_k_;
   nn::Linear to_v_;

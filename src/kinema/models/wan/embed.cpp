@@ -16,7 +16,8 @@ PatchEmbedding::PatchEmbedding(const nn::Params& params, const TransformerConfig
       weight_(params.weight(
           "weight", {c.dim(), c.in_channels, c.patch_size[0], c.patch_size[1], c.patch_size[2]},
           {"conv_out", "", "", "", ""}, nn::Init::xavier())),
-      bias_(params.weight("bias", {c.dim()}, {"conv_out"}, nn::Init::zeros())) {}
+      bias_(params.weight("bias", {c.dim()}, {"conv_out"}, nn::Init::zeros())),
+      quantized_(params.quantized()) {}
 
 Tensor PatchEmbedding::operator()(Tensor video, Precision precision) const {
   const auto [pf, ph, pw] = patch_;
@@ -28,7 +29,12 @@ Tensor PatchEmbedding::operator()(Tensor video, Precision precision) const {
   Tensor x = reshape(video, {b, c, f, pf, h, ph, w, pw});
   x = transpose(x, {0, 2, 4, 6, 1, 3, 5, 7});
   x = reshape(x, {b, f * h * w, c * pf * ph * pw});
-  return nn::linear(x, reshape(weight_, {weight_.dim(0), -1}), bias_, precision);
+  const Tensor kernel = reshape(weight_, {weight_.dim(0), -1});
+  if (quantized_) {
+    return nn::quantized_patches(x, nn::as(kernel, x.dtype()), *quantized_, precision) +
+           nn::as(bias_, x.dtype());
+  }
+  return nn::linear(x, kernel, bias_, precision);
 }
 
 std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& c) {

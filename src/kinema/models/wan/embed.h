@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "kinema/graph/ops.h"
 #include "kinema/models/wan/config.h"
@@ -24,6 +25,7 @@ class PatchEmbedding {
   std::array<int64_t, 3> patch_;
   Tensor weight_;  // [d, c, pf, ph, pw]
   Tensor bias_;
+  std::optional<nn::QuantizedProduct> quantized_;
 };
 
 /// Frames, rows and columns of patches of a video [b, c, f, h, w]; throws as PatchEmbedding does.

@@ -7,6 +7,7 @@
 #include "kinema/mesh/batch.h"
 #include "kinema/models/wan/block.h"
 #include "kinema/models/wan/embed.h"
+#include "kinema/models/wan/products.h"
 
 namespace kinema::wan {
 namespace {
@@ -118,7 +119,9 @@ void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
 
 /// Keys and tensors of the parameters that are stacked layer by layer.
 struct Stacks {
-  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params) {
+  Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params,
+         const nn::ModelOptions& options)
+      : quantized(quantized_products(options.quantization)) {
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].layers > 0) {
         keys.push_back(specs[i].name);
@@ -130,7 +133,7 @@ struct Stacks {
   /// One layer of them.
   Block block(std::span<const Tensor> layer, const TransformerConfig& config,
               nn::Dropout low_rank_dropout = {}) const {
-    nn::Binder binder;
+    nn::Binder binder(quantized);
     binder.set_low_rank_dropout(low_rank_dropout);
     for (size_t i = 0; i < keys.size(); ++i) {
       binder.add(keys[i], layer[i]);
@@ -138,6 +141,7 @@ struct Stacks {
     return {nn::Params(binder, kStackedBlock), config};
   }
 
+  nn::QuantizedProducts quantized;
   std::vector<std::string> keys;
   std::vector<Tensor> tensors;
 };
@@ -147,7 +151,7 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
                       std::span<const Tensor> params, const TransformerConfig& config,
                       const nn::ModelOptions& options, const Conditioning& given) {
   Graph& graph = x.graph();
-  const Stacks stacks(specs, params);
+  const Stacks stacks(specs, params, options);
   std::vector<Tensor> xs = stacks.tensors;
   const bool dropout = given.dropout.active() || given.low_rank_dropout.active();
   if (dropout) {
@@ -218,14 +222,17 @@ void check_divides(const TransformerConfig& config, const mesh::Placement& place
   mesh::check_divides(place, "features of the feed-forward layer", config.ffn_dim, "mlp");
 }
 
-DType parameter_dtype(std::string_view key, DType weights_dtype) {
+DType parameter_dtype(std::string_view key, DType weights_dtype,
+                      std::optional<DType> weights_storage) {
   for (const std::string_view part :
-       {"norm", "condition_embedder", "scale_shift_table", "lora_scale"}) {
+       {"norm", "condition_embedder", "scale_shift_table", "lora_scale", "weight_scale"}) {
     if (key.find(part) != std::string_view::npos) {
       return DType::F32;
     }
   }
-  return weights_dtype;
+  const bool is_narrow = weights_storage && key.starts_with("blocks.") &&
+                         key.ends_with(".weight") && key.find(".lora_") == std::string_view::npos;
+  return is_narrow ? *weights_storage : weights_dtype;
 }
 
 std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
@@ -233,7 +240,9 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
                                       const nn::InitOptions& init) {
   validate(config);
   nn::SpecCollector specs(
-      [&](const std::string& key) { return parameter_dtype(key, options.weights_dtype); },
+      [&](const std::string& key) {
+        return parameter_dtype(key, options.weights_dtype, options.weights_storage);
+      },
       options.low_ranks);
   const nn::Params root(specs, "");
   const Ends ends(root, config);
@@ -245,6 +254,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
       const Block block(root / block_key(i), config);
     }
   }
+  check_module_path(options.quantization, specs.products());
   std::vector<nn::ParamSpec> result = specs.take();
   for (nn::ParamSpec& spec : result) {
     apply(init, spec);
@@ -255,7 +265,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params);
+  nn::Binder binder(specs, params, quantized_products(options.quantization));
   const nn::Params root(binder, "");
   const Ends ends(root, config);
   const Precision precision = options.precision;
@@ -268,7 +278,7 @@ CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& co
     }
   }
   if (options.scan_layers) {
-    const Stacks stacks(specs, params);
+    const Stacks stacks(specs, params, options);
     const Scope scope(graph, "blocks");
     return from_list(
         scan({}, stacks.tensors, {.length = config.num_layers},
@@ -315,7 +325,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
                                        const nn::ModelOptions& options,
                                        const TransformerInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params);
+  nn::Binder binder(specs, params, quantized_products(options.quantization));
   const nn::Dropout low_rank_dropout(options.low_rank_dropout, inputs.dropout_key);
   binder.set_low_rank_dropout(low_rank_dropout);
   const nn::Params root(binder, "");

@@ -42,9 +42,11 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
                                       const nn::InitOptions& init = {});
 
 /// What a checkpoint key is stored in: F32 for norms, condition embedder and modulation tables
-/// (keys containing `norm`, `condition_embedder`, `scale_shift_table` or `lora_scale`), otherwise
+/// (keys containing `norm`, `condition_embedder`, `scale_shift_table`, `lora_scale` or
+/// `weight_scale`); linear weights of blocks in `weights_storage` where given; otherwise
 /// `weights_dtype`.
-DType parameter_dtype(std::string_view key, DType weights_dtype);
+DType parameter_dtype(std::string_view key, DType weights_dtype,
+                      std::optional<DType> weights_storage = {});
 
 /// Keys and values of all blocks, each with a leading axis of layers. Text as encoder_hidden_states
 /// and image as encoder_hidden_states_image of TransformerInputs.

@@ -1,0 +1,182 @@
+#include "kinema/io/ggml_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kinema/core/bf16.h"
+#include "kinema/core/error.h"
+
+namespace kinema::io {
+namespace {
+
+constexpr int64_t kBlock = 32;
+constexpr int64_t kSuperBlock = 256;
+
+int byte_at(const std::byte* p, int64_t i) { return std::to_integer<int>(p[i]); }
+
+int signed_at(const std::byte* p, int64_t i) { return static_cast<int8_t>(byte_at(p, i)); }
+
+float half_at(const std::byte* p) {
+  return f16_to_f32(static_cast<uint16_t>(byte_at(p, 0) | byte_at(p, 1) << 8));
+}
+
+// d, 16 bytes: value j in the low, j + 16 in the high four bits, less 8.
+void decode_q4_0(const std::byte* block, float* y) {
+  const float d = half_at(block);
+  for (int64_t j = 0; j < kBlock / 2; ++j) {
+    const int q = byte_at(block + 2, j);
+    y[j] = static_cast<float>((q & 0xf) - 8) * d;
+    y[j + kBlock / 2] = static_cast<float>((q >> 4) - 8) * d;
+  }
+}
+
+// d, 32 signed bytes.
+void decode_q8_0(const std::byte* block, float* y) {
+  const float d = half_at(block);
+  for (int64_t j = 0; j < kBlock; ++j) {
+    y[j] = static_cast<float>(signed_at(block + 2, j)) * d;
+  }
+}
+
+struct Group {
+  float scale, least;
+};
+
+// 12 bytes hold eight pairs of six bits. Those of the first four lie in the low six of bytes 0 to 3
+// and 4 to 7, whose upper two bits are the upper ones of the last four.
+Group group(const std::byte* scales, int64_t j, float d, float d_least) {
+  int scale = 0;
+  int least = 0;
+  if (j < 4) {
+    scale = byte_at(scales, j) & 63;
+    least = byte_at(scales, j + 4) & 63;
+  } else {
+    scale = (byte_at(scales, j + 4) & 0xf) | byte_at(scales, j - 4) >> 6 << 4;
+    least = byte_at(scales, j + 4) >> 4 | byte_at(scales, j) >> 6 << 4;
+  }
+  return {d * static_cast<float>(scale), d_least * static_cast<float>(least)};
+}
+
+// Q4_K: d, d_least, 12 bytes of scales, 128 bytes of low and high four bits. Q5_K: 32 bytes of
+// fifth bits before those. value = scale q - least, in eight groups of 32.
+void decode_q4_or_q5_k(const std::byte* block, bool fifth, float* y) {
+  const float d = half_at(block);
+  const float d_least = half_at(block + 2);
+  const std::byte* scales = block + 4;
+  const std::byte* fifths = block + 16;
+  const std::byte* q = block + 16 + (fifth ? 32 : 0);
+  for (int64_t j = 0; j < 8; ++j) {
+    const Group g = group(scales, j, d, d_least);
+    for (int64_t i = 0; i < 32; ++i) {
+      const int low = byte_at(q, j / 2 * 32 + i) >> (j % 2 * 4) & 0xf;
+      const int high = fifth ? (byte_at(fifths, i) >> j & 1) << 4 : 0;
+      y[j * 32 + i] = g.scale * static_cast<float>(low | high) - g.least;
+    }
+  }
+}
+
+// 128 bytes of low four bits, 64 of the upper two, 16 signed scales, d. Halves of 128 values; value
+// = d scale (q - 32), in groups of 16.
+void decode_q6_k(const std::byte* block, float* y) {
+  const float d = half_at(block + 208);
+  for (int64_t half = 0; half < 2; ++half) {
+    const std::byte* low = block + 64 * half;
+    const std::byte* high = block + 128 + 32 * half;
+    const std::byte* scales = block + 192 + 8 * half;
+    for (int64_t row = 0; row < 4; ++row) {
+      for (int64_t i = 0; i < 32; ++i) {
+        const int four = byte_at(low, row % 2 * 32 + i) >> (row / 2 * 4) & 0xf;
+        const int two = byte_at(high, i) >> (2 * row) & 3;
+        const int scale = signed_at(scales, 2 * row + i / 16);
+        y[128 * half + 32 * row + i] =
+            d * static_cast<float>(scale) * static_cast<float>((four | two << 4) - 32);
+      }
+    }
+  }
+}
+
+void decode_block(GgmlType type, const std::byte* block, float* y) {
+  switch (type) {
+    case GgmlType::F32:
+      std::memcpy(y, block, sizeof(float));
+      return;
+    case GgmlType::F16:
+      *y = half_at(block);
+      return;
+    case GgmlType::BF16:
+      *y = bf16_to_f32(static_cast<uint16_t>(byte_at(block, 0) | byte_at(block, 1) << 8));
+      return;
+    case GgmlType::Q4_0:
+      decode_q4_0(block, y);
+      return;
+    case GgmlType::Q8_0:
+      decode_q8_0(block, y);
+      return;
+    case GgmlType::Q4_K:
+      decode_q4_or_q5_k(block, false, y);
+      return;
+    case GgmlType::Q5_K:
+      decode_q4_or_q5_k(block, true, y);
+      return;
+    case GgmlType::Q6_K:
+      decode_q6_k(block, y);
+      return;
+  }
+}
+
+}  // namespace
+
+const GgmlLayout* ggml_layout(uint32_t type) {
+  static constexpr std::array<std::pair<GgmlType, GgmlLayout>, 8> kLayouts{{
+      {GgmlType::F32, {"F32", 1, 4}},
+      {GgmlType::F16, {"F16", 1, 2}},
+      {GgmlType::Q4_0, {"Q4_0", kBlock, 18}},
+      {GgmlType::Q8_0, {"Q8_0", kBlock, 34}},
+      {GgmlType::Q4_K, {"Q4_K", kSuperBlock, 144}},
+      {GgmlType::Q5_K, {"Q5_K", kSuperBlock, 176}},
+      {GgmlType::Q6_K, {"Q6_K", kSuperBlock, 210}},
+      {GgmlType::BF16, {"BF16", 1, 2}},
+  }};
+  const auto* const found = std::ranges::find(kLayouts, static_cast<GgmlType>(type),
+                                              [](const auto& each) { return each.first; });
+  return found == kLayouts.end() ? nullptr : &found->second;
+}
+
+void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values) {
+  const GgmlLayout* layout = ggml_layout(static_cast<uint32_t>(type));
+  check(layout != nullptr, "[gguf] values of type {} are not read", static_cast<uint32_t>(type));
+  const auto blocks = static_cast<int64_t>(bytes.size()) / layout->bytes;
+  check(blocks * layout->bytes == static_cast<int64_t>(bytes.size()) &&
+            blocks * layout->values == static_cast<int64_t>(values.size()),
+        "[gguf] {} bytes of {} are not {} values", bytes.size(), layout->name, values.size());
+  for (int64_t i = 0; i < blocks; ++i) {
+    decode_block(type, bytes.data() + i * layout->bytes, values.data() + i * layout->values);
+  }
+}
+
+void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes) {
+  const auto blocks = static_cast<int64_t>(values.size()) / kBlock;
+  check(blocks * kBlock == static_cast<int64_t>(values.size()) &&
+            blocks * 34 == static_cast<int64_t>(bytes.size()),
+        "[gguf] {} values do not fill {} bytes of Q8_0", values.size(), bytes.size());
+  for (int64_t block = 0; block < blocks; ++block) {
+    const float* x = values.data() + block * kBlock;
+    std::byte* out = bytes.data() + block * 34;
+    float largest = 0.0F;
+    for (int64_t i = 0; i < kBlock; ++i) {
+      largest = std::max(largest, std::abs(x[i]));
+    }
+    const float d = largest / 127.0F;
+    const float inverse = d > 0.0F ? 1.0F / d : 0.0F;
+    const uint16_t half = f32_to_f16(d);
+    out[0] = static_cast<std::byte>(half & 0xff);
+    out[1] = static_cast<std::byte>(half >> 8);
+    for (int64_t i = 0; i < kBlock; ++i) {
+      out[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(x[i] * inverse)));
+    }
+  }
+}
+
+}  // namespace kinema::io

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/shape.h"
+#include "kinema/io/ggml_blocks.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/safetensors.h"
+
+namespace kinema::io {
+
+/// A GGUF file (versions 2 and 3), checked completely when opened: every name, count, size and
+/// offset against the bytes that are there.
+///
+/// Tensors are those of safetensors: axes outermost first; BF16 and F16 as they are, quantized ones
+/// F32 with a `decode`.
+class GgufFile {
+ public:
+  /// Throws an Error that names the file and what is wrong with it, or the type that is not read.
+  static GgufFile open(const std::filesystem::path& path);
+  /// The same checks over bytes in memory, which must outlive the result.
+  static GgufFile parse(std::span<const std::byte> bytes, const std::string& source);
+
+  const std::vector<TensorView>& tensors() const { return tensors_; }
+  /// Metadata whose values are text: `general.architecture`, ...
+  const std::map<std::string, std::string>& texts() const { return texts_; }
+  const std::string& path() const { return path_; }
+  void check_intact() const { file_.check_intact(); }
+
+ private:
+  friend class GgufReader;
+  std::string path_;
+  MappedFile file_;
+  std::vector<TensorView> tensors_;
+  std::map<std::string, std::string> texts_;
+};
+
+/// One tensor to write: `values` is called once, when its turn comes, and gives all of them.
+struct GgufEntry {
+  std::string name;
+  Dims dims;  // outermost first
+  GgmlType type = GgmlType::F32;
+  std::function<std::vector<float>()> values;
+};
+
+/// The types that can be written: F32, F16, BF16 and, where rows are multiples of 32 long, Q8_0.
+bool gguf_can_write(GgmlType type, const Dims& dims);
+
+/// Writes a file of version 3 beside `path`, then fsyncs and renames. Throws an Error when a name
+/// comes twice, a type cannot be written, or the disk is full.
+void write_gguf(const std::filesystem::path& path, std::span<const GgufEntry> entries,
+                const std::map<std::string, std::string>& texts);
+
+}  // namespace kinema::io

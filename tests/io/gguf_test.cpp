@@ -1,0 +1,152 @@
+#include "kinema/io/gguf.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/safetensors.h"
+
+namespace kinema::io {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// Made by the package `gguf` (tools/golden/make_gguf.py), as what it decodes.
+TEST(Gguf, DecodesEveryTypeAsTheReferenceDoes) {
+  const GgufFile file = GgufFile::open(golden("gguf/types.gguf"));
+  const SafetensorsFile expected = SafetensorsFile::open(golden("gguf/types.safetensors"));
+  EXPECT_EQ(file.texts().at("general.architecture"), "wan");
+  ASSERT_EQ(file.tensors().size(), 9U);
+  for (const TensorView& tensor : file.tensors()) {
+    SCOPED_TRACE(tensor.name);
+    const HostArray found = convert(tensor.copy(), DType::F32);
+    const HostArray wanted = expected.at(tensor.name).copy();
+    ASSERT_EQ(found.shape, wanted.shape);
+    for (size_t i = 0; i < wanted.as<float>().size(); ++i) {
+      // Each value is a product, or one less another: f32 rounds each once, and the order is the
+      // same.
+      ASSERT_EQ(found.as<float>()[i], wanted.as<float>()[i]) << i;
+    }
+  }
+}
+
+TEST(Gguf, EncodesQ8AsTheReferenceDoes) {
+  const SafetensorsFile file = SafetensorsFile::open(golden("gguf/types.safetensors"));
+  const HostArray values = file.at("to_q8_0").copy();
+  const HostArray wanted = file.at("q8_0").copy();
+  std::vector<std::byte> found(wanted.bytes.size());
+  ggml_encode_q8_0(values.as<float>(), found);
+  EXPECT_EQ(found, wanted.bytes);
+}
+
+std::vector<float> floats(const HostArray& array) {
+  return {array.as<float>().begin(), array.as<float>().end()};
+}
+
+TEST(Gguf, ReadsWhatItWrites) {
+  const Scratch scratch;
+  const HostArray matrix = normal({5, 64}, 1);
+  const HostArray five = normal({3, 2, 1, 2, 2}, 2);
+  const HostArray bias = normal({7}, 3);
+  const std::vector<GgufEntry> entries{
+      {"q", matrix.shape.dims, GgmlType::Q8_0, [&] { return floats(matrix); }},
+      {"half", matrix.shape.dims, GgmlType::F16, [&] { return floats(matrix); }},
+      {"five", five.shape.dims, GgmlType::F32, [&] { return floats(five); }},
+      {"bias", bias.shape.dims, GgmlType::BF16, [&] { return floats(bias); }}};
+  write_gguf(scratch / "a.gguf", entries, {{"general.architecture", "wan"}});
+
+  const GgufFile file = GgufFile::open(scratch / "a.gguf");
+  ASSERT_EQ(file.tensors().size(), 4U);
+  const HostArray q = file.tensors()[0].copy();
+  ASSERT_EQ(q.shape, matrix.shape);
+  for (size_t i = 0; i < q.as<float>().size(); ++i) {
+    // Half of a code, which is a 127th of the largest of 32 normal values, below 5.
+    EXPECT_NEAR(q.as<float>()[i], matrix.as<float>()[i], 0.5 * 5 / 127);
+  }
+  EXPECT_EQ(file.tensors()[1].copy().bytes, convert(matrix, DType::F16).bytes);
+  EXPECT_EQ(file.tensors()[2].shape, five.shape);
+  EXPECT_EQ(file.tensors()[2].copy().bytes, five.bytes);
+  EXPECT_EQ(file.tensors()[3].copy().bytes, convert(bias, DType::BF16).bytes);
+  EXPECT_EQ(fs::file_size(scratch / "a.gguf") % 32, 0U);
+  EXPECT_THAT(
+      [&] {
+        write_gguf(scratch / "b.gguf", std::vector<GgufEntry>{{"x", {2, 33}, GgmlType::Q8_0, {}}},
+                   {});
+      },
+      ThrowsMessage<Error>(HasSubstr("`x` [2,33] cannot be written")));
+  EXPECT_FALSE(fs::exists(scratch / "b.gguf"));
+}
+
+/// A file of one tensor, of which single fields may be other ones.
+struct Fields {
+  std::string magic = "GGUF";
+  uint32_t version = 3;
+  uint64_t tensors = 1, entries = 0;
+  uint64_t name_length = 1;
+  uint32_t axes = 1;
+  uint64_t size = 32;
+  uint32_t type = 8;
+  uint64_t offset = 0;
+  size_t data = 34;
+
+  std::string bytes() const {
+    std::string out = magic;
+    const auto add = [&](const auto& value) {
+      out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    };
+    add(version);
+    add(tensors);
+    add(entries);
+    add(name_length);
+    out += "x";
+    add(axes);
+    for (uint32_t i = 0; i < std::min(axes, 9U); ++i) {
+      add(size);
+    }
+    add(type);
+    add(offset);
+    out.append((32 - out.size() % 32) % 32, '\0');
+    return out.append(data, '\1');
+  }
+};
+
+void refuses(const Fields& fields, const std::string& why) {
+  SCOPED_TRACE(why);
+  const std::string text = fields.bytes();
+  EXPECT_THAT([&] { GgufFile::parse(std::as_bytes(std::span(text)), "input"); },
+              ThrowsMessage<Error>(HasSubstr(why)));
+}
+
+TEST(Gguf, NamesWhatIsWrong) {
+  const std::string good = Fields{}.bytes();
+  EXPECT_EQ(GgufFile::parse(std::as_bytes(std::span(good)), "input").tensors().size(), 1U);
+  for (size_t cut = 0; cut < good.size(); ++cut) {
+    EXPECT_THROW(GgufFile::parse(std::as_bytes(std::span(good).first(cut)), "input"), Error) << cut;
+  }
+  refuses({.magic = "GGML"}, "does not begin with GGUF");
+  refuses({.version = 1}, "version 1");
+  refuses({.tensors = uint64_t{1} << 60}, "claims");
+  refuses({.entries = uint64_t{1} << 60}, "claims");
+  refuses({.name_length = ~uint64_t{0}}, "truncated");
+  refuses({.axes = 0}, "has 0 axes");
+  refuses({.axes = 9}, "has 9 axes");
+  refuses({.size = 33}, "no multiple of Q8_0's 32");
+  refuses({.size = uint64_t{1} << 62}, "long");
+  refuses({.axes = 8, .size = 1 << 10}, "");
+  refuses({.type = 10}, "ggml type 10, which is not read");
+  refuses({.offset = 1}, "takes 34 bytes");
+  refuses({.offset = ~uint64_t{0}}, "takes 34 bytes");
+  refuses({.data = 33}, "takes 34 bytes");
+}
+
+}  // namespace
+}  // namespace kinema::io

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/autodiff.h"
+#include "kinema/graph/emit.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/nn/quantized.h"
+#include "kinema/planning/compile_job.h"
+#include "kinema/planning/temporary_folder.h"
+#include "kinema/runtime/client.h"
+
+/// What compilers make of a quantized layer, forward and backward: their program as text.
+namespace kinema::planning {
+
+inline std::string layer_program(nn::Quantization::Mode mode) {
+  Graph graph;
+  const Tensor x = graph.input({DType::BF16, {1, 2048, 1024}});
+  const Tensor w = graph.input({DType::BF16, {4096, 1024}});
+  const Tensor dy = graph.input({DType::BF16, {1, 2048, 4096}});
+  const Tensor y =
+      nn::quantized_linear(x, w, nn::Quantization{.mode = mode}.product(), Precision::DEFAULT);
+  std::vector<Tensor> outputs = pull_back(std::vector{y}, std::vector{dy}, std::vector{x, w});
+  outputs.push_back(y);
+  return emit(graph, outputs);
+}
+
+inline std::string compiled(const std::string& program, const std::string& target,
+                            const std::string& plugin) {
+  const TemporaryFolder folder;
+  const CompileJob job{.target = parse_target(target),
+                       .plugin = plugin,
+                       .program = program,
+                       .dump = (folder.path() / "program.txt").string()};
+  compile_in_child(job, KINEMA_PROGRAM);
+  return io::read_text(job.dump);
+}
+
+/// The plugin's path, or nothing where it is not installed.
+inline std::string plugin_of(const std::string& hardware) {
+  runtime::ClientSpec spec;
+  spec.hardware = hardware;
+  try {
+    return runtime::find_plugin(spec);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// The element types of both operands of each product, `s8 s8`, sorted. Accelerators' compilers
+/// write products as dots or convolutions.
+inline std::vector<std::string> operands_of_products(const std::string& text) {
+  static const std::regex definition(R"((%[\w.\-]+) = (\w+)\[)");
+  static const std::regex product(R"( (?:dot|convolution)\((%[\w.\-]+), (%[\w.\-]+)\))");
+  std::map<std::string, std::string> types;
+  for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
+    types[(*it)[1]] = (*it)[2];
+  }
+  std::vector<std::string> out;
+  for (std::sregex_iterator it(text.begin(), text.end(), product), end; it != end; ++it) {
+    out.push_back(types[(*it)[1]] + " " + types[(*it)[2]]);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+/// Forward, then the two of the backward pass.
+inline std::vector<std::string> expected_operands(nn::Quantization::Mode mode) {
+  switch (mode) {
+    case nn::Quantization::Mode::INT8:
+      return {"bf16 bf16", "bf16 bf16", "s8 s8"};
+    case nn::Quantization::Mode::FP8:
+      return {"bf16 bf16", "bf16 bf16", "f8e4m3fn f8e4m3fn"};
+    default:
+      return {"f8e4m3fn f8e4m3fn", "f8e5m2 f8e4m3fn", "f8e5m2 f8e4m3fn"};
+  }
+}
+
+}  // namespace kinema::planning

@@ -1,0 +1,29 @@
+#include "kinema/verification/limits.h"
+
+#include <gtest/gtest.h>
+
+#include "kinema/core/error.h"
+
+namespace kinema::verification {
+namespace {
+
+TEST(Limits, AreThoseOfTheFirstPatternThatMatches) {
+  const Limits limits(io::Json::parse(R"({"limits": {
+      "*_codes": {"absolute": 0},
+      "*_scale*": {"relative": 3e-07},
+      "linear away from plain": {"prediction": [0.9, 1.1]},
+      "linear.*": {"of_largest": 0.1, "rms_of_rms": 0.2},
+      "loss": {"absolute": 1, "rms": 2}}})",
+                                      "case.json"));
+  EXPECT_EQ(limits.of("linear.x_codes").of_largest, 0.0);
+  EXPECT_EQ(limits.of("linear.dy_scale_for_dx").relative, 3e-07);
+  EXPECT_EQ(limits.of("linear.y").of_largest, 0.1);
+  EXPECT_EQ(limits.of("linear.y").rms_of_rms, 0.2);
+  EXPECT_EQ(limits.of("loss").rms, 2.0);
+  EXPECT_FALSE(limits.of("loss").rms_of_rms.has_value());
+  EXPECT_THROW(limits.of("losses"), Error);
+  EXPECT_THROW(limits.of("mlp.y"), Error);
+}
+
+}  // namespace
+}  // namespace kinema::verification
