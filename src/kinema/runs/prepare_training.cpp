@@ -32,7 +32,9 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
           .steps = schedule_steps(config),
           .warmup_fraction = o.warmup_steps_fraction,
           .decay_fraction = o.lr_decay_fraction,
-          .final_fraction = o.final_lr_fraction};
+          .final_fraction = o.final_lr_fraction,
+          .fall = o.lr_schedule == config::LrSchedule::COSINE ? training::Schedule::Fall::COSINE
+                                                              : training::Schedule::Fall::LINE};
 }
 
 /// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a

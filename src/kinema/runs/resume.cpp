@@ -21,6 +21,9 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
+/// Of arXiv:2404.06395: ten percent of the steps are enough.
+constexpr double kDecayOfWsd = 0.1;
+
 }  // namespace
 
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
@@ -66,6 +69,16 @@ void resolve_schedule(config::Config& resolved, const Start& start) {
   if (steps < 0) {
     steps = saved_number(start.saved, "learning_rate_schedule_steps")
                 .value_or(resolved.optimizer.max_train_steps);
+  }
+  // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
+  double& decay = resolved.optimizer.lr_decay_fraction;
+  const config::LrSchedule shape = resolved.optimizer.lr_schedule;
+  if (decay < 0 && shape == config::LrSchedule::CONSTANT) {
+    decay = 0;
+  } else if (decay < 0 && shape == config::LrSchedule::WSD) {
+    decay = kDecayOfWsd;
+  } else {
+    decay = std::max(decay, -1.0);
   }
 }
 

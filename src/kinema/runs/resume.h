@@ -35,7 +35,8 @@ config::Config resolved_config(const config::Config& config, const networks::Net
                                const Expert& expert, int64_t samples);
 
 /// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,
-/// max_train_steps. So a run that is made longer goes on at the rate that it ended with.
+/// max_train_steps. So a run that is made longer goes on at the rate that it ended with. And makes
+/// lr_decay_fraction of -1 what lr_schedule says.
 void resolve_schedule(config::Config& resolved, const Start& start);
 
 /// Throws an Error where a run that is made longer would make steps that change nothing: its
