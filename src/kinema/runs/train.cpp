@@ -152,6 +152,7 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
   }
   parts.report = [&](const StepRecord& measured) {
     const StepRecord record = training.measured(measured);
+    last = record;
     records.step(record);
     if (observer.on_step) {
       observer.on_step(record);
@@ -291,7 +292,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   }
   FolderWatch folder(lock);
   const training::LoopEnd end =
-      run_steps(training, config, {observer, job, records, videos}, client, folder);
+      run_steps(training, config, {observer, job, records, videos}, client, folder, result.last);
   folder.check(run, end.steps, training.checkpoints->path());
   if (!done && !end.stopped) {
     videos.after_training(end.steps);
@@ -309,6 +310,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   result.predicted_bytes = training.memory.predicted();
   result.peak_bytes = runtime::peak_bytes({client, training.step.options.place});
   result.timings = training.timings.phases();
+  result.finished = training::time_now();
   return result;
 }
 

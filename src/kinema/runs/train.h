@@ -84,6 +84,10 @@ struct TrainResult {
   int64_t predicted_bytes = 0;  // of the first device; 0: the run had nothing left to do
   int64_t peak_bytes = 0;
   std::vector<training::Timings::Phase> timings;
+  std::optional<StepRecord> last;  // step that was made, with epoch and memory
+  std::string finished;            // when, in UTC
+
+  io::Json json() const;
 };
 
 /// Trains as the configuration says, or goes on with the run of its name. Throws an Error where

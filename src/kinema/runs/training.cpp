@@ -43,9 +43,11 @@ training::StepRecord Training::measured(training::StepRecord record) const {
   if (const int64_t samples = source->size(); samples < kEndless) {
     record.epoch = static_cast<double>(position(record.step + 1)) / static_cast<double>(samples);
   }
+  record.rss_bytes = runtime::rss_bytes();
   record.peak_rss_bytes = runtime::peak_rss_bytes();
   if (const auto memory = trainer->devices()[0].memory()) {
     record.device_bytes = memory->bytes_in_use;
+    record.peak_device_bytes = memory->peak_bytes_in_use;
   }
   return record;
 }

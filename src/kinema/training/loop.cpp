@@ -28,6 +28,20 @@ std::string console_line(const StepRecord& record) {
                      used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "");
 }
 
+std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record) {
+  std::vector<std::pair<std::string, int64_t>> out;
+  const auto add = [&](const char* name, std::optional<int64_t> bytes) {
+    if (bytes && *bytes > 0) {
+      out.emplace_back(name, *bytes);
+    }
+  };
+  add("perf/rss_bytes", record.rss_bytes);
+  add("perf/peak_rss_bytes", record.peak_rss_bytes);
+  add("perf/device_bytes_in_use", record.device_bytes);
+  add("perf/device_peak_bytes_in_use", record.peak_device_bytes);
+  return out;
+}
+
 double model_flops_utilization(const StepRecord& record) {
   return record.seconds > 0 && record.peak_tflops > 0
              ? record.tflops / record.seconds / record.peak_tflops
