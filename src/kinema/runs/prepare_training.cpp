@@ -185,6 +185,11 @@ training::EvaluationOptions evaluation_options(const config::Config& config, con
           .program = program_options(config)};
 }
 
+/// Whether an evaluation has a loss, and not videos alone.
+bool has_evaluation_samples(const config::RunConfig& run) {
+  return !run.eval_data_dir.empty() || run.eval_split > 0;
+}
+
 /// When the run saves; a run of epochs, whose steps are not known yet, once.
 training::SavedSteps saved_steps(const config::Config& config, const Start& start) {
   const bool is_counted = config.optimizer.max_train_steps > 0;
@@ -205,9 +210,9 @@ void add_evaluation(const config::Config& config, const runtime::Devices& device
   };
   check(std::ranges::any_of(out.batches, is_like),
         "[evaluation] the samples of {} are {} with text {}, those of the training {} with {}{}",
-        config.run.eval_data_dir, to_string(shapes.latents), to_string(shapes.text),
-        to_string(out.batches[0].latents), to_string(out.batches[0].text),
-        out.batches.size() > 1 ? " or another bucket's" : "");
+        config.run.eval_split > 0 ? "eval_split" : config.run.eval_data_dir,
+        to_string(shapes.latents), to_string(shapes.text), to_string(out.batches[0].latents),
+        to_string(out.batches[0].text), out.batches.size() > 1 ? " or another bucket's" : "");
   out.evaluator = make_evaluator(config, what, shapes, devices);
 }
 
@@ -217,7 +222,7 @@ bool open_data(const config::Config& config, const pjrt::Client& client, const J
                Training& out) {
   const TrainingStep& what = out.step;
   const bool videos_alone =
-      config.run.enable_generate_video_for_eval && config.run.eval_data_dir.empty();
+      config.run.enable_generate_video_for_eval && !has_evaluation_samples(config.run);
   const bool evaluates = config.run.eval_every > 0 && !videos_alone;
   // Before the state is there: encoders take memory too. The few samples of an evaluation first, so
   // that one that cannot work is known before all the others are encoded.
@@ -252,6 +257,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
   if (start.resumes()) {
     out.first_step = start.saved.step;
     out.first_position = start.saved.data_position;
+    out.gain = start.saved.gain;
     out.resumed = start.folder;
   }
   for (const data::Sample& sample : out.source->examples()) {

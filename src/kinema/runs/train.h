@@ -78,8 +78,9 @@ struct TrainResult {
   std::string run_folder;
   int64_t steps = 0;  // made, by earlier parts of the run too
   int64_t skipped = 0;
-  bool stopped = false;    // asked to, before max_train_steps
-  std::string stopped_in;  // where that was before the first step: `while clips were encoded`
+  bool stopped = false;     // asked to, before max_train_steps
+  std::string stopped_for;  // why, where nobody asked: `3 evaluations without gain, ...`
+  std::string stopped_in;   // where that was before the first step: `while clips were encoded`
   std::vector<std::string> notes;
   int64_t predicted_bytes = 0;  // of the first device; 0: the run had nothing left to do
   int64_t peak_bytes = 0;

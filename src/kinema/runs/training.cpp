@@ -105,7 +105,8 @@ void Training::save(int64_t steps, bool go_on) {
                                      .data_position = position(steps),
                                      .seed = seed,
                                      .settings = settings,
-                                     .weights = step.expert.part()};
+                                     .weights = step.expert.part(),
+                                     .gain = gain};
   const auto write = [this, reached](const training::StateSource& state) {
     if (stored != nullptr) {
       stored->begin(reached.step);

@@ -118,12 +118,31 @@ io::Json to_json(const TrainState& train, int64_t updates) {
   for (const auto& [key, value] : train.settings) {
     settings.set(key, io::Json::parse(value, key));
   }
-  return io::Json::object({{"format", 1},
-                           {"step", train.step},
-                           {"updates", updates},
-                           {"data_position", train.data_position},
-                           {"seed", train.seed},
-                           {"settings", std::move(settings)}});
+  io::Json out = io::Json::object({{"format", 1},
+                                   {"step", train.step},
+                                   {"updates", updates},
+                                   {"data_position", train.data_position},
+                                   {"seed", train.seed}});
+  if (const Gain& gain = train.gain; gain.best || gain.without > 0) {
+    io::Json found = io::Json::object({{"without_gain", gain.without}});
+    if (gain.best) {
+      found.set("best_loss", *gain.best).set("best_step", gain.best_step);
+    }
+    out.set("evaluations", std::move(found));
+  }
+  return out.set("settings", std::move(settings));
+}
+
+Gain read_gain(const io::Json& state) {
+  Gain out;
+  if (const io::Json* found = state.find("evaluations")) {
+    out.without = found->at("without_gain").as_int();
+    if (const io::Json* best = found->find("best_loss")) {
+      out.best = best->as_number();
+      out.best_step = found->at("best_step").as_int();
+    }
+  }
+  return out;
 }
 
 io::Json read_state_json(const fs::path& folder) {
@@ -247,6 +266,7 @@ TrainState read_train_state(const fs::path& folder) {
   train.data_position = json.at("data_position").as_int();
   train.seed = json.at("seed").as_int();
   train.weights = weights_part(folder);
+  train.gain = read_gain(json);
   if (const io::Json* settings = json.find("settings")) {
     for (const auto& [key, value] : settings->members()) {
       train.settings[key] = value.dump(-1);

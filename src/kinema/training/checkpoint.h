@@ -13,6 +13,7 @@
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
+#include "kinema/training/gain.h"
 #include "kinema/training/state.h"
 
 /// What a checkpoint of a training run holds:
@@ -20,8 +21,10 @@
 ///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
 ///   transformer_ema/    the average of the parameters in F32, when one is kept
 ///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
-///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
-///   train_state.json    step, updates, seed, and the settings that a resumed run is compared with
+///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them,
+///                       and what else an optimizer keeps (Optimizer::moments)
+///   train_state.json    step, updates, seed, what evaluations came to, and the settings that a
+///                       resumed run is compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::training {
 
@@ -32,6 +35,7 @@ struct TrainState {
   config::Record settings;  // those that decide the result
   /// The folder of the parameters.
   std::string weights = "transformer";
+  Gain gain = {};
 
   /// The text of a setting; empty where the checkpoint has none of that name.
   std::string setting(const std::string& key) const;

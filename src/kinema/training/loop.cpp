@@ -136,10 +136,7 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     if (every > 0 && end.steps % every == 0) {
       parts.check_replicas();
     }
-    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
-      save(end.steps < options.max_steps && !parts.stop_requested());
-      since_last.restart();
-    }
+    // First, so that a checkpoint knows what the evaluation of its step came to.
     if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
       const trace::Scope span("evaluation");
       saved_if_it_fails([&] { parts.evaluate(record.step); });
