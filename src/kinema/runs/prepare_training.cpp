@@ -98,7 +98,24 @@ training::State first_state(const config::Config& config, const fs::path& pretra
       pretrained.empty()
           ? weights::initialise(specs, static_cast<uint64_t>(config.run.seed), devices)
           : weights::load(pretrained, specs, devices);
-  return training::fresh_state(std::move(params), specs, ema, devices);
+  return training::fresh_state(std::move(params), specs, ema, devices, optimizer);
+}
+
+/// That a checkpoint holds what init_optimizer is to take of it.
+void check_optimizer_of(const config::Config& config, const fs::path& checkpoint) {
+  if (!config.run.init_optimizer) {
+    return;
+  }
+  check(training::has_optimizer(checkpoint),
+        "[train] init_optimizer: {} holds no optimizer (save_optimizer=false)\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string());
+  const std::string before = training::read_train_state(checkpoint).setting("optimizer");
+  const std::string_view now = config::word_of(config.optimizer.optimizer);
+  check(before.empty() || before == now,
+        "[train] init_optimizer: {} holds {}'s state, and this run's optimizer is {}\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string(), before, now);
 }
 
 /// What a trainer is made of beside its state.
@@ -349,6 +366,10 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   config::Config resolved = resolved_config(config, what.network, expert, what.samples);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
+  } else if (!start.init.empty()) {
+    check_same_network(what.network, start.init);
+    check_optimizer_of(config, start.init);
+    out.pretrained = start.init / training::weights_part(start.init);
   }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
@@ -371,9 +392,12 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   {
     const auto span = out.timings.measure("loading weights");
     const auto loading = job.task("loading the weights");
-    out.trainer->set_state(start.resumes()
-                               ? training::load_state(start.folder, kept, ema, devices)
-                               : first_state(config, out.pretrained, kept, ema, devices));
+    const bool with_optimizer = !start.init.empty() && config.run.init_optimizer;
+    out.trainer->set_state(
+        start.resumes() || with_optimizer
+            ? training::load_state(start.resumes() ? start.folder : start.init, kept, ema, devices,
+                                   *optimizer)
+            : first_state(config, out.pretrained, kept, ema, devices, *optimizer));
     if (out.eval_source) {
       add_evaluation(config, devices, out);
     }

@@ -40,6 +40,11 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
         "bring it back whole, remove the folder, or take another run_name",
         found.damaged.empty() ? "" : found.damaged.front().folder.string(),
         found.damaged.empty() ? "" : found.damaged.front().reason);
+  if (!config.run.init_from.empty()) {
+    check(config.run.resume_from.empty(),
+          "[config] init_from begins a run at step 0, resume_from goes on with another: set one");
+    return {.folder = {}, .init = init_checkpoint(config.run)};
+  }
   if (config.run.resume_from.empty()) {
     return {};
   }
