@@ -11,6 +11,7 @@
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
+#include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
@@ -90,7 +91,7 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
 /// `specs` in the dtypes that the state is kept in.
 training::State first_state(const config::Config& config, const fs::path& pretrained,
                             std::span<const nn::ParamSpec> specs, bool ema,
-                            const runtime::Devices& devices) {
+                            const runtime::Devices& devices, const training::Optimizer& optimizer) {
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, specs);
   }
@@ -169,16 +170,22 @@ std::vector<training::Alternative> alternatives(const config::Config& config,
     now.what.step.state = training::StateDType::WEIGHTS;
     add("train_state_dtype=weights_dtype");
   }
+  if (now.what.step.optimizer == training::OptimizerKind::ADAMW) {
+    now.what.step.optimizer = training::OptimizerKind::ADAMW8BIT;
+    add("optimizer=adamw8bit");
+  }
   return out;
 }
 
 /// A state of two bytes a number.
 std::vector<training::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
+                                                 const training::Optimizer& optimizer,
                                                  const mesh::Placement& place) {
   for (nn::ParamSpec& spec : specs) {
     spec.shape.dtype = DType::BF16;
   }
-  const int64_t bytes = training::state_bytes(training::state_parts(specs, average), place);
+  const int64_t bytes =
+      training::state_bytes(training::state_parts(specs, average, optimizer), place);
   return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
 }
 
@@ -373,7 +380,8 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
-  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema);
+  const auto optimizer = training::optimizer_of(what.step);
+  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema, *optimizer);
   out.room = checkpoint_room(out.checkpoints->path(),
                              training::checkpoint_bytes(state, config.run.save_optimizer),
                              saved_steps(config, start), keep);
@@ -381,7 +389,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   // What cannot fit at all is told before clips are encoded.
   training::check_fits("the parameters with the optimizer's state",
                        training::state_bytes(state, place), devices,
-                       smaller_state(what.specs, ema, place));
+                       smaller_state(what.specs, ema, *optimizer, place));
   if (!open_data(config, client, job, out)) {
     return out;
   }

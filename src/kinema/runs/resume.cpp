@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -118,7 +119,7 @@ std::vector<std::string> resume_lines(const Start& start, const config::Config& 
   }
   if (!training::has_optimizer(start.folder)) {
     out.push_back(
-        "the checkpoint holds no optimizer (save_optimizer=false): AdamW's moments begin at zero");
+        "the checkpoint holds no optimizer (save_optimizer=false): its moments begin at zero");
   }
   const config::OptimizerConfig& o = resolved.optimizer;
   const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");

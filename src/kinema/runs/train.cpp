@@ -132,7 +132,7 @@ bool gains_nothing(const training::Gain& gain, const config::Config& config) {
 
 training::LoopEnd run_steps(Training& training, const config::Config& config,
                             const Listeners& listeners, const pjrt::Client& client,
-                            FolderWatch& folder) {
+                            FolderWatch& folder, std::optional<StepRecord>& last) {
   const TrainObserver& observer = listeners.observer;
   const Job& job = listeners.job;
   RunRecords& records = listeners.records;

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/io/json.h"
 #include "kinema/runs/expert.h"
 #include "kinema/runs/job.h"
 #include "kinema/runtime/program.h"

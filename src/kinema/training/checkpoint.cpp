@@ -72,8 +72,12 @@ void save_tensors(const fs::path& path, const Part& part) {
   io::write_safetensors(path, entries);
 }
 
-std::vector<runtime::Array> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
+/// Throws an Error that names file and tensor where an optimizer of another kind wrote it.
+std::vector<runtime::Array> load_moments(const fs::path& path, std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
+  if (specs.empty()) {
+    return {};
+  }
   const weights::Checkpoint file = weights::Checkpoint::open(path);
   weights::check_tensors(file, specs);
   return weights::load_arrays(file, specs, devices);
@@ -184,11 +188,16 @@ config::Record read_identity(const io::Json& identity) {
 }  // namespace
 
 StateSource source_of(const StateView& state) {
+  Moments<nn::ParamSpec> moments = state.moments;
+  if (moments.mu.empty() && moments.nu.empty()) {
+    moments = {.mu = trained_of(state.specs), .nu = trained_of(state.specs)};
+  }
   return {.specs = {state.specs.begin(), state.specs.end()},
           .parts = state.parts.map([](const runtime::Array& array) {
             return StateSource::Kept{.dtype = array.shape().dtype,
                                      .to_host = [&array] { return array.to_host(); }};
-          })};
+          }),
+          .moments = std::move(moments)};
 }
 
 StateSource host_copy(const StateView& state, bool with_optimizer) {
@@ -239,12 +248,15 @@ void save_state(const fs::path& folder, const networks::Network& network, const 
   };
   save_model(train.weights, parts.trained);
   if (with_optimizer) {
-    const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
     fs::create_directories(folder / "optimizer");
-    save_tensors(folder / "optimizer" / "mu.safetensors",
-                 part_of(trained, pointers_to<Kept>(parts.mu)));
-    save_tensors(folder / "optimizer" / "nu.safetensors",
-                 part_of(trained, pointers_to<Kept>(parts.nu)));
+    const auto save_moments = [&](const char* file, std::span<const nn::ParamSpec> specs,
+                                  std::span<const Kept> kept) {
+      if (!kept.empty()) {
+        save_tensors(folder / "optimizer" / file, part_of(specs, pointers_to<Kept>(kept)));
+      }
+    };
+    save_moments("mu.safetensors", state.moments.mu, parts.mu);
+    save_moments("nu.safetensors", state.moments.nu, parts.nu);
   }
   if (!parts.ema.empty()) {
     save_model(average_part(train.weights), parts.ema);
@@ -289,19 +301,19 @@ std::string TrainState::setting(const std::string& key) const {
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
-                 const runtime::Devices& devices) {
+                 const runtime::Devices& devices, const Optimizer& optimizer) {
   const std::string part = weights_part(folder);
-  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  const StateParts<nn::ParamSpec> kept = state_parts(specs, ema, optimizer);
   State state;
   set_params(state, weights::load(folder / part, specs, devices), specs);
   int64_t updates = 0;
   if (has_optimizer(folder)) {
-    state.mu = load_tensors(folder / "optimizer" / "mu.safetensors", trained, devices);
-    state.nu = load_tensors(folder / "optimizer" / "nu.safetensors", trained, devices);
+    state.mu = load_moments(folder / "optimizer" / "mu.safetensors", kept.mu, devices);
+    state.nu = load_moments(folder / "optimizer" / "nu.safetensors", kept.nu, devices);
     updates = read_state_json(folder).at("updates").as_int();
   } else {
-    state.mu = zeros(trained, devices);
-    state.nu = zeros(trained, devices);
+    state.mu = zeros(kept.mu, devices);
+    state.nu = zeros(kept.nu, devices);
   }
   if (ema) {
     const std::string average = average_part(part);
@@ -317,7 +329,7 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
 }
 
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
-                  bool ema, const runtime::Devices& devices) {
+                  bool ema, const runtime::Devices& devices, const Optimizer& optimizer) {
   check(params.size() == specs.size(), "[state] {} arrays for {} parameters", params.size(),
         specs.size());
   State state;
@@ -329,8 +341,9 @@ State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamS
       state.ema.push_back(f32_copy(state.trained[i], devices));
     }
   }
-  state.mu = zeros(kept, devices);
-  state.nu = zeros(kept, devices);
+  const StateParts<nn::ParamSpec> parts = state_parts(kept, ema, optimizer);
+  state.mu = zeros(parts.mu, devices);
+  state.nu = zeros(parts.nu, devices);
   state.count = count_array(0, devices);
   return state;
 }

@@ -50,6 +50,7 @@ struct StateSource {
   };
   std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
   StateParts<Kept> parts;
+  Moments<nn::ParamSpec> moments;  // what `parts` has of them
 };
 
 /// The state as it lies on the devices, and must stay until it is written.
@@ -87,12 +88,14 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
 /// moments and count start at zero.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
-                 bool ema, const runtime::Devices& devices);
+                 bool ema, const runtime::Devices& devices,
+                 const Optimizer& optimizer = plain_adamw());
 
 /// The state of a run that begins with these parameters, one for each of the specs; moments are of
-/// their dtypes.
+/// their dtypes where the optimizer has no other.
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
-                  bool ema, const runtime::Devices& devices);
+                  bool ema, const runtime::Devices& devices,
+                  const Optimizer& optimizer = plain_adamw());
 /// The same from parameters on one device.
 State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
                   const runtime::Devices& devices);

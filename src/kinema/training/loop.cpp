@@ -142,6 +142,10 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
       saved_if_it_fails([&] { parts.evaluate(record.step); });
       since_last.restart();
     }
+    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
+      save(end.steps < options.max_steps && !parts.stop_requested());
+      since_last.restart();
+    }
     parts.saved(!kWait);
     end.stopped = parts.stop_requested() && end.steps < options.max_steps;
   }
