@@ -24,6 +24,7 @@ std::vector<training::MetricsRow> rows(int count) {
                    .gradient_norm = 0.5,
                    .seconds = 2,
                    .tflops_per_second = 0.00025,
+                   .epoch = 0.5,
                    .nonfinite = {}});
   }
   return out;
@@ -31,14 +32,14 @@ std::vector<training::MetricsRow> rows(int count) {
 
 class RunScreenTest : public testing::Test {
  protected:
-  RunScreen screen(int steps, int64_t max_steps, bool is_running = true) {
-    RunFiles files(scratch_.path());
+  runs::RunOverview screen(int steps, int64_t max_steps, bool is_running = true) {
+    runs::RunFiles files(scratch_.path());
     files.max_steps = max_steps;
     return {.files = files, .rows = rows(steps), .is_running = is_running};
   }
-  std::string text(const RunScreen& screen, int columns = 80) {
+  std::string text(const runs::RunOverview& screen, int columns = 80) {
     std::string out;
-    for (const std::string& line : screen.lines({columns, 24}, false)) {
+    for (const std::string& line : screen_lines(screen, {columns, 24}, false)) {
       out += line + "\n";
     }
     return out;
@@ -74,7 +75,7 @@ TEST_F(RunScreenTest, FitsIntoNarrowTerminals) {
     return std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; });
   };
   for (const int columns : {20, 40, 80}) {
-    for (const std::string& line : screen(20, 50).lines({columns, 24}, true)) {
+    for (const std::string& line : screen_lines(screen(20, 50), {columns, 24}, true)) {
       EXPECT_LE(characters(line), columns) << line;
     }
   }

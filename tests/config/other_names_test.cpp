@@ -40,7 +40,7 @@ TEST(AnUnknownKey, OfAnotherTrainerIsSaidToCorrespondOrNotToBeBuilt) {
   EXPECT_THAT(say("load_in_4bit"),
               ThrowsMessage<Error>(AllOf(HasSubstr("not built"), HasSubstr("quantized"))));
   EXPECT_THAT(say("network_dim"), ThrowsMessage<Error>(HasSubstr("`lora_rank`")));
-  EXPECT_THAT(say("lr_scheduler"), ThrowsMessage<Error>(HasSubstr("`lr_decay_fraction`")));
+  EXPECT_THAT(say("lr_scheduler"), ThrowsMessage<Error>(HasSubstr("`lr_schedule`")));
   EXPECT_THAT(say("ici_fsdp_batch_parallelism"),
               ThrowsMessage<Error>(HasSubstr("the nearest is `ici_fsdp_parallelism`")));
   EXPECT_THAT(say("checkpoints_total_limit"),

@@ -54,6 +54,29 @@ TEST(TfRecordSource, KeepsToTheFirstRecords) {
                                           "file_00-8.tfrec record 2"}));
 }
 
+TEST(TfRecordSource, KeepsAShareOutOfTraining) {
+  const auto ids = [](Split::Part part, bool by_shape) {
+    const auto source = tfrecord_source({.folder = golden("dataset/tfrecords/train"),
+                                         .by_shape = by_shape,
+                                         .split = {.part = part, .share = 0.3, .seed = 1}});
+    std::set<std::string> out;
+    for (int64_t i = 0; i < 2 * source->size(); ++i) {
+      out.insert(source->at(i).id);
+    }
+    EXPECT_EQ(static_cast<int64_t>(out.size()), source->size());
+    return out;
+  };
+  for (const bool by_shape : {false, true}) {
+    std::set<std::string> all = ids(Split::Part::TRAINED, by_shape);
+    const std::set<std::string> kept_out = ids(Split::Part::KEPT_OUT, by_shape);
+    EXPECT_FALSE(kept_out.empty());
+    const size_t trained = all.size();
+    all.insert(kept_out.begin(), kept_out.end());
+    EXPECT_EQ(all.size(), trained + kept_out.size());
+    EXPECT_EQ(all, ids(Split::Part::ALL, by_shape));
+  }
+}
+
 TEST(TfRecordSource, RefusesAFolderWithADamagedShard) {
   const io::Scratch empty;
   EXPECT_THROW(tfrecord_source({.folder = golden("dataset/tfrecords/corrupt")}), Error);

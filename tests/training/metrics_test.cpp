@@ -50,8 +50,8 @@ TEST(Metrics, WriteOneRowAStepWithTheReferencesNames) {
   EXPECT_EQ(row.at("perf/per_device_tflops_per_sec").as_number(), 0.4);
   EXPECT_THAT(row.at("time").as_string(),
               testing::MatchesRegex("20[0-9-]+T[0-9:]+[.][0-9][0-9][0-9]Z"));
-  for (const char* unknown :
-       {"learning/epoch", "perf/peak_rss_bytes", "perf/device_bytes_in_use"}) {
+  for (const char* unknown : {"learning/epoch", "perf/rss_bytes", "perf/peak_rss_bytes",
+                              "perf/device_bytes_in_use", "perf/device_peak_bytes_in_use"}) {
     EXPECT_FALSE(row.contains(unknown)) << unknown;
   }
 }
@@ -62,13 +62,17 @@ TEST(Metrics, HoldEpochAndMemoryWhereTheyAreKnown) {
   StepRecord known = record(7, 0.25);
   known.epoch = 1.5;
   known.peak_rss_bytes = 3'000'000'000;
+  known.rss_bytes = 2'000'000'000;
   known.device_bytes = 5'000'000'000;
+  known.peak_device_bytes = 6'000'000'000;
   metrics.write(known);
 
   const io::Json row = io::Json::parse(text_of(scratch / "metrics.jsonl"), "row");
   EXPECT_EQ(row.at("learning/epoch").as_number(), 1.5);
   EXPECT_EQ(row.at("perf/peak_rss_bytes").as_int(), 3'000'000'000);
+  EXPECT_EQ(row.at("perf/rss_bytes").as_int(), 2'000'000'000);
   EXPECT_EQ(row.at("perf/device_bytes_in_use").as_int(), 5'000'000'000);
+  EXPECT_EQ(row.at("perf/device_peak_bytes_in_use").as_int(), 6'000'000'000);
 }
 
 TEST(Metrics, GiveAnEvaluationARowOfItsOwn) {

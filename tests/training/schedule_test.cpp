@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "kinema/io/json.h"
+
 namespace kinema::training {
 namespace {
 
@@ -49,6 +53,53 @@ TEST(Schedule, FallsLinearlyToTheFinalFraction) {
   EXPECT_DOUBLE_EQ(schedule(80), 0.51);
   EXPECT_DOUBLE_EQ(schedule(100), 0.02);
   EXPECT_DOUBLE_EQ(schedule(500), 0.02);
+}
+
+TEST(Schedule, FallsByHalfACosineOverAllThatTheWarmupLeaves) {
+  const Schedule schedule{.learning_rate = 1.0,
+                          .steps = 110,
+                          .warmup_fraction = 0.1,
+                          .decay_fraction = -1,
+                          .final_fraction = 0.2,
+                          .fall = Schedule::Fall::COSINE};
+
+  EXPECT_EQ(schedule.warmup_steps(), 11);
+  EXPECT_EQ(schedule.decay_steps(), 99);
+  EXPECT_EQ(schedule(11), 1.0);
+  EXPECT_DOUBLE_EQ(schedule(11 + 33), 0.2 + 0.8 * 0.75);  // cos(pi / 3) is a half
+  EXPECT_DOUBLE_EQ(schedule(110), 0.2);
+  EXPECT_DOUBLE_EQ(schedule(1000), 0.2);
+  EXPECT_EQ(describe(schedule),
+            "learning rate 1 after 11 steps, falls by half a cosine from step 11 to 0.2 at step "
+            "110");
+}
+
+TEST(Schedule, IsOptaxsForEveryShape) {
+  const io::Json golden =
+      io::Json::read(std::filesystem::path(KINEMA_SOURCE_DIR) / "tests/golden/schedules.json");
+  const auto steps = golden.at("steps").as_int();
+  for (const auto& [name, each] : golden.at("cases").members()) {
+    const auto share = [&, &each = each](const char* key) {
+      return each.at(key).as_number() / static_cast<double>(steps);
+    };
+    const Schedule schedule{.learning_rate = golden.at("learning_rate").as_number(),
+                            .steps = steps,
+                            .warmup_fraction = share("warmup_steps"),
+                            .decay_fraction = share("decay_steps"),
+                            .final_fraction = golden.at("final_fraction").as_number(),
+                            .fall = name.find("cosine") == std::string::npos
+                                        ? Schedule::Fall::LINE
+                                        : Schedule::Fall::COSINE};
+    ASSERT_EQ(schedule.decay_steps(), each.at("decay_steps").as_int()) << name;
+    const auto& at = golden.at("at").items();
+    const auto& rates = each.at("rates").items();
+    ASSERT_EQ(rates.size(), at.size());
+    for (size_t i = 0; i < at.size(); ++i) {
+      // Both in doubles, of about ten roundings; near zero relative to the rate.
+      EXPECT_NEAR(schedule(at[i].as_int()), rates[i].as_number(), 1e-14 * schedule.learning_rate)
+          << name << " at " << at[i].as_int();
+    }
+  }
 }
 
 }  // namespace

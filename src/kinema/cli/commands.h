@@ -25,6 +25,7 @@ void add_doctor(Program& program);
 void add_plan(Program& program);
 void add_convert(Program& program);
 void add_watch(Program& program);
+void add_compare(Program& program);
 /// `manual` and `completion`, of all commands of the program.
 void add_manual(Program& program);
 

@@ -74,17 +74,19 @@ TerminalSize terminal_size() {
   return {};
 }
 
-std::vector<std::string> curve_lines(std::span<const double> values, int columns, int rows) {
+std::vector<std::string> curve_lines(std::span<const double> values, int columns, int rows,
+                                     std::optional<std::pair<double, double>> range) {
   const std::vector<double> given = finite(values);
   const int width = columns - kAxis;
   if (given.empty() || width < 1 || rows < 1) {
     return {};
   }
   const std::vector<double> curve = resampled(given, 2 * width);
-  const auto [low, high] = std::ranges::minmax(curve);
-  const double range = high > low ? high - low : 1.0;
+  const auto own = std::ranges::minmax(curve);
+  const auto [low, high] = range.value_or(std::pair(own.min, own.max));
+  const double height = high > low ? high - low : 1.0;
   const auto dot = [&, low = low](double value) {
-    return static_cast<int>(std::lround((1.0 - (value - low) / range) * (4 * rows - 1)));
+    return static_cast<int>(std::lround((1.0 - (value - low) / height) * (4 * rows - 1)));
   };
   Dots dots(width, rows);
   int last = dot(curve[0]);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -16,10 +18,11 @@ struct TerminalSize {
 };
 TerminalSize terminal_size();
 
-/// Values as a curve of dots, `columns` x `rows` characters with the axis on the left: the mean of
-/// those that share a dot's column. Values that are not finite are left out; without any the result
-/// is empty.
-std::vector<std::string> curve_lines(std::span<const double> values, int columns, int rows);
+/// Values as a curve of dots, `columns` x `rows` characters with the axis on the left, which
+/// reaches over `range` or their own: the mean of those that share a dot's column. Values that are
+/// not finite are left out; without any the result is empty.
+std::vector<std::string> curve_lines(std::span<const double> values, int columns, int rows,
+                                     std::optional<std::pair<double, double>> range = {});
 
 /// u8 [h, w, 3] as lines of at most `columns` x `rows` characters, each the upper and lower half of
 /// it in the colours of two pixels (24 bits, ECMA-48).

@@ -55,6 +55,9 @@ std::string examples(const std::string& command) {
        "  kinema watch outputs/shapes\n"
        "  kinema watch outputs/shapes --once\n"
        "  kinema watch gs://bucket/outputs/shapes --json"},
+      {"compare",
+       "  kinema compare outputs/shapes outputs/shapes_wsd\n"
+       "  kinema compare outputs/shapes outputs/shapes_wsd --svg curves.svg"},
   };
   const auto found = kLines.find(command);
   return found == kLines.end() ? "" : "Examples:\n" + std::string(found->second);

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
-#include "kinema/cli/commands.h"
-#include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/image.h"
 #include "kinema/training/checkpoint_folder.h"
@@ -20,33 +17,7 @@ namespace kinema::cli {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kRecent = 100;  // steps that a mean is taken of
-
-std::vector<double> column(const std::vector<training::MetricsRow>& rows,
-                           double training::MetricsRow::*which) {
-  std::vector<double> out;
-  for (const training::MetricsRow& row : rows) {
-    out.push_back(row.*which);
-  }
-  return out;
-}
-
-std::vector<double> finite(std::vector<double> values) {
-  std::erase_if(values, [](double x) { return !std::isfinite(x); });
-  return values;
-}
-
-/// The mean of the last values that are finite; NaN without any.
-double recent_mean(const std::vector<double>& values) {
-  const std::vector<double> recent = finite(
-      {values.end() - static_cast<ptrdiff_t>(std::min(values.size(), kRecent)), values.end()});
-  double sum = 0;
-  for (const double value : recent) {
-    sum += value;
-  }
-  return recent.empty() ? std::numeric_limits<double>::quiet_NaN()
-                        : sum / static_cast<double>(recent.size());
-}
+using runs::RunOverview;
 
 /// The contact sheet that was written last below `samples`.
 std::optional<fs::path> newest_sheet(const fs::path& samples) {
@@ -66,34 +37,27 @@ std::optional<fs::path> newest_sheet(const fs::path& samples) {
   return newest;
 }
 
-double recent_loss(const RunScreen& run) {
-  return recent_mean(column(run.rows, &training::MetricsRow::loss));
-}
-double recent_seconds(const RunScreen& run) {
-  return recent_mean(column(run.rows, &training::MetricsRow::seconds));
-}
-
 /// `20 steps of 50, 1:00 left`.
-std::string progress_text(const RunScreen& run) {
+std::string progress_text(const RunOverview& run) {
   std::string text = counted(run.steps(), "step");
   if (run.files.max_steps > 0) {
     text += fmt::format(" of {}", run.files.max_steps);
   }
   switch (run.state()) {
-    case RunScreen::State::DONE:
+    case RunOverview::State::DONE:
       return text + ", done";
-    case RunScreen::State::STOPPED:
+    case RunOverview::State::STOPPED:
       return "stopped after " + text;
-    case RunScreen::State::RUNNING:
+    case RunOverview::State::RUNNING:
       break;
   }
-  const double left = static_cast<double>(run.files.max_steps - run.steps()) * recent_seconds(run);
+  const double left = static_cast<double>(run.files.max_steps - run.steps()) * run.recent_seconds();
   return run.files.max_steps > 0 && std::isfinite(left)
              ? fmt::format("{}, {} left", text, clock_text(left))
              : text;
 }
 
-std::vector<std::string> headings(const RunScreen& run, int columns) {
+std::vector<std::string> headings(const RunOverview& run, int columns) {
   const training::MetricsRow& last = run.rows.back();
   const training::FlopRate rate = training::flop_rate(last.tflops_per_second);
   std::vector<std::string> out = flowed({run.files.run.string(), progress_text(run)}, columns);
@@ -101,13 +65,13 @@ std::vector<std::string> headings(const RunScreen& run, int columns) {
     const std::vector<std::string> lines = flowed(fields, columns);
     out.insert(out.end(), lines.begin(), lines.end());
   };
-  const auto recent = static_cast<int64_t>(std::min(run.rows.size(), kRecent));
+  const auto recent = static_cast<int64_t>(std::min(run.rows.size(), RunOverview::kRecent));
   add({recent > 1 ? fmt::format("loss {:.4g} (last {} {:.4g})", last.loss, counted(recent, "step"),
-                                recent_loss(run))
+                                run.recent_loss())
                   : fmt::format("loss {:.4g}", last.loss),
        fmt::format("gradient norm {:.3g}", last.gradient_norm),
        fmt::format("learning rate {:.3g}", last.learning_rate),
-       fmt::format("{:.3f} s a step", recent_seconds(run)),
+       fmt::format("{:.3f} s a step", run.recent_seconds()),
        std::isfinite(rate.value) ? fmt::format("{:.3g} {}/device", rate.value, rate.unit) : ""});
   const auto is_bad = [](const training::MetricsRow& row) { return !row.nonfinite.empty(); };
   if (const auto bad = std::ranges::count_if(run.rows, is_bad); bad > 0) {
@@ -126,46 +90,24 @@ std::vector<std::string> headings(const RunScreen& run, int columns) {
 
 }  // namespace
 
-RunFiles::RunFiles(fs::path folder) : run(std::move(folder)) {
-  std::error_code ignored;
-  check(fs::is_directory(run, ignored),
-        "[watch] {} is no run folder\n  it is output_dir/run_name of the run's configuration",
-        run.string());
-  metrics = run / "metrics.jsonl";
-  checkpoints = run / "checkpoints";
-  const fs::path config = run / "config.yml";
-  if (fs::exists(config, ignored)) {
-    const std::vector<std::string> words{config.string()};
-    const config::Config given = load_arguments(words, /*need_file=*/true).config;
-    const config::RunConfig& keys = given.run;
-    max_steps = std::max<int64_t>(0, given.optimizer.max_train_steps);
-    metrics = keys.metrics_file.empty() ? metrics : fs::path(keys.metrics_file);
-    checkpoints = keys.checkpoint_dir.empty() ? checkpoints : fs::path(keys.checkpoint_dir);
-  }
-}
-
-RunScreen::State RunScreen::state() const {
-  const bool is_done = files.max_steps > 0 && steps() >= files.max_steps;
-  return is_done ? State::DONE : is_running ? State::RUNNING : State::STOPPED;
-}
-
-std::vector<std::string> RunScreen::lines(const TerminalSize& size, bool pictures) const {
-  std::vector<std::string> out = headings(*this, size.columns);
+std::vector<std::string> screen_lines(const RunOverview& run, const TerminalSize& size,
+                                      bool pictures) {
+  std::vector<std::string> out = headings(run, size.columns);
   const auto add = [&](const std::string& title, const std::vector<std::string>& more) {
     if (!more.empty()) {
       out.insert(out.end(), {"", flowed({title}, size.columns).front()});
       out.insert(out.end(), more.begin(), more.end());
     }
   };
-  const std::optional<fs::path> sheet = newest_sheet(files.run / "samples");
+  const std::optional<fs::path> sheet = newest_sheet(run.files.run / "samples");
   const int room = size.rows - static_cast<int>(out.size()) - (sheet ? 8 : 6);
   const int curve_rows = std::clamp(sheet && pictures ? room / 3 : 2 * room / 3, 3, 16);
   const training::Smoothed loss =
-      training::smoothed(finite(column(rows, &training::MetricsRow::loss)));
+      training::smoothed(runs::finite(run.column(&training::MetricsRow::loss)));
   add(loss.width > 1 ? fmt::format("loss, mean of {} steps", loss.width) : "loss",
       curve_lines(loss.values, size.columns, curve_rows));
   // The first step waits for the data to come in.
-  std::vector<double> seconds = column(rows, &training::MetricsRow::seconds);
+  std::vector<double> seconds = run.column(&training::MetricsRow::seconds);
   seconds.erase(seconds.begin(), seconds.begin() + (seconds.size() > 1 ? 1 : 0));
   add("seconds a step", curve_lines(seconds, size.columns, std::max(2, curve_rows / 3)));
   if (sheet) {
@@ -175,26 +117,6 @@ std::vector<std::string> RunScreen::lines(const TerminalSize& size, bool picture
                  : std::vector<std::string>{"  (a picture is shown in a terminal)"});
   }
   return out;
-}
-
-io::Json RunScreen::json() const {
-  const training::MetricsRow& last = rows.back();
-  io::Json saved = io::Json::array();
-  for (const int64_t step : training::CheckpointFolder(files.checkpoints).steps()) {
-    saved.append(step);
-  }
-  return io::Json::object({{"run_folder", files.run.string()},
-                           {"steps", steps()},
-                           {"max_train_steps", files.max_steps},
-                           {"done", state() == State::DONE},
-                           {"stopped", state() == State::STOPPED},
-                           {"loss", last.loss},
-                           {"recent_loss", recent_loss(*this)},
-                           {"gradient_norm", last.gradient_norm},
-                           {"learning_rate", last.learning_rate},
-                           {"step_time_seconds", recent_seconds(*this)},
-                           {"tflops_per_device_per_sec", last.tflops_per_second},
-                           {"checkpoints", std::move(saved)}});
 }
 
 std::vector<std::string> flowed(const std::vector<std::string>& fields, int columns) {

@@ -11,7 +11,6 @@
 #include "kinema/cli/stopping.h"
 #include "kinema/cli/train_console.h"
 #include "kinema/core/quantities.h"
-#include "kinema/io/json.h"
 #include "kinema/runs/train.h"
 
 namespace kinema::cli {
@@ -30,8 +29,9 @@ void print_result(const runs::TrainResult& result) {
     print_line(fmt::format("stopped {}; the same command goes on", result.stopped_in));
     return;
   }
-  print_line(fmt::format("{} after {}: {}", result.stopped ? "stopped" : "done",
-                         counted(result.steps, "step"), result.run_folder));
+  const std::string why = result.stopped_for.empty() ? "" : " (" + result.stopped_for + ")";
+  print_line(fmt::format("{} after {}{}: {}", result.stopped ? "stopped" : "done",
+                         counted(result.steps, "step"), why, result.run_folder));
   if (!result.timings.empty()) {
     print_line(timings_line(result.timings));
   }
@@ -40,20 +40,6 @@ void print_result(const runs::TrainResult& result) {
                            static_cast<double>(result.peak_bytes) / 1e9,
                            static_cast<double>(result.predicted_bytes) / 1e9));
   }
-}
-
-io::Json to_json(const runs::TrainResult& result) {
-  io::Json out = io::Json::object();
-  out.set("run_folder", result.run_folder)
-      .set("steps", result.steps)
-      .set("skipped", result.skipped)
-      .set("stopped", result.stopped);
-  if (result.predicted_bytes > 0) {
-    out.set("notes", io::Json::array({result.notes.begin(), result.notes.end()}))
-        .set("memory", io::Json::object({{"predicted_bytes", result.predicted_bytes},
-                                         {"peak_bytes", result.peak_bytes}}));
-  }
-  return out;
 }
 
 struct TrainWords {
@@ -73,7 +59,7 @@ int train_run(const TrainWords& given) {
                                                observer, job_options(stop.get_token()));
   console.finish();
   if (given.json && result.stopped_in.empty()) {
-    print_line(to_json(result).dump());
+    print_line(result.json().dump());
   } else {
     print_result(result);
   }

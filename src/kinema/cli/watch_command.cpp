@@ -36,9 +36,9 @@ class WatchedRun {
     reader_.poll();
   }
 
-  const RunFiles& files() const { return files_; }
+  const runs::RunFiles& files() const { return files_; }
   bool has_steps() const { return !reader_.rows().empty(); }
-  RunScreen screen() const {
+  runs::RunOverview overview() const {
     // Who holds a folder in a store is not known.
     const bool is_running = remote::is_store_path(given_) || training::is_training(files_.run);
     return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
@@ -47,7 +47,7 @@ class WatchedRun {
   /// What cannot be read now stays as it was: a store may not answer, a run may be removed.
   void read() {
     try {
-      const RunFiles now(runs::watched_copy(given_));
+      const runs::RunFiles now(runs::watched_copy(given_));
       if (now.metrics != files_.metrics) {
         reader_ = training::MetricsReader(now.metrics);
       }
@@ -59,7 +59,7 @@ class WatchedRun {
 
  private:
   std::string given_;
-  RunFiles files_;
+  runs::RunFiles files_;
   training::MetricsReader reader_;
 };
 
@@ -87,9 +87,9 @@ void follow(WatchedRun& run, const WatchOptions& options) {
   while (!over) {
     const TerminalSize size = terminal_size();
     if (run.has_steps()) {
-      const RunScreen screen = run.screen();
-      draw(screen.lines(size, /*pictures=*/true), size);
-      over = screen.state() == RunScreen::State::DONE;
+      const runs::RunOverview now = run.overview();
+      draw(screen_lines(now, size, /*pictures=*/true), size);
+      over = now.state() == runs::RunOverview::State::DONE;
     } else {
       const bool begun = training::is_training(run.files().run);
       draw(flowed(
@@ -122,11 +122,11 @@ int watch_run(const WatchOptions& options) {
         "[watch] {} holds no step yet\n  without --once and --json, on a terminal, "
         "the first one is waited for",
         run.files().metrics.string());
-  const RunScreen screen = run.screen();
+  const runs::RunOverview now = run.overview();
   if (options.json) {
-    print_line(screen.json().dump());
+    print_line(now.json().dump());
   } else {
-    for (const std::string& line : screen.lines(terminal_size(), terminal)) {
+    for (const std::string& line : screen_lines(now, terminal_size(), terminal)) {
       print_line(line);
     }
   }

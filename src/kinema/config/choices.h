@@ -63,6 +63,15 @@ constexpr std::string_view choices(DatasetType /*value*/) {
 enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };
 constexpr std::string_view choices(StateDtype /*value*/) { return "float32 | weights_dtype"; }
 
+/// Of the learning rate after its warm-up (training::Schedule).
+enum class LrSchedule : uint8_t { CONSTANT, LINEAR, COSINE, WSD };
+constexpr std::string_view choices(LrSchedule /*value*/) {
+  return "constant | linear | cosine | wsd";
+}
+
+enum class Optimizer : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
+constexpr std::string_view choices(Optimizer /*value*/) { return "adamw | adamw8bit | adafactor"; }
+
 enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE };
 constexpr std::string_view choices(TrainExpert /*value*/) {
   return "none | high_noise | low_noise";

@@ -127,6 +127,20 @@ void check_train(const Loaded& loaded) {
   check_frames(loaded);
   run_folder(config);
   check(!config.run.output_dir.empty(), "[config] output_dir is empty: where shall the run lie?");
+  const RunConfig& run = config.run;
+  check(run.eval_split == 0 || run.eval_data_dir.empty(),
+        "[config] eval_split {:g} ({}) keeps samples of the training out, eval_data_dir ({}) names "
+        "others: set one of them",
+        run.eval_split, origin_of(loaded, "eval_split"), origin_of(loaded, "eval_data_dir"));
+  check(run.eval_split == 0 || config.data.dataset_type != DatasetType::SYNTHETIC,
+        "[config] eval_split {:g} ({}) is a share of a data set, but dataset_type is synthetic",
+        run.eval_split, origin_of(loaded, "eval_split"));
+  const OptimizerConfig& o = config.optimizer;
+  check(o.lr_decay_fraction != 0 || o.lr_schedule == LrSchedule::CONSTANT,
+        "[config] lr_schedule {} ({}) falls over none of the steps: lr_decay_fraction is 0 ({})\n  "
+        "lr_decay_fraction=-1 lets lr_schedule say over how many",
+        word_of(o.lr_schedule), origin_of(loaded, "lr_schedule"),
+        origin_of(loaded, "lr_decay_fraction"));
   const ModelType type = config.model.model_type;
   check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
         "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),

@@ -8,7 +8,7 @@
 
 namespace kinema::config {
 
-/// The objective, AdamW and its schedule, batch sizes.
+/// The objective, the optimizer and its schedule, batch sizes.
 struct OptimizerConfig {
   int64_t max_train_steps = 1500;
   bool scale_lr = false;
@@ -18,15 +18,21 @@ struct OptimizerConfig {
   int64_t gradient_accumulation_steps = 1;
 
   double learning_rate = 1e-5;
+  LrSchedule lr_schedule = LrSchedule::CONSTANT;
   double warmup_steps_fraction = 0.1;
   int64_t learning_rate_schedule_steps = -1;
-  double lr_decay_fraction = 0.0;
+  double lr_decay_fraction = -1.0;
   double final_lr_fraction = 0.0;
+  Optimizer optimizer = Optimizer::ADAMW;
   double adam_b1 = 0.9;
   double adam_b2 = 0.999;
   double adam_eps = 1e-8;
   double adam_weight_decay = 0.0;
   int64_t weight_decay_min_rank = 0;
+  double adafactor_b1 = 0.0;
+  double adafactor_decay_power = 0.8;
+  double adafactor_eps = 1e-30;
+  double adafactor_clip = 1.0;
   bool opt_enable_grad_clipping = false;
   double max_grad_value = 1.0;
   bool opt_enable_grad_global_norm_clipping = false;
@@ -70,16 +76,26 @@ struct OptimizerConfig {
           {.help = "batches whose mean gradient makes one step", .min = 1, .max = 1e6});
     visit("learning_rate", self.learning_rate, MAY_CHANGE,
           {.help = "peak, after warmup", .min = 0});
+    visit("lr_schedule", self.lr_schedule, MAY_CHANGE,
+          {.help = "the rate after its rise: stays, falls in a line or half a cosine to "
+                   "final_lr_fraction, or stays and falls at the end (wsd)",
+           .one_of = choices(self.lr_schedule)});
     visit("warmup_steps_fraction", self.warmup_steps_fraction, MAY_CHANGE,
           {.help = "share of learning_rate_schedule_steps with a rising rate", .min = 0, .max = 1});
     visit("learning_rate_schedule_steps", self.learning_rate_schedule_steps, MAY_CHANGE,
           {.help = "length of the schedule; -1: max_train_steps", .min = -1});
-    visit("lr_decay_fraction", self.lr_decay_fraction, MAY_CHANGE,
-          {.help = "share of the schedule, at its end, with a linearly falling rate",
-           .min = 0,
-           .max = 1});
+    visit(
+        "lr_decay_fraction", self.lr_decay_fraction, MAY_CHANGE,
+        {.help = "share of the schedule, at its end, with a falling rate; -1: as lr_schedule says "
+                 "(constant 0, wsd 0.1, linear and cosine all after the rise)",
+         .min = -1,
+         .max = 1});
     visit("final_lr_fraction", self.final_lr_fraction, MAY_CHANGE,
           {.help = "rate after the fall, as a share of the peak", .min = 0, .max = 1});
+    visit(
+        "optimizer", self.optimizer, MUST_MATCH,
+        {.help = "adamw8bit keeps moments in a byte a number, adafactor means of rows and columns",
+         .one_of = choices(self.optimizer)});
     visit("adam_b1", self.adam_b1, MAY_CHANGE,
           {.help = "decay of the first moment", .min = 0, .max = 0.99999});
     visit("adam_b2", self.adam_b2, MAY_CHANGE,
@@ -90,6 +106,21 @@ struct OptimizerConfig {
           {.help = "decoupled decay", .min = 0});
     visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
           {.help = "tensors of lower rank are not decayed; 0: all are", .min = 0, .max = 8});
+    visit("adafactor_b1", self.adafactor_b1, MUST_MATCH,
+          {.help = "optimizer=adafactor: decay of a first moment; 0: it keeps none",
+           .min = 0,
+           .max = 0.99999});
+    visit("adafactor_decay_power", self.adafactor_decay_power, MAY_CHANGE,
+          {.help = "optimizer=adafactor: the second moment's decay at update t is 1 - t^-this",
+           .max = 1,
+           .above = 0});
+    visit("adafactor_eps", self.adafactor_eps, MAY_CHANGE,
+          {.help = "optimizer=adafactor: added to squares of gradients", .above = 0});
+    visit(
+        "adafactor_clip", self.adafactor_clip, MAY_CHANGE,
+        {.help = "optimizer=adafactor: the largest root mean square of a parameter's update, as a "
+                 "multiple of the rate",
+         .above = 0});
     visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping, MAY_CHANGE,
           {.help = "clip every gradient element to max_grad_value"});
     visit("max_grad_value", self.max_grad_value, MAY_CHANGE, {.help = "see above", .above = 0});
@@ -102,8 +133,8 @@ struct OptimizerConfig {
            .min = 0,
            .max = 0.999999});
     visit("train_state_dtype", self.train_state_dtype, MAY_CHANGE,
-          {.help = "dtype of parameters and moments between steps; weights_dtype: MaxDiffusion's, "
-                   "half the memory, but updates below a bf16 step are lost",
+          {.help = "dtype of parameters and adamw's moments between steps; weights_dtype: "
+                   "MaxDiffusion's, half the memory, but updates below a bf16 step are lost",
            .one_of = choices(self.train_state_dtype)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
           {.help = "every timestep counts the same, instead of more in the middle"});

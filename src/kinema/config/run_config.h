@@ -39,6 +39,8 @@ struct RunConfig {
   int64_t checkpoint_every = -1;
   std::string checkpoint_dir;
   std::string resume_from;
+  std::string init_from;
+  bool init_optimizer = false;
   Given<int64_t> checkpoints_to_keep = 2;
   int64_t checkpoint_keep_period = 0;
   bool background_checkpoints = true;
@@ -47,6 +49,8 @@ struct RunConfig {
 
   int64_t eval_every = -1;
   std::string eval_data_dir;
+  double eval_split = 0.0;
+  int64_t stop_after_evaluations_without_gain = 0;
   bool enable_generate_video_for_eval = false;
   int64_t eval_max_number_of_samples_in_bucket = 60;
   bool enable_ssim = false;
@@ -122,6 +126,11 @@ struct RunConfig {
     visit("resume_from", self.resume_from, UNRELATED,
           {.help = "another run's folder, or a checkpoint of it, that a run without checkpoints of "
                    "its own goes on from: weights, optimizer, step, position in the data"});
+    visit("init_from", self.init_from, UNRELATED,
+          {.help = "another run, by name or folder, or a checkpoint of it, whose weights a new run "
+                   "begins with, at step 0"});
+    visit("init_optimizer", self.init_optimizer, UNRELATED,
+          {.help = "the new run takes the optimizer's state too", .with = "init_from"});
     visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
           {.help = "newest checkpoints that are kept; 0: all", .min = 0});
     visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,
@@ -142,6 +151,17 @@ struct RunConfig {
         "eval_data_dir", self.eval_data_dir, MAY_CHANGE,
         {.help = "samples that are evaluated: TFRecords (prepare's eval_tfrecords_dir), or videos "
                  "like train_data_dir",
+         .with = "eval_every"});
+    visit("eval_split", self.eval_split, MUST_MATCH,
+          {.help = "share of the training's samples that is evaluated and never trained on, chosen "
+                   "by seed and each sample's name; 0: none",
+           .min = 0,
+           .max = 0.9});
+    visit(
+        "stop_after_evaluations_without_gain", self.stop_after_evaluations_without_gain, MAY_CHANGE,
+        {.help = "the run ends after so many evaluations in a row whose loss is not below the best "
+                 "before them; 0: never",
+         .min = 0,
          .with = "eval_every"});
     visit(
         "enable_generate_video_for_eval", self.enable_generate_video_for_eval, UNRELATED,

@@ -88,6 +88,9 @@ class TfRecordSource : public Source {
       size_ += shard->size();
       ends_.push_back(size_);
     }
+    if (options.split.is_on()) {
+      choose();
+    }
     if (options.max_samples >= 0) {
       size_ = std::min(size_, options.max_samples);
     }
@@ -120,6 +123,22 @@ class TfRecordSource : public Source {
   }
 
  private:
+  /// Leaves out the records that are not of the split's part.
+  void choose() {
+    std::vector<std::string> names;
+    for (const auto& shard : shards_) {
+      for (int64_t number = 0; number < shard->size(); ++number) {
+        names.push_back(name_of(*shard, number));
+      }
+    }
+    chosen_ = options_.split.chosen(names, options_.folder.string());
+    size_ = static_cast<int64_t>(chosen_.size());
+  }
+
+  static std::string name_of(const Shard& shard, int64_t number) {
+    return fs::path(shard.path()).filename().string() + " record " + std::to_string(number);
+  }
+
   /// Orders the records by their shapes, in which they first appear.
   void group() {
     std::vector<WanShapes> shapes;
@@ -143,6 +162,7 @@ class TfRecordSource : public Source {
 
   /// The shard of a record and the record's number in it.
   std::pair<const Shard*, int64_t> find(int64_t index) const {
+    index = chosen_.empty() ? index : chosen_[static_cast<size_t>(index)];
     const auto end = std::ranges::upper_bound(ends_, index);
     const auto shard = static_cast<size_t>(end - ends_.begin());
     return {shards_[shard].get(), index - (shard == 0 ? 0 : ends_[shard - 1])};
@@ -157,13 +177,14 @@ class TfRecordSource : public Source {
     sample.condition = std::move(read.condition);
     sample.image_states = std::move(read.image_states);
     sample.timestep = read.timestep;
-    sample.id = fs::path(shard->path()).filename().string() + " record " + std::to_string(number);
+    sample.id = name_of(*shard, number);
     return sample;
   }
 
   TfRecordOptions options_;
   Shards shards_;
-  std::vector<int64_t> ends_;  // records in the shards up to and including this one
+  std::vector<int64_t> ends_;    // records in the shards up to and including this one
+  std::vector<int64_t> chosen_;  // of all records, those that are read; empty: all
   int64_t size_ = 0;
   std::optional<GroupedOrder> order_;  // where shapes are kept apart
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kinema/data/source.h"
+#include "kinema/data/split.h"
 #include "kinema/io/tfrecord_ranges.h"
 
 namespace kinema::data {
@@ -21,6 +22,8 @@ struct TfRecordOptions {
   /// `batch` samples are of one.
   bool by_shape = false;
   int64_t batch = 1;
+  /// Which records are read, by the name of their shard and their number in it.
+  Split split = {};
 };
 
 /// Records of MaxDiffusion's Wan schema from all shards of a folder. Opening checks every shard's

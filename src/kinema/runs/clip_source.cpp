@@ -239,13 +239,13 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
 std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
                                                const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job,
-                                               const ClipReport& report) {
+                                               const ClipReport& report, data::Split::Part part) {
   data::VideoOptions options = video_options(config);
   // Its weights are read when it is first used, so that this costs next to nothing.
   std::shared_ptr<const encoders::Autoencoder> autoencoder =
       checked_autoencoder(config, model, client);
   check_sizes(config, options.format, autoencoder->layout(), model);
-  std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
+  std::shared_ptr<const data::ClipSet> clips = open_clips(config, job, part);
   data::Survey survey = look_at_clips(config, *clips, job);
   report_clips(config, *clips, survey, report, job);
   options.buckets = std::move(survey.buckets);

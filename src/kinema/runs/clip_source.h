@@ -7,6 +7,7 @@
 #include "kinema/config/config.h"
 #include "kinema/core/host_array.h"
 #include "kinema/data/source.h"
+#include "kinema/data/split.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
@@ -17,11 +18,11 @@ namespace kinema::runs {
 /// Clips as training samples, of which `batch` make a batch. With dataset_save_location, what is
 /// not kept there is encoded first, as a task, and no encoder stays in memory; null when the job is
 /// told to stop meanwhile. Else clips are encoded on the client's device while the run
-/// goes. `report` says where it is told what was found of the clips.
+/// goes. `report` says where it is told what was found of the clips. `part`: of eval_split.
 std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
                                                const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job,
-                                               const ClipReport& report);
+                                               const ClipReport& report, data::Split::Part part);
 
 /// Text states f32 or bf16 [t, d] of a caption, from dataset_save_location where clips use that.
 HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,

@@ -25,28 +25,7 @@ data::HfOptions hf_options(const config::DataConfig& d) {
           .caption_column = d.caption_column};
 }
 
-}  // namespace
-
-bool has_clips(const config::DataConfig& data) {
-  return data.dataset_type == config::DatasetType::VIDEOS ||
-         data.dataset_type == config::DatasetType::HF;
-}
-
-std::string clips_name(const config::DataConfig& data) {
-  return data.dataset_type == config::DatasetType::HF && data.train_data_dir.empty()
-             ? data.dataset_name
-             : data.train_data_dir;
-}
-
-data::ClipFormat clip_format(const config::Config& config) {
-  return {.height = config.generate.height,
-          .width = config.generate.width,
-          .num_frames = config.generate.num_frames,
-          .frame_stride = config.data.frame_stride,
-          .fps = config.data.target_fps};
-}
-
-std::unique_ptr<data::ClipSet> open_clips(const config::Config& config, const Job& job) {
+std::unique_ptr<data::ClipSet> open_all(const config::Config& config, const Job& job) {
   const config::DataConfig& data = config.data;
   if (data.dataset_type != config::DatasetType::HF) {
     const std::vector<data::Bucket> buckets = bucket_sizes(data);
@@ -68,6 +47,37 @@ std::unique_ptr<data::ClipSet> open_clips(const config::Config& config, const Jo
         job);
   }
   return data::hf_clips(options);
+}
+
+}  // namespace
+
+bool has_clips(const config::DataConfig& data) {
+  return data.dataset_type == config::DatasetType::VIDEOS ||
+         data.dataset_type == config::DatasetType::HF;
+}
+
+std::string clips_name(const config::DataConfig& data) {
+  return data.dataset_type == config::DatasetType::HF && data.train_data_dir.empty()
+             ? data.dataset_name
+             : data.train_data_dir;
+}
+
+data::ClipFormat clip_format(const config::Config& config) {
+  return {.height = config.generate.height,
+          .width = config.generate.width,
+          .num_frames = config.generate.num_frames,
+          .frame_stride = config.data.frame_stride,
+          .fps = config.data.target_fps};
+}
+
+std::unique_ptr<data::ClipSet> open_clips(const config::Config& config, const Job& job,
+                                          data::Split::Part part) {
+  return data::split_clips(open_all(config, job), split_of(config, part), clips_name(config.data));
+}
+
+data::Split split_of(const config::Config& config, data::Split::Part part) {
+  return {
+      .part = part, .share = config.run.eval_split, .seed = static_cast<uint64_t>(config.run.seed)};
 }
 
 std::vector<data::Bucket> bucket_sizes(const config::DataConfig& data) {

@@ -5,6 +5,8 @@
 #include <system_error>
 
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/networks/open.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 
@@ -57,6 +59,27 @@ fs::path checkpoint_of(const fs::path& path) {
   const training::Found found = training::CheckpointFolder(*folder).newest();
   check(found.step.has_value(), "[config] the run in {} has no valid checkpoint", path.string());
   return found.folder;
+}
+
+fs::path init_checkpoint(const config::RunConfig& run) {
+  const fs::path in_outputs = fs::path(run.output_dir) / run.init_from;
+  check(is_there(run.init_from) || is_there(in_outputs),
+        "[config] init_from `{}` is neither a folder nor a run in {}", run.init_from,
+        run.output_dir);
+  return checkpoint_of(is_there(run.init_from) ? fs::path(run.init_from) : in_outputs);
+}
+
+void check_same_network(const networks::Network& network, const fs::path& checkpoint) {
+  const io::Json own = network->config();
+  const io::Json other = networks::open(checkpoint / training::weights_part(checkpoint))->config();
+  for (const auto& [key, value] : own.members()) {
+    const io::Json* theirs = other.find(key);
+    const std::string before = theirs == nullptr ? "none" : theirs->dump(-1);
+    check(value.dump(-1) == before,
+          "[train] init_from: {} is {}, but the network of {} has {}\n  a run takes the weights of "
+          "one like its own",
+          key, value.dump(-1), checkpoint.string(), before);
+  }
 }
 
 void take_run_as_model(config::Config& config) {

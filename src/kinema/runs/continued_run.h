@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "kinema/config/config.h"
+#include "kinema/networks/network.h"
 
 namespace kinema::runs {
 
@@ -15,5 +16,12 @@ void take_run_as_model(config::Config& config);
 /// The checkpoint that `path` names: itself, or the newest valid one of a run. Throws an Error
 /// where there is none.
 std::filesystem::path checkpoint_of(const std::filesystem::path& path);
+
+/// The checkpoint of init_from: of a run by its path, or else by its name in output_dir.
+std::filesystem::path init_checkpoint(const config::RunConfig& run);
+
+/// Throws an Error that names the first key of the network that another network's checkpoint has
+/// otherwise: its weights are none of this one.
+void check_same_network(const networks::Network& network, const std::filesystem::path& checkpoint);
 
 }  // namespace kinema::runs

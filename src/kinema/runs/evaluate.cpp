@@ -8,6 +8,7 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/networks/open.h"
 #include "kinema/runs/compiler_flags.h"
+#include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
@@ -46,7 +47,11 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {
     fetch_models(loaded.config, Use::TRAIN, job);
   }
-  loaded.config.run.eval_data_dir = local_copy(loaded.config.run.eval_data_dir, job);
+  if (loaded.config.run.eval_split > 0 && loaded.config.run.eval_data_dir.empty()) {
+    fetch_data(loaded.config, job);
+  } else {
+    loaded.config.run.eval_data_dir = local_copy(loaded.config.run.eval_data_dir, job);
+  }
   const config::Config& config = loaded.config;
   const Expert expert = trained_expert(config);
   const ModelToUse model = find_model(loaded, job);

@@ -11,6 +11,7 @@
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/clip_source.h"
+#include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/network.h"
@@ -33,7 +34,9 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
           .steps = schedule_steps(config),
           .warmup_fraction = o.warmup_steps_fraction,
           .decay_fraction = o.lr_decay_fraction,
-          .final_fraction = o.final_lr_fraction};
+          .final_fraction = o.final_lr_fraction,
+          .fall = o.lr_schedule == config::LrSchedule::COSINE ? training::Schedule::Fall::COSINE
+                                                              : training::Schedule::Fall::LINE};
 }
 
 /// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a
@@ -88,7 +91,8 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
 
 /// `specs` in the dtypes that the state is kept in.
 training::State first_state(const Training& training, std::span<const nn::ParamSpec> specs,
-                            bool ema, const runtime::Devices& devices) {
+                            bool ema, const runtime::Devices& devices,
+                            const training::Optimizer& optimizer) {
   const fs::path& pretrained = training.pretrained;
   const auto seed = static_cast<uint64_t>(training.seed);
   if (!pretrained.empty()) {
@@ -100,17 +104,58 @@ training::State first_state(const Training& training, std::span<const nn::ParamS
           ? weights::load_adapted(pretrained, adapter->merged, adapter->start, seed, specs, devices)
       : pretrained.empty() ? weights::initialise(specs, seed, devices)
                            : weights::load(pretrained, specs, devices);
-  return training::fresh_state(std::move(params), specs, ema, devices);
+  return training::fresh_state(std::move(params), specs, ema, devices, optimizer);
 }
 
-/// That of the checkpoint that the run goes on from.
-training::State saved_state(const Training& training, std::span<const nn::ParamSpec> specs,
-                            bool ema, const runtime::Devices& devices) {
+/// That a checkpoint holds what init_optimizer is to take of it.
+void check_optimizer_of(const config::Config& config, const fs::path& checkpoint) {
+  if (!config.run.init_optimizer) {
+    return;
+  }
+  check(training::has_optimizer(checkpoint),
+        "[train] init_optimizer: {} holds no optimizer (save_optimizer=false)\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string());
+  const std::string before = training::read_train_state(checkpoint).setting("optimizer");
+  const std::string_view now = config::word_of(config.optimizer.optimizer);
+  check(before.empty() || before == now,
+        "[train] init_optimizer: {} holds {}'s state, and this run's optimizer is {}\n  "
+        "init_optimizer=false takes its weights alone",
+        checkpoint.string(), before, now);
+}
+
+/// That of a checkpoint.
+training::State saved_state(const Training& training, const fs::path& checkpoint,
+                            std::span<const nn::ParamSpec> specs, bool ema,
+                            const runtime::Devices& devices,
+                            const training::Optimizer& optimizer) {
   std::optional<training::AdapterBase> base;
   if (const std::optional<TrainedAdapter>& adapter = training.step.adapter) {
     base = training::AdapterBase{.folder = training.pretrained, .merged = adapter->merged};
   }
-  return training::load_state(training.resumed, specs, ema, devices, base);
+  return training::load_state(checkpoint, specs, ema, devices, optimizer, base);
+}
+
+/// Has a run begin with the weights of another's checkpoint: a network, or the adapter of one.
+void begin_from(const fs::path& checkpoint, Training& out) {
+  const fs::path weights = checkpoint / training::weights_part(checkpoint);
+  if (weights.filename() != training::kAdapter) {
+    check_same_network(out.step.network, checkpoint);
+    out.pretrained = weights;
+    return;
+  }
+  check(out.step.adapter.has_value(),
+        "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
+        "trains an adapter that begins as it",
+        checkpoint.string());
+  TrainedAdapter& adapter = *out.step.adapter;
+  adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
+  const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
+  check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
+        "[train] init_from: the adapter of {} has rank {} and counts {:g} times, this run's {} and "
+        "{:g}\n  lora_rank and lora_alpha must be the same",
+        checkpoint.string(), before.rank, before.factor, adapter.config.rank,
+        adapter.config.scale());
 }
 
 /// What a trainer is made of beside its state.
@@ -164,16 +209,22 @@ std::vector<training::Alternative> alternatives(const config::Config& config,
     now.what.step.state = training::StateDType::WEIGHTS;
     add("train_state_dtype=weights_dtype");
   }
+  if (now.what.step.optimizer == training::OptimizerKind::ADAMW) {
+    now.what.step.optimizer = training::OptimizerKind::ADAMW8BIT;
+    add("optimizer=adamw8bit");
+  }
   return out;
 }
 
 /// A state of two bytes a number.
 std::vector<training::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
+                                                 const training::Optimizer& optimizer,
                                                  const mesh::Placement& place) {
   for (nn::ParamSpec& spec : specs) {
     spec.shape.dtype = DType::BF16;
   }
-  const int64_t bytes = training::state_bytes(training::state_parts(specs, average), place);
+  const int64_t bytes =
+      training::state_bytes(training::state_parts(specs, average, optimizer), place);
   return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
 }
 
@@ -197,6 +248,11 @@ training::EvaluationOptions evaluation_options(const config::Config& config, con
           .program = program_options(config)};
 }
 
+/// Whether an evaluation has a loss, and not videos alone.
+bool has_evaluation_samples(const config::RunConfig& run) {
+  return !run.eval_data_dir.empty() || run.eval_split > 0;
+}
+
 /// When the run saves; a run of epochs, whose steps are not known yet, once.
 training::SavedSteps saved_steps(const config::Config& config, const Start& start) {
   const bool is_counted = config.optimizer.max_train_steps > 0;
@@ -218,9 +274,9 @@ void add_evaluation(const config::Config& config, const runtime::Devices& device
   };
   check(std::ranges::any_of(out.batches, is_like),
         "[evaluation] the samples of {} are {} with text {}, those of the training {} with {}{}",
-        config.run.eval_data_dir, to_string(shapes.latents), to_string(shapes.text),
-        to_string(out.batches[0].latents), to_string(out.batches[0].text),
-        out.batches.size() > 1 ? " or another bucket's" : "");
+        config.run.eval_split > 0 ? "eval_split" : config.run.eval_data_dir,
+        to_string(shapes.latents), to_string(shapes.text), to_string(out.batches[0].latents),
+        to_string(out.batches[0].text), out.batches.size() > 1 ? " or another bucket's" : "");
   out.evaluator = make_evaluator(config, what, shapes, devices, job);
 }
 
@@ -230,7 +286,7 @@ bool open_data(const config::Config& config, const pjrt::Client& client, const J
                Training& out) {
   const TrainingStep& what = out.step;
   const bool videos_alone =
-      config.run.enable_generate_video_for_eval && config.run.eval_data_dir.empty();
+      config.run.enable_generate_video_for_eval && !has_evaluation_samples(config.run);
   const bool evaluates = config.run.eval_every > 0 && !videos_alone;
   // Before the state is there: encoders take memory too. The few samples of an evaluation first, so
   // that one that cannot work is known before all the others are encoded.
@@ -265,6 +321,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
   if (start.resumes()) {
     out.first_step = start.saved.step;
     out.first_position = start.saved.data_position;
+    out.gain = start.saved.gain;
     out.resumed = start.folder;
   }
   for (const data::Sample& sample : out.source->examples()) {
@@ -368,17 +425,21 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   config::Config resolved = resolved_config(config, what, expert);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
+  } else if (!start.init.empty()) {
+    check_optimizer_of(config, start.init);
+    begin_from(start.init, out);
   }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
-  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema);
+  const auto optimizer = training::optimizer_of(what.step);
+  const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema, *optimizer);
   out.room = checkpoint_room(out.checkpoints->path(), training::checkpoint_bytes(state, out.held()),
                              saved_steps(config, start), keep);
   job.notice(check_room(out.room));
   // What cannot fit at all is told before clips are encoded.
   training::check_fits("the parameters with the optimizer's state",
                        training::state_bytes(state, place), devices,
-                       smaller_state(what.specs, ema, place));
+                       smaller_state(what.specs, ema, *optimizer, place));
   if (!open_data(config, client, job, out)) {
     return out;
   }
@@ -389,8 +450,11 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   {
     const auto span = out.timings.measure("loading weights");
     const auto loading = job.task("loading the weights");
-    out.trainer->set_state(start.resumes() ? saved_state(out, kept, ema, devices)
-                                           : first_state(out, kept, ema, devices));
+    const bool with_optimizer = !start.init.empty() && config.run.init_optimizer;
+    out.trainer->set_state(start.resumes() || with_optimizer
+                               ? saved_state(out, start.resumes() ? start.folder : start.init, kept,
+                                             ema, devices, *optimizer)
+                               : first_state(out, kept, ema, devices, *optimizer));
     if (out.eval_source) {
       add_evaluation(config, devices, job, out);
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -21,6 +22,9 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
+/// Of arXiv:2404.06395: ten percent of the steps are enough.
+constexpr double kDecayOfWsd = 0.1;
+
 }  // namespace
 
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
@@ -37,6 +41,11 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
         "bring it back whole, remove the folder, or take another run_name",
         found.damaged.empty() ? "" : found.damaged.front().folder.string(),
         found.damaged.empty() ? "" : found.damaged.front().reason);
+  if (!config.run.init_from.empty()) {
+    check(config.run.resume_from.empty(),
+          "[config] init_from begins a run at step 0, resume_from goes on with another: set one");
+    return {.folder = {}, .init = init_checkpoint(config.run)};
+  }
   if (config.run.resume_from.empty()) {
     return {};
   }
@@ -71,6 +80,16 @@ void resolve_schedule(config::Config& resolved, const Start& start) {
     steps = saved_number(start.saved, "learning_rate_schedule_steps")
                 .value_or(resolved.optimizer.max_train_steps);
   }
+  // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
+  double& decay = resolved.optimizer.lr_decay_fraction;
+  const config::LrSchedule shape = resolved.optimizer.lr_schedule;
+  if (decay < 0 && shape == config::LrSchedule::CONSTANT) {
+    decay = 0;
+  } else if (decay < 0 && shape == config::LrSchedule::WSD) {
+    decay = kDecayOfWsd;
+  } else {
+    decay = std::max(decay, -1.0);
+  }
 }
 
 void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {
@@ -104,7 +123,7 @@ std::vector<std::string> resume_lines(const Start& start, const config::Config& 
   }
   if (!training::has_optimizer(start.folder)) {
     out.push_back(
-        "the checkpoint holds no optimizer (save_optimizer=false): AdamW's moments begin at zero");
+        "the checkpoint holds no optimizer (save_optimizer=false): its moments begin at zero");
   }
   const config::OptimizerConfig& o = resolved.optimizer;
   const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");

@@ -16,16 +16,17 @@
 /// Where a training begins, and what is said and refused when that is not at nothing.
 namespace kinema::runs {
 
-/// The checkpoint that a run goes on from.
+/// The checkpoint that a run goes on from, or whose weights it begins with.
 struct Start {
-  std::filesystem::path folder;  // empty: the run begins
-  training::TrainState saved;    // of a run that begins, nothing
+  std::filesystem::path folder;     // empty: the run begins
+  training::TrainState saved = {};  // of a run that begins, nothing
+  std::filesystem::path init = {};  // of init_from, where the run begins with it
 
   bool resumes() const { return !folder.empty(); }
 };
 
 /// The newest valid checkpoint of the run in `run`, those that are skipped are named; where it has
-/// none, that of resume_from. Throws an Error where resume_from names none.
+/// none, that of resume_from, or init_from's. Throws an Error where these name none.
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job);
 
 /// `config` with what devices, data and model decide in the place of what means "as it comes":
@@ -34,7 +35,8 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
                                const Expert& expert);
 
 /// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,
-/// max_train_steps. So a run that is made longer goes on at the rate that it ended with.
+/// max_train_steps. So a run that is made longer goes on at the rate that it ended with. And makes
+/// lr_decay_fraction of -1 what lr_schedule says.
 void resolve_schedule(config::Config& resolved, const Start& start);
 
 /// Throws an Error where a run that is made longer would make steps that change nothing: its

@@ -128,9 +128,13 @@ struct Listeners {
   WatchedVideos& videos;
 };
 
+bool gains_nothing(const training::Gain& gain, const config::Config& config) {
+  return config.run.eval_every > 0 && gain.is_over(config.run.stop_after_evaluations_without_gain);
+}
+
 training::LoopEnd run_steps(Training& training, const config::Config& config,
                             const Listeners& listeners, const pjrt::Client& client,
-                            FolderWatch& folder) {
+                            FolderWatch& folder, std::optional<StepRecord>& last) {
   const TrainObserver& observer = listeners.observer;
   const Job& job = listeners.job;
   RunRecords& records = listeners.records;
@@ -154,6 +158,7 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
   }
   parts.report = [&](const StepRecord& measured) {
     const StepRecord record = training.measured(measured);
+    last = record;
     records.step(record);
     if (observer.on_step) {
       observer.on_step(record);
@@ -166,6 +171,7 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
       const Evaluation evaluation = training.evaluate();
       const double seconds = watch.seconds();
       records.evaluation(step, evaluation);
+      training.gain.add(step + 1, evaluation.loss);
       if (observer.on_evaluation) {
         observer.on_evaluation(step, evaluation, seconds);
       }
@@ -173,7 +179,9 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
     videos.after_evaluation(step);
   };
   training.log = say;
-  parts.stop_requested = [&] { return job.stop_requested() || folder.is_gone(); };
+  parts.stop_requested = [&] {
+    return job.stop_requested() || folder.is_gone() || gains_nothing(training.gain, config);
+  };
   parts.say = [&job](const std::string& text) { job.notice(text); };
   measure(parts, training.timings, job);
   std::optional<pjrt::TransferGuard> guard;
@@ -228,6 +236,32 @@ void check_before_loading(const config::Loaded& loaded, const fs::path& run_fold
 
 }  // namespace
 
+io::Json TrainResult::json() const {
+  io::Json out = io::Json::object();
+  out.set("run_folder", run_folder)
+      .set("steps", steps)
+      .set("skipped", skipped)
+      .set("stopped", stopped);
+  if (!stopped_for.empty()) {
+    out.set("stopped_for", stopped_for);
+  }
+  if (predicted_bytes > 0) {
+    out.set("notes", io::Json::array({notes.begin(), notes.end()}))
+        .set("memory",
+             io::Json::object({{"predicted_bytes", predicted_bytes}, {"peak_bytes", peak_bytes}}));
+  }
+  if (last) {
+    out.set("time", finished).set("learning/loss", last->loss);
+    if (last->epoch) {
+      out.set("learning/epoch", *last->epoch);
+    }
+    for (const auto& [name, bytes] : training::memory_figures(*last)) {
+      out.set(name, bytes);
+    }
+  }
+  return out;
+}
+
 TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptions options) {
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "train"));
@@ -253,6 +287,14 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     stores.finish();
     job.notice(nothing_to_do(start.saved.step, loaded.config.optimizer.max_train_steps));
     result.steps = start.saved.step;
+    return result;
+  }
+  if (start.resumes() && gains_nothing(start.saved.gain, loaded.config)) {
+    stores.finish();
+    result.steps = start.saved.step;
+    result.stopped = true;
+    result.stopped_for = training::describe(start.saved.gain);
+    job.notice("nothing to do: stop_after_evaluations_without_gain=0 goes on past them");
     return result;
   }
   check_before_loading(loaded, run, job);
@@ -293,9 +335,12 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   }
   FolderWatch folder(lock);
   const training::LoopEnd end =
-      run_steps(training, config, {observer, job, records, videos}, client, folder);
+      run_steps(training, config, {observer, job, records, videos}, client, folder, result.last);
   folder.check(run, end.steps, training.checkpoints->path());
-  if (!done && !end.stopped) {
+  if (end.stopped && gains_nothing(training.gain, config)) {
+    result.stopped_for = training::describe(training.gain);
+  }
+  if (!done && (!end.stopped || !result.stopped_for.empty())) {
     videos.after_training(end.steps);
   }
   records.finish();
@@ -311,6 +356,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   result.predicted_bytes = training.memory.predicted();
   result.peak_bytes = runtime::peak_bytes({client, training.step.options.place});
   result.timings = training.timings.phases();
+  result.finished = training::time_now();
   return result;
 }
 

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/io/json.h"
 #include "kinema/runs/expert.h"
 #include "kinema/runs/job.h"
 #include "kinema/runtime/program.h"
@@ -80,12 +82,17 @@ struct TrainResult {
   std::string run_folder;
   int64_t steps = 0;  // made, by earlier parts of the run too
   int64_t skipped = 0;
-  bool stopped = false;    // asked to, before max_train_steps
-  std::string stopped_in;  // where that was before the first step: `while clips were encoded`
+  bool stopped = false;     // asked to, before max_train_steps
+  std::string stopped_for;  // why, where nobody asked: `3 evaluations without gain, ...`
+  std::string stopped_in;   // where that was before the first step: `while clips were encoded`
   std::vector<std::string> notes;
   int64_t predicted_bytes = 0;  // of the first device; 0: the run had nothing left to do
   int64_t peak_bytes = 0;
   std::vector<training::Timings::Phase> timings;
+  std::optional<StepRecord> last;  // step that was made, with epoch and memory
+  std::string finished;            // when, in UTC
+
+  io::Json json() const;
 };
 
 /// Trains as the configuration says, or goes on with the run of its name. Throws an Error where

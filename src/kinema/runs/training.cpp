@@ -47,9 +47,11 @@ training::StepRecord Training::measured(training::StepRecord record) const {
   if (const int64_t samples = source->size(); samples < kEndless) {
     record.epoch = static_cast<double>(position(record.step + 1)) / static_cast<double>(samples);
   }
+  record.rss_bytes = runtime::rss_bytes();
   record.peak_rss_bytes = runtime::peak_rss_bytes();
   if (const auto memory = trainer->devices()[0].memory()) {
     record.device_bytes = memory->bytes_in_use;
+    record.peak_device_bytes = memory->peak_bytes_in_use;
   }
   return record;
 }
@@ -109,7 +111,8 @@ void Training::save(int64_t steps, bool go_on) {
       .seed = seed,
       .settings = settings,
       .weights = step.adapter ? training::kAdapter : step.expert.part(),
-      .adapter = step.adapter ? std::optional(step.adapter->config) : std::nullopt};
+      .adapter = step.adapter ? std::optional(step.adapter->config) : std::nullopt,
+      .gain = gain};
   const auto write = [this, reached](const training::StateSource& state) {
     if (stored != nullptr) {
       stored->begin(reached.step);

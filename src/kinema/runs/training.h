@@ -17,6 +17,7 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/training/evaluation.h"
+#include "kinema/training/gain.h"
 #include "kinema/training/loop.h"
 #include "kinema/training/memory.h"
 #include "kinema/training/schedule.h"
@@ -50,6 +51,7 @@ struct Training {
   int64_t seed = 0;
   training::Timings timings;
   training::MemoryUse memory;     // before the state was loaded
+  training::Gain gain;            // of the evaluations, those before a resumed run's start too
   std::filesystem::path resumed;  // the checkpoint that the run goes on from; empty: from none
   bool checksums = false;         // checkpoints are named with one of each part
   /// Told of each checkpoint when it is in place, between steps.

@@ -12,6 +12,15 @@ namespace kinema::runs {
 training::StepOptions step_options(const config::Config& config, const Expert& expert) {
   const config::OptimizerConfig& o = config.optimizer;
   training::StepOptions out;
+  out.optimizer = o.optimizer == config::Optimizer::ADAMW8BIT   ? training::OptimizerKind::ADAMW8BIT
+                  : o.optimizer == config::Optimizer::ADAFACTOR ? training::OptimizerKind::ADAFACTOR
+                                                                : training::OptimizerKind::ADAMW;
+  out.adafactor = {.b1 = o.adafactor_b1,
+                   .decay_power = o.adafactor_decay_power,
+                   .eps = o.adafactor_eps,
+                   .clip = o.adafactor_clip,
+                   .weight_decay = o.adam_weight_decay,
+                   .decay_min_rank = o.weight_decay_min_rank};
   out.adamw.b1 = o.adam_b1;
   out.adamw.b2 = o.adam_b2;
   out.adamw.eps = o.adam_eps;

@@ -344,7 +344,7 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
 std::unique_ptr<data::Source> make_source(const config::Config& config,
                                           const networks::Sizes& model, int64_t batch,
                                           const pjrt::Client& client, const Job& job,
-                                          const ClipReport& report) {
+                                          const ClipReport& report, data::Split::Part part) {
   if (config.data.dataset_type == config::DatasetType::SYNTHETIC) {
     return make_synthetic(config, model, batch);
   }
@@ -352,7 +352,7 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
   check(config.data.dataset_type == config::DatasetType::HF || !config.data.train_data_dir.empty(),
         "[config] train_data_dir is empty: where are the {}?", videos ? "videos" : "TFRecords");
   if (has_clips(config.data)) {
-    return make_clip_source(config, model, batch, client, job, report);
+    return make_clip_source(config, model, batch, client, job, report, part);
   }
   // tfrecord, tf or grain: other programs' names for how the same files are read.
   const std::string& folder = config.data.train_data_dir;
@@ -361,39 +361,50 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
                                       .shuffle = config.data.enable_data_shuffling,
                                       .max_samples = config.data.max_train_samples,
                                       .by_shape = config::read_buckets(config.data).on,
-                                      .batch = batch};
+                                      .batch = batch,
+                                      .split = split_of(config, part)};
   return remote::is_store_path(folder) ? data::tfrecord_source(stored_records(folder, job), options)
                                        : data::tfrecord_source(options);
 }
 
-std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
-                                               const networks::Sizes& model, int64_t batch,
-                                               const pjrt::Client& client, const Job& job) {
-  const std::string& folder = config.run.eval_data_dir;
+namespace {
+
+/// What eval_data_dir holds.
+config::DatasetType type_of_evaluation(const std::string& folder) {
   check(
       !folder.empty(),
       "[config] evaluation wants samples, but eval_data_dir names none\n  `kinema prepare` writes "
-      "some with eval_tfrecords_dir=...");
+      "some with eval_tfrecords_dir=..., and eval_split keeps some of the training's out");
+  if (remote::is_store_path(folder)) {
+    return config::DatasetType::TFRECORD;
+  }
+  std::error_code error;
+  check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
+  const std::string found = data::dataset_type_of(data::file_names(folder));
+  return config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
+}
+
+}  // namespace
+
+std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
+                                               const networks::Sizes& model, int64_t batch,
+                                               const pjrt::Client& client, const Job& job) {
   config::Config eval = config;
-  eval.data.train_data_dir = folder;
-  eval.data.dataset_type = config::DatasetType::TFRECORD;
-  if (!remote::is_store_path(folder)) {
-    std::error_code error;
-    check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
-    const std::string found = data::dataset_type_of(data::file_names(folder));
-    eval.data.dataset_type =
-        config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
+  const bool is_split = config.run.eval_split > 0 && config.run.eval_data_dir.empty();
+  if (!is_split) {
+    eval.data.train_data_dir = config.run.eval_data_dir;
+    eval.data.dataset_type = type_of_evaluation(config.run.eval_data_dir);
   }
   eval.data.enable_data_shuffling = false;
   eval.data.random_start = false;
   eval.data.center_crop = true;
   eval.data.random_flip = false;
   // Clips have no timesteps of their own: those behind the first num_eval_samples have no part.
-  eval.data.max_train_samples =
-      eval.data.dataset_type == config::DatasetType::TFRECORD ? -1 : config.data.num_eval_samples;
+  eval.data.max_train_samples = has_clips(eval.data) ? config.data.num_eval_samples : -1;
   eval.data.buckets = {"[]"};
   return make_source(eval, model, batch, client, job,
-                     {.what = "evaluation data", .file = "skipped_evaluation.jsonl"});
+                     {.what = "evaluation data", .file = "skipped_evaluation.jsonl"},
+                     is_split ? data::Split::Part::KEPT_OUT : data::Split::Part::ALL);
 }
 
 }  // namespace kinema::runs

@@ -7,6 +7,7 @@
 #include "kinema/config/config.h"
 #include "kinema/data/source.h"
 #include "kinema/data/space_to_depth.h"
+#include "kinema/data/split.h"
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/text_encoder.h"
 #include "kinema/networks/network.h"
@@ -49,14 +50,16 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
 
 /// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
 /// client's device; null when the process is told to stop while they are (make_clip_source).
-/// `report`: where it is told what was found of clips.
+/// `report`: where it is told what was found of clips. `part`: of eval_split; ALL for a set that is
+/// not split.
 std::unique_ptr<data::Source> make_source(const config::Config& config,
                                           const networks::Sizes& model, int64_t batch,
                                           const pjrt::Client& client, const Job& job,
-                                          const ClipReport& report = {});
+                                          const ClipReport& report = {},
+                                          data::Split::Part part = data::Split::Part::TRAINED);
 
 /// The samples of eval_data_dir, in order: TFRecords, or videos where it holds clips or a list of
-/// them.
+/// them; with eval_split, those of the training's set that are kept out.
 std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
                                                const networks::Sizes& model, int64_t batch,
                                                const pjrt::Client& client, const Job& job);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "kinema/graph/ops.h"
-#include "kinema/nn/params.h"
+#include "kinema/training/optimizer.h"
 
 namespace kinema::training {
 
@@ -23,39 +23,28 @@ struct AdamWOptions {
   std::optional<double> max_value = {};
   /// Limits the L2 norm of all gradients together.
   std::optional<double> max_norm = {};
+
+  GradientLimits limits() const { return {.max_value = max_value, .max_norm = max_norm}; }
 };
 
-/// What the optimizer keeps: one entry per parameter, F32 or narrower, and the number of updates
-/// made (S32 scalar).
-struct AdamWState {
-  std::vector<Tensor> params;
-  std::vector<Tensor> mu;
-  std::vector<Tensor> nu;
-  Tensor count;
-};
+using AdamWState = OptimizerState;
 
-/// Of every gradient, F32 vectors with one entry per parameter, and one per layer of a stacked
-/// parameter, in order. A non-finite gradient gives non-finite entries.
-struct GradientSizes {
-  Tensor squares;  // sums of squares, of elements limited to +- max_value where it is given
-  Tensor largest;  // magnitudes of elements as they are
-};
-GradientSizes gradient_sizes(std::span<const nn::ParamSpec> specs,
-                             std::span<const Tensor> gradients,
-                             std::optional<double> max_value = {});
-
-/// Sum of a vector F32 [n].
-Tensor total(Tensor x);
-
-/// One update:
+/// AdamW (arXiv:1711.05101):
 ///
 ///   g  = clip(gradient),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///   p -= learning_rate (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay p)
 ///
-/// with t = count + 1, in F32, each result rounded once to the dtype it is kept in. `gradients` may
-/// have any float dtype; `learning_rate` is an F32 scalar and `norm` the L2 norm of all gradients
-/// before clipping (F32 scalar). Where `ok` (pred scalar) is given and false, every result is the
-/// old value.
+/// with t = count + 1, in F32, each result rounded once to the dtype it is kept in. m and v are
+/// kept in the parameter's shape and dtype.
+std::shared_ptr<const Optimizer> adamw(const AdamWOptions& options);
+
+/// AdamW of which m and v are kept as bytes in blocks (block_quantization.h), m with a sign and v
+/// without: each update computes with their values in F32 and rounds them to bytes again. Those of
+/// a tensor of fewer than 4096 elements stay F32. This is bitsandbytes' AdamW8bit
+/// (arXiv:2110.02861; github.com/bitsandbytes-foundation/bitsandbytes).
+std::shared_ptr<const Optimizer> adamw_8bit(const AdamWOptions& options);
+
+/// One update by AdamW, see `update`.
 AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,
                  std::span<const Tensor> gradients, Tensor norm, Tensor learning_rate,
                  const AdamWOptions& options, Tensor ok = {});

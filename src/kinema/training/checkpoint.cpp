@@ -63,8 +63,12 @@ void save_tensors(const fs::path& path, const Part& part) {
   io::write_safetensors(path, entries);
 }
 
-std::vector<runtime::Array> load_tensors(const fs::path& path, std::span<const nn::ParamSpec> specs,
+/// Throws an Error that names file and tensor where an optimizer of another kind wrote it.
+std::vector<runtime::Array> load_moments(const fs::path& path, std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
+  if (specs.empty()) {
+    return {};
+  }
   const weights::Checkpoint file = weights::Checkpoint::open(path);
   weights::check_tensors(file, specs);
   return weights::load_arrays(file, specs, devices);
@@ -154,12 +158,31 @@ io::Json to_json(const TrainState& train, int64_t updates) {
   for (const auto& [key, value] : train.settings) {
     settings.set(key, io::Json::parse(value, key));
   }
-  return io::Json::object({{"format", 1},
-                           {"step", train.step},
-                           {"updates", updates},
-                           {"data_position", train.data_position},
-                           {"seed", train.seed},
-                           {"settings", std::move(settings)}});
+  io::Json out = io::Json::object({{"format", 1},
+                                   {"step", train.step},
+                                   {"updates", updates},
+                                   {"data_position", train.data_position},
+                                   {"seed", train.seed}});
+  if (const Gain& gain = train.gain; gain.best || gain.without > 0) {
+    io::Json found = io::Json::object({{"without_gain", gain.without}});
+    if (gain.best) {
+      found.set("best_loss", *gain.best).set("best_step", gain.best_step);
+    }
+    out.set("evaluations", std::move(found));
+  }
+  return out.set("settings", std::move(settings));
+}
+
+Gain read_gain(const io::Json& state) {
+  Gain out;
+  if (const io::Json* found = state.find("evaluations")) {
+    out.without = found->at("without_gain").as_int();
+    if (const io::Json* best = found->find("best_loss")) {
+      out.best = best->as_number();
+      out.best_step = found->at("best_step").as_int();
+    }
+  }
+  return out;
 }
 
 io::Json read_state_json(const fs::path& folder) {
@@ -201,11 +224,16 @@ config::Record read_identity(const io::Json& identity) {
 }  // namespace
 
 StateSource source_of(const StateView& state) {
+  Moments<nn::ParamSpec> moments = state.moments;
+  if (moments.mu.empty() && moments.nu.empty()) {
+    moments = {.mu = trained_of(state.specs), .nu = trained_of(state.specs)};
+  }
   return {.specs = {state.specs.begin(), state.specs.end()},
           .parts = state.parts.map([](const runtime::Array& array) {
             return StateSource::Kept{.dtype = array.shape().dtype,
                                      .to_host = [&array] { return array.to_host(); }};
-          })};
+          }),
+          .moments = std::move(moments)};
 }
 
 StateSource host_copy(const StateView& state, const Held& held) {
@@ -253,12 +281,15 @@ void save_state(const fs::path& folder, const networks::Network& network, const 
   };
   save_model(train.weights, parts.trained);
   if (held.optimizer) {
-    const std::vector<nn::ParamSpec> trained = trained_of(state.specs);
     fs::create_directories(folder / "optimizer");
-    save_tensors(folder / "optimizer" / "mu.safetensors",
-                 part_of(trained, pointers_to<Kept>(parts.mu)));
-    save_tensors(folder / "optimizer" / "nu.safetensors",
-                 part_of(trained, pointers_to<Kept>(parts.nu)));
+    const auto save_moments = [&](const char* file, std::span<const nn::ParamSpec> specs,
+                                  std::span<const Kept> kept) {
+      if (!kept.empty()) {
+        save_tensors(folder / "optimizer" / file, part_of(specs, pointers_to<Kept>(kept)));
+      }
+    };
+    save_moments("mu.safetensors", state.moments.mu, parts.mu);
+    save_moments("nu.safetensors", state.moments.nu, parts.nu);
   }
   if (!parts.ema.empty()) {
     save_model(average_part(train.weights), parts.ema);
@@ -283,6 +314,7 @@ TrainState read_train_state(const fs::path& folder) {
   train.data_position = json.at("data_position").as_int();
   train.seed = json.at("seed").as_int();
   train.weights = weights_part(folder);
+  train.gain = read_gain(json);
   if (const io::Json* settings = json.find("settings")) {
     for (const auto& [key, value] : settings->members()) {
       train.settings[key] = value.dump(-1);
@@ -305,7 +337,8 @@ std::string TrainState::setting(const std::string& key) const {
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
-                 const runtime::Devices& devices, const std::optional<AdapterBase>& base) {
+                 const runtime::Devices& devices, const Optimizer& optimizer,
+                 const std::optional<AdapterBase>& base) {
   const std::string part = weights_part(folder);
   const bool holds_adapter = part == kAdapter;
   check(holds_adapter || !base,
@@ -315,7 +348,7 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
         "[checkpoint] {} holds an adapter, but a whole network is trained\n  enable_lora=true goes "
         "on with it",
         folder.string());
-  const std::vector<nn::ParamSpec> trained = trained_of(specs);
+  const StateParts<nn::ParamSpec> kept = state_parts(specs, ema, optimizer);
   State state;
   set_params(state,
              base ? weights::load_adapted(base->folder, base->merged, adapter_in(folder / part),
@@ -324,12 +357,12 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
              specs);
   int64_t updates = 0;
   if (has_optimizer(folder)) {
-    state.mu = load_tensors(folder / "optimizer" / "mu.safetensors", trained, devices);
-    state.nu = load_tensors(folder / "optimizer" / "nu.safetensors", trained, devices);
+    state.mu = load_moments(folder / "optimizer" / "mu.safetensors", kept.mu, devices);
+    state.nu = load_moments(folder / "optimizer" / "nu.safetensors", kept.nu, devices);
     updates = read_state_json(folder).at("updates").as_int();
   } else {
-    state.mu = zeros(trained, devices);
-    state.nu = zeros(trained, devices);
+    state.mu = zeros(kept.mu, devices);
+    state.nu = zeros(kept.nu, devices);
   }
   if (ema) {
     const fs::path average =
@@ -342,7 +375,7 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
 }
 
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
-                  bool ema, const runtime::Devices& devices) {
+                  bool ema, const runtime::Devices& devices, const Optimizer& optimizer) {
   check(params.size() == specs.size(), "[state] {} arrays for {} parameters", params.size(),
         specs.size());
   State state;
@@ -354,8 +387,9 @@ State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamS
       state.ema.push_back(f32_copy(state.trained[i], devices));
     }
   }
-  state.mu = zeros(kept, devices);
-  state.nu = zeros(kept, devices);
+  const StateParts<nn::ParamSpec> parts = state_parts(kept, ema, optimizer);
+  state.mu = zeros(parts.mu, devices);
+  state.nu = zeros(parts.nu, devices);
   state.count = count_array(0, devices);
   return state;
 }

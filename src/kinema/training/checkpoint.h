@@ -13,6 +13,7 @@
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
 #include "kinema/runtime/array.h"
+#include "kinema/training/gain.h"
 #include "kinema/training/state.h"
 #include "kinema/weights/adapter.h"
 #include "kinema/weights/lora.h"
@@ -23,11 +24,12 @@
 ///   transformer_ema/    the average of the parameters in F32, when one is kept
 ///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
 ///   adapter/            where an adapter alone is trained, in their place: its factors in a LoRA
-///   file
-///                       as diffusers has them, with PEFT's adapter_config.json
+///                       file as diffusers has them, with PEFT's adapter_config.json
 ///   adapter_ema/        their average
-///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them
-///   train_state.json    step, updates, seed, and the settings that a resumed run is compared with
+///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them,
+///                       and what else an optimizer keeps (Optimizer::moments)
+///   train_state.json    step, updates, seed, what evaluations came to, and the settings that a
+///                       resumed run is compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::training {
 
@@ -54,6 +56,7 @@ struct TrainState {
   std::string weights = "transformer";
   /// What is trained where that is an adapter alone; read_train_state leaves it empty.
   std::optional<weights::AdapterConfig> adapter = {};
+  Gain gain = {};
 
   /// The text of a setting; empty where the checkpoint has none of that name.
   std::string setting(const std::string& key) const;
@@ -68,6 +71,7 @@ struct StateSource {
   };
   std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
   StateParts<Kept> parts;
+  Moments<nn::ParamSpec> moments;  // what `parts` has of them
 };
 
 /// The state as it lies on the devices, and must stay until it is written.
@@ -106,12 +110,14 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// an Error where one is given and not wanted, or wanted and not given.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
+                 const Optimizer& optimizer = plain_adamw(),
                  const std::optional<AdapterBase>& base = {});
 
 /// The state of a run that begins with these parameters, one for each of the specs; moments are of
-/// their dtypes.
+/// their dtypes where the optimizer has no other.
 State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamSpec> specs,
-                  bool ema, const runtime::Devices& devices);
+                  bool ema, const runtime::Devices& devices,
+                  const Optimizer& optimizer = plain_adamw());
 /// The same from parameters on one device.
 State fresh_state(std::vector<pjrt::Buffer> params, std::span<const nn::ParamSpec> specs, bool ema,
                   const runtime::Devices& devices);

@@ -28,6 +28,20 @@ std::string console_line(const StepRecord& record) {
                      used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "");
 }
 
+std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record) {
+  std::vector<std::pair<std::string, int64_t>> out;
+  const auto add = [&](const char* name, std::optional<int64_t> bytes) {
+    if (bytes && *bytes > 0) {
+      out.emplace_back(name, *bytes);
+    }
+  };
+  add("perf/rss_bytes", record.rss_bytes);
+  add("perf/peak_rss_bytes", record.peak_rss_bytes);
+  add("perf/device_bytes_in_use", record.device_bytes);
+  add("perf/device_peak_bytes_in_use", record.peak_device_bytes);
+  return out;
+}
+
 double model_flops_utilization(const StepRecord& record) {
   return record.seconds > 0 && record.peak_tflops > 0
              ? record.tflops / record.seconds / record.peak_tflops
@@ -122,13 +136,14 @@ LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts) {
     if (every > 0 && end.steps % every == 0) {
       parts.check_replicas();
     }
-    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
-      save(end.steps < options.max_steps && !parts.stop_requested());
-      since_last.restart();
-    }
+    // First, so that a checkpoint knows what the evaluation of its step came to.
     if (options.eval_every > 0 && end.steps % options.eval_every == 0 && !parts.stop_requested()) {
       const trace::Scope span("evaluation");
       saved_if_it_fails([&] { parts.evaluate(record.step); });
+      since_last.restart();
+    }
+    if (options.checkpoint_every > 0 && end.steps % options.checkpoint_every == 0) {
+      save(end.steps < options.max_steps && !parts.stop_requested());
       since_last.restart();
     }
     parts.saved(!kWait);

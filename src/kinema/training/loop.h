@@ -4,6 +4,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kinema/data/source.h"
 
@@ -30,8 +32,11 @@ struct StepRecord {
   double peak_tflops = 0;            // per device and second, as its maker says; 0: not known
   std::string nonfinite = {};        // where, when the step was not finite
   std::optional<double> epoch = {};  // passes over the data by its end, where that has one
+  int64_t rss_bytes = 0;             // of this process; 0: not known
   int64_t peak_rss_bytes = 0;        // of this process so far; 0: not known
-  std::optional<int64_t> device_bytes = {};  // taken on its first device
+  // Of its first device, where the plugin says.
+  std::optional<int64_t> device_bytes = {};
+  std::optional<int64_t> peak_device_bytes = {};  // so far
 };
 
 enum class OnNonfinite : uint8_t { STOP, SKIP };
@@ -85,6 +90,9 @@ struct LoopEnd {
 /// Steps first_step .. max_steps - 1, then a final checkpoint. When a step is not finite and
 /// on_nonfinite is STOP, writes the checkpoint of the steps before it and throws an Error.
 LoopEnd train_loop(const LoopOptions& options, const LoopParts& parts);
+
+/// What is known of memory by the end of a step, by name: `perf/rss_bytes`.
+std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record);
 
 /// The share of the device's peak that a step's operations come to; 0 where either is not known.
 double model_flops_utilization(const StepRecord& record);

@@ -17,14 +17,6 @@ namespace kinema::training {
 
 namespace {
 
-/// Now as text: `2026-11-22T21:40:30.123Z`.
-std::string time_now() {
-  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
-  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
-                     (now - seconds).count());
-}
-
 /// The row on a line, or nothing when it is not whole.
 std::optional<io::Json> row_of(const std::string& line) {
   try {
@@ -59,6 +51,13 @@ std::string kept_lines(const std::filesystem::path& path, const std::string& run
 }
 
 }  // namespace
+
+std::string time_now() {
+  const auto now = std::chrono::floor<std::chrono::milliseconds>(std::chrono::system_clock::now());
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(now);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     (now - seconds).count());
+}
 
 void check_holds_rows(const std::filesystem::path& path, std::string_view begin,
                       std::string_view what) {
@@ -99,11 +98,8 @@ std::string MetricsFile::write(const StepRecord& record) {
   if (record.epoch) {
     row.set("learning/epoch", *record.epoch);
   }
-  if (record.peak_rss_bytes > 0) {
-    row.set("perf/peak_rss_bytes", record.peak_rss_bytes);
-  }
-  if (record.device_bytes) {
-    row.set("perf/device_bytes_in_use", *record.device_bytes);
+  for (const auto& [name, bytes] : memory_figures(record)) {
+    row.set(name, bytes);
   }
   if (!record.finite) {
     row.set("nonfinite", record.nonfinite);

@@ -14,6 +14,9 @@
 
 namespace kinema::training {
 
+/// The time as text, in UTC: `2026-11-22T21:40:30.123Z`.
+std::string time_now();
+
 /// Throws an Error for a file with lines that do not begin as rows of `what` do: it is somebody
 /// else's.
 void check_holds_rows(const std::filesystem::path& path, std::string_view begin,

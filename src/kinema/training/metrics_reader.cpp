@@ -4,7 +4,7 @@
 
 #include <fstream>
 #include <limits>
-#include <optional>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -18,11 +18,16 @@ double number(const io::Json& row, const char* key) {
                                                : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::optional<MetricsRow> row_of(const std::string& line) {
+/// Adds what the line holds: a step, or an evaluation.
+void add_row(const std::string& line, std::vector<MetricsRow>& steps,
+             std::vector<EvaluationRow>& evaluations) {
   try {
     const io::Json row = io::Json::parse(line, "metrics.jsonl");
+    if (row.find("learning/eval_loss") != nullptr) {
+      evaluations.push_back({row.at("step").as_int(), number(row, "learning/eval_loss")});
+    }
     if (row.find("learning/loss") == nullptr) {
-      return std::nullopt;  // an evaluation's
+      return;
     }
     MetricsRow out;
     out.step = row.at("step").as_int();
@@ -31,12 +36,15 @@ std::optional<MetricsRow> row_of(const std::string& line) {
     out.gradient_norm = number(row, "learning/grad_norm");
     out.seconds = number(row, "perf/step_time_seconds");
     out.tflops_per_second = number(row, "perf/per_device_tflops_per_sec");
+    out.epoch = number(row, "learning/epoch");
+    if (const io::Json* time = row.find("time")) {
+      out.time = time->as_string();
+    }
     if (const io::Json* where = row.find("nonfinite")) {
       out.nonfinite = where->as_string();
     }
-    return out;
+    steps.push_back(std::move(out));
   } catch (const Error&) {  // somebody else's line is no reason to stop watching
-    return std::nullopt;
   }
 }
 
@@ -51,6 +59,7 @@ bool MetricsReader::poll() {
     file_ = now.st_ino;
     read_ = 0;
     rows_.clear();
+    evaluations_.clear();
   }
   if (now.st_size == read_) {
     return false;
@@ -61,9 +70,7 @@ bool MetricsReader::poll() {
   // A line without its end may still be being written.
   for (std::string line; std::getline(in, line) && !in.eof();) {
     read_ += static_cast<int64_t>(line.size()) + 1;
-    if (std::optional<MetricsRow> row = row_of(line)) {
-      rows_.push_back(std::move(*row));
-    }
+    add_row(line, rows_, evaluations_);
   }
   return read_ != before;
 }

@@ -17,7 +17,15 @@ struct MetricsRow {
   double gradient_norm = 0;
   double seconds = 0;
   double tflops_per_second = 0;
+  double epoch = 0;
+  std::string time = {};  // UTC
   std::string nonfinite;  // where, when the step was not finite
+};
+
+/// A row of an evaluation.
+struct EvaluationRow {
+  int64_t step = 0;
+  double loss = 0;
 };
 
 /// Follows a `metrics.jsonl` that a run may be writing.
@@ -30,12 +38,14 @@ class MetricsReader {
   /// wait; others that are no rows are skipped. A file that is not there has no rows.
   bool poll();
   const std::vector<MetricsRow>& rows() const { return rows_; }
+  const std::vector<EvaluationRow>& evaluations() const { return evaluations_; }
 
  private:
   std::filesystem::path path_;
   ino_t file_ = 0;
   int64_t read_ = 0;  // bytes
   std::vector<MetricsRow> rows_;
+  std::vector<EvaluationRow> evaluations_;
 };
 
 }  // namespace kinema::training

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 namespace kinema::training {
 
@@ -11,7 +13,8 @@ int64_t Schedule::warmup_steps() const {
 }
 
 int64_t Schedule::decay_steps() const {
-  return static_cast<int64_t>(static_cast<double>(steps) * decay_fraction);
+  return decay_fraction < 0 ? steps - warmup_steps()
+                            : static_cast<int64_t>(static_cast<double>(steps) * decay_fraction);
 }
 
 double Schedule::operator()(int64_t step) const {
@@ -25,7 +28,9 @@ double Schedule::operator()(int64_t step) const {
   }
   const double done = std::clamp(
       static_cast<double>(step - (steps - decay)) / static_cast<double>(decay), 0.0, 1.0);
-  return learning_rate * ((1.0 - done) + done * final_fraction);
+  const double left =
+      fall == Fall::LINE ? 1.0 - done : 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  return learning_rate * (left + (1.0 - left) * final_fraction);
 }
 
 std::string describe(const Schedule& schedule) {
@@ -34,7 +39,8 @@ std::string describe(const Schedule& schedule) {
     out += fmt::format(" after {} steps", schedule.warmup_steps());
   }
   if (schedule.decay_steps() > 0) {
-    out += fmt::format(", falls from step {} to {:g} at step {}",
+    out += fmt::format(", falls{} from step {} to {:g} at step {}",
+                       schedule.fall == Schedule::Fall::COSINE ? " by half a cosine" : "",
                        schedule.steps - schedule.decay_steps(),
                        schedule.learning_rate * schedule.final_fraction, schedule.steps);
   }

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "kinema/runtime/device_memory.h"
+#include "kinema/training/adamw.h"
 
 namespace kinema::training {
 namespace {
@@ -35,10 +36,21 @@ std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs, Sta
   return out;
 }
 
-StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average) {
+const Optimizer& plain_adamw() {
+  static const std::shared_ptr<const Optimizer> plain = adamw(AdamWOptions{});
+  return *plain;
+}
+
+StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
+                                      const Optimizer& optimizer) {
   StateParts<nn::ParamSpec> out;
   out.frozen = frozen_of(kept);
-  out.trained = out.mu = out.nu = trained_of(kept);
+  out.trained = trained_of(kept);
+  for (const nn::ParamSpec& spec : out.trained) {
+    Moments<nn::ParamSpec> moments = optimizer.moments(spec);
+    std::ranges::move(moments.mu, std::back_inserter(out.mu));
+    std::ranges::move(moments.nu, std::back_inserter(out.nu));
+  }
   if (average) {
     out.ema = state_specs(out.trained);
   }

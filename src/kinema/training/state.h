@@ -10,6 +10,7 @@
 #include "kinema/core/error.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
+#include "kinema/training/optimizer.h"
 
 namespace kinema::training {
 
@@ -25,7 +26,7 @@ template <typename T>
 struct StateParts {
   std::vector<T> frozen;   // parameters that no step changes
   std::vector<T> trained;  // parameters that steps change
-  std::vector<T> mu;       // first moments of these
+  std::vector<T> mu;       // first moments of these, as many as the optimizer keeps
   std::vector<T> nu;       // second moments
   std::vector<T> ema;      // averages; none where none are kept
   std::optional<T> count;  // updates made, S32
@@ -137,9 +138,13 @@ std::vector<nn::ParamSpec> frozen_of(std::span<const nn::ParamSpec> specs);
 std::vector<nn::ParamSpec> state_specs(std::span<const nn::ParamSpec> specs,
                                        StateDType state = StateDType::F32);
 
-/// The parts of the state of parameters that are kept like this (state_specs): moments are of the
-/// parameters' dtypes, averages F32, because what one step adds is far below a BF16 step.
-StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average);
+/// AdamW with its defaults, for what does not depend on numbers: which moments there are.
+const Optimizer& plain_adamw();
+
+/// The parts of the state of parameters that are kept like this (state_specs): moments are as the
+/// optimizer keeps them, averages F32, because what one step adds is far below a BF16 step.
+StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
+                                      const Optimizer& optimizer = plain_adamw());
 
 /// Bytes of it on each device.
 int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
@@ -148,6 +153,8 @@ int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placemen
 struct StateView {
   std::span<const nn::ParamSpec> specs;  // in the dtypes the network works in
   const State& parts;
+  /// What the moments are; empty: one of each trained parameter's shape.
+  Moments<nn::ParamSpec> moments = {};
 
   /// The parameters in the network's order.
   std::vector<const runtime::Array*> params() const {

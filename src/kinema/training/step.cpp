@@ -145,7 +145,7 @@ StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& s
   return state;
 }
 
-std::vector<Tensor> average(std::span<const Tensor> ema, const AdamWState& next, double decay,
+std::vector<Tensor> average(std::span<const Tensor> ema, const OptimizerState& next, double decay,
                             Tensor ok) {
   const Tensor t = convert(next.count, DType::F32);
   const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
@@ -180,6 +180,18 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
 
 }  // namespace
 
+std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options) {
+  switch (options.optimizer) {
+    case OptimizerKind::ADAMW:
+      return adamw(options.adamw);
+    case OptimizerKind::ADAMW8BIT:
+      return adamw_8bit(options.adamw);
+    case OptimizerKind::ADAFACTOR:
+      return adafactor(options.adafactor);
+  }
+  fail("[train] unknown optimizer {}", static_cast<int>(options.optimizer));
+}
+
 Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place) {
   if (!place.active()) {
     return x;
@@ -210,7 +222,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StepGraph step;
   step.graph = std::make_unique<Graph>();
   step.specs.assign(specs.begin(), specs.end());
-  step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0);
+  const std::shared_ptr<const Optimizer> optimizer = optimizer_of(options);
+  step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0, *optimizer);
   const std::vector<nn::ParamSpec> trained = trained_of(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
   step.gradient_names = layer_names(trained);
@@ -243,8 +256,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   // Not finite when the loss or any gradient is not: sums hide neither infinity nor NaN.
   const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
-  const AdamWState next = adamw({state.trained, state.mu, state.nu, *state.count}, trained,
-                                found.gradients, norm, learning_rate, options.adamw, ok);
+  const OptimizerState next =
+      update(*optimizer, {state.trained, state.mu, state.nu, *state.count}, trained,
+             found.gradients, norm, learning_rate, options.adamw.limits(), ok);
 
   StateParts<Tensor> after{
       .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};

@@ -10,6 +10,7 @@
 
 #include "kinema/graph/graph.h"
 #include "kinema/nn/params.h"
+#include "kinema/training/adafactor.h"
 #include "kinema/training/adamw.h"
 #include "kinema/training/objective.h"
 #include "kinema/training/state.h"
@@ -31,8 +32,13 @@ struct ModelInputs {
 /// A network: parameters in the dtypes and order of the specs -> prediction [b, c, f, h, w].
 using Model = std::function<Tensor(std::span<const Tensor> params, const ModelInputs& inputs)>;
 
+enum class OptimizerKind : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
+
 struct StepOptions {
+  OptimizerKind optimizer = OptimizerKind::ADAMW;
+  /// Also of adamw8bit; its limits of gradients are those of any optimizer.
   AdamWOptions adamw;
+  AdafactorOptions adafactor = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
   /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
@@ -49,6 +55,9 @@ struct StepOptions {
   /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
   std::vector<std::string> batch_axes = {};
 };
+
+/// The rule that a step updates its parameters by.
+std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options);
 
 /// Global shapes of one batch.
 struct BatchShapes {

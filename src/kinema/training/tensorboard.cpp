@@ -154,11 +154,8 @@ void EventFile::write(const StepRecord& record) {
   if (record.epoch) {
     scalars.push_back({"learning/epoch", *record.epoch});
   }
-  if (record.peak_rss_bytes > 0) {
-    scalars.push_back({"perf/peak_rss_bytes", static_cast<double>(record.peak_rss_bytes)});
-  }
-  if (record.device_bytes) {
-    scalars.push_back({"perf/device_bytes_in_use", static_cast<double>(*record.device_bytes)});
+  for (const auto& [name, bytes] : memory_figures(record)) {
+    scalars.push_back({name, static_cast<double>(bytes)});
   }
   if (record.finite) {
     scalars.push_back({"learning/loss", record.loss});

@@ -72,7 +72,10 @@ class Trainer {
 
   const runtime::Devices& devices() const { return devices_; }
   /// The state now.
-  StateView state() const { return {first().graph.specs, state_}; }
+  StateView state() const {
+    const StateParts<nn::ParamSpec>& kept = first().graph.state;
+    return {first().graph.specs, state_, {.mu = kept.mu, .nu = kept.nu}};
+  }
   /// The parameters whose gradients were not finite in the last step.
   std::vector<std::string> nonfinite_gradients() const;
   /// The shapes that a step was compiled for, in the order in which they were given.

@@ -46,9 +46,11 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
       } else if (found->shape.dims != wanted.dims) {
         problems.push_back(fmt::format("`{}` is {} but the config wants {}", name,
                                        to_string(found->shape), to_string(wanted.dims)));
-      } else if (!is_float(found->shape.dtype)) {
+      } else if (found->shape.dtype != wanted.dtype &&
+                 !(is_float(found->shape.dtype) && is_float(wanted.dtype))) {
         problems.push_back(
-            fmt::format("`{}` is {} but must be floating-point", name, to_string(found->shape)));
+            fmt::format("`{}` is {} but must be {}", name, to_string(found->shape),
+                        is_float(wanted.dtype) ? "floating-point" : to_string(wanted.dtype)));
       }
     }
   }

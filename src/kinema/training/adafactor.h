@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kinema/training/optimizer.h"
+
+namespace kinema::training {
+
+struct AdafactorOptions {
+  /// Decay of a first moment; 0: none is kept.
+  double b1 = 0.0;
+  /// The second moment's decay at update t is 1 - t^-decay_power.
+  double decay_power = 0.8;
+  /// Added to squares of gradients.
+  double eps = 1e-30;
+  /// The largest root mean square of an update, before the learning rate.
+  double clip = 1.0;
+  double weight_decay = 0.0;
+  /// As AdamWOptions'.
+  int64_t decay_min_rank = 0;
+};
+
+/// Adafactor (arXiv:1804.04235) with a learning rate that is given: what transformers' Adafactor
+/// does with scale_parameter=False, relative_step=False and warmup_init=False.
+///
+///   g = clip(gradient),  b = 1 - t^-decay_power
+///   R = b R + (1 - b) mean over columns of g^2 + eps,   C likewise over rows
+///   u = g / sqrt(R C / mean(R))
+///   u = u / max(1, rms(u) / clip),   m = b1 m + (1 - b1) rate u
+///   p -= rate weight_decay p + m
+///
+/// with t = count + 1, in F32. The mean of squares over the last two axes of a tensor is so kept as
+/// those of its rows, NAME.row, and of its columns, NAME.col, F32; other axes are tensors beside
+/// each other, but for rms, which is one of all. Tensors of a single axis keep their squares' means
+/// as they are, F32. Without b1 there is no m: rate u is subtracted. m is kept in the parameter's
+/// dtype.
+std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options);
+
+}  // namespace kinema::training

@@ -1,0 +1,297 @@
+// Runs by other optimizers and schedules, from other runs' weights, with samples kept out; and runs
+// beside each other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "cli/run_kinema.h"
+#include "kinema/io/json.h"
+
+namespace kinema::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NewRuns : public KinemaOnCpu {
+ protected:
+  /// Rows of metrics.jsonl.
+  std::vector<io::Json> rows(const std::string& run_name) const {
+    std::vector<io::Json> out;
+    std::istringstream in(read_text(folder_ / "out" / run_name / "metrics.jsonl"));
+    for (std::string line; std::getline(in, line);) {
+      out.push_back(io::Json::parse(line, "metrics"));
+    }
+    return out;
+  }
+  std::vector<double> rates(const std::string& run_name) const {
+    std::vector<double> out;
+    for (const io::Json& row : rows(run_name)) {
+      out.push_back(row.at("learning/current_learning_rate").as_number());
+    }
+    return out;
+  }
+  /// Training on records, with an evaluation after each step.
+  std::vector<std::string> on_records(const std::vector<std::string>& more) const {
+    const std::string golden = std::string(KINEMA_SOURCE_DIR) + "/tests/golden";
+    std::vector<std::string> out{"train",
+                                 "tiny.yml",
+                                 "pretrained_model_name_or_path=" + golden + "/wan21_t2v",
+                                 "dataset_type=tfrecord",
+                                 "train_data_dir=" + golden + "/dataset/tfrecords/train",
+                                 "max_sequence_length=32",
+                                 "eval_every=1",
+                                 "eval_split=0.3"};
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+};
+
+TEST_F(NewRuns, FollowTheScheduleThatIsNamed) {
+  const auto of = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all{"train",
+                                 "tiny.yml",
+                                 "run_name=rates",
+                                 "warmup_steps_fraction=0",
+                                 "max_train_steps=4",
+                                 "final_lr_fraction=0.5"};
+    all.insert(all.end(), words.begin(), words.end());
+    fs::remove_all(folder_ / "out/rates");
+    EXPECT_EQ(run(all).status, 0);
+    std::vector<double> out = rates("rates");
+    for (double& rate : out) {
+      rate = std::round(rate * 1e6);
+    }
+    return out;
+  };
+  using Rates = std::vector<double>;
+  EXPECT_EQ(of({}), (Rates{1000, 1000, 1000, 1000}));
+  EXPECT_EQ(of({"lr_schedule=linear"}), (Rates{1000, 875, 750, 625}));
+  EXPECT_EQ(of({"lr_schedule=cosine"}), (Rates{1000, 927, 750, 573}));
+  EXPECT_EQ(of({"lr_schedule=wsd", "lr_decay_fraction=0.5"}), (Rates{1000, 1000, 1000, 750}));
+  run({"train", "tiny.yml", "lr_schedule=cosine", "lr_decay_fraction=0"})
+      .expect_error("falls over none of the steps");
+  run({"train", "tiny.yml", "lr_schedule=step"}).expect_error("cosine");
+}
+
+TEST_F(NewRuns, GoOnBitForBitWhateverTheOptimizer) {
+  for (const std::string optimizer : {"adamw8bit", "adafactor"}) {
+    const auto with = [&](const std::string& name, const std::string& steps) {
+      const Outcome out = run({"train", "tiny.yml", "run_name=" + optimizer + name,
+                               "optimizer=" + optimizer, "ffn_dim=256", "max_train_steps=" + steps,
+                               "learning_rate_schedule_steps=4", "adam_weight_decay=0.01"});
+      EXPECT_EQ(out.status, 0) << out.err;
+    };
+    with("_whole", "4");
+    with("_parts", "2");
+    with("_parts", "4");
+    EXPECT_EQ(losses(optimizer + "_parts"), losses(optimizer + "_whole"));
+    const auto moments = [&](const std::string& name) {
+      return read_text(folder_ / "out" / (optimizer + name) /
+                       "checkpoints/4/optimizer/nu.safetensors");
+    };
+    EXPECT_FALSE(moments("_whole").empty());
+    EXPECT_EQ(moments("_parts"), moments("_whole"));
+    EXPECT_EQ(fs::exists(folder_ / "out" / (optimizer + "_whole") /
+                         "checkpoints/4/optimizer/mu.safetensors"),
+              optimizer == "adamw8bit");
+  }
+  // What another optimizer kept is of no use.
+  run({"train", "tiny.yml", "run_name=adamw8bit_parts", "ffn_dim=256", "max_train_steps=5"})
+      .expect_error("optimizer is adamw, but the run of");
+}
+
+TEST_F(NewRuns, TakeLessMemoryByWhatTheOptimizerKeeps) {
+  const auto state = [&](const std::string& optimizer) {
+    const Outcome out = run({"train", "tiny.yml", "run_name=" + optimizer, "optimizer=" + optimizer,
+                             "ffn_dim=262144", "max_train_steps=1", "save_final_checkpoint=false"});
+    EXPECT_EQ(out.status, 0) << out.err;
+    const size_t at = out.out.find("(state ");
+    return at == std::string::npos ? 0.0 : std::stod(out.out.substr(at + 7));
+  };
+  // Of 12.6 million numbers, 4 bytes each for the parameter and 8, 2 and next to none for moments.
+  const double wide = state("adamw");
+  EXPECT_NEAR(state("adamw8bit"), wide / 2, 0.011);
+  EXPECT_NEAR(state("adafactor"), wide / 3, 0.011);
+}
+
+TEST_F(NewRuns, BeginWithTheWeightsOfAnother) {
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=first"}).status, 0);
+  for (const char* named : {"first", "out/first", "out/first/checkpoints/4"}) {
+    const Outcome out = run({"train", "tiny.yml", "run_name=next", "max_train_steps=1",
+                             std::string("init_from=") + named});
+    ASSERT_EQ(out.status, 0) << out.err;
+    EXPECT_THAT(out.out, AllOf(HasSubstr("first/checkpoints/4/transformer"),
+                               HasSubstr("completed step: 1,"), Not(HasSubstr("resumed"))));
+    fs::remove_all(folder_ / "out/next");
+  }
+  // At a rate of zero the checkpoint has what it began with.
+  const auto part = [&](const std::string& name, const char* file) {
+    return read_text(folder_ / "out" / name / file);
+  };
+  const auto copy = [&](const std::string& name, const std::string& word) {
+    EXPECT_EQ(run({"train", "tiny.yml", "run_name=" + name, "max_train_steps=1", "learning_rate=0",
+                   "init_from=first", word})
+                  .status,
+              0);
+  };
+  copy("weights", "init_optimizer=false");
+  copy("both", "init_optimizer=true");
+  const char* weights = "transformer/diffusion_pytorch_model.safetensors";
+  const std::string before = part("first/checkpoints/4", weights);
+  EXPECT_EQ(part("weights/checkpoints/1", weights), before);
+  EXPECT_EQ(part("both/checkpoints/1", weights), before);
+  const auto updates = [&](const std::string& run_name) {
+    return io::Json::read(folder_ / "out" / run_name / "checkpoints/1/train_state.json")
+        .at("updates")
+        .as_int();
+  };
+  EXPECT_EQ(updates("weights"), 1);
+  EXPECT_EQ(updates("both"), 5);
+  EXPECT_NE(part("both/checkpoints/1", "optimizer/nu.safetensors"),
+            part("weights/checkpoints/1", "optimizer/nu.safetensors"));
+
+  // Once it has a checkpoint of its own, the run goes on from there.
+  const Outcome more =
+      run({"train", "tiny.yml", "run_name=both", "max_train_steps=2", "init_from=first"});
+  EXPECT_THAT(more.out, HasSubstr("resumed after step 1")) << more.err;
+}
+
+TEST_F(NewRuns, RefuseWeightsThatAreNotTheirs) {
+  ASSERT_EQ(
+      run({"train", "tiny.yml", "run_name=first", "max_train_steps=1", "save_optimizer=false"})
+          .status,
+      0);
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& about) {
+    std::vector<std::string> all{"train", "tiny.yml", "run_name=next"};
+    all.insert(all.end(), words.begin(), words.end());
+    run(all).expect_error(about);
+  };
+  refused({"init_from=first", "num_layers=2"}, "init_from: num_layers is 2, but the network of");
+  refused({"init_from=nowhere"}, "init_from `nowhere` is neither a folder nor a run in out");
+  refused({"init_from=out"}, "no folder of a run");
+  refused({"init_from=first", "resume_from=out/first"}, "set one");
+  refused({"init_from=first", "init_optimizer=true"}, "holds no optimizer");
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "max_train_steps=1"}).status, 0);
+  refused({"init_from=second", "init_optimizer=true", "optimizer=adafactor"},
+          "holds adamw's state, and this run's optimizer is adafactor");
+}
+
+TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
+  const Outcome out = run(on_records({"max_train_steps=3"}));
+  ASSERT_EQ(out.status, 0) << out.err;
+  EXPECT_THAT(out.out, HasSubstr("evaluation after step 1:"));
+  int64_t evaluations = 0;
+  for (const io::Json& row : rows("tiny")) {
+    evaluations += row.contains("learning/eval_loss") ? 1 : 0;
+  }
+  EXPECT_EQ(evaluations, 3);
+  // The same loss from the command for it.
+  const Outcome apart = run({"evaluate", "out/tiny/config.yml", "--json"});
+  ASSERT_EQ(apart.status, 0) << apart.err;
+  EXPECT_EQ(io::Json::parse(apart.out, "stdout").at("loss").as_number(),
+            rows("tiny").back().at("learning/eval_loss").as_number());
+
+  run(on_records({"run_name=other", "eval_split=0.000001"})).expect_error("keeps none of the");
+  run(on_records({"run_name=other", "eval_data_dir=somewhere"})).expect_error("set one of them");
+  run({"train", "tiny.yml", "run_name=other", "eval_split=0.1"}).expect_error("is synthetic");
+  run(on_records({"eval_split=0.2"})).expect_error("eval_split is 0.2, but the run of");
+}
+
+TEST_F(NewRuns, KeepClipsOutToo) {
+  fs::copy(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/dataset", folder_ / "clips",
+           fs::copy_options::recursive);
+  fs::remove_all(folder_ / "clips/tfrecords");
+  for (const std::string location : {"", "kept"}) {
+    const Outcome out =
+        run({"train", "tiny.yml", "run_name=clips" + location, "dataset_type=videos",
+             "train_data_dir=clips", "num_frames=5", "eval_every=2", "eval_split=0.3",
+             "max_train_steps=2", "dataset_save_location=" + location});
+    ASSERT_EQ(out.status, 0) << out.err;
+    EXPECT_THAT(out.out, HasSubstr("evaluation after step 2:"));
+    EXPECT_TRUE(rows("clips" + location).back().contains("learning/eval_loss"));
+  }
+}
+
+TEST_F(NewRuns, EndWhereEvaluationsGainNothingMore) {
+  // At a rate of zero the second evaluation gains nothing, nor does the third.
+  const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words = on_records(
+        {"run_name=" + name, "learning_rate=0", "stop_after_evaluations_without_gain=2"});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Outcome whole = train("whole", {"max_train_steps=9"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("stopped after 3 steps (2 evaluations without gain, the best "
+                                   "loss is "));
+  EXPECT_TRUE(fs::exists(folder_ / "out/whole/checkpoints/3/manifest.json"));
+
+  // A run that goes on counts on.
+  ASSERT_EQ(train("parts", {"max_train_steps=2"}).status, 0);
+  const Outcome parts = train("parts", {"max_train_steps=9", "--json"});
+  ASSERT_EQ(parts.status, 0) << parts.err;
+  const io::Json result = io::Json::parse(parts.out, "stdout");
+  EXPECT_EQ(result.at("steps").as_int(), 3);
+  EXPECT_TRUE(result.at("stopped").as_bool());
+  EXPECT_THAT(result.at("stopped_for").as_string(), HasSubstr("after step 1"));
+
+  const Outcome again = train("whole", {"max_train_steps=9", "pjrt_plugin=/absent.so"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("nothing to do"));
+  const Outcome past =
+      train("whole", {"max_train_steps=4", "stop_after_evaluations_without_gain=0"});
+  EXPECT_THAT(past.out, HasSubstr("done after 4 steps")) << past.err;
+}
+
+TEST_F(NewRuns, SayTimeEpochAndMemory) {
+  const Outcome out = run({"train", "tiny.yml", "synthetic_num_samples=2", "--json"});
+  ASSERT_EQ(out.status, 0) << out.err;
+  const io::Json result = io::Json::parse(out.out, "stdout");
+  const io::Json last = rows("tiny").back();
+  for (const io::Json* json : {&result, &last}) {
+    EXPECT_DOUBLE_EQ(json->at("learning/epoch").as_number(), 2.0);  // 4 steps of 2 batches a pass
+    EXPECT_GT(json->at("perf/rss_bytes").as_int(), 10'000'000);
+    EXPECT_GE(json->at("perf/peak_rss_bytes").as_int(), json->at("perf/rss_bytes").as_int());
+    EXPECT_THAT(json->at("time").as_string(), ::testing::MatchesRegex("20[0-9-]+T[0-9:.]+Z"));
+  }
+}
+
+TEST_F(NewRuns, StandBesideEachOther) {
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=first"}).status, 0);
+  ASSERT_EQ(run({"train", "tiny.yml", "run_name=second", "learning_rate=2e-3", "max_train_steps=3"})
+                .status,
+            0);
+  const Outcome out = run({"compare", "out/first", "out/second", "--svg", "both.svg"});
+  ASSERT_EQ(out.status, 0) << out.err;
+  EXPECT_THAT(out.out, AllOf(HasSubstr("learning_rate    0.001"), HasSubstr("0.002\n"),
+                             HasSubstr("max_train_steps  4"), Not(HasSubstr("run_name")),
+                             HasSubstr("\ngradient norm\n"), HasSubstr("steps a second")));
+  const std::string svg = read_text(folder_ / "both.svg");
+  EXPECT_THAT(svg, AllOf(HasSubstr(">learning rate</text>"), HasSubstr(">second</text>"),
+                         Not(HasSubstr("nan")), ::testing::EndsWith("</svg>\n")));
+
+  const Outcome json = run({"compare", "out/first", "out/second", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const io::Json found = io::Json::parse(json.out, "stdout");
+  EXPECT_EQ(found.at("runs").items()[1].at("steps").as_int(), 3);
+  EXPECT_EQ(found.at("differences").at("learning_rate").items()[1].as_string(), "0.002");
+  EXPECT_EQ(found.at("curves").at("loss").items()[0].at("values").items().size(), 4);
+  EXPECT_EQ(std::to_string(found.at("runs").items()[0].at("best_loss").as_number()),
+            std::to_string(std::stod(std::ranges::min(
+                losses("first"), {}, [](const std::string& loss) { return std::stod(loss); }))));
+
+  run({"compare", "out/first"}).expect_error("1 run was given");
+  run({"compare", "out/first", "absent"}).expect_error("absent is no folder of a run");
+  run({"compare", "out/first", "out"}).expect_error("out is no folder of a run");
+  fs::create_directories(folder_ / "empty");
+  write("empty/metrics.jsonl", "");
+  run({"compare", "empty", "out/first"}).expect_error("has made no step");
+}
+
+}  // namespace
+}  // namespace kinema::cli_test
