@@ -206,6 +206,30 @@ TEST_F(LoraTraining, TrainsImageModelsAndExperts) {
       found, [](const std::string& name) { return name.find("add_k_proj") != std::string::npos; }));
 }
 
+TEST_F(LoraTraining, TrainsOnANetworkThatIsStoredAsCodes) {
+  for (const char* storage : {"int8", "float8_e4m3fn"}) {
+    SCOPED_TRACE(storage);
+    const Outcome trained = train(storage, {"max_train_steps=2", "learning_rate=0.01",
+                                            std::string("weights_storage=") + storage});
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    EXPECT_TRUE(fs::exists(checkpoint(storage, 2) / "adapter" / kFile));
+    const auto now = losses(storage);
+    EXPECT_NE(now[0], now[1]);
+  }
+  expect_refused({"max_train_steps=1", "enable_lora=false", "weights_storage=int8"},
+                 "training changes the weights");
+}
+
+TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
+  ASSERT_EQ(train("first", {"max_train_steps=2", "learning_rate=0.05"}).status, 0);
+  const Outcome next = train("next", {"max_train_steps=1", "learning_rate=0", "init_from=first"});
+  ASSERT_EQ(next.status, 0) << next.err;
+  EXPECT_EQ(adapter_bytes("next", 1), adapter_bytes("first", 2));
+  expect_refused({"max_train_steps=1", "init_from=first", "lora_rank=4"}, "must be the same");
+  expect_refused({"max_train_steps=1", "init_from=first", "enable_lora=false"},
+                 "holds an adapter");
+}
+
 TEST_F(LoraTraining, RefusesWhatCannotBe) {
   expect_refused({"max_train_steps=1", "lora_target_modules=[to_query]"}, "the nearest is");
   expect_refused({"max_train_steps=1", "lora_target_modules=(("}, "no regular expression");
