@@ -15,7 +15,7 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/nn/quantized.h"
 #include "kinema/planning/compile_job.h"
-#include "kinema/planning/temporary_folder.h"
+#include "kinema/io/temporary_folder.h"
 #include "kinema/runtime/client.h"
 
 /// What compilers make of a quantized layer, forward and backward: their program as text.
@@ -35,7 +35,7 @@ inline std::string layer_program(nn::Quantization::Mode mode) {
 
 inline std::string compiled(const std::string& program, const std::string& target,
                             const std::string& plugin) {
-  const TemporaryFolder folder;
+  const io::TemporaryFolder folder("narrow");
   const CompileJob job{.target = parse_target(target),
                        .plugin = plugin,
                        .program = program,
