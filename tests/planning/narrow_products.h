@@ -13,9 +13,9 @@
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/emit.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/io/temporary_folder.h"
 #include "kinema/nn/quantized.h"
 #include "kinema/planning/compile_job.h"
-#include "kinema/io/temporary_folder.h"
 #include "kinema/runtime/client.h"
 
 /// What compilers make of a quantized layer, forward and backward: their program as text.
@@ -36,10 +36,11 @@ inline std::string layer_program(nn::Quantization::Mode mode) {
 inline std::string compiled(const std::string& program, const std::string& target,
                             const std::string& plugin) {
   const io::TemporaryFolder folder("narrow");
-  const CompileJob job{.target = parse_target(target),
-                       .plugin = plugin,
-                       .program = program,
-                       .dump = (folder.path() / "program.txt").string()};
+  CompileJob job;
+  job.target = parse_target(target);
+  job.plugin = plugin;
+  job.program = program;
+  job.dump = (folder.path() / "program.txt").string();
   compile_in_child(job, KINEMA_PROGRAM);
   return io::read_text(job.dump);
 }

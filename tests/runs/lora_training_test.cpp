@@ -226,8 +226,7 @@ TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
   ASSERT_EQ(next.status, 0) << next.err;
   EXPECT_EQ(adapter_bytes("next", 1), adapter_bytes("first", 2));
   expect_refused({"max_train_steps=1", "init_from=first", "lora_rank=4"}, "must be the same");
-  expect_refused({"max_train_steps=1", "init_from=first", "enable_lora=false"},
-                 "holds an adapter");
+  expect_refused({"max_train_steps=1", "init_from=first", "enable_lora=false"}, "holds an adapter");
 }
 
 TEST_F(LoraTraining, RefusesWhatCannotBe) {

@@ -147,7 +147,8 @@ void check_train(const Loaded& loaded) {
         origin_of(loaded, "model_type"));
   check(config.model.weights_storage == WeightsStorage::FLOATS || config.model.enable_lora,
         "[config] weights_storage is `{}` ({}), but training changes the weights: codes are for "
-        "generate, and for what an adapter is trained on\n  set weights_storage=weights_dtype, or enable_lora=true",
+        "generate, and for what an adapter is trained on\n  set weights_storage=weights_dtype, or "
+        "enable_lora=true",
         word_of(config.model.weights_storage), origin_of(loaded, "weights_storage"));
   check(!config.model.enable_lora || !config.model.pretrained_model_name_or_path.empty() ||
             !config.model.wan_transformer_pretrained_model_name_or_path.empty(),

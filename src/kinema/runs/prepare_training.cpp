@@ -127,8 +127,7 @@ void check_optimizer_of(const config::Config& config, const fs::path& checkpoint
 /// That of a checkpoint.
 training::State saved_state(const Training& training, const fs::path& checkpoint,
                             std::span<const nn::ParamSpec> specs, bool ema,
-                            const runtime::Devices& devices,
-                            const training::Optimizer& optimizer) {
+                            const runtime::Devices& devices, const training::Optimizer& optimizer) {
   std::optional<training::AdapterBase> base;
   if (const std::optional<TrainedAdapter>& adapter = training.step.adapter) {
     base = training::AdapterBase{.folder = training.pretrained, .merged = adapter->merged};
@@ -144,10 +143,11 @@ void begin_from(const fs::path& checkpoint, Training& out) {
     out.pretrained = weights;
     return;
   }
-  check(out.step.adapter.has_value(),
-        "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
-        "trains an adapter that begins as it",
-        checkpoint.string());
+  check(
+      out.step.adapter.has_value(),
+      "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
+      "trains an adapter that begins as it",
+      checkpoint.string());
   TrainedAdapter& adapter = *out.step.adapter;
   adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
   const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
