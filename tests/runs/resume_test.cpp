@@ -19,7 +19,7 @@ using ::testing::ThrowsMessage;
 Start after(int64_t step) {
   config::Config config;
   config.optimizer.max_train_steps = 20;
-  config.optimizer.learning_rate_schedule_steps = 20;
+  resolve_schedule(config, {});
   return {.folder = "absent/checkpoints/x",
           .saved = {.step = step, .settings = config::record_of(config)}};
 }

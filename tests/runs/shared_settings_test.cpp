@@ -111,7 +111,8 @@ TEST_F(VideoSettings, AreRefusedWhereTheyAreNone) {
 }
 
 // Text that is neither read by a model nor one of a few words may be a path. These are checked
-// where they are used: a run's name stays in output_dir, a revision is one of the hub.
+// where they are used: a run's name stays in output_dir, a revision is one of the hub, a pattern
+// ends.
 TEST(Share, IsDeclaredForNoFreeTextButNames) {
   std::set<std::string_view> free_text;
   for (const config::KeyValue& each : config::describe({})) {
@@ -121,7 +122,9 @@ TEST(Share, IsDeclaredForNoFreeTextButNames) {
       free_text.insert(each.key);
     }
   }
-  EXPECT_THAT(free_text, ElementsAre("flash_block_sizes", "revision", "run_name"));
+  EXPECT_THAT(free_text, ElementsAre("act_quantization_calibration_method", "flash_block_sizes",
+                                     "qwix_module_path", "revision", "run_name",
+                                     "weight_quantization_calibration_method"));
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ struct ParamSpec {
   Sharding sharding(const mesh::Placement& placement) const;
 };
 
-/// The name that all layers of a stack share, with `{}` for the number: that of
-/// `blocks.3.attn1.to_q` is `blocks.{}.attn1.to_q`. Other names stay as they are.
+/// The name that all layers of a stack share, of one layer's: `{}` stands for its number. Other
+/// names stay as they are.
 std::string stacked_name(std::string_view key);
 
 /// A place in the parameter tree: weights are opened by the checkpoint's own key path,

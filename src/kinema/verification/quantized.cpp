@@ -6,9 +6,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
-#include "kinema/models/wan/embed.h"
 #include "kinema/nn/attention.h"
 #include "kinema/nn/linear.h"
+#include "kinema/nn/patch_embedding.h"
 #include "kinema/nn/quantized.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/limits.h"
@@ -174,15 +174,11 @@ class Operations {
     const Tensor w = input("conv.weight");
     const Tensor b = input("conv.bias");
     const Tensor dy = input("conv.dy");
-    wan::TransformerConfig config;
-    config.in_channels = w.dim(1);
-    config.num_attention_heads = 1;
-    config.attention_head_dim = w.dim(0);
-    config.patch_size = {w.dim(2), w.dim(3), w.dim(4)};
     nn::Binder binder([&](const std::string&) { return quantization_.product(); });
     binder.add("conv.weight", w);
     binder.add("conv.bias", b);
-    const wan::PatchEmbedding embed(nn::Params(binder, "conv"), config);
+    const nn::PatchEmbedding embed(nn::Params(binder, "conv"), w.dim(1), w.dim(0),
+                                   {w.dim(2), w.dim(3), w.dim(4)});
     const Tensor tokens = embed(x, kPrecision);
     const Tensor y = transpose(
         reshape(tokens, {dy.dim(0), dy.dim(2), dy.dim(3), dy.dim(4), dy.dim(1)}), {0, 4, 1, 2, 3});

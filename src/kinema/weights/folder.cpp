@@ -22,6 +22,9 @@ std::string join(const std::vector<std::string>& problems) {
                      problems.size() == 2 ? " is" : "s are");
 }
 
+/// Codes of weights (S8) are made where they are loaded.
+bool is_made_of_floats(DType dtype) { return is_float(dtype) || dtype == DType::S8; }
+
 }  // namespace
 
 void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> specs,
@@ -47,10 +50,10 @@ void check_tensors(const Checkpoint& checkpoint, std::span<const nn::ParamSpec> 
         problems.push_back(fmt::format("`{}` is {} but the config wants {}", name,
                                        to_string(found->shape), to_string(wanted.dims)));
       } else if (found->shape.dtype != wanted.dtype &&
-                 !(is_float(found->shape.dtype) && is_float(wanted.dtype))) {
-        problems.push_back(
-            fmt::format("`{}` is {} but must be {}", name, to_string(found->shape),
-                        is_float(wanted.dtype) ? "floating-point" : to_string(wanted.dtype)));
+                 !(is_float(found->shape.dtype) && is_made_of_floats(wanted.dtype))) {
+        problems.push_back(fmt::format(
+            "`{}` is {} but must be {}", name, to_string(found->shape),
+            is_made_of_floats(wanted.dtype) ? "floating-point" : to_string(wanted.dtype)));
       }
     }
   }

@@ -11,32 +11,6 @@ const nn::Init kEmbedderInit = nn::Init::normal(0.02);
 
 }  // namespace
 
-PatchEmbedding::PatchEmbedding(const nn::Params& params, const TransformerConfig& c)
-    : patch_(c.patch_size),
-      weight_(params.weight(
-          "weight", {c.dim(), c.in_channels, c.patch_size[0], c.patch_size[1], c.patch_size[2]},
-          {"conv_out", "", "", "", ""}, nn::Init::xavier())),
-      bias_(params.weight("bias", {c.dim()}, {"conv_out"}, nn::Init::zeros())),
-      quantized_(params.quantized()) {}
-
-Tensor PatchEmbedding::operator()(Tensor video, Precision precision) const {
-  const auto [pf, ph, pw] = patch_;
-  const int64_t b = video.dim(0);
-  const int64_t c = video.dim(1);
-  const int64_t f = video.dim(2) / pf;
-  const int64_t h = video.dim(3) / ph;
-  const int64_t w = video.dim(4) / pw;
-  Tensor x = reshape(video, {b, c, f, pf, h, ph, w, pw});
-  x = transpose(x, {0, 2, 4, 6, 1, 3, 5, 7});
-  x = reshape(x, {b, f * h * w, c * pf * ph * pw});
-  const Tensor kernel = reshape(weight_, {weight_.dim(0), -1});
-  if (quantized_) {
-    return nn::quantized_patches(x, nn::as(kernel, x.dtype()), *quantized_, precision) +
-           nn::as(bias_, x.dtype());
-  }
-  return nn::linear(x, kernel, bias_, precision);
-}
-
 std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& c) {
   check(video.rank() == 5 && video.dim(1) == c.in_channels,
         "[wan] hidden_states is {} but must be [b, {}, f, h, w]", to_string(video.shape()),

@@ -11,24 +11,8 @@
 
 namespace kinema::wan {
 
-/// Video latents to tokens: a convolution whose kernel is its stride, as one matrix product over
-/// the pixels of each patch.
-class PatchEmbedding {
- public:
-  PatchEmbedding(const nn::Params& params, const TransformerConfig& config);
-
-  /// [b, c, f, h, w] -> [b, s, d], tokens ordered frame, row, column. Throws an Error when a size
-  /// is no multiple of the patch.
-  Tensor operator()(Tensor video, Precision precision) const;
-
- private:
-  std::array<int64_t, 3> patch_;
-  Tensor weight_;  // [d, c, pf, ph, pw]
-  Tensor bias_;
-  std::optional<nn::QuantizedProduct> quantized_;
-};
-
-/// Frames, rows and columns of patches of a video [b, c, f, h, w]; throws as PatchEmbedding does.
+/// Frames, rows and columns of patches of a video [b, c, f, h, w]. Throws an Error when a size
+/// is no multiple of the patch.
 std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& config);
 
 /// Tokens [b, s, pf ph pw c], channel fastest, back to [b, c, f, h, w].

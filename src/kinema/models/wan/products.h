@@ -10,7 +10,8 @@
 namespace kinema::wan {
 
 /// The path that MaxDiffusion's patterns (`qwix_module_path`) know a module by, from its key:
-/// `blocks.3.attn1.to_q` -> `blocks/3/attn1/query`, `blocks.{}.ffn.net.2` -> `blocks/ffn/proj_out`.
+///
+///     blocks.3.attn1.to_q -> blocks/3/attn1/query      blocks.{}.ffn.net.2 -> blocks/ffn/proj_out
 std::string module_path(std::string_view key);
 
 /// The modules whose path matches are quantized.

@@ -8,6 +8,7 @@
 #include "kinema/models/wan/block.h"
 #include "kinema/models/wan/embed.h"
 #include "kinema/models/wan/products.h"
+#include "kinema/nn/patch_embedding.h"
 
 namespace kinema::wan {
 namespace {
@@ -18,7 +19,7 @@ constexpr const char* kStackedBlock = "blocks.{}";
 /// Everything but the blocks.
 struct Ends {
   Ends(const nn::Params& root, const TransformerConfig& c)
-      : patch(root / "patch_embedding", c),
+      : patch(root / "patch_embedding", c.in_channels, c.dim(), c.patch_size),
         condition(root / "condition_embedder", c),
         modulation(root.weight("scale_shift_table", {1, 2, c.dim()}, {"", "", ""},
                                nn::Init::normal(1.0 / std::sqrt(static_cast<double>(c.dim()))))),
@@ -27,7 +28,7 @@ struct Ends {
              c.out_channels * c.patch_size[0] * c.patch_size[1] * c.patch_size[2],
              {.in_axis = "embed", .init = nn::Init::zeros()}) {}
 
-  PatchEmbedding patch;
+  nn::PatchEmbedding patch;
   ConditionEmbedder condition;
   Tensor modulation;
   nn::Linear head;
