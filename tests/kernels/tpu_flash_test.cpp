@@ -235,8 +235,8 @@ TEST_P(TpuFlash, IsTheReference) {
     for (size_t t = 0; t < got.size(); ++t) {
       const bool exact = c.dtype == DType::F32 || t == 1;
       // With one key softmax is 1 and what its gradients are made of cancels: sums of up to 300
-      // products of v dy, which is about 11 and up to 40. Scores of 280 and their lse are rounded by
-      // 2^-24 of themselves, and weights made of both, times a dy of 4, by 3e-5 of themselves.
+      // products of v dy, which is about 11 and up to 40. Scores of 280 and their lse are rounded
+      // by 2^-24 of themselves, and weights made of both, times a dy of 4, by 3e-5 of themselves.
       const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1);
       const double at_least = t >= 2 && c.beyond ? 64.0 : cancels ? 16.0 : 1.0;
       const double scale = std::max(largest(want[t]), at_least);

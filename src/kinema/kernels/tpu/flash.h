@@ -20,8 +20,8 @@ enum class FlashMaximum : uint8_t {
 };
 
 /// Magnitude of scores, as powers of two, with which weights need no maximum: they lie within
-/// 2^-50 and 2^50, and with them sums of 10^5 of them, and products with values, are as far within
-/// f32 as those of weights up to 1. Rounding to bf16 is relative, and so no worse.
+/// 2^-50 and 2^50, so that sums of 10^5 of them, and products with values, are far within f32, and
+/// roundings, which are relative, are those of weights up to 1.
 inline constexpr double kFixedMaximumBound = 50.0;
 
 /// One kernel's work. Lengths and width are filled up: multiples of their blocks and of 128.
