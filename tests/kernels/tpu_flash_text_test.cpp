@@ -193,6 +193,8 @@ TEST(TpuFlashWork, CountsWhatItDoesAndMoves) {
 TEST(TpuFlashWork, CostsLessWithAFixedMaximumOnV6e) {
   FlashWork work = small_work();
   work.dtype = work.result = DType::BF16;
+  work.queries = work.block_q = 4736;
+  work.block_kv_compute = 256;
   const auto cost_of = [&](FlashMaximum maximum, const char* chip) {
     work.maximum = maximum;
     const std::string body = base64(flash_forward(work).text.text);
