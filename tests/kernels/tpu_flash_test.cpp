@@ -240,9 +240,11 @@ TEST_P(TpuFlash, IsTheReference) {
       const bool cancels = t >= 2 && (c.keys == 1 || c.counted == 1);
       const double at_least = t >= 2 && c.beyond ? 64.0 : cancels ? 16.0 : 1.0;
       const double scale = std::max(largest(want[t]), at_least);
-      EXPECT_LE(difference(got[t], want[t]), (exact    ? 2e-6
-                                              : t == 0 ? 0x1p-8
-                                                       : 0x1p-7) *
+      // Without a maximum a row's largest weight is not 1 and is rounded too: 2^-8 more of y.
+      const bool either = c.maximum == FlashMaximum::EITHER;
+      EXPECT_LE(difference(got[t], want[t]), (exact               ? 2e-6
+                                              : t == 0 && !either ? 0x1p-8
+                                                                  : 0x1p-7) *
                                                  scale)
           << kTensors[t];
     }

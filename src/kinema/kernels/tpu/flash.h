@@ -20,8 +20,9 @@ enum class FlashMaximum : uint8_t {
 };
 
 /// Magnitude of scores, as powers of two, with which weights need no maximum: they lie within
-/// 2^-50 and 2^50, so that sums of 10^5 of them, and products with values, are far within f32, and
-/// roundings, which are relative, are those of weights up to 1.
+/// 2^-50 and 2^50, so that sums of 10^5 of them, and products with values, are far within f32.
+/// In bf16 weights are rounded by 2^-8 of themselves, as with a maximum; but no weight is exactly
+/// 1, so that this shows in rows that one key dominates too.
 inline constexpr double kFixedMaximumBound = 50.0;
 
 /// One kernel's work. Lengths and width are filled up: multiples of their blocks and of 128.
