@@ -10,6 +10,21 @@
 /// (algorithms 1 and 2), scores never leave the chip.
 namespace kinema::kernels {
 
+/// What the forward kernel takes off the scores of a row before their exponentials.
+enum class FlashMaximum : uint8_t {
+  RUNNING,  // the largest so far
+  FIXED,    // nothing: for scores within kFixedMaximumBound, of at least one key
+  /// By tile of heads: an operand s32 [heads / heads_per_tile] before the windows says FIXED where
+  /// it is not 0.
+  EITHER,
+};
+
+/// Magnitude of scores, as powers of two, with which weights need no maximum: they lie within
+/// 2^-50 and 2^50, so that sums of 10^5 of them, and products with values, are far within f32.
+/// In bf16 weights are rounded by 2^-8 of themselves, as with a maximum; but no weight is exactly
+/// 1, so that this shows in rows that one key dominates too.
+inline constexpr double kFixedMaximumBound = 50.0;
+
 /// One kernel's work. Lengths and width are filled up: multiples of their blocks and of 128.
 struct FlashWork {
   int64_t heads = 1;  // of all samples
@@ -25,6 +40,7 @@ struct FlashWork {
   bool prefetched = false;
   /// Exponentials as powers of two, which TPUs compute in fewer steps.
   bool base2 = true;
+  FlashMaximum maximum = FlashMaximum::RUNNING;  // of the forward kernel
 
   // Tiles: what a step of the grid works on, and how many keys of it at a time.
   int64_t block_q = 128;
@@ -44,7 +60,8 @@ struct FlashKernel {
   double hbm_bytes = 0;
 };
 
-/// [keys,] q [n, s, d], k, v [n, t, d] -> y [n, s, d], lse f32 [n, 1, s] (natural logarithm).
+/// [keys,] [tiles,] q [n, s, d], k, v [n, t, d] -> y [n, s, d], lse f32 [n, 1, s] (natural
+/// logarithm).
 FlashKernel flash_forward(const FlashWork& work);
 
 /// [keys,] q, k, v, dy [n, s, d], lse and delta f32 [n, 1, s] -> dk, dv [n, t, d]; where `fused`,

@@ -16,7 +16,8 @@ void FlashBody::for_keys(const Value& block, const std::function<void(bool maske
     work(false);
     return;
   }
-  counted_ = work_.prefetched ? b_.load_scalar(arguments_.prefetched[0]) : b_.i32(work_.counted);
+  counted_ =
+      work_.prefetched ? b_.load_scalar(arguments_.prefetched[0], zero_) : b_.i32(work_.counted);
   const Value end = b_.add(block_start_, b_.i32(work_.block_kv));
   b_.when(b_.compare(Compare::LE, end, counted_), [&] { work(false); });
   const Value some = b_.both(b_.compare(Compare::LT, block_start_, counted_),
@@ -134,8 +135,8 @@ FlashKernel make_kernel(const FlashWork& work, const Function& function, size_t 
   out.text = {.language = KernelText::Language::MOSAIC,
               .name = function.name,
               .text = module_text(function, write)};
-  if (work.prefetched) {
-    out.operands.push_back({DType::S32, {1}});
+  for (const Type& each : function.prefetched) {
+    out.operands.push_back({DType::S32, each.dims});
   }
   for (size_t i = 0; i < function.windows.size(); ++i) {
     (i < operands ? out.operands : out.results)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numbers>
 
 #include "kinema/graph/custom_call.h"
 #include "kinema/graph/ops.h"
@@ -72,18 +73,43 @@ std::vector<Tensor> call_kernel(const FlashKernel& kernel, std::vector<Tensor> o
                       .kernel = kernel.text});
 }
 
+Tensor tiles_within_bound(Tensor q, Tensor k, Tensor keys, const FlashWork& work) {
+  /// [b, length, n, d] -> [b, n]
+  const auto longest = [](Tensor x, Tensor rows) {
+    Tensor squares = sum(square(convert(x, DType::F32)), {3});
+    if (rows) {
+      const Tensor row = iota(x.graph(), {DType::S32, squares.shape().dims}, Axis(1));
+      squares = select(compare(row, Comparison::LT, rows), squares, zeros_like(squares));
+    }
+    return max(squares, {1});
+  };
+  const double largest = kFixedMaximumBound / (work.scale * std::numbers::log2e);
+  const Tensor squares = reshape(longest(q, {}) * longest(k, keys),
+                                 {work.heads / work.heads_per_tile, work.heads_per_tile});
+  Tensor within = compare(max(squares, {1}), Comparison::LE, largest * largest);
+  if (keys) {
+    within = within & compare(keys, Comparison::GT, 0.0);
+  }
+  return convert(within, DType::S32);
+}
+
 std::vector<Tensor> call_flash_forward(std::span<const Tensor> in, DType y,
                                        const FlashAttentionSettings& settings,
-                                       std::string_view chip) {
+                                       std::string_view chip, std::optional<FlashMaximum> maximum) {
   const Tensor q = in[0];
   const FlashBlockSizes sizes = sizes_for(settings.blocks, chip, in[1]);
   FlashWork work = flash_work(lengths_of(q, in[1]), FlashPass::FORWARD, q.dtype(), y, sizes, chip);
   work.scale = settings.scale;
   work.base2 = settings.base2;
   work.prefetched = in.size() > 3;
+  work.maximum = maximum.value_or(work.maximum);
+  const Tensor keys = work.prefetched ? in[3] : Tensor();
   std::vector<Tensor> operands;
   if (work.prefetched) {
-    operands.push_back(reshape(in[3], {1}));
+    operands.push_back(reshape(keys, {1}));
+  }
+  if (work.maximum == FlashMaximum::EITHER) {
+    operands.push_back(tiles_within_bound(q, in[1], keys, work));
   }
   operands.push_back(heads_first(q, work.queries, work.width));
   operands.push_back(heads_first(in[1], work.keys, work.width));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -16,10 +17,17 @@ namespace kinema::kernels {
 std::vector<Tensor> call_kernel(const FlashKernel& kernel, std::vector<Tensor> operands,
                                 int64_t vmem);
 
-/// Inputs and results of `fused("flash_attention")`; `y` is the first result's dtype.
+/// s32 [heads / heads_per_tile]: 1 for the tiles of heads whose scores are within
+/// kFixedMaximumBound by the norms of their longest query and key, of which there is at least one.
+/// q [b, s, n, d], k [b, t, n, d]; `keys`, an S32 scalar, or empty for all, says how many count.
+Tensor tiles_within_bound(Tensor q, Tensor k, Tensor keys, const FlashWork& work);
+
+/// Inputs and results of `fused("flash_attention")`; `y` is the first result's dtype, `maximum`
+/// what is taken in place of the chip's.
 std::vector<Tensor> call_flash_forward(std::span<const Tensor> in, DType y,
                                        const FlashAttentionSettings& settings,
-                                       std::string_view chip);
+                                       std::string_view chip,
+                                       std::optional<FlashMaximum> maximum = {});
 
 /// Inputs and results of `fused("flash_attention_backward")`; `result` is the results' dtype.
 std::vector<Tensor> call_flash_backward(std::span<const Tensor> in, DType result,

@@ -13,7 +13,8 @@ using mosaic::kLanes;
 using mosaic::Reduce;
 using mosaic::Value;
 
-/// Less than any sum of weights, of which the largest is 1; keeps a row without keys finite.
+/// Less than any sum of weights, of which the largest is 1, or, without a maximum, at least 2^-50;
+/// keeps a row without keys finite.
 constexpr double kNoWeights = 1e-30;
 /// Parts of a block of keys in one turn of the loop: a third less cycles on v6e than with one, of
 /// which eight give 2 % more and take twice as long to compile. Masked blocks are few.
@@ -26,23 +27,26 @@ struct State {
   Value a;  // weighted sum of values, [block_q, width]
 };
 
-void start(mosaic::FlashBody& f, const State& state) {
+void start(mosaic::FlashBody& f, const State& state, bool fixed) {
   Body& b = f.ops();
-  b.store(b.full(mosaic::kMasked, state.m.type.dims), state.m, {f.zero(), f.zero()});
+  b.store(b.full(fixed ? 0.0 : mosaic::kMasked, state.m.type.dims), state.m, {f.zero(), f.zero()});
   b.store(b.full(0.0, state.l.type.dims), state.l, {f.zero(), f.zero()});
   b.store(b.full(0.0, state.a.type.dims), state.a, {f.zero(), f.zero()});
 }
 
+Value scores(mosaic::FlashBody& f, const Value& q, const Value& k, const Value& first,
+             bool masked) {
+  Body& b = f.ops();
+  const Value s = b.scaled(b.matmul(q, 1, k, 1), f.score_scale());
+  return masked ? f.masked(s, first, 1) : s;
+}
+
 /// m' = max(m, max_j s_ij)    p = exp(s - m')    l' = e^{m - m'} l + sum_j p
 /// a' = e^{m - m'} a + p v
-void add_keys(mosaic::FlashBody& f, const FlashWork& work, const State& state, const Value& q,
-              const Value& k, const Value& v, const Value& first, bool masked) {
+void add_keys(mosaic::FlashBody& f, const FlashWork& work, const State& state, const Value& s,
+              const Value& v) {
   Body& b = f.ops();
   const std::vector<Value> origin{f.zero(), f.zero()};
-  Value s = b.scaled(b.matmul(q, 1, k, 1), f.score_scale());
-  if (masked) {
-    s = f.masked(s, first, 1);
-  }
   const Value m = b.load(state.m, origin, state.m.type.dims);
   const Value l = b.load(state.l, origin, state.l.type.dims);
   const Value a = b.load(state.a, origin, state.a.type.dims);
@@ -57,6 +61,20 @@ void add_keys(mosaic::FlashBody& f, const FlashWork& work, const State& state, c
   const Value weighted = b.matmul(b.cast(p, v.type.element), 1, v, 0);
   const Value kept = b.arith("mulf", b.repeat(decay, work.width / kLanes, 1), a);
   b.store(b.arith("addf", kept, weighted), state.a, origin);
+}
+
+/// p = exp(s), 0 where masked    l' = l + sum_j p    a' = a + p v
+void add_keys_as_they_are(mosaic::FlashBody& f, const State& state, const Value& s,
+                          const Value& v) {
+  Body& b = f.ops();
+  const std::vector<Value> origin{f.zero(), f.zero()};
+  const Value l = b.load(state.l, origin, state.l.type.dims);
+  const Value a = b.load(state.a, origin, state.a.type.dims);
+  const Value p = f.exponential(s);
+  const Value weights = b.broadcast(b.reduce(Reduce::SUM, p, 1), l.type.dims);
+  b.store(b.arith("addf", l, weights), state.l, origin);
+  const Value weighted = b.matmul(b.cast(p, v.type.element), 1, v, 0);
+  b.store(b.arith("addf", a, weighted), state.a, origin);
 }
 
 /// y = a / l,  lse = m + log l
@@ -76,19 +94,54 @@ void finish(mosaic::FlashBody& f, const FlashWork& work, const State& state, int
   f.write(b.first_row(rows), lse, head);
 }
 
+/// Writes what it is given in the work's form, or in both, of which a tile of heads takes one.
+class Forms {
+ public:
+  Forms(Body& body, const FlashWork& work, const mosaic::Arguments& given)
+      : b_(body), maximum_(work.maximum) {
+    if (maximum_ == FlashMaximum::EITHER) {
+      const Value said = b_.load_scalar(given.prefetched.back(), b_.as_index(given.step[0]));
+      fixed_ = b_.compare(mosaic::Compare::NE, said, b_.i32(0));
+    }
+  }
+
+  void operator()(const std::function<void(bool fixed)>& write) const {
+    if (maximum_ == FlashMaximum::EITHER) {
+      b_.when(
+          fixed_, [&] { write(true); }, [&] { write(false); });
+    } else {
+      write(maximum_ == FlashMaximum::FIXED);
+    }
+  }
+
+ private:
+  Body& b_;
+  FlashMaximum maximum_;
+  Value fixed_;
+};
+
 }  // namespace
 
 FlashKernel flash_forward(const FlashWork& work) {
   const int64_t blocks = work.keys / work.block_kv;
   mosaic::Function function{
-      .name = fmt::format("flash_forward_{}", work.block_kv_compute),
+      .name =
+          fmt::format("flash_forward_{}{}", work.maximum == FlashMaximum::RUNNING ? "" : "fixed_",
+                      work.block_kv_compute),
       .grid = {work.heads / work.heads_per_tile, work.queries / work.block_q, blocks},
       .parallel = {true, false, false},
       .windows = {mosaic::query_window(work, 1, work.dtype),
                   mosaic::key_window(work, 2, work.dtype), mosaic::key_window(work, 2, work.dtype),
                   mosaic::query_window(work, 1, work.result), mosaic::row_window(work, 1)}};
+  const auto prefetch = [&](int64_t count) {
+    function.prefetched.push_back(
+        {.kind = mosaic::Type::Kind::SMEM, .element = "i32", .dims = {count}});
+  };
   if (work.prefetched) {
-    function.prefetched = {{.kind = mosaic::Type::Kind::SMEM, .element = "i32", .dims = {1}}};
+    prefetch(1);
+  }
+  if (work.maximum == FlashMaximum::EITHER) {
+    prefetch(function.grid[0]);
   }
   for (int64_t head = 0; head < work.heads_per_tile; ++head) {
     const mosaic::Type column = mosaic::vmem({work.block_q, kLanes}, DType::F32);
@@ -104,17 +157,24 @@ FlashKernel flash_forward(const FlashWork& work) {
             one(head, {given.scratch[at], given.scratch[at + 1], given.scratch[at + 2]});
           }
         };
+        const Forms in_form(b, work, given);
         const Value& block = given.step[2];
-        b.when(b.compare(mosaic::Compare::EQ, block, b.i32(0)),
-               [&] { each_head([&](int64_t, const State& state) { start(f, state); }); });
+        b.when(b.compare(mosaic::Compare::EQ, block, b.i32(0)), [&] {
+          in_form([&](bool fixed) {
+            each_head([&](int64_t, const State& state) { start(f, state, fixed); });
+          });
+        });
         f.for_keys(block, [&](bool masked) {
-          f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
-            const Value from = b.as_index(first);
-            each_head([&](int64_t head, const State& state) {
-              const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());
-              const Value k = f.rows(given.windows[1], head, work.block_kv_compute, from);
-              const Value v = f.rows(given.windows[2], head, work.block_kv_compute, from);
-              add_keys(f, work, state, q, k, v, first, masked);
+          in_form([&](bool fixed) {
+            f.for_parts(masked ? 1 : kAtOnce, [&](const Value& first) {
+              const Value from = b.as_index(first);
+              each_head([&](int64_t head, const State& state) {
+                const Value q = f.rows(given.windows[0], head, work.block_q, f.zero());
+                const Value k = f.rows(given.windows[1], head, work.block_kv_compute, from);
+                const Value v = f.rows(given.windows[2], head, work.block_kv_compute, from);
+                const Value s = scores(f, q, k, first, masked);
+                fixed ? add_keys_as_they_are(f, state, s, v) : add_keys(f, work, state, s, v);
+              });
             });
           });
         });

@@ -23,7 +23,7 @@ bool covered(const Node& node) {
          flash_refusal(q.dims[3], q.dtype).empty() && flash_refusal(q.dims[3], result).empty();
 }
 
-bool write(const Node& node, Emitter& out, const std::string& chip) {
+bool write(const Node& node, Emitter& out, const TpuLoweringOptions& options) {
   const Body& body = *node.get<std::shared_ptr<Body>>();
   const auto* forward = std::any_cast<FlashAttentionSettings>(&body.settings);
   const auto* backward = std::any_cast<FlashAttentionBackwardSettings>(&body.settings);
@@ -32,8 +32,9 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
   }
   const DType result = node.results[0].dtype;
   write_instead(node, out, [&](std::span<const Tensor> in) {
-    return forward != nullptr ? call_flash_forward(in, result, *forward, chip)
-                              : call_flash_backward(in, result, *backward, chip);
+    return forward != nullptr
+               ? call_flash_forward(in, result, *forward, options.chip, options.maximum)
+               : call_flash_backward(in, result, *backward, options.chip);
   });
   return true;
 }
@@ -74,7 +75,7 @@ Lowering tpu_lowering(const TpuLoweringOptions& options) {
       return write_swapped_pairs(node, out);
     }
     const bool partitioned = options.mesh && out.manual_depth() == 0;
-    return node.op == &kCall && !partitioned && write(node, out, options.chip);
+    return node.op == &kCall && !partitioned && write(node, out, options);
   };
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kinema/graph/emit.h"
 #include "kinema/kernels/kernel_set.h"
+#include "kinema/kernels/tpu/flash.h"
 
 namespace kinema::kernels {
 
@@ -12,6 +14,8 @@ struct TpuLoweringOptions {
   std::string chip;
   /// The program has more than one device: kernels stand inside manual regions only.
   bool mesh = false;
+  /// What forward kernels take off scores; without, what is best on the chip.
+  std::optional<FlashMaximum> maximum = {};
 };
 
 /// Takes over `fused` attention of BF16 and F32 with widths up to 256.

@@ -100,8 +100,8 @@ Value Body::compare(Compare how, const Value& a, const Value& b) {
             fmt::format("predicate = {} : i64", static_cast<int>(how)));
 }
 
-Value Body::load_scalar(const Value& reference) {
-  return op("memref.load", {reference, index(0)}, {.element = reference.type.element});
+Value Body::load_scalar(const Value& reference, const Value& at) {
+  return op("memref.load", {reference, at}, {.element = reference.type.element});
 }
 
 Value Body::full(double value, std::vector<int64_t> dims) {
@@ -204,14 +204,20 @@ void Body::store(const Value& a, const Value& reference, const std::vector<Value
                   names(operands), at.size(), typed_list(operands)));
 }
 
-void Body::when(const Value& condition, const std::function<void()>& then) {
+void Body::when(const Value& condition, const std::function<void()>& then,
+                const std::function<void()>& otherwise) {
+  const auto branch = [&](const std::function<void()>& write) {
+    ++indent_;
+    if (write) {
+      write();
+    }
+    line("\"stable_mosaic.scf.yield\"() : () -> ()");
+    --indent_;
+  };
   line(fmt::format("\"stable_mosaic.scf.if\"({}) ({{", condition.name));
-  ++indent_;
-  then();
-  line("\"stable_mosaic.scf.yield\"() : () -> ()");
-  --indent_;
+  branch(then);
   line("}, {");
-  line("  \"stable_mosaic.scf.yield\"() : () -> ()");
+  branch(otherwise);
   line("}) : (i1) -> ()");
 }
 

@@ -47,8 +47,8 @@ class Body {
   Value both(const Value& a, const Value& b);  // of i1
   /// Of scalars or vectors of i32.
   Value compare(Compare how, const Value& a, const Value& b);
-  /// Element 0 of a reference to scalars.
-  Value load_scalar(const Value& reference);
+  /// An element of a reference to scalars.
+  Value load_scalar(const Value& reference, const Value& at);
 
   // ---- Vectors ----
   /// The same value everywhere.
@@ -79,7 +79,8 @@ class Body {
   void store(const Value& a, const Value& reference, const std::vector<Value>& at);
 
   // ---- Control ----
-  void when(const Value& condition, const std::function<void()>& then);
+  void when(const Value& condition, const std::function<void()>& then,
+            const std::function<void()>& otherwise = {});
   /// body(i) for i = 0 ... count - 1, i32.
   void loop(int64_t count, const std::function<void(const Value& i)>& body);
 

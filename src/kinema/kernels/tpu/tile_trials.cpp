@@ -145,7 +145,11 @@ std::string tile_program(const TileTrial& trial, std::string_view chip, int64_t 
   work.queries = work.block_q * (by_keys(trial.pass) ? inner : outer);
   work.keys = work.block_kv * (by_keys(trial.pass) ? outer : inner);
   work.counted = work.keys;
-  work.prefetched = false;  // branches that depend on data are not in a schedule's cycles
+  // Branches that depend on data are not in a schedule's cycles.
+  work.prefetched = false;
+  if (work.maximum == FlashMaximum::EITHER) {
+    work.maximum = FlashMaximum::FIXED;
+  }
   const FlashKernel kernel = kernel_of(work, trial.pass);
   Graph graph;
   std::vector<Tensor> operands;

@@ -140,6 +140,14 @@ FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys) {
           .block_kv_dq = kBlock};
 }
 
+FlashMaximum best_maximum(std::string_view chip, int64_t keys) {
+  // By the compiler's schedules it saves 16 % on v6e, and 1.7 % on v5p, where the matrix units are
+  // what the kernel waits for. The norms read q once more, which takes as long as 700 keys save.
+  constexpr int64_t kManyKeys = 4096;
+  const bool pays = chip == "TPU v6 lite" || chip == "TPU v6e";
+  return pays && keys >= kManyKeys ? FlashMaximum::EITHER : FlashMaximum::RUNNING;
+}
+
 FlashBlockSizes taken_block_sizes(const FlashBlockSizes& asked, int64_t heads, int64_t width,
                                   DType dtype, std::string_view chip) {
   FlashBlockSizes out = asked;
@@ -195,6 +203,9 @@ FlashWork flash_work(const FlashLengths& lengths, FlashPass pass, DType dtype, D
                  .dtype = dtype,
                  .result = result,
                  .counted = lengths.keys};
+  if (pass == FlashPass::FORWARD) {
+    work.maximum = best_maximum(chip, lengths.keys);
+  }
   work.heads_per_tile = std::max<int64_t>(1, sizes.heads_per_tile);
   while (work.heads % work.heads_per_tile != 0) {
     --work.heads_per_tile;

@@ -35,6 +35,10 @@ int64_t vmem_bytes(const FlashWork& work, FlashPass pass);
 /// own estimates (bench/attention_tiles.cpp).
 FlashBlockSizes best_block_sizes(std::string_view chip, int64_t keys);
 
+/// What the forward kernel does about maxima on a chip with so many keys: EITHER where a fixed one
+/// saves more than finding out whether it will do costs.
+FlashMaximum best_maximum(std::string_view chip, int64_t keys);
+
 /// What a chip's kernels take in place of sizes that are asked for, at any length: multiples of
 /// 128, parts that divide their blocks, no more than VMEM holds, a limit of VMEM that the chip has
 /// and the least kernels fit, and heads at a time of which there are so many.
