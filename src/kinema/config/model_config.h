@@ -475,7 +475,8 @@ struct ModelConfig {
            .one_of = choices(self.lora_init),
            .with = "enable_lora"});
     visit("weights_storage", self.weights_storage, MAY_CHANGE,
-          {.help = "what the transformer's linear weights are kept in on the devices (generate): "
+          {.help = "what the transformer's linear weights are kept in on the devices, in generate "
+                   "and under an adapter that is trained: "
                    "weights_dtype, or codes of one byte with a scale an output",
            .one_of = choices(self.weights_storage),
            .share = Share::YES});
