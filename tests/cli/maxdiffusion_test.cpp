@@ -239,7 +239,8 @@ TEST_F(MaxDiffusion, QuantizationKeysOfItsFilesTrainAndMakeVideos) {
                             "act_quantization_calibration_method=fixed,-224,224",
                             "bwd_quantization_calibration_method=absmax",
                             "quantization_local_shard_count=-1"};
-  const Words two = {"max_train_steps=2", "cpu_device_count=4", "flash_min_seq_length=4096"};
+  const Words two = {"max_train_steps=2", "cpu_device_count=4", "flash_min_seq_length=4096",
+                     "enable_profiler=False"};
   const Outcome full = train(joined(training(), calibrated), joined(two, {"run_name=full"}));
   ASSERT_EQ(full.status, 0) << full.err;
   std::map<std::string, std::vector<double>> found{{"fp8_full", losses_of_run("full")}};

@@ -209,7 +209,7 @@ TEST_F(NewRuns, KeepClipsOutToo) {
   for (const std::string location : {"", "kept"}) {
     const Outcome out =
         run({"train", "tiny.yml", "run_name=clips" + location, "dataset_type=videos",
-             "train_data_dir=clips", "num_frames=5", "eval_every=2", "eval_split=0.3",
+             "train_data_dir=clips", "num_frames=5", "eval_every=2", "eval_split=0.5",
              "max_train_steps=2", "dataset_save_location=" + location});
     ASSERT_EQ(out.status, 0) << out.err;
     EXPECT_THAT(out.out, HasSubstr("evaluation after step 2:"));

@@ -261,7 +261,7 @@ TEST_F(TrainCommand, NamesWhatItCannotTrain) {
   run({"train", "tiny.yml", "run_name=."}).expect_error("output_dir");
   run({"train", "tiny.yml", "eval_every=2"}).expect_error("eval_data_dir names none");
   run({"train", "tiny.yml", "eval_every=2", "eval_data_dir=none"}).expect_error("is no folder");
-  run({"train", "tiny.yml", "enable_lora=True"}).expect_error("LoRA");
+  run({"train", "tiny.yml", "enable_lora=True"}).expect_error("trains an adapter of a model");
   run({"train", "tiny.yml", "dataset_type=tfrecord"}).expect_error("train_data_dir");
   run({"train", "tiny.yml", "dataset_type=videos", "train_data_dir=absent"}).expect_error("absent");
   run({"train", "tiny.yml", "pretrained_model_name_or_path=Wan-AI/Some"},
