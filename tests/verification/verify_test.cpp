@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
 const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests/golden";
@@ -64,6 +65,21 @@ TEST(Verify, RunsTransformersWithAndWithoutScan) {
     names.insert(row.name);
   }
   EXPECT_EQ(names, (std::set<std::string>{"transformer_edge", "transformer_edge (scan)"}));
+}
+
+TEST(Verify, AStopIsMetWithinACaseBeforeTheNextProgram) {
+  int asked = 0;
+  std::set<std::string> done;
+  Options options{.filter = "transformer_edge", .threads = 1};
+  options.check_stop = [&] {
+    if (++asked > 1) {  // the case has two forms, of a program each
+      throw Stopped();
+    }
+  };
+  options.on_case = [&](const std::vector<Row>& rows) { done.insert(rows.front().name); };
+
+  EXPECT_THROW(run(kGolden, client(), options), Stopped);
+  EXPECT_THAT(done, IsEmpty());
 }
 
 TEST(Verify, ADamagedCaseFailsAlone) {

@@ -27,6 +27,7 @@ verification::Report verify(const std::string& folder, const config::Loaded& loa
   settings.scan_on = options.scan_on;
   settings.scan_off = options.scan_off;
   settings.program = program_options(loaded.config);
+  settings.check_stop = [&job] { job.check_stop(); };
   settings.on_case = [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
     job.check_stop();
     task->update(++done, rows.front().name);

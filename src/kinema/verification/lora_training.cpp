@@ -22,7 +22,6 @@
 namespace kinema::verification {
 namespace {
 
-constexpr Limit kScalar{.relative = 1e-4};
 constexpr Limit kOfLargest{.of_largest = 1e-3};
 constexpr Limit kForward{.absolute = kForwardAbsolute, .relative = kForwardRelative};
 constexpr Limit kMerged{.absolute = 1e-5};
@@ -251,23 +250,13 @@ std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& sess
                             training::fresh_state(parameters(c, "lora.", adapted, session), kept,
                                                   /*ema=*/false, session.client()),
                             {.program = session.program_options()});
-  const HostArray expected = c.tensor("loss");
-  const int64_t steps = expected.shape.elements();
-  std::vector<float> losses;
-  std::vector<float> norms;
-  for (int64_t i = 0; i < steps; ++i) {
-    if (i + 1 == steps) {
+  run_steps(rows, c, name, learning_rate, trainer, [&](int64_t i, bool last) {
+    if (last) {
       add_gradients(rows, c, name, "grad_last.",
                     loss_and_gradients(c, i, adapted, trainer.state().params(), session),
                     of_largest);
     }
-    const training::StepResult result = run_step(c, i, learning_rate, trainer);
-    losses.push_back(static_cast<float>(result.loss));
-    norms.push_back(static_cast<float>(result.gradient_norm));
-  }
-  rows.push_back(compare(name, "loss", HostArray::f32({steps}, losses), expected, kScalar));
-  rows.push_back(
-      compare(name, "grad_norm", HostArray::f32({steps}, norms), c.tensor("grad_norm"), kScalar));
+  });
   const training::StateView state = trainer.state();
   const std::vector<nn::ParamSpec> trained = training::trained_of(kept);
   add_state(rows, c, name, "param.", trained,

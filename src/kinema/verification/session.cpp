@@ -44,6 +44,7 @@ const runtime::Program& Session::program(const Graph& graph, std::span<const Ten
   if (known != programs_.end()) {
     return known->second;
   }
+  check_stop();
   return programs_.emplace(text, runtime::Program::compile(client_, graph, outputs, options))
       .first->second;
 }

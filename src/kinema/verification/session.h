@@ -30,6 +30,12 @@ class Session {
   const std::shared_ptr<sample::StepPrograms>& step_programs() const { return step_programs_; }
   const runtime::ProgramOptions& program_options() const { return options_.program; }
   const Options& options() const { return options_; }
+  /// Throws Stopped once that was asked for.
+  void check_stop() const {
+    if (options_.check_stop) {
+      options_.check_stop();
+    }
+  }
 
   /// The forms of the transformer to run, with what goes behind the case's name.
   struct Form {

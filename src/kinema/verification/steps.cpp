@@ -51,6 +51,27 @@ training::StepResult run_step(const Case& c, int64_t i, double learning_rate,
   return trainer.run(i, learning_rate, batch, draw);
 }
 
+void run_steps(std::vector<Row>& rows, const Case& c, const std::string& name, double learning_rate,
+               training::Trainer& trainer,
+               const std::function<void(int64_t step, bool is_last)>& before) {
+  constexpr Limit kScalar{.relative = 1e-4};
+  const HostArray expected = c.tensor("loss");
+  const int64_t steps = expected.shape.elements();
+  std::vector<float> losses;
+  std::vector<float> norms;
+  for (int64_t i = 0; i < steps; ++i) {
+    if (before) {
+      before(i, i + 1 == steps);
+    }
+    const training::StepResult result = run_step(c, i, learning_rate, trainer);
+    losses.push_back(static_cast<float>(result.loss));
+    norms.push_back(static_cast<float>(result.gradient_norm));
+  }
+  rows.push_back(compare(name, "loss", HostArray::f32({steps}, losses), expected, kScalar));
+  rows.push_back(
+      compare(name, "grad_norm", HostArray::f32({steps}, norms), c.tensor("grad_norm"), kScalar));
+}
+
 void add_state(std::vector<Row>& rows, const Case& c, const std::string& name,
                const std::string& prefix, std::span<const nn::ParamSpec> specs,
                std::span<const runtime::Array* const> buffers, const Limit& limit) {

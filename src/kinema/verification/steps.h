@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,11 @@ Limit after_adam(double learning_rate);
 /// Step i of the case, with its noise, timesteps and weights.
 training::StepResult run_step(const Case& c, int64_t i, double learning_rate,
                               training::Trainer& trainer);
+
+/// All steps of the case: rows of its `loss` and `grad_norm`. `before` is told of each step first.
+void run_steps(std::vector<Row>& rows, const Case& c, const std::string& name, double learning_rate,
+               training::Trainer& trainer,
+               const std::function<void(int64_t step, bool is_last)>& before = {});
 
 /// A row for each tensor that the case has under `prefix`.
 void add_state(std::vector<Row>& rows, const Case& c, const std::string& name,

@@ -12,7 +12,6 @@
 namespace kinema::verification {
 namespace {
 
-constexpr Limit kScalar{.relative = 1e-4};
 constexpr Limit kMoment{.of_largest = 1e-3};
 
 std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& session) {
@@ -34,20 +33,8 @@ std::vector<Row> rows_of(const Case& c, const Session::Form& form, Session& sess
                             /*ema=*/false, session.client()),
       {.program = session.program_options()});
 
-  const HostArray expected = c.tensor("loss");
-  const int64_t steps = expected.shape.elements();
-  std::vector<float> losses;
-  std::vector<float> norms;
-  for (int64_t i = 0; i < steps; ++i) {
-    const training::StepResult result = run_step(c, i, learning_rate, trainer);
-    losses.push_back(static_cast<float>(result.loss));
-    norms.push_back(static_cast<float>(result.gradient_norm));
-  }
-
   std::vector<Row> rows;
-  rows.push_back(compare(name, "loss", HostArray::f32({steps}, losses), expected, kScalar));
-  rows.push_back(
-      compare(name, "grad_norm", HostArray::f32({steps}, norms), c.tensor("grad_norm"), kScalar));
+  run_steps(rows, c, name, learning_rate, trainer);
   const training::StateView state = trainer.state();
   add_state(rows, c, name, "param.", masters, state.params(), after_adam(learning_rate));
   add_state(rows, c, name, "mu.", masters, training::pointers_to<runtime::Array>(state.parts.mu),

@@ -61,6 +61,8 @@ std::vector<Row> run_case(const std::filesystem::path& folder, const std::string
     std::vector<Row> made = rows(Case(folder, name), session);
     return made.empty() ? std::vector<Row>{failed(name, "", "the case holds nothing to compare")}
                         : made;
+  } catch (const Stopped&) {
+    throw;
   } catch (const std::exception& error) {
     // One damaged file or one program that does not compile must not hide the other cases.
     return {failed(name, "", error.what())};

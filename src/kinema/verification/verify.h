@@ -39,6 +39,8 @@ struct Options {
   int threads = 0;
   /// Called after each case with its rows, in the order in which they end, one call at a time.
   std::function<void(const std::vector<Row>& rows)> on_case;
+  /// Called before each program is compiled, on any thread; a Stopped that it throws ends the run.
+  std::function<void()> check_stop;
 };
 
 struct Report {
