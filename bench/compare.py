@@ -76,6 +76,32 @@ def steps(a, ours, peer, matmul):
                   f"{rss / jax_rss:6.2f} {cpu(results['ours']) / cpu(results['jax']):9.2f} {temp:10.2f} {speed:8.0f} {speed / matmul[dtype]:9.0%}", flush=True)
 
 
+def lora(a):
+    """A step that trains adapters of rank 16 on attention: the 1.3B's widths, two layers."""
+    shape = SHAPES["b: dim 1536"]
+    print("LoRA training step (rank 16, attention), 2 layers of the 1.3B shape, 1,024 tokens; median of all steps, in turn. "
+          "RSS is the peak of the process; PyTorch's without what its imports take is in brackets")
+    for dtype in ("float32", "bfloat16"):
+        options = flags(dict(shape, dtype=dtype, steps=a.steps))
+        ours = [str(Path(a.kinema) / "bench_train_step"), "--isa", a.isa, *options]
+        sides = {"lora": [*ours, "--lora-rank", "16"], "full": ours,
+                 "jax": [a.jax, str(HERE / "peers" / "jax_train_step.py"), *options, "--lora-rank", "16"],
+                 "torch": [a.torch, str(HERE / "peers" / "torch_lora_step.py"), *options, "--lora-rank", "16"]}
+        results = {name: [] for name in sides}
+        for _ in range(a.rounds):
+            for name, command in sides.items():
+                results[name].append(run(command))
+        low, mid, rss = summary(results["lora"])
+        imported = max(r["imported_rss_bytes"] for r in results["torch"])
+        print(f"  {dtype:9} kinema {low:.3f}/{mid:.3f} s, {rss / 1e9:.2f} GB", flush=True)
+        for name in ("torch", "jax", "full"):
+            other_low, other_mid, other_rss = summary(results[name])
+            own = f" ({(other_rss - imported) / 1e9:.2f})" if name == "torch" else ""
+            print(f"    against {'our full step' if name == 'full' else name:13} {other_low:.3f}/{other_mid:.3f} s, {other_rss / 1e9:.2f}{own} GB: "
+                  f"time ratio {low / other_low:.2f}/{mid / other_mid:.2f}, CPU {cpu(results['lora']) / cpu(results[name]):.2f}, "
+                  f"memory {rss / other_rss:.2f}", flush=True)
+
+
 def start(a, ours, peer):
     shape = flags(dict(SHAPES["a: dim 256"], steps=1, warmup=0))
     print("Process start to the end of the first step, shape a, seconds; min / median")
@@ -206,6 +232,8 @@ def main():
         matmul = run([a.jax, str(HERE / "peers" / "jax_matmul.py")])
         print("Matmul limit (2048^3, JAX): " + ", ".join(f"{k} {v:.0f} GFLOP/s" for k, v in matmul.items()))
         steps(a, ours, peer, matmul)
+    if "lora" in a.sections:
+        lora(a)
     if "start" in a.sections:
         start(a, ours, peer)
     if "layers" in a.sections:

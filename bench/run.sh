@@ -34,11 +34,15 @@ sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
     checkpoint | data | store) runs+=("$word") ;;
-    real | memory | plan) alone=$word ;;
-    step | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
+    real | memory | plan | quality) alone=$word ;;
+    step | lora | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
 done
+if [ "$alone" = quality ]; then
+  python=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)}/bin/python  # of it numpy and pillow
+  exec "$python" quality.py --kinema "$build" ${options[@]+"${options[@]}"}
+fi
 if [ -n "$alone" ]; then
   # Gigabytes of weights or of compilers, and minutes: only when asked for, and alone.
   if [ "$alone" = real ]; then
@@ -47,7 +51,7 @@ if [ -n "$alone" ]; then
   exec python3 "$alone.py" --kinema "$build" --cache "$cache" ${options[@]+"${options[@]}"}
 fi
 if [ ${#sections[@]} = 0 ] && [ ${#runs[@]} = 0 ]; then
-  sections=(step start layers remat denoise text vae first) runs=(checkpoint data store)
+  sections=(step lora start layers remat denoise text vae first) runs=(checkpoint data store)
 fi
 if [ ${#runs[@]} -gt 0 ]; then
   stores=$cache/stores-$(sha256sum ../tests/stores/requirements.txt | cut -c1-12)
@@ -57,8 +61,10 @@ fi
 jax=/nonexistent torch=/nonexistent
 for section in "${sections[@]}"; do
   case $section in
-    step | start) jax=$(peers requirements.txt) ;;
-    denoise | text | vae | first) torch=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)} ;;
+    step | start | lora) jax=$(peers requirements.txt) ;;
+  esac
+  case $section in
+    denoise | text | vae | first | lora) torch=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)} ;;
   esac
 done
 exec python3 compare.py --kinema "$build" --jax "$jax/bin/python" --torch "$torch/bin/python" \

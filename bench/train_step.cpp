@@ -5,6 +5,7 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/network_model.h"
 #include "kinema/training/trainer.h"
+#include "kinema/weights/adapter.h"
 #include "kinema/weights/weights.h"
 #include "measure.h"
 #include "options.h"
@@ -22,8 +23,24 @@ struct Settings {
                                    .width = 16};
   bench::RunSettings run;
   std::string remat = "NONE";
+  int64_t lora_rank = 0;  // of adapters on attention, which alone are trained then; 0: all weights
   bool scan = false, kernels = true;
 };
+
+/// The parameters of the network in its options, as they are trained.
+std::vector<nn::ParamSpec> parameters(const Settings& s, const networks::Network& network,
+                                      nn::ModelOptions& model) {
+  if (s.lora_rank == 0) {
+    return network->parameters(model);
+  }
+  weights::AdapterConfig adapter{.rank = s.lora_rank, .alpha = static_cast<double>(s.lora_rank)};
+  const std::vector<std::string> targets{"attention"};
+  adapter.modules = weights::adapter_modules(network->parameters(model), targets, adapter.rank);
+  model.low_ranks = adapter.modules;
+  std::vector<nn::ParamSpec> specs = network->parameters(model);
+  weights::train_alone(specs, adapter);
+  return specs;
+}
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
@@ -33,7 +50,7 @@ void run(const Settings& s) {
   model.weights_dtype = model.activations_dtype = s.run.precision();
   model.scan_layers = s.scan;
   model.remat = remat_policy(s.remat);
-  const auto specs = network->parameters(model);
+  const std::vector<nn::ParamSpec> specs = parameters(s, network, model);
   const bench::TransformerSettings& m = s.model;
   training::BatchShapes shapes{{DType::F32, {1, m.channels, m.frames, m.height, m.width}},
                                {DType::F32, {1, m.text, m.text_dim}}};
@@ -48,6 +65,10 @@ void run(const Settings& s) {
   auto state = training::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
   const double initialised = bench::seconds_since(start);
   const int64_t initialised_rss = runtime::peak_rss_bytes();
+  for (const runtime::Array* each : state.all()) {
+    each->await();
+  }
+  runtime::reset_peak_rss();  // making weights is no part of what is measured
   training::Trainer trainer(client, specs, training::network_model(network, model), shapes, step,
                             std::move(state), options);
   const int64_t compiled_rss = runtime::peak_rss_bytes();
@@ -81,6 +102,7 @@ int main(int argc, char** argv) {
   s.model.add_to(command);
   s.run.add_to(command, "--steps");
   command.option("--remat", s.remat);
+  command.option("--lora-rank", s.lora_rank, "train adapters on attention alone; 0: all weights");
   command.flag("--scan,!--no-scan", s.scan, "");
   command.flag("--kernels,!--no-kernels", s.kernels, "");
   command.run(kinema::bench::action([&s] { kinema::run(s); }));

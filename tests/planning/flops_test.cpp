@@ -10,7 +10,7 @@
 namespace kinema::planning {
 namespace {
 
-double flops(Tensor y) { return matrix_flops(y.graph(), std::vector<Tensor>{y}); }
+double flops(Tensor y) { return matrix_flops(y.graph(), std::vector<Tensor>{y}).total(); }
 
 TEST(MatrixFlops, AreTwoForEachMultiplicationOfAProduct) {
   Graph graph;
@@ -26,6 +26,23 @@ TEST(MatrixFlops, CountAConvolutionByItsKernel) {
   // Results 2 x 6 x 6 x 6, each of 4 x 3 x 3 products.
   EXPECT_EQ(flops(convolution(x, w, {.strides = {1, 1}, .pad = {{0, 0}, {0, 0}}})),
             2.0 * (2 * 6 * 6 * 6) * (4 * 3 * 3));
+}
+
+TEST(MatrixFlops, TellOperandsOfOneByteApart) {
+  Graph graph;
+  const auto product = [&](DType operands, DType out) {
+    const Tensor a = graph.input({operands, {4, 4}});
+    return convert(
+        dot_general(a, a, {.lhs_contract = {1}, .rhs_contract = {0}}, Precision::DEFAULT, out),
+        DType::F32);
+  };
+  const Tensor y = product(DType::S8, DType::S32) + product(DType::F8E5M2, DType::F32) +
+                   product(DType::BF16, DType::F32);
+  const MatrixFlops found = matrix_flops(graph, std::vector<Tensor>{y});
+  constexpr double kOne = 2.0 * 4 * 4 * 4;
+  EXPECT_EQ(found.int8, kOne);
+  EXPECT_EQ(found.float8, kOne);
+  EXPECT_EQ(found.wide, kOne);
 }
 
 TEST(MatrixFlops, LeaveOutWhatNoOutputNeeds) {
@@ -51,7 +68,7 @@ TEST(MatrixFlops, CountALoopsBodyOnceAStep) {
   // since the carries are kept.
   const std::vector<Tensor> wrt{x, w};
   const std::vector<Tensor> grads = gradients(sum(y), wrt);
-  EXPECT_EQ(matrix_flops(graph, grads), 10 * 3 * kOne);
+  EXPECT_EQ(matrix_flops(graph, grads).total(), 10 * 3 * kOne);
 }
 
 TEST(MatrixFlops, CountAManualRegionOnEveryDevice) {
@@ -79,7 +96,7 @@ TEST(MatrixFlops, CountWhatABackwardPassComputesAgain) {
           return {matmul(tanh(matmul(in[0], w)), w)};
         })[0];
     const std::vector<Tensor> wrt{x, w};
-    return matrix_flops(graph, gradients(sum(y), wrt));
+    return matrix_flops(graph, gradients(sum(y), wrt)).total();
   };
   constexpr double kOne = 2.0 * 4 * 4 * 4;
   // Gradients alone need the inner product's result: forward 1, backward 4; the outer product's

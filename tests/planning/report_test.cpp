@@ -18,7 +18,7 @@ Report sample() {
   report.target = parse_target("v5p:2x2x1");
   report.what = "training step";
   report.mesh = {{"data", 1}, {"context", 4}};
-  report.flops = 4 * 459e12 * 3;  // three seconds at the peak
+  report.flops.wide = 4 * 459e12 * 3;  // three seconds at the peak
   report.compiled.memory = {.code = 0,
                             .arguments = 20 * kGiB,
                             .outputs = 20 * kGiB,
@@ -54,7 +54,8 @@ TEST(Report, TakesTheLongestOfArithmeticMemoryAndLinks) {
   EXPECT_DOUBLE_EQ(report.roofline().seconds(), 3);
   EXPECT_STREQ(report.roofline().bound(), "compute");
 
-  report.flops = 0;
+  report.flops = {.wide = 0, .int8 = 4 * 459e12 * 2, .float8 = 0};  // v5p: twice as fast
+  EXPECT_DOUBLE_EQ(report.roofline().compute_seconds, 1);
   EXPECT_STREQ(report.roofline().bound(), "interconnect");
 }
 

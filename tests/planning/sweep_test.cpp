@@ -56,7 +56,7 @@ Report of_size(int64_t temporary, double flops) {
   report.target = parse_target("v6e:2x2");
   report.compiled.memory.temporary = temporary;
   report.compiled.memory_limit = 100;
-  report.flops = flops;
+  report.flops.wide = flops;
   return report;
 }
 

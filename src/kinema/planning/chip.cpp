@@ -41,6 +41,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 16 * kGiB,
        .clock = 197 * kTera / (4 * kUnit128),
        .flops = 197 * kTera,
+       .int8_rate = 2,
        .memory_bandwidth = 800 * kGiga,
        .interconnect_bandwidth = 400 * kGiga * kOneWay,
        .source = "Cloud TPU v5e documentation"},
@@ -51,6 +52,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 95 * kGiB,
        .clock = 459 * kTera / (8 * kUnit128),
        .flops = 459 * kTera,
+       .int8_rate = 2,
        .memory_bandwidth = 2765 * kGiga,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay,
        .source = "Cloud TPU v5p documentation"},
@@ -61,6 +63,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 32 * kGiB,
        .clock = 918 * kTera / (4 * kUnit256),
        .flops = 918 * kTera,
+       .int8_rate = 2,
        .memory_bandwidth = 1638 * kGiga,
        .interconnect_bandwidth = 800 * kGiga * kOneWay,
        .source = "Cloud TPU v6e documentation"},
@@ -72,6 +75,7 @@ std::vector<Chip> tpus() {
        .memory_bytes = 192 * kGiB / 2,
        .clock = 2307 * kTera / 2 / (4 * kUnit256),
        .flops = 2307 * kTera / 2,
+       .float8_rate = 2,
        .memory_bandwidth = 7380 * kGiga / 2,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay / 2,
        .source = "Cloud TPU7x documentation"},
@@ -162,11 +166,15 @@ Gpu sized(Gpu gpu, const Size& size) {
 
 Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, double teraflops,
          double gigabytes_a_second, double link_gigabytes_a_second, std::string source) {
+  // GeForce cards are slowed where the sums are float32: for int8 they are not.
+  const bool slowed = gpu.tensor_fma == 64;
   return {.name = std::move(name),
           .family = Family::CUDA,
           .kind = std::move(kind),
           .memory_bytes = gigabytes * kGiga,
           .flops = teraflops * kTera,
+          .int8_rate = slowed ? 4.0 : 2.0,
+          .float8_rate = gpu.fp8 ? 2.0 : 1.0,
           .memory_bandwidth = gigabytes_a_second * kGiga,
           .interconnect_bandwidth = link_gigabytes_a_second * kGiga * kOneWay,
           .source = std::move(source),

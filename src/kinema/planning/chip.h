@@ -46,6 +46,8 @@ struct Chip {
   double memory_bytes = 0;            // of device memory
   double clock = 0;                   // TPU: cycles/s at which the peak is counted
   double flops = 0;                   // bf16 products with float32 sums, FLOP/s, without sparsity
+  double int8_rate = 1;               // products of int8 in the time of one of bf16
+  double float8_rate = 1;             // of 8-bit floats
   double memory_bandwidth = 0;        // bytes/s
   double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device
   std::string source;                 // who published them

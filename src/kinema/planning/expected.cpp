@@ -86,12 +86,13 @@ double product_flops(const Place& at) {
   return 2 * elements(one.shape) * summed;
 }
 
-/// Products of 8-bit numbers run at twice the rate, where the chip has them.
 double product_rate(const Chip& chip, const Place& at) {
   const HloShape& lhs = at.computation->instructions[at.instruction().operands[0]].shape;
-  const bool narrow = lhs.type.starts_with("f8") || lhs.type == "s8";
-  const bool wide = lhs.type == "f32";
-  return kProductShare * chip.flops * (narrow && chip.gpu.fp8 ? 2.0 : wide ? 0.5 : 1.0);
+  const double rate = lhs.type == "s8"             ? chip.int8_rate
+                      : lhs.type.starts_with("f8") ? chip.float8_rate
+                      : lhs.type == "f32"          ? 0.5
+                                                   : 1.0;
+  return kProductShare * chip.flops * rate;
 }
 
 std::optional<kernels::KernelCost> attention_cost(const Place& at, const Chip& chip) {

@@ -24,14 +24,18 @@ double convolution_flops(const Node& node) {
   return 2 * size(node.results[0]) * size(kernel) / static_cast<double>(kernel.dims[0]);
 }
 
+double& counted(MatrixFlops& sum, DType operands) {
+  return operands == DType::S8 ? sum.int8 : is_f8(operands) ? sum.float8 : sum.wide;
+}
+
 }  // namespace
 
-double matrix_flops(const Graph& graph, std::span<const Tensor> outputs) {
+MatrixFlops matrix_flops(const Graph& graph, std::span<const Tensor> outputs) {
   std::vector<bool> needed(graph.nodes().size(), false);
   for (const Tensor x : outputs) {
     needed[static_cast<size_t>(x.node().id)] = true;
   }
-  double sum = 0;
+  MatrixFlops sum;
   for (auto id = static_cast<int64_t>(needed.size()) - 1; id >= 0; --id) {
     if (!needed[static_cast<size_t>(id)]) {
       continue;
@@ -41,15 +45,18 @@ double matrix_flops(const Graph& graph, std::span<const Tensor> outputs) {
       needed[static_cast<size_t>(x.node().id)] = true;
     }
     if (node.op == &kDotGeneral) {
-      sum += dot_flops(node);
+      counted(sum, node.shape(0).dtype) += dot_flops(node);
     } else if (node.op == &kConvolution) {
-      sum += convolution_flops(node);
+      counted(sum, node.shape(0).dtype) += convolution_flops(node);
     } else if (const auto* attrs = std::any_cast<std::shared_ptr<Body>>(&node.attrs)) {
       const Body& body = **attrs;
       const int64_t times = node.op == &kScan     ? body.length
                             : node.op == &kManual ? devices_of(body)
                                                   : 1;
-      sum += matrix_flops(*body.graph, body.outputs) * static_cast<double>(times);
+      const MatrixFlops each = matrix_flops(*body.graph, body.outputs);
+      sum.wide += each.wide * static_cast<double>(times);
+      sum.int8 += each.int8 * static_cast<double>(times);
+      sum.float8 += each.float8 * static_cast<double>(times);
     }
   }
   return sum;

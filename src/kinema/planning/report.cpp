@@ -126,7 +126,7 @@ void add_overlap(const Report& report, Lines& lines) {
 
 void add_work(const Report& report, Lines& lines) {
   const double devices = bytes(report.target.devices);
-  lines.add("matmul FLOPs", "{}{}", flops_text(report.flops / devices),
+  lines.add("matmul FLOPs", "{}{}", flops_text(report.flops.total() / devices),
             report.model_flops > 0 ? fmt::format(" ({} by the model's formula)",
                                                  flops_text(report.model_flops / devices))
                                    : "");
@@ -240,8 +240,9 @@ Roofline Report::roofline() const {
   if (chip.flops == 0) {
     return {};
   }
+  const double as_wide = flops.wide + flops.int8 / chip.int8_rate + flops.float8 / chip.float8_rate;
   return {
-      .compute_seconds = flops / bytes(target.devices) / chip.flops,
+      .compute_seconds = as_wide / bytes(target.devices) / chip.flops,
       .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
       .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
 }
@@ -322,7 +323,7 @@ io::Json to_json(const Report& report) {
       .set("flags", std::move(flags))
       .set("fits", report.fits())
       .set("bytes", memory_json(report))
-      .set("flops", report.flops / devices)
+      .set("flops", report.flops.total() / devices)
       .set("model_flops", report.model_flops / devices)
       .set("hbm_traffic", report.compiled.traffic.hbm_bytes)
       .set("host_traffic", report.compiled.traffic.host_bytes)

@@ -11,6 +11,7 @@
 #include "kinema/io/json.h"
 #include "kinema/kernels/attention_record.h"
 #include "kinema/planning/compile_job.h"
+#include "kinema/planning/flops.h"
 #include "kinema/planning/tile_search.h"
 
 namespace kinema::planning {
@@ -42,7 +43,7 @@ struct Report {
   std::vector<std::pair<std::string, int64_t>> mesh;
   std::string remat;
   kernels::AttentionRecord attention;
-  double flops = 0;        // of matmuls and convolutions in our graph, on all devices
+  MatrixFlops flops;       // of matmuls and convolutions in our graph, on all devices
   double model_flops = 0;  // by the published formula, on all devices; 0: not said
   CompileResult compiled;
   double build_seconds = 0;  // graph and text
