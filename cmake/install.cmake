@@ -27,6 +27,9 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/kinema COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples/shapes DESTINATION share/kinema/examples
         COMPONENT program)
+foreach(example generate linear_regression own_model train_tiny)
+  install(FILES ${PROJECT_SOURCE_DIR}/examples/${example}.cpp DESTINATION share/kinema/examples)
+endforeach()
 file(RELATIVE_PATH arrow_from_bin /${CMAKE_INSTALL_BINDIR} /${KINEMA_ARROW_INSTALLED})
 set_target_properties(kinema PROPERTIES INSTALL_RPATH "$ORIGIN/${arrow_from_bin}")
 

@@ -1,8 +1,7 @@
 // Trains a small video model on a folder of clips and says how it goes: what `kinema train` does,
 // as calls.
 //
-//   train_tiny [CONFIG] [key=value ...]        e.g. train_tiny configs/shapes.yml
-//   max_train_steps=50
+//   train_tiny [CONFIG [key=value ...]]        as train_tiny configs/shapes.yml max_train_steps=50
 #include <kinema/kinema.h>
 
 #include <csignal>

@@ -56,6 +56,51 @@ TEST_F(Api, StopsWhatLeavesNothingBehind) {
   EXPECT_THROW(convert("nothing", "nowhere", {.job = options}), Stopped);
 }
 
+TEST_F(Api, ATrainingThatIsStoppedBeforeItBeginsCompilesNothing) {
+  std::stop_source stop;
+  stop.request_stop();
+  TrainObserver observer;
+  observer.on_start = [](const TrainStart&) { FAIL() << "compiled"; };
+  const TrainResult result = train(tiny(), observer, {.stop = stop.get_token()});
+
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.stopped_in, "before the first step");
+  EXPECT_FALSE(fs::exists("out/api/checkpoints/1"));
+}
+
+TEST_F(Api, ARunIsSampledWithItsOwnTransformer) {
+  train(tiny({"max_train_steps=1"}));
+  fs::copy("out/api/checkpoints/1/transformer", "other");
+  const std::string key = "wan_transformer_pretrained_model_name_or_path=other";
+  EXPECT_THAT([&] { generate(tiny({key})); }, ThrowsMessage<Error>(HasSubstr("run_name=")));
+  EXPECT_THAT([&] { generate(tiny({"pretrained_model_name_or_path=/nowhere"})); },
+              ThrowsMessage<Error>(HasSubstr("/nowhere is not here")));
+}
+
+TEST_F(Api, SamplesAFileOfWeightsWithNothingBesideIt) {
+  // Other programs' files are read as if all heads were of 128.
+  train(tiny({"max_train_steps=1", "attention_head_dim=128", "num_attention_heads=1"}));
+  convert("out/api/checkpoints/1", "wan.safetensors", {.to = "comfyui"});
+  const GenerateResult result =
+      generate(tiny({"run_name=", "wan_transformer_pretrained_model_name_or_path=wan.safetensors",
+                     "prompt=a circle"}));
+  EXPECT_THAT(result.videos, SizeIs(1));
+}
+
+TEST_F(Api, NamesWordsThatCannotBeMeant) {
+  EXPECT_THAT([] { load_config("max_train_steps=50"); },
+              ThrowsMessage<Error>(HasSubstr("second argument")));
+  EXPECT_THAT([] { convert("a", "b", {.to = "diffusers", .max_shard_bytes = 0}); },
+              ThrowsMessage<Error>(HasSubstr("shards of 0 bytes")));
+  EXPECT_THAT([] { convert("", "b", {.to = "diffusers"}); },
+              ThrowsMessage<Error>(HasSubstr("has no name")));
+  EXPECT_THAT(
+      [&] {
+        plan(tiny(), {.target = planning::parse_target("cpu:1"), .job = {.program = "/nowhere"}});
+      },
+      ThrowsMessage<Error>(HasSubstr("/nowhere cannot be run")));
+}
+
 TEST_F(Api, StopsAGenerationAfterItsStepWithoutAVideo) {
   train(tiny({"max_train_steps=1"}));
   std::stop_source stop;

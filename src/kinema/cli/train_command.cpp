@@ -53,7 +53,11 @@ int train_run(const TrainWords& given) {
   std::optional<Stopping> stopping;
   TrainConsole console(given.json);
   runs::TrainObserver observer = console.observer();
-  observer.on_begin = [&] { stopping.emplace("this step, with a checkpoint", stop); };
+  observer.on_begin = [&] { stopping.emplace("what has begun, before the first step", stop); };
+  observer.on_start = [&, show = observer.on_start](const runs::TrainStart& start) {
+    stopping.emplace("this step, with a checkpoint", stop);
+    show(start);
+  };
   observer.checksums = given.verbose;
   const runs::TrainResult result = runs::train(load_arguments(given.words, /*need_file=*/true),
                                                observer, job_options(stop.get_token()));

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/weights/convert_lora.h"
@@ -61,6 +62,11 @@ ConvertResult convert(const std::string& given, const std::string& target,
                       const ConvertOptions& options, const Observer& observer) {
   const Job job(observer, options.job);
   job.check_stop();
+  check(!given.empty() && !target.empty(),
+        "[convert] the {} has no name: a file or folder was expected",
+        given.empty() ? "source" : "target");
+  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
+        options.max_shard_bytes);
   const std::string named = lora_file_in(given);
   if (is_lora(named)) {
     const weights::LoraFormat to = weights::lora_format_from_string(options.to);

@@ -11,8 +11,9 @@
 namespace kinema::runs {
 
 struct ConvertOptions {
-  std::string to;              // diffusers, original, comfyui; of a LoRA file also kohya
-  std::optional<DType> dtype;  // each tensor keeps its own when absent
+  /// diffusers, original, comfyui, fp8, int8, gguf; of a LoRA file the first three and kohya.
+  std::string to;
+  std::optional<DType> dtype;                   // each tensor keeps its own when absent
   int64_t max_shard_bytes = int64_t{10} << 30;  // of a folder's files
   JobOptions job;
 };

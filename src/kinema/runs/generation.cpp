@@ -135,10 +135,13 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
         "pretrained_model_name_or_path=FOLDER");
   ModelToUse out;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;
-  out.folder = sample::read_pipeline_folder(!pipeline.empty() &&
-                                                    fs::path(pipeline).filename() != "transformer"
-                                                ? fs::path(pipeline)
-                                                : transformer.parent_path());
+  const bool is_pipeline = !pipeline.empty() && fs::path(pipeline).filename() != "transformer";
+  if (!is_pipeline && fs::is_regular_file(transformer)) {  // a file of weights, and nothing beside
+    out.folder.folder = transformer.parent_path();
+  } else {
+    out.folder =
+        sample::read_pipeline_folder(is_pipeline ? fs::path(pipeline) : transformer.parent_path());
+  }
   out.folder.transformer = transformer;
   out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
                                            : run_folder(config) / "samples" / "pretrained";
@@ -340,6 +343,19 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
 
 ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
   ModelToUse model = pretrained_or_trained(loaded.config, job);
+  const config::ModelConfig& named = loaded.config.model;
+  const char* transformer_key = "wan_transformer_pretrained_model_name_or_path";
+  check(!model.step || has_adapter(loaded.config) || !on_command_line(loaded, transformer_key),
+        "[generate] the run `{}` is sampled with its own transformer, not with {}\n  run_name= (of "
+        "nothing) samples that one",
+        loaded.config.run.run_name, named.wan_transformer_pretrained_model_name_or_path);
+  const std::string& pipeline = named.pretrained_model_name_or_path;
+  std::error_code ignored;
+  check(!model.step || pipeline.empty() || fs::exists(pipeline, ignored) ||
+            !on_command_line(loaded, "pretrained_model_name_or_path"),
+        "[generate] pretrained_model_name_or_path {} is not here\n  without it the run `{}` is "
+        "sampled with what it began with",
+        pipeline, loaded.config.run.run_name);
   const config::Given<double>& ratio = loaded.config.generate.boundary_ratio;
   if (ratio.given && model.folder.has_two_experts()) {
     model.folder.boundary_ratio = ratio;

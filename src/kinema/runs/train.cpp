@@ -234,6 +234,15 @@ void check_before_loading(const config::Loaded& loaded, const fs::path& run_fold
   }
 }
 
+TrainResult stopped_early(TrainResult result, const Start& start, RunStores& stores,
+                          const char* where) {
+  stores.finish();
+  result.steps = start.saved.step;
+  result.stopped = true;
+  result.stopped_in = where;
+  return result;
+}
+
 }  // namespace
 
 io::Json TrainResult::json() const {
@@ -302,16 +311,16 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   fetch_data(loaded.config, job);
   const config::Config& config = loaded.config;
   job.begin();
+  if (job.stop_requested()) {
+    return stopped_early(result, start, stores, "before the first step");
+  }
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::TRAIN, client, job);
   Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);
   if (!training.prefetcher) {
-    stores.finish();
-    result.steps = start.saved.step;
-    result.stopped = true;
-    result.stopped_in = training.source ? "before the first step" : "while clips were encoded";
-    return result;
+    return stopped_early(result, start, stores,
+                         training.source ? "before the first step" : "while clips were encoded");
   }
   training.checksums = observer.checksums;
   if (training.step.expert.boundary_ratio) {  // of the pipeline, unless it was given

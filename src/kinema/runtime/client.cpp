@@ -109,7 +109,16 @@ pjrt::Client open_client(const ClientSpec& spec) {
           spec.cpu_devices);
     options.emplace("cpu_device_count", spec.cpu_devices);  // untold, it shows four
   }
-  return pjrt::Client(pjrt::Plugin::load(path), options);
+  try {
+    return pjrt::Client(pjrt::Plugin::load(path), options);
+  } catch (const Error& error) {
+    check(spec.hardware != "gpu" ||
+              std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,
+          "[runtime] hardware is gpu, but {} sees none\n  hardware=cpu runs here; kinema plan "
+          "compiles for GPUs that are not here",
+          path);
+    throw;
+  }
 }
 
 void limit_cpu_isa(const std::string& cpu_isa) {
