@@ -112,7 +112,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   try {
     return pjrt::Client(pjrt::Plugin::load(path), options);
   } catch (const Error& error) {
-    check(spec.hardware != "gpu" ||
+    check(spec.hardware != "cuda" ||
               std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,
           "[runtime] hardware is gpu, but {} sees none\n  hardware=cpu runs here; kinema plan "
           "compiles for GPUs that are not here",
