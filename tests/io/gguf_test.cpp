@@ -75,6 +75,8 @@ TEST(Gguf, ReadsWhatItWrites) {
   EXPECT_EQ(file.tensors()[1].copy().bytes, convert(matrix, DType::F16).bytes);
   EXPECT_EQ(file.tensors()[2].shape, five.shape);
   EXPECT_EQ(file.tensors()[2].copy().bytes, five.bytes);
+  // As they are, and not joined to four with the shape elsewhere, which diffusers does not look up.
+  EXPECT_EQ(read_text(scratch / "a.gguf").find("orig_shape"), std::string::npos);
   EXPECT_EQ(file.tensors()[3].copy().bytes, convert(bias, DType::BF16).bytes);
   EXPECT_EQ(fs::file_size(scratch / "a.gguf") % 32, 0U);
   EXPECT_THAT(
