@@ -173,7 +173,9 @@ class GgufReader {
     const GgmlLayout* layout = ggml_layout(info.type);
     check(layout != nullptr,
           "[gguf] {}: `{}` is of ggml type {}, which is not read\n"
-          "F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K and Q4_0 are: take such a file of the model",
+          "F32, F16, BF16, Q2_K to Q6_K, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are: take such a file of "
+          "the "
+          "model",
           source_, info.name, info.type);
     const int64_t elements = checked_elements(info.dims);
     check(info.dims.back() % layout->values == 0,
