@@ -22,6 +22,7 @@ for name, part, scale, words in [
         ("wan22_ti2v", "transformer", 1, ["model_type=TI2V", "lora_target_modules=all"]),
         ("wan22_t2v", "transformer_2", 1 / 3, ["train_expert=low_noise", "lora_alpha=1"])]:
     adapter = train(name, GOLDEN / name, "enable_lora=true", "lora_rank=3", *words) / "adapter"
+    assert "LoRA: diffusers names, rank 3" in kinema("inspect", adapter)
     network = WanTransformer3DModel.from_pretrained(GOLDEN / name / part).eval()
     given = inputs(network.config)
     with torch.no_grad():

@@ -44,7 +44,7 @@ def check_states(last, parameters, optimizer):
 
 
 def check(name, words, make):
-    start = last = step(f"{name}-0", 0, "learning_rate=1e-30")
+    start = last = step(f"{name}-0", 0, "learning_rate=1e-30", "adam_b1=0")
     parameters = {key: torch.nn.Parameter(value) for key, value in tensors(start, WEIGHTS).items()}
     optimizer = make(list(parameters.values()))
     for update in range(1, UPDATES + 1):
