@@ -142,6 +142,15 @@ TEST_F(InspectCommand, ListsTheTensorsOfAFile) {
   EXPECT_EQ(io::Json::parse(json.out, "out").at("parts").items().size(), 1U);
 }
 
+TEST_F(InspectCommand, ShowsTheFolderOfAnAdapter) {
+  namespace fs = std::filesystem;
+  fs::create_directory(folder_ / "adapter");
+  fs::copy_file(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/lora/adapter.safetensors",
+                folder_ / "adapter/pytorch_lora_weights.safetensors");
+  EXPECT_THAT(run({"inspect", "adapter"}).out, HasSubstr("LoRA: diffusers names"));
+  EXPECT_THAT(run({"inspect", "--check", "adapter"}).out, HasSubstr("accepted: LoRA"));
+}
+
 TEST_F(InspectCommand, ChecksWithoutListing) {
   write("a.safetensors", one_tensor("[2,3]", 24));
   EXPECT_EQ(run({"inspect", "--check", "a.safetensors"}).status, 0);

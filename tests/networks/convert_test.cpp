@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/models/wan/transformer.h"
@@ -255,6 +256,25 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.weight").shape,
             (Shape{DType::F8E4M3FN, {128, 128}}));
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.scale_weight").shape.rank(), 0);
+}
+
+// diffusers and ComfyUI decode narrow types in linear layers alone.
+TEST_F(Convert, OfAGgufFileMatricesAloneAreNarrow) {
+  convert_transformer(at("diffusers"), at("n.gguf"), {.to = Format::GGUF, .dtype = DType::BF16});
+  const io::GgufFile file = io::GgufFile::open(at("n.gguf"));
+  ASSERT_EQ(file.tensors().size(), values_.size());
+  for (const io::TensorView& tensor : file.tensors()) {
+    EXPECT_EQ(tensor.shape.dtype, tensor.shape.rank() == 2 ? DType::BF16 : DType::F32)
+        << tensor.name;
+  }
+  Values large = values_;
+  large.at("blocks.0.attn1.to_q.weight").as<float>()[5] = 1e6F;
+  save(at("large"), one_head(), large);
+  EXPECT_THAT(
+      [&] {
+        convert_transformer(at("large"), at("l.gguf"), {.to = Format::GGUF, .dtype = DType::F16});
+      },
+      ThrowsMessage<Error>(HasSubstr("float16 does not reach")));
 }
 
 TEST_F(Convert, NothingIsLeftOfAFailure) {

@@ -205,6 +205,22 @@ TEST(Checkpoint, ReadsCodesAsWhatTheyStandFor) {
           "one for each of 128 outputs is expected");
   refuses("blocks.0.self_attn.o.scale_weight", HostArray::f32({}, std::vector{1.0F}),
           "`blocks.0.self_attn.o.weight` has scales, but is f32[128,128]");
+
+  // ComfyUI's later files say of each layer what its codes are.
+  const auto layer = [](std::string_view json) {
+    HostArray out(Shape{DType::U8, {static_cast<int64_t>(json.size())}});
+    std::ranges::transform(json, out.bytes.begin(), [](char c) { return std::byte(c); });
+    return out;
+  };
+  put("blocks.0.self_attn.q.input_scale", HostArray::f32({}, std::vector{3.0F}));
+  put("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "float8_e4m3fn"})"));
+  const Checkpoint later = Checkpoint::open(write(scratch / "later.safetensors", arrays));
+  EXPECT_EQ(convert(later.at("blocks.0.attn1.to_q.weight").copy(), DType::F32).as<float>()[0],
+            -224.0F);
+  EXPECT_EQ(later.find("blocks.0.self_attn.q.comfy_quant"), nullptr);
+  refuses("blocks.0.self_attn.q.comfy_quant", layer(R"({"format": "nvfp4"})"),
+          "stored as `nvfp4`, which is not read");
+  refuses("blocks.0.self_attn.q.comfy_quant", layer("[1]"), "comfy_quant");
 }
 
 TEST(Checkpoint, SaysWhatALoraFileIs) {

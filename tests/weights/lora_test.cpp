@@ -307,13 +307,19 @@ TEST_F(LoraFile, TakesAlphaFromTheMetadataOfATransformersOwnFile) {
   EXPECT_EQ(lora.targets().at("blocks.1.attn1.to_k").factor, 0.75);
 }
 
-TEST_F(LoraFile, RefusesAlphasOfRegularExpressions) {
+TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
   pair("blocks.0.attn1.to_q", 64, 64, 4);
-  const auto path =
-      write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q|k)": 3}})json"}});
+  pair("blocks.0.attn1.to_v", 64, 64, 4);
+  pair("blocks.1.attn2.to_q", 64, 64, 4);
+  const Lora lora = Lora::open(write({{"lora_adapter_metadata", R"json({"lora_alpha": 4,
+      "alpha_pattern": {"attn1\\.to_(q|k)": 8, "attn1": 20, "blocks\\.1\\..*": 12}})json"}}));
 
-  EXPECT_THAT([&] { Lora::open(path); },
-              ThrowsMessage<Error>(HasSubstr("alpha_pattern `to_(q|k)` is a regular expression")));
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_q").factor, 2.0);
+  EXPECT_EQ(lora.targets().at("blocks.0.attn1.to_v").factor, 1.0);  // `attn1` is no end of its name
+  EXPECT_EQ(lora.targets().at("blocks.1.attn2.to_q").factor, 3.0);
+  const auto broken =
+      write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q": 3}})json"}});
+  EXPECT_THAT([&] { Lora::open(broken); }, ThrowsMessage<Error>(HasSubstr("to_(q")));
 }
 
 // Products of rank 4 and 2 in float32, each of which rounds its factor and its sums: a few parts in
@@ -379,6 +385,14 @@ TEST_F(LoraFile, GivesAFileOfOneExpertToEither) {
   EXPECT_FALSE(lora.has_two_parts());
   EXPECT_EQ(lora.targets(0).size(), 1U);
   EXPECT_EQ(lora.targets(1).size(), 1U);
+  EXPECT_EQ(lora.only_expert(), 1);
+}
+
+TEST_F(LoraFile, SaysWhichExpertItWasTrainedFor) {
+  pair("transformer.blocks.0.attn1.to_k", 64, 64, 2);
+  EXPECT_EQ(Lora::open(write()).only_expert(), std::nullopt);
+  EXPECT_EQ(Lora::open(write({{"kinema.expert", "high_noise"}})).only_expert(), 0);
+  EXPECT_EQ(Lora::open(write({{"kinema.expert", "low_noise"}})).only_expert(), 1);
 }
 
 TEST_F(LoraFile, RefusesFilesThatMakeNoSense) {

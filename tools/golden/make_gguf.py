@@ -12,19 +12,21 @@ import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
-TYPES = ["F32", "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 
 
 def blocks(kind, rows, columns, random):
     """Random values in the types that the package can encode, else random bits with scales of a usual size."""
     values = random.standard_normal((rows, columns), dtype=np.float32)
-    if kind.name not in ("Q4_K", "Q5_K", "Q6_K"):
+    if not kind.name.endswith("_K"):
         return gguf.quants.quantize(values, kind)
     size, width = gguf.GGML_QUANT_SIZES[kind]
     raw = random.integers(0, 256, (rows * columns // size, width), dtype=np.uint8)
     halves = random.uniform(0.001, 0.1, (raw.shape[0], 2)).astype(np.float16).view(np.uint8)
-    if kind.name == "Q6_K":
+    if kind.name in ("Q3_K", "Q6_K"):
         raw[:, -2:] = halves[:, :2]
+    elif kind.name == "Q2_K":
+        raw[:, -4:] = halves
     else:
         raw[:, :4] = halves
     return raw.reshape(rows, -1)

@@ -70,7 +70,7 @@ std::string accept(const fs::path& path) {
     check(records > 0, "{} holds no records", path.string());
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
-  if (is_peft_folder(path)) {
+  if (is_lora_folder(path)) {
     return "accepted: LoRA: " + weights::Lora::open(path).summary();
   }
   weights::refuse_other_formats(path);
@@ -83,7 +83,7 @@ std::string accept(const fs::path& path) {
 bool may_be_clips(const fs::path& path) {
   const bool is_folder = fs::is_directory(path);
   return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
-         !is_peft_folder(path) &&
+         !is_lora_folder(path) &&
          !(is_folder && (fs::is_directory(path / "checkpoints") ||
                          !training::CheckpointFolder(path).steps().empty()));
 }

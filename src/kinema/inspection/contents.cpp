@@ -219,7 +219,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
   }
-  if (is_peft_folder(path)) {
+  if (is_lora_folder(path)) {
     return list_lora(path);
   }
   weights::refuse_other_formats(path);

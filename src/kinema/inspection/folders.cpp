@@ -7,13 +7,15 @@
 #include "kinema/data/wan_record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/weights/lora.h"
 
 namespace kinema::inspection {
 
 namespace fs = std::filesystem;
 
-bool is_peft_folder(const fs::path& path) {
-  return fs::exists(path / "adapter_config.json") && fs::exists(path / "adapter_model.safetensors");
+bool is_lora_folder(const fs::path& path) {
+  return (fs::exists(path / weights::kPeftConfig) && fs::exists(path / weights::kPeftFile)) ||
+         fs::exists(path / weights::kLoraFile);
 }
 
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }

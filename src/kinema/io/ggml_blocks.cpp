@@ -22,13 +22,19 @@ float half_at(const std::byte* p) {
   return f16_to_f32(static_cast<uint16_t>(byte_at(p, 0) | byte_at(p, 1) << 8));
 }
 
-// d, 16 bytes: value j in the low, j + 16 in the high four bits, less 8.
-void decode_q4_0(const std::byte* block, float* y) {
+// d, 16 bytes: value j in the low, j + 16 in the high four bits. Q5: four bytes of fifth bits
+// before those. Q4_0 and Q5_0 count from the middle; Q4_1 and Q5_1 from `least`, which follows d.
+void decode_q4_or_q5(const std::byte* block, bool fifth, bool has_least, float* y) {
   const float d = half_at(block);
-  for (int64_t j = 0; j < kBlock / 2; ++j) {
-    const int q = byte_at(block + 2, j);
-    y[j] = static_cast<float>((q & 0xf) - 8) * d;
-    y[j + kBlock / 2] = static_cast<float>((q >> 4) - 8) * d;
+  const float least = has_least ? half_at(block + 2) : 0.0F;
+  const int middle = has_least ? 0 : fifth ? 16 : 8;
+  const std::byte* fifths = block + (has_least ? 4 : 2);
+  const std::byte* q = fifths + (fifth ? 4 : 0);
+  for (int64_t j = 0; j < kBlock; ++j) {
+    const int four = byte_at(q, j % 16) >> (j / 16 * 4) & 0xf;
+    const int high = fifth ? (byte_at(fifths, j / 8) >> (j % 8) & 1) << 4 : 0;
+    const float value = static_cast<float>((four | high) - middle) * d;
+    y[j] = has_least ? value + least : value;
   }
 }
 
@@ -37,6 +43,36 @@ void decode_q8_0(const std::byte* block, float* y) {
   const float d = half_at(block);
   for (int64_t j = 0; j < kBlock; ++j) {
     y[j] = static_cast<float>(signed_at(block + 2, j)) * d;
+  }
+}
+
+// Q2_K: 16 bytes of four bits each for scale and least, 64 of values, d, d_least. Of a half of 128
+// values, 32 bytes have two bits each of four rows; groups of 16.
+void decode_q2_k(const std::byte* block, float* y) {
+  const float d = half_at(block + 80);
+  const float d_least = half_at(block + 82);
+  for (int64_t i = 0; i < kSuperBlock; ++i) {
+    const int both = byte_at(block, i / 16);
+    const int q = byte_at(block + 16, i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3;
+    const float scale = d * static_cast<float>(both & 0xf);
+    const float least = d_least * static_cast<float>(both >> 4);
+    y[i] = scale * static_cast<float>(q) - least;
+  }
+}
+
+// Q3_K: 32 bytes of third bits, 64 of the other two as in Q2_K, 12 of scales, d. Of a scale's six
+// bits, less 32, four lie in the first eight bytes and two in the last four. A third bit that is
+// not set takes 4 off.
+void decode_q3_k(const std::byte* block, float* y) {
+  const std::byte* scales = block + 96;
+  const float d = half_at(block + 108);
+  for (int64_t i = 0; i < kSuperBlock; ++i) {
+    const int64_t group = i / 16;
+    const int four = byte_at(scales, group % 8) >> (group / 8 * 4) & 0xf;
+    const int two = byte_at(scales, 8 + group % 4) >> (group / 4 * 2) & 3;
+    const int q = byte_at(block + 32, i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3;
+    const int third = byte_at(block, i % 32) >> (i / 32) & 1;
+    y[i] = d * static_cast<float>((four | two << 4) - 32) * static_cast<float>(q - 4 * (1 - third));
   }
 }
 
@@ -109,7 +145,22 @@ void decode_block(GgmlType type, const std::byte* block, float* y) {
       *y = bf16_to_f32(static_cast<uint16_t>(byte_at(block, 0) | byte_at(block, 1) << 8));
       return;
     case GgmlType::Q4_0:
-      decode_q4_0(block, y);
+      decode_q4_or_q5(block, false, false, y);
+      return;
+    case GgmlType::Q4_1:
+      decode_q4_or_q5(block, false, true, y);
+      return;
+    case GgmlType::Q5_0:
+      decode_q4_or_q5(block, true, false, y);
+      return;
+    case GgmlType::Q5_1:
+      decode_q4_or_q5(block, true, true, y);
+      return;
+    case GgmlType::Q2_K:
+      decode_q2_k(block, y);
+      return;
+    case GgmlType::Q3_K:
+      decode_q3_k(block, y);
       return;
     case GgmlType::Q8_0:
       decode_q8_0(block, y);
@@ -129,11 +180,16 @@ void decode_block(GgmlType type, const std::byte* block, float* y) {
 }  // namespace
 
 const GgmlLayout* ggml_layout(uint32_t type) {
-  static constexpr std::array<std::pair<GgmlType, GgmlLayout>, 8> kLayouts{{
+  static constexpr std::array<std::pair<GgmlType, GgmlLayout>, 13> kLayouts{{
       {GgmlType::F32, {"F32", 1, 4}},
       {GgmlType::F16, {"F16", 1, 2}},
       {GgmlType::Q4_0, {"Q4_0", kBlock, 18}},
+      {GgmlType::Q4_1, {"Q4_1", kBlock, 20}},
+      {GgmlType::Q5_0, {"Q5_0", kBlock, 22}},
+      {GgmlType::Q5_1, {"Q5_1", kBlock, 24}},
       {GgmlType::Q8_0, {"Q8_0", kBlock, 34}},
+      {GgmlType::Q2_K, {"Q2_K", kSuperBlock, 84}},
+      {GgmlType::Q3_K, {"Q3_K", kSuperBlock, 110}},
       {GgmlType::Q4_K, {"Q4_K", kSuperBlock, 144}},
       {GgmlType::Q5_K, {"Q5_K", kSuperBlock, 176}},
       {GgmlType::Q6_K, {"Q6_K", kSuperBlock, 210}},

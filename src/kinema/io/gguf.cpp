@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kAlignment = 32;
 constexpr size_t kMostAxes = 8;
-/// Where writers keep the shapes that the format's four axes do not hold.
+/// Where some writers keep the shapes that ggml's four axes do not hold.
 constexpr std::string_view kShapeKey = "comfy.gguf.orig_shape.";
 
 /// Numbers of the types of metadata.
@@ -173,7 +173,9 @@ class GgufReader {
     const GgmlLayout* layout = ggml_layout(info.type);
     check(layout != nullptr,
           "[gguf] {}: `{}` is of ggml type {}, which is not read\n"
-          "F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K and Q4_0 are: take such a file of the model",
+          "F32, F16, BF16, Q2_K to Q6_K, Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0 are: take such a file of "
+          "the "
+          "model",
           source_, info.name, info.type);
     const int64_t elements = checked_elements(info.dims);
     check(info.dims.back() % layout->values == 0,
@@ -259,16 +261,6 @@ class Writer {
   AtomicFile& file_;
 };
 
-/// What the format's four axes hold: leading ones are joined.
-Dims written_dims(const Dims& dims) {
-  Dims out = dims;
-  while (out.size() > 4) {
-    out[1] *= out[0];
-    out.erase(out.begin());
-  }
-  return out.empty() ? Dims{1} : out;
-}
-
 uint64_t written_bytes(const GgufEntry& entry) {
   const GgmlLayout& layout = *ggml_layout(static_cast<uint32_t>(entry.type));
   return static_cast<uint64_t>(checked_elements(entry.dims) / layout.values * layout.bytes);
@@ -296,40 +288,29 @@ bool gguf_can_write(GgmlType type, const Dims& dims) {
 
 void write_gguf(const std::filesystem::path& path, std::span<const GgufEntry> entries,
                 const std::map<std::string, std::string>& texts) {
-  std::vector<const GgufEntry*> reshaped;
   std::set<std::string_view> names;
   for (const GgufEntry& entry : entries) {
     check(names.insert(entry.name).second, "[gguf] {}: the tensor name `{}` comes twice",
           path.string(), entry.name);
     check(gguf_can_write(entry.type, entry.dims), "[gguf] `{}` {} cannot be written as type {}",
           entry.name, to_string(entry.dims), static_cast<uint32_t>(entry.type));
-    if (entry.dims.size() > 4) {
-      reshaped.push_back(&entry);
-    }
   }
   AtomicFile file(path);
   Writer out(file);
   file.write(kMagic);
   out.number<uint32_t>(3);
   out.number<uint64_t>(entries.size());
-  out.number<uint64_t>(texts.size() + reshaped.size());
+  out.number<uint64_t>(texts.size());
   for (const auto& [key, value] : texts) {
     out.text(key);
     out.number(Kind::STRING);
     out.text(value);
   }
-  for (const GgufEntry* entry : reshaped) {
-    out.text(std::string(kShapeKey) + entry->name);
-    out.number(Kind::ARRAY);
-    out.number(Kind::I32);
-    out.number<uint64_t>(entry->dims.size());
-    for (const int64_t size : entry->dims) {
-      out.number(static_cast<int32_t>(size));
-    }
-  }
   uint64_t offset = 0;
   for (const GgufEntry& entry : entries) {
-    const Dims dims = written_dims(entry.dims);
+    // As many as there are, though ggml has four: published Wan files have five, and so read those
+    // who read them.
+    const Dims dims = entry.dims.empty() ? Dims{1} : entry.dims;
     out.text(entry.name);
     out.number(static_cast<uint32_t>(dims.size()));
     for (auto size = dims.rbegin(); size != dims.rend(); ++size) {

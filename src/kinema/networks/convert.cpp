@@ -142,7 +142,8 @@ io::GgmlType ggml_type(DType dtype) {
                                : io::GgmlType::F32;
 }
 
-/// Rows that Q8_0's blocks of 32 do not divide, and what is no matrix, stay floats.
+/// Rows that Q8_0's blocks of 32 do not divide stay floats. What is no matrix is F32: diffusers and
+/// ComfyUI decode types that torch has not in linear layers only.
 void write_gguf(const fs::path& target, const weights::Checkpoint& checkpoint,
                 const ConvertOptions& options) {
   std::vector<io::GgufEntry> entries;
@@ -151,18 +152,18 @@ void write_gguf(const fs::path& target, const weights::Checkpoint& checkpoint,
     const io::TensorView& view = *each.view;
     const bool codes = !options.dtype && is_block_weight(each) &&
                        io::gguf_can_write(io::GgmlType::Q8_0, view.shape.dims);
-    // Programs that read such files want small tensors in f32.
     const DType dtype =
-        view.shape.rank() < 2 ? DType::F32 : options.dtype.value_or(view.shape.dtype);
+        view.shape.rank() == 2 ? options.dtype.value_or(view.shape.dtype) : DType::F32;
     const auto at = static_cast<int64_t>(entries.size());
-    entries.push_back({.name = name_in(options.to, each.key),
+    const std::string name = name_in(options.to, each.key);
+    entries.push_back({.name = name,
                        .dims = view.shape.dims,
                        .type = codes ? io::GgmlType::Q8_0 : ggml_type(dtype),
-                       .values = [&view, &options, at, total] {
+                       .values = [&view, &options, at, total, name, dtype] {
                          if (options.progress) {
                            options.progress(at, total);
                          }
-                         const HostArray values = convert(view.copy(), DType::F32);
+                         const HostArray values = convert(narrowed(view, dtype, name), DType::F32);
                          const auto all = values.as<float>();
                          return std::vector<float>(all.begin(), all.end());
                        }});

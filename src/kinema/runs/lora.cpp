@@ -64,7 +64,8 @@ class Files {
 /// The adapters of the only or high-noise transformer, and those of the low-noise one.
 using Experts = std::array<std::vector<weights::Adapter>, 2>;
 
-/// `choices` opened; with one transformer, `two` is false.
+/// `choices` opened; with one transformer, `two` is false. A file that is named for neither expert
+/// goes into both, or into the one that it says it is for.
 Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job& job) {
   Files files;
   Experts out;
@@ -73,15 +74,18 @@ Experts opened(std::span<const config::LoraChoice> choices, bool two, const Job&
           "[lora] {} is for a low-noise expert only, but the model has one transformer\n"
           "  give weight_name instead of low_noise_weight_name",
           choice.name);
-    if (choice.for_first) {
-      out[0].push_back({.lora = files.open(locate(choice.source, choice.file, job)),
-                        .scale = choice.scale,
-                        .expert = 0});
-    }
-    if (two && choice.for_second) {
-      out[1].push_back({.lora = files.open(locate(choice.source, choice.file_2, job)),
-                        .scale = choice.scale,
-                        .expert = 1});
+    const bool for_both =
+        two && choice.for_first && choice.for_second && choice.file == choice.file_2;
+    for (int64_t expert = 0; expert < (two ? 2 : 1); ++expert) {
+      if (!(expert == 0 ? choice.for_first : choice.for_second)) {
+        continue;
+      }
+      const auto lora =
+          files.open(locate(choice.source, expert == 0 ? choice.file : choice.file_2, job));
+      if (!for_both || lora->only_expert().value_or(expert) == expert) {
+        out[static_cast<size_t>(expert)].push_back(
+            {.lora = lora, .scale = choice.scale, .expert = expert});
+      }
     }
   }
   return out;
@@ -114,7 +118,12 @@ void add_ranks(const config::Config& config, std::span<const weights::Adapter> a
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
                                             const Job& job) {
   const bool two = expert.which != config::TrainExpert::NONE;
-  return opened(config::lora_choices(config.model), two, job)[expert.is_low_noise() ? 1 : 0];
+  std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
+  for (config::LoraChoice& choice : choices) {  // a run may begin with the other expert's adapter
+    bool& other = expert.is_low_noise() ? choice.for_first : choice.for_second;
+    other = other && !two;
+  }
+  return opened(choices, two, job)[expert.is_low_noise() ? 1 : 0];
 }
 
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,

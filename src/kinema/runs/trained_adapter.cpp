@@ -55,16 +55,16 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
     return std::nullopt;
   }
   TrainedAdapter out;
-  out.config = {.rank = model.lora_rank,
-                .alpha = model.lora_alpha > 0 ? model.lora_alpha.value
-                                              : static_cast<double>(model.lora_rank.value),
-                .use_rslora = model.use_rslora,
-                .part = expert.part(),
-                .base_model = model.pretrained_model_name_or_path,
-                .dropout = model.lora_dropout,
-                .init = model.lora_init == config::LoraInit::GAUSSIAN
-                            ? weights::AdapterInit::GAUSSIAN
-                            : weights::AdapterInit::KAIMING};
+  out.config = {
+      .rank = model.lora_rank,
+      .alpha = model.lora_alpha > 0 ? model.lora_alpha.value
+                                    : static_cast<double>(model.lora_rank.value),
+      .use_rslora = model.use_rslora,
+      .expert = expert.which == config::TrainExpert::NONE ? "" : std::string(expert.name()),
+      .base_model = model.pretrained_model_name_or_path,
+      .dropout = model.lora_dropout,
+      .init = model.lora_init == config::LoraInit::GAUSSIAN ? weights::AdapterInit::GAUSSIAN
+                                                            : weights::AdapterInit::KAIMING};
   std::vector<weights::Adapter> files = open_adapters(config, expert, job);
   if (!files.empty()) {
     take_rank(model, files.front(), out.config);

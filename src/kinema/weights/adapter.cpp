@@ -23,6 +23,7 @@ using io::Json;
 
 constexpr std::string_view kWeight = ".weight";
 constexpr const char* kTargets = "lora_target_modules";
+constexpr const char* kDiffusersPrefix = "transformer.";
 
 const std::vector<std::string>& attention_modules() {
   static const std::vector<std::string> names{"to_q",     "to_k",       "to_v",
@@ -116,7 +117,7 @@ Json names_of(std::span<const nn::ParamSpec> factors) {
 }
 
 std::string diffusers_metadata(const AdapterConfig& config, const Json& modules) {
-  const std::string at = config.part + ".";
+  const std::string at = kDiffusersPrefix;
   Json about = Json::object();
   about.set(at + "r", config.rank)
       .set(at + "lora_alpha", config.alpha)
@@ -262,7 +263,7 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     const Shape shape = factors[i].layer_shape();
     for (int64_t layer = 0; layer < factors[i].count(); ++layer) {
       entries.push_back(
-          {config.part + "." + factors[i].key(layer), shape,
+          {kDiffusersPrefix + factors[i].key(layer), shape,
            [fetched, i, layer, shape, &to_host](const io::ByteSink& sink) {
              if (fetched->number != i) {
                fetched->array = to_host(i);
@@ -275,9 +276,12 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
   }
   const Json modules = names_of(factors);
   io::make_folder(folder);
-  io::write_safetensors(
-      folder / kLoraFile, entries,
-      {{"format", "pt"}, {"lora_adapter_metadata", diffusers_metadata(config, modules)}});
+  std::map<std::string, std::string> metadata{
+      {"format", "pt"}, {"lora_adapter_metadata", diffusers_metadata(config, modules)}};
+  if (!config.expert.empty()) {
+    metadata.emplace(kExpertKey, config.expert);
+  }
+  io::write_safetensors(folder / kLoraFile, entries, metadata);
   io::write_file(folder / kPeftConfig, peft_config(config, modules).dump() + "\n");
 }
 

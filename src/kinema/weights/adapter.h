@@ -24,10 +24,10 @@ struct AdapterConfig {
   int64_t rank = 16;
   double alpha = 16;
   bool use_rslora = false;
-  nn::LowRanks modules;              // the linear layers that it changes, all by `rank`
-  std::string part = "transformer";  // of the pipeline: `transformer_2` is the low-noise expert
-  std::string base_model;            // where the network is from, for its configuration file
-  double dropout = 0;                // likewise
+  nn::LowRanks modules;    // the linear layers that it changes, all by `rank`
+  std::string expert;      // kHighNoise or kLowNoise; empty where the pipeline has no two
+  std::string base_model;  // where the network is from, for its configuration file
+  double dropout = 0;      // likewise
   AdapterInit init = AdapterInit::KAIMING;
 
   /// s: alpha / rank, rank-stabilised alpha / sqrt(rank) (arXiv:2312.03732).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "kinema/core/error.h"
 #include "kinema/weights/family.h"
@@ -26,8 +27,51 @@ std::vector<const io::TensorView*> views(const File& file) {
   return out;
 }
 
-// Scales of weights, by who wrote the file.
+// Scales of weights, by who wrote the file, and of activations.
 constexpr std::array<std::string_view, 2> kScaleNames{".scale_weight", ".weight_scale"};
+constexpr std::array<std::string_view, 2> kUnusedScales{".scale_input", ".input_scale"};
+// How a layer is stored, in ComfyUI's files: JSON as bytes, or for all layers in the metadata.
+constexpr std::string_view kLayerFormat = ".comfy_quant";
+constexpr const char* kLayerFormats = "_quantization_metadata";
+
+bool ends_with_one_of(std::string_view name, std::span<const std::string_view> ends) {
+  return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+/// Throws an Error where a layer is no codes times scales: other formats turn or pack them.
+void check_layer_format(const Json& layer, const std::string& where) {
+  const std::string& format = layer.at("format").as_string();
+  check(format == "float8_e4m3fn" || format == "float8_e5m2",
+        "[weights] {} is stored as `{}`, which is not read\n  float8_e4m3fn and float8_e5m2 are: "
+        "take such a file of the model",
+        where, format);
+}
+
+void check_layer_format(const io::TensorView& tensor, const std::string& path) {
+  constexpr int64_t kMostBytes = 1 << 16;
+  check(tensor.shape.dtype == DType::U8 && tensor.shape.elements() <= kMostBytes,
+        "[weights] {}: `{}` is {}, expected JSON as bytes", path, tensor.name,
+        to_string(tensor.shape));
+  std::string text;
+  for (const std::byte byte : tensor.bytes) {
+    text += static_cast<char>(byte);
+  }
+  const std::string where = path + ": `" + tensor.name + "`";
+  check_layer_format(Json::parse(text, where), where);
+}
+
+void check_layer_formats(const io::SafetensorsFile& file) {
+  const auto found = file.metadata().find(kLayerFormats);
+  if (found == file.metadata().end()) {
+    return;
+  }
+  const Json all = Json::parse(found->second, file.path() + " (" + kLayerFormats + ")");
+  const Json* layers = all.find("layers");
+  for (const auto& [name, layer] :
+       layers == nullptr ? std::vector<Json::Member>{} : layers->members()) {
+    check_layer_format(layer, file.path() + ": `" + name + "`");
+  }
+}
 
 // What stands before the transformer's keys, by who wrote the file.
 constexpr std::array<std::string_view, 5> kPrefixes{"model.diffusion_model.", "diffusion_model.",
@@ -70,6 +114,7 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     } else {
       out.single_.push_back(io::SafetensorsFile::open(path));
       out.files_.push_back(&out.single_[0]);
+      check_layer_formats(out.single_[0]);
     }
     const fs::path beside = path.parent_path() / "config.json";
     if (fs::exists(beside, ignored)) {
@@ -111,7 +156,8 @@ void Checkpoint::check_intact() const {
 }
 
 /// The tensors without scales, and codes that have one as what they stand for. ComfyUI marks such
-/// files with a tensor `scaled_fp8`, and may keep scales of activations, which are not used.
+/// files with a tensor `scaled_fp8`, or each layer with its format, and may keep scales of
+/// activations, which are not used.
 std::vector<const io::TensorView*> Checkpoint::with_scales(
     std::vector<const io::TensorView*> tensors) {
   constexpr std::string_view kWeight = ".weight";
@@ -129,9 +175,12 @@ std::vector<const io::TensorView*> Checkpoint::with_scales(
   std::vector<const io::TensorView*> out;
   for (const io::TensorView* tensor : tensors) {
     const std::string_view name = tensor->name;
-    if (name.ends_with(".scale_input") || name == "scaled_fp8" || name.ends_with(".scaled_fp8") ||
-        std::ranges::any_of(kScaleNames,
-                            [&](std::string_view end) { return name.ends_with(end); })) {
+    if (name.ends_with(kLayerFormat)) {
+      check_layer_format(*tensor, path_);
+      continue;
+    }
+    if (name == "scaled_fp8" || name.ends_with(".scaled_fp8") ||
+        ends_with_one_of(name, kUnusedScales) || ends_with_one_of(name, kScaleNames)) {
       continue;
     }
     const auto scale = name.ends_with(kWeight)

@@ -168,7 +168,11 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
       writer.add(module, parts, expert == 1);
     }
   }
-  io::write_safetensors(target, writer.entries(), writer.metadata());
+  std::map<std::string, std::string> metadata = writer.metadata();
+  if (lora.only_expert()) {
+    metadata.emplace(kExpertKey, lora.only_expert() == 1 ? kLowNoise : kHighNoise);
+  }
+  io::write_safetensors(target, writer.entries(), metadata);
 }
 
 }  // namespace kinema::weights

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/pattern.h"
 #include "kinema/io/json.h"
 
 namespace kinema::weights {
@@ -18,42 +19,14 @@ namespace fs = std::filesystem;
 using io::Json;
 
 /// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
-/// dot, must match. Only those are read that stand for a name.
-class ModulePattern {
- public:
-  ModulePattern(const std::string& pattern, const std::string& where) {
-    std::string_view rest = pattern;
-    if (rest.starts_with('^')) {
-      whole_ = true;
-      rest.remove_prefix(1);
-    }
-    if (rest.ends_with('$')) {
-      rest.remove_suffix(1);
-    }
-    for (size_t i = 0; i < rest.size(); ++i) {
-      i += rest[i] == '\\' && i + 1 < rest.size() && rest[i + 1] == '.' ? 1 : 0;
-      name_ += rest[i];
-    }
-    check(name_.find_first_of("\\^$*+?()[]{}|") == std::string::npos,
-          "[lora] {}: alpha_pattern `{}` is a regular expression: only names of modules are read",
-          where, pattern);
-  }
-
-  bool matches(std::string_view module) const {
-    return module == name_ || (!whole_ && module.size() > name_.size() && module.ends_with(name_) &&
-                               module[module.size() - name_.size() - 1] == '.');
-  }
-
- private:
-  std::string name_;
-  bool whole_ = false;
-};
+/// dot, must match.
+Pattern module_pattern(const std::string& pattern) { return Pattern("(.*\\.)?(" + pattern + ")"); }
 
 /// Alpha as PEFT's configuration gives it, for files whose keys do not.
 struct ConfiguredAlpha {
   std::optional<double> alpha;
-  std::vector<std::pair<ModulePattern, double>> of_modules;  // the first that matches counts
-  bool by_root = false;                                      // rank-stabilised: alpha / sqrt(rank)
+  std::vector<std::pair<Pattern, double>> of_modules;  // the first that matches counts
+  bool by_root = false;                                // rank-stabilised: alpha / sqrt(rank)
 
   double factor(const std::string& module, int64_t rank) const {
     const auto own = std::ranges::find_if(
@@ -65,7 +38,7 @@ struct ConfiguredAlpha {
 };
 
 /// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
-ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& where) {
+ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
   ConfiguredAlpha out;
   const auto find = [&](const char* key) {
     const Json* value = json.find(prefix + key);
@@ -76,7 +49,7 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const st
   }
   if (const Json* pattern = find("alpha_pattern")) {
     for (const auto& [module, alpha] : pattern->members()) {
-      out.of_modules.emplace_back(ModulePattern(module, where), alpha.as_number());
+      out.of_modules.emplace_back(module_pattern(module), alpha.as_number());
     }
   }
   if (const Json* by_root = find("use_rslora")) {
@@ -167,7 +140,7 @@ Lora Lora::open(const fs::path& path) {
         out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
   out.finish();
   if (of_peft && fs::exists(peft_config, ignored)) {
-    const ConfiguredAlpha alpha = read_alpha(Json::read(peft_config), "", out.path_);
+    const ConfiguredAlpha alpha = read_alpha(Json::read(peft_config), "");
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
         target.factor = alpha.factor(module, target.rank());
@@ -219,7 +192,7 @@ void Lora::finish() {
                               : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
   for (size_t part = 0; part < targets_.size(); ++part) {
-    const ConfiguredAlpha alpha = read_alpha(configured, metadata_prefix(configured, part), path_);
+    const ConfiguredAlpha alpha = read_alpha(configured, metadata_prefix(configured, part));
     for (auto& [module, target] : targets_[part]) {
       check_pair(target, module, path_);
       if (target.down != nullptr) {
@@ -231,6 +204,11 @@ void Lora::finish() {
   }
   if (targets_[0].empty()) {
     std::swap(targets_[0], targets_[1]);  // a file for the second transformer alone
+    only_expert_ = 1;
+  }
+  const auto expert = file_.metadata().find(kExpertKey);
+  if (!two_parts_ && expert != file_.metadata().end()) {
+    only_expert_ = expert->second == kLowNoise ? 1 : 0;
   }
 }
 

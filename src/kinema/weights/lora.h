@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,11 @@ namespace kinema::weights {
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
 inline constexpr const char* kPeftFile = "adapter_model.safetensors";
 inline constexpr const char* kPeftConfig = "adapter_config.json";
+/// Metadata of files that kinema trains for one expert of two: diffusers' keys for either begin
+/// with `transformer.`, and load_lora_weights is told which is meant.
+inline constexpr const char* kExpertKey = "kinema.expert";
+inline constexpr const char* kHighNoise = "high_noise";
+inline constexpr const char* kLowNoise = "low_noise";
 
 /// A LoRA file: low-rank and full differences of a Wan transformer's parameters.
 ///
@@ -64,6 +70,9 @@ class Lora {
   }
   /// The file holds a set for each of two experts.
   bool has_two_parts() const { return two_parts_; }
+  /// The expert that the file says it is for, 0 or 1, by its metadata or as all its keys begin with
+  /// `transformer_2.`; nothing where it is for whichever it is given to.
+  std::optional<int64_t> only_expert() const { return only_expert_; }
   /// Keys that are none of any format, or name no module of a Wan transformer.
   const std::vector<std::string>& unknown() const { return unknown_; }
   /// `diffusers names, rank 16, 240 modules`.
@@ -77,6 +86,7 @@ class Lora {
   io::SafetensorsFile file_;
   std::array<Targets, 2> targets_;
   bool two_parts_ = false;
+  std::optional<int64_t> only_expert_;
   std::vector<std::string> unknown_;
   std::vector<std::string> formats_;
 };
