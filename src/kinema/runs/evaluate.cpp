@@ -65,10 +65,12 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
     transformers.push_back(one.is_low_noise() ? model.folder.transformer_2
                                               : model.folder.transformer);
   }
-  EvaluateResult result{.transformer = transformers.front(), .step = model.step};
+  EvaluateResult result{
+      .transformer = transformers.size() == 1 ? transformers.front() : model.folder.folder,
+      .step = model.step};
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
-  const networks::Network network = networks::open(result.transformer);
+  const networks::Network network = networks::open(transformers.front());
   const TrainingStep what = training_step(config, network, expert,
                                           evaluated_adapters(config, model, network, expert, job),
                                           placement(config, client));
