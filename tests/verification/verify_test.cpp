@@ -39,6 +39,8 @@ TEST(Verify, TransformersMatchTheReference) { expect_matches("transformer"); }
 
 TEST(Verify, TrainingMatchesTheReference) { expect_matches("train"); }
 
+TEST(Verify, BothExpertsMatchTheReference) { expect_matches("experts"); }
+
 TEST(Verify, SchedulersMatchTheReference) { expect_matches("sched"); }
 
 TEST(Verify, PipelinesMatchTheReference) { expect_matches("pipeline"); }

@@ -72,10 +72,14 @@ constexpr std::string_view choices(LrSchedule /*value*/) {
 enum class Optimizer : uint8_t { ADAMW, ADAMW8BIT, ADAFACTOR };
 constexpr std::string_view choices(Optimizer /*value*/) { return "adamw | adamw8bit | adafactor"; }
 
-enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE };
+enum class TrainExpert : uint8_t { NONE, HIGH_NOISE, LOW_NOISE, BOTH };
 constexpr std::string_view choices(TrainExpert /*value*/) {
-  return "none | high_noise | low_noise";
+  return "none | high_noise | low_noise | both";
 }
+
+/// Where the expert waits whose turn it is not.
+enum class IdleExpert : uint8_t { DEVICE, HOST };
+constexpr std::string_view choices(IdleExpert /*value*/) { return "device | host"; }
 
 enum class OnNonfinite : uint8_t { STOP, SKIP };
 constexpr std::string_view choices(OnNonfinite /*value*/) { return "stop | skip"; }

@@ -111,7 +111,7 @@ struct GenerateConfig {
                    "less: not at all",
            .max = 1,
            .share = Share::YES});
-    visit("boundary_ratio", self.boundary_ratio, UNRELATED,
+    visit("boundary_ratio", self.boundary_ratio, MUST_MATCH,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,
            .max = 1,

@@ -56,6 +56,10 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
   if (each.key == "qwix_use_original_residuals" && (is_full || command == "generate")) {
     return is_full ? "fp8_full multiplies codes" : "nothing is differentiated";
   }
+  if ((each.key == "expert_steps" || each.key == "idle_expert") &&
+      config.optimizer.train_expert != TrainExpert::BOTH) {
+    return "read by train_expert=both alone";
+  }
   const DatasetType type = config.data.dataset_type;
   const bool has_records =
       type == DatasetType::TFRECORD || type == DatasetType::TF || type == DatasetType::GRAIN;

@@ -45,6 +45,8 @@ struct OptimizerConfig {
   bool stratified_timesteps = false;
   double caption_dropout = 0.0;
   TrainExpert train_expert = TrainExpert::NONE;
+  int64_t expert_steps = 1;
+  IdleExpert idle_expert = IdleExpert::DEVICE;
   double min_timestep = -1.0;
   double max_timestep = -1.0;
   double first_frame_conditioning_p = 0.5;
@@ -146,9 +148,16 @@ struct OptimizerConfig {
           {.help = "share of samples that train without their caption", .min = 0, .max = 1});
     visit("train_expert", self.train_expert, MUST_MATCH,
           {.help = "wan2.2 with two experts: which one is trained, at the timesteps of its side of "
-                   "boundary_ratio",
+                   "boundary_ratio; both: each step one of them",
            .one_of = choices(self.train_expert),
            .share = Share::YES});
+    visit("expert_steps", self.expert_steps, MUST_MATCH,
+          {.help = "train_expert=both: so many steps one after the other train the same expert",
+           .min = 1,
+           .max = 1e6});
+    visit("idle_expert", self.idle_expert, UNRELATED,
+          {.help = "train_expert=both: where the state of the expert waits whose turn it is not",
+           .one_of = choices(self.idle_expert)});
     visit("min_timestep", self.min_timestep, MUST_MATCH,
           {.help = "timesteps are drawn from here up; -1: from where the model is used",
            .min = -1,

@@ -48,13 +48,16 @@ struct Report {
   CompileResult compiled;
   double build_seconds = 0;  // graph and text
   int64_t text_bytes = 0;
+  /// Of an expert whose turn the program is not: bytes of each device, and of the host's memory.
+  int64_t waiting_bytes = 0;
+  int64_t waiting_host_bytes = 0;
   int64_t peak_rss = 0;  // of the planning process
   std::string saved;     // path of the compiled program
   pjrt::CompileOptions options;
   std::vector<TileTable> tiles;  // what was compared before; the best are in the program
 
   /// Bytes of device memory that a run takes.
-  int64_t total() const { return compiled.memory.total(); }
+  int64_t total() const { return compiled.memory.total() + waiting_bytes; }
   /// Bytes that a run may take; 0 when that is not known.
   int64_t limit() const;
   bool fits() const { return limit() == 0 || total() <= limit(); }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
+#include "kinema/training/checkpoint.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/weights.h"
@@ -43,6 +45,23 @@ std::string lora_file_in(const std::string& source) {
   return source;
 }
 
+/// The folders of a checkpoint's parameters; empty where the path is none.
+std::vector<std::string> checkpoint_parts(const fs::path& source) {
+  std::error_code ignored;
+  return fs::exists(source / "train_state.json", ignored) ? training::weights_parts(source)
+                                                          : std::vector<std::string>();
+}
+
+/// `high.safetensors` as `high_2.safetensors`.
+std::string second_target(const fs::path& target) {
+  fs::path out = target;
+  if (!out.has_filename()) {  // NAME/
+    out = out.parent_path();
+  }
+  out.replace_filename(out.stem().string() + "_2" + out.extension().string());
+  return out.string();
+}
+
 /// Tells which transformers of a pipeline or checkpoint stay as they are.
 void name_others(const fs::path& folder, const fs::path& converted, const Job& job) {
   for (const char* name :
@@ -56,17 +75,8 @@ void name_others(const fs::path& folder, const fs::path& converted, const Job& j
   }
 }
 
-}  // namespace
-
-ConvertResult convert(const std::string& given, const std::string& target,
-                      const ConvertOptions& options, const Observer& observer) {
-  const Job job(observer, options.job);
-  job.check_stop();
-  check(!given.empty() && !target.empty(),
-        "[convert] the {} has no name: a file or folder was expected",
-        given.empty() ? "source" : "target");
-  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
-        options.max_shard_bytes);
+ConvertResult convert_one(const std::string& given, const std::string& target,
+                          const ConvertOptions& options, const Job& job) {
   const std::string named = lora_file_in(given);
   if (is_lora(named)) {
     const weights::LoraFormat to = weights::lora_format_from_string(options.to);
@@ -89,6 +99,37 @@ ConvertResult convert(const std::string& given, const std::string& target,
     name_others(named, source, job);
   }
   return {.source = source.string(), .target = target};
+}
+
+}  // namespace
+
+ConvertResult convert(const std::string& given, const std::string& target,
+                      const ConvertOptions& options, const Observer& observer) {
+  const Job job(observer, options.job);
+  job.check_stop();
+  check(!given.empty() && !target.empty(),
+        "[convert] the {} has no name: a file or folder was expected",
+        given.empty() ? "source" : "target");
+  check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
+        options.max_shard_bytes);
+  const std::vector<std::string> parts = checkpoint_parts(given);
+  if (parts.size() < 2) {
+    return convert_one(given, target, options, job);
+  }
+  const std::string second = second_target(target);
+  std::error_code ignored;
+  check(
+      !fs::exists(fs::symlink_status(second, ignored)),
+      "[convert] {} is there already, where the low-noise expert of {} goes\n  remove it, or name "
+      "another place",
+      second, given);
+  const auto of_part = [&](size_t place, const std::string& to) {
+    return convert_one((fs::path(given) / parts[place]).string(), to, options, job);
+  };
+  ConvertResult out = of_part(0, target);
+  const ConvertResult low = of_part(1, second);
+  job.line(fmt::format("{} -> {}", low.source, low.target));
+  return out;
 }
 
 }  // namespace kinema::runs

@@ -7,6 +7,7 @@
 
 #include "kinema/core/stopwatch.h"
 #include "kinema/networks/open.h"
+#include "kinema/runs/both_experts.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
@@ -23,15 +24,19 @@ namespace kinema::runs {
 
 namespace {
 
-/// The adapter of the checkpoint, or of lora_config's files.
-std::optional<TrainedAdapter> evaluated_adapter(config::Config config, const ModelToUse& model,
-                                                const networks::Network& network,
-                                                const Expert& expert, const Job& job) {
-  config.model.enable_lora = config.model.enable_lora || !model.adapter.empty();
-  std::optional<TrainedAdapter> out = trained_adapter(config, network, expert, job);
-  if (!model.adapter.empty()) {
-    out->start = {
-        {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(model.adapter))}};
+/// The adapters of the checkpoint, or of lora_config's files.
+std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const ModelToUse& model,
+                                               const networks::Network& network,
+                                               const Expert& expert, const Job& job) {
+  config.model.enable_lora = config.model.enable_lora || model.has_adapter();
+  std::vector<TrainedAdapter> out = trained_adapters(config, network, expert, job);
+  const std::vector<Expert> each = expert.each();
+  for (size_t place = 0; place < out.size(); ++place) {
+    const std::filesystem::path& own = model.adapters[each[place].is_low_noise() ? 1 : 0];
+    if (!own.empty()) {
+      out[place].start = {
+          {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(own))}};
+    }
   }
   return out;
 }
@@ -55,15 +60,20 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const config::Config& config = loaded.config;
   const Expert expert = trained_expert(config);
   const ModelToUse model = find_model(loaded, job);
+  std::vector<std::filesystem::path> transformers;
+  for (const Expert& one : expert.each()) {
+    transformers.push_back(one.is_low_noise() ? model.folder.transformer_2
+                                              : model.folder.transformer);
+  }
   EvaluateResult result{
-      .transformer = expert.is_low_noise() ? model.folder.transformer_2 : model.folder.transformer,
+      .transformer = transformers.size() == 1 ? transformers.front() : model.folder.folder,
       .step = model.step};
   const pjrt::Client client = runtime::open_client(client_spec(config));
   check_kernels(loaded.config, client, job);
-  const networks::Network network = networks::open(result.transformer);
-  const TrainingStep what =
-      training_step(config, network, expert, evaluated_adapter(config, model, network, expert, job),
-                    placement(config, client));
+  const networks::Network network = networks::open(transformers.front());
+  const TrainingStep what = training_step(config, network, expert,
+                                          evaluated_adapters(config, model, network, expert, job),
+                                          placement(config, client));
   job.notice(what.doubts);
   const runtime::Devices devices(client, what.options.place);
   const auto source = make_eval_source(config, what.network.sizes(), what.samples, client, job);
@@ -73,15 +83,17 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const auto evaluator = make_evaluator(
       config, what, batch_shapes(source->at(0), what.network.sizes(), what.samples), devices, job);
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
-  const std::vector<runtime::Array> params =
-      what.adapter ? weights::load_adapted(result.transformer, what.adapter->merged,
-                                           what.adapter->start, /*seed=*/0, kept, devices)
-                   : weights::load(result.transformer, kept, devices);
-  std::vector<const runtime::Array*> given;
-  for (const runtime::Array& each : params) {
-    given.push_back(&each);
-  }
-  result.evaluation = evaluator->run(given, *source, job.stop());
+  std::vector<runtime::Array> params;  // of one network at a time
+  const auto load = [&](int64_t place) {
+    const auto i = static_cast<size_t>(place);
+    params.clear();
+    params = what.adapters.empty()
+                 ? weights::load(transformers.at(i), kept, devices)
+                 : weights::load_adapted(transformers.at(i), what.adapters.at(i).merged,
+                                         what.adapters[i].start, /*seed=*/0, kept, devices);
+    return training::pointers_to<runtime::Array>(params);
+  };
+  result.evaluation = evaluator->run(evaluated_parts(expert, load), *source, job.stop());
   result.seconds = watch.seconds();
   return result;
 }

@@ -298,15 +298,28 @@ std::vector<std::string> check_run(const config::Config& config) {
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,
                                const CheckpointModel& model) {
   const Expert expert{.which = model.train_expert};
-  const std::string own = model.adapter ? training::kAdapter : expert.part();
-  const std::string part =
-      model.average && config.generate.use_ema ? training::average_part(own) : own;
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   ModelToUse out;
-  fs::path trained = model.folder / part;
-  if (model.adapter) {
-    out.adapter = std::exchange(trained, pretrained_transformer(config, expert.part()));
-    out.adapter_expert = expert.is_low_noise() ? 1 : 0;
+  std::array<fs::path, 2> transformers;  // of one: the first
+  const auto add = [&](size_t place, const std::string& own) {
+    const std::string part =
+        model.average && config.generate.use_ema ? training::average_part(own) : own;
+    transformers.at(place) = model.folder / part;
+  };
+  const bool low = expert.is_low_noise();
+  if (expert.is_both()) {
+    add(0, model.adapter ? training::kAdapter : "transformer");
+    add(1, model.adapter ? training::kAdapter + std::string("_2") : "transformer_2");
+  } else {
+    add(low ? 1 : 0, model.adapter ? training::kAdapter : expert.part());
+  }
+  for (size_t place = 0; model.adapter && place < 2; ++place) {
+    fs::path& trained = transformers.at(place);
+    if (trained.empty()) {
+      continue;
+    }
+    const char* part = place == 1 ? "transformer_2" : "transformer";
+    out.adapters.at(place) = std::exchange(trained, pretrained_transformer(config, part));
     out.adapter_start = model.adapter_start;
     check(is_here(trained) || fs::is_regular_file(trained),
           "[generate] {} holds an adapter, and the transformer that it is for is not here ({})\n  "
@@ -314,7 +327,6 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
           model.folder.string(), trained.empty() ? "none is named" : trained.string());
   }
   out.folder.folder = model.folder;
-  out.folder.transformer = trained;
   out.folder.expand_timesteps =
       model.model_type == config::ModelType::TI2V || (pipeline && pipeline->expand_timesteps);
   out.folder.schedule = trained_schedule(model.folder, pipeline);
@@ -323,19 +335,21 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     out.folder.image_processor = pipeline->image_processor;
   }
   if (expert.which != config::TrainExpert::NONE) {
-    const bool low = expert.is_low_noise();
-    const fs::path other = !pipeline ? fs::path()
-                           : low     ? pipeline->transformer
-                                     : pipeline->transformer_2;
-    check(is_here(other),
-          "[generate] {} holds the {} expert alone, and pretrained_model_name_or_path is no "
-          "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
-          "transformer_2/",
-          model.folder.string(), expert.name());
-    out.folder.transformer = low ? other : trained;
-    out.folder.transformer_2 = low ? trained : other;
-    out.folder.boundary_ratio = pipeline->boundary_ratio.value_or(config.generate.boundary_ratio);
+    if (!expert.is_both()) {
+      fs::path& other = transformers.at(low ? 0 : 1);
+      other = !pipeline ? fs::path() : low ? pipeline->transformer : pipeline->transformer_2;
+      check(is_here(other),
+            "[generate] {} holds the {} expert alone, and pretrained_model_name_or_path is no "
+            "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
+            "transformer_2/",
+            model.folder.string(), expert.name());
+    }
+    out.folder.transformer_2 = transformers[1];
+    out.folder.boundary_ratio = pipeline && pipeline->boundary_ratio
+                                    ? *pipeline->boundary_ratio
+                                    : config.generate.boundary_ratio.value;
   }
+  out.folder.transformer = transformers[0];
   out.output = run / "samples" / model.folder.filename();
   out.step = training::step_of(model.folder.filename().string());
   return out;

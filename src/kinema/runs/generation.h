@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -22,11 +23,12 @@ struct ModelToUse {
   sample::PipelineFolder folder;
   std::filesystem::path output;  // where videos go by default
   std::optional<int64_t> step;   // of the run whose checkpoint it is
-  /// Of a run that trains an adapter: its folder, for which transformer it is, and the entry of
-  /// lora_config that it began as.
-  std::filesystem::path adapter = {};
-  size_t adapter_expert = 0;
+  /// Of a run that trains an adapter: its folder, in the place of the transformer that it is for
+  /// (1: the low-noise one), and the entry of lora_config that it began as.
+  std::array<std::filesystem::path, 2> adapters = {};
   std::optional<config::LoraChoice> adapter_start = {};
+
+  bool has_adapter() const { return !adapters[0].empty() || !adapters[1].empty(); }
 };
 
 /// True when a run was named that has checkpoints: the pretrained transformer is not read then.

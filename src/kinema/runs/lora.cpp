@@ -131,17 +131,17 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
   sample::PipelineFolder& folder = model.folder;
   const bool two = folder.has_two_experts();
   std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
-  check(!config.model.enable_lora || !choices.empty() || !model.adapter.empty(),
+  check(!config.model.enable_lora || !choices.empty() || model.has_adapter(),
         "[config] enable_lora is true but lora_config names no file\n  give lora_config: "
         "{{lora_model_name_or_path: [FILE], scale: [1.0]}}");
   const double scale = without_start(model, choices);
   Experts experts = opened(choices, two, job);
-  if (!model.adapter.empty()) {
-    auto& adapters = experts[model.adapter_expert];
-    adapters.insert(
-        adapters.begin(),
-        {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(model.adapter)),
-         .scale = scale});
+  for (size_t i = 0; i < experts.size(); ++i) {
+    if (const fs::path& own = model.adapters[i]; !own.empty()) {
+      experts[i].insert(experts[i].begin(),
+                        {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(own)),
+                         .scale = scale});
+    }
   }
   const std::array<fs::path, 2> transformers{folder.transformer, folder.transformer_2};
   for (size_t i = 0; i < (two ? 2 : 1); ++i) {

@@ -16,6 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The transformers of the pipeline that a run trains.
+std::vector<std::string> trained_parts(const Expert& expert) {
+  return expert.is_both() ? std::vector<std::string>{"transformer", "transformer_2"}
+                          : std::vector<std::string>{expert.part()};
+}
+
 /// The parts of the pipeline's own folder that a command reads.
 std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const config::ModelConfig& m = config.model;
@@ -23,14 +29,15 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const bool denoises = use == Use::GENERATE || use == Use::TRAIN;
   const Expert expert{.which = config.optimizer.train_expert};
   if (denoises && m.wan_transformer_pretrained_model_name_or_path.empty()) {
-    parts.emplace_back(use == Use::TRAIN ? expert.part() : "transformer");
+    parts = use == Use::TRAIN ? trained_parts(expert) : std::vector<std::string>{"transformer"};
   }
   if (use == Use::GENERATE) {
     parts.insert(parts.end(), {"transformer_2", "image_encoder", "image_processor"});
   }
   const bool videos = makes_videos(config.run);
   if ((use == Use::GENERATE_FROM_RUN || (use == Use::TRAIN && videos)) &&
-      expert.which != config::TrainExpert::NONE) {  // the one that the run does not train
+      expert.which != config::TrainExpert::NONE &&
+      !expert.is_both()) {  // the one that the run does not train
     parts.push_back(expert.other_part());
   }
   const bool reads_clips = use == Use::PREPARE || has_clips(config.data);
@@ -115,7 +122,7 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
   if (use == Use::GENERATE || use == Use::TRAIN) {
     const Expert expert{.which = config.optimizer.train_expert};
     resolve(m.wan_transformer_pretrained_model_name_or_path,
-            {use == Use::TRAIN ? expert.part() : "transformer"});
+            use == Use::TRAIN ? trained_parts(expert) : std::vector<std::string>{"transformer"});
   }
   if (m.autoencoder == config::Autoencoder::WAN) {
     resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});

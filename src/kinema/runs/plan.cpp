@@ -146,6 +146,8 @@ planning::Report planned(const config::Loaded& given, const PlanOptions& options
   report.model = step.model;
   report.inputs = step.inputs;
   report.layout = step.layout;
+  report.waiting_bytes = step.idle.device;
+  report.waiting_host_bytes = step.idle.host;
   if (step.place.active()) {
     report.mesh = step.place.mesh().axes.axes;
   }

@@ -6,6 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/runs/both_experts.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/lora.h"
@@ -61,7 +62,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   const networks::Sizes& model = network.sizes();
   const Expert expert = trained_expert(config);
   const TrainingStep what =
-      training_step(config, network, expert, trained_adapter(config, network, expert, job), asked);
+      training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = config.model.max_sequence_length;
@@ -84,19 +85,24 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   out.what = "training step";
   out.model = fmt::format("{}, state {}", model_text(model, what.specs, what.options),
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
-  if (what.adapter) {
-    out.model += fmt::format(", trained {}: {} parameters", what.adapter->text(),
+  if (!what.adapters.empty()) {
+    out.model += fmt::format(", trained {}: {} parameters", what.adapters.front().text(),
                              count_text(parameter_count(training::trained_of(what.specs))));
+  }
+  if (const auto two = two_experts(config, expert)) {
+    out.model += ", of two experts in turn";
+    out.idle = training::idle_bytes(step->state, what.options.place, two->idle_on_host);
   }
   out.inputs = inputs_text(latents, model);
   if (asked.active()) {
     out.layout = what.batch_text;
   }
   constexpr double kTera = 1e12;
-  out.model_flops = training::training_tflops(
-                        network, sample, text, static_cast<double>(what.batch),
-                        what.adapter ? training::Trained::ADDITIONS : training::Trained::NETWORK) *
-                    kTera;
+  out.model_flops =
+      training::training_tflops(
+          network, sample, text, static_cast<double>(what.batch),
+          what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS) *
+      kTera;
   out.owner = std::move(step);
   return out;
 }

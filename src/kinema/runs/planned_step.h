@@ -13,6 +13,7 @@
 #include "kinema/planning/target.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/plan.h"
+#include "kinema/training/experts.h"
 
 namespace kinema::runs {
 
@@ -30,7 +31,8 @@ struct PlannedStep {
   std::string what;
   std::string model;
   std::string inputs;
-  std::string layout;      // of the batch over the mesh; empty on one device
+  std::string layout;        // of the batch over the mesh; empty on one device
+  training::IdleBytes idle;  // of the expert whose turn the step is not
   double model_flops = 0;  // on all devices, by the formula of Architecture::forward_flops; 0: none
 };
 

@@ -3,14 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/networks/open.h"
 #include "kinema/planning/target.h"
+#include "kinema/runs/both_experts.h"
 #include "kinema/runs/clip_source.h"
+#include "kinema/runs/compiled_trainer.h"
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
@@ -18,7 +19,6 @@
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/training/flops.h"
-#include "kinema/training/memory.h"
 #include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
 
@@ -89,19 +89,19 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// `specs` in the dtypes that the state is kept in.
-training::State first_state(const Training& training, std::span<const nn::ParamSpec> specs,
-                            bool ema, const runtime::Devices& devices,
-                            const training::Optimizer& optimizer) {
-  const fs::path& pretrained = training.pretrained;
+/// `specs` in the dtypes that the state is kept in; of the network at this place.
+training::State first_state(const Training& training, size_t place,
+                            std::span<const nn::ParamSpec> specs, bool ema,
+                            const runtime::Devices& devices, const training::Optimizer& optimizer) {
+  const fs::path& pretrained = training.pretrained.at(place);
   const auto seed = static_cast<uint64_t>(training.seed);
   if (!pretrained.empty()) {
     weights::check_folder(pretrained, specs);
   }
-  const std::optional<TrainedAdapter>& adapter = training.step.adapter;
+  const std::vector<TrainedAdapter>& adapters = training.step.adapters;
   std::vector<runtime::Array> params =
-      adapter
-          ? weights::load_adapted(pretrained, adapter->merged, adapter->start, seed, specs, devices)
+      !adapters.empty()    ? weights::load_adapted(pretrained, adapters.at(place).merged,
+                                                   adapters[place].start, seed, specs, devices)
       : pretrained.empty() ? weights::initialise(specs, seed, devices)
                            : weights::load(pretrained, specs, devices);
   return training::fresh_state(std::move(params), specs, ema, devices, optimizer);
@@ -124,31 +124,39 @@ void check_optimizer_of(const config::Config& config, const fs::path& checkpoint
         checkpoint.string(), before, now);
 }
 
-/// That of a checkpoint.
-training::State saved_state(const Training& training, const fs::path& checkpoint,
+/// That of a checkpoint, of the network at this place.
+training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
                             std::span<const nn::ParamSpec> specs, bool ema,
                             const runtime::Devices& devices, const training::Optimizer& optimizer) {
   std::optional<training::AdapterBase> base;
-  if (const std::optional<TrainedAdapter>& adapter = training.step.adapter) {
-    base = training::AdapterBase{.folder = training.pretrained, .merged = adapter->merged};
+  if (const std::vector<TrainedAdapter>& adapters = training.step.adapters; !adapters.empty()) {
+    base = training::AdapterBase{.folder = training.pretrained.at(place),
+                                 .merged = adapters.at(place).merged};
   }
-  return training::load_state(checkpoint, specs, ema, devices, optimizer, base);
+  const Expert& expert = training.step.expert;
+  return training::load_state(checkpoint, specs, ema, devices, optimizer, base,
+                              part_for(checkpoint, expert.each().at(place), expert.is_both()));
 }
 
-/// Has a run begin with the weights of another's checkpoint: a network, or the adapter of one.
-void begin_from(const fs::path& checkpoint, Training& out) {
-  const fs::path weights = checkpoint / training::weights_part(checkpoint);
-  if (weights.filename() != training::kAdapter) {
+/// Has the network at this place begin with the weights of another run's checkpoint: a network, or
+/// the adapter of one.
+void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
+  const Expert& expert = out.step.expert;
+  const std::vector<std::string> parts = training::weights_parts(checkpoint);
+  const fs::path weights =
+      checkpoint / parts.at(static_cast<size_t>(
+                       part_for(checkpoint, expert.each().at(place), expert.is_both())));
+  if (parts.front() != training::kAdapter) {
     check_same_network(out.step.network, checkpoint);
-    out.pretrained = weights;
+    out.pretrained.at(place) = weights;
     return;
   }
   check(
-      out.step.adapter.has_value(),
+      !out.step.adapters.empty(),
       "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
       "trains an adapter that begins as it",
       checkpoint.string());
-  TrainedAdapter& adapter = *out.step.adapter;
+  TrainedAdapter& adapter = out.step.adapters.at(place);
   adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
   const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
   check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
@@ -156,76 +164,6 @@ void begin_from(const fs::path& checkpoint, Training& out) {
         "{:g}\n  lora_rank and lora_alpha must be the same",
         checkpoint.string(), before.rank, before.factor, adapter.config.rank,
         adapter.config.scale());
-}
-
-/// What a trainer is made of beside its state.
-struct TrainerParts {
-  const runtime::Devices& devices;
-  TrainingStep what;
-  std::span<const training::BatchShapes> batches;
-  training::TrainerOptions trainer;
-};
-
-/// Compiled for every shape, without a state.
-std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job) {
-  const TrainingStep& what = parts.what;
-  const training::Model network = training::network_model(what.network, what.options);
-  auto out =
-      std::make_unique<training::Trainer>(parts.devices, what.specs, network, parts.batches[0],
-                                          what.step, training::State(), parts.trainer);
-  for (const training::BatchShapes& batch : parts.batches.subspan(1)) {
-    if (job.stop_requested()) {
-      break;
-    }
-    out->add_shapes(network, batch);
-  }
-  return out;
-}
-
-/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
-std::vector<training::Alternative> alternatives(const config::Config& config,
-                                                const TrainerParts& parts, const Job& job) {
-  std::vector<training::Alternative> out;
-  std::string change;
-  TrainerParts now = parts;
-  now.trainer.program.saved.clear();
-  now.trainer.program.dump.clear();
-  const auto add = [&](const std::string& key) {
-    change += (change.empty() ? "" : " ") + key;
-    out.push_back({change, [now, job] { return compiled(now, job)->step_bytes(); }});
-  };
-  if (parts.what.options.remat.kind != RematPolicy::Kind::FULL) {
-    now.what.options.remat = {.kind = RematPolicy::Kind::FULL};
-    add("remat_policy=FULL");
-  }
-  const double samples = config.optimizer.per_device_batch_size;
-  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
-    now.what.step.accumulation *= 2;
-    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
-                    now.what.step.accumulation));
-  }
-  if (now.what.step.state == training::StateDType::F32 &&
-      now.what.options.weights_dtype != DType::F32) {
-    now.what.step.state = training::StateDType::WEIGHTS;
-    add("train_state_dtype=weights_dtype");
-  }
-  if (now.what.step.optimizer == training::OptimizerKind::ADAMW) {
-    now.what.step.optimizer = training::OptimizerKind::ADAMW8BIT;
-    add("optimizer=adamw8bit");
-  }
-  return out;
-}
-
-/// A state of two bytes a number.
-std::vector<training::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
-                                                 const training::Optimizer& optimizer,
-                                                 const mesh::Placement& place) {
-  for (nn::ParamSpec& spec : specs) {
-    spec.shape.dtype = DType::BF16;
-  }
-  const int64_t bytes =
-      training::state_bytes(training::state_parts(specs, average, optimizer), place);
-  return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
 }
 
 /// Those of timesteps_list that are trained.
@@ -314,8 +252,9 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
   loaded.config.optimizer.max_train_steps = steps_of(o, out.source->size(), what.batch);
   resolved.optimizer.max_train_steps = o.max_train_steps;
   resolve_schedule(resolved, start);
-  out.schedule = schedule_of(resolved, what.batch);
-  check_rate(out.schedule, start, o.max_train_steps);
+  const training::Schedule schedule = schedule_of(resolved, what.batch);
+  check_rate(schedule, start, o.max_train_steps);
+  out.schedules = schedules_of(schedule, out.two);
   out.settings = record_of(resolved);
   out.notes = resume_lines(start, resolved);
   if (start.resumes()) {
@@ -334,7 +273,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
     out.tflops.push_back(training::training_tflops(
         what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
         static_cast<double>(what.batch) / static_cast<double>(devices.count()),
-        what.adapter ? training::Trained::ADDITIONS : training::Trained::NETWORK));
+        what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS));
   }
   constexpr double kTera = 1e12;
   out.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
@@ -352,14 +291,17 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
       .batches = out.batches,
       .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
                   .empty_text = empty_text(config, out.batches[0].text, devices.client(), job),
-                  .program = program}};
-  out.trainer = compiled(parts, job);
+                  .program = program},
+      .two = out.two};
+  std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
   if (job.stop_requested()) {
     return false;
   }
-  training::check_fits("a step with its state", out.trainer->step_bytes(), devices,
-                       alternatives(config, parts, job));
-  out.memory = training::memory_use(*out.trainer, devices, config.data.prefetch_batches);
+  check_trainer(*trainer, config, parts, job);
+  out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
+                        : std::make_unique<training::Experts>(std::move(trainer));
+  out.memory = training::memory_use(out.experts->trainer(), devices, config.data.prefetch_batches,
+                                    out.experts->idle_bytes());
   return true;
 }
 
@@ -405,45 +347,49 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const mesh::Placement asked = placement(config, client);
   const Expert expert = trained_expert(config);
   check_videos(config, expert);
-  out.pretrained = pretrained_transformer(config, expert.part());
-  const networks::Network network =
-      out.pretrained.empty() ? scratch_network(loaded) : networks::open(out.pretrained);
+  out.pretrained = pretrained_networks(config, expert);
+  out.two = two_experts(config, expert);
+  const fs::path& first = out.pretrained.front();
+  const networks::Network network = first.empty() ? scratch_network(loaded) : networks::open(first);
   out.step =
-      training_step(config, network, expert, trained_adapter(config, network, expert, job), asked);
+      training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
   const TrainingStep& what = out.step;
-  if (what.adapter) {
-    for (const std::string& line : what.adapter->lines) {
+  for (const TrainedAdapter& adapter : what.adapters) {
+    for (const std::string& line : adapter.lines) {
       job.line("lora: " + line);
     }
   }
   const mesh::Placement& place = what.options.place;
   const runtime::Devices devices(client, place);
   job.notice(what.doubts);
-  out.parameters = count(what.specs);
-  out.trained_parameters = count(training::trained_of(what.specs));
+  const int64_t networks = std::ssize(out.pretrained);
+  out.parameters = networks * count(what.specs);
+  out.trained_parameters = networks * count(training::trained_of(what.specs));
   out.scheduler_config = scheduler_config_of(config);
   config::Config resolved = resolved_config(config, what, expert);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
   } else if (!start.init.empty()) {
     check_optimizer_of(config, start.init);
-    begin_from(start.init, out);
+    for (size_t place = 0; place < out.pretrained.size(); ++place) {
+      begin_from(start.init, place, out);
+    }
   }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
   const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema, *optimizer);
-  out.room = checkpoint_room(out.checkpoints->path(), training::checkpoint_bytes(state, out.held()),
+  out.room = checkpoint_room(out.checkpoints->path(),
+                             networks * training::checkpoint_bytes(state, out.held()),
                              saved_steps(config, start), keep);
   job.notice(check_room(out.room));
   // What cannot fit at all is told before clips are encoded.
-  training::check_fits("the parameters with the optimizer's state",
-                       training::state_bytes(state, place), devices,
-                       smaller_state(what.specs, ema, *optimizer, place));
+  check_state(what.specs, state, ema, *optimizer, out.two, devices);
   if (!open_data(config, client, job, out)) {
     return out;
   }
   plan_steps(loaded, resolved, start, devices, out);
+  job.notice(turn_notices(out.two, config.optimizer.max_train_steps));
   if (!compile(config, devices, job, out)) {
     return out;
   }
@@ -451,10 +397,14 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     const auto span = out.timings.measure("loading weights");
     const auto loading = job.task("loading the weights");
     const bool with_optimizer = !start.init.empty() && config.run.init_optimizer;
-    out.trainer->set_state(start.resumes() || with_optimizer
-                               ? saved_state(out, start.resumes() ? start.folder : start.init, kept,
-                                             ema, devices, *optimizer)
-                               : first_state(out, kept, ema, devices, *optimizer));
+    for (size_t place = out.pretrained.size(); place-- > 0;) {
+      out.experts->set_state(
+          static_cast<int64_t>(place),
+          start.resumes() || with_optimizer
+              ? saved_state(out, place, start.resumes() ? start.folder : start.init, kept, ema,
+                            devices, *optimizer)
+              : first_state(out, place, kept, ema, devices, *optimizer));
+    }
     if (out.eval_source) {
       add_evaluation(config, devices, job, out);
     }

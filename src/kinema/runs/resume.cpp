@@ -59,6 +59,9 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
   out.optimizer.global_batch_size = step.samples;
   out.optimizer.min_timestep = expert.min_timestep;
   out.optimizer.max_timestep = expert.max_timestep;
+  // Decides whose turn a step is; of one expert the timesteps say it.
+  out.generate.boundary_ratio =
+      expert.is_both() ? *expert.boundary_ratio : config::GenerateConfig{}.boundary_ratio.value;
   if (out.data.dataset_type == config::DatasetType::TF ||
       out.data.dataset_type == config::DatasetType::GRAIN) {
     out.data.dataset_type = config::DatasetType::TFRECORD;  // other names of it
@@ -66,9 +69,9 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
   if (!config::read_buckets(config.data).on) {
     out.data.buckets = {"[]"};
   }
-  if (step.adapter) {
-    out.model.lora_rank = step.adapter->config.rank;
-    out.model.lora_alpha = step.adapter->config.alpha;
+  if (!step.adapters.empty()) {
+    out.model.lora_rank = step.adapters.front().config.rank;
+    out.model.lora_alpha = step.adapters.front().config.alpha;
   }
   set_sizes(out.model, step.network);
   return out;

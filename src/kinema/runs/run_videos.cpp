@@ -85,16 +85,18 @@ ModelToUse RunVideos::model_at(int64_t steps) const {
 }
 
 std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
+  std::vector<sample::LentTransformer> lent;
+  for (const Expert& one : model_.expert.each()) {
+    lent.push_back({.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
+  }
   return std::make_unique<sample::Pipeline>(
       devices_, model_at(steps).folder, parts_,
       sample::PipelineOptions{
-          .model = model_.options,
-          .programs = programs_,
-          .lent = sample::LentTransformer{.network = model_.network,
-                                          .expert = model_.expert.is_low_noise() ? 1 : 0}});
+          .model = model_.options, .programs = programs_, .lent = std::move(lent)});
 }
 
-std::optional<RunVideos::Made> RunVideos::make(const training::StateView& state, int64_t steps) {
+std::optional<RunVideos::Made> RunVideos::make(
+    const std::function<training::StateView(int64_t place)>& state, int64_t steps) {
   const pjrt::AllowTransfers all;
   const Stopwatch watch;
   const bool average = model_.average && loaded_.config.generate.use_ema;
@@ -108,7 +110,10 @@ std::optional<RunVideos::Made> RunVideos::make(const training::StateView& state,
     }
   };
   try {
-    pipeline->lend(weights_.of(average ? state.averages() : state.params()));
+    pipeline->lend([&](int64_t expert) {
+      const training::StateView lent = state(model_.expert.is_both() ? expert : 0);
+      return weights_.of(average ? lent.averages() : lent.params());
+    });
     out.generated = pipeline->generate(request_, {.step = [&](const sample::DenoiseStep&) {
                                          if (job_.stop_requested()) {
                                            throw Stopped();

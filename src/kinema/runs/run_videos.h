@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -45,7 +46,9 @@ class RunVideos {
   };
   /// Makes the videos after `steps` completed steps and writes them to samples/STEPS of the run.
   /// Nothing where the job is told to stop before the sampler's last step.
-  std::optional<Made> make(const training::StateView& state, int64_t steps);
+  /// `state` is asked for that of a network by its place in the run.
+  std::optional<Made> make(const std::function<training::StateView(int64_t place)>& state,
+                           int64_t steps);
   const std::string& first_prompt() const { return request_.prompts.front(); }
 
  private:

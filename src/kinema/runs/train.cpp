@@ -12,6 +12,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/pjrt/transfers.h"
+#include "kinema/runs/both_experts.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/data_sets.h"
@@ -35,31 +36,32 @@ namespace fs = std::filesystem;
 
 TrainStart start_of(const Training& training, const config::Config& config,
                     const std::string& run_folder) {
-  TrainStart out{.run_folder = run_folder,
-                 .parameters = training.parameters,
-                 .trained_parameters = training.trained_parameters,
-                 .adapter = training.step.adapter ? training.step.adapter->text() : "",
-                 .pretrained = training.pretrained,
-                 .first_step = training.first_step,
-                 .max_steps = config.optimizer.max_train_steps,
-                 .resumed = training.resumed.empty() ? "" : training.described(training.resumed),
-                 .first_position = training.first_position,
-                 .notes = training.notes,
-                 .batch = training.step.batch_text,
-                 .accumulation = config.optimizer.gradient_accumulation_steps,
-                 .expert = training.step.expert,
-                 .memory = training.memory,
-                 .schedule = training::describe(training.schedule),
-                 .checkpoints = describe(training.room)};
+  TrainStart out{
+      .run_folder = run_folder,
+      .parameters = training.parameters,
+      .trained_parameters = training.trained_parameters,
+      .adapter = training.step.adapters.empty() ? "" : training.step.adapters.front().text(),
+      .pretrained = training.pretrained.front(),
+      .first_step = training.first_step,
+      .max_steps = config.optimizer.max_train_steps,
+      .resumed = training.resumed.empty() ? "" : training.described(training.resumed),
+      .first_position = training.first_position,
+      .notes = training.notes,
+      .batch = training.step.batch_text,
+      .accumulation = config.optimizer.gradient_accumulation_steps,
+      .expert = training.step.expert,
+      .memory = training.memory,
+      .schedule = describe(training.schedules, training.two, config.optimizer.max_train_steps),
+      .checkpoints = describe(training.room)};
   if (const mesh::Placement& place = training.step.options.place; place.active()) {
     out.devices = place.mesh().devices();
     out.mesh = mesh::axes_text(place.mesh().axes);
   }
   for (size_t i = 0; i < training.batches.size(); ++i) {
-    out.steps.push_back({training.batches[i], training.trainer->report(i)});
+    out.steps.push_back({training.batches[i], training.experts->trainer().report(i)});
   }
   if (config.parallel.debug_sharding) {
-    out.sharding = training.trainer->sharding_report();
+    out.sharding = training.experts->trainer().sharding_report();
   }
   return out;
 }

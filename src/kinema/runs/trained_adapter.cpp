@@ -96,4 +96,23 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   return out;
 }
 
+std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
+                                             const networks::Network& network, const Expert& expert,
+                                             const Job& job) {
+  std::vector<TrainedAdapter> out;
+  for (const Expert& one : expert.each()) {
+    if (std::optional<TrainedAdapter> adapter = trained_adapter(config, network, one, job)) {
+      out.push_back(std::move(*adapter));
+    }
+  }
+  for (const TrainedAdapter& each : out) {
+    const weights::AdapterConfig& first = out.front().config;
+    check(each.config.rank == first.rank && each.config.alpha == first.alpha,
+          "[lora] the file for the high-noise expert has rank {} and alpha {:g}, that for the "
+          "low-noise one {} and {:g}\n  files of the same go on together, others in a run each",
+          first.rank, first.alpha, each.config.rank, each.config.alpha);
+  }
+  return out;
+}
+
 }  // namespace kinema::runs

@@ -31,4 +31,10 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
                                               const networks::Network& network,
                                               const Expert& expert, const Job& job);
 
+/// That of each network that is trained. Throws an Error also where those of both experts differ
+/// in rank or in how much they count: they share a program.
+std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
+                                             const networks::Network& network, const Expert& expert,
+                                             const Job& job);
+
 }  // namespace kinema::runs

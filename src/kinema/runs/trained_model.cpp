@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTimesteps = 1000;
-
 /// Where the named pipeline's timesteps are divided: as given, as the pipeline says, or the
 /// default.
 double boundary_of(const config::Config& config,
@@ -93,8 +91,26 @@ bool makes_videos(const config::RunConfig& run) {
 std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
 std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
 
+std::vector<Expert> Expert::each() const {
+  if (!is_both()) {
+    return {*this};
+  }
+  Expert high{.which = config::TrainExpert::HIGH_NOISE,
+              .min_timestep = boundary(),
+              .max_timestep = max_timestep,
+              .boundary_ratio = boundary_ratio};
+  Expert low{.which = config::TrainExpert::LOW_NOISE,
+             .min_timestep = min_timestep,
+             .max_timestep = high.min_timestep,
+             .boundary_ratio = boundary_ratio};
+  return {high, low};
+}
+
 std::string Expert::timesteps() const {
-  return fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
+  const std::string all = fmt::format("timesteps {:g} to {:g}", min_timestep, max_timestep);
+  return is_both() ? fmt::format("{}, {} from {:g} up", all,
+                                 config::word_of(config::TrainExpert::HIGH_NOISE), boundary())
+                   : all;
 }
 
 Expert trained_expert(const config::Config& config) {
@@ -103,8 +119,8 @@ Expert trained_expert(const config::Config& config) {
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   if (out.which == config::TrainExpert::NONE) {
     check(!pipeline || !pipeline->has_two_experts(),
-          "[config] {} has two experts, and a run trains one of them\n"
-          "  train_expert=high_noise or train_expert=low_noise",
+          "[config] {} has two experts: which does the run train?\n"
+          "  train_expert=high_noise or train_expert=low_noise, train_expert=both in turn",
           config.model.pretrained_model_name_or_path);
   } else {
     check(!pipeline || pipeline->has_two_experts() ||
@@ -112,8 +128,9 @@ Expert trained_expert(const config::Config& config) {
           "[config] train_expert is {}, but {} has one transformer\n  train_expert=none",
           out.name(), config.model.pretrained_model_name_or_path);
     out.boundary_ratio = boundary_of(config, pipeline);
-    (out.which == config::TrainExpert::HIGH_NOISE ? out.min_timestep : out.max_timestep) =
-        *out.boundary_ratio * kTimesteps;
+    if (!out.is_both()) {
+      (out.is_low_noise() ? out.max_timestep : out.min_timestep) = out.boundary();
+    }
   }
   const Expert whole = out;
   out.min_timestep = o.min_timestep < 0 ? out.min_timestep : o.min_timestep;
@@ -125,12 +142,20 @@ Expert trained_expert(const config::Config& config) {
   check(out.min_timestep < out.max_timestep,
         "[config] there are no timesteps from min_timestep {:g} to max_timestep {:g}",
         out.min_timestep, out.max_timestep);
+  for (const Expert& one : out.each()) {
+    check(one.min_timestep < one.max_timestep,
+          "[config] of the timesteps {:g} to {:g} none is the {} expert's, which train_expert=both "
+          "trains too\n  the boundary is at {:g}: another range, or train_expert={}",
+          out.min_timestep, out.max_timestep, one.name(), out.boundary(),
+          config::word_of(one.is_low_noise() ? config::TrainExpert::HIGH_NOISE
+                                             : config::TrainExpert::LOW_NOISE));
+  }
   return out;
 }
 
 void check_videos(const config::Config& config, const Expert& expert) {
-  if (expert.which == config::TrainExpert::NONE || !makes_videos(config.run)) {
-    return;
+  if (expert.which == config::TrainExpert::NONE || expert.is_both() || !makes_videos(config.run)) {
+    return;  // the run has all that it makes them with
   }
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
   std::error_code ignored;

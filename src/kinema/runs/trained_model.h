@@ -26,7 +26,8 @@ std::optional<sample::PipelineFolder> pipeline_index(const config::Config& confi
 bool makes_videos(const config::RunConfig& run);
 
 /// Throws an Error when the pipeline has two experts and none is chosen, or one and one is; when
-/// min_timestep and max_timestep are no range, or reach over the boundary.
+/// min_timestep and max_timestep are no range, or reach over the boundary of one expert, or leave
+/// one of both without timesteps.
 Expert trained_expert(const config::Config& config);
 
 /// Throws an Error when a run of one expert makes videos and the other expert is not here.

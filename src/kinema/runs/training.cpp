@@ -2,10 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "kinema/io/atomic_write.h"
 #include "kinema/pjrt/transfers.h"
+#include "kinema/runs/both_experts.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/network_model.h"
@@ -34,7 +38,7 @@ int64_t Training::position(int64_t steps) const {
 }
 
 training::Held Training::held() const {
-  return {.optimizer = save_optimizer, .frozen = !step.adapter};
+  return {.optimizer = save_optimizer, .frozen = step.adapters.empty()};
 }
 
 std::string Training::described(const fs::path& checkpoint) const {
@@ -47,17 +51,29 @@ training::StepRecord Training::measured(training::StepRecord record) const {
   if (const int64_t samples = source->size(); samples < kEndless) {
     record.epoch = static_cast<double>(position(record.step + 1)) / static_cast<double>(samples);
   }
+  if (two) {
+    record.expert = step.expert.each().at(experts->expert_of(record.step)).name();
+  }
   record.rss_bytes = runtime::rss_bytes();
   record.peak_rss_bytes = runtime::peak_rss_bytes();
-  if (const auto memory = trainer->devices()[0].memory()) {
+  if (const auto memory = experts->trainer().devices()[0].memory()) {
     record.device_bytes = memory->bytes_in_use;
     record.peak_device_bytes = memory->peak_bytes_in_use;
   }
   return record;
 }
 
+double Training::rate(int64_t i) const {
+  return schedules.at(experts->expert_of(i))(experts->steps_before(i));
+}
+
 training::Evaluation Training::evaluate() const {
-  return evaluator->run(trainer->state().params(), *eval_source);
+  std::vector<training::EvaluatedPart> parts = evaluated_parts(
+      step.expert, [this](int64_t place) { return experts->state(place).params(); });
+  if (experts->active() == 1) {  // the one that is there first
+    std::ranges::reverse(parts);
+  }
+  return evaluator->run(parts, *eval_source);
 }
 
 training::LoopParts Training::parts() {
@@ -71,25 +87,26 @@ training::LoopParts Training::parts() {
     }
     return kept;
   };
-  parts.learning_rate = [this](int64_t i) { return schedule(i); };
+  parts.learning_rate = [this](int64_t i) { return rate(i); };
   parts.run_step = [this](int64_t i, double rate, const data::Batch& batch_now) {
-    return trainer->run(i, rate, batch_now);
+    return experts->run(i, rate, batch_now);
   };
   parts.find_nonfinite = [this](int64_t i, const data::Batch& batch_now) {
+    const training::Trainer& trainer = experts->trainer();  // still at the step's expert
     const std::string found =
-        debug_nans ? trainer->find_operation(i, schedule(i), batch_now,
-                                             training::network_model(step.network, step.options))
+        debug_nans ? trainer.find_operation(i, rate(i), batch_now,
+                                            training::network_model(step.network, step.options))
                    : "";
     if (!found.empty()) {
       return found;
     }
-    return trainer->find_nonfinite(i, batch_now,
-                                   training::tapped_network_model(step.network, step.options));
+    return trainer.find_nonfinite(i, batch_now,
+                                  training::tapped_network_model(step.network, step.options));
   };
   parts.tflops = [this](const data::Batch& batch_now) {
-    return tflops.at(trainer->shape_of(batch_now));
+    return tflops.at(experts->trainer().shape_of(batch_now));
   };
-  parts.check_replicas = [this] { trainer->check_replicas(); };
+  parts.check_replicas = [this] { experts->check_replicas(); };
   parts.save = [this](int64_t steps, bool go_on) { save(steps, go_on); };
   parts.saved = [this](bool wait) { report_saved(wait); };
   return parts;
@@ -110,15 +127,15 @@ void Training::save(int64_t steps, bool go_on) {
       .data_position = position(steps),
       .seed = seed,
       .settings = settings,
-      .weights = step.adapter ? training::kAdapter : step.expert.part(),
-      .adapter = step.adapter ? std::optional(step.adapter->config) : std::nullopt,
+      .weights = step.adapters.empty() ? step.expert.part() : training::kAdapter,
+      .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
       .gain = gain};
-  const auto write = [this, reached](const training::StateSource& state) {
+  const auto write = [this, reached](std::span<const training::StateSource> states) {
     if (stored != nullptr) {
       stored->begin(reached.step);
     }
     checkpoints->write(reached.step, [&](const fs::path& folder) {
-      training::save_state(folder, step.network, state, reached, held());
+      training::save_states(folder, step.network, states, reached, held());
       if (!scheduler_config.empty()) {
         const fs::path kept = folder / sample::kSchedulerConfig;
         fs::create_directories(kept.parent_path());
@@ -132,13 +149,20 @@ void Training::save(int64_t steps, bool go_on) {
     }
     return line;
   };
-  const training::StateView state = trainer->state();
-  // Room for the copy, and as much again for what the steps and the files take.
-  const int64_t wanted = 2 * training::host_bytes(state, held());
+  std::vector<training::StateSource> states;
+  for (int64_t expert = 0; expert < experts->size(); ++expert) {
+    states.push_back(experts->source(expert));
+  }
+  // Room for the copies, and as much again for what the steps and the files take.
+  const int64_t wanted =
+      2 * experts->size() * training::host_bytes(std::as_const(*experts).trainer().state(), held());
   if (go_on && in_background && wanted <= runtime::available_memory_bytes()) {
-    writer->start([write, copy = training::host_copy(state, held())] { return write(copy); });
+    for (training::StateSource& state : states) {
+      state = training::host_copy(state, held());
+    }
+    writer->start([write, copies = std::move(states)] { return write(copies); });
   } else {
-    const std::string line = write(training::source_of(state));
+    const std::string line = write(states);
     if (log) {
       log(line);
     }

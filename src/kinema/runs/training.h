@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kinema/config/config.h"
@@ -17,29 +18,30 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/training/evaluation.h"
+#include "kinema/training/experts.h"
 #include "kinema/training/gain.h"
 #include "kinema/training/loop.h"
 #include "kinema/training/memory.h"
 #include "kinema/training/schedule.h"
 #include "kinema/training/stored_checkpoints.h"
 #include "kinema/training/timings.h"
-#include "kinema/training/trainer.h"
 
 namespace kinema::runs {
 
 /// A training run, ready for its first step: everything the loop is made of.
 struct Training {
   std::filesystem::path run;
-  std::filesystem::path pretrained;  // empty: from scratch
+  std::vector<std::filesystem::path> pretrained;  // of each network; empty: from scratch
   TrainingStep step;
   int64_t parameters = 0;
   int64_t trained_parameters = 0;
   int64_t first_step = 0;
   int64_t first_position = 0;
   std::vector<training::BatchShapes> batches;  // one of each size that the data has
-  training::Schedule schedule;
-  config::Record settings;         // what a checkpoint keeps of the configuration
-  std::vector<std::string> notes;  // on what the run goes on from
+  std::optional<training::TwoExperts> two;
+  std::vector<training::Schedule> schedules;  // of each network
+  config::Record settings;                    // what a checkpoint keeps of the configuration
+  std::vector<std::string> notes;             // on what the run goes on from
   CheckpointRoom room;
   std::string scheduler_config;  // of the pipeline, kept in checkpoints; empty: it has none
   std::vector<double> tflops;    // per device and step, of each of `batches`
@@ -59,8 +61,8 @@ struct Training {
 
   std::unique_ptr<data::Source> source;
   std::unique_ptr<data::Prefetcher> prefetcher;  // reads `source`
-  std::unique_ptr<training::Trainer> trainer;
-  std::unique_ptr<data::Source> eval_source;  // empty: no evaluation
+  std::unique_ptr<training::Experts> experts;    // one, where a single network is trained
+  std::unique_ptr<data::Source> eval_source;     // empty: no evaluation
   std::unique_ptr<training::Evaluator> evaluator;
   std::unique_ptr<training::CheckpointFolder> checkpoints;
   training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
@@ -72,6 +74,8 @@ struct Training {
   std::string described(const std::filesystem::path& checkpoint) const;
   /// What is known of a step beside what the loop says.
   training::StepRecord measured(training::StepRecord record) const;
+  /// The learning rate of a step, by its expert's own steps.
+  double rate(int64_t i) const;
   /// Where in the data's order the step after `steps` completed ones begins.
   int64_t position(int64_t steps) const;
   training::Evaluation evaluate() const;

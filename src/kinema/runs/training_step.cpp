@@ -38,6 +38,9 @@ training::StepOptions step_options(const config::Config& config, const Expert& e
   out.objective.caption_dropout = o.caption_dropout;
   out.objective.min_timestep = expert.min_timestep;
   out.objective.max_timestep = expert.max_timestep;
+  if (expert.is_both()) {
+    out.objective.boundary = expert.boundary();
+  }
   out.objective.first_frame =
       config.model.model_type == config::ModelType::TI2V ? o.first_frame_conditioning_p : 0.0;
   out.accumulation = o.gradient_accumulation_steps;
@@ -53,14 +56,14 @@ training::StepGraph TrainingStep::build(const training::BatchShapes& shapes) con
 }
 
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
-                           const Expert& expert, std::optional<TrainedAdapter> adapter,
+                           const Expert& expert, std::vector<TrainedAdapter> adapters,
                            const mesh::Placement& asked) {
   const config::OptimizerConfig& o = config.optimizer;
   TrainingStep out{.expert = expert,
                    .network = network,
                    .options = model_options(config),
                    .step = step_options(config, expert),
-                   .adapter = std::move(adapter)};
+                   .adapters = std::move(adapters)};
   out.samples = batch_sizes(config, asked.devices()).train;
   out.batch = out.samples * o.gradient_accumulation_steps;
   const mesh::Placement place = asked.for_samples(out.samples);
@@ -69,13 +72,13 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   out.doubts = check_model_type(config, network.sizes());
   network->check_divides(place);
   out.options.place = place;
-  if (out.adapter) {
-    out.options.low_ranks = out.adapter->config.modules;
-    out.options.low_rank_dropout = out.adapter->config.dropout;
+  if (!out.adapters.empty()) {
+    out.options.low_ranks = out.adapters.front().config.modules;
+    out.options.low_rank_dropout = out.adapters.front().config.dropout;
   }
   out.specs = network->parameters(out.options, init_options(config));
-  if (out.adapter) {
-    weights::train_alone(out.specs, out.adapter->config);
+  if (!out.adapters.empty()) {
+    weights::train_alone(out.specs, out.adapters.front().config);
   }
   out.step.place = place;
   out.step.batch_axes = mesh::batch_axes(place, config.parallel.data_sharding, out.batch);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,15 +15,16 @@
 namespace kinema::runs {
 
 /// What decides a configuration's training step on a mesh, whether its devices are here (train) or
-/// not (plan).
+/// not (plan). Of both experts it is one step, which either is given to.
 struct TrainingStep {
   Expert expert;
   networks::Network network;
   nn::ModelOptions options;          // placed for the batch
   std::vector<nn::ParamSpec> specs;  // in the dtypes that the network works in
   training::StepOptions step;
-  std::optional<TrainedAdapter> adapter;  // what is trained, where that is not the network
-  int64_t samples = 0;                    // of a batch over all devices
+  /// What is trained of each network, where that is not the network.
+  std::vector<TrainedAdapter> adapters;
+  int64_t samples = 0;              // of a batch over all devices
   int64_t batch = 0;                // of a step, which is gradient_accumulation_steps of these
   std::string batch_text;           // how large it is and how it lies on the devices
   std::vector<std::string> doubts;  // what looks wrong without being certain
@@ -35,7 +35,7 @@ struct TrainingStep {
 /// Throws an Error where model, batch and mesh do not fit each other, or the configuration does not
 /// fit the model.
 TrainingStep training_step(const config::Config& config, const networks::Network& network,
-                           const Expert& expert, std::optional<TrainedAdapter> adapter,
+                           const Expert& expert, std::vector<TrainedAdapter> adapters,
                            const mesh::Placement& asked);
 
 /// What of a configuration decides the step beside model and mesh.

@@ -20,8 +20,8 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
                   VideoModel{.network = training.step.network,
                              .expert = training.step.expert,
                              .options = training.step.options,
-                             .average = !training.trainer->state().parts.ema.empty(),
-                             .adapter = training.step.adapter.has_value(),
+                             .average = training.step.step.ema_decay > 0,
+                             .adapter = !training.step.adapters.empty(),
                              .run = training.run,
                              .checkpoints = training.checkpoints->path()},
                   std::move(flags), listeners_.job);
@@ -61,7 +61,8 @@ void WatchedVideos::after_training(int64_t steps) {
 }
 
 std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
-  auto made = videos_->make(training_.trainer->state(), steps);
+  auto made =
+      videos_->make([this](int64_t place) { return training_.experts->state(place); }, steps);
   if (made) {
     listeners_.records.videos(steps - 1, *made);
     if (listeners_.observer.on_videos) {

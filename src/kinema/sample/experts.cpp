@@ -24,18 +24,19 @@ nn::ModelOptions for_sampling(nn::ModelOptions options, const runtime::Devices& 
 }  // namespace
 
 Experts::Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
-                 const std::optional<LentTransformer>& lent)
+                 std::span<const LentTransformer> lent)
     : devices_(std::move(devices)),
       folder_(std::move(folder)),
       options_(for_sampling(options, devices_)) {
-  if (lent) {
-    check(lent->expert >= 0 && lent->expert < size(),
-          "[sample] expert {} is lent, but {} has {} transformers", lent->expert,
+  for (const LentTransformer& each : lent) {
+    check(each.expert >= 0 && each.expert < size(),
+          "[sample] expert {} is lent, but {} has {} transformers", each.expert,
           folder_.folder.string(), size());
-    lent_expert_ = lent->expert;
+    is_lent_.at(static_cast<size_t>(each.expert)) = true;
   }
   const auto network_of = [&](int64_t expert, const std::filesystem::path& part) {
-    return is_lent(expert) ? lent->network : networks::open(part);
+    const auto found = std::ranges::find(lent, expert, &LentTransformer::expert);
+    return found != lent.end() ? found->network : networks::open(part);
   };
   networks_.push_back(network_of(0, folder_.transformer));
   networks_[0]->check_divides(options_.place);
@@ -73,17 +74,17 @@ void Experts::make_way(int64_t expert) {
   }
 }
 
-void Experts::lend(std::vector<const runtime::Array*> parameters) {
-  check(lent_expert_.has_value(), "[sample] {} is a pipeline without a lent transformer",
-        folder_.folder.string());
-  const auto specs = networks_.at(*lent_expert_)->parameters(options_);
-  check(parameters.size() == specs.size(),
-        "[sample] {} parameters are lent, the transformer has {}", parameters.size(), specs.size());
+std::vector<const runtime::Array*> Experts::lent(int64_t expert) const {
+  check(static_cast<bool>(lent_), "[sample] no parameters are lent yet");
+  std::vector<const runtime::Array*> out = lent_(expert);
+  const auto specs = networks_.at(static_cast<size_t>(expert))->parameters(options_);
+  check(out.size() == specs.size(), "[sample] {} parameters are lent, the transformer has {}",
+        out.size(), specs.size());
   for (size_t i = 0; i < specs.size(); ++i) {
-    check(parameters[i]->shape() == specs[i].shape, "[sample] `{}` is lent as {}, expected {}",
-          specs[i].name, to_string(parameters[i]->shape()), to_string(specs[i].shape));
+    check(out[i]->shape() == specs[i].shape, "[sample] `{}` is lent as {}, expected {}",
+          specs[i].name, to_string(out[i]->shape()), to_string(specs[i].shape));
   }
-  lent_ = std::move(parameters);
+  return out;
 }
 
 bool Experts::has_room(int64_t expert) const {
@@ -92,9 +93,8 @@ bool Experts::has_room(int64_t expert) const {
 
 std::vector<const runtime::Array*> Experts::parameters(int64_t expert) {
   if (is_lent(expert)) {
-    check(!lent_.empty(), "[sample] no parameters are lent yet");
     make_way(expert);
-    return lent_;
+    return lent(expert);
   }
   const auto pointers = [](const std::vector<runtime::Array>& arrays) {
     std::vector<const runtime::Array*> out;

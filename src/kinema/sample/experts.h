@@ -2,7 +2,8 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "kinema/networks/network.h"
@@ -18,6 +19,9 @@ struct LentTransformer {
   int64_t expert = 0;  // 1: the low-noise one of two
 };
 
+/// The parameters of a lent expert.
+using LentParameters = std::function<std::vector<const runtime::Array*>(int64_t expert)>;
+
 /// One or two transformers of a pipeline, loaded when first asked for. The second drives the first
 /// out of memory unless the device has room for both.
 class Experts {
@@ -25,7 +29,7 @@ class Experts {
   /// Reads and checks the configurations; loads nothing yet. Over a mesh, each device will hold
   /// what the placement's rules lay on it.
   Experts(runtime::Devices devices, PipelineFolder folder, const nn::ModelOptions& options,
-          const std::optional<LentTransformer>& lent = {});
+          std::span<const LentTransformer> lent = {});
 
   int64_t size() const { return folder_.has_two_experts() ? 2 : 1; }
   /// 0 for the only one or the one for high noise, 1 for low noise.
@@ -43,15 +47,17 @@ class Experts {
   /// Whether the expert's parameters take no more memory than is taken: they are there, or those of
   /// the other expert make way.
   bool has_room(int64_t expert) const;
-  /// What `parameters` gives for the lent expert until the next call: arrays that the caller keeps,
-  /// in the order, dtypes and placement of Architecture::parameters.
-  void lend(std::vector<const runtime::Array*> parameters);
+  /// What `parameters` gives for lent experts until the next call: arrays that the caller keeps, in
+  /// the order, dtypes and placement of Architecture::parameters. They are asked for when an
+  /// expert's turn comes, and need be there until the other's does.
+  void lend(LentParameters parameters) { lent_ = std::move(parameters); }
   /// Gives the memory of what was loaded back; `parameters` loads it again.
   void release() { loaded_ = {}; }
   double load_seconds() const { return load_seconds_; }
 
  private:
-  bool is_lent(int64_t expert) const { return lent_expert_ == expert; }
+  bool is_lent(int64_t expert) const { return is_lent_.at(static_cast<size_t>(expert)); }
+  std::vector<const runtime::Array*> lent(int64_t expert) const;
   /// Lets go of the other expert where the devices have no room for both.
   void make_way(int64_t expert);
 
@@ -60,8 +66,8 @@ class Experts {
   nn::ModelOptions options_;
   std::vector<networks::Network> networks_;
   std::array<std::vector<runtime::Array>, 2> loaded_;
-  std::optional<int64_t> lent_expert_;
-  std::vector<const runtime::Array*> lent_;
+  std::array<bool, 2> is_lent_{};
+  LentParameters lent_;
   double load_seconds_ = 0;
 };
 

@@ -122,8 +122,8 @@ struct PipelineOptions {
   std::shared_ptr<StepPrograms> programs = {};
   /// As if so many bytes of device memory were free; asks the device when absent.
   std::optional<int64_t> available_bytes = {};
-  /// The transformer that Pipeline::lend brings the parameters of.
-  std::optional<LentTransformer> lent = {};
+  /// The transformers that Pipeline::lend brings the parameters of.
+  std::vector<LentTransformer> lent = {};
 };
 
 /// A video pipeline on one device, or with its transformers split over the devices of a mesh: text
@@ -136,8 +136,8 @@ class Pipeline {
   Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
            PipelineOptions options = {});
 
-  /// The lent transformer of the videos to come, see Experts::lend.
-  void lend(std::vector<const runtime::Array*> parameters) { experts_.lend(std::move(parameters)); }
+  /// The lent transformers of the videos to come, see Experts::lend.
+  void lend(LentParameters parameters) { experts_.lend(std::move(parameters)); }
 
   /// Throws what generate would before it computes anything.
   void verify(const GenerateRequest& request, const GenerateObserver& observer = {}) const;

@@ -53,7 +53,9 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
           compare(input({DType::F32, {samples}}, "first_frame_given"), Comparison::GT, 0.5);
     }
   } else {
-    const Draw drawn = draw(key, part.latents, options.objective);
+    const Tensor expert =
+        options.objective.boundary ? graph.input({DType::U32, {}}, "expert") : Tensor();
+    const Draw drawn = draw(key, part.latents, options.objective, expert);
     // Every device draws what it holds: a number depends on its position alone.
     part.noise = by_sample(drawn.noise, 0, place);
     part.timestep = by_sample(drawn.timestep, 0, place);

@@ -20,6 +20,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "train_state.json";
+constexpr const char* kOptimizer = "optimizer";
+
+/// What belongs to the second of two experts.
+std::string of_expert(const std::string& name, int64_t expert) {
+  return expert == 0 ? name : name + "_2";
+}
 
 /// A list of a state that is written: parameters, moments or averages.
 struct Part {
@@ -153,16 +159,16 @@ std::vector<runtime::Array> trained_additions(const fs::path& folder,
   return out;
 }
 
-io::Json to_json(const TrainState& train, int64_t updates) {
+io::Json to_json(const TrainState& train, std::span<const int64_t> updates) {
   io::Json settings = io::Json::object();
   for (const auto& [key, value] : train.settings) {
     settings.set(key, io::Json::parse(value, key));
   }
-  io::Json out = io::Json::object({{"format", 1},
-                                   {"step", train.step},
-                                   {"updates", updates},
-                                   {"data_position", train.data_position},
-                                   {"seed", train.seed}});
+  io::Json out = io::Json::object({{"format", 1}, {"step", train.step}});
+  for (size_t i = 0; i < updates.size(); ++i) {
+    out.set(of_expert("updates", static_cast<int64_t>(i)), updates[i]);
+  }
+  out.set("data_position", train.data_position).set("seed", train.seed);
   if (const Gain& gain = train.gain; gain.best || gain.without > 0) {
     io::Json found = io::Json::object({{"without_gain", gain.without}});
     if (gain.best) {
@@ -171,6 +177,45 @@ io::Json to_json(const TrainState& train, int64_t updates) {
     out.set("evaluations", std::move(found));
   }
   return out.set("settings", std::move(settings));
+}
+
+/// The folders of one network; returns its number of updates.
+int64_t save_network(const fs::path& folder, const networks::Network& network,
+                     const StateSource& state, const TrainState& train, const Held& held,
+                     int64_t expert) {
+  using Kept = StateSource::Kept;
+  const StateParts<Kept>& parts = state.parts;
+  const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
+    if (train.adapter) {
+      const Part factors = part_of(trained_of(state.specs), pointers_to<Kept>(trained));
+      weights::AdapterConfig config = *train.adapter;
+      if (expert > 0) {
+        config.expert = weights::kLowNoise;
+      }
+      weights::save_adapter(folder / name, config, factors.specs, factors.to_host);
+      return;
+    }
+    const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
+    weights::save(folder / name, network->config(), part.specs, part.to_host);
+  };
+  const std::string name = of_expert(train.weights, expert);
+  save_model(name, parts.trained);
+  if (held.optimizer) {
+    const fs::path optimizer = folder / of_expert(kOptimizer, expert);
+    fs::create_directories(optimizer);
+    const auto save_moments = [&](const char* file, std::span<const nn::ParamSpec> specs,
+                                  std::span<const Kept> kept) {
+      if (!kept.empty()) {
+        save_tensors(optimizer / file, part_of(specs, pointers_to<Kept>(kept)));
+      }
+    };
+    save_moments("mu.safetensors", state.moments.mu, parts.mu);
+    save_moments("nu.safetensors", state.moments.nu, parts.nu);
+  }
+  if (!parts.ema.empty()) {
+    save_model(average_part(name), parts.ema);
+  }
+  return parts.count->to_host().as<int32_t>()[0];
 }
 
 Gain read_gain(const io::Json& state) {
@@ -237,8 +282,12 @@ StateSource source_of(const StateView& state) {
 }
 
 StateSource host_copy(const StateView& state, const Held& held) {
-  StateSource out = source_of(state);
-  out.parts = those_held(std::move(out.parts), held).map([](const StateSource::Kept& kept) {
+  return host_copy(source_of(state), held);
+}
+
+StateSource host_copy(const StateSource& state, const Held& held) {
+  StateSource out{.specs = state.specs, .parts = {}, .moments = state.moments};
+  out.parts = those_held(state.parts, held).map([](const StateSource::Kept& kept) {
     const auto copy = std::make_shared<HostArray>(kept.to_host());
     return StateSource::Kept{.dtype = kept.dtype, .to_host = [copy] { return std::move(*copy); }};
   });
@@ -268,42 +317,30 @@ void save_state(const fs::path& folder, const networks::Network& network, const 
 
 void save_state(const fs::path& folder, const networks::Network& network, const StateSource& state,
                 const TrainState& train, const Held& held) {
-  using Kept = StateSource::Kept;
-  const StateParts<Kept>& parts = state.parts;
-  const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
-    if (train.adapter) {
-      const Part factors = part_of(trained_of(state.specs), pointers_to<Kept>(trained));
-      weights::save_adapter(folder / name, *train.adapter, factors.specs, factors.to_host);
-      return;
-    }
-    const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
-    weights::save(folder / name, network->config(), part.specs, part.to_host);
-  };
-  save_model(train.weights, parts.trained);
-  if (held.optimizer) {
-    fs::create_directories(folder / "optimizer");
-    const auto save_moments = [&](const char* file, std::span<const nn::ParamSpec> specs,
-                                  std::span<const Kept> kept) {
-      if (!kept.empty()) {
-        save_tensors(folder / "optimizer" / file, part_of(specs, pointers_to<Kept>(kept)));
-      }
-    };
-    save_moments("mu.safetensors", state.moments.mu, parts.mu);
-    save_moments("nu.safetensors", state.moments.nu, parts.nu);
+  save_states(folder, network, std::span(&state, 1), train, held);
+}
+
+void save_states(const fs::path& folder, const networks::Network& network,
+                 std::span<const StateSource> states, const TrainState& train, const Held& held) {
+  std::vector<int64_t> updates;
+  for (const StateSource& state : states) {
+    updates.push_back(save_network(folder, network, state, train, held, std::ssize(updates)));
   }
-  if (!parts.ema.empty()) {
-    save_model(average_part(train.weights), parts.ema);
-  }
-  const int32_t updates = parts.count->to_host().as<int32_t>()[0];
   io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
 }
 
-std::string weights_part(const fs::path& folder) {
-  if (fs::exists(folder / kAdapter)) {
-    return kAdapter;
+std::vector<std::string> weights_parts(const fs::path& folder) {
+  std::vector<std::string> out;
+  const char* first = fs::exists(folder / kAdapter) ? kAdapter : "transformer";
+  for (const int64_t expert : {0, 1}) {
+    if (std::string part = of_expert(first, expert); fs::exists(folder / part)) {
+      out.push_back(std::move(part));
+    }
   }
-  return fs::exists(folder / "transformer_2") ? "transformer_2" : "transformer";
+  return out.empty() ? std::vector<std::string>{first} : out;
 }
+
+std::string weights_part(const fs::path& folder) { return weights_parts(folder).front(); }
 
 std::string average_part(const std::string& weights) { return weights + "_ema"; }
 
@@ -334,13 +371,16 @@ std::string TrainState::setting(const std::string& key) const {
   return value.is_string() ? value.as_string() : found->second;
 }
 
-bool has_optimizer(const fs::path& folder) { return fs::exists(folder / "optimizer"); }
+bool has_optimizer(const fs::path& folder) { return fs::exists(folder / kOptimizer); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
                  const runtime::Devices& devices, const Optimizer& optimizer,
-                 const std::optional<AdapterBase>& base) {
-  const std::string part = weights_part(folder);
-  const bool holds_adapter = part == kAdapter;
+                 const std::optional<AdapterBase>& base, int64_t expert) {
+  const std::vector<std::string> all = weights_parts(folder);
+  check(expert < std::ssize(all), "[checkpoint] {} holds {} alone, not both experts",
+        folder.string(), all.front());
+  const std::string& part = all[static_cast<size_t>(expert)];
+  const bool holds_adapter = all.front() == kAdapter;
   check(holds_adapter || !base,
         "[checkpoint] {} holds a whole network, but an adapter is trained (enable_lora)",
         folder.string());
@@ -357,9 +397,10 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
              specs);
   int64_t updates = 0;
   if (has_optimizer(folder)) {
-    state.mu = load_moments(folder / "optimizer" / "mu.safetensors", kept.mu, devices);
-    state.nu = load_moments(folder / "optimizer" / "nu.safetensors", kept.nu, devices);
-    updates = read_state_json(folder).at("updates").as_int();
+    const fs::path saved = folder / of_expert(kOptimizer, expert);
+    state.mu = load_moments(saved / "mu.safetensors", kept.mu, devices);
+    state.nu = load_moments(saved / "nu.safetensors", kept.nu, devices);
+    updates = read_state_json(folder).at(of_expert("updates", expert)).as_int();
   } else {
     state.mu = zeros(kept.mu, devices);
     state.nu = zeros(kept.nu, devices);

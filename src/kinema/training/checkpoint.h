@@ -26,9 +26,12 @@
 ///   adapter/            where an adapter alone is trained, in their place: its factors in a LoRA
 ///                       file as diffusers has them, with PEFT's adapter_config.json
 ///   adapter_ema/        their average
+///     and of a run of both experts each of these twice: transformer/ and transformer_2/,
+///     adapter/ and adapter_2/, optimizer/ and optimizer_2/
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them,
 ///                       and what else an optimizer keeps (Optimizer::moments)
-///   train_state.json    step, updates, seed, what evaluations came to, and the settings that a
+///   train_state.json    step, updates (updates_2), seed, what evaluations came to, and the
+///   settings that a
 ///                       resumed run is compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::training {
@@ -77,6 +80,7 @@ struct StateSource {
 /// The state as it lies on the devices, and must stay until it is written.
 StateSource source_of(const StateView& state);
 /// A copy of these parts in host memory, which is freed as it is written.
+StateSource host_copy(const StateSource& state, const Held& held = {});
 StateSource host_copy(const StateView& state, const Held& held = {});
 /// Bytes that host_copy takes.
 int64_t host_bytes(const StateView& state, const Held& held = {});
@@ -90,9 +94,15 @@ void save_state(const std::filesystem::path& folder, const networks::Network& ne
                 const StateSource& state, const TrainState& train, const Held& held = {});
 void save_state(const std::filesystem::path& folder, const networks::Network& network,
                 const StateView& state, const TrainState& train, const Held& held = {});
+/// The same of both experts of a run, high noise first; `train` is of the first.
+void save_states(const std::filesystem::path& folder, const networks::Network& network,
+                 std::span<const StateSource> states, const TrainState& train,
+                 const Held& held = {});
 
-/// The folder of the parameters within a checkpoint, `transformer`, `transformer_2` or `adapter`,
-/// and that of their average.
+/// The folders of the parameters within a checkpoint: `transformer`, `transformer_2` or `adapter`;
+/// of both experts `transformer` and `transformer_2`, or `adapter` and `adapter_2`.
+std::vector<std::string> weights_parts(const std::filesystem::path& folder);
+/// The first of these, and the folder of a part's average.
 std::string weights_part(const std::filesystem::path& folder);
 std::string average_part(const std::string& weights);
 
@@ -108,10 +118,11 @@ bool has_optimizer(const std::filesystem::path& folder);
 /// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
 /// moments and count start at zero. Of a checkpoint with an adapter, `base` has the network; throws
 /// an Error where one is given and not wanted, or wanted and not given.
+/// `expert`: of a checkpoint of both, 1 is the low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const Optimizer& optimizer = plain_adamw(),
-                 const std::optional<AdapterBase>& base = {});
+                 const std::optional<AdapterBase>& base = {}, int64_t expert = 0);
 
 /// The state of a run that begins with these parameters, one for each of the specs; moments are of
 /// their dtypes where the optimizer has no other.

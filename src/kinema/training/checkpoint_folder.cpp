@@ -233,8 +233,8 @@ std::string describe_parts(const fs::path& folder) {
     const std::string first = path.begin()->string();
     const std::string stem = path.filename().string();
     const std::string name = !path.has_parent_path() ? path.stem().string()
-                             : first == "optimizer"
-                                 ? "optimizer/" + stem.substr(0, stem.find_first_of(".-"))
+                             : first.starts_with("optimizer")
+                                 ? first + "/" + stem.substr(0, stem.find_first_of(".-"))
                                  : first;
     parts[name] += path.generic_string() + entry.at("xxh3_128").as_string();
   }

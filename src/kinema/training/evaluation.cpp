@@ -114,11 +114,15 @@ Evaluator::Evaluator(const runtime::Devices& devices, std::span<const nn::ParamS
       options_(std::move(options)),
       program_(compile(devices, specs, model, batch, std::move(step), options_.program)) {}
 
-Evaluation Evaluator::run(std::span<const runtime::Array* const> params, const data::Source& source,
-                          const std::stop_token& stop) const {
-  const pjrt::AllowTransfers all;
+void Evaluator::add_part(const EvaluatedPart& part, const data::Source& source,
+                         const std::stop_token& stop,
+                         std::map<int64_t, std::vector<double>>& losses) const {
+  const std::vector<const runtime::Array*> params = part.params();
   const auto batch = static_cast<size_t>(batch_.latents.dims[0]);
-  std::map<int64_t, std::vector<double>> losses;
+  const auto belongs = [&](int64_t timestep) {
+    const auto t = static_cast<double>(timestep);
+    return t >= part.from && t < part.below;
+  };
   std::map<int64_t, int64_t> taken;
   std::vector<Chosen> chosen;
   for (int64_t r = 0; r < source.size(); ++r) {
@@ -127,7 +131,7 @@ Evaluation Evaluator::run(std::span<const runtime::Array* const> params, const d
     }
     data::Sample sample = source.at(r);
     const std::optional<int64_t> timestep = timestep_of(sample, r, options_, objective_);
-    if (!timestep || taken[*timestep] >= options_.most_of_a_timestep) {
+    if (!timestep || !belongs(*timestep) || taken[*timestep] >= options_.most_of_a_timestep) {
       continue;
     }
     ++taken[*timestep];
@@ -138,6 +142,22 @@ Evaluation Evaluator::run(std::span<const runtime::Array* const> params, const d
   }
   if (!chosen.empty()) {
     add_losses(params, std::move(chosen), losses);
+  }
+}
+
+Evaluation Evaluator::run(std::span<const runtime::Array* const> params, const data::Source& source,
+                          const std::stop_token& stop) const {
+  const EvaluatedPart whole{
+      .params = [&] { return std::vector<const runtime::Array*>(params.begin(), params.end()); }};
+  return run(std::span(&whole, 1), source, stop);
+}
+
+Evaluation Evaluator::run(std::span<const EvaluatedPart> parts, const data::Source& source,
+                          const std::stop_token& stop) const {
+  const pjrt::AllowTransfers all;
+  std::map<int64_t, std::vector<double>> losses;
+  for (const EvaluatedPart& part : parts) {
+    add_part(part, source, stop, losses);
   }
   if (losses.empty()) {
     check_evaluation(options_, objective_, source);  // says why

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <stop_token>
@@ -43,6 +45,14 @@ int64_t shared_timestep(const EvaluationOptions& options, int64_t r);
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source);
 
+/// Parameters, and the timesteps that they are evaluated at.
+struct EvaluatedPart {
+  /// Asked when the part's turn comes; good until the next part's does.
+  std::function<std::vector<const runtime::Array*>()> params;
+  double from = 0;
+  double below = std::numeric_limits<double>::infinity();
+};
+
 /// The forward pass over a batch as a compiled program.
 class Evaluator {
  public:
@@ -57,9 +67,14 @@ class Evaluator {
   /// takes part, or one has other sizes than the batch, and Stopped once that is asked for.
   Evaluation run(std::span<const runtime::Array* const> params, const data::Source& source,
                  const std::stop_token& stop = {}) const;
+  /// The same with one network or another by the timestep: an epoch for each part.
+  Evaluation run(std::span<const EvaluatedPart> parts, const data::Source& source,
+                 const std::stop_token& stop = {}) const;
 
  private:
   struct Chosen;
+  void add_part(const EvaluatedPart& part, const data::Source& source, const std::stop_token& stop,
+                std::map<int64_t, std::vector<double>>& losses) const;
   void add_losses(std::span<const runtime::Array* const> params, std::vector<Chosen> chosen,
                   std::map<int64_t, std::vector<double>>& losses) const;
 

@@ -23,9 +23,10 @@ std::string joined(const std::vector<std::string>& ids) {
 std::string console_line(const StepRecord& record) {
   const double used = model_flops_utilization(record);
   const FlopRate rate = flop_rate(record.seconds > 0 ? record.tflops / record.seconds : 0.0);
-  return fmt::format("completed step: {}, seconds: {:.3f}, {}/device: {:.3f}, loss: {:.3f}{}",
+  return fmt::format("completed step: {}, seconds: {:.3f}, {}/device: {:.3f}, loss: {:.3f}{}{}",
                      record.step + 1, record.seconds, rate.unit, rate.value, record.loss,
-                     used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "");
+                     used > 0 ? fmt::format(", MFU: {:.1f} %", 100 * used) : "",
+                     record.expert.empty() ? "" : ", expert: " + record.expert);
 }
 
 std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& record) {

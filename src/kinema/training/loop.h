@@ -30,6 +30,7 @@ struct StepRecord {
   double seconds = 0;                // since the step before, waiting for data included
   double tflops = 0;                 // per device and step
   double peak_tflops = 0;            // per device and second, as its maker says; 0: not known
+  std::string expert = {};           // of two, the one that the step trained: `high_noise`
   std::string nonfinite = {};        // where, when the step was not finite
   std::optional<double> epoch = {};  // passes over the data by its end, where that has one
   int64_t rss_bytes = 0;             // of this process; 0: not known
@@ -98,8 +99,7 @@ std::vector<std::pair<std::string, int64_t>> memory_figures(const StepRecord& re
 double model_flops_utilization(const StepRecord& record);
 
 /// `completed step: 12, seconds: 0.241, GFLOP/s/device: 103.100, loss: 0.842` of the twelfth step,
-/// and
-/// `, MFU: 41.2 %` on devices whose peak is known.
+/// and `, MFU: 41.2 %` on devices whose peak is known, `, expert: low_noise` of a run of both.
 std::string console_line(const StepRecord& record);
 
 }  // namespace kinema::training

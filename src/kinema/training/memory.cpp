@@ -20,8 +20,8 @@ int64_t batch_bytes(const BatchShapes& batch) {
 
 }  // namespace
 
-MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
-                     int64_t batches_ahead) {
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices, int64_t batches_ahead,
+                     const IdleBytes& idle) {
   const bool is_host = devices.client().platform_name() == "cpu";
   const int64_t shares = is_host ? static_cast<int64_t>(devices.count()) : 1;
   int64_t largest = 0;
@@ -31,7 +31,7 @@ MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
   runtime::give_back_free_memory();  // the compiler's
   return {.before = runtime::peak_bytes(devices),
           .held = runtime::held_bytes(devices),
-          .state = shares * trainer.state_bytes(),
+          .state = shares * (trainer.state_bytes() + idle.device) + (is_host ? idle.host : 0),
           .step = shares * (trainer.step_bytes() - trainer.state_bytes()),
           // one more is being handed to the devices
           .data = is_host ? (batches_ahead + 1) * largest : 0};

@@ -8,6 +8,7 @@
 
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
+#include "kinema/training/experts.h"
 #include "kinema/training/trainer.h"
 
 /// What a training run takes, asked before anything of it is loaded.
@@ -24,10 +25,10 @@ struct MemoryUse {
   int64_t predicted() const { return std::max(before, held + state + step + data); }
 };
 
-/// Of a trainer that has no state yet, for which so many batches are made ahead. All devices of a
-/// CPU are one process.
-MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices,
-                     int64_t batches_ahead);
+/// Of a trainer that has no state yet, for which so many batches are made ahead, and beside which
+/// an expert waits. All devices of a CPU are one process.
+MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices, int64_t batches_ahead,
+                     const IdleBytes& idle = {});
 
 /// Another way to run, and the bytes of each device that a step with its state would take so.
 struct Alternative {

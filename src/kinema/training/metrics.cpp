@@ -98,6 +98,9 @@ std::string MetricsFile::write(const StepRecord& record) {
   if (record.epoch) {
     row.set("learning/epoch", *record.epoch);
   }
+  if (!record.expert.empty()) {
+    row.set("learning/expert", record.expert);
+  }
   for (const auto& [name, bytes] : memory_figures(record)) {
     row.set(name, bytes);
   }

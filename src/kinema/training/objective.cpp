@@ -18,16 +18,28 @@ Tensor errors(Tensor prediction, const FlowBatch& flow) {
 }
 
 /// u in [0, 1) to timesteps within the bounds.
-Tensor timesteps(Tensor u, const ObjectiveOptions& options) {
-  const schedulers::FlowMatch& flow = options.flow;
-  if (options.min_timestep <= 0.0 && options.max_timestep >= flow.num_train_timesteps) {
+Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timestep,
+                 double max_timestep) {
+  if (min_timestep <= 0.0 && max_timestep >= flow.num_train_timesteps) {
     return flow.timestep(u);
   }
-  const double low = flow.uniform(options.min_timestep);
-  const double high = flow.uniform(options.max_timestep);
+  const double low = flow.uniform(min_timestep);
+  const double high = flow.uniform(max_timestep);
   // Rounding may lead out of the bounds, to what the other expert is for.
-  return minimum(maximum(flow.timestep(low + (high - low) * u), options.min_timestep),
-                 options.max_timestep);
+  return minimum(maximum(flow.timestep(low + (high - low) * u), min_timestep), max_timestep);
+}
+
+Tensor timesteps(Tensor u, const ObjectiveOptions& options, Tensor expert) {
+  const double min = options.min_timestep;
+  const double max = options.max_timestep;
+  if (!options.boundary) {
+    return timesteps(u, options.flow, min, max);
+  }
+  // Both with their bounds as constants, as a run of the expert alone has them: what a compiler
+  // makes of variables may have other bits.
+  return select(compare(expert, Comparison::EQ, 0),
+                timesteps(u, options.flow, *options.boundary, max),
+                timesteps(u, options.flow, min, *options.boundary));
 }
 
 }  // namespace
@@ -36,7 +48,7 @@ bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents) {
   return options.first_frame > 0.0 && latents.rank() == 5 && latents.dims[2] > 1;
 }
 
-Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options) {
+Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert) {
   const int64_t batch = latents.dim(0);
   Draw drawn;
   // Behind a wall: what reads the noise (input and target) would each draw it again otherwise.
@@ -47,7 +59,7 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options) {
     u = (iota(latents.graph(), {DType::F32, {batch}}, Axis(0)) + u) *
         (1.0 / static_cast<double>(batch));
   }
-  drawn.timestep = timesteps(u, options);
+  drawn.timestep = timesteps(u, options, expert);
   if (options.weigh) {
     drawn.weight = options.flow.weight(drawn.timestep);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kinema/graph/ops.h"
 #include "kinema/schedulers/flow_match.h"
@@ -20,6 +21,9 @@ struct ObjectiveOptions {
   /// Timesteps are drawn from here alone: as without bounds, given that they lie in it.
   double min_timestep = 0.0;
   double max_timestep = 1000.0;
+  /// Of two experts, where their timesteps are divided: they are drawn from one side of it, which
+  /// an input of the step says.
+  std::optional<double> boundary = {};
   /// Probability that a sample's first latent frame is given (TI2V): it stays clean and does not
   /// count.
   double first_frame = 0.0;
@@ -46,8 +50,9 @@ struct FlowBatch {
 /// left to predict.
 bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents);
 
-/// Noise, timesteps and weights for latents [b, ...], a pure function of `key` (u32[2]).
-Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options);
+/// Noise, timesteps and weights for latents [b, ...], a pure function of `key` (u32[2]) and, with a
+/// boundary, of `expert` (u32 []: 0 for high noise, 1 for low).
+Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert = {});
 
 /// Mixes latents (converted to F32) and noise. Where `given` (pred [b], or empty) holds, the first
 /// latent frame is not mixed; latents are then [b, c, f, h, w] with f > 1.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/host_array.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
 #include "kinema/training/optimizer.h"
@@ -58,6 +59,18 @@ struct StateParts {
     });
     return out;
   }
+  std::vector<T*> mutable_all() {
+    std::vector<T*> out;
+    for (auto* part : {&frozen, &trained, &mu, &nu, &ema}) {
+      for (T& x : *part) {
+        out.push_back(&x);
+      }
+    }
+    if (count) {
+      out.push_back(&*count);
+    }
+    return out;
+  }
   size_t changed() const {
     return trained.size() + mu.size() + nu.size() + ema.size() + (count ? 1 : 0);
   }
@@ -100,8 +113,9 @@ struct StateParts {
   }
 };
 
-/// The state as it lies on devices.
+/// The state as it lies on devices, and as it waits in the host's memory.
 using State = StateParts<runtime::Array>;
+using HostState = StateParts<HostArray>;
 
 /// The network's parameters in its order, from those that are trained and those that are not;
 /// `specs` say which are which.

@@ -79,6 +79,7 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///   frozen..., trained..., mu..., nu..., [ema...], count
 ///   key U32[2], step U32, learning_rate F32
 ///   latents, text, [condition], [image_states], [empty_text [t, d] with caption dropout],
+///   [expert U32 with a boundary and without given_draw],
 ///   [noise, timestep [b], weight [b] with given_draw; F32,
 ///    first_frame_given [b] where first frames are given: 1 or 0]
 ///

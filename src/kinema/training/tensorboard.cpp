@@ -159,6 +159,9 @@ void EventFile::write(const StepRecord& record) {
   }
   if (record.finite) {
     scalars.push_back({"learning/loss", record.loss});
+    if (!record.expert.empty()) {  // a curve for each
+      scalars.push_back({"learning/loss_" + record.expert, record.loss});
+    }
     scalars.push_back({"learning/max_grad_norm", record.gradient_norm});
     scalars.push_back({"learning/grad_norm", record.gradient_norm});
     scalars.push_back({"learning/max_abs_grad", record.max_abs_gradient});

@@ -56,6 +56,9 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
           options_.objective.caption_dropout);
     empty_text_ = devices_.upload(*options.empty_text);
   }
+  if (takes_expert()) {
+    set_expert(0);
+  }
 }
 
 void Trainer::set_state(State state) {
@@ -63,6 +66,26 @@ void Trainer::set_state(State state) {
   check(state.frozen.size() == wanted.frozen.size() && state.changed() == wanted.changed(),
         "[train] a state of {} buffers for a step that keeps {}", state.size(), wanted.size());
   state_ = std::move(state);
+}
+
+void Trainer::exchange(HostState& other) {
+  check(other.frozen.size() == state_.frozen.size() && other.changed() == state_.changed(),
+        "[train] a state of {} arrays for one of {}", other.size(), state_.size());
+  const pjrt::AllowTransfers all;
+  const std::vector<runtime::Port>& ports = first().program.inputs();
+  const std::vector<runtime::Array*> own = state_.mutable_all();
+  const std::vector<HostArray*> theirs = other.mutable_all();
+  for (size_t i = 0; i < own.size(); ++i) {
+    HostArray out = own[i]->to_host();
+    *own[i] = {};  // there may be no room for both
+    *own[i] = devices_.upload(*theirs[i], ports[i].sharding);
+    *theirs[i] = std::move(out);
+  }
+}
+
+void Trainer::set_expert(int64_t expert) {
+  const pjrt::AllowTransfers copy(pjrt::Direction::TO_DEVICE, "whose turn it is");
+  expert_ = scalar(devices_, DType::U32, static_cast<uint32_t>(expert));
 }
 
 int64_t Trainer::state_bytes() const {
@@ -163,6 +186,9 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   if (empty_text_) {
     out.all.push_back(&empty_text_);
   }
+  if (takes_expert()) {
+    out.all.push_back(&expert_);
+  }
   for (const HostArray& array : draw) {
     add_batch(array, "noise, timesteps or weights");
   }
@@ -221,6 +247,9 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   }
   if (empty_text_) {
     arguments.push_back(&empty_text_);
+  }
+  if (takes_expert()) {
+    arguments.push_back(&expert_);
   }
   const HostArray flags = program.run(devices_, arguments)[0].to_host();
   return describe_nonfinite(probe.names, flags.as<float>(), nonfinite_gradients());

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -38,10 +39,19 @@ class Trainer {
 
   /// Before the first run of a trainer that was made without a state.
   void set_state(State state);
+  /// The state, which the trainer then has none of.
+  State take_state() { return std::exchange(state_, {}); }
+  /// Takes a state from the host's memory in the place of its own, which then lies there, array by
+  /// array: at no time are two on the devices. What several devices hold is copied from the first.
+  void exchange(HostState& other);
+  /// From which side of ObjectiveOptions::boundary timesteps are drawn from now on; 0 before.
+  void set_expert(int64_t expert);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
   /// the working space of kernels.
   int64_t state_bytes() const;
   int64_t step_bytes() const;
+  /// What the state is made of.
+  const StateParts<nn::ParamSpec>& state_parts() const { return first().graph.state; }
 
   /// Compiles the step of another shape, with as many samples.
   void add_shapes(const Model& model, const BatchShapes& batch);
@@ -106,6 +116,7 @@ class Trainer {
   const Compiled& first() const { return *steps_.front(); }
   const Compiled& step_for(const data::Batch& batch) const { return *steps_[shape_of(batch)]; }
   void compile(std::span<const nn::ParamSpec> specs, const Model& model, const BatchShapes& batch);
+  bool takes_expert() const { return options_.objective.boundary && !options_.given_draw; }
   Arguments arguments(const Compiled& compiled, int64_t step, double learning_rate,
                       const data::Batch& batch, std::span<const HostArray> draw) const;
   runtime::Array upload(const HostArray& array, const runtime::Port& port, const char* what) const;
@@ -117,6 +128,7 @@ class Trainer {
   State state_;
   runtime::Array key_;
   runtime::Array empty_text_;                      // empty without caption dropout
+  runtime::Array expert_;                          // empty without a boundary
   runtime::Array metrics_;                         // of the last step
   runtime::Array squares_;                         // of the last step
   std::optional<runtime::ReplicaCheck> replicas_;  // made when it is first asked for

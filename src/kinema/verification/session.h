@@ -85,6 +85,7 @@ std::vector<Row> lora_training_rows(const Case& c, Session& session);
 std::vector<Row> lora_format_rows(const Case& c, Session& session);
 std::vector<Row> gradient_rows(const Case& c, Session& session);
 std::vector<Row> train_rows(const Case& c, Session& session);
+std::vector<Row> expert_rows(const Case& c, Session& session);
 std::vector<Row> scheduler_rows(const Case& c, Session& session);
 std::vector<Row> variant_rows(const Case& c, Session& session);
 std::vector<Row> pipeline_rows(const Case& c, Session& session);

@@ -28,6 +28,7 @@ CaseRows rows_for(const std::string& name) {
       {"transformer_grad", gradient_rows},
       {"train", train_rows},
       {"train_weighted", train_rows},
+      {"experts", expert_rows},
       {"sched", scheduler_rows},
       {"variants", variant_rows},
       {"dataset", dataset_rows},
@@ -82,7 +83,8 @@ std::vector<Unit> units_of(const std::vector<std::string>& names) {
     if (names[i].starts_with("pipeline_")) {
       pipelines.push_back(i);
     } else {
-      (names[i].starts_with("train") ? training : others).push_back({i});
+      const bool trains = names[i].starts_with("train") || names[i] == "experts";
+      (trains ? training : others).push_back({i});
     }
   }
   training.insert(training.end(), others.begin(), others.end());
