@@ -1,5 +1,6 @@
 #include "kinema/weights/lora.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -320,6 +321,12 @@ TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
   const auto broken =
       write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q": 3}})json"}});
   EXPECT_THAT([&] { Lora::open(broken); }, ThrowsMessage<Error>(HasSubstr("to_(q")));
+  std::string many;
+  for (int i = 0; i < 5000; ++i) {
+    many += fmt::format("{}\"m{}\": 1", i == 0 ? "" : ", ", i);
+  }
+  const auto long_one = write({{"lora_adapter_metadata", "{\"alpha_pattern\": {" + many + "}}"}});
+  EXPECT_THAT([&] { Lora::open(long_one); }, ThrowsMessage<Error>(HasSubstr("at most 4096")));
 }
 
 // Products of rank 4 and 2 in float32, each of which rounds its factor and its sums: a few parts in

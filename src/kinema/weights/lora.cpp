@@ -18,6 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
+// Each is matched with every module; the largest network has some 500.
+constexpr size_t kMostPatterns = 4096;
+
 /// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
 /// dot, must match.
 Pattern module_pattern(const std::string& pattern) { return Pattern("(.*\\.)?(" + pattern + ")"); }
@@ -48,6 +51,9 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
     out.alpha = alpha->as_number();
   }
   if (const Json* pattern = find("alpha_pattern")) {
+    check(pattern->members().size() <= kMostPatterns,
+          "[lora] alpha_pattern has {} entries, expected at most {}", pattern->members().size(),
+          kMostPatterns);
     for (const auto& [module, alpha] : pattern->members()) {
       out.of_modules.emplace_back(module_pattern(module), alpha.as_number());
     }
