@@ -133,7 +133,11 @@ void add_work(const Report& report, Lines& lines) {
   const Traffic& traffic = report.compiled.traffic;
   lines.add("HBM traffic", "{}", bytes_text(traffic.hbm_bytes));
   if (traffic.host_bytes > 0) {
-    lines.add("to/from host", "{}", bytes_text(traffic.host_bytes));
+    const Chip& chip = report.target.chip;
+    lines.add("to/from host", "{}{}", bytes_text(traffic.host_bytes),
+              chip.host_link.empty() ? ""
+                                     : fmt::format(" over {}, {:.0f} GB/s each way", chip.host_link,
+                                                   chip.host_bandwidth / 1e9));
   }
   for (const auto& [kind, sum] : traffic.collectives) {
     lines.add(kind.c_str(), "{} x, {}", sum.count, bytes_text(sum.bytes));
@@ -144,10 +148,13 @@ void add_work(const Report& report, Lines& lines) {
   }
   const Roofline roofline = report.roofline();
   if (roofline.seconds() > 0) {
-    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {})",
+    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {}{})",
               seconds_text(roofline.seconds()), roofline.bound(),
               seconds_text(roofline.compute_seconds), seconds_text(roofline.hbm_seconds),
-              seconds_text(roofline.interconnect_seconds));
+              seconds_text(roofline.interconnect_seconds),
+              roofline.host_seconds > 0
+                  ? fmt::format(", host memory {}", seconds_text(roofline.host_seconds))
+                  : "");
   }
   add_expected(report.compiled.expected, lines);
 }
@@ -213,10 +220,13 @@ void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<La
 }  // namespace
 
 double Roofline::seconds() const {
-  return std::max({compute_seconds, hbm_seconds, interconnect_seconds});
+  return std::max({compute_seconds, hbm_seconds, interconnect_seconds, host_seconds});
 }
 
 const char* Roofline::bound() const {
+  if (host_seconds == seconds() && host_seconds > 0) {
+    return "host memory";
+  }
   if (compute_seconds >= hbm_seconds && compute_seconds >= interconnect_seconds) {
     return "compute";
   }
@@ -240,10 +250,13 @@ Roofline Report::roofline() const {
   if (chip.flops == 0) {
     return {};
   }
+  const double host = std::max(compiled.traffic.host_reads,
+                               compiled.traffic.host_bytes - compiled.traffic.host_reads);
   return {
       .compute_seconds = flops / bytes(target.devices) / chip.flops,
       .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
-      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
+      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth,
+      .host_seconds = host / chip.host_bandwidth};
 }
 
 std::string bytes_text(double bytes) {
@@ -333,7 +346,8 @@ io::Json to_json(const Report& report) {
                            .set("seconds", roofline.seconds())
                            .set("compute", roofline.compute_seconds)
                            .set("hbm", roofline.hbm_seconds)
-                           .set("interconnect", roofline.interconnect_seconds))
+                           .set("interconnect", roofline.interconnect_seconds)
+                           .set("host", roofline.host_seconds))
       .set("expected", to_json(report.compiled.expected))
       .set("tiles", report.tiles.empty() ? io::Json() : to_json(report.tiles))
       .set("compile_seconds", report.compiled.compile_seconds)

@@ -81,6 +81,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   out.outputs = step->outputs;
   out.emit.donate = step->donate;
   out.emit.output_shardings = step->output_shardings;
+  out.emit.host_outputs = step->host_outputs;
   out.what = "training step";
   out.model = fmt::format("{}, state {}", model_text(model, what.specs, what.options),
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
@@ -163,6 +164,9 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
   }
   out.place = place;
   out.emit.for_accelerator(target.chip.family != planning::Family::CPU);
+  if (target.chip.family == planning::Family::TPU) {
+    out.emit.host_byte_tiles = kTpuByteTiles;
+  }
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }

@@ -14,6 +14,7 @@
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
+#include "kinema/runs/less_memory.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
@@ -158,76 +159,6 @@ void begin_from(const fs::path& checkpoint, Training& out) {
         adapter.config.scale());
 }
 
-/// What a trainer is made of beside its state.
-struct TrainerParts {
-  const runtime::Devices& devices;
-  TrainingStep what;
-  std::span<const training::BatchShapes> batches;
-  training::TrainerOptions trainer;
-};
-
-/// Compiled for every shape, without a state.
-std::unique_ptr<training::Trainer> compiled(const TrainerParts& parts, const Job& job) {
-  const TrainingStep& what = parts.what;
-  const training::Model network = training::network_model(what.network, what.options);
-  auto out =
-      std::make_unique<training::Trainer>(parts.devices, what.specs, network, parts.batches[0],
-                                          what.step, training::State(), parts.trainer);
-  for (const training::BatchShapes& batch : parts.batches.subspan(1)) {
-    if (job.stop_requested()) {
-      break;
-    }
-    out->add_shapes(network, batch);
-  }
-  return out;
-}
-
-/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
-std::vector<training::Alternative> alternatives(const config::Config& config,
-                                                const TrainerParts& parts, const Job& job) {
-  std::vector<training::Alternative> out;
-  std::string change;
-  TrainerParts now = parts;
-  now.trainer.program.saved.clear();
-  now.trainer.program.dump.clear();
-  const auto add = [&](const std::string& key) {
-    change += (change.empty() ? "" : " ") + key;
-    out.push_back({change, [now, job] { return compiled(now, job)->step_bytes(); }});
-  };
-  if (parts.what.options.remat.kind != RematPolicy::Kind::FULL) {
-    now.what.options.remat = {.kind = RematPolicy::Kind::FULL};
-    add("remat_policy=FULL");
-  }
-  const double samples = config.optimizer.per_device_batch_size;
-  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
-    now.what.step.accumulation *= 2;
-    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
-                    now.what.step.accumulation));
-  }
-  if (now.what.step.state == training::StateDType::F32 &&
-      now.what.options.weights_dtype != DType::F32) {
-    now.what.step.state = training::StateDType::WEIGHTS;
-    add("train_state_dtype=weights_dtype");
-  }
-  if (now.what.step.optimizer == training::OptimizerKind::ADAMW) {
-    now.what.step.optimizer = training::OptimizerKind::ADAMW8BIT;
-    add("optimizer=adamw8bit");
-  }
-  return out;
-}
-
-/// A state of two bytes a number.
-std::vector<training::Alternative> smaller_state(std::vector<nn::ParamSpec> specs, bool average,
-                                                 const training::Optimizer& optimizer,
-                                                 const mesh::Placement& place) {
-  for (nn::ParamSpec& spec : specs) {
-    spec.shape.dtype = DType::BF16;
-  }
-  const int64_t bytes =
-      training::state_bytes(training::state_parts(specs, average, optimizer), place);
-  return {{"weights_dtype=bfloat16 train_state_dtype=weights_dtype", [bytes] { return bytes; }}};
-}
-
 /// Those of timesteps_list that are trained.
 std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
   std::vector<int64_t> out;
@@ -353,12 +284,16 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
       .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
                   .empty_text = empty_text(config, out.batches[0].text, devices.client(), job),
                   .program = program}};
-  out.trainer = compiled(parts, job);
+  out.trainer = compiled_trainer(parts, job);
   if (job.stop_requested()) {
     return false;
   }
   training::check_fits("a step with its state", out.trainer->step_bytes(), devices,
-                       alternatives(config, parts, job));
+                       smaller_steps(config, parts, job));
+  check_waiting(*out.trainer);
+  if (const std::string line = waiting_text(*out.trainer); !line.empty()) {
+    job.line(line);
+  }
   out.memory = training::memory_use(*out.trainer, devices, config.data.prefetch_batches);
   return true;
 }
@@ -437,9 +372,8 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
                              saved_steps(config, start), keep);
   job.notice(check_room(out.room));
   // What cannot fit at all is told before clips are encoded.
-  training::check_fits("the parameters with the optimizer's state",
-                       training::state_bytes(state, place), devices,
-                       smaller_state(what.specs, ema, *optimizer, place));
+  training::check_fits("the parameters with the optimizer's state", held_bytes(what, devices),
+                       devices, smaller_state(what, devices));
   if (!open_data(config, client, job, out)) {
     return out;
   }

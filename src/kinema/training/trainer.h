@@ -39,8 +39,10 @@ class Trainer {
   /// Before the first run of a trainer that was made without a state.
   void set_state(State state);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
-  /// the working space of kernels.
+  /// the working space of kernels. Of the host, for each device that has a memory of its own: what
+  /// waits there.
   int64_t state_bytes() const;
+  int64_t waiting_bytes() const;
   int64_t step_bytes() const;
 
   /// Compiles the step of another shape, with as many samples.
@@ -86,6 +88,7 @@ class Trainer {
   const runtime::ProgramReport& report(size_t shape = 0) const {
     return steps_.at(shape)->program.report();
   }
+  const runtime::Program& program(size_t shape = 0) const { return steps_.at(shape)->program; }
   /// The programs that a step is made of where `jit` is false; else null.
   const runtime::Pieces* pieces() const { return first().program.pieces(); }
   /// Where each input of the step lies, and what the compiler moves between devices, as lines.
