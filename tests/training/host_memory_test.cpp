@@ -123,6 +123,33 @@ TEST_F(HostMemory, OfAnOptimizerChangesNoBitOfTheTraining) {
   }
 }
 
+TEST_F(HostMemory, IsUpdatedLayerByLayerAsTheWhole) {
+  const nn::ParamSpec spec{.name = "blocks.{}.w", .shape = {DType::F32, {3, 8, 4}}, .layers = 3};
+  Graph graph;
+  std::vector<HostArray> arrays;
+  const auto input = [&](const char* name) {
+    arrays.push_back(tiny::normal(spec.shape.dims, name, 0));
+    return graph.input(spec.shape, name);
+  };
+  const Tensor p = input("p");
+  const Tensor mu = input("mu");
+  const Tensor nu = square(input("nu"));
+  const Tensor g = input("g");
+  const Tensor one = constant(graph, 1.0, {DType::F32, {}});
+  std::vector<Tensor> outputs;
+  for (const Memory memory : {Memory::DEVICE, Memory::HOST}) {
+    const OptimizerState next =
+        update(*adamw({.weight_decay = 0.1}, memory),
+               {{p}, {mu}, {nu}, constant(graph, 3.0, {DType::S32, {}})}, std::vector{spec},
+               std::vector{g}, one, one * 0.01, {.max_value = {}, .max_norm = 0.5});
+    outputs.insert(outputs.end(), {next.params[0], next.mu[0], next.nu[0]});
+  }
+  const std::vector<HostArray> found = runtime::evaluate(client_, graph, outputs, arrays);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(found[i].bytes, found[i + 3].bytes) << "the same arithmetic, element by element";
+  }
+}
+
 TEST_F(HostMemory, OfAnOptimizerIsSavedAndLoaded) {
   const io::Scratch scratch;
   const StepOptions step{.optimizer_memory = Memory::HOST, .ema_decay = 0.9};

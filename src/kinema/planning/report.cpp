@@ -242,7 +242,8 @@ int64_t Report::limit() const {
 
 int64_t Report::host_bytes() const {
   const pjrt::CompiledMemory& m = compiled.memory;
-  return m.host_arguments + m.host_outputs + m.host_temporary;
+  // Results that go there take the place of arguments that wait there.
+  return std::max(m.host_arguments, m.host_outputs) + m.host_temporary;
 }
 
 Roofline Report::roofline() const {

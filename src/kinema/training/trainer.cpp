@@ -36,6 +36,9 @@ runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
 
 StepOptions over(const runtime::Devices& devices, StepOptions step) {
   step.place = devices.placement();
+  if (!runtime::has_own_memory(devices.client())) {
+    step.optimizer_memory = Memory::DEVICE;  // the same memory, updated at once
+  }
   return step;
 }
 
