@@ -113,6 +113,15 @@ TEST(Notices, RefuseToTrainStoredCodes) {
   EXPECT_THAT(notices(loaded, "generate"), IsEmpty());
 }
 
+TEST(Notices, RefuseAWholeTrainingOfWeightsThatWait) {
+  const Loaded loaded =
+      load_defaults(std::vector<std::string>{"run_name=a", "weights_memory=host"});
+  EXPECT_THAT([&] { notices(loaded, "train"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("weights_memory is `host` (command line)"),
+                                         HasSubstr("optimizer_memory=host"))));
+  EXPECT_THAT(notices(loaded, "generate"), IsEmpty());
+}
+
 TEST(Notices, RefuseATrainingWithoutANameOrKnownData) {
   EXPECT_THAT([] { notices(load_defaults(), "train"); },
               ThrowsMessage<Error>(HasSubstr("run_name")));

@@ -120,6 +120,33 @@ TEST(Scan, NestsAndSumsGradientsOfCaptures) {
   expect_gradient_matches(nested, stack_inputs());
 }
 
+TEST(Scan, WritesAYInThePlaceOfAnX) {
+  const std::vector<HostArray> arrays{random_f64({kLayers, 4}, -1, 1, 2),
+                                      random_f64({kLayers, 4}, -1, 1, 3)};
+  Graph graph;
+  const Tensor a = graph.input(arrays[0].shape);
+  const Tensor b = graph.input(arrays[1].shape);
+  const auto moved = [&](std::map<size_t, size_t> in_place) {
+    return scan({}, {a, b}, {.length = kLayers, .in_place = std::move(in_place)},
+                [](std::span<const Tensor>, std::span<const Tensor> xs) -> ScanResult {
+                  return {.carry = {}, .ys = {xs[1] * 2.0, xs[0] * 0.5 + xs[1]}};
+                })
+        .ys;
+  };
+  std::vector<Tensor> outputs = moved({});
+  for (const Tensor y : moved({{1, 0}, {0, 1}})) {
+    outputs.push_back(y);
+  }
+  const auto results = evaluate(graph, outputs, arrays);
+  EXPECT_EQ(results[2].bytes, results[0].bytes);
+  EXPECT_EQ(results[3].bytes, results[1].bytes);
+  EXPECT_THAT(
+      [&] {
+        moved({{2, 0}});
+      },
+      ThrowsMessage<Error>(HasSubstr("does not fit in the place")));
+}
+
 int64_t scan_node_results(RematPolicy policy) {
   Graph graph;
   std::vector<Tensor> in;

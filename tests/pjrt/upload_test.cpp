@@ -46,6 +46,28 @@ TEST_F(UploadTest, MakesTheArrayOfItsPieces) {
   }
 }
 
+TEST_F(UploadTest, GoesToMemoryOfTheHostWhereItIsAsked) {
+  const Client client = cpu_client(2);
+  const Device device = client.addressable_devices()[1];
+  const HostArray expected = counted({DType::S8, {7, 5, 3}});
+  if (!device.has_pinned_host()) {
+    EXPECT_THAT([&] { device.memory_of(MemoryKind::PINNED_HOST); },
+                ThrowsMessage<Error>(HasSubstr("no memory of the host")));
+    return;
+  }
+  Upload upload(client, expected.shape, device, MemoryKind::PINNED_HOST);
+  upload.write(expected.bytes);
+  const Buffer in_pieces = upload.finish();
+  const Buffer whole =
+      client.to_device(expected.bytes, expected.shape, device, MemoryKind::PINNED_HOST);
+  for (const Buffer* each : {&in_pieces, &whole}) {
+    EXPECT_EQ(each->memory(), MemoryKind::PINNED_HOST);
+    EXPECT_EQ(each->to_host().bytes, expected.bytes);
+    EXPECT_EQ(each->device_id(), device.id());
+  }
+  EXPECT_EQ(client.to_device(expected, device).memory(), MemoryKind::DEVICE);
+}
+
 TEST_F(UploadTest, TakesAnArrayWithoutElements) {
   Upload upload(cpu_client(), {DType::F32, {0, 3}});
   upload.write({});

@@ -230,6 +230,33 @@ TEST_F(LoraTraining, TrainsOnANetworkThatIsStoredAsCodes) {
                  "training changes the weights");
 }
 
+TEST_F(LoraTraining, IsTheSameWhereverWeightsWait) {
+  const std::vector<std::string> both{"max_train_steps=2", "learning_rate=0.05", "eval_every=2",
+                                      "enable_generate_video_for_eval=true", "prompt=a"};
+  const auto with = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words = both;
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome trained = train(name, words);
+    EXPECT_EQ(trained.status, 0) << trained.err;
+  };
+  with("device", {});
+  const std::vector<std::string> base{"generate", "outputs/device/config.yml", "prompt=a red kite"};
+  const std::string video = latents(base);
+  for (const std::string memory : {"host", "streamed"}) {
+    SCOPED_TRACE(memory);
+    with(memory, {"weights_memory=" + memory, "optimizer_memory=host"});
+    EXPECT_EQ(losses(memory), losses("device"));
+    EXPECT_EQ(adapter_bytes(memory, 2), adapter_bytes("device", 2));
+    std::vector<std::string> words = base;
+    words.push_back("weights_memory=" + memory);
+    EXPECT_EQ(latents(words), video);
+  }
+  expect_refused({"max_train_steps=1", "enable_lora=false", "weights_memory=host"},
+                 "training changes all weights");
+  expect_refused({"max_train_steps=1", "scan_layers=false", "weights_memory=host"},
+                 "scan_layers is false");
+}
+
 TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
   ASSERT_EQ(train("first", {"max_train_steps=2", "learning_rate=0.05"}).status, 0);
   const Outcome next = train("next", {"max_train_steps=1", "learning_rate=0", "init_from=first"});

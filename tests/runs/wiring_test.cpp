@@ -9,10 +9,12 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/training_step.h"
 
 namespace kinema::runs {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -84,6 +86,35 @@ TEST(WeightsStorage, IsWhatItsWordSays) {
   EXPECT_EQ(model_options(config).weights_storage, DType::S8);
   config.model.weights_storage = config::WeightsStorage::FLOAT8_E4M3FN;
   EXPECT_EQ(model_options(config).weights_storage, DType::F8E4M3FN);
+}
+
+TEST(WeightsMemory, IsWhatItsWordSaysWhereALoopFetchesLayers) {
+  config::Config config;
+  EXPECT_EQ(model_options(config).weights_memory, Memory::DEVICE);
+  config.model.weights_memory = config::WeightsMemory::HOST;
+  EXPECT_EQ(model_options(config).weights_memory, Memory::HOST);
+  config.model.weights_memory = config::WeightsMemory::STREAMED;
+  EXPECT_EQ(model_options(config).weights_memory, Memory::STREAMED);
+
+  config.runtime.jit = false;
+  EXPECT_THAT([&] { model_options(config); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("weights_memory is `streamed`"),
+                                         HasSubstr("jit is false"), HasSubstr("jit=true"))));
+  config.model.scan_layers = false;
+  EXPECT_THAT([&] { model_options(config); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("scan_layers is false"), HasSubstr("weights_memory=device"))));
+}
+
+TEST(OptimizerMemory, IsThatOfTheStep) {
+  config::Config config;
+  EXPECT_EQ(step_options(config, {}).optimizer_memory, Memory::DEVICE);
+  config.optimizer.optimizer_memory = config::OptimizerMemory::HOST;
+  EXPECT_EQ(step_options(config, {}).optimizer_memory, Memory::HOST);
+  EXPECT_EQ(training::optimizer_of(step_options(config, {}))->memory(), Memory::HOST);
+  config.runtime.jit = false;
+  EXPECT_THAT([&] { step_options(config, {}); },
+              ThrowsMessage<Error>(HasSubstr("optimizer_memory=device")));
 }
 
 TEST(QuantizationOptions, NameTheKeyThatCannotBeUsed) {

@@ -125,14 +125,14 @@ TEST_F(MeshDenoiser, WhatOneStepKeepsForLaterOnesStaysOnTheDevices) {
 TEST_F(MeshDenoiser, EachDeviceHoldsItsShareOfTheWeights) {
   Experts whole = one_expert();
   nn::ModelOptions options = whole.options();
-  const int64_t all = parameter_bytes(whole.network(0), options);
+  const int64_t all = parameter_bytes(whole.network(0), options, client());
   const runtime::Devices on = devices({"flash", 1, 4, 1, 2});
   Experts split(on, {.folder = folder_.path(), .transformer = folder_.path() / "transformer"}, {});
   int64_t held = 0;
   for (const runtime::Array* each : split.parameters(0)) {
     held += each->bytes_per_device();
   }
-  EXPECT_EQ(held, parameter_bytes(split.network(0), split.options()));
+  EXPECT_EQ(held, parameter_bytes(split.network(0), split.options(), on));
   // Matrices lie on an eighth; norms, biases of their width and the time embedding's do not.
   EXPECT_LT(held, all / 2);
 }

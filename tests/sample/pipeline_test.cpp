@@ -281,7 +281,7 @@ TEST_F(PipelineTest, SaysHowManyFramesFitBeforeAnyStep) {
   GenerateRequest long_video = request();
   long_video.prompts = {"a red circle"};
   long_video.num_frames = 64;
-  const int64_t weights = parameter_bytes(network_of(twelve_channels()), {});
+  const int64_t weights = parameter_bytes(network_of(twelve_channels()), {}, client());
   bool worked = false;
   const auto generate = [&](int64_t frames, int64_t available) -> std::string {
     Pipeline made = pipeline(available);

@@ -54,6 +54,15 @@ constexpr std::string_view choices(WeightsStorage /*value*/) {
   return "weights_dtype | int8 | float8_e4m3fn";
 }
 
+/// Where weights that no step changes wait. STREAMED: as HOST, a layer ahead of the one that
+/// computes.
+enum class WeightsMemory : uint8_t { DEVICE, HOST, STREAMED };
+constexpr std::string_view choices(WeightsMemory /*value*/) { return "device | host | streamed"; }
+
+/// Where an optimizer's moments, and averages of weights, wait.
+enum class OptimizerMemory : uint8_t { DEVICE, HOST };
+constexpr std::string_view choices(OptimizerMemory /*value*/) { return "device | host"; }
+
 /// TF and GRAIN are other programs' names for how the same files are read.
 enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN };
 constexpr std::string_view choices(DatasetType /*value*/) {

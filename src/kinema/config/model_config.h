@@ -105,6 +105,7 @@ struct ModelConfig {
   Given<bool> use_rslora = false;
   LoraInit lora_init = LoraInit::KAIMING;
   WeightsStorage weights_storage = WeightsStorage::FLOATS;
+  WeightsMemory weights_memory = WeightsMemory::DEVICE;
   bool use_qwix_quantization = false;
   std::string quantization;
   std::string qwix_module_path = ".*";
@@ -480,6 +481,11 @@ struct ModelConfig {
                    "weights_dtype, or codes of one byte with a scale an output",
            .one_of = choices(self.weights_storage),
            .share = Share::YES});
+    visit("weights_memory", self.weights_memory, UNRELATED,
+          {.help = "where the blocks' weights wait, in generate and under an adapter that is "
+                   "trained; host: in host memory, from which each layer is fetched when it is "
+                   "used; streamed: a layer ahead; on CPUs all are the same",
+           .one_of = choices(self.weights_memory)});
     visit("use_qwix_quantization", self.use_qwix_quantization, MAY_CHANGE,
           {.help = "the transformer's matrix products as `quantization` says, in training and "
                    "sampling",

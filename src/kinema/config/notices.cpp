@@ -154,6 +154,12 @@ void check_train(const Loaded& loaded) {
         "generate, and for what an adapter is trained on\n  set weights_storage=weights_dtype, or "
         "enable_lora=true",
         word_of(config.model.weights_storage), origin_of(loaded, "weights_storage"));
+  check(
+      config.model.weights_memory == WeightsMemory::DEVICE || config.model.enable_lora,
+      "[config] weights_memory is `{}` ({}), but training changes all weights: those wait that an "
+      "adapter is trained on\n  set weights_memory=device, or enable_lora=true; the moments of a "
+      "whole model wait with optimizer_memory=host",
+      word_of(config.model.weights_memory), origin_of(loaded, "weights_memory"));
   check(!config.model.enable_lora || !config.model.pretrained_model_name_or_path.empty() ||
             !config.model.wan_transformer_pretrained_model_name_or_path.empty(),
         "[config] enable_lora ({}) trains an adapter of a model, but none is named\n"

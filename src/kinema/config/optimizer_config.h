@@ -39,6 +39,7 @@ struct OptimizerConfig {
   double max_grad_norm = 1.0;
   double ema_decay = 0.0;
   StateDtype train_state_dtype = StateDtype::FLOAT32;
+  OptimizerMemory optimizer_memory = OptimizerMemory::DEVICE;
 
   bool disable_training_weights = false;
   double training_shift = 3.0;
@@ -138,6 +139,11 @@ struct OptimizerConfig {
           {.help = "dtype of parameters and adamw's moments between steps; weights_dtype: "
                    "MaxDiffusion's, half the memory, but updates below a bf16 step are lost",
            .one_of = choices(self.train_state_dtype)});
+    visit("optimizer_memory", self.optimizer_memory, UNRELATED,
+          {.help = "where the optimizer's moments and the average of the weights wait; host: in "
+                   "host memory, from which an update fetches them layer by layer; on CPUs both "
+                   "are the same",
+           .one_of = choices(self.optimizer_memory)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
           {.help = "every timestep counts the same, instead of more in the middle"});
     visit("training_shift", self.training_shift, MAY_CHANGE,

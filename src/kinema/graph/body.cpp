@@ -23,6 +23,7 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->reverse = body.reverse;
   copy->carries = body.carries;
   copy->xs = body.xs;
+  copy->in_place = body.in_place;
   copy->kernel = body.kernel;
   copy->settings = body.settings;
   copy->rule = body.rule;
@@ -334,15 +335,14 @@ constinit const Op kPlace{
             out.bind(const_cast<Node&>(node).result(), out.name(node.input(0)));
             return;
           }
-          out.generic(node, "stablehlo.custom_call",
-                      fmt::format("call_target_name = \"annotate_device_placement\", "
-                                  "has_side_effect = true, mhlo.frontend_attributes = "
-                                  "{{_xla_buffer_placement = \"{}\"}}",
-                                  node.get<bool>() ? "pinned_host" : "device"));
+          out.bind(const_cast<Node&>(node).result(),
+                   out.move(out.name(node.input(0)), node.shape(0), node.get<bool>()));
         },
     .free_to_recompute = true,
 };
 
 Tensor place(Tensor x, bool on_host) { return apply(kPlace, {x}, on_host); }
+Tensor fetch(Tensor x) { return place(x, /*on_host=*/false); }
+Tensor stow(Tensor x) { return place(x, /*on_host=*/true); }
 
 }  // namespace kinema

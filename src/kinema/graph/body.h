@@ -28,6 +28,7 @@ struct Body {
   bool reverse = false;
   size_t carries = 0;
   size_t xs = 0;
+  std::map<size_t, size_t> in_place;  // ScanOptions::in_place
   /// Results added for a backward pass, by the body's tensor.
   std::map<TensorKey, int64_t> exported;
   /// Calls made by `fused`: the name and settings that a target's kernel goes by. Manual regions:

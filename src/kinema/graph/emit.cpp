@@ -1,11 +1,16 @@
 #include "kinema/graph/emit.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "kinema/core/error.h"
 
 namespace kinema {
 namespace {
+
+/// XLA's name for the host's memory that devices read by themselves.
+constexpr const char* kHostMemory = "pinned_host";
 
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
@@ -79,6 +84,21 @@ const StackedSlice* Emitter::slice_of(Tensor x) const {
   return found == slices_.end() ? nullptr : &found->second;
 }
 
+Memory Emitter::memory(Tensor x) const {
+  const auto found = memories_.find({&x.node(), x.result()});
+  return found == memories_.end() ? Memory::DEVICE : found->second;
+}
+
+std::string Emitter::move(const std::string& x, const Shape& shape, bool to_host) {
+  const std::string result = fresh();
+  line(
+      "{} = \"stablehlo.custom_call\"({}) {{call_target_name = \"annotate_device_placement\", "
+      "has_side_effect = true, mhlo.frontend_attributes = {{_xla_buffer_placement = \"{}\"}}}} : "
+      "({}) -> {}",
+      result, x, to_host ? kHostMemory : "device", mlir_type(shape), mlir_type(shape));
+  return result;
+}
+
 std::string Emitter::fresh() { return fmt::format("%{}", next_++); }
 
 std::string Emitter::location(const Node& node) const {
@@ -142,23 +162,44 @@ void Emitter::body(const Graph& graph, std::span<const Tensor> outputs) {
 
 namespace {
 
+/// ` {sdy.sharding = ..., mhlo.memory_kind = "pinned_host"}` of an argument or result, or nothing.
+std::string attribute_text(std::vector<std::string> attributes, const Shape& shape, bool on_host,
+                           const Sharding& sharding, const EmitOptions& options) {
+  if (!options.mesh.axes.empty() && !sharding.dims.empty()) {
+    attributes.push_back(fmt::format("sdy.sharding = {}", sharding_text(sharding)));
+  }
+  if (on_host) {
+    attributes.push_back(fmt::format("mhlo.memory_kind = \"{}\"", kHostMemory));
+  }
+  if (on_host && byte_size(shape.dtype) == 1 && !options.host_byte_tiles.empty()) {
+    std::string order;
+    for (int64_t axis = shape.rank(); axis-- > 0;) {
+      order += fmt::format("{}{}", axis, axis > 0 ? "," : "");
+    }
+    attributes.push_back(
+        fmt::format("mhlo.layout_mode = \"{{{}:{}}}\"", order, options.host_byte_tiles));
+  }
+  return attributes.empty() ? "" : fmt::format(" {{{}}}", fmt::join(attributes, ", "));
+}
+
 std::string arguments(const Graph& graph, const EmitOptions& options, Emitter& out) {
   std::string text;
   for (const Tensor x : graph.inputs()) {
     const auto& input = x.node().get<InputAttrs>();
-    std::string attributes;
+    std::vector<std::string> attributes;
     if (const auto found = options.donate.find(input.index); found != options.donate.end()) {
-      attributes = fmt::format("tf.aliasing_output = {} : i32", found->second);
+      attributes.push_back(fmt::format("tf.aliasing_output = {} : i32", found->second));
     }
-    if (!options.mesh.axes.empty() && !input.sharding.dims.empty()) {
-      attributes += (attributes.empty() ? "" : ", ") +
-                    fmt::format("sdy.sharding = {}", sharding_text(input.sharding));
-    }
+    const bool on_host = options.host_offload && input.memory != Memory::DEVICE;
     const std::string name = fmt::format("%arg{}", input.index);
     out.bind(x, name);
-    text += fmt::format("{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(x.shape()),
-                        attributes.empty() ? "" : " {" + attributes + "}",
-                        input.name.empty() ? "" : fmt::format(" loc({})", in_quotes(input.name)));
+    if (on_host) {
+      out.bind_memory(x, input.memory);
+    }
+    text += fmt::format(
+        "{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(x.shape()),
+        attribute_text(std::move(attributes), x.shape(), on_host, input.sharding, options),
+        input.name.empty() ? "" : fmt::format(" loc({})", in_quotes(input.name)));
   }
   return text;
 }
@@ -183,12 +224,14 @@ std::string emit(const Graph& graph, std::span<const Tensor> outputs, const Emit
   std::string types;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string type = mlir_type(outputs[i].shape());
-    const bool sharded = !options.mesh.axes.empty() && i < options.output_shardings.size() &&
-                         !options.output_shardings[i].dims.empty();
-    results += fmt::format(
-        "{}{}{}", i == 0 ? "" : ", ", type,
-        sharded ? fmt::format(" {{sdy.sharding = {}}}", sharding_text(options.output_shardings[i]))
-                : "");
+    const bool on_host =
+        options.host_offload && options.host_outputs.contains(static_cast<int64_t>(i));
+    results +=
+        fmt::format("{}{}{}", i == 0 ? "" : ", ", type,
+                    attribute_text({}, outputs[i].shape(), on_host,
+                                   i < options.output_shardings.size() ? options.output_shardings[i]
+                                                                       : Sharding(),
+                                   options));
     names += (i == 0 ? "" : ", ") + out.name(outputs[i]);
     types += (i == 0 ? "" : ", ") + type;
   }

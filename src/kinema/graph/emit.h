@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +24,14 @@ struct EmitOptions {
   /// The program's devices.
   MeshAxes mesh;
   std::vector<Sharding> output_shardings;  // empty, or one per output
-  /// The device has a host memory space: offloaded values go to `pinned_host`.
+  /// Indices of outputs that go to memory of the host.
+  std::set<int64_t> host_outputs;
+  /// The device has a host memory space: offloaded values go to `pinned_host`, and arguments wait
+  /// where Graph::input says.
   bool host_offload = false;
+  /// Tiles of what lies in memory of the host in one byte an element, in XLA's words; empty: the
+  /// compiler's own. See kTpuByteTiles.
+  std::string host_byte_tiles;
   /// A scan over F32 arguments in another dtype (parameters, in the dtype that the network works
   /// in) converts each step's slice, so that there is never a converted copy of them all; else they
   /// are converted before the loop, which is less work where memory is not short.
@@ -40,6 +47,11 @@ struct EmitOptions {
 /// model path.
 std::string emit(const Graph& graph, std::span<const Tensor> outputs,
                  const EmitOptions& options = {});
+
+/// TPUs slice a stack of bytes in memory of the host in tiles of 8 rows, where such arguments have
+/// 32: of another kind, the whole stack would be brought to the device and laid out anew, at each
+/// step. What is uploaded there has to lie so, too (pjrt/host_layout.h).
+inline constexpr const char* kTpuByteTiles = "T(8,128)(4,1)";
 
 /// `#sdy.sharding<@mesh, [{"data", "fsdp"}, {}]>`
 std::string sharding_text(const Sharding& sharding);
@@ -67,6 +79,11 @@ class Emitter {
   void bind_slice(Tensor x, StackedSlice slice);
   /// What bind_slice said, or null.
   const StackedSlice* slice_of(Tensor x) const;
+  /// Says of a bound tensor that it lies in memory of the host.
+  void bind_memory(Tensor x, Memory memory) { memories_[{&x.node(), x.result()}] = memory; }
+  Memory memory(Tensor x) const;
+  /// Writes the move of a value to memory of the host or to the device's, and returns its name.
+  std::string move(const std::string& x, const Shape& shape, bool to_host);
   /// A name not used before, `%13`.
   std::string fresh();
   /// Appends one line, indented.
@@ -95,6 +112,7 @@ class Emitter {
   std::map<std::pair<const Node*, int64_t>, std::string> names_;
   std::map<std::pair<const Node*, int64_t>, int64_t> uses_;
   std::map<std::pair<const Node*, int64_t>, StackedSlice> slices_;
+  std::map<std::pair<const Node*, int64_t>, Memory> memories_;
   std::vector<std::shared_ptr<const Graph>> kept_;
   std::string text_;
   int64_t next_ = 0;

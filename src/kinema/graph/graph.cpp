@@ -46,15 +46,15 @@ Node& Graph::append(const Op& op, std::vector<Tensor> inputs, std::any attrs) {
   return node;
 }
 
-Tensor Graph::input(Shape shape, std::string name, Sharding sharding) {
+Tensor Graph::input(Shape shape, std::string name, Sharding sharding, Memory memory) {
   check(captures_.empty(), "[graph] input `{}` was declared after a capture", name);
   check(sharding.dims.empty() || sharding.dims.size() == shape.dims.size(),
         "[graph] input `{}` is {} but its sharding has {} axes", name, to_string(shape),
         sharding.dims.size());
   checked_elements(shape.dims);
-  Node& node = append(
-      kInput, {},
-      InputAttrs{static_cast<int64_t>(inputs_.size()), std::move(name), std::move(sharding)});
+  Node& node = append(kInput, {},
+                      InputAttrs{static_cast<int64_t>(inputs_.size()), std::move(name),
+                                 std::move(sharding), memory});
   node.results.push_back(std::move(shape));
   inputs_.push_back(node.result());
   return node.result();
@@ -92,7 +92,7 @@ Tensor Graph::capture(Tensor outer) {
   if (const auto found = captured_.find(key); found != captured_.end()) {
     return found->second;
   }
-  Node& node = append(kInput, {}, InputAttrs{static_cast<int64_t>(inputs_.size()), "", {}});
+  Node& node = append(kInput, {}, InputAttrs{static_cast<int64_t>(inputs_.size()), "", {}, {}});
   node.results.push_back(outer.shape());
   inputs_.push_back(node.result());
   captures_.push_back(outer);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <set>
@@ -28,6 +29,18 @@ struct MeshAxes {
   bool operator==(const MeshAxes&) const = default;
 };
 
+/// Where an argument of a program waits, on devices that address memory of the host beside their
+/// own (elsewhere there is one memory).
+enum class Memory : uint8_t {
+  DEVICE,
+  /// In pinned memory of the host. As a stack that a loop goes through, each step's slice is
+  /// fetched at that step; otherwise `fetch` brings all of it.
+  HOST,
+  /// The same, but a loop fetches the next step's slice while a step computes, and has two on the
+  /// device.
+  STREAMED,
+};
+
 /// An arena of nodes in creation order. Not movable: nodes and tensors point into it.
 ///
 /// A graph with a parent is the body of a loop or a call; tensors of the parent used in it are
@@ -40,7 +53,8 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   /// An argument of the program, in order of creation. `name` shows in the emitted text.
-  Tensor input(Shape shape, std::string name = "", Sharding sharding = {});
+  Tensor input(Shape shape, std::string name = "", Sharding sharding = {},
+               Memory memory = Memory::DEVICE);
 
   /// Appends a node; inputs of an enclosing graph are captured. Throws what the op's `infer`
   /// throws, with the model path in front.
@@ -95,6 +109,7 @@ struct InputAttrs {
   int64_t index;
   std::string name;
   Sharding sharding;
+  Memory memory = Memory::DEVICE;
 };
 
 /// The op of Graph::input.

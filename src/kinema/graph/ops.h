@@ -182,6 +182,11 @@ Tensor stop_gradient(Tensor x);
 Tensor named(Tensor x, std::string_view name);
 /// x, asked to be partitioned so. Gradients get the same constraint.
 Tensor with_sharding(Tensor x, Sharding sharding);
+/// x in the device's own memory: an argument that waits in the host's (Memory), or a part of one.
+/// x itself where there is one memory.
+Tensor fetch(Tensor x);
+/// x in memory of the host, for a result of the program that goes there (EmitOptions).
+Tensor stow(Tensor x);
 /// The same values behind a wall that no optimisation crosses (so recomputation survives CSE).
 std::vector<Tensor> optimization_barrier(std::vector<Tensor> xs);
 

@@ -157,6 +157,7 @@ ScanResult scan(
   inside->reverse = options.reverse;
   inside->carries = carry.size();
   inside->xs = xs.size();
+  inside->in_place = options.in_place;
   std::vector<Tensor> carry_in;
   std::vector<Tensor> slices;
   for (const Tensor x : carry) {
@@ -184,6 +185,10 @@ ScanResult scan(
   for (const Tensor y : step.ys) {
     inside->outputs.push_back(inside->graph->capture(y));
     results.push_back(stacked(y.shape(), options.length));
+  }
+  for (const auto& [y, x] : options.in_place) {
+    check(y < step.ys.size() && x < xs.size() && results[carry.size() + y] == xs[x].shape(),
+          "[scan] y {} does not fit in the place of x {}", y, x);
   }
   const auto captures = inside->graph->captures();
   inputs.insert(inputs.end(), captures.begin(), captures.end());

@@ -2,6 +2,7 @@
 
 #include <any>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ struct ScanOptions {
   int64_t length;  // number of steps; every x has it as leading size
   bool reverse = false;
   RematPolicy remat = {};
+  /// y -> x whose stack it is written into, step by step, after its slice was read: no second stack
+  /// is made where the first one may be given up. It lies where that one lies (Memory).
+  std::map<size_t, size_t> in_place = {};
 };
 
 /// `carry, ys[i] = body(carry, xs[i])` for i = 0 .. length-1 as one loop in the program, whose size

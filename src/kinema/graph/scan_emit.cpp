@@ -1,4 +1,5 @@
 // The text of a scan: one `stablehlo.while` whose state is step, carry, ys, xs and captures.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,9 +11,10 @@
 namespace kinema {
 namespace {
 
-std::string zero_scalar(Emitter& out) {
+/// An s32 scalar.
+std::string emit_number(Emitter& out, int64_t value) {
   const std::string name = out.fresh();
-  out.line("{} = stablehlo.constant dense<0> : tensor<i32>", name);
+  out.line("{} = stablehlo.constant dense<{}> : tensor<i32>", name, value);
   return name;
 }
 
@@ -92,8 +94,9 @@ bool slices_are_whole(const Node& constraint) {
   return dims.empty() || dims[0].empty();
 }
 
-/// The F32 argument behind an x that is its conversion, or the x itself.
-Held held(Tensor x, const EmitOptions& options) {
+/// The argument behind an x that is its conversion, where that is made of each slice: of what waits
+/// on the host, and of F32; or the x itself.
+Held held(Tensor x, const Emitter& out) {
   const Held itself{x, {}};
   std::vector<const Node*> steps;
   Tensor at = x;
@@ -107,9 +110,9 @@ Held held(Tensor x, const EmitOptions& options) {
     at = at.node().input(0);
   }
   const bool is_argument = at.node().op == &kInput && at.graph().parent() == nullptr;
-  return options.convert_in_loops && converts && is_argument && at.dtype() == DType::F32
-             ? Held{at, steps}
-             : itself;
+  const bool is_converted_here =
+      out.options().convert_in_loops && converts && is_argument && at.dtype() == DType::F32;
+  return is_converted_here || out.memory(at) != Memory::DEVICE ? Held{at, steps} : itself;
 }
 
 std::string emit_bitcast(Emitter& out, const std::string& x, const Shape& from, const Shape& to) {
@@ -158,10 +161,48 @@ std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   return slice;
 }
 
-/// The loop state of the emitted `while`: step, carry, ys, xs, captures.
+/// What the loop holds of an input of the node that is an x. One that a y is written into is held
+/// itself.
+Held held(const Node& node, const Body& body, size_t input, const Emitter& out) {
+  const bool is_replaced = std::ranges::any_of(
+      body.in_place, [&](const auto& y_over_x) { return body.carries + y_over_x.second == input; });
+  return is_replaced ? Held{node.input(input), {}} : held(node.input(input), out);
+}
+
+/// Which xs are fetched a step ahead, by their place among the node's inputs.
+std::vector<size_t> streamed(const Node& node, const Body& body, const Emitter& out) {
+  std::vector<size_t> all;
+  for (size_t i = body.carries; i < body.carries + body.xs; ++i) {
+    if (out.memory(held(node, body, i, out).stack) == Memory::STREAMED) {
+      all.push_back(i);
+    }
+  }
+  return all;
+}
+
+/// A step's slice of a stack in memory of the host, on the device. The index may be out of range:
+/// the nearest slice is taken.
+std::string emit_fetch(Emitter& out, const std::string& stack, const Shape& shape,
+                       const std::string& index, const std::string& zero) {
+  Shape slice = shape;
+  slice.dims.erase(slice.dims.begin());
+  return out.move(emit_slice(out, stack, shape, index, zero), slice, /*to_host=*/false);
+}
+
+/// True where a result is written into a stack in memory of the host.
+bool is_on_host(const Node& node, const Body& body, size_t result, const Emitter& out) {
+  const auto over =
+      result < body.carries ? body.in_place.end() : body.in_place.find(result - body.carries);
+  return over != body.in_place.end() &&
+         out.memory(node.input(body.carries + over->second)) != Memory::DEVICE;
+}
+
+/// The loop state of the emitted `while`: step, carry, ys, xs (those excepted that ys are written
+/// into), captures, then what is fetched ahead.
 struct LoopState {
   std::vector<Shape> shapes;
   std::vector<std::string> initial;
+  std::vector<size_t> places;  // of the node's inputs
 
   std::string types() const {
     std::vector<std::string> names;
@@ -184,15 +225,22 @@ struct LoopState {
 
 LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
   LoopState state;
+  state.places.resize(node.inputs.size(), 0);
   const auto push = [&](const Shape& shape, std::string name) {
     state.shapes.push_back(shape);
     state.initial.push_back(std::move(name));
+    return state.shapes.size() - 1;
   };
-  push({DType::S32, {}}, zero_scalar(out));
+  push({DType::S32, {}}, emit_number(out, 0));
   for (size_t i = 0; i < body.carries; ++i) {
-    push(node.shape(i), out.name(node.input(i)));
+    state.places[i] = push(node.shape(i), out.name(node.input(i)));
   }
   for (size_t i = body.carries; i < node.results.size(); ++i) {
+    if (const auto over = body.in_place.find(i - body.carries); over != body.in_place.end()) {
+      const size_t input = body.carries + over->second;
+      state.places[input] = push(node.shape(input), out.name(node.input(input)));
+      continue;
+    }
     const std::string zeros = out.fresh();
     const Shape& shape = node.results[i];
     const char* zero = is_float(shape.dtype) ? "0.0" : shape.dtype == DType::PRED ? "false" : "0";
@@ -201,22 +249,30 @@ LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
   }
   for (size_t i = body.carries; i < node.inputs.size(); ++i) {
     const bool sliced = i < body.carries + body.xs;
-    const Tensor x = sliced ? held(node.input(i), out.options()).stack : node.input(i);
-    push(x.shape(), out.name(x));
+    if (state.places[i] == 0) {
+      const Tensor x = sliced ? held(node, body, i, out).stack : node.input(i);
+      state.places[i] = push(x.shape(), out.name(x));
+    }
+  }
+  for (const size_t i : streamed(node, body, out)) {
+    const Tensor stack = held(node, body, i, out).stack;
+    const std::string first = emit_number(out, body.reverse ? body.length - 1 : 0);
+    const std::string zero = emit_number(out, 0);
+    Shape slice = stack.shape();
+    slice.dims.erase(slice.dims.begin());
+    push(slice, emit_fetch(out, out.name(stack), stack.shape(), first, zero));
   }
   return state;
 }
 
-std::vector<std::string> emit_step(const Node& node, const Body& body, Emitter& out,
-                                   const std::vector<std::string>& args) {
+std::vector<std::string> emit_step(const Node& node, const Body& body, const LoopState& state,
+                                   Emitter& out, const std::vector<std::string>& args) {
   const size_t results = node.results.size();
-  const std::string one = out.fresh();
-  out.line("{} = stablehlo.constant dense<1> : tensor<i32>", one);
-  const std::string zero = zero_scalar(out);
+  const std::string one = emit_number(out, 1);
+  const std::string zero = emit_number(out, 0);
   std::string index = args[0];
   if (body.reverse) {
-    const std::string last = out.fresh();
-    out.line("{} = stablehlo.constant dense<{}> : tensor<i32>", last, body.length - 1);
+    const std::string last = emit_number(out, body.length - 1);
     index = out.fresh();
     out.line("{} = stablehlo.subtract {}, {} : tensor<i32>", index, last, args[0]);
   }
@@ -224,28 +280,54 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, Emitter& 
     out.bind(body.graph->inputs()[i], args[1 + i]);
   }
   for (size_t i = body.carries; i < node.inputs.size(); ++i) {
-    const std::string& arg = args[1 + results + i - body.carries];
+    const std::string& arg = args[state.places[i]];
     const Tensor inside = body.graph->inputs()[i];
     if (i < body.carries + body.xs) {
-      const Held x = held(node.input(i), out.options());
-      const std::string slice = emit_slice(out, arg, x.stack.shape(), index, zero);
+      const Held x = held(node, body, i, out);
+      const Memory memory = out.memory(x.stack);
+      if (memory == Memory::STREAMED) {
+        continue;  // bound below
+      }
+      const std::string slice = memory == Memory::HOST
+                                    ? emit_fetch(out, arg, x.stack.shape(), index, zero)
+                                    : emit_slice(out, arg, x.stack.shape(), index, zero);
       out.bind(inside, emit_held_steps(out, x, slice));
-      if (x.steps.empty()) {
+      if (x.steps.empty() && memory == Memory::DEVICE) {
         out.bind_slice(inside, {arg, node.shape(i), index});
       }
     } else {
       out.bind(inside, arg);
+      if (const Memory memory = out.memory(node.input(i)); memory != Memory::DEVICE) {
+        out.bind_memory(inside, memory);
+      }
+    }
+  }
+  std::vector<std::string> next = args;
+  const std::vector<size_t> ahead = streamed(node, body, out);
+  if (!ahead.empty()) {
+    const std::string after = out.fresh();
+    out.line("{} = stablehlo.{} {}, {} : tensor<i32>", after, body.reverse ? "subtract" : "add",
+             index, one);
+    const size_t first = args.size() - ahead.size();
+    for (size_t k = 0; k < ahead.size(); ++k) {
+      const size_t i = ahead[k];
+      const Held x = held(node, body, i, out);
+      out.bind(body.graph->inputs()[i], emit_held_steps(out, x, args[first + k]));
+      next[first + k] = emit_fetch(out, args[state.places[i]], x.stack.shape(), after, zero);
     }
   }
   out.body(*body.graph, body.outputs);
-  std::vector<std::string> next = args;
   next[0] = out.fresh();
   out.line("{} = stablehlo.add {}, {} : tensor<i32>", next[0], args[0], one);
   for (size_t i = 0; i < results; ++i) {
-    const std::string& value = out.name(body.outputs[i]);
-    next[1 + i] = i < body.carries
-                      ? value
-                      : emit_store(out, args[1 + i], node.results[i], value, index, zero);
+    std::string value = out.name(body.outputs[i]);
+    if (i >= body.carries) {
+      if (is_on_host(node, body, i, out)) {
+        value = out.move(value, body.outputs[i].shape(), /*to_host=*/true);
+      }
+      value = emit_store(out, args[1 + i], node.results[i], value, index, zero);
+    }
+    next[1 + i] = std::move(value);
   }
   return next;
 }
@@ -260,8 +342,7 @@ void emit_scan(const Node& node, Emitter& out) {
            joined(state.initial));
   const std::vector<std::string> condition_args = state.block_arguments(out);
   out.indent(1);
-  const std::string limit = out.fresh();
-  out.line("{} = stablehlo.constant dense<{}> : tensor<i32>", limit, body.length);
+  const std::string limit = emit_number(out, body.length);
   const std::string more = out.fresh();
   out.line("{} = stablehlo.compare LT, {}, {}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>",
            more, condition_args[0], limit);
@@ -270,7 +351,7 @@ void emit_scan(const Node& node, Emitter& out) {
   out.line("}}, {{");
   const std::vector<std::string> args = state.block_arguments(out);
   out.indent(1);
-  const std::vector<std::string> next = emit_step(node, body, out, args);
+  const std::vector<std::string> next = emit_step(node, body, state, out, args);
   out.line("\"stablehlo.return\"({}) : ({}) -> ()", joined(next), state.types());
   out.indent(-1);
   out.line("}}) : ({}) -> ({}){}", state.types(), state.types(), out.location(node));

@@ -31,6 +31,9 @@ struct ModelOptions {
   /// Blocks' linear weights as codes (S8, F8E4M3FN) with a scale an output, made where they are
   /// loaded; such weights are not trained.
   std::optional<DType> weights_storage = {};
+  /// Where the matrices of scanned blocks wait, those of low-rank additions excepted: all else is
+  /// small. Such weights are not trained.
+  Memory weights_memory = Memory::DEVICE;
   /// Products of narrow codes in place of floats.
   Quantization quantization = {};
   bool operator==(const ModelOptions&) const = default;

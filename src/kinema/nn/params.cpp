@@ -39,6 +39,11 @@ Sharding ParamSpec::sharding(const mesh::Placement& placement) const {
   return placement.sharding(logical_axes(), shape.dims);
 }
 
+Tensor ParamSpec::input(Graph& graph, const mesh::Placement& placement,
+                        const std::string& prefix) const {
+  return graph.input(shape, prefix + name, sharding(placement), memory);
+}
+
 std::string stacked_name(std::string_view key) {
   constexpr std::string_view kStack = "blocks.";
   const size_t end = key.find('.', kStack.size());

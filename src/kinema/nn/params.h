@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kinema/core/shape.h"
-#include "kinema/graph/tensor.h"
+#include "kinema/graph/graph.h"
 #include "kinema/mesh/placement.h"
 #include "kinema/nn/dropout.h"
 #include "kinema/nn/quantized.h"
@@ -48,6 +48,8 @@ struct ParamSpec {
   Init init;
   /// False: training leaves it as it is.
   bool trained = true;
+  /// Where it waits for a program.
+  Memory memory = Memory::DEVICE;
 
   /// The checkpoint's key of one layer; `name` itself when the parameter is not stacked.
   std::string key(int64_t layer) const;
@@ -65,6 +67,9 @@ struct ParamSpec {
   static constexpr std::string_view kStoredScale = ".weight_scale";
   /// How it is split over a mesh: every layer of a stack alike.
   Sharding sharding(const mesh::Placement& placement) const;
+  /// It as an argument of a program, `PREFIX` before its name.
+  Tensor input(Graph& graph, const mesh::Placement& placement,
+               const std::string& prefix = "") const;
 };
 
 /// The name that all layers of a stack share, of one layer's: `{}` stands for its number. Other

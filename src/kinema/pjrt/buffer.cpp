@@ -60,6 +60,10 @@ std::string Buffer::memory_kind() const {
   return std::string(view(kind.kind, kind.kind_size));
 }
 
+MemoryKind Buffer::memory() const {
+  return memory_kind() == kPinnedHost ? MemoryKind::PINNED_HOST : MemoryKind::DEVICE;
+}
+
 HostArray Buffer::to_host() const {
   HostArray out(shape());
   to_host(out.bytes);

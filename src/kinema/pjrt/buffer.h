@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kinema/core/host_array.h"
+#include "kinema/pjrt/device.h"
 #include "kinema/pjrt/event.h"
 
 struct PJRT_Buffer;
@@ -34,6 +35,7 @@ class Buffer {
   int64_t device_id() const;
   /// `device`, `pinned_host`, ...; empty when the plugin does not say.
   std::string memory_kind() const;
+  MemoryKind memory() const;
 
   /// Waits for the values and copies them, row-major. Throws the Error of the program that was to
   /// make them when it failed.

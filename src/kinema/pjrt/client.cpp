@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "kinema/pjrt/api.h"
 #include "kinema/pjrt/client_handle.h"
 #include "kinema/pjrt/element_type.h"
+#include "kinema/pjrt/host_layout.h"
 #include "kinema/pjrt/named_values.h"
 #include "kinema/pjrt/transfers.h"
 
@@ -16,15 +18,21 @@ namespace {
 // Ends the lifetime of `done` only when the plugin no longer reads the host memory.
 Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
                     std::span<const std::byte> bytes, const Shape& shape, const Device& device,
-                    PJRT_HostBufferSemantics semantics, Event& done) {
+                    MemoryKind memory, PJRT_HostBufferSemantics semantics, Event& done) {
   check(static_cast<int64_t>(bytes.size()) == shape.bytes(),
         "[pjrt] {} takes {} bytes but {} were given", to_string(shape), shape.bytes(),
         bytes.size());
   begin_transfer(Direction::TO_DEVICE, shape);
+  std::optional<ByteTiles> tiles;
+  if (lies_in_byte_tiles(*handle, shape, memory)) {
+    tiles.emplace(shape);
+  }
   const auto reply = KINEMA_PJRT(
       *handle->api, Client_BufferFromHostBuffer, .client = handle->client, .data = bytes.data(),
       .type = to_pjrt(shape.dtype), .dims = shape.dims.data(), .num_dims = shape.dims.size(),
-      .host_buffer_semantics = semantics, .device = device.handle());
+      .host_buffer_semantics = semantics, .device = device.handle(),
+      .memory = memory == MemoryKind::DEVICE ? nullptr : device.memory_of(memory),
+      .device_layout = tiles ? tiles->layout() : nullptr);
   done = Event(handle->api, reply.done_with_host_buffer);
   return {handle, reply.buffer};
 }
@@ -78,10 +86,10 @@ Buffer Client::to_device(std::span<const std::byte> bytes, const Shape& shape) c
   return to_device(bytes, shape, addressable_.front());
 }
 
-Buffer Client::to_device(std::span<const std::byte> bytes, const Shape& shape,
-                         Device device) const {
+Buffer Client::to_device(std::span<const std::byte> bytes, const Shape& shape, Device device,
+                         MemoryKind memory) const {
   Event done;
-  Buffer buffer = start_upload(handle_, bytes, shape, device,
+  Buffer buffer = start_upload(handle_, bytes, shape, device, memory,
                                PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, done);
   done.await();
   return buffer;
@@ -99,11 +107,11 @@ Buffer Client::to_device(HostArray&& array) const {
   return to_device(std::move(array), addressable_.front());
 }
 
-Buffer Client::to_device(HostArray&& array, Device device) const {
+Buffer Client::to_device(HostArray&& array, Device device, MemoryKind memory) const {
   // Shared, because std::function wants to copy what it holds.
   const auto held = std::make_shared<HostArray>(std::move(array));
   Event done;
-  Buffer buffer = start_upload(handle_, held->bytes, held->shape, device,
+  Buffer buffer = start_upload(handle_, held->bytes, held->shape, device, memory,
                                PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, done);
   done.on_ready([held](const std::string&) {});
   return buffer;

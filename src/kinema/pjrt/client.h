@@ -39,13 +39,14 @@ class Client {
   /// Copies `bytes` (row-major, exactly shape.bytes()) to a device; by default the first one. The
   /// caller's memory is free again on return.
   Buffer to_device(std::span<const std::byte> bytes, const Shape& shape) const;
-  Buffer to_device(std::span<const std::byte> bytes, const Shape& shape, Device device) const;
+  Buffer to_device(std::span<const std::byte> bytes, const Shape& shape, Device device,
+                   MemoryKind memory = MemoryKind::DEVICE) const;
   Buffer to_device(const HostArray& array) const;
   Buffer to_device(const HostArray& array, Device device) const;
   /// Hands an array over: returns while the copy may still run, and frees the array when it is
   /// done.
   Buffer to_device(HostArray&& array) const;
-  Buffer to_device(HostArray&& array, Device device) const;
+  Buffer to_device(HostArray&& array, Device device, MemoryKind memory = MemoryKind::DEVICE) const;
 
   /// Compiles StableHLO text (or MLIR bytecode). Throws an Error with the compiler's message.
   Executable compile(std::string_view program, const CompileOptions& options = {}) const;

@@ -1,5 +1,7 @@
 #include "kinema/pjrt/device.h"
 
+#include <algorithm>
+
 #include "kinema/pjrt/api.h"
 
 namespace kinema::pjrt {
@@ -43,6 +45,25 @@ std::vector<std::string> Device::memory_kinds() const {
     kinds.emplace_back(view(kind.kind, kind.kind_size));
   }
   return kinds;
+}
+
+bool Device::has_pinned_host() const {
+  const std::vector<std::string> kinds = memory_kinds();
+  return std::ranges::find(kinds, kPinnedHost) != kinds.end();
+}
+
+PJRT_Memory* Device::memory_of(MemoryKind kind) const {
+  if (kind == MemoryKind::DEVICE) {
+    return KINEMA_PJRT(*api_, Device_DefaultMemory, .device = device_).memory;
+  }
+  const auto all = KINEMA_PJRT(*api_, Device_AddressableMemories, .device = device_);
+  for (size_t i = 0; i < all.num_memories; ++i) {
+    const auto one = KINEMA_PJRT(*api_, Memory_Kind, .memory = all.memories[i]);
+    if (view(one.kind, one.kind_size) == kPinnedHost) {
+      return all.memories[i];
+    }
+  }
+  fail("[pjrt] device {} has no memory of the host that it reads ({})", id(), kPinnedHost);
 }
 
 std::optional<DeviceMemory> Device::memory() const {

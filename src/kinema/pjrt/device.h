@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/pjrt/value.h"
@@ -10,6 +11,7 @@
 struct PJRT_Api;
 struct PJRT_Device;
 struct PJRT_DeviceDescription;
+struct PJRT_Memory;
 
 namespace kinema::pjrt {
 
@@ -30,6 +32,12 @@ struct DeviceMemory {
   std::optional<int64_t> largest_free_block_bytes;
 };
 
+/// Which of the memories that a device addresses: its own (on a CPU that of the host), or pages of
+/// the host's that it reads and writes by itself.
+enum class MemoryKind : uint8_t { DEVICE, PINNED_HOST };
+/// What plugins call the second one.
+inline constexpr std::string_view kPinnedHost = "pinned_host";
+
 /// A device of a client; valid as long as the client or anything made from it.
 class Device {
  public:
@@ -40,6 +48,9 @@ class Device {
   bool is_addressable() const;
   /// Kinds of memory it can address, e.g. `device`, `pinned_host`.
   std::vector<std::string> memory_kinds() const;
+  bool has_pinned_host() const;
+  /// Throws an Error where there is none of this kind.
+  PJRT_Memory* memory_of(MemoryKind kind) const;
   /// Nothing when the plugin keeps no figures (CPU).
   std::optional<DeviceMemory> memory() const;
 

@@ -6,6 +6,7 @@
 #include "kinema/pjrt/api.h"
 #include "kinema/pjrt/client_handle.h"
 #include "kinema/pjrt/element_type.h"
+#include "kinema/pjrt/host_layout.h"
 #include "kinema/pjrt/transfers.h"
 
 namespace kinema::pjrt {
@@ -38,14 +39,19 @@ bool offers_transfers(const PJRT_Api& api) {
 }
 
 PJRT_AsyncHostToDeviceTransferManager* create(const ClientHandle& handle, const Shape& shape,
-                                              const Device& device) {
-  const auto memory = KINEMA_PJRT(*handle.api, Device_DefaultMemory, .device = device.handle());
+                                              const Device& device, MemoryKind memory) {
   PJRT_ShapeSpec spec{.struct_size = PJRT_ShapeSpec_STRUCT_SIZE,
                       .dims = shape.dims.data(),
                       .num_dims = shape.dims.size(),
                       .element_type = to_pjrt(shape.dtype)};
+  ByteTiles tiles(shape);
+  PJRT_Buffer_MemoryLayout* layout = tiles.layout();
+  const bool tiled = lies_in_byte_tiles(handle, shape, memory);
   return KINEMA_PJRT(*handle.api, Client_CreateBuffersForAsyncHostToDevice, .client = handle.client,
-                     .shape_specs = &spec, .num_shape_specs = 1, .memory = memory.memory)
+                     .shape_specs = &spec, .num_shape_specs = 1,
+                     .device_layouts = tiled ? &layout : nullptr,
+                     .num_device_layouts = tiled ? size_t{1} : size_t{0},
+                     .memory = device.memory_of(memory))
       .transfer_manager;
 }
 
@@ -54,13 +60,13 @@ PJRT_AsyncHostToDeviceTransferManager* create(const ClientHandle& handle, const 
 Upload::Upload(const Client& client, const Shape& shape)
     : Upload(client, shape, client.addressable_devices().front()) {}
 
-Upload::Upload(const Client& client, const Shape& shape, Device device)
-    : client_(client), shape_(shape), device_(device) {
+Upload::Upload(const Client& client, const Shape& shape, Device device, MemoryKind memory)
+    : client_(client), shape_(shape), device_(device), memory_(memory) {
   const auto handle = client_.handle();
   // An array without bytes would have no piece to end its transfer with.
   if (shape.bytes() > 0 && offers_transfers(*handle->api)) {
     try {
-      transfer_ = std::make_unique<Transfer>(handle, create(*handle, shape, device));
+      transfer_ = std::make_unique<Transfer>(handle, create(*handle, shape, device, memory));
     } catch (const Error&) {
       // Offered but not built, or no room on the device: the plain way says so itself.
     }
@@ -100,7 +106,7 @@ Buffer Upload::finish() {
   check(written_ == shape_.bytes(), "[pjrt] {} takes {} bytes but only {} were given",
         to_string(shape_), shape_.bytes(), written_);
   if (transfer_ == nullptr) {
-    return client_.to_device(std::move(gathered_), device_);
+    return client_.to_device(std::move(gathered_), device_, memory_);
   }
   const auto reply =
       KINEMA_PJRT(*transfer_->handle->api, AsyncHostToDeviceTransferManager_RetrieveBuffer,

@@ -18,7 +18,8 @@ namespace kinema::pjrt {
 class Upload {
  public:
   Upload(const Client& client, const Shape& shape);
-  Upload(const Client& client, const Shape& shape, Device device);
+  Upload(const Client& client, const Shape& shape, Device device,
+         MemoryKind memory = MemoryKind::DEVICE);
   Upload(Upload&& other) noexcept;
   Upload& operator=(Upload&& other) = delete;
   ~Upload();
@@ -38,6 +39,7 @@ class Upload {
   Client client_;
   Shape shape_;
   Device device_;
+  MemoryKind memory_;
   int64_t written_ = 0;
   std::unique_ptr<Transfer> transfer_;
   HostArray gathered_;

@@ -21,6 +21,11 @@ constexpr double kUnit256 = 2.0 * 256 * 256;
 // Makers publish the two directions of a link together; half of it leaves a device.
 constexpr double kOneWay = 0.5;
 
+// Of a chip over PCIe, by the figures of Google's "How to Scale Your Model" (jax-ml.github.io/
+// scaling-book, on TPUs): 16 GB/s, from v6e on 32.
+constexpr double kTpuHost = 16 * kGiga;
+constexpr double kTpuHost6 = 32 * kGiga;
+
 std::vector<Chip> tpus() {
   return {
       {.name = "v4",
@@ -33,6 +38,8 @@ std::vector<Chip> tpus() {
        .flops = 275 * kTera / 2,
        .memory_bandwidth = 1200 * kGiga / 2,
        .interconnect_bandwidth = 600 * kGiga * kOneWay / 2,
+       .host_bandwidth = kTpuHost / 2,
+       .host_link = "PCIe",
        .source = "Cloud TPU v4 documentation"},
       {.name = "v5e",
        .family = Family::TPU,
@@ -44,6 +51,8 @@ std::vector<Chip> tpus() {
        .int8_rate = 2,
        .memory_bandwidth = 800 * kGiga,
        .interconnect_bandwidth = 400 * kGiga * kOneWay,
+       .host_bandwidth = kTpuHost,
+       .host_link = "PCIe",
        .source = "Cloud TPU v5e documentation"},
       {.name = "v5p",
        .family = Family::TPU,
@@ -55,6 +64,8 @@ std::vector<Chip> tpus() {
        .int8_rate = 2,
        .memory_bandwidth = 2765 * kGiga,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay,
+       .host_bandwidth = kTpuHost,
+       .host_link = "PCIe",
        .source = "Cloud TPU v5p documentation"},
       {.name = "v6e",
        .family = Family::TPU,
@@ -66,6 +77,8 @@ std::vector<Chip> tpus() {
        .int8_rate = 2,
        .memory_bandwidth = 1638 * kGiga,
        .interconnect_bandwidth = 800 * kGiga * kOneWay,
+       .host_bandwidth = kTpuHost6,
+       .host_link = "PCIe",
        .source = "Cloud TPU v6e documentation"},
       {.name = "tpu7x",
        .family = Family::TPU,
@@ -78,6 +91,8 @@ std::vector<Chip> tpus() {
        .float8_rate = 2,
        .memory_bandwidth = 7380 * kGiga / 2,
        .interconnect_bandwidth = 1200 * kGiga * kOneWay / 2,
+       .host_bandwidth = kTpuHost6 / 2,
+       .host_link = "PCIe",
        .source = "Cloud TPU7x documentation"},
   };
 }
@@ -164,8 +179,22 @@ Gpu sized(Gpu gpu, const Size& size) {
   return gpu;
 }
 
+/// Cards without NVLink, and the H100 for PCIe whose bridge joins pairs alone, talk over PCIe x16.
+constexpr double kPcie4 = 64;
+constexpr double kPcie5 = 128;
+
+/// Between a GPU and its host, both ways together: the makers' data sheets say which it is.
+struct HostLink {
+  const char* name;
+  double gigabytes;
+};
+constexpr HostLink kHost4{"PCIe 4.0 x16", kPcie4};
+constexpr HostLink kHost5{"PCIe 5.0 x16", kPcie5};
+constexpr HostLink kGrace{"NVLink-C2C", 900};
+
 Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, double teraflops,
-         double gigabytes_a_second, double link_gigabytes_a_second, std::string source) {
+         double gigabytes_a_second, double link_gigabytes_a_second, const HostLink& host,
+         std::string source) {
   // GeForce cards are slowed where the sums are float32: for int8 they are not.
   const bool slowed = gpu.tensor_fma == 64;
   return {.name = std::move(name),
@@ -177,13 +206,11 @@ Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, d
           .float8_rate = gpu.fp8 ? 2.0 : 1.0,
           .memory_bandwidth = gigabytes_a_second * kGiga,
           .interconnect_bandwidth = link_gigabytes_a_second * kGiga * kOneWay,
+          .host_bandwidth = host.gigabytes * kGiga * kOneWay,
+          .host_link = host.name,
           .source = std::move(source),
           .gpu = gpu};
 }
-
-/// Cards without NVLink, and the H100 for PCIe whose bridge joins pairs alone, talk over PCIe x16.
-constexpr double kPcie4 = 64;
-constexpr double kPcie5 = 128;
 
 std::vector<Chip> gpus() {
   Gpu geforce_ada = kAda;
@@ -194,37 +221,37 @@ std::vector<Chip> gpus() {
   // memory, GB/s of links.
   return {
       gpu("a100", "NVIDIA A100 SXM 40 GB", sized(kAmpere, {108, 1.41, 1.41, 1.215, 40 * kMiB, 12}),
-          40, 312, 1555, 600, "NVIDIA A100 data sheet"),
+          40, 312, 1555, 600, kHost4, "NVIDIA A100 data sheet"),
       gpu("a100-80gb", "NVIDIA A100 SXM 80 GB",
-          sized(kAmpere, {108, 1.41, 1.41, 1.593, 40 * kMiB, 12}), 80, 312, 2039, 600,
+          sized(kAmpere, {108, 1.41, 1.41, 1.593, 40 * kMiB, 12}), 80, 312, 2039, 600, kHost4,
           "NVIDIA A100 80GB data sheet"),
       gpu("l4", "NVIDIA L4", sized(kAda, {58, 2.04, 2.04, 6.251, 48 * kMiB, 0}), 24, 121, 300,
-          kPcie4, "NVIDIA L4 data sheet"),
+          kPcie4, kHost4, "NVIDIA L4 data sheet"),
       gpu("l40s", "NVIDIA L40S", sized(kAda, {142, 2.52, 2.49, 9.001, 96 * kMiB, 0}), 48, 362.05,
-          864, kPcie4, "NVIDIA L40S data sheet"),
+          864, kPcie4, kHost4, "NVIDIA L40S data sheet"),
       gpu("rtx6000-ada", "NVIDIA RTX 6000 Ada",
-          sized(kAda, {142, 2.505, 2.505, 10.001, 96 * kMiB, 0}), 48, 364.2, 960, kPcie4,
+          sized(kAda, {142, 2.505, 2.505, 10.001, 96 * kMiB, 0}), 48, 364.2, 960, kPcie4, kHost4,
           "NVIDIA Ada GPU architecture white paper"),
       gpu("rtx4090", "NVIDIA GeForce RTX 4090",
           sized(geforce_ada, {128, 2.52, 2.52, 10.501, 72 * kMiB, 0}), 24, 165.2, 1008, kPcie4,
-          "NVIDIA Ada GPU architecture white paper"),
+          kHost4, "NVIDIA Ada GPU architecture white paper"),
       gpu("rtx5090", "NVIDIA GeForce RTX 5090",
           sized(kRtxBlackwell, {170, 2.407, 2.407, 14.001, 96 * kMiB, 0}), 32, 209.5, 1792, kPcie5,
-          "NVIDIA RTX Blackwell GPU architecture white paper"),
+          kHost5, "NVIDIA RTX Blackwell GPU architecture white paper"),
       gpu("h100", "NVIDIA H100 SXM", sized(kHopper, {132, 1.98, 1.8295201, 2.619, 50 * kMiB, 18}),
-          80, 989, 3350, 900, "NVIDIA H100 data sheet"),
+          80, 989, 3350, 900, kHost5, "NVIDIA H100 data sheet"),
       gpu("h100-pcie", "NVIDIA H100 PCIe",
-          sized(kHopper, {114, 1.755, 1.62162, 1.593, 50 * kMiB, 0}), 80, 756, 2000, kPcie5,
+          sized(kHopper, {114, 1.755, 1.62162, 1.593, 50 * kMiB, 0}), 80, 756, 2000, kPcie5, kHost5,
           "NVIDIA H100 data sheet"),
       gpu("h200", "NVIDIA H200 SXM", sized(kHopper, {132, 1.98, 1.8295201, 3.75, 50 * kMiB, 18}),
-          141, 989, 4800, 900, "NVIDIA H200 data sheet"),
+          141, 989, 4800, 900, kHost5, "NVIDIA H200 data sheet"),
       gpu("gh200", "NVIDIA GH200 96 GB",
-          sized(kHopper, {132, 1.98, 1.8295201, 2.619, 50 * kMiB, 18}), 96, 989, 4000, 900,
+          sized(kHopper, {132, 1.98, 1.8295201, 2.619, 50 * kMiB, 18}), 96, 989, 4000, 900, kGrace,
           "NVIDIA GH200 Grace Hopper data sheet"),
       gpu("b200", "NVIDIA B200", sized(kBlackwell, {148, 1.965, 1.8353101, 3.996, 132644864, 18}),
-          180, 2250, 8000, 1800, "NVIDIA DGX B200 data sheet"),
+          180, 2250, 8000, 1800, kHost5, "NVIDIA DGX B200 data sheet"),
       gpu("b300", "NVIDIA B300", sized(ultra, {148, 1.965, 1.8353101, 3.996, 135528448, 18}), 288,
-          2250, 8000, 1800, "NVIDIA DGX B300 data sheet"),
+          2250, 8000, 1800, kHost5, "NVIDIA DGX B300 data sheet"),
   };
 }
 

@@ -50,6 +50,8 @@ struct Chip {
   double float8_rate = 1;             // of 8-bit floats
   double memory_bandwidth = 0;        // bytes/s
   double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device
+  double host_bandwidth = 0;          // to memory of the host, and as much back, bytes/s
+  std::string host_link = {};         // what that goes over: "PCIe 4.0 x16"
   std::string source;                 // who published them
   Gpu gpu;                            // CUDA
 };

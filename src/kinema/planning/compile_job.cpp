@@ -111,6 +111,7 @@ io::Json traffic_json(const Traffic& traffic) {
       .set("collectives", std::move(collectives))
       .set("hbm_bytes", traffic.hbm_bytes)
       .set("host_bytes", traffic.host_bytes)
+      .set("host_reads", traffic.host_reads)
       .set("unknown_loops", traffic.unknown_loops);
 }
 
@@ -123,6 +124,7 @@ Traffic read_traffic(const io::Json& json) {
   }
   out.hbm_bytes = json.at("hbm_bytes").as_number();
   out.host_bytes = json.at("host_bytes").as_number();
+  out.host_reads = json.at("host_reads").as_number();
   out.unknown_loops = json.at("unknown_loops").as_int();
   return out;
 }

@@ -1,6 +1,7 @@
 #include "kinema/planning/expected.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -105,6 +106,10 @@ std::optional<kernels::KernelCost> attention_cost(const Place& at, const Chip& c
              : std::nullopt;
 }
 
+/// What copies between pinned memory of the host and a device reach of the link's published rate:
+/// 25 to 26 of 32 GB/s are usual over PCIe 4.0.
+constexpr double kHostShare = 0.8;
+
 class Clock {
  public:
   Clock(const HloModule& program, const Chip& chip) : program_(program), chip_(chip) {}
@@ -122,6 +127,8 @@ class Clock {
       } else {
         out_.waiting_seconds += took;
       }
+    } else if (const HostMove move = host_move(program_, at); move.bytes > 0) {
+      host_copy(at, move);
     } else if (one.opcode == "copy-start") {
       const double took = at.times * moving(at);
       started_[&one] = {.done_at = now() + took, .took = took};
@@ -147,6 +154,23 @@ class Clock {
 
   double moving(const Place& at) const {
     return hbm_bytes(program_, at) / (chip_.memory_bandwidth * kMemoryShare);
+  }
+
+  /// The link does one copy after the other in each direction; the cores wait for what is not
+  /// asynchronous.
+  void host_copy(const Place& at, const HostMove& move) {
+    const HloInstruction& one = at.instruction();
+    double& free_at = link_free_at_[move.reads ? 0 : 1];
+    const double begin = std::max(now(), free_at);
+    const double took = at.times * move.bytes / (chip_.host_bandwidth * kHostShare);
+    free_at = begin + took;
+    const bool starts = one.opcode == "copy-start" || one.opcode == "async-start";
+    const HloInstruction* start = starts ? &one : at.inside;
+    if (start != nullptr) {
+      started_[start] = {.done_at = free_at, .took = free_at - now()};
+    } else {
+      out_.waiting_seconds += free_at - now();
+    }
   }
 
   /// What is not done yet is waited for.
@@ -204,6 +228,7 @@ class Clock {
   const Chip& chip_;
   ExpectedTime out_;
   std::map<const HloInstruction*, Started> started_;
+  std::array<double, 2> link_free_at_{};  // from the host, to it
   double moved_ = 0;
   double beside_ = 0;  // seconds of reading and writing that products may run beside
 };

@@ -15,8 +15,8 @@ namespace kinema::planning {
 struct ExpectedTime {
   /// The cores' instructions, one after the other.
   double busy_seconds = 0;
-  /// Collectives and copies, as far as no instruction runs beside them. Copies to and from host
-  /// memory are taken to be hidden.
+  /// Collectives and copies, those from and to memory of the host too, as far as no instruction
+  /// runs beside them.
   double waiting_seconds = 0;
   double seconds() const { return busy_seconds + waiting_seconds; }
 

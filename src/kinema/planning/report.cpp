@@ -140,7 +140,11 @@ void add_work(const Report& report, Lines& lines) {
   const Traffic& traffic = report.compiled.traffic;
   lines.add("HBM traffic", "{}", bytes_text(traffic.hbm_bytes));
   if (traffic.host_bytes > 0) {
-    lines.add("to/from host", "{}", bytes_text(traffic.host_bytes));
+    const Chip& chip = report.target.chip;
+    lines.add("to/from host", "{}{}", bytes_text(traffic.host_bytes),
+              chip.host_link.empty() ? ""
+                                     : fmt::format(" over {}, {:.0f} GB/s each way", chip.host_link,
+                                                   chip.host_bandwidth / 1e9));
   }
   for (const auto& [kind, sum] : traffic.collectives) {
     lines.add(kind.c_str(), "{} x, {}", sum.count, bytes_text(sum.bytes));
@@ -151,10 +155,13 @@ void add_work(const Report& report, Lines& lines) {
   }
   const Roofline roofline = report.roofline();
   if (roofline.seconds() > 0) {
-    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {})",
+    lines.add("time", "at least {}, by {} (compute {}, HBM {}, interconnect {}{})",
               seconds_text(roofline.seconds()), roofline.bound(),
               seconds_text(roofline.compute_seconds), seconds_text(roofline.hbm_seconds),
-              seconds_text(roofline.interconnect_seconds));
+              seconds_text(roofline.interconnect_seconds),
+              roofline.host_seconds > 0
+                  ? fmt::format(", host memory {}", seconds_text(roofline.host_seconds))
+                  : "");
   }
   add_expected(report.compiled.expected, lines);
 }
@@ -222,10 +229,13 @@ void collect(const Graph& graph, std::span<const Tensor> outputs, std::vector<La
 }  // namespace
 
 double Roofline::seconds() const {
-  return std::max({compute_seconds, hbm_seconds, interconnect_seconds});
+  return std::max({compute_seconds, hbm_seconds, interconnect_seconds, host_seconds});
 }
 
 const char* Roofline::bound() const {
+  if (host_seconds == seconds() && host_seconds > 0) {
+    return "host memory";
+  }
   if (compute_seconds >= hbm_seconds && compute_seconds >= interconnect_seconds) {
     return "compute";
   }
@@ -241,7 +251,8 @@ int64_t Report::limit() const {
 
 int64_t Report::host_bytes() const {
   const pjrt::CompiledMemory& m = compiled.memory;
-  return m.host_arguments + m.host_outputs + m.host_temporary;
+  // Results that go there take the place of arguments that wait there.
+  return std::max(m.host_arguments, m.host_outputs) + m.host_temporary;
 }
 
 Roofline Report::roofline() const {
@@ -250,10 +261,13 @@ Roofline Report::roofline() const {
     return {};
   }
   const double as_wide = flops.wide + flops.int8 / chip.int8_rate + flops.float8 / chip.float8_rate;
+  const double host = std::max(compiled.traffic.host_reads,
+                               compiled.traffic.host_bytes - compiled.traffic.host_reads);
   return {
       .compute_seconds = as_wide / bytes(target.devices) / chip.flops,
       .hbm_seconds = compiled.traffic.hbm_bytes / chip.memory_bandwidth,
-      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth};
+      .interconnect_seconds = interconnect_bytes(compiled.traffic) / chip.interconnect_bandwidth,
+      .host_seconds = host / chip.host_bandwidth};
 }
 
 std::string bytes_text(double bytes) {
@@ -343,7 +357,8 @@ io::Json to_json(const Report& report) {
                            .set("seconds", roofline.seconds())
                            .set("compute", roofline.compute_seconds)
                            .set("hbm", roofline.hbm_seconds)
-                           .set("interconnect", roofline.interconnect_seconds))
+                           .set("interconnect", roofline.interconnect_seconds)
+                           .set("host", roofline.host_seconds))
       .set("expected", to_json(report.compiled.expected))
       .set("tiles", report.tiles.empty() ? io::Json() : to_json(report.tiles))
       .set("compile_seconds", report.compiled.compile_seconds)

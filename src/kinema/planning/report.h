@@ -16,14 +16,15 @@
 
 namespace kinema::planning {
 
-/// The least time that a device's published peaks allow: compute, HBM and interconnect overlap
-/// perfectly, so the longest of them counts.
+/// The least time that a device's published peaks allow: compute, HBM, interconnect and the host
+/// overlap perfectly, so the longest of them counts.
 struct Roofline {
   double compute_seconds = 0;
   double hbm_seconds = 0;
   double interconnect_seconds = 0;
+  double host_seconds = 0;  // to or from memory of the host, whichever takes longer
   double seconds() const;
-  /// Which of them is the longest: "compute", "HBM", "interconnect".
+  /// Which of them is the longest: "compute", "HBM", "interconnect", "host memory".
   const char* bound() const;
 };
 

@@ -136,8 +136,10 @@ class Sum {
     if (!collective_kind(one.opcode).empty()) {
       add_collective(at);
     }
+    const HostMove move = host_move(program_, at);
+    sum_.host_bytes += at.times * move.bytes;
+    sum_.host_reads += move.reads ? at.times * move.bytes : 0.0;
     if (!at.fused && !moves_nothing(one.opcode)) {
-      add_host(at);
       sum_.hbm_bytes += at.times * hbm_bytes(program_, at);
     }
     if (one.opcode == "while" && trip_count(program_, *at.computation, at.index) == 0) {
@@ -153,40 +155,6 @@ class Sum {
     sum.count += at.times;
     sum.bytes += at.times * one.bytes;
     sum.interconnect_bytes += at.times * one.interconnect_bytes;
-  }
-
-  void add_host(const Place& at) {
-    const HloInstruction& one = at.instruction();
-    if (one.opcode != "copy" && one.opcode != "copy-start" && one.opcode != "fusion") {
-      return;
-    }
-    const bool to = on_host(one.shape);
-    const bool from = std::ranges::any_of(
-        one.operands, [&](size_t i) { return on_host(at.computation->instructions[i].shape); });
-    if (to || from) {
-      sum_.host_bytes += at.times * host_bytes(*at.computation, one, from);
-    }
-  }
-
-  double host_bytes(const HloComputation& here, const HloInstruction& one, bool from) const {
-    if (!from) {
-      const double update = result_bytes(program_, here, one, one.shape);
-      return update > 0 && one.opcode == "fusion" ? update : bytes_on_host(one.shape);
-    }
-    double bytes = 0;
-    for (size_t i = 0; i < one.operands.size(); ++i) {
-      const HloShape& shape = here.instructions[one.operands[i]].shape;
-      if (!on_host(shape)) {
-        continue;
-      }
-      HloShape as_device = shape;
-      as_device.memory_space = 0;
-      bytes += one.opcode == "fusion" && one.calls.size() == 1
-                   ? parameter_bytes(program_, program_.computations[one.calls[0]],
-                                     static_cast<int64_t>(i), as_device)
-                   : static_cast<double>(shape.bytes());
-    }
-    return bytes > 0 ? bytes : static_cast<double>(one.shape.bytes());
   }
 
   const HloModule& program_;
@@ -244,6 +212,66 @@ double hbm_bytes(const HloModule& program, const Place& at) {
                  : static_cast<double>(shape.device_bytes());
   }
   return bytes + working_bytes(one);
+}
+
+namespace {
+
+/// Of an `async-start` of a slice, whose own operands say where they lie; fusions inside one are
+/// looked at by themselves.
+HostMove async_slice(const HloModule& program, const HloComputation& where,
+                     const HloInstruction& start) {
+  const HloComputation& inside = program.computations[start.calls[0]];
+  const HloInstruction& root = inside.instructions[inside.root];
+  if (start.operands.empty() || !on_host(where.instructions[start.operands[0]].shape)) {
+    return {};
+  }
+  if (root.opcode == "dynamic-slice") {
+    return {.bytes = static_cast<double>(root.shape.bytes()), .reads = true};
+  }
+  if (root.opcode == "dynamic-update-slice" && root.operands.size() > 1) {
+    return {.bytes = static_cast<double>(inside.instructions[root.operands[1]].shape.bytes())};
+  }
+  return {};
+}
+
+}  // namespace
+
+HostMove host_move(const HloModule& program, const Place& at) {
+  const HloInstruction& one = at.instruction();
+  if (one.opcode == "async-start" && one.calls.size() == 1) {
+    return async_slice(program, *at.computation, one);
+  }
+  static const std::set<std::string_view> movers = {"copy", "copy-start", "fusion", "dynamic-slice",
+                                                    "dynamic-update-slice"};
+  const bool is_slice = one.opcode == "dynamic-slice" || one.opcode == "dynamic-update-slice";
+  if (at.fused || !movers.contains(one.opcode) || (is_slice && at.inside != nullptr)) {
+    return {};
+  }
+  const HloComputation& here = *at.computation;
+  double bytes = 0;
+  for (size_t i = 0; i < one.operands.size(); ++i) {
+    const HloShape& shape = here.instructions[one.operands[i]].shape;
+    const bool is_written_in_place = one.opcode == "dynamic-update-slice" && i == 0;
+    if (!on_host(shape) || is_written_in_place) {
+      continue;
+    }
+    HloShape as_device = shape;
+    as_device.memory_space = 0;
+    bytes += one.opcode == "fusion" && one.calls.size() == 1
+                 ? parameter_bytes(program, program.computations[one.calls[0]],
+                                   static_cast<int64_t>(i), as_device)
+             : one.opcode == "dynamic-slice" ? static_cast<double>(one.shape.bytes())
+                                             : static_cast<double>(shape.bytes());
+  }
+  if (bytes > 0) {
+    return {.bytes = bytes, .reads = true};
+  }
+  if (!on_host(one.shape)) {
+    return {};
+  }
+  const double update = result_bytes(program, here, one, one.shape);
+  const bool slices = one.opcode == "fusion" || one.opcode == "dynamic-update-slice";
+  return {.bytes = update > 0 && slices ? update : bytes_on_host(one.shape)};
 }
 
 Traffic traffic(const HloModule& program) {

@@ -21,7 +21,8 @@ struct CollectiveSum {
 struct Traffic {
   std::map<std::string, CollectiveSum> collectives;  // by kind: "all-gather", "all-to-all", ...
   double hbm_bytes = 0;   // between device memory and the cores, as far as the program's text says
-  double host_bytes = 0;  // between device memory and host memory
+  double host_bytes = 0;  // between device memory and host memory, both ways
+  double host_reads = 0;  // of these, from host memory
   /// Loops whose number of steps could not be read; their bodies count once.
   int64_t unknown_loops = 0;
 };
@@ -33,5 +34,12 @@ CollectiveSum collective(const Place& at);
 
 /// Bytes that one instruction moves between device memory and the cores, once.
 double hbm_bytes(const pjrt::HloModule& program, const Place& at);
+
+/// What one instruction moves from or to memory of the host, once.
+struct HostMove {
+  double bytes = 0;
+  bool reads = false;  // from the host
+};
+HostMove host_move(const pjrt::HloModule& program, const Place& at);
 
 }  // namespace kinema::planning

@@ -57,12 +57,16 @@ std::string inputs_text(const Dims& latents, const networks::Sizes& model) {
 }
 
 PlannedStep training(const config::Loaded& loaded, const networks::Network& network,
-                     const Dims& sample, const mesh::Placement& asked, const Job& job) {
+                     const Dims& sample, const mesh::Placement& asked,
+                     const planning::Target& target, const Job& job) {
   const config::Config& config = loaded.config;
   const networks::Sizes& model = network.sizes();
   const Expert expert = trained_expert(config);
-  const TrainingStep what =
+  TrainingStep what =
       training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
+  if (target.chip.family == planning::Family::CPU) {  // as the trainer has it
+    what.step.optimizer_memory = Memory::DEVICE;
+  }
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = config.model.max_sequence_length;
@@ -82,6 +86,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   out.outputs = step->outputs;
   out.emit.donate = step->donate;
   out.emit.output_shardings = step->output_shardings;
+  out.emit.host_outputs = step->host_outputs;
   out.what = "training step";
   out.model = fmt::format("{}, state {}", model_text(model, what.specs, what.options),
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
@@ -162,13 +167,17 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
   }
   const mesh::Placement place = placement(loaded.config, devices);
   network->check_divides(place);
-  PlannedStep out = mode == PlanMode::TRAIN ? training(loaded, network, sizes.latents, place, job)
-                                            : denoising(loaded, network, sizes.latents, place, job);
+  PlannedStep out = mode == PlanMode::TRAIN
+                        ? training(loaded, network, sizes.latents, place, target, job)
+                        : denoising(loaded, network, sizes.latents, place, job);
   if (place.active()) {
     out.emit.mesh = place.mesh().axes;
   }
   out.place = place;
   out.emit.for_accelerator(target.chip.family != planning::Family::CPU);
+  if (target.chip.family == planning::Family::TPU) {
+    out.emit.host_byte_tiles = kTpuByteTiles;
+  }
   if (target.chip.family == planning::Family::CPU) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }

@@ -15,6 +15,7 @@
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
+#include "kinema/runs/less_memory.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/wiring.h"
@@ -297,7 +298,10 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
   if (job.stop_requested()) {
     return false;
   }
-  check_trainer(*trainer, config, parts, job);
+  check_step_fits(*trainer, config, parts, job);
+  if (const std::string line = waiting_text(*trainer); !line.empty()) {
+    job.line(line);
+  }
   out.experts = out.two ? std::make_unique<training::Experts>(std::move(trainer), *out.two)
                         : std::make_unique<training::Experts>(std::move(trainer));
   out.memory = training::memory_use(out.experts->trainer(), devices, config.data.prefetch_batches,
@@ -384,7 +388,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
                              saved_steps(config, start), keep);
   job.notice(check_room(out.room));
   // What cannot fit at all is told before clips are encoded.
-  check_state(what.specs, state, ema, *optimizer, out.two, devices);
+  check_state_fits(what, out.two, devices);
   if (!open_data(config, client, job, out)) {
     return out;
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/wiring.h"
@@ -48,6 +49,12 @@ training::StepOptions step_options(const config::Config& config, const Expert& e
   out.state = o.train_state_dtype == config::StateDtype::WEIGHTS_DTYPE
                   ? training::StateDType::WEIGHTS
                   : training::StateDType::F32;
+  if (o.optimizer_memory == config::OptimizerMemory::HOST) {
+    check(config.runtime.jit,
+          "[config] optimizer_memory is `host`, but jit is false, which runs every block alone\n  "
+          "jit=true, or optimizer_memory=device");
+    out.optimizer_memory = Memory::HOST;
+  }
   return out;
 }
 

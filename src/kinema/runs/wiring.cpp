@@ -102,6 +102,22 @@ int64_t or_else(int64_t override_value, int64_t value) {
   return override_value > 0 ? override_value : value;
 }
 
+Memory weights_memory(const config::Config& config) {
+  const config::WeightsMemory given = config.model.weights_memory;
+  if (given == config::WeightsMemory::DEVICE) {
+    return Memory::DEVICE;
+  }
+  check(config.model.scan_layers,
+        "[config] weights_memory is `{}`, but the loop that fetches layers is not there: "
+        "scan_layers is false\n  scan_layers=true, or weights_memory=device",
+        config::word_of(given));
+  check(config.runtime.jit,
+        "[config] weights_memory is `{}`, but jit is false, which runs every block alone\n  "
+        "jit=true, or weights_memory=device",
+        config::word_of(given));
+  return given == config::WeightsMemory::HOST ? Memory::HOST : Memory::STREAMED;
+}
+
 std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
                                              const networks::Sizes& model, int64_t batch) {
   const config::DataConfig& d = config.data;
@@ -154,6 +170,7 @@ void check_values(const config::Loaded& loaded) {
   mesh::sample_rules(config.parallel.data_sharding);
   config::lora_choices(config.model);
   config::read_buckets(config.data);
+  weights_memory(config);
   resolve_flags(loaded, {});
 }
 
@@ -169,6 +186,7 @@ nn::ModelOptions model_options(const config::Config& config) {
   options.dropout = m.dropout;
   options.attention = attention_options(config);
   options.weights_storage = weights_storage(m.weights_storage);
+  options.weights_memory = weights_memory(config);
   options.quantization = quantization_options(config.model);
   return options;
 }

@@ -26,6 +26,12 @@ int64_t Array::bytes_per_device() const {
   return most;
 }
 
+Memory Array::memory() const {
+  const bool on_host =
+      !shards_.empty() && shards_.front().memory() == pjrt::MemoryKind::PINNED_HOST;
+  return on_host ? Memory::HOST : Memory::DEVICE;
+}
+
 HostArray Array::to_host() const {
   check(!shards_.empty(), "[runtime] an empty array is read");
   const std::vector<mesh::Holders> parts = mesh::holders_of(blocks_);
@@ -49,6 +55,8 @@ pjrt::Buffer Array::take() && {
         shards_.size());
   return std::move(shards_.front());
 }
+
+bool has_own_memory(const pjrt::Client& client) { return client.platform_name() != "cpu"; }
 
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers) {
   std::vector<Array> out;
@@ -76,7 +84,8 @@ std::vector<mesh::Block> Devices::blocks(const Sharding& sharding, const Dims& d
 }
 
 Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
-                      const Sharding& sharding) const {
+                      const Sharding& sharding, Memory memory) const {
+  const pjrt::MemoryKind kind = memory_kind(memory);
   std::vector<mesh::Block> all = blocks(sharding, shape.dims);
   std::vector<pjrt::Buffer> shards(all.size());
   for (const mesh::Holders& part : mesh::holders_of(all)) {
@@ -89,17 +98,30 @@ Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
       source = block.bytes;
     }
     for (const size_t d : part.devices) {
-      shards[d] = client_.to_device(source, size, devices_[d]);
+      shards[d] = client_.to_device(source, size, devices_[d], kind);
     }
   }
   return {shape, std::move(all), std::move(shards)};
 }
 
-Array Devices::zeros(const Shape& shape, const Sharding& sharding) const {
+pjrt::MemoryKind Devices::memory_kind(Memory memory) const {
+  if (memory == Memory::DEVICE || !has_own_memory(client_)) {
+    return pjrt::MemoryKind::DEVICE;
+  }
+  check(devices_.front().has_pinned_host(),
+        "[runtime] {} has no memory of the host that its devices read (pinned_host)\n  "
+        "weights_memory=device and optimizer_memory=device do without",
+        client_.plugin().path());
+  return pjrt::MemoryKind::PINNED_HOST;
+}
+
+Array Devices::zeros(const Shape& shape, const Sharding& sharding, Memory memory) const {
+  const pjrt::MemoryKind kind = memory_kind(memory);
   std::vector<mesh::Block> all = blocks(sharding, shape.dims);
   std::vector<pjrt::Buffer> shards;
   for (size_t d = 0; d < all.size(); ++d) {
-    shards.push_back(client_.to_device(HostArray(Shape{shape.dtype, all[d].size}), devices_[d]));
+    const HostArray zeros(Shape{shape.dtype, all[d].size});
+    shards.push_back(client_.to_device(zeros.bytes, zeros.shape, devices_[d], kind));
   }
   return {shape, std::move(all), std::move(shards)};
 }

@@ -29,6 +29,9 @@ class Array {
   /// Bytes that the fullest device holds of it.
   int64_t bytes_per_device() const;
 
+  /// Where its buffers lie: DEVICE or HOST.
+  Memory memory() const;
+
   /// Gathers the whole array; each distinct part is copied once. Waits for it.
   HostArray to_host() const;
   bool is_deleted() const;
@@ -40,6 +43,10 @@ class Array {
   std::vector<mesh::Block> blocks_;
   std::vector<pjrt::Buffer> shards_;
 };
+
+/// True where devices have a memory of their own; a CPU's is the host's, which is then the only
+/// one.
+bool has_own_memory(const pjrt::Client& client);
 
 /// One array per buffer of one device.
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers);
@@ -61,12 +68,17 @@ class Devices {
 
   /// Copies to each device what it holds of an array; without a sharding, all of it. `bytes` are
   /// row-major and the caller's again on return.
-  Array upload(std::span<const std::byte> bytes, const Shape& shape,
-               const Sharding& sharding = {}) const;
-  Array upload(const HostArray& array, const Sharding& sharding = {}) const {
-    return upload(array.bytes, array.shape, sharding);
+  Array upload(std::span<const std::byte> bytes, const Shape& shape, const Sharding& sharding = {},
+               Memory memory = Memory::DEVICE) const;
+  Array upload(const HostArray& array, const Sharding& sharding = {},
+               Memory memory = Memory::DEVICE) const {
+    return upload(array.bytes, array.shape, sharding, memory);
   }
-  Array zeros(const Shape& shape, const Sharding& sharding = {}) const;
+  Array zeros(const Shape& shape, const Sharding& sharding = {},
+              Memory memory = Memory::DEVICE) const;
+  /// What an argument that waits there is uploaded to. Throws an Error where devices have a memory
+  /// of their own and the plugin offers none of the host's beside it.
+  pjrt::MemoryKind memory_kind(Memory memory) const;
 
  private:
   pjrt::Client client_;

@@ -41,8 +41,8 @@ std::vector<Port> input_ports(const Graph& graph, const MeshAxes& mesh) {
   std::vector<Port> ports;
   for (const Tensor& x : graph.inputs()) {
     const auto& attrs = std::any_cast<const InputAttrs&>(x.node().attrs);
-    ports.push_back(
-        {attrs.name, x.shape(), shard_of(x.shape(), attrs.sharding, mesh), attrs.sharding});
+    ports.push_back({attrs.name, x.shape(), shard_of(x.shape(), attrs.sharding, mesh),
+                     attrs.sharding, attrs.memory});
   }
   return ports;
 }
@@ -171,8 +171,10 @@ std::string Program::text(const pjrt::Client& client, const Graph& graph,
     emit_options.lowering = own.lowering;
   }
   emit_options.lowering = kernels::collecting(std::move(emit_options.lowering), texts);
-  // On CPU the device's memory is the host's.
-  emit_options.for_accelerator(client.platform_name() != "cpu");
+  emit_options.for_accelerator(has_own_memory(client));
+  if (client.platform_name() == "tpu") {
+    emit_options.host_byte_tiles = kTpuByteTiles;
+  }
   std::string text = emit(graph, outputs, emit_options);
   if (!options.dump.empty()) {
     kernels::write_kernel_texts(options.dump, *texts);

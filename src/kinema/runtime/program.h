@@ -63,6 +63,7 @@ struct Port {
   Shape shape;       // the whole array
   Shape shard;       // what one device holds; equal to shape where nothing is split
   Sharding sharding = {};
+  Memory memory = Memory::DEVICE;  // of an input
 };
 
 /// A compiled graph: takes and gives buffers in the order of the graph's inputs and `outputs`.

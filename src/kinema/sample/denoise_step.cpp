@@ -43,7 +43,7 @@ int64_t contexts_at_once(const StepSpec& spec) {
 std::vector<Tensor> parameter_inputs(Graph& graph, const StepSpec& spec) {
   std::vector<Tensor> params;
   for (const nn::ParamSpec& param : spec.network->parameters(spec.options)) {
-    params.push_back(graph.input(param.shape, param.name, param.sharding(spec.options.place)));
+    params.push_back(param.input(graph, spec.options.place));
   }
   return params;
 }

@@ -67,7 +67,7 @@ void Experts::make_way(int64_t expert) {
   // An expert's size must be free beside its parameters: activations and the compiler's space come
   // on top.
   const int64_t wanted =
-      (is_lent(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_);
+      (is_lent(expert) ? 1 : 2) * parameter_bytes(networks_.at(expert), options_, devices_);
   std::vector<runtime::Array>& other = loaded_.at(1 - expert);
   if (!other.empty() && available_bytes(devices_) <= wanted) {
     other.clear();

@@ -19,7 +19,7 @@ std::string gib(double bytes) {
 
 double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
   return static_cast<double>(programs.get(spec).report().memory.total() -
-                             parameter_bytes(spec.network, spec.options));
+                             parameter_bytes(spec.network, spec.options, programs.devices()));
 }
 
 /// The most latent frames whose step was seen to take at most so many bytes beside the parameters;
@@ -65,9 +65,14 @@ int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host) {
   return runtime::temporaries_within(devices, std::max<int64_t>(0, free - share));
 }
 
-int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options) {
+int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options,
+                        const runtime::Devices& devices) {
+  const bool all = !runtime::has_own_memory(devices.client());
   int64_t bytes = 0;
   for (const nn::ParamSpec& spec : network->parameters(options)) {
+    if (!all && spec.memory != Memory::DEVICE) {
+      continue;
+    }
     bytes +=
         runtime::bytes_per_device(spec.shape, spec.sharding(options.place), options.place.mesh());
   }
@@ -111,22 +116,26 @@ void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available
 
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {
   const double rest = beside_parameters(programs, spec);
-  const auto weights = static_cast<double>(parameter_bytes(spec.network, spec.options));
+  const auto weights =
+      static_cast<double>(parameter_bytes(spec.network, spec.options, programs.devices()));
   return rest + (loaded ? 0.0 : weights) <= static_cast<double>(available);
 }
 
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available) {
-  const auto weights = static_cast<double>(parameter_bytes(spec.network, spec.options));
+  const auto weights =
+      static_cast<double>(parameter_bytes(spec.network, spec.options, programs.devices()));
   const double rest = beside_parameters(programs, spec);
   const auto free = static_cast<double>(available) + (loaded ? weights : 0.0);
   if (weights + rest <= free) {
     return;
   }
+  const bool may_wait = runtime::has_own_memory(programs.devices().client()) &&
+                        spec.options.weights_memory == Memory::DEVICE && spec.options.scan_layers;
   check(weights < free,
         "[sample] the transformer's weights alone take {}, but {} are free\n"
-        "  weights_dtype=bfloat16 stores two bytes a number",
-        gib(weights), gib(free));
+        "  weights_dtype=bfloat16 stores two bytes a number, weights_storage=int8 one{}",
+        gib(weights), gib(free), may_wait ? "; weights_memory=host keeps them in host memory" : "");
   const int64_t fit = latent_frames_that_fit(programs, spec, free - weights);
   const int64_t alone = layout.first_frame_alone ? 1 : 0;
   const std::string remedy =
@@ -136,9 +145,9 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
                              (fit - alone) * layout.temporal + alone);
   fail(
       "[sample] {} frames of {} x {} take {} ({} of it weights), but {} are free\n"
-      "  {}; smaller frames take less",
+      "  {}; smaller frames take less{}",
       sizes.num_frames, sizes.height, sizes.width, gib(weights + rest), gib(weights), gib(free),
-      remedy);
+      remedy, may_wait ? ", and so does weights_memory=host" : "");
 }
 
 }  // namespace kinema::sample

@@ -17,8 +17,10 @@ namespace kinema::sample {
 /// kernels, which compilers do not count.
 int64_t available_bytes(const runtime::Devices& devices, int64_t held_by_host = 0);
 
-/// Bytes of a transformer's parameters on each device, by the placement of the options.
-int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options);
+/// Bytes of a transformer's parameters on each device, by the placement of the options; without
+/// those that wait on the host, where the devices have a memory of their own.
+int64_t parameter_bytes(const networks::Network& network, const nn::ModelOptions& options,
+                        const runtime::Devices& devices);
 
 /// How what a step takes beside its parameters grows with the tokens of a video, linear s +
 /// square s^2: the square is attention's scores, where they are kept.

@@ -318,7 +318,7 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     }
     check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
                     free_bytes(plan));
-    const int64_t parameters = parameter_bytes(spec.network, spec.options);
+    const int64_t parameters = parameter_bytes(spec.network, spec.options, programs_->devices());
     plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
                                                     (has_room ? parameters : 0));
     plan.loaded_bytes = std::max(plan.loaded_bytes, has_room ? 0 : parameters);

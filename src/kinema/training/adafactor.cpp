@@ -16,7 +16,8 @@ nn::ParamSpec without_axis(const nn::ParamSpec& spec, int64_t from_last, const c
 
 class Adafactor : public Optimizer {
  public:
-  explicit Adafactor(const AdafactorOptions& options) : options_(options) {}
+  Adafactor(const AdafactorOptions& options, Memory memory)
+      : Optimizer(memory), options_(options) {}
 
   Moments<nn::ParamSpec> moments(const nn::ParamSpec& kept) const override {
     Moments<nn::ParamSpec> out;
@@ -87,8 +88,8 @@ class Adafactor : public Optimizer {
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options) {
-  return std::make_shared<const Adafactor>(options);
+std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options, Memory memory) {
+  return std::make_shared<const Adafactor>(options, memory);
 }
 
 }  // namespace kinema::training

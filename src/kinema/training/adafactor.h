@@ -35,6 +35,7 @@ struct AdafactorOptions {
 /// each other, but for rms, which is one of all. Tensors of a single axis keep their squares' means
 /// as they are, F32. Without b1 there is no m: rate u is subtracted. m is kept in the parameter's
 /// dtype.
-std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options);
+std::shared_ptr<const Optimizer> adafactor(const AdafactorOptions& options,
+                                           Memory memory = Memory::DEVICE);
 
 }  // namespace kinema::training

@@ -28,7 +28,8 @@ std::vector<Tensor> formula(const kernels::AdamWSettings& c, std::span<const Ten
 
 class AdamW : public Optimizer {
  public:
-  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+  explicit AdamW(const AdamWOptions& options, Memory memory = Memory::DEVICE)
+      : Optimizer(memory), options_(options) {}
 
   Moments<nn::ParamSpec> moments(const nn::ParamSpec& kept) const override {
     return {.mu = {kept}, .nu = {kept}};
@@ -115,12 +116,12 @@ class AdamW8bit : public AdamW {
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> adamw(const AdamWOptions& options) {
-  return std::make_shared<const AdamW>(options);
+std::shared_ptr<const Optimizer> adamw(const AdamWOptions& options, Memory memory) {
+  return std::make_shared<const AdamW>(options, memory);
 }
 
-std::shared_ptr<const Optimizer> adamw_8bit(const AdamWOptions& options) {
-  return std::make_shared<const AdamW8bit>(options);
+std::shared_ptr<const Optimizer> adamw_8bit(const AdamWOptions& options, Memory memory) {
+  return std::make_shared<const AdamW8bit>(options, memory);
 }
 
 AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,

@@ -36,13 +36,14 @@ using AdamWState = OptimizerState;
 ///
 /// with t = count + 1, in F32, each result rounded once to the dtype it is kept in. m and v are
 /// kept in the parameter's shape and dtype.
-std::shared_ptr<const Optimizer> adamw(const AdamWOptions& options);
+std::shared_ptr<const Optimizer> adamw(const AdamWOptions& options, Memory memory = Memory::DEVICE);
 
 /// AdamW of which m and v are kept as bytes in blocks (block_quantization.h), m with a sign and v
 /// without: each update computes with their values in F32 and rounds them to bytes again. Those of
 /// a tensor of fewer than 4096 elements stay F32. This is bitsandbytes' AdamW8bit
 /// (arXiv:2110.02861; github.com/bitsandbytes-foundation/bitsandbytes).
-std::shared_ptr<const Optimizer> adamw_8bit(const AdamWOptions& options);
+std::shared_ptr<const Optimizer> adamw_8bit(const AdamWOptions& options,
+                                            Memory memory = Memory::DEVICE);
 
 /// One update by AdamW, see `update`.
 AdamWState adamw(const AdamWState& state, std::span<const nn::ParamSpec> specs,

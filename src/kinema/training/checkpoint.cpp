@@ -84,17 +84,19 @@ std::vector<runtime::Array> zeros(std::span<const nn::ParamSpec> specs,
                                   const runtime::Devices& devices) {
   std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : specs) {
-    out.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement())));
+    out.push_back(devices.zeros(spec.shape, spec.sharding(devices.placement()), spec.memory));
   }
   return out;
 }
 
 /// A second array with the same values in F32, device by device.
-runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& devices) {
+runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& devices,
+                        Memory memory) {
   std::vector<pjrt::Buffer> shards;
   for (size_t d = 0; d < array.shards().size(); ++d) {
     const HostArray values = convert(array.shards()[d].to_host(), DType::F32);
-    shards.push_back(devices.client().to_device(values, devices[d]));
+    shards.push_back(devices.client().to_device(values.bytes, values.shape, devices[d],
+                                                devices.memory_kind(memory)));
   }
   return {{DType::F32, array.shape().dims},
           {array.blocks().begin(), array.blocks().end()},
@@ -408,8 +410,14 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
   if (ema) {
     const fs::path average =
         folder / (fs::exists(folder / average_part(part)) ? average_part(part) : part);
-    state.ema = base ? trained_additions(average, state_specs(specs), devices)
-                     : trained_parameters(average, state_specs(specs), devices);
+    std::vector<nn::ParamSpec> averages = state_specs(specs);
+    for (nn::ParamSpec& spec : averages) {
+      if (spec.trained) {
+        set_memory({&spec, 1}, optimizer.memory());
+      }
+    }
+    state.ema = base ? trained_additions(average, averages, devices)
+                     : trained_parameters(average, averages, devices);
   }
   state.count = count_array(updates, devices);
   return state;
@@ -424,11 +432,11 @@ State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamS
   std::vector<nn::ParamSpec> kept = trained_of(specs);
   for (size_t i = 0; i < kept.size(); ++i) {
     kept[i].shape.dtype = state.trained[i].shape().dtype;
-    if (ema) {
-      state.ema.push_back(f32_copy(state.trained[i], devices));
-    }
   }
   const StateParts<nn::ParamSpec> parts = state_parts(kept, ema, optimizer);
+  for (size_t i = 0; i < parts.ema.size(); ++i) {
+    state.ema.push_back(f32_copy(state.trained[i], devices, parts.ema[i].memory));
+  }
   state.mu = zeros(parts.mu, devices);
   state.nu = zeros(parts.nu, devices);
   state.count = count_array(0, devices);

@@ -26,8 +26,7 @@ runtime::Program compile(const runtime::Devices& devices, std::span<const nn::Pa
   Graph graph;
   std::vector<Tensor> weights;
   for (const nn::ParamSpec& spec : state_specs(specs, step.state)) {
-    weights.push_back(
-        graph.input(spec.shape, "param." + spec.name, spec.sharding(devices.placement())));
+    weights.push_back(spec.input(graph, devices.placement(), "param."));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     weights[i] = convert(weights[i], specs[i].shape.dtype);

@@ -130,8 +130,12 @@ IdleBytes Experts::idle_bytes() const {
 
 IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placement& place,
                      bool on_host) {
-  return on_host ? IdleBytes{.device = 0, .host = checkpoint_bytes(state, {})}
-                 : IdleBytes{.device = state_bytes(state, place), .host = 0};
+  if (on_host) {
+    return {.device = 0, .host = checkpoint_bytes(state, {})};
+  }
+  const int64_t waiting = waiting_bytes(state, place);  // there already, for each device
+  const int64_t devices = place.active() ? place.mesh().devices() : 1;
+  return {.device = state_bytes(state, place) - waiting, .host = waiting * devices};
 }
 
 }  // namespace kinema::training

@@ -33,10 +33,11 @@ std::map<std::string, Tensor> by_key(std::span<const nn::ParamSpec> specs,
   for (size_t i = 0; i < specs.size(); ++i) {
     const std::vector<std::string> names = layer_names(specs.subspan(i, 1));
     for (size_t layer = 0; layer < names.size(); ++layer) {
-      tensors[names[layer]] =
-          specs[i].layers > 0
-              ? squeeze(slice(params[i], Axis(0), static_cast<int64_t>(layer), 1), Axis(0))
-              : params[i];
+      Tensor& one = tensors[names[layer]];
+      one = specs[i].layers > 0
+                ? squeeze(slice(params[i], Axis(0), static_cast<int64_t>(layer), 1), Axis(0))
+                : params[i];
+      one = specs[i].memory == Memory::DEVICE ? one : fetch(one);
     }
   }
   return tensors;

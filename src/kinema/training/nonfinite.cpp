@@ -37,7 +37,7 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
 
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : state_specs(specs, options.state)) {
-    params.push_back(graph.input(spec.shape, "param." + spec.name, spec.sharding(options.place)));
+    params.push_back(spec.input(graph, options.place, "param."));
   }
   const Tensor run_key = graph.input({DType::U32, {2}}, "key", options.place.whole({2}));
   const Tensor number = graph.input({DType::U32, {}}, "step");

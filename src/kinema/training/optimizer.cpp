@@ -1,5 +1,6 @@
 #include "kinema/training/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -20,6 +21,14 @@ Tensor norm_factor(Tensor norm, double limit) {
   return select(compare(norm, Comparison::GE, limit), limit / norm, one);
 }
 
+template <typename T>
+std::vector<T> joined(std::vector<T> first, const std::vector<T>& second,
+                      const std::vector<T>& third) {
+  first.insert(first.end(), second.begin(), second.end());
+  first.insert(first.end(), third.begin(), third.end());
+  return first;
+}
+
 /// The next `count` of a list, from `at` on, which moves behind them.
 std::vector<Tensor> take(const std::vector<Tensor>& all, size_t& at, size_t count) {
   check(at + count <= all.size(), "[optimizer] {} moments are too few", all.size());
@@ -37,6 +46,49 @@ Tensor Update::limited(Tensor gradient) const {
 Tensor Update::result(Tensor updated, Tensor old) const {
   const Tensor rounded = convert(updated, old.dtype());
   return ok ? select(ok, rounded, old) : rounded;
+}
+
+Moments<nn::ParamSpec> Optimizer::kept(const nn::ParamSpec& parameter) const {
+  Moments<nn::ParamSpec> out = moments(parameter);
+  set_memory(out.mu, memory_);
+  set_memory(out.nu, memory_);
+  return out;
+}
+
+void set_memory(std::span<nn::ParamSpec> kept, Memory memory) {
+  for (nn::ParamSpec& spec : kept) {
+    if (layer_rank(spec) >= 2) {
+      spec.memory = memory;
+    }
+  }
+}
+
+std::vector<Tensor> layer_by_layer(std::span<const nn::ParamSpec> specs,
+                                   std::span<const Tensor> tensors, const LayerRule& f) {
+  const auto waits = [](const nn::ParamSpec& spec) { return spec.memory != Memory::DEVICE; };
+  if (std::ranges::none_of(specs, waits)) {
+    return f(tensors);
+  }
+  std::vector<Tensor> in(tensors.begin(), tensors.end());
+  if (const int64_t layers = specs.front().layers; layers > 0) {
+    ScanOptions loop{.length = layers};
+    for (size_t i = 0; i < specs.size(); ++i) {
+      loop.in_place[i] = i;
+    }
+    return scan({}, in, loop,
+                [&](std::span<const Tensor>, std::span<const Tensor> layer) {
+                  return ScanResult{.carry = {}, .ys = f(layer)};
+                })
+        .ys;
+  }
+  for (size_t i = 0; i < specs.size(); ++i) {
+    in[i] = waits(specs[i]) ? fetch(in[i]) : in[i];
+  }
+  std::vector<Tensor> out = f(in);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    out[i] = waits(specs[i]) ? stow(out[i]) : out[i];
+  }
+  return out;
 }
 
 int64_t layer_rank(const nn::ParamSpec& spec) {
@@ -106,12 +158,32 @@ OptimizerState update(const Optimizer& optimizer, const OptimizerState& state,
   size_t mu = 0;
   size_t nu = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const Moments<nn::ParamSpec> kept = optimizer.moments(specs[i]);
-    Moments<Tensor> moments{.mu = take(state.mu, mu, kept.mu.size()),
-                            .nu = take(state.nu, nu, kept.nu.size())};
-    next.params.push_back(optimizer.update(specs[i], state.params[i], moments, gradients[i], how));
-    next.mu.insert(next.mu.end(), moments.mu.begin(), moments.mu.end());
-    next.nu.insert(next.nu.end(), moments.nu.begin(), moments.nu.end());
+    const Moments<nn::ParamSpec> kept = optimizer.kept(specs[i]);
+    const std::vector<nn::ParamSpec> changed = joined({specs[i]}, kept.mu, kept.nu);
+    std::vector<Tensor> all = joined({state.params[i]}, take(state.mu, mu, kept.mu.size()),
+                                     take(state.nu, nu, kept.nu.size()));
+    all.push_back(gradients[i]);
+    const size_t first_nu = 1 + kept.mu.size();
+    const std::vector<Tensor> updated =
+        layer_by_layer(changed, all, [&](std::span<const Tensor> in) {
+          nn::ParamSpec spec = specs[i];
+          if (in[0].rank() < spec.shape.rank()) {
+            spec.shape = spec.layer_shape();
+            spec.layers = 0;
+          }
+          const auto part = [&](size_t from, size_t count) {
+            const auto them = in.subspan(from, count);
+            return std::vector<Tensor>(them.begin(), them.end());
+          };
+          Moments<Tensor> moments{.mu = part(1, kept.mu.size()),
+                                  .nu = part(first_nu, kept.nu.size())};
+          const Tensor p = optimizer.update(spec, in[0], moments, in.back(), how);
+          return joined({p}, moments.mu, moments.nu);
+        });
+    const auto nu_begin = updated.begin() + static_cast<ptrdiff_t>(first_nu);
+    next.params.push_back(updated[0]);
+    next.mu.insert(next.mu.end(), updated.begin() + 1, nu_begin);
+    next.nu.insert(next.nu.end(), nu_begin, updated.end());
   }
   check(mu == state.mu.size() && nu == state.nu.size(),
         "[optimizer] {} moments were given, and it keeps {}", state.mu.size() + state.nu.size(),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,11 +56,19 @@ struct Update {
 /// Never changes.
 class Optimizer {
  public:
+  explicit Optimizer(Memory memory = Memory::DEVICE) : memory_(memory) {}
   virtual ~Optimizer() = default;
+
+  /// Where the matrices that it keeps wait, and averages of parameters; vectors are small, and stay
+  /// on the device. DEVICE or HOST.
+  Memory memory() const { return memory_; }
 
   /// What it keeps of a parameter, of which `kept` says shape and dtype between steps. All of it
   /// begins at zero. Layers of a stack are parameters each.
   virtual Moments<nn::ParamSpec> moments(const nn::ParamSpec& kept) const = 0;
+
+  /// The same with where it waits.
+  Moments<nn::ParamSpec> kept(const nn::ParamSpec& parameter) const;
 
   /// What does not depend on the parameter.
   virtual std::vector<Tensor> shared(const Update& update) const = 0;
@@ -68,7 +77,21 @@ class Optimizer {
   /// `gradient` may have any float dtype.
   virtual Tensor update(const nn::ParamSpec& spec, Tensor parameter, Moments<Tensor>& moments,
                         Tensor gradient, const Update& how) const = 0;
+
+ private:
+  Memory memory_;
 };
+
+/// Says of the matrices among what is kept of parameters where they wait between steps.
+void set_memory(std::span<nn::ParamSpec> kept, Memory memory);
+
+/// `f(tensors)`, whose results take the place of the first tensors, those that there are specs of,
+/// and have their shapes; the others are only read. All are of one parameter, or of a stack. Where
+/// something waits on the host, f is given a stack layer by layer, so that one layer of it is on
+/// the device; what is no stack is fetched and put back.
+using LayerRule = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+std::vector<Tensor> layer_by_layer(std::span<const nn::ParamSpec> specs,
+                                   std::span<const Tensor> tensors, const LayerRule& f);
 
 /// Rank of one layer's tensor.
 int64_t layer_rank(const nn::ParamSpec& spec);

@@ -47,23 +47,41 @@ StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool 
   out.frozen = frozen_of(kept);
   out.trained = trained_of(kept);
   for (const nn::ParamSpec& spec : out.trained) {
-    Moments<nn::ParamSpec> moments = optimizer.moments(spec);
+    Moments<nn::ParamSpec> moments = optimizer.kept(spec);
     std::ranges::move(moments.mu, std::back_inserter(out.mu));
     std::ranges::move(moments.nu, std::back_inserter(out.nu));
   }
   if (average) {
     out.ema = state_specs(out.trained);
+    set_memory(out.ema, optimizer.memory());
   }
   out.count = nn::ParamSpec{.name = "count", .shape = {DType::S32, {}}};
   return out;
 }
 
-int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement) {
+namespace {
+
+template <typename Counts>
+int64_t bytes_of(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement,
+                 const Counts& counts) {
   int64_t bytes = 0;
   for (const nn::ParamSpec* spec : parts.all()) {
-    bytes += runtime::bytes_per_device(spec->shape, spec->sharding(placement), placement.mesh());
+    bytes += counts(*spec) ? runtime::bytes_per_device(spec->shape, spec->sharding(placement),
+                                                       placement.mesh())
+                           : 0;
   }
   return bytes;
+}
+
+}  // namespace
+
+int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement) {
+  return bytes_of(parts, placement, [](const nn::ParamSpec&) { return true; });
+}
+
+int64_t waiting_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement) {
+  return bytes_of(parts, placement,
+                  [](const nn::ParamSpec& spec) { return spec.memory != Memory::DEVICE; });
 }
 
 }  // namespace kinema::training

@@ -160,8 +160,10 @@ const Optimizer& plain_adamw();
 StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool average,
                                       const Optimizer& optimizer = plain_adamw());
 
-/// Bytes of it on each device.
+/// Bytes of it for each device; of these, what waits on the host where devices have a memory of
+/// their own.
 int64_t state_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
+int64_t waiting_bytes(const StateParts<nn::ParamSpec>& parts, const mesh::Placement& placement);
 
 /// A state and the network that it is of.
 struct StateView {

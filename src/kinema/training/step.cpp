@@ -131,7 +131,7 @@ StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& s
   const auto list = [&](const std::string& prefix, std::span<const nn::ParamSpec> part) {
     std::vector<Tensor> tensors;
     for (const nn::ParamSpec& spec : part) {
-      tensors.push_back(graph.input(spec.shape, prefix + spec.name, spec.sharding(place)));
+      tensors.push_back(spec.input(graph, place, prefix));
     }
     return tensors;
   };
@@ -145,14 +145,18 @@ StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& s
   return state;
 }
 
-std::vector<Tensor> average(std::span<const Tensor> ema, const OptimizerState& next, double decay,
-                            Tensor ok) {
+std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<const Tensor> ema,
+                            const OptimizerState& next, double decay, Tensor ok) {
   const Tensor t = convert(next.count, DType::F32);
   const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
   std::vector<Tensor> out;
   for (size_t i = 0; i < ema.size(); ++i) {
-    const Tensor mixed = ema[i] * d + convert(next.params[i], DType::F32) * (1.0 - d);
-    out.push_back(ok ? select(ok, mixed, ema[i]) : mixed);
+    const auto mixed = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+      const Tensor sum = in[0] * d + convert(in[1], DType::F32) * (1.0 - d);
+      return {ok ? select(ok, sum, in[0]) : sum};
+    };
+    out.push_back(
+        layer_by_layer(specs.subspan(i, 1), std::vector{ema[i], next.params[i]}, mixed)[0]);
   }
   return out;
 }
@@ -183,11 +187,11 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
 std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& options) {
   switch (options.optimizer) {
     case OptimizerKind::ADAMW:
-      return adamw(options.adamw);
+      return adamw(options.adamw, options.optimizer_memory);
     case OptimizerKind::ADAMW8BIT:
-      return adamw_8bit(options.adamw);
+      return adamw_8bit(options.adamw, options.optimizer_memory);
     case OptimizerKind::ADAFACTOR:
-      return adafactor(options.adafactor);
+      return adafactor(options.adafactor, options.optimizer_memory);
   }
   fail("[train] unknown optimizer {}", static_cast<int>(options.optimizer));
 }
@@ -226,6 +230,13 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0, *optimizer);
   const std::vector<nn::ParamSpec> trained = trained_of(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
+  for (const nn::ParamSpec& spec : trained) {
+    check(
+        spec.memory == Memory::DEVICE,
+        "[train] `{}` is trained, but waits in host memory (weights_memory)\n  that is for weights "
+        "under an adapter, enable_lora=true; a whole model has optimizer_memory=host",
+        spec.name);
+  }
   step.gradient_names = layer_names(trained);
   Graph& graph = *step.graph;
 
@@ -241,7 +252,8 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const auto kept = in_order<Tensor>(specs, state.frozen, state.trained);
   for (size_t i = 0; i < specs.size(); ++i) {
     weights.push_back(convert(*kept[i], specs[i].shape.dtype));
-    if (options.place.active()) {  // and gradients alike: each device sums what it keeps
+    // And gradients alike: each device sums what it keeps. What waits on the host is read as it is.
+    if (options.place.active() && specs[i].memory == Memory::DEVICE) {
       weights.back() = with_sharding(weights.back(), specs[i].sharding(options.place));
     }
   }
@@ -263,13 +275,16 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StateParts<Tensor> after{
       .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};
   if (!state.ema.empty()) {
-    after.ema = average(state.ema, next, options.ema_decay, ok);
+    after.ema = average(step.state.ema, state.ema, next, options.ema_decay, ok);
   }
   after.each_changed([&](std::span<const Tensor> part) {
     step.outputs.insert(step.outputs.end(), part.begin(), part.end());
   });
   step.state.each_changed([&](std::span<const nn::ParamSpec> part) {
     for (const nn::ParamSpec& spec : part) {
+      if (spec.memory != Memory::DEVICE) {
+        step.host_outputs.insert(static_cast<int64_t>(step.output_shardings.size()));
+      }
       step.output_shardings.push_back(spec.sharding(options.place));
     }
   });

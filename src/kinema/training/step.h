@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct StepOptions {
   AdafactorOptions adafactor = {};
   ObjectiveOptions objective;
   StateDType state = StateDType::F32;
+  /// Optimizer::memory.
+  Memory optimizer_memory = Memory::DEVICE;
   /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
   int64_t accumulation = 1;
   /// > 0: keep an average of the parameters, e' = d e + (1 - d) p with
@@ -94,6 +97,8 @@ struct StepGraph {
   std::map<int64_t, int64_t> donate;
   /// One per output.
   std::vector<Sharding> output_shardings;
+  /// Those that wait on the host, as the inputs whose place they take.
+  std::set<int64_t> host_outputs;
   /// Of the network's parameters, in the dtypes that it works in.
   std::vector<nn::ParamSpec> specs;
   StateParts<nn::ParamSpec> state;

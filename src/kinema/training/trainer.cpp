@@ -24,6 +24,7 @@ runtime::Program compile_step(const runtime::Devices& devices, const StepGraph& 
                               runtime::ProgramOptions options) {
   options.emit.donate = step.donate;
   options.emit.output_shardings = step.output_shardings;
+  options.emit.host_outputs = step.host_outputs;
   split_over(devices, options);
   return runtime::Program::compile(devices.client(), *step.graph, step.outputs, options);
 }
@@ -35,6 +36,9 @@ runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
 
 StepOptions over(const runtime::Devices& devices, StepOptions step) {
   step.place = devices.placement();
+  if (!runtime::has_own_memory(devices.client())) {
+    step.optimizer_memory = Memory::DEVICE;  // the same memory, updated at once
+  }
   return step;
 }
 
@@ -78,7 +82,7 @@ void Trainer::exchange(HostState& other) {
   for (size_t i = 0; i < own.size(); ++i) {
     HostArray out = own[i]->to_host();
     *own[i] = {};  // there may be no room for both
-    *own[i] = devices_.upload(*theirs[i], ports[i].sharding);
+    *own[i] = devices_.upload(*theirs[i], ports[i].sharding, ports[i].memory);
     *theirs[i] = std::move(out);
   }
 }
@@ -89,7 +93,13 @@ void Trainer::set_expert(int64_t expert) {
 }
 
 int64_t Trainer::state_bytes() const {
-  return training::state_bytes(first().graph.state, devices_.placement());
+  return training::state_bytes(first().graph.state, devices_.placement()) - waiting_bytes();
+}
+
+int64_t Trainer::waiting_bytes() const {
+  return runtime::has_own_memory(devices_.client())
+             ? training::waiting_bytes(first().graph.state, devices_.placement())
+             : 0;
 }
 
 int64_t Trainer::step_bytes() const {
@@ -290,7 +300,16 @@ void Trainer::check_replicas() {
     return;
   }
   const pjrt::AllowTransfers all;
-  const auto ports = std::span(first().program.inputs()).first(state_.size());
+  // What waits on the host is not the devices' to spoil.
+  std::vector<runtime::Port> ports;
+  std::vector<const runtime::Array*> arrays;
+  const std::vector<const runtime::Array*> all_arrays = state_.all();
+  for (size_t i = 0; i < all_arrays.size(); ++i) {
+    if (const runtime::Port& port = first().program.inputs()[i]; port.memory == Memory::DEVICE) {
+      ports.push_back(port);
+      arrays.push_back(all_arrays[i]);
+    }
+  }
   if (!replicas_) {
     replicas_.emplace(devices_, ports, runtime::ProgramOptions{.name = "check_replicas"});
   }
@@ -299,7 +318,7 @@ void Trainer::check_replicas() {
                    .squares = squares_,
                    .gradient_names = first().graph.gradient_names,
                    .check = *replicas_,
-                   .state = state_.all(),
+                   .state = arrays,
                    .ports = ports});
 }
 

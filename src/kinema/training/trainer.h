@@ -47,8 +47,10 @@ class Trainer {
   /// From which side of ObjectiveOptions::boundary timesteps are drawn from now on; 0 before.
   void set_expert(int64_t expert);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
-  /// the working space of kernels.
+  /// the working space of kernels. Of the host, for each device that has a memory of its own: what
+  /// waits there.
   int64_t state_bytes() const;
+  int64_t waiting_bytes() const;
   int64_t step_bytes() const;
   /// What the state is made of.
   const StateParts<nn::ParamSpec>& state_parts() const { return first().graph.state; }
@@ -96,6 +98,7 @@ class Trainer {
   const runtime::ProgramReport& report(size_t shape = 0) const {
     return steps_.at(shape)->program.report();
   }
+  const runtime::Program& program(size_t shape = 0) const { return steps_.at(shape)->program; }
   /// The programs that a step is made of where `jit` is false; else null.
   const runtime::Pieces* pieces() const { return first().program.pieces(); }
   /// Where each input of the step lies, and what the compiler moves between devices, as lines.

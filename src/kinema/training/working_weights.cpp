@@ -21,11 +21,17 @@ std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::A
         kept.size(), specs_.size());
   clear();  // before the next ones are made
   std::vector<const runtime::Array*> others;
-  std::vector<DType> from;
+  std::vector<std::pair<DType, Memory>> from;
+  std::vector<bool> is_other;
   for (size_t i = 0; i < kept.size(); ++i) {
-    if (kept[i]->shape().dtype != specs_[i].shape.dtype) {
+    const DType dtype = kept[i]->shape().dtype;
+    // Averages may wait on the host, where the network looks for its frozen weights only.
+    const Memory memory = kept[i]->memory();
+    const bool waits = memory == Memory::HOST && specs_[i].memory == Memory::DEVICE;
+    is_other.push_back(dtype != specs_[i].shape.dtype || waits);
+    if (is_other[i]) {
       others.push_back(kept[i]);
-      from.push_back(kept[i]->shape().dtype);
+      from.emplace_back(dtype, memory);
     }
   }
   if (!others.empty()) {
@@ -35,10 +41,12 @@ std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::A
       std::vector<Tensor> outputs;
       runtime::ProgramOptions how = how_;
       for (size_t i = 0; i < kept.size(); ++i) {
-        if (kept[i]->shape().dtype != specs_[i].shape.dtype) {
+        if (is_other[i]) {
           const Sharding sharding = specs_[i].sharding(place);
-          const Tensor given = graph.input(kept[i]->shape(), specs_[i].name, sharding);
-          outputs.push_back(convert(given, specs_[i].shape.dtype));
+          const Memory memory = kept[i]->memory();
+          const Tensor given = graph.input(kept[i]->shape(), specs_[i].name, sharding, memory);
+          outputs.push_back(
+              convert(memory == Memory::HOST ? fetch(given) : given, specs_[i].shape.dtype));
           how.emit.output_shardings.push_back(sharding);
         }
       }
@@ -50,7 +58,7 @@ std::vector<const runtime::Array*> WorkingWeights::of(std::span<const runtime::A
   std::vector<const runtime::Array*> out;
   auto copy = copies_.begin();
   for (size_t i = 0; i < kept.size(); ++i) {
-    out.push_back(kept[i]->shape().dtype == specs_[i].shape.dtype ? kept[i] : &*copy++);
+    out.push_back(is_other[i] ? &*copy++ : kept[i]);
   }
   return out;
 }

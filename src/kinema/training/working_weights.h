@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kinema/nn/params.h"
@@ -29,7 +30,7 @@ class WorkingWeights {
   std::vector<nn::ParamSpec> specs_;
   runtime::ProgramOptions how_;
   std::optional<runtime::Program> program_;
-  std::vector<DType> from_;  // of the arrays that the program takes
+  std::vector<std::pair<DType, Memory>> from_;  // of the arrays that the program takes
   std::vector<runtime::Array> copies_;
 };
 

@@ -227,7 +227,8 @@ std::vector<runtime::Array> load_additions(std::span<const Adapter> apart,
   const Adapters adapters(apart, specs);
   std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : those(specs, true)) {
-    out.push_back(devices.upload(addition(adapters, spec), spec.sharding(devices.placement())));
+    out.push_back(
+        devices.upload(addition(adapters, spec), spec.sharding(devices.placement()), spec.memory));
   }
   return out;
 }

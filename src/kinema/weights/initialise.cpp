@@ -56,7 +56,8 @@ std::vector<runtime::Array> initialise(std::span<const nn::ParamSpec> specs, uin
   std::vector<runtime::Array> arrays;
   arrays.reserve(specs.size());
   for (const nn::ParamSpec& spec : specs) {
-    arrays.push_back(devices.upload(initial(spec, seed), spec.sharding(devices.placement())));
+    arrays.push_back(
+        devices.upload(initial(spec, seed), spec.sharding(devices.placement()), spec.memory));
   }
   return arrays;
 }

@@ -57,7 +57,7 @@ class Loader {
   runtime::Array operator()(const nn::ParamSpec& spec) {
     std::vector<mesh::Block> blocks =
         devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
-    std::vector<Target> targets = targets_of(blocks, spec.shape.dtype);
+    std::vector<Target> targets = targets_of(blocks, spec);
     Source source = source_of(spec, 0);
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
       const Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
@@ -84,13 +84,15 @@ class Loader {
     return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), key};
   }
 
-  std::vector<Target> targets_of(std::span<const mesh::Block> blocks, DType dtype) const {
+  std::vector<Target> targets_of(std::span<const mesh::Block> blocks,
+                                 const nn::ParamSpec& spec) const {
+    const pjrt::MemoryKind memory = devices_.memory_kind(spec.memory);
     std::vector<Target> targets;
     for (mesh::Holders& part : mesh::holders_of(blocks)) {
       Target target{std::move(part.block), std::move(part.devices), {}};
       for (const size_t device : target.devices) {
-        target.uploads.emplace_back(devices_.client(), Shape{dtype, target.block.size},
-                                    devices_[device]);
+        target.uploads.emplace_back(devices_.client(), Shape{spec.shape.dtype, target.block.size},
+                                    devices_[device], memory);
       }
       targets.push_back(std::move(target));
     }

@@ -259,6 +259,9 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
   std::vector<nn::ParamSpec> result = specs.take();
   for (nn::ParamSpec& spec : result) {
     apply(init, spec);
+    if (spec.layers > 0 && spec.layer_shape().rank() == 2 && !spec.is_low_rank()) {
+      spec.memory = options.weights_memory;
+    }
   }
   return result;
 }

@@ -1,0 +1,212 @@
+#include "kinema/runs/less_memory.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/pjrt/hlo_program.h"
+#include "kinema/planning/traffic.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/training/memory.h"
+
+namespace kinema::runs {
+namespace {
+
+using Two = std::optional<training::TwoExperts>;
+
+constexpr const char* kIdleOnHost = "idle_expert=host";
+constexpr double kGb = 1e9;
+
+double gb(int64_t bytes) { return static_cast<double>(bytes) / kGb; }
+
+bool has_own_memory(const runtime::Devices& devices) {
+  return runtime::has_own_memory(devices.client());
+}
+
+/// Whether the waiting expert could make way. On a CPU it would not get away.
+bool may_go_to_host(const Two& two, const runtime::Devices& devices) {
+  return two && !two->idle_on_host && has_own_memory(devices);
+}
+
+/// What an expert takes of each device while it waits; on a CPU the host's memory is that.
+int64_t idle_bytes(const training::StateParts<nn::ParamSpec>& state, const Two& two,
+                   const runtime::Devices& devices) {
+  if (!two) {
+    return 0;
+  }
+  const training::IdleBytes idle =
+      training::idle_bytes(state, devices.placement(), two->idle_on_host);
+  const auto count = static_cast<int64_t>(devices.count());
+  return idle.device + (has_own_memory(devices) ? 0 : idle.host / count);
+}
+
+int64_t step_bytes(const training::Trainer& trainer, const Two& two) {
+  return trainer.step_bytes() + idle_bytes(trainer.state_parts(), two, trainer.devices());
+}
+
+/// What of a step's state its devices hold, that of an expert that waits included.
+int64_t held_bytes(const TrainingStep& what, const Two& two, const runtime::Devices& devices) {
+  const auto parts =
+      training::state_parts(training::state_specs(what.specs, what.step.state),
+                            what.step.ema_decay > 0, *training::optimizer_of(what.step));
+  const mesh::Placement& place = devices.placement();
+  return training::state_bytes(parts, place) -
+         (has_own_memory(devices) ? training::waiting_bytes(parts, place) : 0) +
+         idle_bytes(parts, two, devices);
+}
+
+/// As weights_memory=host has it.
+void keep_weights_on_host(TrainingStep& what) {
+  what.options.weights_memory = Memory::HOST;
+  const std::vector<nn::ParamSpec> waiting = what.network->parameters(what.options);
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    what.specs[i].memory = waiting[i].memory;
+  }
+}
+
+/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
+std::vector<training::Alternative> smaller_steps(const config::Config& config,
+                                                 const TrainerParts& parts, const Job& job) {
+  std::vector<training::Alternative> out;
+  std::string change;
+  TrainerParts now = parts;
+  now.trainer.program.saved.clear();
+  now.trainer.program.dump.clear();
+  const auto add = [&](const std::string& key) {
+    change += (change.empty() ? "" : " ") + key;
+    out.push_back({change, [now, job] { return step_bytes(*compiled(now, job), now.two); }});
+  };
+  if (may_go_to_host(now.two, parts.devices)) {
+    now.two->idle_on_host = true;
+    add(kIdleOnHost);
+  }
+  if (parts.what.options.remat.kind != RematPolicy::Kind::FULL) {
+    now.what.options.remat = {.kind = RematPolicy::Kind::FULL};
+    add("remat_policy=FULL");
+  }
+  const bool adapts = !parts.what.adapters.empty();
+  const bool may_wait =
+      has_own_memory(parts.devices) && config.model.scan_layers && config.runtime.jit;
+  if (may_wait && adapts && parts.what.options.weights_memory == Memory::DEVICE) {
+    keep_weights_on_host(now.what);
+    add("weights_memory=host");
+  }
+  if (may_wait && !adapts && parts.what.step.optimizer_memory == Memory::DEVICE) {
+    now.what.step.optimizer_memory = Memory::HOST;
+    add("optimizer_memory=host");
+  }
+  const double samples = config.optimizer.per_device_batch_size;
+  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
+    now.what.step.accumulation *= 2;
+    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
+                    now.what.step.accumulation));
+  }
+  if (now.what.step.state == training::StateDType::F32 &&
+      now.what.options.weights_dtype != DType::F32) {
+    now.what.step.state = training::StateDType::WEIGHTS;
+    add("train_state_dtype=weights_dtype");
+  }
+  if (now.what.step.optimizer == training::OptimizerKind::ADAMW) {
+    now.what.step.optimizer = training::OptimizerKind::ADAMW8BIT;
+    add("optimizer=adamw8bit");
+  }
+  return out;
+}
+
+/// Ways to a smaller state on the devices: an expert, weights or moments that wait on the host, or
+/// two bytes a number.
+std::vector<training::Alternative> smaller_states(const TrainingStep& what, const Two& two,
+                                                  const runtime::Devices& devices) {
+  std::vector<training::Alternative> out;
+  const auto add = [&](const char* change, const TrainingStep& other, const Two& experts) {
+    out.push_back({change, [bytes = held_bytes(other, experts, devices)] { return bytes; }});
+  };
+  if (may_go_to_host(two, devices)) {
+    Two apart = two;
+    apart->idle_on_host = true;
+    add(kIdleOnHost, what, apart);
+  }
+  if (has_own_memory(devices) && what.options.scan_layers) {
+    TrainingStep waiting = what;
+    if (!what.adapters.empty()) {
+      keep_weights_on_host(waiting);
+      add("weights_memory=host", waiting, two);
+    } else {
+      waiting.step.optimizer_memory = Memory::HOST;
+      add("optimizer_memory=host", waiting, two);
+    }
+  }
+  TrainingStep narrow = what;
+  narrow.step.state = training::StateDType::WEIGHTS;
+  for (nn::ParamSpec& spec : narrow.specs) {
+    spec.shape.dtype = DType::BF16;
+  }
+  add("weights_dtype=bfloat16 train_state_dtype=weights_dtype", narrow, two);
+  return out;
+}
+
+/// Throws an Error when what waits on the host does not fit there.
+void check_host(const training::Trainer& trainer, const Two& two) {
+  const runtime::Devices& devices = trainer.devices();
+  if (!has_own_memory(devices)) {
+    return;
+  }
+  const int64_t pinned = trainer.waiting_bytes() * static_cast<int64_t>(devices.count());
+  const int64_t idle =
+      two ? training::idle_bytes(trainer.state_parts(), devices.placement(), two->idle_on_host).host
+          : 0;
+  const int64_t free = runtime::available_memory_bytes();
+  check(pinned + idle <= free,
+        "[train] {:.1f} GB are to wait in host memory, but {:.1f} GB are free there\n  "
+        "weights_memory, optimizer_memory and idle_expert at `device`, or narrower weights "
+        "(weights_storage), take less of it",
+        gb(pinned + idle), gb(free));
+  // What XLA's client for GPUs pins at most, unless it is told otherwise.
+  constexpr const char* kLimit = "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB";
+  constexpr int64_t kPinned = int64_t{64} << 30;
+  check(devices.client().platform_name() != "cuda" || pinned <= kPinned ||
+            std::getenv(kLimit) != nullptr,
+        "[train] {:.1f} GB are to wait in host memory, of which XLA's client takes {:.1f} at most\n"
+        "  set the variable {}={:.0f}, which says how many GB it may take",
+        gb(pinned), gb(kPinned), kLimit, std::ceil(1.25 * gb(pinned)));
+}
+
+/// Bytes that the step moves between a device and the host's memory; 0 where the plugin does not
+/// show the program.
+double moved_bytes(const training::Trainer& trainer) {
+  try {
+    return planning::traffic(pjrt::read_hlo(trainer.program().executable().optimized())).host_bytes;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+void check_step_fits(const training::Trainer& trainer, const config::Config& config,
+                     const TrainerParts& parts, const Job& job) {
+  training::check_fits("a step with its state", step_bytes(trainer, parts.two), parts.devices,
+                       smaller_steps(config, parts, job));
+  check_host(trainer, parts.two);
+}
+
+void check_state_fits(const TrainingStep& what, const Two& two, const runtime::Devices& devices) {
+  training::check_fits("the parameters with the optimizer's state", held_bytes(what, two, devices),
+                       devices, smaller_states(what, two, devices));
+}
+
+std::string waiting_text(const training::Trainer& trainer) {
+  const int64_t waiting = trainer.waiting_bytes();
+  if (waiting == 0) {
+    return "";
+  }
+  const double moved = moved_bytes(trainer);
+  return fmt::format("host memory: {:.2f} GB wait there for each device{}", gb(waiting),
+                     moved > 0 ? fmt::format(", {:.2f} GB move in a step", moved / kGb) : "");
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kinema/config/config.h"
+#include "kinema/runs/compiled_trainer.h"
+#include "kinema/runs/job.h"
+#include "kinema/runs/training_step.h"
+#include "kinema/training/trainer.h"
+
+/// Whether a run's training fits into its devices and the host, and which settings take less.
+namespace kinema::runs {
+
+/// Throws an Error where the step with its state, and the expert that waits beside it, do not fit;
+/// it names a change that does, which is compiled to know.
+void check_step_fits(const training::Trainer& trainer, const config::Config& config,
+                     const TrainerParts& parts, const Job& job);
+
+/// The same of the state alone, which is known before anything is compiled.
+void check_state_fits(const TrainingStep& what, const std::optional<training::TwoExperts>& two,
+                      const runtime::Devices& devices);
+
+/// `host memory: 14.20 GB wait there for each device, 28.40 GB move in a step`; empty where nothing
+/// does.
+std::string waiting_text(const training::Trainer& trainer);
+
+}  // namespace kinema::runs
