@@ -131,7 +131,10 @@ void throw_failure(const Target& target, const pjrt::CompileOptions& options,
   }
   constexpr int kNotStarted = 127;  // child_process.cpp
   if (status.exit_code == kNotStarted && said.empty()) {
-    throw NotAsked("[plan] the process for the compiler does not start");
+    throw NotAsked(
+        "[plan] the process for the compiler does not start: its program is not there or may not "
+        "be run\n  kinema's own program does that; in a program of one's own JobOptions::program "
+        "names it");
   }
   const std::string why = shortened(telling_line(log));
   const std::string how =

@@ -55,11 +55,25 @@ std::optional<config::LoraChoice> start_of(const training::TrainState& state) {
   return choices.empty() ? std::nullopt : std::optional(choices.front());
 }
 
+/// The configuration with the models that the run's own adapter is for, where it names none: one
+/// for training from scratch does not.
+config::Config with_base(config::Config config, const training::TrainState& state) {
+  config::ModelConfig& model = config.model;
+  std::string& pipeline = model.pretrained_model_name_or_path;
+  std::string& transformer = model.wan_transformer_pretrained_model_name_or_path;
+  if (pipeline.empty() && transformer.empty()) {
+    pipeline = state.setting("pretrained_model_name_or_path");
+    transformer = state.setting("wan_transformer_pretrained_model_name_or_path");
+  }
+  return config;
+}
+
 /// A run's checkpoint as a pipeline, with the averaged weights when there are such.
-ModelToUse from_checkpoint(const config::Config& config, const fs::path& run,
+ModelToUse from_checkpoint(const config::Config& given, const fs::path& run,
                            const fs::path& checkpoint) {
   const training::TrainState state = training::read_train_state(checkpoint);
   const bool adapter = state.weights == training::kAdapter;
+  const config::Config config = adapter ? with_base(given, state) : given;
   return model_of_checkpoint(
       config, run,
       {.folder = checkpoint,
@@ -363,13 +377,6 @@ ModelToUse find_model(const config::Loaded& loaded, const Job& job) {
         "[generate] the run `{}` is sampled with its own transformer, not with {}\n  run_name= (of "
         "nothing) samples that one",
         loaded.config.run.run_name, named.wan_transformer_pretrained_model_name_or_path);
-  const std::string& pipeline = named.pretrained_model_name_or_path;
-  std::error_code ignored;
-  check(!model.step || pipeline.empty() || fs::exists(pipeline, ignored) ||
-            !on_command_line(loaded, "pretrained_model_name_or_path"),
-        "[generate] pretrained_model_name_or_path {} is not here\n  without it the run `{}` is "
-        "sampled with what it began with",
-        pipeline, loaded.config.run.run_name);
   const config::Given<double>& ratio = loaded.config.generate.boundary_ratio;
   if (ratio.given && model.folder.has_two_experts()) {
     model.folder.boundary_ratio = ratio;

@@ -21,8 +21,8 @@ namespace kinema::weights {
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
 inline constexpr const char* kPeftFile = "adapter_model.safetensors";
 inline constexpr const char* kPeftConfig = "adapter_config.json";
-/// Metadata of files that kinema trains for one expert of two: diffusers' keys for either begin
-/// with `transformer.`, and load_lora_weights is told which is meant.
+/// Metadata of files that kinema trains for one expert of two. In diffusers' names keys of either
+/// begin with the word transformer, and load_lora_weights is told which is meant.
 inline constexpr const char* kExpertKey = "kinema.expert";
 inline constexpr const char* kHighNoise = "high_noise";
 inline constexpr const char* kLowNoise = "low_noise";
@@ -70,8 +70,8 @@ class Lora {
   }
   /// The file holds a set for each of two experts.
   bool has_two_parts() const { return two_parts_; }
-  /// The expert that the file says it is for, 0 or 1, by its metadata or as all its keys begin with
-  /// `transformer_2.`; nothing where it is for whichever it is given to.
+  /// The expert that the file says it is for, 0 or 1, by its metadata or because all its keys begin
+  /// with transformer_2; nothing where it is for whichever it is given to.
   std::optional<int64_t> only_expert() const { return only_expert_; }
   /// Keys that are none of any format, or name no module of a Wan transformer.
   const std::vector<std::string>& unknown() const { return unknown_; }
