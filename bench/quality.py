@@ -82,7 +82,8 @@ def main():
     report("demo", kinema, ["configs/shapes.yml", f"run_name={run.name}", f"output_dir={run.parent}"])
     if a.pipeline:
         model = json.loads((Path(a.pipeline) / "model_index.json").read_text())["_class_name"]
-        report(model, kinema, [a.pipeline, "prompt=a red fox in the snow", "num_inference_steps=20"])
+        report(model, kinema, [a.pipeline, "prompt=a red fox in the snow", "num_inference_steps=20",
+                               "height=64", "width=64", "num_frames=9"])
 
 
 main()
