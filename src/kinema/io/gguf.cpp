@@ -221,14 +221,7 @@ class GgufReader {
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
-  GgufFile out;
-  try {
-    out = parse(file.bytes(), path.string());
-  } catch (const Error&) {
-    file.check_intact();  // the better reason
-    throw;
-  }
-  file.check_intact();
+  GgufFile out = file.parsed([&](auto bytes) { return parse(bytes, path.string()); });
   out.file_ = std::move(file);
   return out;
 }

@@ -31,6 +31,20 @@ class MappedFile {
   /// asked after reading.
   void check_intact() const;
 
+  /// What `parse` makes of the bytes. That the file was cut off is a better reason than what it
+  /// says of zeros, and an error even where it says nothing.
+  template <typename Parse>
+  auto parsed(const Parse& parse) const {
+    try {
+      auto out = parse(bytes());
+      check_intact();
+      return out;
+    } catch (...) {
+      check_intact();
+      throw;
+    }
+  }
+
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 

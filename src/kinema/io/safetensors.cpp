@@ -278,14 +278,7 @@ HostArray TensorView::copy() const {
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   MappedFile file = MappedFile::open(path);
-  SafetensorsFile out;
-  try {
-    out = parse(file.bytes(), path.string());
-  } catch (const Error&) {
-    file.check_intact();  // the better reason
-    throw;
-  }
-  file.check_intact();
+  SafetensorsFile out = file.parsed([&](auto bytes) { return parse(bytes, path.string()); });
   out.file_ = std::move(file);
   return out;
 }
