@@ -8,6 +8,7 @@ add_library(kinema_all INTERFACE)
 foreach(room IN LISTS KINEMA_ROOMS)
   if(NOT room STREQUAL "cli")
     target_link_libraries(kinema_all INTERFACE kinema_${room})
+    add_dependencies(kinema kinema_${room})  # what is installed is built with the program
   endif()
 endforeach()
 set_target_properties(kinema_all PROPERTIES EXPORT_NAME kinema)

@@ -53,6 +53,8 @@ Placement Placement::for_samples(int64_t samples) const {
   return moves ? Placement(mesh(), rules().with_tokens_on_fsdp()) : *this;
 }
 
+Tensor Placement::rounded(Tensor x) const { return active() ? optimization_barrier({x})[0] : x; }
+
 Sharding Placement::constraint(std::span<const std::string> logical, const Dims& dims) const {
   check(logical.size() == dims.size(), "[mesh] {} logical axes were given for {}", logical.size(),
         to_string(dims));

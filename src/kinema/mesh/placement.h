@@ -59,6 +59,11 @@ class Placement {
     return (*this)(x, std::span(logical.begin(), logical.size()));
   }
 
+  /// x, a rounded product, as what its readers read; x itself without a mesh. Partitioned products
+  /// leave f32 sums, and without a wall readers round those again, which stay in memory in place of
+  /// the rounded values.
+  Tensor rounded(Tensor x) const;
+
  private:
   struct Data {
     Mesh mesh;

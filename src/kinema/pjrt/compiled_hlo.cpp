@@ -31,8 +31,10 @@ std::string shape_text(const wire::HloShape& shape) {
                                                  : fmt::format("type{}", shape.element_type());
   fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(shape.dimensions(), ","));
   if (shape.layout().minor_to_major_size() > 0) {
-    fmt::format_to(std::back_inserter(text), "{{{}}}",
-                   fmt::join(shape.layout().minor_to_major(), ","));
+    const int64_t space = shape.layout().memory_space();
+    fmt::format_to(std::back_inserter(text), "{{{}{}}}",
+                   fmt::join(shape.layout().minor_to_major(), ","),
+                   space == 0 ? "" : fmt::format(":S({})", space));
   }
   return text;
 }
@@ -52,6 +54,9 @@ void write_instruction(const wire::HloInstruction& instruction, bool is_root,
   const auto end = std::back_inserter(out);
   fmt::format_to(end, "  {}%{} = {} {}({})", is_root ? "ROOT " : "", instruction.name(),
                  shape_text(instruction.shape()), instruction.opcode(), fmt::join(operands, ", "));
+  if (instruction.opcode() == "get-tuple-element") {
+    fmt::format_to(end, ", index={}", instruction.tuple_index());
+  }
   if (!instruction.custom_call_target().empty()) {
     fmt::format_to(end, ", target={}", instruction.custom_call_target());
   }

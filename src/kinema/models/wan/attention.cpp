@@ -49,8 +49,9 @@ Tensor HeadProjections::heads(Tensor x) const {
   return reshape(x, {x.dim(0), x.dim(1), heads_, x.dim(2) / heads_});
 }
 
-Tensor HeadProjections::query(Tensor x, Precision precision, const BlockTap& tap) const {
-  const Tensor q = to_q_(x, precision);
+Tensor HeadProjections::query(Tensor x, Precision precision, const mesh::Placement& place,
+                              const BlockTap& tap) const {
+  const Tensor q = place.rounded(to_q_(x, precision));
   if (tap) {
     tap("attn1.norm_q", norm_q_(q));
   }
@@ -63,8 +64,8 @@ nn::AttentionOptions HeadProjections::with_scale(nn::AttentionOptions options) c
   return options;
 }
 
-Tensor HeadProjections::key(Tensor x, Precision precision) const {
-  return heads(norm_k_(to_k_(x, precision)));
+Tensor HeadProjections::key(Tensor x, Precision precision, const mesh::Placement& place) const {
+  return heads(norm_k_(place.rounded(to_k_(x, precision))));
 }
 
 Tensor HeadProjections::value(Tensor x, Precision precision) const {
@@ -86,8 +87,8 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   const Precision precision = options.precision;
   // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
   // names: configurations of other trainers use either.
-  const Tensor q = nn::as(nn::rotate(project_.query(x, precision, tap), rope), x.dtype());
-  const Tensor k = nn::as(nn::rotate(project_.key(x, precision), rope), x.dtype());
+  const Tensor q = nn::as(nn::rotate(project_.query(x, precision, place, tap), rope), x.dtype());
+  const Tensor k = nn::as(nn::rotate(project_.key(x, precision, place), rope), x.dtype());
   nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = self_attention_axes(place);
   const Tensor y =
@@ -107,7 +108,7 @@ CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig
 
 CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) const {
   CrossKeys out;
-  out.key = named(nn::as(project_.key(text, precision), text.dtype()), "key_proj");
+  out.key = named(nn::as(project_.key(text, precision, {}), text.dtype()), "key_proj");
   out.value = named(project_.value(text, precision), "value_proj");
   for (const ImageKeys& of : image_) {
     const Tensor key = project_.heads(of.norm(of.add_k(image, precision)));
@@ -121,7 +122,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const nn::AttentionOptions& options,
                                   const mesh::Placement& place) const {
   const Precision precision = options.precision;
-  const Tensor q = named(nn::as(project_.query(x, precision, {}), x.dtype()), "query_proj");
+  const Tensor q = named(nn::as(project_.query(x, precision, place, {}), x.dtype()), "query_proj");
   nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = axes_of(place, kCrossQueries);
   scaled.whole_keys = true;

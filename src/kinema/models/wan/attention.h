@@ -23,9 +23,10 @@ class HeadProjections {
 
   /// [b, s, d] -> [b, s, n, d / n], f32, times the factor of the scores unless attention applies it
   /// (`with_scale`).
-  Tensor query(Tensor x, Precision precision, const BlockTap& tap) const;
+  Tensor query(Tensor x, Precision precision, const mesh::Placement& place,
+               const BlockTap& tap) const;
   /// [b, t, d] -> [b, t, n, d / n], f32.
-  Tensor key(Tensor x, Precision precision) const;
+  Tensor key(Tensor x, Precision precision, const mesh::Placement& place) const;
   /// [b, t, d] -> [b, t, n, d / n] in x's dtype.
   Tensor value(Tensor x, Precision precision) const;
   /// [b, s, n, d / n] -> [b, s, d], through the output projection.

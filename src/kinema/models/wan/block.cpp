@@ -90,12 +90,7 @@ Tensor Block::mlp(Tensor x, const Conditioning& given) const {
   const Precision precision = given.attention.precision;
   const Tensor up =
       given.place(ffn_up_(x, precision), {"activation_batch", "activation_length", "mlp"});
-  Tensor y = named(gelu_tanh(up), "ffn_activation");
-  if (given.place.active()) {
-    // Partitioned products leave f32 sums. Without a wall their consumer reads those, and they stay
-    // in memory in place of the rounded values.
-    y = optimization_barrier({y})[0];
-  }
+  const Tensor y = given.place.rounded(named(gelu_tanh(up), "ffn_activation"));
   return ffn_down_(given.dropout(y, "ffn"), precision);
 }
 
