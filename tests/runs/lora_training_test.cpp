@@ -182,7 +182,7 @@ TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
   expect_refused({"max_train_steps=1", from, "lora_rank=4"}, "has rank 3, but lora_rank is 4");
   expect_refused({"max_train_steps=1", from, "lora_alpha=9"}, "leave lora_alpha out");
   expect_refused({"max_train_steps=1", from, "lora_target_modules=to_q"},
-                 "lora_target_modules does not name");
+                 "no linear layer that lora_target_modules names");
   const fs::path other =
       fs::path(KINEMA_SOURCE_DIR) / "tests/golden/lora/adapter_rslora.safetensors";
   expect_refused({"max_train_steps=1", "lora_config={lora_model_name_or_path: [" + adapter + ", " +

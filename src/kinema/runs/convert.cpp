@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -62,13 +65,14 @@ std::string second_target(const fs::path& target) {
   return out.string();
 }
 
-/// Tells which transformers of a pipeline or checkpoint stay as they are.
-void name_others(const fs::path& folder, const fs::path& converted, const Job& job) {
-  for (const char* name :
-       {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema"}) {
+/// Tells which transformers or adapters of a pipeline or checkpoint stay as they are.
+void name_others(const fs::path& folder, std::span<const fs::path> converted, const Job& job) {
+  for (const char* name : {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema",
+                           "adapter", "adapter_2", "adapter_ema", "adapter_2_ema"}) {
     std::error_code ignored;
     const fs::path other = folder / name;
-    if (other != converted && fs::is_directory(other, ignored)) {
+    if (std::ranges::find(converted, other) == converted.end() &&
+        fs::is_directory(other, ignored)) {
       job.notice(fmt::format("{0} is there too and is not converted: kinema convert {0} does it",
                              other.string()));
     }
@@ -82,6 +86,10 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
     const weights::LoraFormat to = weights::lora_format_from_string(options.to);
     io::make_folder(fs::path(target).parent_path());
     weights::convert_lora(named, target, to, options.dtype);
+    if (const fs::path folder = fs::path(named).parent_path();
+        folder == fs::path(given) / "adapter") {
+      name_others(given, std::array{folder}, job);
+    }
     return {.source = named, .target = target};
   }
   const fs::path source = transformer_of(named);
@@ -96,7 +104,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
   io::make_folder(fs::path(target).parent_path());
   networks::convert_transformer(source, target, settings);
   if (source != fs::path(named)) {
-    name_others(named, source, job);
+    name_others(named, std::array{source}, job);
   }
   return {.source = source.string(), .target = target};
 }
@@ -129,6 +137,7 @@ ConvertResult convert(const std::string& given, const std::string& target,
   ConvertResult out = of_part(0, target);
   const ConvertResult low = of_part(1, second);
   job.line(fmt::format("{} -> {}", low.source, low.target));
+  name_others(given, std::array{fs::path(given) / parts[0], fs::path(given) / parts[1]}, job);
   return out;
 }
 

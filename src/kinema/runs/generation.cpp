@@ -117,6 +117,28 @@ std::vector<std::string> runs_of(const fs::path& output_dir, int depth = 2) {
   return out;
 }
 
+/// The transformers that the configuration names, of a pipeline with one the first alone. A
+/// checkpoint named by wan_transformer_pretrained_model_name_or_path has the expert that it is of,
+/// or both; the other one is the pipeline's.
+std::array<fs::path, 2> named_transformers(const config::Config& config) {
+  const fs::path own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const fs::path pipeline = config.model.pretrained_model_name_or_path;
+  const bool is_second = own.filename() == "transformer_2" && is_here(pipeline / "transformer_2");
+  const fs::path second = is_second ? own : own / "transformer_2";
+  if (own.empty() || !is_here(second)) {
+    return {pretrained_transformer(config), fs::path()};
+  }
+  if (!is_second && is_here(own / "transformer")) {
+    return {own / "transformer", second};
+  }
+  check(is_here(pipeline / "transformer"),
+        "[generate] {} is the low-noise expert alone, and pretrained_model_name_or_path is no "
+        "pipeline with the other one\n  give the folder of a pipeline with transformer/ and "
+        "transformer_2/",
+        own.string());
+  return {pipeline / "transformer", second};
+}
+
 ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   if (!config.run.run_name.empty()) {
     const fs::path run = run_folder(config);
@@ -143,7 +165,7 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
     check(found.damaged.empty(), "[generate] {} holds no valid checkpoint",
           checkpoints.path().string());
   }
-  const fs::path transformer = pretrained_transformer(config);
+  const auto [transformer, transformer_2] = named_transformers(config);
   check(!transformer.empty(),
         "[generate] no model: give run_name=... of a training run, or "
         "pretrained_model_name_or_path=FOLDER");
@@ -157,6 +179,11 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
         sample::read_pipeline_folder(is_pipeline ? fs::path(pipeline) : transformer.parent_path());
   }
   out.folder.transformer = transformer;
+  if (!transformer_2.empty()) {
+    out.folder.transformer_2 = transformer_2;
+    out.folder.boundary_ratio =
+        out.folder.boundary_ratio.value_or(config.generate.boundary_ratio.value);
+  }
   out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
                                            : run_folder(config) / "samples" / "pretrained";
   return out;

@@ -1,9 +1,12 @@
 #include "kinema/runs/lora.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
@@ -119,11 +122,26 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
                                             const Job& job) {
   const bool two = expert.which != config::TrainExpert::NONE;
   std::vector<config::LoraChoice> choices = config::lora_choices(config.model);
-  for (config::LoraChoice& choice : choices) {  // a run may begin with the other expert's adapter
-    bool& other = expert.is_low_noise() ? choice.for_first : choice.for_second;
-    other = other && !two;
+  if (config.optimizer.train_expert != config::TrainExpert::BOTH) {
+    for (config::LoraChoice& choice : choices) {  // one may begin with the other's adapter
+      bool& other = expert.is_low_noise() ? choice.for_first : choice.for_second;
+      other = other && !two;
+    }
   }
   return opened(choices, two, job)[expert.is_low_noise() ? 1 : 0];
+}
+
+std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
+                                         int64_t expert) {
+  const auto word = [](int64_t which) { return which == 1 ? "low-noise" : "high-noise"; };
+  std::vector<std::string> out;
+  for (const weights::Adapter& each : adapters) {
+    if (const int64_t trained = each.lora->only_expert().value_or(expert); trained != expert) {
+      out.push_back(fmt::format("{} was trained for the {} expert, and is put into the {} one",
+                                each.lora->path(), word(trained), word(expert)));
+    }
+  }
+  return out;
 }
 
 std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions& options,
@@ -150,6 +168,11 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
   // Checked before anything large is read.
   std::vector<std::string> lines;
   for (size_t i = 0; i < experts.size(); ++i) {
+    if (two) {
+      for (std::string& line : of_other_expert(experts[i], static_cast<int64_t>(i))) {
+        lines.push_back(std::move(line));
+      }
+    }
     if (!experts[i].empty()) {
       const weights::Adapters fitted(experts[i],
                                      networks::open(transformers[i])->parameters(options));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,10 @@ namespace kinema::runs {
 /// The files of `lora_config` for one transformer, in their order.
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
                                             const Job& job);
+
+/// A line about each adapter that says it was trained for the other expert than this, 0 or 1.
+std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,
+                                         int64_t expert);
 
 /// Opens the files of `lora_config`, checks them against the transformers they are for, and puts
 /// them into `folder`; with `lora_mode: apply` the options get the ranks that they need. Returns a

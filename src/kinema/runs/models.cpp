@@ -122,7 +122,8 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
   if (use == Use::GENERATE || use == Use::TRAIN) {
     const Expert expert{.which = config.optimizer.train_expert};
     resolve(m.wan_transformer_pretrained_model_name_or_path,
-            use == Use::TRAIN ? trained_parts(expert) : std::vector<std::string>{"transformer"});
+            use == Use::TRAIN ? trained_parts(expert)
+                              : std::vector<std::string>{"transformer", "transformer_2"});
   }
   if (m.autoencoder == config::Autoencoder::WAN) {
     resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -37,6 +42,35 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
         "[lora] {} counts {:g} times, but lora_alpha {:g} and lora_rank {} make that {:g}\n  leave "
         "lora_alpha out to go on with it",
         path, of_file.factor, out.alpha, out.rank, out.scale());
+}
+
+/// Checks that all of the file that is gone on from is trained, and says how many of the trained
+/// layers are not in it. `specs` are those with room for the adapter.
+void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
+                 TrainedAdapter& out) {
+  constexpr std::string_view kDown = ".lora_A.weight";
+  const weights::Lora::Targets& targets = file.lora->targets(file.expert);
+  std::set<std::string, std::less<>> trained;
+  size_t missing = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; spec.name.ends_with(kDown) && layer < spec.count(); ++layer) {
+      const std::string key = spec.key(layer);
+      const std::string module = key.substr(0, key.size() - kDown.size());
+      missing += targets.contains(module) ? 0 : 1;
+      trained.insert(module);
+    }
+  }
+  for (const auto& [module, target] : targets) {
+    check(trained.contains(module),
+          "[lora] {} changes {}, which is no linear layer that lora_target_modules names\n  name "
+          "it too, or put another file first: those behind the first are merged into the "
+          "model",
+          file.lora->path(), module);
+  }
+  if (missing > 0) {
+    out.lines.push_back(fmt::format("{} of the {} trained layers are not in {}: they begin anew",
+                                    missing, trained.size(), file.lora->path()));
+  }
 }
 
 }  // namespace
@@ -84,14 +118,17 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
   };
   note("merged", out.merged, plain);
   if (!out.start.empty()) {
-    for (const auto& [module, rank] : weights::low_ranks(out.start, plain)) {
-      check(out.config.modules.contains(module),
-            "[lora] {} changes {}, which lora_target_modules does not name\n  name it too, or put "
-            "another file first: those behind the first are merged into the model",
-            out.start.front().lora->path(), module);
-    }
     options.low_ranks = out.config.modules;
-    note("gone on from", out.start, network->parameters(options));
+    const std::vector<nn::ParamSpec> specs = network->parameters(options);
+    note("gone on from", out.start, specs);
+    check_start(out.start.front(), specs, out);
+  }
+  if (expert.which != config::TrainExpert::NONE) {
+    for (std::span<const weights::Adapter> files_of : {out.start, out.merged}) {
+      for (std::string& line : of_other_expert(files_of, expert.is_low_noise() ? 1 : 0)) {
+        out.lines.push_back(std::move(line));
+      }
+    }
   }
   return out;
 }
@@ -103,6 +140,16 @@ std::vector<TrainedAdapter> trained_adapters(const config::Config& config,
   for (const Expert& one : expert.each()) {
     if (std::optional<TrainedAdapter> adapter = trained_adapter(config, network, one, job)) {
       out.push_back(std::move(*adapter));
+    }
+  }
+  // One without a file of its own is as the other's.
+  const auto gone_on =
+      std::ranges::find_if(out, [](const auto& each) { return !each.start.empty(); });
+  for (TrainedAdapter& each : out) {
+    if (gone_on != out.end() && each.start.empty()) {
+      each.config.rank = gone_on->config.rank;
+      each.config.alpha = gone_on->config.alpha;
+      each.config.modules = gone_on->config.modules;
     }
   }
   for (const TrainedAdapter& each : out) {

@@ -248,8 +248,9 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   if (fs::is_directory(path / part, ignored)) {
     return path / part;
   }
-  check(!fs::is_directory(path / "transformer", ignored),
-        "[config] {} has a transformer/ but no {}/", path.string(), part);
+  const std::string other = part == "transformer" ? "transformer_2" : "transformer";
+  check(!fs::is_directory(path / other, ignored), "[config] {} has a {}/ but no {}/", path.string(),
+        other, part);
   if (fs::is_directory(path, ignored)) {
     check_is_model(path);
   }

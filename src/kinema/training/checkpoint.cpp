@@ -147,7 +147,7 @@ std::vector<runtime::Array> trained_additions(const fs::path& folder,
                                               std::span<const nn::ParamSpec> specs,
                                               const runtime::Devices& devices) {
   std::vector<runtime::Array> additions =
-      weights::load_additions(adapter_in(folder), specs, devices);
+      weights::load_additions(adapter_in(folder), /*seed=*/0, specs, devices);
   std::vector<runtime::Array> out;
   size_t i = 0;
   for (const nn::ParamSpec& spec : specs) {

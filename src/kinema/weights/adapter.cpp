@@ -12,6 +12,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/nn/init.h"
 #include "kinema/weights/module_names.h"
 #include "kinema/weights/weights.h"
 
@@ -86,13 +87,20 @@ std::vector<std::string> written_out(std::span<const std::string> targets,
   return out;
 }
 
-/// One tensor of an addition in host memory, in F32.
-HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec) {
+/// One tensor of an addition in host memory. Layers that no adapter has begin by their init: of
+/// zeros nothing is ever learned, both factors of a product being needed for either's gradient.
+HostArray addition(const Adapters& adapters, const nn::ParamSpec& spec, uint64_t seed) {
   HostArray all(Shape{DType::F32, spec.shape.dims});
-  const auto size = static_cast<size_t>(spec.layer_shape().elements());
+  const Shape shape = spec.layer_shape();
+  const auto size = static_cast<size_t>(shape.elements());
   for (int64_t layer = 0; layer < spec.count(); ++layer) {
-    adapters.add_to(spec.key(layer),
-                    all.as<float>().subspan(static_cast<size_t>(layer) * size, size));
+    const std::string key = spec.key(layer);
+    const auto values = all.as<float>().subspan(static_cast<size_t>(layer) * size, size);
+    if (adapters.change(key)) {
+      adapters.add_to(key, values);
+    } else {
+      nn::initial_values(spec.init, shape.dims, key, seed, values);
+    }
   }
   return spec.shape.dtype == DType::F32 ? std::move(all) : convert(all, spec.shape.dtype);
 }
@@ -221,14 +229,14 @@ UniformRank uniform_rank(const Adapter& adapter) {
   return *out;
 }
 
-std::vector<runtime::Array> load_additions(std::span<const Adapter> apart,
+std::vector<runtime::Array> load_additions(std::span<const Adapter> apart, uint64_t seed,
                                            std::span<const nn::ParamSpec> specs,
                                            const runtime::Devices& devices) {
   const Adapters adapters(apart, specs);
   std::vector<runtime::Array> out;
   for (const nn::ParamSpec& spec : those(specs, true)) {
-    out.push_back(
-        devices.upload(addition(adapters, spec), spec.sharding(devices.placement()), spec.memory));
+    out.push_back(devices.upload(addition(adapters, spec, seed), spec.sharding(devices.placement()),
+                                 spec.memory));
   }
   return out;
 }
@@ -237,9 +245,7 @@ std::vector<runtime::Array> load_adapted(const fs::path& base, std::span<const A
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices) {
-  std::vector<runtime::Array> additions = apart.empty()
-                                              ? initialise(those(specs, true), seed, devices)
-                                              : load_additions(apart, specs, devices);
+  std::vector<runtime::Array> additions = load_additions(apart, seed, specs, devices);
   std::vector<runtime::Array> network = load(base, those(specs, false), devices, merged);
   std::vector<runtime::Array> out;
   auto addition = additions.begin();

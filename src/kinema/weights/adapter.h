@@ -58,16 +58,16 @@ struct UniformRank {
 UniformRank uniform_rank(const Adapter& adapter);
 
 /// The parameters of `specs`, which have room for additions, in their order: those of the network
-/// from `base` with the adapters `merged` in it, the additions' as `apart` has them. Without
-/// `apart` they begin by their init, a function of (seed, name).
+/// from `base` with the adapters `merged` in it, the additions' as `apart` has them. Of layers that
+/// `apart` does not have they begin by their init, a function of (seed, name).
 std::vector<runtime::Array> load_adapted(const std::filesystem::path& base,
                                          std::span<const Adapter> merged,
                                          std::span<const Adapter> apart, uint64_t seed,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices);
 
-/// The additions' parameters alone, as `apart` has them.
-std::vector<runtime::Array> load_additions(std::span<const Adapter> apart,
+/// The additions' parameters alone.
+std::vector<runtime::Array> load_additions(std::span<const Adapter> apart, uint64_t seed,
                                            std::span<const nn::ParamSpec> specs,
                                            const runtime::Devices& devices);
 

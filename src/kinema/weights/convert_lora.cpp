@@ -45,14 +45,17 @@ class Writer {
     const bool ab = says_a_and_b(to_);
     add(name + (ab ? ".lora_A.weight" : ".lora_down.weight"), target.down);
     add(name + (ab ? ".lora_B.weight" : ".lora_up.weight"), target.up);
-    add(name + (ab ? ".lora_B.bias" : ".lora_up.bias"), target.up_bias);
+    if (to_ == LoraFormat::DIFFUSERS) {
+      add(name + ".lora_B.bias", target.up_bias);
+    } else {
+      add_bias(name + ".diff_b", target, module);
+    }
     check(
         to_ != LoraFormat::DIFFUSERS || (target.diff == nullptr && target.diff_bias == nullptr),
         "[lora] `{}` has a difference of a whole weight or bias, which LoRA files of diffusers do "
         "not hold\n  --to comfyui holds it",
         module);
     add(name + ".diff", target.diff);
-    add(name + ".diff_b", target.diff_bias);
     if (target.down == nullptr) {
       return;
     }
@@ -112,6 +115,24 @@ class Writer {
   }
 
  private:
+  /// The difference of a module's bias. Only PEFT's names have one that alpha scales.
+  void add_bias(const std::string& name, const Lora::Target& target, const std::string& module) {
+    if (target.up_bias == nullptr) {
+      return add(name, target.diff_bias);
+    }
+    check(target.diff_bias == nullptr, "[lora] `{}` has two differences of its bias", module);
+    Shape shape = target.up_bias->shape;
+    shape.dtype = dtype_.value_or(shape.dtype);
+    entries_.push_back(io::TensorEntry::lazy(
+        name, shape,
+        [bias = target.up_bias, factor = static_cast<float>(target.factor), to = shape.dtype] {
+          HostArray scaled = convert(bias->copy(), DType::F32);
+          for (float& each : scaled.as<float>()) {
+            each *= factor;
+          }
+          return convert(scaled, to);
+        }));
+  }
   void add(const std::string& name, const io::TensorView* tensor) {
     if (tensor == nullptr) {
       return;

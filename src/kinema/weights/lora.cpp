@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -62,6 +64,22 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
     out.by_root = by_root->as_bool();
   }
   return out;
+}
+
+/// Throws for a method of PEFT's that changes the base when an adapter is made: the file says the
+/// difference from a model that nobody has.
+void check_init(const Json& json, const std::string& prefix, const std::string& path) {
+  constexpr std::array<std::string_view, 5> kChangeBase{"pissa", "olora", "corda", "loftq",
+                                                        "lora_ga"};
+  const Json* init = json.find(prefix + "init_lora_weights");
+  const std::string word = init != nullptr && init->is_string() ? init->as_string() : "";
+  const bool changes = std::ranges::any_of(
+      kChangeBase, [&](std::string_view method) { return word.starts_with(method); });
+  check(!changes,
+        "[lora] {} was made with init_lora_weights `{}`, which changes the model too\n  PEFT's "
+        "save_pretrained(..., path_initial_model_for_weight_conversion=...) writes it as plain "
+        "LoRA",
+        path, word);
 }
 
 /// How the keys of diffusers' metadata begin for one of two transformers: a pipeline's file says
@@ -146,7 +164,9 @@ Lora Lora::open(const fs::path& path) {
         out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
   out.finish();
   if (of_peft && fs::exists(peft_config, ignored)) {
-    const ConfiguredAlpha alpha = read_alpha(Json::read(peft_config), "");
+    const Json configured = Json::read(peft_config);
+    check_init(configured, "", out.path_);
+    const ConfiguredAlpha alpha = read_alpha(configured, "");
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
         target.factor = alpha.factor(module, target.rank());
@@ -198,7 +218,9 @@ void Lora::finish() {
                               : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
   two_parts_ = !targets_[0].empty() && !targets_[1].empty();
   for (size_t part = 0; part < targets_.size(); ++part) {
-    const ConfiguredAlpha alpha = read_alpha(configured, metadata_prefix(configured, part));
+    const std::string prefix = metadata_prefix(configured, part);
+    check_init(configured, prefix, path_);
+    const ConfiguredAlpha alpha = read_alpha(configured, prefix);
     for (auto& [module, target] : targets_[part]) {
       check_pair(target, module, path_);
       if (target.down != nullptr) {
