@@ -55,6 +55,13 @@ class BothExperts : public RunsTest {
     }
     return out;
   }
+  std::string latents(std::vector<std::string> words) {
+    words.insert(words.begin(), "generate");
+    words.emplace_back("save_latents=latents.safetensors");
+    const Outcome made = run(words);
+    EXPECT_EQ(made.status, 0) << made.err;
+    return read_text(folder_ / "latents.safetensors");
+  }
   /// All bytes of a checkpoint's weights and moments.
   std::string bytes(const fs::path& folder) const {
     std::vector<fs::path> files;
@@ -171,7 +178,22 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   ASSERT_EQ(made.status, 0) << made.err;
   EXPECT_TRUE(read_text(folder_ / "made/000_a_ball.mp4") ==
               read_text(folder_ / "out/seen/samples/6/000_a_ball.mp4"));
-  EXPECT_EQ(run({"inspect", "--check", checkpoint("seen", 6).string()}).status, 0);
+  // The checkpoint named beside the pipeline, and its low-noise expert alone.
+  const std::string seen = checkpoint("seen", 6).string();
+  const auto named = [&](const std::string& transformer) {
+    return latents(
+        {"both.yml", "run_name=", "wan_transformer_pretrained_model_name_or_path=" + transformer});
+  };
+  EXPECT_TRUE(named(seen) == latents({"out/seen/config.yml"}));
+  fs::create_directory(folder_ / "low");
+  fs::copy(checkpoint("seen", 6) / "transformer_2", folder_ / "low" / "transformer_2",
+           fs::copy_options::recursive);
+  EXPECT_TRUE(named("low") == named(seen + "/transformer_2"));
+  EXPECT_FALSE(named("low") == named(seen));
+  EXPECT_EQ(run({"inspect", "--check", seen}).status, 0);
+  EXPECT_EQ(run({"inspect", "--check", "out/seen"}).status, 0);
+  run({"convert", seen, seen + "/inside", "--to", "diffusers"})
+      .expect_error("lies within the checkpoint");
   EXPECT_EQ(run({"watch", "out/seen", "--once"}).status, 0);
 
   const std::vector<std::string> convert{"convert", checkpoint("seen", 6).string(), "wan", "--to",
@@ -183,6 +205,13 @@ TEST_F(BothExperts, AreEvaluatedSampledAndConvertedTogether) {
   fs::remove_all(folder_ / "wan");
   run(convert).expect_error("wan_2 is there already");
   EXPECT_FALSE(fs::exists(folder_ / "wan")) << "nothing is begun";
+}
+
+TEST_F(BothExperts, AreSampledWithTheBoundaryThatTheyWereTrainedWith) {
+  expect_trains("half", {"boundary_ratio=0.5", "learning_rate=0.05"});
+  const std::string own = latents({"both.yml", "run_name=half"});
+  EXPECT_TRUE(own == latents({"out/half/config.yml"}));
+  EXPECT_FALSE(own == latents({"both.yml", "run_name=half", "boundary_ratio=0.875"}));
 }
 
 TEST_F(BothExperts, TrainAnAdapterEach) {
@@ -202,13 +231,6 @@ TEST_F(BothExperts, TrainAnAdapterEach) {
   EXPECT_TRUE(low.find("\"kinema.expert\":\"low_noise\"") != std::string::npos);
   EXPECT_TRUE(low.find("\"transformer.blocks.") != std::string::npos);
 
-  const auto latents = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), "generate");
-    words.emplace_back("save_latents=latents.safetensors");
-    const Outcome made = run(words);
-    EXPECT_EQ(made.status, 0) << made.err;
-    return read_text(folder_ / "latents.safetensors");
-  };
   const std::string made = latents({"out/whole/config.yml", "use_ema=false"});
   // The two adapters as files give the same video.
   const auto pair = [&](const std::string& folder, const std::string& high_file,
@@ -224,6 +246,16 @@ TEST_F(BothExperts, TrainAnAdapterEach) {
   EXPECT_THAT(converted.out, HasSubstr("kites_2.safetensors"));
   EXPECT_TRUE(pair(folder_.string(), "kites.safetensors", "kites_2.safetensors") == made);
   EXPECT_FALSE(pair(folder_.string(), "kites.safetensors", "kites.safetensors") == made);
+
+  // Each goes on from the file that says it is for it.
+  const fs::path saved = checkpoint("whole", 6);
+  expect_trains("again",
+                {"enable_lora=true", "learning_rate=0", "max_train_steps=1",
+                 "lora_config={lora_model_name_or_path: [" + (saved / "adapter_2").string() + ", " +
+                     (saved / "adapter").string() + "]}"});
+  for (const char* part : {"adapter", "adapter_2"}) {
+    EXPECT_TRUE(bytes(checkpoint("again", 1) / part) == bytes(saved / part)) << part;
+  }
 }
 
 TEST_F(BothExperts, AreRefusedWhereThereIsOneOrNothingForOne) {

@@ -163,6 +163,40 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   }
 }
 
+TEST_F(LoraTraining, LayersThatTheFileLacksBeginAnew) {
+  ASSERT_EQ(train("first", {"max_train_steps=1", "learning_rate=0.05"}).status, 0);
+  const std::string adapter = (checkpoint("first", 1) / "adapter").string();
+  const Outcome wider = train(
+      "wider", {"max_train_steps=2", "learning_rate=0.05", "lora_target_modules=attention+ffn",
+                "lora_config={lora_model_name_or_path: [" + adapter + "]}"});
+  ASSERT_EQ(wider.status, 0) << wider.err;
+  EXPECT_THAT(wider.out, HasSubstr("trained layers are not in"));
+  const auto file = io::SafetensorsFile::open(checkpoint("wider", 2) / "adapter" / kFile);
+  for (const io::TensorView& tensor : file.tensors()) {
+    const HostArray values = convert(tensor.copy(), DType::F32);
+    EXPECT_TRUE(std::ranges::any_of(values.as<float>(), [](float x) { return x != 0; }))
+        << tensor.name;
+  }
+}
+
+TEST_F(LoraTraining, WhatCannotBeTrainedOfAFileIsNotDropped) {
+  ASSERT_EQ(train("first", {"max_train_steps=1"}).status, 0);
+  const auto file = io::SafetensorsFile::open(checkpoint("first", 1) / "adapter" / kFile);
+  std::vector<io::TensorEntry> entries;
+  int64_t dim = 0;
+  for (const io::TensorView& tensor : file.tensors()) {
+    entries.push_back(io::TensorEntry::of(tensor.name, tensor));
+    dim = tensor.name.ends_with("0.attn1.to_q.lora_B.weight") ? tensor.shape.dims[0] : dim;
+  }
+  const HostArray down(Shape{DType::F32, {3, 16, 1, 2, 2}});
+  const HostArray up(Shape{DType::F32, {dim, 3, 1, 1, 1}});
+  entries.push_back(io::TensorEntry::of("transformer.patch_embedding.lora_A.weight", down));
+  entries.push_back(io::TensorEntry::of("transformer.patch_embedding.lora_B.weight", up));
+  io::write_safetensors(folder_ / "wide.safetensors", entries, {});
+  expect_refused({"max_train_steps=1", "lora_config={lora_model_name_or_path: [wide.safetensors]}"},
+                 "changes patch_embedding, which is no linear layer");
+}
+
 TEST_F(LoraTraining, GoesOnFromTheFirstFileAndMergesTheOthers) {
   ASSERT_EQ(train("first", {"max_train_steps=2", "learning_rate=0.05"}).status, 0);
   const std::string adapter = (checkpoint("first", 2) / "adapter").string();

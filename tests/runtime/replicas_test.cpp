@@ -84,6 +84,39 @@ TEST_F(ReplicaCheckTest, NamesTheArrayAndTheDeviceThatDiffer) {
   EXPECT_EQ(device_text(on, 2), "device 2 (data=1, fsdp=0)");
 }
 
+TEST_F(ReplicaCheckTest, ComparesNarrowAndWideTypes) {
+  const pjrt::Client client = open_client({.cpu_devices = 2});
+  const Devices on = devices_of(client, mesh_sizes(2, 1, 1, 1));
+  std::vector<Port> ports;
+  std::vector<Array> arrays;
+  for (const DType dtype :
+       {DType::PRED, DType::S8, DType::U8, DType::F8E4M3FN, DType::F8E5M2, DType::BF16, DType::F16,
+        DType::S32, DType::U32, DType::F32, DType::S64, DType::U64, DType::F64}) {
+    const Shape shape{dtype, {3, 5}};
+    ports.push_back({.name = std::string(mlir_name(dtype)), .shape = shape, .shard = shape});
+    HostArray values(shape);
+    for (size_t i = 0; i < values.bytes.size(); ++i) {
+      values.bytes[i] = std::byte{static_cast<uint8_t>(dtype == DType::PRED ? 0 : i * 7)};
+    }
+    arrays.push_back(on.upload(values));
+  }
+  const ReplicaCheck check(on, ports, {});
+  std::vector<const Array*> given;
+  for (const Array& array : arrays) {
+    given.push_back(&array);
+  }
+  EXPECT_THAT(check.find(given), IsEmpty());
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const Array odd = with_fault(on, arrays[i], 1);
+    std::vector<const Array*> with_odd = given;
+    with_odd[i] = &odd;
+    const std::vector<OddCopy> found = check.find(with_odd);
+    ASSERT_EQ(found.size(), 1U) << ports[i].name;
+    EXPECT_EQ(found[0].array, i);
+    EXPECT_EQ(found[0].device, 1U);
+  }
+}
+
 TEST_F(ReplicaCheckTest, FindsNothingOnOneDevice) {
   const Devices on{open_client({})};
   const Array array = on.upload(scalar(1));

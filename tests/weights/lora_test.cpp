@@ -373,6 +373,22 @@ TEST_F(LoraFile, ReadsAPeftFolder) {
             3.0);
 }
 
+TEST_F(LoraFile, RefusesMethodsThatChangeTheBase) {
+  pair("base_model.model.blocks.0.attn1.to_q", 64, 64, 4);
+  std::filesystem::rename(write(), scratch_ / "adapter_model.safetensors");
+  for (const char* init : {"pissa", "pissa_niter_16", "olora", "corda", "loftq"}) {
+    std::ofstream(scratch_ / "adapter_config.json")
+        << R"({"r": 4, "lora_alpha": 4, "init_lora_weights": ")" << init << "\"}";
+    EXPECT_THAT([&] { Lora::open(scratch_.path()); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(init), HasSubstr("changes the model too"))));
+  }
+  for (const char* init : {"true", "\"gaussian\"", "\"eva\"", "null"}) {
+    std::ofstream(scratch_ / "adapter_config.json")
+        << R"({"r": 4, "lora_alpha": 4, "init_lora_weights": )" << init << "}";
+    EXPECT_EQ(Lora::open(scratch_.path()).targets().size(), 1U) << init;
+  }
+}
+
 TEST_F(LoraFile, KeepsTheTwoExpertsApart) {
   pair("transformer.blocks.0.attn1.to_q", 64, 64, 4);
   pair("transformer_2.blocks.0.attn1.to_k", 64, 64, 2);

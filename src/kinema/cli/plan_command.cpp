@@ -6,6 +6,7 @@
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/stopping.h"
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/planning/compile_job.h"
@@ -85,7 +86,10 @@ int make_sweep(const config::Loaded& loaded, const runs::PlanOptions& options, c
 }
 
 int make_plan(Words given) {
+  const std::stop_source stop;
+  const Stopping stopping("", stop);  // what the compiling process was given is removed
   runs::PlanOptions options = read_words(given.words);
+  options.job.stop = stop.get_token();
   options.flags = given.flags;
   options.tiles = given.tiles;
   check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&

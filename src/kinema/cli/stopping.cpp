@@ -18,7 +18,9 @@ Stopping::Stopping(std::string when, std::stop_source stop)
         }
         if (StopSignal::requested()) {
           stop.request_stop();
-          warn("stopping after " + (is_compiling() ? "the compile" : when) + "; again to end now");
+          warn(when.empty() ? "stopping"
+                            : "stopping after " + (is_compiling() ? "the compile" : when) +
+                                  "; again to end now");
         }
       }) {}
 

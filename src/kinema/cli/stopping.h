@@ -12,7 +12,8 @@ namespace kinema::cli {
 /// which is answered at once with a line that says when it is met; the second one ends the process.
 class Stopping {
  public:
-  /// `when`: what is finished first, `this step, with a checkpoint`. `stop` is asked to.
+  /// `when`: what is finished first, `this step, with a checkpoint`; empty: nothing. `stop` is
+  /// asked to.
   Stopping(std::string when, std::stop_source stop);
 
  private:

@@ -26,17 +26,46 @@ void check_transformer(const fs::path& path) {
   weights::check_folder(path, networks::open(path)->parameters({}));
 }
 
-/// The transformers of a pipeline or checkpoint that are there.
-std::vector<fs::path> transformers(const fs::path& path) {
-  std::vector<fs::path> out;
-  for (const char* name :
-       {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema"}) {
-    if (fs::is_directory(path / name)) {
-      out.push_back(path / name);
+/// Checks all that a checkpoint holds.
+void check_checkpoint(const fs::path& path) {
+  const std::string problem = training::manifest_problem(path);
+  check(problem.empty(), "{}: {}", path.string(), problem);
+  bool has_weights = false;
+  for (const std::string part : {"transformer", "transformer_2", "adapter", "adapter_2"}) {
+    for (const fs::path& folder : {path / part, path / (part + "_ema")}) {
+      if (!fs::is_directory(folder)) {
+        continue;
+      }
+      has_weights = true;
+      if (is_lora_folder(folder)) {
+        weights::Lora::open(folder);
+      } else {
+        check_transformer(folder);
+      }
     }
   }
-  check(!out.empty(), "{} holds no transformer/", path.string());
-  return out;
+  check(has_weights, "{} holds neither transformer/ nor adapter/", path.string());
+}
+
+/// Where the checkpoints of a run lie, given the run's folder or that of its checkpoints; empty for
+/// other folders.
+fs::path checkpoints_of(const fs::path& path) {
+  if (fs::is_directory(path / "checkpoints")) {
+    return path / "checkpoints";
+  }
+  const bool are_these =
+      fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty();
+  return are_these ? path : fs::path();
+}
+
+std::string accept_checkpoints(const fs::path& path) {
+  const training::CheckpointFolder folder(path);
+  check(!folder.steps().empty(), "{} holds no checkpoint", path.string());
+  for (const int64_t step : folder.steps()) {
+    check_checkpoint(folder.path(step));
+  }
+  return counted(static_cast<int64_t>(folder.steps().size()), "checkpoint") + " of " +
+         path.string();
 }
 
 }  // namespace
@@ -54,12 +83,11 @@ std::string accept(const fs::path& path) {
     return "accepted: " + networks::check_path(path);
   }
   if (is_checkpoint(path)) {
-    const std::string problem = training::manifest_problem(path);
-    check(problem.empty(), "{}: {}", path.string(), problem);
-    for (const fs::path& transformer : transformers(path)) {
-      check_transformer(transformer);
-    }
-    return "accepted: the transformers of " + path.string();
+    check_checkpoint(path);
+    return "accepted: the weights of " + path.string();
+  }
+  if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
+    return "accepted: " + accept_checkpoints(checkpoints);
   }
   if (weights::is_gguf(path) ||
       (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER)) {
@@ -81,11 +109,8 @@ std::string accept(const fs::path& path) {
 }
 
 bool may_be_clips(const fs::path& path) {
-  const bool is_folder = fs::is_directory(path);
   return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
-         !is_lora_folder(path) &&
-         !(is_folder && (fs::is_directory(path / "checkpoints") ||
-                         !training::CheckpointFolder(path).steps().empty()));
+         !is_lora_folder(path) && checkpoints_of(path).empty();
 }
 
 }  // namespace kinema::inspection

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
 #include "kinema/io/check.h"
 #include "kinema/io/event_file.h"
@@ -171,7 +172,7 @@ Contents list_records(const fs::path& path) {
 /// A folder of checkpoints, newest last, each valid or not.
 Contents list_checkpoints(const fs::path& path) {
   const training::CheckpointFolder folder(path);
-  Contents out{.summary = fmt::format("{} checkpoints", folder.steps().size())};
+  Contents out{.summary = counted(static_cast<int64_t>(folder.steps().size()), "checkpoint")};
   for (const int64_t step : folder.steps()) {
     const std::string problem = training::manifest_problem(folder.path(step));
     out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));

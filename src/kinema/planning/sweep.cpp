@@ -134,6 +134,8 @@ std::vector<Outcome> sweep(std::span<const Candidate> candidates,
                               bytes_text(error.wanted()), bytes_text(error.available()))
                 : "does not fit";
         too_large.push_back(candidate);
+      } catch (const Stopped&) {
+        throw;
       } catch (const Error& error) {
         const std::string text = error.what();
         outcome.problem = text.substr(0, text.find('\n'));

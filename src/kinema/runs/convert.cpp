@@ -118,6 +118,13 @@ ConvertResult convert(const std::string& given, const std::string& target,
   check(!given.empty() && !target.empty(),
         "[convert] the {} has no name: a file or folder was expected",
         given.empty() ? "source" : "target");
+  for (fs::path above = fs::absolute(target).lexically_normal(); above.has_relative_path();
+       above = above.parent_path()) {
+    check(checkpoint_parts(above.parent_path()).empty(),
+          "[convert] {} lies within the checkpoint {}, which is valid with its own files alone\n"
+          "  name a place outside",
+          target, above.parent_path().string());
+  }
   check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
         options.max_shard_bytes);
   const std::vector<std::string> parts = checkpoint_parts(given);

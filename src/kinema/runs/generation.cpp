@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <fstream>
 #include <utility>
 #include <vector>
@@ -55,6 +57,15 @@ std::optional<config::LoraChoice> start_of(const training::TrainState& state) {
   return choices.empty() ? std::nullopt : std::optional(choices.front());
 }
 
+/// Where the timesteps of both experts of a checkpoint are divided.
+std::optional<double> boundary_of(const training::TrainState& state) {
+  const std::string text = state.setting("boundary_ratio");
+  double ratio = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ratio);
+  const bool of_both = state.setting("train_expert") == config::word_of(config::TrainExpert::BOTH);
+  return of_both && error == std::errc() ? std::optional(ratio) : std::nullopt;
+}
+
 /// The configuration with the models that the run's own adapter is for, where it names none: one
 /// for training from scratch does not.
 config::Config with_base(config::Config config, const training::TrainState& state) {
@@ -82,7 +93,8 @@ ModelToUse from_checkpoint(const config::Config& given, const fs::path& run,
                            .value_or(config::TrainExpert::NONE),
        .average = fs::is_directory(checkpoint / training::average_part(state.weights)),
        .adapter = adapter,
-       .adapter_start = adapter ? start_of(state) : std::nullopt});
+       .adapter_start = adapter ? start_of(state) : std::nullopt,
+       .boundary_ratio = boundary_of(state)});
 }
 
 training::CheckpointFolder checkpoints_of(const config::Config& config) {
@@ -386,9 +398,12 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
             model.folder.string(), expert.name());
     }
     out.folder.transformer_2 = transformers[1];
-    out.folder.boundary_ratio = pipeline && pipeline->boundary_ratio
-                                    ? *pipeline->boundary_ratio
-                                    : config.generate.boundary_ratio.value;
+    out.folder.boundary_ratio = model.boundary_ratio;
+    if (!out.folder.boundary_ratio) {
+      out.folder.boundary_ratio = pipeline && pipeline->boundary_ratio
+                                      ? *pipeline->boundary_ratio
+                                      : config.generate.boundary_ratio.value;
+    }
   }
   out.folder.transformer = transformers[0];
   out.output = run / "samples" / model.folder.filename();

@@ -51,6 +51,7 @@ struct CheckpointModel {
   bool average = false;                                  // it has averaged weights
   bool adapter = false;                                  // it is one of a pretrained transformer
   std::optional<config::LoraChoice> adapter_start = {};  // ModelToUse::adapter_start
+  std::optional<double> boundary_ratio = {};             // that both experts were trained with
 };
 
 /// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run

@@ -71,8 +71,9 @@ kernels::FlashBlockSizes block_sizes(const config::Given<config::Tree>& given) {
     } else if (found != numbers.end()) {
       if (!value.is_null()) {  // configurations without a pass for dq say null
         *found->second = value.as_int();
-        check(*found->second > 0, "[config] flash_block_sizes: {} is {}, expected 1 or more", key,
-              *found->second);
+        const int64_t most = key == "vmem_limit_bytes" ? int64_t{1} << 40 : int64_t{1} << 20;
+        check(*found->second > 0 && *found->second <= most,
+              "[config] flash_block_sizes: {} is {}, expected 1 to {}", key, *found->second, most);
       }
     } else {
       // Of kernels that are tuned further inside, which these sizes do not depend on.

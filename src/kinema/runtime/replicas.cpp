@@ -22,11 +22,36 @@ std::string bits_of(HostArray copy) {
   return {reinterpret_cast<const char*>(copy.bytes.data()), copy.bytes.size()};
 }
 
+/// The unsigned type of as many bits.
+DType bits_type(DType dtype) {
+  switch (byte_size(dtype)) {
+    case 1:
+      return DType::U8;
+    case 2:
+      return DType::U16;
+    case 4:
+      return DType::U32;
+    default:
+      return DType::U64;
+  }
+}
+
 /// The sum of an array's bits as U32 [1], which wraps around.
 Tensor sum_of_bits(Tensor x) {
-  check(byte_size(x.dtype()) == 4, "[runtime] the copies of {} cannot be compared: not 32 bits",
-        to_string(x.shape()));
-  const Tensor bits = x.dtype() == DType::U32 ? x : bitcast(x, DType::U32);
+  const DType type = bits_type(x.dtype());
+  Tensor bits = x;
+  if (x.dtype() == DType::PRED) {
+    bits = convert(x, type);
+  } else if (x.dtype() != type) {
+    bits = bitcast(x, type);
+  }
+  if (type == DType::U64) {  // both halves count
+    const Tensor low = remainder(bits, constant(bits.graph(), 4294967296.0, {type, {}}));
+    const Tensor high = bits / 4294967296.0;
+    bits = convert(low, DType::U32) + convert(high, DType::U32);
+  } else if (type != DType::U32) {
+    bits = convert(bits, DType::U32);
+  }
   return reshape(x.rank() == 0 ? bits : sum(bits), {1});
 }
 

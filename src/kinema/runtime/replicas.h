@@ -30,8 +30,7 @@ std::vector<HostArray> copies_of(const Array& array);
 /// Compares arrays of any size by a sum of their bits that each device makes of what it holds.
 class ReplicaCheck {
  public:
-  /// `ports` name and place the arrays, whose elements have 32 bits. Compiles; does nothing for one
-  /// device.
+  /// `ports` name and place the arrays. Compiles; does nothing for one device.
   ReplicaCheck(const Devices& devices, std::span<const Port> ports, ProgramOptions options);
 
   /// Those that differ, in the arrays' order.

@@ -45,8 +45,9 @@ class Writer {
     const bool ab = says_a_and_b(to_);
     add(name + (ab ? ".lora_A.weight" : ".lora_down.weight"), target.down);
     add(name + (ab ? ".lora_B.weight" : ".lora_up.weight"), target.up);
-    if (to_ == LoraFormat::DIFFUSERS) {
+    if (ab) {
       add(name + ".lora_B.bias", target.up_bias);
+      add(name + ".diff_b", target.diff_bias);
     } else {
       add_bias(name + ".diff_b", target, module);
     }
