@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,8 @@
 
 namespace kinema::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct Words {
   std::string folder;
@@ -30,6 +33,8 @@ int verify_folder(const Words& given) {
   show_on_console(observer, !given.json);
   if (given.kernels) {
     std::vector<std::string> words = given.words;  // there is no folder
+    check(!fs::is_directory(given.folder),
+          "[verify] --kernels takes a configuration, not the folder {}", given.folder);
     if (!given.folder.empty()) {
       words.insert(words.begin(), given.folder);
     }

@@ -184,7 +184,8 @@ std::string expectation(std::string_view type, const Field& field) {
   if (field.items > 0 && out.starts_with("a list of ")) {
     out.insert(std::string_view("a list of ").size(), fmt::format("{} ", field.items));
   } else if (field.min_items > 0) {
-    out += fmt::format(", {} or more,", field.min_items);
+    out += fmt::format(", {} or more", field.min_items);
+    out += std::isfinite(field.above) || std::isfinite(field.min) ? "," : "";
   }
   if (std::isfinite(field.above)) {
     out += fmt::format(" above {}", number(field.above));

@@ -48,10 +48,10 @@ std::vector<std::string> attention_notices(const config::Config& config, std::st
     }
   }
   if (!changes.empty()) {
-    out.push_back(
-        fmt::format("flash_block_sizes: {}: the nearest that {} takes (multiples of 128, within {} "
-                    "MiB of VMEM)",
-                    changes, chip, kernels::vmem_of(chip).at_most >> 20));
+    out.push_back(fmt::format(
+        "flash_block_sizes: {}: the nearest that {} takes (multiples of 128, within {} "
+        "MiB of VMEM; heads_per_tile divides the {} heads)",
+        changes, chip, kernels::vmem_of(chip).at_most >> 20, model.num_attention_heads.value));
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include "kinema/config/config.h"
@@ -48,10 +49,12 @@ ReadRun read(const fs::path& folder) {
   return out;
 }
 
-ComparedCurve::Of curve_of(const ReadRun& run, double MetricsRow::*which) {
+/// Of all steps, or of those of one expert ("": steps of a run that trains one network).
+ComparedCurve::Of curve_of(const ReadRun& run, double MetricsRow::*which,
+                           std::optional<std::string_view> expert = {}) {
   ComparedCurve::Of out;
   for (const MetricsRow& row : run.rows) {
-    if (std::isfinite(row.*which)) {
+    if (std::isfinite(row.*which) && row.expert == expert.value_or(row.expert)) {
       out.steps.push_back(static_cast<double>(row.step) + 1);
       out.values.push_back(row.*which);
     }
@@ -59,8 +62,9 @@ ComparedCurve::Of curve_of(const ReadRun& run, double MetricsRow::*which) {
   return out;
 }
 
-ComparedCurve::Of mean_of(const ReadRun& run, double MetricsRow::*which) {
-  ComparedCurve::Of out = curve_of(run, which);
+ComparedCurve::Of mean_of(const ReadRun& run, double MetricsRow::*which,
+                          std::optional<std::string_view> expert = {}) {
+  ComparedCurve::Of out = curve_of(run, which, expert);
   out.values = training::smoothed(out.values).values;
   return out;
 }
@@ -107,12 +111,30 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+/// Those that take turns in any of the runs.
+std::set<std::string> experts_of(std::span<const ReadRun> runs) {
+  std::set<std::string> out;
+  for (const ReadRun& run : runs) {
+    for (const MetricsRow& row : run.rows) {
+      if (!row.expert.empty()) {
+        out.insert(row.expert);
+      }
+    }
+  }
+  return out;
+}
+
 RunSummary summary_of(const ReadRun& run, const std::string& name) {
   RunSummary out{.name = name, .folder = run.folder, .steps = run.rows.back().step + 1};
   const auto best = [](const ComparedCurve::Of& curve) {
     return static_cast<size_t>(std::ranges::min_element(curve.values) - curve.values.begin());
   };
-  const ComparedCurve::Of losses = mean_of(run, &MetricsRow::loss);
+  const ComparedCurve::Of losses = mean_of(run, &MetricsRow::loss, "");
+  for (const std::string& expert : experts_of(std::span(&run, 1))) {
+    const ComparedCurve::Of own = mean_of(run, &MetricsRow::loss, expert);
+    out.experts[expert] =
+        own.values.empty() ? std::numeric_limits<double>::quiet_NaN() : own.values.back();
+  }
   if (losses.values.empty()) {
     out.loss = out.best_loss = std::numeric_limits<double>::quiet_NaN();
   } else {
@@ -182,6 +204,13 @@ io::Json to_json(const RunSummary& run) {
                                    {"best_loss", run.best_loss},
                                    {"best_step", run.best_step},
                                    {"steps_per_second", run.steps_per_second}});
+  if (!run.experts.empty()) {
+    io::Json experts = io::Json::object();
+    for (const auto& [expert, loss] : run.experts) {
+      experts.set(expert, loss);
+    }
+    out.set("experts", std::move(experts));
+  }
   if (run.eval_loss) {
     out.set("eval_loss", *run.eval_loss)
         .set("best_eval_loss", *run.best_eval_loss)
@@ -207,7 +236,7 @@ std::optional<std::pair<double, double>> ComparedCurve::range() const {
 
 std::vector<Comparison::Row> Comparison::table() const {
   std::vector<Row> out;
-  const auto add = [&](const char* name, const auto& cell_of) {
+  const auto add = [&](const std::string& name, const auto& cell_of) {
     Row row{.name = name, .cells = {}};
     for (const RunSummary& run : runs) {
       row.cells.push_back(cell_of(run));
@@ -215,11 +244,26 @@ std::vector<Comparison::Row> Comparison::table() const {
     out.push_back(std::move(row));
   };
   const auto best = [](double loss, int64_t step) {
-    return fmt::format("{:.4g} (step {})", loss, step);
+    return std::isfinite(loss) ? fmt::format("{:.4g} (step {})", loss, step) : "-";
+  };
+  const auto number = [](double loss) {
+    return std::isfinite(loss) ? fmt::format("{:.4g}", loss) : "-";
   };
   add("steps", [](const RunSummary& run) { return std::to_string(run.steps); });
-  add("loss, last", [](const RunSummary& run) { return fmt::format("{:.4g}", run.loss); });
+  add("loss, last", [&](const RunSummary& run) { return number(run.loss); });
   add("loss, best", [&](const RunSummary& run) { return best(run.best_loss, run.best_step); });
+  std::set<std::string> experts;
+  for (const RunSummary& run : runs) {
+    for (const auto& [expert, loss] : run.experts) {
+      experts.insert(expert);
+    }
+  }
+  for (const std::string& expert : experts) {
+    add("loss of " + expert + ", last", [&](const RunSummary& run) {
+      const auto found = run.experts.find(expert);
+      return found == run.experts.end() ? "-" : number(found->second);
+    });
+  }
   if (std::ranges::any_of(runs, [](const RunSummary& run) { return run.eval_loss.has_value(); })) {
     add("evaluation, last", [](const RunSummary& run) {
       return run.eval_loss ? fmt::format("{:.4g}", *run.eval_loss) : "-";
@@ -287,7 +331,11 @@ Comparison compare(std::span<const fs::path> folders) {
     out.runs.push_back(summary_of(runs[i], names[i]));
   }
   add_curve(out.curves, "loss", runs,
-            [](const ReadRun& run) { return mean_of(run, &MetricsRow::loss); });
+            [](const ReadRun& run) { return mean_of(run, &MetricsRow::loss, ""); });
+  for (const std::string& expert : experts_of(runs)) {
+    add_curve(out.curves, "loss of " + expert, runs,
+              [&](const ReadRun& run) { return mean_of(run, &MetricsRow::loss, expert); });
+  }
   add_curve(out.curves, "evaluation loss", runs, evaluations_of);
   add_curve(out.curves, "learning rate", runs,
             [](const ReadRun& run) { return curve_of(run, &MetricsRow::learning_rate); });

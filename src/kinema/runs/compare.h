@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,10 +18,12 @@ struct RunSummary {
   std::string name;  // of its folder; its path where two have the same
   std::filesystem::path folder;
   int64_t steps = 0;
-  // Of the running mean that curves show (training::smoothed).
+  // Of the running mean that curves show (training::smoothed); NaN where two experts take turns,
+  // whose losses are of different timesteps.
   double loss = 0;
   double best_loss = 0;
-  int64_t best_step = 0;  // completed steps then
+  int64_t best_step = 0;                  // completed steps then
+  std::map<std::string, double> experts;  // the last of each
   // Of evaluations, where there were any.
   std::optional<double> eval_loss;
   std::optional<double> best_eval_loss;

@@ -40,6 +40,9 @@ void add_row(const std::string& line, std::vector<MetricsRow>& steps,
     if (const io::Json* time = row.find("time")) {
       out.time = time->as_string();
     }
+    if (const io::Json* expert = row.find("learning/expert")) {
+      out.expert = expert->as_string();
+    }
     if (const io::Json* where = row.find("nonfinite")) {
       out.nonfinite = where->as_string();
     }

@@ -25,7 +25,13 @@ constexpr size_t kMostPatterns = 4096;
 
 /// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
 /// dot, must match.
-Pattern module_pattern(const std::string& pattern) { return Pattern("(.*\\.)?(" + pattern + ")"); }
+Pattern module_pattern(const std::string& pattern, const std::string& path) {
+  try {
+    return Pattern("(.*\\.)?(" + pattern + ")");
+  } catch (const Error& error) {
+    fail("[lora] {}: alpha_pattern: {}", path, error.what());
+  }
+}
 
 /// Alpha as PEFT's configuration gives it, for files whose keys do not.
 struct ConfiguredAlpha {
@@ -43,7 +49,7 @@ struct ConfiguredAlpha {
 };
 
 /// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
-ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
+ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& path) {
   ConfiguredAlpha out;
   const auto find = [&](const char* key) {
     const Json* value = json.find(prefix + key);
@@ -57,7 +63,7 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix) {
           "[lora] alpha_pattern has {} entries, expected at most {}", pattern->members().size(),
           kMostPatterns);
     for (const auto& [module, alpha] : pattern->members()) {
-      out.of_modules.emplace_back(module_pattern(module), alpha.as_number());
+      out.of_modules.emplace_back(module_pattern(module, path), alpha.as_number());
     }
   }
   if (const Json* by_root = find("use_rslora")) {
@@ -166,7 +172,7 @@ Lora Lora::open(const fs::path& path) {
   if (of_peft && fs::exists(peft_config, ignored)) {
     const Json configured = Json::read(peft_config);
     check_init(configured, "", out.path_);
-    const ConfiguredAlpha alpha = read_alpha(configured, "");
+    const ConfiguredAlpha alpha = read_alpha(configured, "", out.path_);
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
         target.factor = alpha.factor(module, target.rank());
@@ -220,7 +226,7 @@ void Lora::finish() {
   for (size_t part = 0; part < targets_.size(); ++part) {
     const std::string prefix = metadata_prefix(configured, part);
     check_init(configured, prefix, path_);
-    const ConfiguredAlpha alpha = read_alpha(configured, prefix);
+    const ConfiguredAlpha alpha = read_alpha(configured, prefix, path_);
     for (auto& [module, target] : targets_[part]) {
       check_pair(target, module, path_);
       if (target.down != nullptr) {
