@@ -101,6 +101,9 @@ TEST_F(TrainCommand, DoesNothingTwice) {
 
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.err, HasSubstr("nothing to do: 4 steps are made, and max_train_steps is 4"));
+  EXPECT_EQ(again.err.find("without effect"), std::string::npos) << again.err;
+  EXPECT_THAT(run({"train", "tiny.yml", "learning_rate=0.5"}).err,
+              HasSubstr("without effect, as no step is left: learning_rate: "));
   EXPECT_EQ(losses("tiny"), before);
 }
 

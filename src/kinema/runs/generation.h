@@ -1,64 +1,20 @@
 #pragma once
 
-#include <array>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kinema/config/config.h"
-#include "kinema/config/lora.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/model_to_use.h"
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 
 /// From a configuration to what the sampling room is asked.
 namespace kinema::runs {
-
-/// The model of a run, or the pretrained one.
-struct ModelToUse {
-  sample::PipelineFolder folder;
-  std::filesystem::path output;  // where videos go by default
-  std::optional<int64_t> step;   // of the run whose checkpoint it is
-  /// Of a run that trains an adapter: its folder, in the place of the transformer that it is for
-  /// (1: the low-noise one), and the entry of lora_config that it began as.
-  std::array<std::filesystem::path, 2> adapters = {};
-  std::optional<config::LoraChoice> adapter_start = {};
-
-  bool has_adapter() const { return !adapters[0].empty() || !adapters[1].empty(); }
-};
-
-/// True when a run was named that has checkpoints: the pretrained transformer is not read then.
-bool has_checkpoint(const config::Config& config);
-/// True when that run trains an adapter, so that the pretrained transformer is read all the same.
-bool has_adapter(const config::Config& config);
-
-/// Throws an Error where a run was named that has no checkpoint, naming the nearest one. Where
-/// output_dir has no runs at all the name only says where videos go: returns a line about that.
-std::vector<std::string> check_run(const config::Config& config);
-
-/// The newest (or the given) checkpoint of the run, else the pretrained folder.
-ModelToUse find_model(const config::Loaded& loaded, const Job& job);
-
-/// A checkpoint, which need not be written, and what its run trains.
-struct CheckpointModel {
-  std::filesystem::path folder;
-  std::optional<config::ModelType> model_type;  // of an old checkpoint, nothing
-  config::TrainExpert train_expert = config::TrainExpert::NONE;
-  bool average = false;                                  // it has averaged weights
-  bool adapter = false;                                  // it is one of a pretrained transformer
-  std::optional<config::LoraChoice> adapter_start = {};  // ModelToUse::adapter_start
-  std::optional<double> boundary_ratio = {};             // that both experts were trained with
-};
-
-/// The checkpoint as a pipeline, with the averaged weights where use_ema wants them. What a run
-/// does not train comes from the pipeline that it began with: the other expert, and CLIP. Throws an
-/// Error where the other expert is not there.
-ModelToUse model_of_checkpoint(const config::Config& config, const std::filesystem::path& run,
-                               const CheckpointModel& model);
 
 /// The prompts of prompt_file, one a line, or the one prompt. Throws an Error that names the file,
 /// and the line that is no text.

@@ -8,8 +8,8 @@
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
 #include "kinema/runs/expert.h"
-#include "kinema/runs/generation.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/model_to_use.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::runs {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/config/resume.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/core/stopwatch.h"
@@ -25,6 +26,7 @@
 #include "kinema/runs/tile_search.h"
 #include "kinema/runs/training.h"
 #include "kinema/runs/watched_videos.h"
+#include "kinema/runs/wiring.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/training/profile_window.h"
 #include "kinema/training/run_lock.h"
@@ -208,6 +210,20 @@ std::string nothing_to_do(int64_t made, int64_t max_steps) {
                      made == 1 ? "1 step is" : fmt::format("{} steps are", made), max_steps);
 }
 
+/// Keys of the command line that say otherwise than the run was made. Nothing is derived for a run
+/// that is done, so files, whose keys may stand for what is derived, are not compared.
+std::vector<std::string> without_effect(const config::Loaded& loaded, const Start& start) {
+  config::Record given = config::record_of(loaded.config);
+  std::erase_if(given, [&](const auto& each) {
+    return each.first == "max_train_steps" || !on_command_line(loaded, each.first);
+  });
+  std::vector<std::string> out;
+  for (const std::string& change : config::changes(start.saved.settings, given)) {
+    out.push_back("without effect, as no step is left: " + change);
+  }
+  return out;
+}
+
 /// What needs neither data nor model to be known.
 void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder,
                           const Job& job) {
@@ -296,6 +312,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
           "larger max_train_steps goes on with it",
           counted(start.saved.step, "step"), loaded.config.optimizer.max_train_steps);
     stores.finish();
+    job.notice(without_effect(loaded, start));
     job.notice(nothing_to_do(start.saved.step, loaded.config.optimizer.max_train_steps));
     result.steps = start.saved.step;
     return result;

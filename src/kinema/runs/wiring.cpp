@@ -427,4 +427,9 @@ std::unique_ptr<data::Source> make_eval_source(const config::Config& config,
                      is_split ? data::Split::Part::KEPT_OUT : data::Split::Part::ALL);
 }
 
+bool on_command_line(const config::Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == config::kCommandLine;
+}
+
 }  // namespace kinema::runs

@@ -20,6 +20,9 @@
 /// From configuration keys to the settings of the rooms below.
 namespace kinema::runs {
 
+/// Whether the key stands on the command line, and in no file or variable alone.
+bool on_command_line(const config::Loaded& loaded, const std::string& key);
+
 DType dtype(config::Dtype given);
 nn::ModelOptions model_options(const config::Config& config);
 nn::InitOptions init_options(const config::Config& config);
