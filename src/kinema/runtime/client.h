@@ -11,13 +11,13 @@ namespace kinema::runtime {
 /// Which plugin and which devices.
 struct ClientSpec {
   /// Path of a plugin; empty looks for one (see find_plugin).
-  std::string plugin;
+  std::string plugin = {};
   /// `cpu`, `cuda` or `tpu`: which kind of plugin to look for when no path is given.
   std::string hardware = "cpu";
   /// CPU only: how many devices one process shows.
   int64_t cpu_devices = 1;
   /// Further options of the plugin.
-  pjrt::NamedValues options;
+  pjrt::NamedValues options = {};
   /// CPU only: the most that the plugin's code and the kernels use, `avx2`, `avx512`, `avx512_bf16`
   /// or `amx`; `auto`: what the processor has. Bits are those of a processor that has no more.
   std::string cpu_isa = "auto";

@@ -23,8 +23,8 @@ struct ProgramOptions {
   /// Shows in messages and names the files of a dump.
   std::string name = "program";
   /// Donations, mesh, output shardings, kernels of the target.
-  EmitOptions emit;
-  pjrt::CompileOptions compile;
+  EmitOptions emit = {};
+  pjrt::CompileOptions compile = {};
   /// Use the target's kernels (kernels/kernel_set.h) where `emit.lowering` is empty.
   bool kernels = true;
   /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
@@ -33,16 +33,16 @@ struct ProgramOptions {
   /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
   bool jit = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.
-  std::string executable_cache;
+  std::string executable_cache = {};
   /// The cache drops its oldest entries beyond this.
   int64_t executable_cache_bytes = int64_t{8} << 30;
   /// A file of `kinema plan save_executable=`: loaded in place of compiling, when it holds this
   /// very program (else an Error). Empty: none.
-  std::string saved;
+  std::string saved = {};
   /// Folder for `NAME.mlir` (as emitted) and `NAME.hlo.txt` (as optimized); empty writes none.
-  std::string dump;
+  std::string dump = {};
   /// Names of the outputs, for messages; may be empty.
-  std::vector<std::string> output_names;
+  std::vector<std::string> output_names = {};
 };
 
 class Pieces;
