@@ -25,9 +25,11 @@ PLANS = {
     "v5p offload": [*V5P, AS_WEIGHTS, OFFLOAD],
     "v5p FULL, f32 state": V5P,
     "v5p offload, f32 state": [*V5P, OFFLOAD],
-    # 64 devices, 16 samples, ulysses within four: what is public of MaxDiffusion's tuned setting (its pull request 487).
+    # 64 devices, 16 samples, ulysses within four, MaxDiffusion's flags: what is public of its tuned setting (its pull
+    # request 487).
     "tpu7x": ["configs/wan22_t2v_a14b.yml", "target=tpu7x:2x4x4", "ici_fsdp_parallelism=16", "ici_context_parallelism=4",
-              "attention=ulysses", "per_device_batch_size=0.25", AS_WEIGHTS, OFFLOAD],
+              "attention=ulysses", "per_device_batch_size=0.25", AS_WEIGHTS, OFFLOAD,
+              "flags_profile=wan-train-tpu7x"],
     "v6e": [T2V, "target=v6e:4x4", "mode=generate", "attention=ulysses", "ici_context_parallelism=4",
             "ici_tensor_parallelism=4", "guidance_scale=1"],
     "h100:8": [T2V, "target=h100:8", "ici_context_parallelism=8", "per_device_batch_size=0.125"],
