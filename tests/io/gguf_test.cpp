@@ -145,9 +145,39 @@ TEST(Gguf, NamesWhatIsWrong) {
   refuses({.size = uint64_t{1} << 62}, "long");
   refuses({.axes = 8, .size = 1 << 10}, "");
   refuses({.type = 16}, "ggml type 16, which is not read");
-  refuses({.offset = 1}, "takes 34 bytes");
+  refuses({.offset = 1, .data = 64}, "offset 1, expected a multiple of the alignment 32");
+  refuses({.offset = 32}, "takes 34 bytes");
   refuses({.offset = ~uint64_t{0}}, "takes 34 bytes");
   refuses({.data = 33}, "takes 34 bytes");
+}
+
+// An infinite scale where the code is 0, and one that is no number.
+TEST(Gguf, NamesTheTensorWhoseScaleIsNotFinite) {
+  for (const uint16_t half : {0x7c00, 0x7e00, 0xfc00}) {
+    Fields fields;
+    std::string text = fields.bytes();
+    text.replace(text.size() - 34, 3,
+                 {static_cast<char>(half & 0xff), static_cast<char>(half >> 8), '\0'});
+    const GgufFile file = GgufFile::parse(std::as_bytes(std::span(text)), "input");
+    EXPECT_THAT([&] { file.tensors()[0].copy(); },
+                ThrowsMessage<Error>(HasSubstr("input: `x`: a scale of block 0 of 1")));
+  }
+}
+
+// Two tensors of 64 bytes each, of which the second is said to begin within the first.
+TEST(Gguf, RefusesTensorsThatLieOverEachOther) {
+  const Scratch scratch;
+  const HostArray values = normal({16}, 1);
+  const std::vector<GgufEntry> entries{
+      {"one", {16}, GgmlType::F32, [&] { return floats(values); }},
+      {"two", {16}, GgmlType::F32, [&] { return floats(values); }}};
+  write_gguf(scratch / "a.gguf", entries, {});
+  std::string text = read_text(scratch / "a.gguf");
+  const size_t at = text.find("two") + 3 + 4 + 8 + 4;  // axes, size, type
+  ASSERT_EQ(text[at], 64);
+  text[at] = 32;
+  EXPECT_THAT([&] { GgufFile::parse(std::as_bytes(std::span(text)), "input"); },
+              ThrowsMessage<Error>(HasSubstr("`two` lies over `one`")));
 }
 
 }  // namespace

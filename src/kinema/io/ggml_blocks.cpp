@@ -200,7 +200,8 @@ const GgmlLayout* ggml_layout(uint32_t type) {
   return found == kLayouts.end() ? nullptr : &found->second;
 }
 
-void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values) {
+void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values,
+                 std::string_view what) {
   const GgmlLayout* layout = ggml_layout(static_cast<uint32_t>(type));
   check(layout != nullptr, "[gguf] values of type {} are not read", static_cast<uint32_t>(type));
   const auto blocks = static_cast<int64_t>(bytes.size()) / layout->bytes;
@@ -208,7 +209,13 @@ void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<floa
             blocks * layout->values == static_cast<int64_t>(values.size()),
         "[gguf] {} bytes of {} are not {} values", bytes.size(), layout->name, values.size());
   for (int64_t i = 0; i < blocks; ++i) {
-    decode_block(type, bytes.data() + i * layout->bytes, values.data() + i * layout->values);
+    float* y = values.data() + i * layout->values;
+    decode_block(type, bytes.data() + i * layout->bytes, y);
+    // Any value of a block tells: a scale that is not finite makes none that is.
+    check(layout->values == 1 || std::isfinite(*y),
+          "[gguf] {}: a scale of block {} of {} is not finite, expected a number\n"
+          "  the file is damaged: fetch it anew",
+          what, i, blocks);
   }
 }
 

@@ -36,8 +36,10 @@ struct GgmlLayout {
 /// The layout of a type by its number in the file; null for one that is not read.
 const GgmlLayout* ggml_layout(uint32_t type);
 
-/// Writes the values of whole blocks. `bytes` are as many as the layout wants for `values`.
-void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values);
+/// Writes the values of whole blocks. `bytes` are as many as the layout wants for `values`. Throws
+/// an Error that begins with `what` for a block whose scale is no finite number.
+void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values,
+                 std::string_view what = "values");
 
 /// Q8_0 blocks of values, a multiple of 32 of them, into 34 bytes each:
 ///

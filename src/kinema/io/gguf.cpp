@@ -63,6 +63,7 @@ class GgufReader {
             each.name);
       add(each, start);
     }
+    check_overlaps();
     out_.path_ = source_;
     return std::move(out_);
   }
@@ -187,15 +188,33 @@ class GgufReader {
               size <= bytes_.size() - start - info.offset,
           "[gguf] {}: `{}` lies at {} and takes {} bytes, but the file has {} (is it truncated?)",
           source_, info.name, start + info.offset, size, bytes_.size());
+    check(info.offset % alignment_ == 0,
+          "[gguf] {}: `{}` has the offset {}, expected a multiple of the alignment {}", source_,
+          info.name, info.offset, alignment_);
     const auto data = bytes_.subspan(start + info.offset, size);
     const auto type = static_cast<GgmlType>(info.type);
     TensorView view{.name = info.name,
                     .shape = {plain_dtype(type).value_or(DType::F32), shape_of(info, elements)},
                     .bytes = data};
     if (!plain_dtype(type)) {
-      view.decode = [type, data](std::span<float> values) { ggml_decode(type, data, values); };
+      view.decode = [type, data, what = source_ + ": `" + info.name + "`"](
+                        std::span<float> values) { ggml_decode(type, data, values, what); };
     }
     out_.tensors_.push_back(std::move(view));
+  }
+
+  void check_overlaps() const {
+    std::vector<const TensorView*> order;
+    for (const TensorView& tensor : out_.tensors_) {
+      order.push_back(&tensor);
+    }
+    std::ranges::stable_sort(order, {}, [](const TensorView* t) { return t->bytes.data(); });
+    for (size_t i = 1; i < order.size(); ++i) {
+      const TensorView& before = *order[i - 1];
+      check(order[i]->bytes.data() >= before.bytes.data() + before.bytes.size(),
+            "[gguf] {}: `{}` lies over `{}`, expected bytes of its own", source_, order[i]->name,
+            before.name);
+    }
   }
 
   static std::optional<DType> plain_dtype(GgmlType type) {

@@ -19,16 +19,25 @@ namespace kinema::weights {
 /// diffusers or transformers, one of the original Wan release, or a single safetensors or GGUF file
 /// in the names of either, with or without a prefix such as `model.diffusion_model.`. Weights that
 /// are codes beside their scales (`X.weight` with `X.scale_weight`, as ComfyUI's fp8 files have
-/// them) are what these stand for.
+/// them) are what these stand for. Codes without scales are the numbers that they are, in files
+/// without any scale.
 class Checkpoint {
  public:
+  /// Codes as the file has them, S8 or f8, and their scales, F32: one, or one for each output.
+  struct Codes {
+    Shape shape;
+    std::span<const std::byte> bytes;
+    HostArray scales;
+  };
   struct Entry {
     std::string key;  // the tensor's own name where it has no other
     const io::TensorView* view;
   };
 
   /// Throws what ModelFolder::open, SafetensorsFile::open and GgufFile::open throw, and an Error
-  /// with a remedy for pickles, which are not read.
+  /// with a remedy for pickles, which are not read. Throws an Error naming the tensor where codes,
+  /// scales and what the file says of them do not fit together, and for GGUF files of other
+  /// architectures.
   static Checkpoint open(const std::filesystem::path& path);
   /// A model folder under its own keys; it must outlive the result.
   Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
@@ -43,6 +52,8 @@ class Checkpoint {
   const io::TensorView* find(std::string_view key) const;
   /// The tensor; throws an Error naming the file and what is missing.
   const io::TensorView& at(std::string_view key) const;
+  /// What a tensor of this checkpoint is stored as; null where that has no scales.
+  const Codes* codes(const io::TensorView& tensor) const;
   /// A key as this file writes it, for messages.
   std::string name_in_file(const std::string& key) const;
   /// Throws an Error when a file became shorter since it was opened; to be asked after reading.
@@ -50,7 +61,7 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  std::vector<const io::TensorView*> with_scales(std::vector<const io::TensorView*> tensors);
+  std::vector<const io::TensorView*> with_scales(std::span<const io::TensorView* const> all);
   const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
   void index(const std::vector<const io::TensorView*>& tensors);
 
@@ -60,6 +71,7 @@ class Checkpoint {
   std::vector<const io::SafetensorsFile*> files_;  // all of them
   std::optional<io::GgufFile> gguf_;
   std::deque<io::TensorView> decoded_;  // codes with their scales
+  std::map<const io::TensorView*, Codes> codes_;
   io::Json config_;
   Naming naming_ = Naming::DIFFUSERS;
   std::string prefix_;

@@ -160,9 +160,34 @@ class Loader {
     }
   }
 
+  /// What the file has, where that is what is wanted: nothing is rounded a second time.
+  std::optional<HostArray> kept_codes(const Source& source, const nn::ParamSpec& spec) const {
+    const Checkpoint::Codes* found =
+        source.view == nullptr || !codes_ || adapters_.change(source.key)
+            ? nullptr
+            : checkpoint_.codes(*source.view);
+    if (found == nullptr || found->shape.dtype != *codes_) {
+      return std::nullopt;
+    }
+    if (!spec.is_stored_scale()) {
+      HostArray values(found->shape);
+      std::ranges::copy(found->bytes, values.bytes.begin());
+      return values;
+    }
+    HostArray scales(Shape{DType::F32, {found->shape.dims[0]}});
+    const auto all = found->scales.as<float>();
+    for (size_t i = 0; i < scales.as<float>().size(); ++i) {
+      scales.as<float>()[i] = all[all.size() == 1 ? 0 : i];
+    }
+    return scales;
+  }
+
   /// The values that codes stand for, with what adapters add, in f32; rounded once, or stored as
   /// codes in turn.
   HostArray merge(const Source& source, const nn::ParamSpec& spec) const {
+    if (std::optional<HostArray> kept = kept_codes(source, spec)) {
+      return std::move(*kept);
+    }
     const DType dtype = spec.shape.dtype;
     HostArray values = source.view == nullptr
                            ? HostArray(Shape{DType::F32, spec.layer_shape().dims})
