@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 constexpr int64_t kLayers = 3;
@@ -265,6 +266,35 @@ TEST(Scan, GivesTheSameBitsWhereverItConverts) {
     for (size_t i = 0; i < before.size(); ++i) {
       EXPECT_EQ(before[i].bytes, inside[i].bytes) << "result " << i;
     }
+  }
+}
+
+// XLA's CPU compiler would make float16 of the whole stack before the loop.
+TEST(Scan, SlicesArgumentsOfFloat8AsBitsWhereAsked) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {2, 4}}, "x");
+  const Tensor w = graph.input({DType::F8E4M3FN, {kLayers, 4, 4}}, "w");
+  const std::vector<Tensor> outputs{
+      scan({x}, {w}, {.length = kLayers},
+           [](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+             return {{tanh(matmul(carry[0], convert(xs[0], DType::F32)))}, {}};
+           })
+          .carry[0],
+      convert(w, DType::F32)};
+  EXPECT_THAT(emit(graph, outputs), HasSubstr("(tensor<3x4x4xf8E4M3FN>, tensor<i32>"));
+  const std::string text = emit(graph, outputs, {.float8_as_bits = true});
+  EXPECT_THAT(text, AllOf(HasSubstr("(tensor<3x4x4xui8>, tensor<i32>"),
+                          Not(HasSubstr("(tensor<3x4x4xf8E4M3FN>, tensor<i32>"))));
+  EXPECT_THAT(emit(graph, outputs, {.donate = {{1, 0}}, .float8_as_bits = true}),
+              Not(HasSubstr("ui8")));
+
+  const std::vector<HostArray> inputs{
+      convert(random_f64({2, 4}, -1, 1, 2), DType::F32),
+      convert(random_f64({kLayers, 4, 4}, -1, 1, 1), DType::F8E4M3FN)};
+  const auto plain = HostProgram(graph, outputs)(inputs);
+  const auto bits = HostProgram(graph, outputs, {}, {.float8_as_bits = true})(inputs);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(plain[i].bytes, bits[i].bytes) << "result " << i;
   }
 }
 

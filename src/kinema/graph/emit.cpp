@@ -89,6 +89,17 @@ Memory Emitter::memory(Tensor x) const {
   return found == memories_.end() ? Memory::DEVICE : found->second;
 }
 
+const std::string* Emitter::bits(Tensor x) const {
+  const auto found = bits_.find({&x.node(), x.result()});
+  return found == bits_.end() ? nullptr : &found->second;
+}
+
+std::string Emitter::bitcast(const std::string& x, const Shape& from, const Shape& to) {
+  const std::string result = fresh();
+  line("{} = stablehlo.bitcast_convert {} : ({}) -> {}", result, x, mlir_type(from), mlir_type(to));
+  return result;
+}
+
 std::string Emitter::move(const std::string& x, const Shape& shape, bool to_host) {
   const std::string result = fresh();
   line(
@@ -192,12 +203,18 @@ std::string arguments(const Graph& graph, const EmitOptions& options, Emitter& o
     }
     const bool on_host = options.host_offload && input.memory != Memory::DEVICE;
     const std::string name = fmt::format("%arg{}", input.index);
+    const bool is_bits = options.float8_as_bits && is_f8(x.dtype()) && !on_host &&
+                         !options.donate.contains(input.index);
+    const Shape shape{is_bits ? DType::U8 : x.dtype(), x.shape().dims};
     out.bind(x, name);
+    if (is_bits) {
+      out.bind_bits(x, name);
+    }
     if (on_host) {
       out.bind_memory(x, input.memory);
     }
     text += fmt::format(
-        "{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(x.shape()),
+        "{}{}: {}{}{}", text.empty() ? "" : ", ", name, mlir_type(shape),
         attribute_text(std::move(attributes), x.shape(), on_host, input.sharding, options),
         input.name.empty() ? "" : fmt::format(" loc({})", in_quotes(input.name)));
   }
@@ -218,6 +235,11 @@ std::string emit(const Graph& graph, std::span<const Tensor> outputs, const Emit
   Emitter out(options);
   const std::string args = arguments(graph, options, out);
   out.indent(1);
+  for (const Tensor x : graph.inputs()) {
+    if (const std::string* bits = out.bits(x)) {
+      out.bind(x, out.bitcast(*bits, {DType::U8, x.shape().dims}, x.shape()));
+    }
+  }
   out.body(graph, outputs);
   std::string results;
   std::string names;

@@ -36,9 +36,16 @@ struct EmitOptions {
   /// in) converts each step's slice, so that there is never a converted copy of them all; else they
   /// are converted before the loop, which is less work where memory is not short.
   bool convert_in_loops = false;
-  /// Both of these, or neither: the device has memory of its own, which is short. Whoever compiles
-  /// ahead of a run must say the same as the run.
-  void for_accelerator(bool yes) { host_offload = convert_in_loops = yes; }
+  /// Arguments of float8, donated ones excepted, are u8 in the text, and loops slice those
+  /// that are stacks as bits. XLA's CPU compiler slices no float8: it would make float16 of a whole
+  /// stack before the loop. Buffers are the same.
+  bool float8_as_bits = false;
+  /// The first two, or the third: whether the device has memory of its own, which is short. Whoever
+  /// compiles ahead of a run must say the same as the run.
+  void for_accelerator(bool yes) {
+    host_offload = convert_in_loops = yes;
+    float8_as_bits = !yes;
+  }
   Lowering lowering;
 };
 
@@ -79,6 +86,12 @@ class Emitter {
   void bind_slice(Tensor x, StackedSlice slice);
   /// What bind_slice said, or null.
   const StackedSlice* slice_of(Tensor x) const;
+  /// Says of a bound tensor of float8 that `text` are its bits, U8 in its shape.
+  void bind_bits(Tensor x, std::string text) { bits_[{&x.node(), x.result()}] = std::move(text); }
+  /// What bind_bits said, or null.
+  const std::string* bits(Tensor x) const;
+  /// `x` as another type of as many bits.
+  std::string bitcast(const std::string& x, const Shape& from, const Shape& to);
   /// Says of a bound tensor that it lies in memory of the host.
   void bind_memory(Tensor x, Memory memory) { memories_[{&x.node(), x.result()}] = memory; }
   Memory memory(Tensor x) const;
@@ -112,6 +125,7 @@ class Emitter {
   std::map<std::pair<const Node*, int64_t>, std::string> names_;
   std::map<std::pair<const Node*, int64_t>, int64_t> uses_;
   std::map<std::pair<const Node*, int64_t>, StackedSlice> slices_;
+  std::map<std::pair<const Node*, int64_t>, std::string> bits_;
   std::map<std::pair<const Node*, int64_t>, Memory> memories_;
   std::vector<std::shared_ptr<const Graph>> kept_;
   std::string text_;

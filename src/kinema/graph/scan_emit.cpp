@@ -115,13 +115,6 @@ Held held(Tensor x, const Emitter& out) {
   return is_converted_here || out.memory(at) != Memory::DEVICE ? Held{at, steps} : itself;
 }
 
-std::string emit_bitcast(Emitter& out, const std::string& x, const Shape& from, const Shape& to) {
-  const std::string result = out.fresh();
-  out.line("{} = stablehlo.bitcast_convert {} : ({}) -> {}", result, x, mlir_type(from),
-           mlir_type(to));
-  return result;
-}
-
 /// The slice of an x from the slice of what the loop holds.
 std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   if (held.steps.empty()) {
@@ -132,11 +125,11 @@ std::string emit_held_steps(Emitter& out, const Held& held, std::string slice) {
   // As bits, behind a wall: libtpu's bfloat16-propagation would find that the loop reads nothing of
   // the stack but its roundings, and round all of it before the loop.
   const Shape bits{DType::U32, shape.dims};
-  const std::string as_bits = emit_bitcast(out, slice, shape, bits);
+  const std::string as_bits = out.bitcast(slice, shape, bits);
   const std::string walled = out.fresh();
   out.line("{} = \"stablehlo.optimization_barrier\"({}) : ({}) -> {}", walled, as_bits,
            mlir_type(bits), mlir_type(bits));
-  slice = emit_bitcast(out, walled, bits, shape);
+  slice = out.bitcast(walled, bits, shape);
   for (const Node* step : held.steps) {
     Shape next = shape;
     if (step->op == &kConvert) {
@@ -251,7 +244,9 @@ LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
     const bool sliced = i < body.carries + body.xs;
     if (state.places[i] == 0) {
       const Tensor x = sliced ? held(node, body, i, out).stack : node.input(i);
-      state.places[i] = push(x.shape(), out.name(x));
+      const std::string* bits = sliced ? out.bits(x) : nullptr;
+      state.places[i] =
+          bits != nullptr ? push({DType::U8, x.shape().dims}, *bits) : push(x.shape(), out.name(x));
     }
   }
   for (const size_t i : streamed(node, body, out)) {
@@ -288,11 +283,16 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, const Loo
       if (memory == Memory::STREAMED) {
         continue;  // bound below
       }
-      const std::string slice = memory == Memory::HOST
-                                    ? emit_fetch(out, arg, x.stack.shape(), index, zero)
-                                    : emit_slice(out, arg, x.stack.shape(), index, zero);
+      const Shape& stack = state.shapes[state.places[i]];
+      std::string slice = memory == Memory::HOST ? emit_fetch(out, arg, stack, index, zero)
+                                                 : emit_slice(out, arg, stack, index, zero);
+      const bool is_bits = stack != x.stack.shape();
+      if (is_bits) {
+        slice = out.bitcast(slice, {stack.dtype, inside.shape().dims},
+                            {x.stack.dtype(), inside.shape().dims});
+      }
       out.bind(inside, emit_held_steps(out, x, slice));
-      if (x.steps.empty() && memory == Memory::DEVICE) {
+      if (x.steps.empty() && memory == Memory::DEVICE && !is_bits) {
         out.bind_slice(inside, {arg, node.shape(i), index});
       }
     } else {
