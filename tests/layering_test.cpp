@@ -22,6 +22,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"remote", {"core", "io"}},
       {"config", {"core", "io"}},
       {"flags", {"core", "io"}},
+      {"world", {"core"}},
       {"mesh", {"core", "io", "config", "graph"}},
       {"pjrt", {"core"}},
       {"graph", {"core"}},

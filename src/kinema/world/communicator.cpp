@@ -1,0 +1,183 @@
+#include "kinema/world/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+
+namespace kinema::world {
+namespace {
+
+// Tags of the channel.
+constexpr int kLength = 0;
+constexpr int kText = 1;
+
+using Lengths = std::vector<uint64_t>;
+
+std::span<std::byte> bytes_of(uint64_t& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+std::span<std::byte> bytes_of(std::string& text) { return std::as_writable_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+/// A list of texts as one.
+std::string packed(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& text : texts) {
+    const uint64_t length = text.size();
+    out.append(reinterpret_cast<const char*>(&length), sizeof length);
+    out += text;
+  }
+  return out;
+}
+
+std::vector<std::string> unpacked(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    uint64_t length = 0;
+    check(text.size() >= sizeof length, "[world] process 0 sent a list that is cut off");
+    std::memcpy(&length, text.data(), sizeof length);
+    text.remove_prefix(sizeof length);
+    check(length <= text.size(), "[world] process 0 sent a list that is cut off");
+    out.emplace_back(text.substr(0, length));
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+}  // namespace
+
+/// Waits for messages, with pauses that begin short: an exchange of small texts takes less than a
+/// millisecond where all come at once, and waiting for a compiler should cost nothing.
+class Communicator::Deadline {
+ public:
+  Deadline(const Communicator& own, const Wait& wait) : own_(own), wait_(wait) {}
+
+  /// `from`: whose message each is.
+  void wait(std::vector<std::unique_ptr<Pending>>& messages, const std::vector<int64_t>& from) {
+    std::vector<bool> done(messages.size());
+    for (auto pause = std::chrono::microseconds(20); !std::ranges::all_of(done, std::identity());
+         pause = std::min(pause * 5 / 4, std::chrono::microseconds(10000))) {
+      bool any = false;
+      for (size_t i = 0; i < messages.size(); ++i) {
+        if (!done[i] && messages[i]->done()) {
+          done[i] = any = true;
+        }
+      }
+      if (any) {
+        pause = std::chrono::microseconds(20);
+        continue;
+      }
+      const std::string failure = own_.failed_ ? own_.failed_() : "";
+      check(failure.empty(), "{}", failure);
+      if (watch_.seconds() > wait_.seconds) {
+        std::vector<int64_t> missing;
+        for (size_t i = 0; i < from.size(); ++i) {
+          if (!done[i]) {
+            missing.push_back(from[i]);
+          }
+        }
+        fail("[world] {} did not come to {} within {:g} s", ranks_text(missing), wait_.what,
+             wait_.seconds);
+      }
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+ private:
+  const Communicator& own_;
+  const Wait& wait_;
+  Stopwatch watch_;
+};
+
+Communicator::Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed)
+    : engine_(std::move(engine)), failed_(std::move(failed)), channel_(engine_->open_channel()) {}
+
+std::vector<std::string> Communicator::collect(std::string_view own, const Wait& wait) {
+  Deadline deadline(*this, wait);
+  std::vector<std::unique_ptr<Pending>> messages;
+  if (rank() != 0) {
+    uint64_t length = own.size();
+    messages.push_back(engine_->send(channel_, bytes_of(length), 0, kLength));
+    messages.push_back(engine_->send(channel_, bytes_of(own), 0, kText));
+    deadline.wait(messages, {0, 0});
+    return {};
+  }
+  Lengths lengths(static_cast<size_t>(size()));
+  std::vector<std::string> texts(lengths.size());
+  texts[0] = own;
+  std::vector<int64_t> others;
+  for (int64_t from = 1; from < size(); ++from) {
+    others.push_back(from);
+    messages.push_back(
+        engine_->receive(channel_, bytes_of(lengths[static_cast<size_t>(from)]), from, kLength));
+  }
+  deadline.wait(messages, others);
+  messages.clear();
+  for (const int64_t from : others) {
+    std::string& text = texts[static_cast<size_t>(from)];
+    text.resize(lengths[static_cast<size_t>(from)]);
+    messages.push_back(engine_->receive(channel_, bytes_of(text), from, kText));
+  }
+  deadline.wait(messages, others);
+  return texts;
+}
+
+std::string Communicator::hand_out(std::string_view text, const Wait& wait) {
+  Deadline deadline(*this, wait);
+  std::vector<std::unique_ptr<Pending>> messages;
+  uint64_t length = text.size();
+  if (rank() == 0) {
+    std::vector<int64_t> to;
+    for (int64_t other = 1; other < size(); ++other) {
+      messages.push_back(engine_->send(channel_, bytes_of(length), other, kLength));
+      messages.push_back(engine_->send(channel_, bytes_of(text), other, kText));
+      to.insert(to.end(), 2, other);
+    }
+    deadline.wait(messages, to);
+    return std::string(text);
+  }
+  messages.push_back(engine_->receive(channel_, bytes_of(length), 0, kLength));
+  deadline.wait(messages, {0});
+  std::string out(length, '\0');
+  messages.clear();
+  messages.push_back(engine_->receive(channel_, bytes_of(out), 0, kText));
+  deadline.wait(messages, {0});
+  return out;
+}
+
+std::vector<std::string> Communicator::gather(std::string_view own, const Wait& wait) {
+  if (size() == 1) {
+    return {std::string(own)};
+  }
+  const std::vector<std::string> all = collect(own, wait);
+  return unpacked(hand_out(packed(all), wait));
+}
+
+std::string Communicator::broadcast(std::string_view of_first, const Wait& wait) {
+  return size() == 1 ? std::string(of_first) : hand_out(of_first, wait);
+}
+
+void Communicator::barrier(const Wait& wait) { gather("", wait); }
+
+std::string ranks_text(const std::vector<int64_t>& ranks) {
+  if (ranks.size() == 1) {
+    return fmt::format("process {}", ranks.front());
+  }
+  const bool in_a_row =
+      !ranks.empty() && ranks.back() - ranks.front() + 1 == static_cast<int64_t>(ranks.size());
+  if (in_a_row && ranks.size() > 2) {
+    return fmt::format("processes {} to {}", ranks.front(), ranks.back());
+  }
+  std::string out = "processes ";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return out;
+}
+
+}  // namespace kinema::world

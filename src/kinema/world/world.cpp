@@ -1,0 +1,100 @@
+#include "kinema/world/world.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/folders.h"
+#include "kinema/core/quantities.h"
+
+namespace kinema::world {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+// Beside the program of a build or above its tests; in lib/kinema of an installed one.
+constexpr const char* kModule = "kinema_mpi.so";
+
+std::string module_path() {
+  std::error_code error;
+  for (const char* place : {"../lib/kinema", ".", ".."}) {
+    const std::filesystem::path path = (program_folder() / place / kModule).lexically_normal();
+    if (std::filesystem::is_regular_file(path, error)) {
+      return path.string();
+    }
+  }
+  return "";
+}
+
+/// The engine of a launcher. The module stays loaded: MPI cannot be begun again.
+std::shared_ptr<Engine> load_engine(const Place& place) {
+  const std::string path = module_path();
+  check(!path.empty(),
+        "[world] {} started this process as one of several, but {} is missing beside `{}`\n"
+        "  it is built where Open MPI is installed (libopenmpi-dev)",
+        place.how, kModule, program_folder().string());
+  // For all: the components that MPI loads by itself look for its symbols.
+  void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  check(module != nullptr,
+        "[world] {} started this process as one of several, but {} cannot be loaded: {}\n"
+        "  install Open MPI's libraries (libopenmpi3)",
+        place.how, path, module == nullptr ? dlerror() : "");
+  const auto make = reinterpret_cast<MakeEngine>(dlsym(module, kEngineSymbol));
+  check(make != nullptr, "[world] {} is no module of this program", path);
+  std::string error;
+  std::shared_ptr<Engine> engine(make(&error));
+  check(engine != nullptr, "[world] {}", error);
+  return engine;
+}
+
+}  // namespace
+
+World::World() : place_{.how = "one process: no launcher"}, hosts_{host_name()} {}
+World::~World() = default;
+
+std::shared_ptr<World> World::join(const Place& place) {
+  auto world = std::make_shared<World>();
+  world->place_ = place;
+  if (place.launcher == Launcher::NONE) {
+    return world;
+  }
+  world->engine_ = load_engine(place);
+  const Engine& engine = *world->engine_;
+  check(engine.rank() == place.rank, "[world] {} says that this is process {}, {} that it is {}",
+        place.how, place.rank, engine.name(), engine.rank());
+  world->place_.size = engine.size();
+  if (engine.size() > 1) {
+    world->talk_ = Communicator(world->engine_);
+    world->hosts_ = world->talk_.gather(host_name(), {.what = "the start"});
+    // Those of this host: launchers need not say.
+    const std::string own = world->hosts_[static_cast<size_t>(place.rank)];
+    const auto first = world->hosts_.begin();
+    world->place_.local_rank = std::count(first, first + place.rank, own);
+    world->place_.local_size = std::ranges::count(world->hosts_, own);
+  }
+  return world;
+}
+
+std::string World::name_of(int64_t rank) const {
+  return fmt::format("process {} on {}", rank, hosts_.at(static_cast<size_t>(rank)));
+}
+
+std::string World::text() const {
+  if (is_alone()) {
+    return place_.how;
+  }
+  const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
+  return fmt::format("{} processes on {}, by {}, {}", size(), counted(std::ssize(hosts), "host"),
+                     place_.how, engine_->name());
+}
+
+}  // namespace kinema::world

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kinema/world/communicator.h"
+#include "kinema/world/place.h"
+
+namespace kinema::world {
+
+/// The processes of a run, of which this is one.
+class World {
+ public:
+  /// This process alone.
+  World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  /// What a launcher started, loading what speaks to the others only where there are some. Returns
+  /// when all processes have come. Call it once a process. Throws an Error where the module of the
+  /// launcher cannot be loaded.
+  static std::shared_ptr<World> join(const Place& place);
+
+  int64_t rank() const { return place_.rank; }
+  int64_t size() const { return place_.size; }
+  bool is_alone() const { return place_.size == 1; }
+  /// Process 0, which writes what there is one of.
+  bool is_first() const { return place_.rank == 0; }
+  const Place& place() const { return place_; }
+  /// Host names, by rank; those of one process: its own.
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  /// `process 3 on HOST`
+  std::string name_of(int64_t rank) const;
+  /// `4 processes on 2 hosts, by mpirun (OMPI_COMM_WORLD_RANK), Open MPI 4.1.4`
+  std::string text() const;
+
+  /// Null for one process.
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  /// For the main thread of a job.
+  Communicator& talk() { return talk_; }
+
+ private:
+  Place place_;
+  std::vector<std::string> hosts_;
+  std::shared_ptr<Engine> engine_;
+  Communicator talk_;
+};
+
+}  // namespace kinema::world

@@ -1,0 +1,108 @@
+// Run by mpirun, as several processes.
+#include "kinema/world/communicator.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "kinema/core/error.h"
+#include "world/test_world.h"
+
+namespace kinema::world {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Communicator, KnowsAllProcesses) {
+  const World& world = test_world();
+  EXPECT_EQ(world.size(), 3);
+  EXPECT_EQ(world.hosts().size(), 3U);
+  EXPECT_EQ(world.place().local_size, 3);  // a test has one host
+  EXPECT_EQ(world.place().local_rank, world.rank());
+  EXPECT_THAT(world.text(), HasSubstr("3 processes on 1 host, by mpirun"));
+}
+
+TEST(Communicator, GathersTextsOfAnyLengthByRank) {
+  World& world = test_world();
+  for (const size_t length : {size_t{0}, size_t{1}, size_t{5000}, size_t{3} << 20}) {
+    const auto text = [&](int64_t rank) {
+      return std::string(length * static_cast<size_t>(rank), static_cast<char>('a' + rank));
+    };
+    const std::vector<std::string> all =
+        world.talk().gather(text(world.rank()), {.what = "a test"});
+    ASSERT_EQ(all.size(), 3U);
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(all[static_cast<size_t>(rank)] == text(rank)) << length << " of " << rank;
+    }
+  }
+}
+
+TEST(Communicator, BroadcastsWhatTheFirstSays) {
+  World& world = test_world();
+  const std::string said = "zero \0 inside";
+  EXPECT_EQ(world.talk().broadcast(world.is_first() ? said : "another", {.what = "a test"}), said);
+}
+
+TEST(Communicator, KeepsTwoChannelsApart) {
+  World& world = test_world();
+  Communicator other(world.engine());
+  std::thread beside([&] {
+    for (int i = 0; i < 50; ++i) {
+      const auto all = other.gather("other", {.what = "a test"});
+      ASSERT_EQ(all.back(), "other");
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(world.talk().gather("main", {.what = "a test"}).back(), "main");
+  }
+  beside.join();
+}
+
+TEST(Communicator, NamesTheProcessThatDoesNotCome) {
+  World& world = test_world();
+  Communicator late(world.engine());
+  if (world.rank() != 2) {
+    std::string error;
+    try {
+      late.barrier({.what = "a meeting", .seconds = 0.5});
+    } catch (const Error& caught) {
+      error = caught.what();
+    }
+    // Process 0 knows who is missing; the others wait for it.
+    EXPECT_THAT(error, AllOf(HasSubstr(world.is_first() ? "process 2 did" : "process 0 did"),
+                             HasSubstr("a meeting")));
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Communicator, EndsAWaitWhenAnotherFailed) {
+  World& world = test_world();
+  Communicator with_failure(world.engine(), [] { return std::string("[a] process 1 fell"); });
+  if (world.rank() != 1) {
+    std::string error;
+    try {
+      with_failure.barrier({.what = "a meeting"});
+    } catch (const Error& caught) {
+      error = caught.what();
+    }
+    EXPECT_EQ(error, "[a] process 1 fell");
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Keys, ArriveWholeFromAnyProcess) {
+  World& world = test_world();
+  Engine& engine = *world.engine();
+  const std::string value("with\0zero", 9);
+  EXPECT_EQ(engine.get("nobody's"), std::nullopt);
+  if (world.rank() == 1) {
+    engine.put("a key", value);
+  }
+  world.talk().barrier({.what = "the key"});
+  EXPECT_EQ(engine.get("a key"), value);
+}
+
+}  // namespace
+}  // namespace kinema::world

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "kinema/world/world.h"
+
+namespace kinema::world {
+
+/// The world of a test program that mpirun started; joined once, as MPI wants it.
+inline World& test_world() {
+  static const std::shared_ptr<World> world = World::join(find_place(own_environment()));
+  return *world;
+}
+
+}  // namespace kinema::world
