@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "kinema/pjrt/api.h"
@@ -39,7 +41,8 @@ Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
 
 }  // namespace
 
-Client::Client(const Plugin& plugin, const NamedValues& options) {
+Client::Client(const Plugin& plugin, const NamedValues& options, const Processes& dealt_out)
+    : dealt_out_(dealt_out) {
   const PJRT_Api& api = plugin.api();
   const NamedValues checked = checked_options(options);
   const std::vector<PJRT_NamedValue> values = to_named_values(checked);
@@ -48,6 +51,18 @@ Client::Client(const Plugin& plugin, const NamedValues& options) {
   handle_ = std::make_shared<const ClientHandle>(&plugin, &api, created.client);
 
   const auto all = KINEMA_PJRT(api, Client_Devices, .client = created.client);
+  if (dealt_out.count > 1) {
+    const auto count = static_cast<int64_t>(all.num_devices);
+    check(count % dealt_out.count == 0, "[pjrt] {} devices cannot be dealt out to {} processes",
+          count, dealt_out.count);
+    for (int64_t i = 0; i < count; ++i) {
+      devices_.emplace_back(&api, all.devices[i], i / (count / dealt_out.count));
+      if (devices_.back().description().process_index == dealt_out.index) {
+        addressable_.push_back(devices_.back());
+      }
+    }
+    return;
+  }
   for (size_t i = 0; i < all.num_devices; ++i) devices_.emplace_back(&api, all.devices[i]);
   const auto mine = KINEMA_PJRT(api, Client_AddressableDevices, .client = created.client);
   for (size_t i = 0; i < mine.num_addressable_devices; ++i) {
@@ -69,7 +84,9 @@ std::string Client::platform_version() const {
 }
 
 int64_t Client::process_index() const {
-  return KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client).process_index;
+  return dealt_out_.count > 1
+             ? dealt_out_.index
+             : KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client).process_index;
 }
 
 Device Client::device(int64_t id) const {
@@ -117,15 +134,48 @@ Buffer Client::to_device(HostArray&& array, Device device, MemoryKind memory) co
   return buffer;
 }
 
+int64_t Client::process_count() const {
+  std::set<int64_t> all;
+  for (const Device& device : devices_) {
+    all.insert(device.description().process_index);
+  }
+  return std::ssize(all);
+}
+
+bool Client::is_across(const CompileOptions& options) const {
+  const auto is_other = [&](int64_t id) {
+    return std::ranges::find(addressable_, id, &Device::id) == addressable_.end();
+  };
+  return dealt_out_.across && std::ranges::any_of(options.device_ids, is_other);
+}
+
 Executable Client::compile(std::string_view program, const CompileOptions& options) const {
+  if (is_across(options)) {
+    return dealt_out_.across->compile(*this, program, options);
+  }
+  CompileOptions own = options;
+  if (dealt_out_.count > 1 && own.device_ids.empty() && own.partitions * own.replicas == 1) {
+    own.device_ids.push_back(addressable_.front().id());  // not the plugin's first
+  }
+  return compile(program, "mlir", own);
+}
+
+Executable Client::compile_partitioned(std::string_view hlo, CompileOptions options) const {
+  options.partitions = std::ssize(options.device_ids);
+  options.backend_only = true;
+  options.shardy = false;
+  return compile(hlo, "hlo", options);
+}
+
+Executable Client::compile(std::string_view program, std::string_view format,
+                           const CompileOptions& options) const {
   const std::string serialized = options.serialize();
-  constexpr std::string_view kFormat = "mlir";
   std::string code(program);  // PJRT_Program is in/out and asks for memory it may write to
   const PJRT_Program source{.struct_size = PJRT_Program_STRUCT_SIZE,
                             .code = code.data(),
                             .code_size = code.size(),
-                            .format = kFormat.data(),
-                            .format_size = kFormat.size()};
+                            .format = format.data(),
+                            .format_size = format.size()};
   const auto reply =
       KINEMA_PJRT(*handle_->api, Client_Compile, .client = handle_->client, .program = &source,
                   .compile_options = serialized.data(), .compile_options_size = serialized.size());

@@ -15,19 +15,44 @@
 
 namespace kinema::pjrt {
 
+class Client;
+
+/// Compiles what runs on devices of several processes, where the plugin itself cannot.
+class AcrossProcesses {
+ public:
+  virtual ~AcrossProcesses() = default;
+  /// As Client::compile, called by all processes in the same order.
+  virtual Executable compile(const Client& client, std::string_view program,
+                             const CompileOptions& options) = 0;
+};
+
+/// Which of the processes that share the devices this is.
+struct Processes {
+  int64_t index = 0;
+  int64_t count = 1;
+  std::shared_ptr<AcrossProcesses> across = {};
+};
+
 /// Devices of one plugin, opened. Buffers and executables made here may outlive it: they keep the
 /// connection open.
 class Client {
  public:
   /// Options are the plugin's own, e.g. `cpu_device_count` -> 4. Throws an Error for a wrongly
   /// typed known option and for what the plugin refuses.
-  explicit Client(const Plugin& plugin, const NamedValues& options = {});
+  ///
+  /// `dealt_out`: of a plugin that shows one process all devices, each process takes its share of
+  /// them as its own, in a row; they must divide. Programs over devices of several processes are
+  /// then compiled by `dealt_out.across`.
+  explicit Client(const Plugin& plugin, const NamedValues& options = {},
+                  const Processes& dealt_out = {});
 
   const Plugin& plugin() const;
   /// `cpu`, `cuda`, `tpu`.
   std::string platform_name() const;
   std::string platform_version() const;
   int64_t process_index() const;
+  /// Processes that have a device.
+  int64_t process_count() const;
 
   /// All devices, those of other processes included, in the plugin's order.
   const std::vector<Device>& devices() const { return devices_; }
@@ -50,13 +75,25 @@ class Client {
 
   /// Compiles StableHLO text (or MLIR bytecode). Throws an Error with the compiler's message.
   Executable compile(std::string_view program, const CompileOptions& options = {}) const;
+  /// True for a program whose devices are of several processes that `across` compiles for.
+  bool is_across(const CompileOptions& options) const;
+  /// Compiles for all devices as if they were this process's.
+  Executable compile_for_all(std::string_view program, const CompileOptions& options) const {
+    return compile(program, "mlir", options);
+  }
+  /// Compiles an optimized HLO module for `options.device_ids`, one partition each.
+  Executable compile_partitioned(std::string_view hlo, CompileOptions options) const;
   /// Loads what Compiled::serialize returned under the same plugin build.
   Executable load(std::string_view serialized) const;
 
   std::shared_ptr<const ClientHandle> handle() const { return handle_; }
 
  private:
+  Executable compile(std::string_view program, std::string_view format,
+                     const CompileOptions& options) const;
+
   std::shared_ptr<const ClientHandle> handle_;
+  Processes dealt_out_;
   std::vector<Device> devices_;
   std::vector<Device> addressable_;
 };

@@ -48,6 +48,7 @@ std::string CompileOptions::serialize() const {
   build.set_use_spmd_partitioning(true);
   // One device has nothing to partition, and XLA logs that it uses Shardy.
   build.set_use_shardy_partitioner(shardy && partitions > 1);
+  build.set_run_backend_only(backend_only);
   check(optimization_level >= -1 && optimization_level <= 3 && optimization_effort >= -1 &&
             optimization_effort <= 1,
         "[compile] optimization level {} and effort {}: levels are 0 to 3 (-1: none), efforts -1 "

@@ -17,6 +17,8 @@ struct CompileOptions {
   int64_t partitions = 1;
   /// Shardy reads `sdy.*`; false selects GSPMD and `mhlo.sharding`.
   bool shardy = true;
+  /// The program is optimized and partitioned already.
+  bool backend_only = false;
   /// Device ids, [replicas][partitions] row by row; empty leaves the choice to the plugin.
   std::vector<int64_t> device_ids;
   /// 0 to 3 as XLA's O0 to O3, which TPU compilers go by; -1: the compiler's own.

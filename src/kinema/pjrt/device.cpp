@@ -29,12 +29,10 @@ int64_t Device::id() const {
 }
 
 DeviceDescription Device::description() const {
-  return describe(*api_,
-                  KINEMA_PJRT(*api_, Device_GetDescription, .device = device_).device_description);
-}
-
-bool Device::is_addressable() const {
-  return KINEMA_PJRT(*api_, Device_IsAddressable, .device = device_).is_addressable;
+  DeviceDescription out =
+      describe(*api_, KINEMA_PJRT(*api_, Device_GetDescription, .device = device_).device_description);
+  out.process_index = process_.value_or(out.process_index);
+  return out;
 }
 
 std::vector<std::string> Device::memory_kinds() const {

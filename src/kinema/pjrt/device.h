@@ -41,11 +41,12 @@ inline constexpr std::string_view kPinnedHost = "pinned_host";
 /// A device of a client; valid as long as the client or anything made from it.
 class Device {
  public:
-  Device(const PJRT_Api* api, PJRT_Device* device) : api_(api), device_(device) {}
+  /// `process`: whose it is, where the plugin takes all for its own process's.
+  Device(const PJRT_Api* api, PJRT_Device* device, std::optional<int64_t> process = {})
+      : api_(api), device_(device), process_(process) {}
 
   int64_t id() const;
   DeviceDescription description() const;
-  bool is_addressable() const;
   /// Kinds of memory it can address, e.g. `device`, `pinned_host`.
   std::vector<std::string> memory_kinds() const;
   bool has_pinned_host() const;
@@ -60,6 +61,7 @@ class Device {
  private:
   const PJRT_Api* api_;
   PJRT_Device* device_;
+  std::optional<int64_t> process_;
 };
 
 /// Reads a description handle of `api`.

@@ -130,6 +130,7 @@ Executable::Executable(Executable&& other) noexcept
     : Compiled(std::move(other)),
       client_(std::move(other.client_)),
       loaded_(std::exchange(other.loaded_, nullptr)),
+      across_(std::move(other.across_)),
       outputs_(other.outputs_) {}
 
 Executable& Executable::operator=(Executable&& other) noexcept {
@@ -139,6 +140,7 @@ Executable& Executable::operator=(Executable&& other) noexcept {
   // NOLINTNEXTLINE(bugprone-use-after-move): the base took its own part only
   client_.swap(other.client_);
   loaded_ = std::exchange(other.loaded_, nullptr);
+  across_ = std::move(other.across_);
   outputs_ = other.outputs_;
   return *this;
 }
@@ -149,6 +151,10 @@ void Executable::destroy() noexcept {
   if (loaded_ == nullptr) return;
   quietly([&] { KINEMA_PJRT(*client_->api, LoadedExecutable_Destroy, .executable = loaded_); });
   loaded_ = nullptr;
+}
+
+OptimizedProgram Executable::optimized() const {
+  return across_ ? across_->partitioned() : Compiled::optimized();
 }
 
 std::vector<int64_t> Executable::device_ids() const {
@@ -192,6 +198,9 @@ std::vector<std::vector<Buffer>> Executable::execute_all(
   PJRT_ExecuteOptions how{.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE,
                           .non_donatable_input_indices = options.keep.data(),
                           .num_non_donatable_input_indices = options.keep.size()};
+  if (across_) {
+    across_->begin();
+  }
   KINEMA_PJRT(*client_->api, LoadedExecutable_Execute, .executable = loaded_, .options = &how,
               .argument_lists = given_lists.data(), .num_devices = devices, .num_args = count,
               .output_lists = result_lists.data());
@@ -199,6 +208,15 @@ std::vector<std::vector<Buffer>> Executable::execute_all(
   std::vector<std::vector<Buffer>> out(devices);
   for (size_t d = 0; d < devices; ++d) {
     for (PJRT_Buffer* result : results[d]) out[d].emplace_back(client_, result);
+  }
+  if (across_) {
+    std::vector<Event> done;
+    for (const std::vector<Buffer>& each : out) {
+      if (!each.empty()) {
+        done.push_back(each.front().ready());
+      }
+    }
+    across_->started(std::move(done));
   }
   return out;
 }

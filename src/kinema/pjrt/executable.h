@@ -56,7 +56,7 @@ class Compiled {
   /// `flops`, `bytes accessed`, on TPU `optimal_seconds`, ...; empty when the plugin has none.
   NamedValues cost() const;
   int64_t code_bytes() const;
-  OptimizedProgram optimized() const;
+  virtual OptimizedProgram optimized() const;
   /// The optimized program as readable HLO: a line per instruction with shape, operands and origin.
   std::string optimized_text() const;
   /// Equal for equal program, options and compiler; empty when the plugin has none.
@@ -69,6 +69,18 @@ class Compiled {
 
  private:
   PJRT_Executable* executable_;
+};
+
+/// What goes with a program that runs on devices of several processes.
+class RunAcross {
+ public:
+  virtual ~RunAcross() = default;
+  /// The program before its collectives became calls.
+  virtual const OptimizedProgram& partitioned() const = 0;
+  /// Before each run: waits for the one before it, as calls of two runs would meet.
+  virtual void begin() = 0;
+  /// With what is done when the run is.
+  virtual void started(std::vector<Event> done) = 0;
 };
 
 /// How one run is made.
@@ -84,6 +96,9 @@ class Executable : public Compiled {
   Executable(Executable&& other) noexcept;
   Executable& operator=(Executable&& other) noexcept;
   ~Executable() override;
+
+  void set_across(std::shared_ptr<RunAcross> across) { across_ = std::move(across); }
+  OptimizedProgram optimized() const override;
 
   /// Ids of the devices it runs on, in the order of the lists of `execute_all`.
   std::vector<int64_t> device_ids() const;
@@ -103,6 +118,7 @@ class Executable : public Compiled {
 
   std::shared_ptr<const ClientHandle> client_;  // shared as in Buffer
   PJRT_LoadedExecutable* loaded_;
+  std::shared_ptr<RunAcross> across_;  // null: all devices are this process's
   int64_t outputs_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/pjrt/device_groups.h"
 #include "kinema/pjrt/hlo_schedule.h"
 
 namespace kinema::pjrt {
@@ -59,54 +60,15 @@ std::optional<int64_t> read_value(const wire::HloInstruction& in) {
                                  : static_cast<int64_t>(literal.u64(0));
 }
 
-int64_t read_group(const wire::HloInstruction& in) {
-  if (in.replica_groups_size() > 0) {
-    return in.replica_groups(0).replica_ids_size();
-  }
-  const wire::CollectiveDeviceList& devices = in.collective_device_list();
-  return devices.replica_groups_size() > 0 ? devices.replica_groups(0).replica_ids_size()
-                                           : devices.iota().group_size();
-}
-
-/// The first group of an iota list: 0, 1, 2, ... reshaped, axes permuted, cut into groups.
-std::vector<int64_t> first_group(const wire::IotaGroups& iota) {
-  const int rank = iota.dims_size();
-  std::vector<int64_t> strides(static_cast<size_t>(rank), 1);
-  for (int a = rank - 1; a > 0; --a) {
-    strides[static_cast<size_t>(a - 1)] = strides[static_cast<size_t>(a)] * iota.dims(a);
-  }
-  std::vector<int64_t> group;
-  for (int64_t position = 0; position < iota.group_size(); ++position) {
-    int64_t rest = position;
-    int64_t device = 0;
-    for (int a = rank - 1; a >= 0; --a) {
-      const int axis = a < iota.permutation_size() ? iota.permutation(a) : a;
-      check(axis >= 0 && axis < rank && iota.dims(axis) > 0,
-            "[pjrt] the optimized program has a device list with the axis {} of {}", axis, rank);
-      device += rest % iota.dims(axis) * strides[static_cast<size_t>(axis)];
-      rest /= iota.dims(axis);
-    }
-    group.push_back(device);
-  }
-  return group;
-}
-
+/// Of a collective: its first group, or the two ends of one hop.
 std::vector<int64_t> read_members(const wire::HloInstruction& in) {
   for (const auto& pair : in.source_target_pairs()) {
     if (pair.source() != pair.target()) {
       return {pair.source(), pair.target()};
     }
   }
-  const wire::CollectiveDeviceList& devices = in.collective_device_list();
-  if (devices.iota().group_size() > 0) {
-    return first_group(devices.iota());
-  }
-  const auto& groups =
-      devices.replica_groups_size() > 0 ? devices.replica_groups() : in.replica_groups();
-  if (groups.empty()) {
-    return {};
-  }
-  return {groups[0].replica_ids().begin(), groups[0].replica_ids().end()};
+  const std::vector<std::vector<int64_t>> groups = device_groups(in);
+  return groups.empty() ? std::vector<int64_t>() : groups.front();
 }
 
 HloInstruction read_instruction(const wire::HloInstruction& in) {
@@ -119,8 +81,8 @@ HloInstruction read_instruction(const wire::HloInstruction& in) {
   out.direction = in.comparison_direction();
   out.shape = read_shape(in.shape());
   out.number = in.opcode() == "parameter" ? in.parameter_number() : in.tuple_index();
-  out.group = read_group(in);
   out.members = read_members(in);
+  out.group = in.source_target_pairs().empty() ? std::ssize(out.members) : 0;
   const auto& contracted = in.dot_dimension_numbers().lhs_contracting_dimensions();
   out.contracted = {contracted.begin(), contracted.end()};
   if (in.opcode() == "constant") {

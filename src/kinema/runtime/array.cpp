@@ -32,8 +32,18 @@ Memory Array::memory() const {
   return on_host ? Memory::HOST : Memory::DEVICE;
 }
 
+bool Array::is_whole() const {
+  int64_t held = 0;
+  for (const mesh::Holders& part : mesh::holders_of(blocks_)) {
+    held += part.block.elements();
+  }
+  return held == shape_.elements();
+}
+
 HostArray Array::to_host() const {
   check(!shards_.empty(), "[runtime] an empty array is read");
+  check(is_whole(), "[runtime] {} is read whole, but other processes hold parts of it",
+        to_string(shape_));
   const std::vector<mesh::Holders> parts = mesh::holders_of(blocks_);
   if (parts.size() == 1) {
     return shards_.front().to_host();
@@ -70,17 +80,30 @@ Devices::Devices(pjrt::Client client, mesh::Placement placement)
     : client_(std::move(client)), placement_(std::move(placement)) {
   if (placement_.active()) {
     mesh_ = placement_.mesh();
-    for (const int64_t id : mesh_.device_ids) {
-      devices_.push_back(client_.device(id));
+    const std::vector<pjrt::Device>& own = client_.addressable_devices();
+    for (size_t place = 0; place < mesh_.device_ids.size(); ++place) {
+      const pjrt::Device device = client_.device(mesh_.device_ids[place]);
+      if (std::ranges::find(own, device) != own.end()) {
+        devices_.push_back(device);
+        places_.push_back(place);
+      }
     }
+    check(!devices_.empty(), "[runtime] the mesh has {} devices, and none of process {}",
+          mesh_.devices(), client_.process_index());
   } else {
     devices_.push_back(client_.addressable_devices().front());
+    places_.push_back(0);
     mesh_.device_ids.push_back(devices_.front().id());
   }
 }
 
 std::vector<mesh::Block> Devices::blocks(const Sharding& sharding, const Dims& dims) const {
-  return mesh::blocks_of(mesh_, sharding, dims);
+  std::vector<mesh::Block> all = mesh::blocks_of(mesh_, sharding, dims);
+  std::vector<mesh::Block> own;
+  for (const size_t place : places_) {
+    own.push_back(std::move(all[place]));
+  }
+  return own;
 }
 
 Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,

@@ -13,7 +13,7 @@
 
 namespace kinema::runtime {
 
-/// An array on one device, or split over those of a mesh: a buffer on each.
+/// An array on one device, or split over those of a mesh: a buffer on each that is this process's.
 class Array {
  public:
   Array() = default;
@@ -26,13 +26,16 @@ class Array {
   const Shape& shape() const { return shape_; }
   std::span<const pjrt::Buffer> shards() const { return shards_; }
   std::span<const mesh::Block> blocks() const { return blocks_; }
+  /// True when the devices of this process hold all of it between them.
+  bool is_whole() const;
   /// Bytes that the fullest device holds of it.
   int64_t bytes_per_device() const;
 
   /// Where its buffers lie: DEVICE or HOST.
   Memory memory() const;
 
-  /// Gathers the whole array; each distinct part is copied once. Waits for it.
+  /// Gathers the whole array; each distinct part is copied once. Waits for it. Throws an Error for
+  /// one that other processes hold parts of (see WholeReader).
   HostArray to_host() const;
   bool is_deleted() const;
   /// The buffer of an array on one device.
@@ -52,7 +55,8 @@ bool has_own_memory(const pjrt::Client& client);
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers);
 
 /// The devices that a run's programs share, and how arrays lie on them: the first device of a
-/// client, or those of a placement's mesh.
+/// client, or those of a placement's mesh. Where processes share the mesh each has its own devices
+/// here, and arrays have the parts of these.
 class Devices {
  public:
   Devices(pjrt::Client client,  // NOLINT(*-explicit-*): a client's first device
@@ -60,10 +64,15 @@ class Devices {
 
   const pjrt::Client& client() const { return client_; }
   const mesh::Placement& placement() const { return placement_; }
+  /// Those of this process.
   size_t count() const { return devices_.size(); }
-  /// In the mesh's order.
+  /// Those of all processes.
+  int64_t total() const { return mesh_.devices(); }
+  /// True when others have some of them.
+  bool is_shared() const { return total() != static_cast<int64_t>(count()); }
+  /// One of this process's, in the mesh's order.
   const pjrt::Device& operator[](size_t i) const { return devices_[i]; }
-  /// What each device holds of an array.
+  /// What each device of this process holds of an array.
   std::vector<mesh::Block> blocks(const Sharding& sharding, const Dims& dims) const;
 
   /// Copies to each device what it holds of an array; without a sharding, all of it. `bytes` are
@@ -85,6 +94,7 @@ class Devices {
   mesh::Placement placement_;
   mesh::Mesh mesh_;  // the placement's, or one device without axes
   std::vector<pjrt::Device> devices_;
+  std::vector<size_t> places_;  // of `devices_` in the mesh
 };
 
 }  // namespace kinema::runtime

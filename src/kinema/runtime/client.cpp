@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "kinema/cluster/cpu_cluster.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/kernels/cpu/isa.h"
@@ -101,16 +102,20 @@ pjrt::Client open_client(const ClientSpec& spec) {
         "/dev/vfio\n"
         "  kinema plan compiles for TPUs that are not here; pjrt_plugin=PATH opens libtpu anyway");
   const bool is_cpu = spec.hardware == "cpu";
+  const bool shared = spec.world && !spec.world->is_alone();
   if (is_cpu) limit_cpu_isa(spec.cpu_isa);
 
   pjrt::NamedValues options = spec.options;
   if (is_cpu) {
     check(spec.cpu_devices >= 1, "[runtime] {} CPU devices: at least 1 is needed",
           spec.cpu_devices);
-    options.emplace("cpu_device_count", spec.cpu_devices);  // untold, it shows four
+    // Untold, it shows four. Of several processes each has that many, and all know of all.
+    options.emplace("cpu_device_count", spec.cpu_devices * (shared ? spec.world->size() : 1));
   }
   try {
-    return pjrt::Client(pjrt::Plugin::load(path), options);
+    return pjrt::Client(
+        pjrt::Plugin::load(path), options,
+        is_cpu && shared ? cluster::cpu_processes(*spec.world) : pjrt::Processes());
   } catch (const Error& error) {
     check(spec.hardware != "cuda" ||
               std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "kinema/pjrt/client.h"
+#include "kinema/world/world.h"
 
 namespace kinema::runtime {
 
@@ -14,13 +16,16 @@ struct ClientSpec {
   std::string plugin = {};
   /// `cpu`, `cuda` or `tpu`: which kind of plugin to look for when no path is given.
   std::string hardware = "cpu";
-  /// CPU only: how many devices one process shows.
+  /// CPU only: how many devices one process has.
   int64_t cpu_devices = 1;
   /// Further options of the plugin.
   pjrt::NamedValues options = {};
   /// CPU only: the most that the plugin's code and the kernels use, `avx2`, `avx512`, `avx512_bf16`
   /// or `amx`; `auto`: what the processor has. Bits are those of a processor that has no more.
   std::string cpu_isa = "auto";
+  /// The processes that share the devices; null: this one has them all. All open a client at the
+  /// same point.
+  std::shared_ptr<world::World> world = {};
 };
 
 /// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;

@@ -81,7 +81,11 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   const Stopwatch watch;
   const pjrt::CompileOptions compile_options =
       kernels::for_target(target_of(client, options), {.use = false}).with_flags(options.compile);
+  // What is compiled across processes is not one program that could be loaded again.
+  const bool is_across = client.is_across(compile_options);
   if (!options.saved.empty()) {
+    check(!is_across, "[program] {} is a program of one process, but {} share the devices",
+          options.saved, client.process_count());
     const std::string stored = read_saved_program(options.saved, text, options.name);
     try {
       pjrt::Executable loaded = client.load(stored);
@@ -95,7 +99,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   }
   std::optional<ExecutableCache> cache;
   std::string key;
-  if (!options.executable_cache.empty()) {
+  if (!options.executable_cache.empty() && !is_across) {
     cache.emplace(options.executable_cache, options.executable_cache_bytes);
     key = ExecutableCache::key(client, text, compile_options.serialize());
     if (const std::optional<std::string> stored = cache->find(key)) {

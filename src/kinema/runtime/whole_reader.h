@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kinema/core/host_array.h"
+#include "kinema/runtime/array.h"
+#include "kinema/runtime/program.h"
+
+namespace kinema::runtime {
+
+/// Reads whole arrays of which other processes hold parts.
+class WholeReader {
+ public:
+  explicit WholeReader(Devices devices) : devices_(std::move(devices)) {}
+
+  /// All of an array that lies as `sharding` says, where `wanted`; else an empty one. Called by all
+  /// processes alike, as it takes a program over all devices (compiled once for each shape and
+  /// sharding) where parts are elsewhere; nothing but a copy where they are not.
+  HostArray read(const Array& array, const Sharding& sharding, bool wanted = true);
+
+ private:
+  struct Gather {
+    Shape shape;
+    Sharding sharding;
+    Program program;
+  };
+  const Program& gather(const Shape& shape, const Sharding& sharding);
+
+  Devices devices_;
+  std::vector<Gather> gathers_;
+};
+
+}  // namespace kinema::runtime

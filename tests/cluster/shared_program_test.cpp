@@ -1,0 +1,249 @@
+// Run by mpirun as two processes of two devices each. What they compute is compared, bit for bit,
+// with what one process with four devices gives, which each of them also has.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/manual.h"
+#include "kinema/graph/ops.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/program.h"
+#include "kinema/runtime/replicas.h"
+#include "kinema/runtime/whole_reader.h"
+#include "runtime/cpu_mesh.h"
+#include "world/test_world.h"
+
+namespace kinema::runtime {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kDevices = 4;
+
+pjrt::Client alone() { return open_client({.cpu_devices = kDevices}); }
+
+pjrt::Client& shared() {
+  static const std::shared_ptr<world::World> world(&world::test_world(), [](world::World*) {});
+  static pjrt::Client client =
+      open_client({.cpu_devices = kDevices / world->size(), .world = world});
+  return client;
+}
+
+HostArray random(const Shape& shape, uint32_t seed) {
+  HostArray out(shape);
+  for (float& x : out.as<float>()) {
+    seed = seed * 1664525U + 1013904223U;
+    x = static_cast<float>(seed >> 8U) / 16777216.0F - 0.5F;
+  }
+  return out;
+}
+
+/// A graph with inputs, results and where they lie.
+struct Case {
+  std::string name;
+  std::vector<Shape> inputs;
+  std::vector<Sharding> in;
+  std::vector<Sharding> out;
+  std::function<std::vector<Tensor>(std::vector<Tensor>)> body;
+};
+
+std::vector<Array> run(const Devices& devices, const Case& one) {
+  Graph graph;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    inputs.push_back(graph.input(one.inputs[i], fmt::format("x{}", i), one.in[i]));
+  }
+  const std::vector<Tensor> outputs = one.body(inputs);
+  ProgramOptions options{.name = one.name};
+  options.emit.output_shardings = one.out;
+  split_over(devices, options);
+  const Program program = Program::compile(devices.client(), graph, outputs, options);
+  std::vector<Array> arrays;
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    arrays.push_back(
+        devices.upload(random(one.inputs[i], static_cast<uint32_t>(i + 1)), one.in[i]));
+  }
+  std::vector<const Array*> arguments;
+  for (const Array& each : arrays) {
+    arguments.push_back(&each);
+  }
+  std::vector<Array> last;
+  for (int times = 0; times < 3; ++times) {  // runs follow each other without a wait
+    last = program.run(devices, arguments);
+  }
+  return last;
+}
+
+/// The parts of an array by the device that holds them.
+std::map<int64_t, HostArray> parts(const std::vector<Array>& arrays, size_t output) {
+  std::map<int64_t, HostArray> out;
+  for (const pjrt::Buffer& each : arrays.at(output).shards()) {
+    out.emplace(each.device_id(), each.to_host());
+  }
+  return out;
+}
+
+void expect_equal(const Case& one, const config::ParallelConfig& mesh) {
+  SCOPED_TRACE(one.name);
+  const pjrt::Client reference = alone();
+  const std::vector<Array> wanted = run(devices_of(reference, mesh), one);
+  const std::vector<Array> given = run(devices_of(shared(), mesh), one);
+  for (size_t output = 0; output < one.out.size(); ++output) {
+    const std::map<int64_t, HostArray> here = parts(given, output);
+    const std::map<int64_t, HostArray> all = parts(wanted, output);
+    EXPECT_EQ(here.size(), 2U);
+    for (const auto& [device, part] : here) {
+      EXPECT_TRUE(part.bytes == all.at(device).bytes) << "output " << output << " on device " << device;
+    }
+  }
+}
+
+Sharding rows(std::vector<std::string> axes) { return {{std::move(axes), {}}}; }
+
+TEST(SharedProgram, EveryProcessHasItsOwnDevices) {
+  EXPECT_EQ(shared().devices().size(), 4U);
+  ASSERT_EQ(shared().addressable_devices().size(), 2U);
+  const int64_t rank = world::test_world().rank();
+  EXPECT_EQ(shared().process_index(), rank);
+  EXPECT_EQ(shared().process_count(), 2);
+  EXPECT_EQ(shared().addressable_devices().front().id(), 2 * rank);
+  EXPECT_EQ(shared().devices()[3].description().process_index, 1);
+}
+
+TEST(SharedProgram, PartitionedProductsHaveTheBitsOfOneProcess) {
+  const Shape x{DType::F32, {8, 16}};
+  const Shape w{DType::F32, {16, 8}};
+  const auto body = [](std::vector<Tensor> in) {
+    const Tensor y = tanh(matmul(in[0], in[1]));
+    return std::vector<Tensor>{y, sum(y * y), transpose(matmul(in[1], y), {1, 0})};
+  };
+  for (const auto& [name, mesh] : std::map<std::string, config::ParallelConfig>{
+           {"data", mesh_sizes(4, 1, 1, 1)},
+           {"fsdp", mesh_sizes(1, 4, 1, 1)},
+           {"tensor", mesh_sizes(1, 1, 1, 4)},
+           {"both", mesh_sizes(2, 2, 1, 1)}}) {
+    for (const std::vector<std::string>& axes :
+         {std::vector<std::string>{"data", "fsdp", "tensor"}, {"fsdp"}}) {
+      expect_equal({.name = name,
+                    .inputs = {x, w},
+                    .in = {rows(axes), {{{}, {"fsdp"}}}},
+                    .out = {rows(axes), {{}}, {{{}, {}}}},
+                    .body = body},
+                   mesh);
+    }
+  }
+}
+
+/// One collective within a manual region over both axes of data=2 fsdp=2.
+Case collective(std::string name, const std::function<Tensor(Tensor)>& body, Sharding in,
+                Sharding out) {
+  const MeshAxes mesh = mesh::make_mesh(mesh_sizes(2, 2, 1, 1), std::vector<mesh::Device>{
+                                                                    {0}, {1}, {2}, {3}})
+                            .axes;
+  return {.name = std::move(name),
+          .inputs = {{DType::F32, {16, 8}}},
+          .in = {in},
+          .out = {out},
+          .body = [=](std::vector<Tensor> inputs) {
+            return manual(std::move(inputs), {.mesh = mesh, .in = {in}, .out = {out}},
+                          [&](std::span<const Tensor> parts) {
+                            return std::vector<Tensor>{body(parts[0])};
+                          });
+          }};
+}
+
+TEST(SharedProgram, CollectivesHaveTheBitsOfOneProcess) {
+  const config::ParallelConfig sizes = mesh_sizes(2, 2, 1, 1);
+  const MeshAxes mesh =
+      mesh::make_mesh(sizes, std::vector<mesh::Device>{{0}, {1}, {2}, {3}}).axes;
+  const Sharding split = rows({"data", "fsdp"});
+  const Sharding by_data = rows({"data"});
+  const Sharding whole = rows({});
+  for (const std::vector<std::string>& axes :
+       {std::vector<std::string>{"data"}, {"fsdp"}, {"data", "fsdp"}, {"fsdp", "data"}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(axes, ",")));
+    const DeviceGroups groups = device_groups(mesh, axes);
+    const auto bare = [&](const char* name, const std::function<Tensor(Tensor)>& body) {
+      expect_equal(collective(name, body, split, split), sizes);
+    };
+    bare("sum", [&](Tensor x) { return all_reduce_sum(x, groups); });
+    bare("max", [&](Tensor x) { return all_reduce_max(x, groups) + x; });
+    bare("gather", [&](Tensor x) { return sum(all_gather(x, groups, Axis(1)), {1}, true) * x; });
+    bare("to all", [&](Tensor x) { return all_to_all(x, groups, Axis(1), Axis(1)); });
+    bare("ring", [&](Tensor x) { return ring_shift(x, groups, 1) - x; });
+    bare("ring back", [&](Tensor x) { return ring_shift(x, groups, -1) * 2.0; });
+    bare("position", [&](Tensor x) {
+      return x * convert(broadcast_to(position_in(x.graph(), groups), x.shape().dims), DType::F32);
+    });
+  }
+  const DeviceGroups all = device_groups(mesh, {"data", "fsdp"});
+  expect_equal(collective("scatter", [&](Tensor x) { return reduce_scatter(x, all, Axis(0)); },
+                          whole, split),
+               sizes);
+  const DeviceGroups inner = device_groups(mesh, {"fsdp"});
+  expect_equal(
+      collective("half a scatter", [&](Tensor x) { return reduce_scatter(x, inner, Axis(0)); },
+                 by_data, split),
+      sizes);
+}
+
+TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
+  const Devices devices = devices_of(shared(), mesh_sizes(2, 2, 1, 1));
+  EXPECT_EQ(devices.count(), 2U);
+  EXPECT_EQ(devices.total(), 4);
+  EXPECT_TRUE(devices.is_shared());
+  const HostArray values = random({DType::F32, {8, 3}}, 7);
+  WholeReader reader(devices);
+  for (const Sharding& lies : {rows({"fsdp"}), rows({"data"}), rows({"data", "fsdp"}), rows({})}) {
+    const Array array = devices.upload(values, lies);
+    EXPECT_TRUE(reader.read(array, lies).bytes == values.bytes);
+    EXPECT_TRUE(reader.read(array, lies, false).bytes.empty());
+  }
+  const Sharding split = rows({"data"});
+  const Array array = devices.upload(values, split);
+  try {
+    array.to_host();
+    ADD_FAILURE() << "half an array was read as a whole one";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("other processes hold parts"));
+  }
+}
+
+// Programs of one device are ordinary ones, on the process's own.
+TEST(SharedProgram, LeavesProgramsOfOneDeviceAlone) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {2}}, "x");
+  const std::vector<Tensor> outputs{x * 2.0};
+  const std::vector<HostArray> out =
+      evaluate(shared(), graph, outputs, {{random({DType::F32, {2}}, 3)}});
+  EXPECT_EQ(out.front().as<float>()[0], 2 * random({DType::F32, {2}}, 3).as<float>()[0]);
+}
+
+TEST(SharedProgram, NamesAProcessThatCompilesAnotherProgram) {
+  const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
+  const double factor = world::test_world().is_first() ? 2.0 : 3.0;
+  try {
+    run(devices, {.name = "differs",
+                  .inputs = {{DType::F32, {4, 2}}},
+                  .in = {rows({"data"})},
+                  .out = {rows({})},
+                  .body = [&](std::vector<Tensor> in) { return std::vector{in[0] * factor}; }});
+    ADD_FAILURE() << "two programs ran as one";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("process 1 would compile another program"));
+  }
+}
+
+// What process 0's compiler refuses is every process's error.
+TEST(SharedProgram, TellsAllWhatTheCompilerRefused) {
+  const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
+  ProgramOptions options{.name = "broken"};
+  split_over(devices, options);
+  EXPECT_THROW(Program::compile_text(shared(), "module { this is no program }", {}, {}, options),
+               Error);
+}
+
+}  // namespace
+}  // namespace kinema::runtime
