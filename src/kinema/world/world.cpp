@@ -59,9 +59,36 @@ std::shared_ptr<Engine> load_engine(const Place& place) {
 }  // namespace
 
 World::World() : place_{.how = "one process: no launcher"}, hosts_{host_name()} {}
-World::~World() = default;
+World::~World() {
+  if (!pulse_) {
+    return;
+  }
+  bool together = failure().empty();
+  try {
+    // Beats go on until all are here; a process that works on is no error.
+    talk_.barrier({.what = "the end", .seconds = 3600});
+  } catch (const Error&) {
+    together = false;  // who failed says so
+  }
+  pulse_.reset();
+  if (!together) {
+    // Ending MPI waits for those that are gone; the process ends without it.
+    static auto* const kept = new std::vector<std::shared_ptr<Engine>>();
+    kept->push_back(std::move(engine_));
+  }
+}
 
-std::shared_ptr<World> World::join(const Place& place) {
+Communicator World::communicator() const {
+  return is_alone() ? Communicator() : Communicator(engine_, [this] { return failure(); });
+}
+
+void World::begin(int64_t step, const std::string& doing, bool is_long) {
+  if (pulse_) {
+    pulse_->begin(step, doing, is_long);
+  }
+}
+
+std::shared_ptr<World> World::join(const Place& place, const PulseOptions& pulse) {
   auto world = std::make_shared<World>();
   world->place_ = place;
   if (place.launcher == Launcher::NONE) {
@@ -73,8 +100,13 @@ std::shared_ptr<World> World::join(const Place& place) {
         place.how, place.rank, engine.name(), engine.rank());
   world->place_.size = engine.size();
   if (engine.size() > 1) {
-    world->talk_ = Communicator(world->engine_);
-    world->hosts_ = world->talk_.gather(host_name(), {.what = "the start"});
+    world->hosts_ = Communicator(world->engine_).gather(host_name(), {.what = "the start"});
+    std::vector<std::string> names;
+    for (int64_t rank = 0; rank < engine.size(); ++rank) {
+      names.push_back(world->name_of(rank));
+    }
+    world->pulse_ = std::make_unique<Pulse>(world->engine_, std::move(names), pulse);
+    world->talk_ = world->communicator();
     // Those of this host: launchers need not say.
     const std::string own = world->hosts_[static_cast<size_t>(place.rank)];
     const auto first = world->hosts_.begin();

@@ -6,6 +6,7 @@
 
 #include "kinema/world/communicator.h"
 #include "kinema/world/place.h"
+#include "kinema/world/pulse.h"
 
 namespace kinema::world {
 
@@ -16,12 +17,13 @@ class World {
   World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
+  /// Waits for the others, unless the run failed.
   ~World();
 
   /// What a launcher started, loading what speaks to the others only where there are some. Returns
   /// when all processes have come. Call it once a process. Throws an Error where the module of the
   /// launcher cannot be loaded.
-  static std::shared_ptr<World> join(const Place& place);
+  static std::shared_ptr<World> join(const Place& place, const PulseOptions& pulse = {});
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
@@ -40,11 +42,23 @@ class World {
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   /// For the main thread of a job.
   Communicator& talk() { return talk_; }
+  /// Another one, for another thread; all processes make theirs at the same point.
+  Communicator communicator() const;
+
+  /// Says what this process does now: at which step, `waiting for data`. What is long is not judged
+  /// by how long it takes.
+  void begin(int64_t step, const std::string& doing, bool is_long = false);
+  /// Why the run cannot go on, as far as this process knows: the error of another, or that one is
+  /// lost. Empty while all is well.
+  std::string failure() const { return pulse_ ? pulse_->failure() : ""; }
+  /// Null for one process.
+  Pulse* pulse() { return pulse_.get(); }
 
  private:
   Place place_;
   std::vector<std::string> hosts_;
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Pulse> pulse_;
   Communicator talk_;
 };
 

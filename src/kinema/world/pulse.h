@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kinema/world/engine.h"
+
+namespace kinema::world {
+
+struct PulseOptions {
+  double beat = 1;      ///< seconds between messages
+  double silence = 30;  ///< a process that is not heard of for so many seconds is lost
+  /// A process that stands still for so many seconds while others wait for it is stuck. Only
+  /// judged between `begin` of steps; what is announced as long is not.
+  double standstill = 120;
+};
+
+/// What a process was last heard to do.
+struct Progress {
+  int64_t step = 0;     ///< that is being made
+  int64_t count = 0;    ///< of all that it began; the one with the fewest is waited for
+  bool is_long = false; ///< compiling, a checkpoint: takes the time it takes
+  std::string doing;    ///< `waiting for data`
+};
+
+/// Knows of each process of a run that it lives and where it stands: all tell process 0, which
+/// tells all. A process that ends with an error, dies, is stopped or stands still ends the others.
+class Pulse {
+ public:
+  /// `names`: of the processes, `process 3 on HOST`, by rank. Called by all at the same point.
+  Pulse(std::shared_ptr<Engine> engine, std::vector<std::string> names, PulseOptions options);
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+  /// Listens no longer; for when all are done.
+  ~Pulse();
+
+  /// This process begins something.
+  void begin(int64_t step, std::string doing, bool is_long);
+
+  /// Why the run cannot go on, as process 0 says it: `[process 3 on HOST] text` of its error, or
+  /// that it is lost; empty while all is well.
+  std::string failure() const;
+  /// Tells the others that this process ends with an error; returns when process 0 knows, or does
+  /// not answer within `seconds`. True: process 0 knows, and will say it.
+  bool fail(const std::string& text, double seconds);
+  /// Every error that reached process 0, by rank, equal ones once; for its last lines.
+  std::vector<std::string> errors(double wait_seconds) const;
+
+  /// Where each process stands; of process 0.
+  std::vector<Progress> progress() const;
+
+ private:
+  struct Beat;
+  struct Peer;
+  void work();
+  void hear();
+  void tell();
+  void judge();
+  void set_failure(const std::string& text);
+  Beat own_beat();
+
+  std::shared_ptr<Engine> engine_;
+  std::vector<std::string> names_;
+  PulseOptions options_;
+  int channel_;
+  mutable std::mutex mutex_;  // of what follows
+  Progress own_;
+  std::string own_error_;
+  std::string failure_;
+  bool acknowledged_ = false;
+  std::string told_;  // the errors and failure of the last message
+  std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kinema::world

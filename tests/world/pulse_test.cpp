@@ -1,0 +1,115 @@
+// Run by mpirun, as three processes.
+#include "kinema/world/pulse.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "world/test_world.h"
+
+namespace kinema::world {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::vector<std::string> kNames{"process 0 on a", "process 1 on b", "process 2 on c"};
+
+void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+/// Waits for what a beat brings.
+template <typename Condition>
+bool soon(const Condition& condition) {
+  for (int i = 0; i < 300 && !condition(); ++i) {
+    sleep(0.01);
+  }
+  return condition();
+}
+
+TEST(Pulse, TellsProcessZeroWhereEachStands) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05});
+  pulse.begin(world.rank() + 10, "waiting for data", false);
+  if (world.is_first()) {
+    EXPECT_TRUE(soon([&] { return pulse.progress()[2].step == 12; }));
+    EXPECT_EQ(pulse.progress()[1].doing, "waiting for data");
+  }
+  world.talk().barrier({.what = "the end of the test"});
+  EXPECT_EQ(pulse.failure(), "");
+}
+
+TEST(Pulse, TellsAllOfAnErrorAndWhoseItIs) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05});
+  world.talk().barrier({.what = "the start of the test"});
+  if (world.rank() == 1) {
+    EXPECT_TRUE(pulse.fail("[data] clips is no folder", 3));
+  }
+  EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));
+  EXPECT_EQ(pulse.failure(), "[process 1 on b] [data] clips is no folder");
+  if (world.is_first()) {
+    EXPECT_THAT(pulse.errors(0.1), ElementsAre("[process 1 on b] [data] clips is no folder"));
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Pulse, SaysOnceWhatAllRunInto) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05});
+  EXPECT_TRUE(pulse.fail("[config] no such key", 3));
+  if (world.is_first()) {
+    EXPECT_TRUE(soon([&] { return pulse.errors(0.1) == std::vector<std::string>{"[config] no such key"}; }));
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
+  World& world = test_world();
+  world.talk().barrier({.what = "the start of the test"});
+  {
+    std::unique_ptr<Pulse> pulse = std::make_unique<Pulse>(
+        world.engine(), kNames, PulseOptions{.beat = 0.05, .silence = 0.5});
+    pulse->begin(7, "in the step", false);
+    sleep(0.3);
+    if (world.rank() == 2) {
+      pulse.reset();  // as if it were dead
+    } else {
+      EXPECT_TRUE(soon([&] { return !pulse->failure().empty(); }));
+      EXPECT_THAT(pulse->failure(), AllOf(HasSubstr("process 2 on c has not been heard of"),
+                                          HasSubstr("it was at step 7, in the step")));
+    }
+    world.talk().barrier({.what = "the end of the test"});
+  }
+}
+
+TEST(Pulse, NamesAProcessThatLivesButStandsStill) {
+  World& world = test_world();
+  world.talk().barrier({.what = "the start of the test"});
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05, .silence = 5, .standstill = 0.5});
+  for (int i = 0; i < (world.rank() == 1 ? 4 : 5); ++i) {
+    pulse.begin(4, i == 3 ? "waiting for data" : "in the step", false);
+  }
+  EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));
+  EXPECT_THAT(pulse.failure(), AllOf(HasSubstr("process 1 on b lives, but stands still"),
+                                     HasSubstr("step 4, waiting for data")));
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+// A compile takes as long as it takes.
+TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
+  World& world = test_world();
+  world.talk().barrier({.what = "the start of the test"});
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05, .silence = 5, .standstill = 0.2});
+  pulse.begin(0, "compiling", true);
+  if (world.rank() != 1) {
+    pulse.begin(0, "waiting for the compile", true);
+  }
+  sleep(0.6);
+  EXPECT_EQ(pulse.failure(), "");
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+}  // namespace
+}  // namespace kinema::world
