@@ -40,7 +40,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"preparation", {"core", "io", "data", "encoders"}},
       {"training",
        {"core", "io", "remote", "config", "pjrt", "graph", "kernels", "runtime", "nn", "networks",
-        "weights", "schedulers", "data"}},
+        "weights", "schedulers", "data", "world"}},
       {"sample",
        {"core", "io", "mesh", "pjrt", "graph", "runtime", "nn", "networks", "weights", "schedulers",
         "encoders"}},
@@ -52,13 +52,13 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"runs",
        {"core",     "io",          "remote",   "config",   "mesh",         "pjrt",     "graph",
         "runtime",  "kernels",     "nn",       "networks", "weights",      "text",     "data",
-        "encoders", "preparation", "training", "sample",   "verification", "planning", "flags"}},
+        "encoders", "preparation", "training", "sample",   "verification", "planning", "flags", "world"}},
       {"api", {"core", "config", "runs", "runtime"}},
       {"command", {"core"}},
       {"manual", {"config", "planning", "command"}},
       {"cli",
        {"core", "io", "config", "runtime", "weights", "training", "sample", "planning", "flags",
-        "inspection", "runs", "command", "manual", "allocator"}},
+        "inspection", "runs", "command", "manual", "allocator", "world"}},
   };
   return table;
 }

@@ -12,6 +12,7 @@
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/examples.h"
+#include "kinema/cli/processes.h"
 #include "kinema/cli/waiting.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
@@ -60,6 +61,7 @@ int main(int argc, char** argv) {
   kinema::allocator::keep_large_blocks();
   kinema::runs::ProcessSetup().apply();
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);
+  using kinema::cli::fail_with;
   try {
     const int status = run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -70,20 +72,19 @@ int main(int argc, char** argv) {
     }
     return status;
   } catch (const kinema::Error& error) {
-    std::fprintf(stderr, "kinema: %s\n", error.what());
+    return fail_with(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
-    std::fprintf(stderr, "kinema: %s\n", kinema::file_error_text(error).c_str());
+    return fail_with(kinema::file_error_text(error));
   } catch (const std::system_error& error) {       // of what is printed
-    if (error.code() != std::errc::broken_pipe) {  // who read it has seen enough
-      std::fprintf(stderr, "kinema: the output could not be written: %s\n",
-                   error.code().message().c_str());
+    if (error.code() == std::errc::broken_pipe) {  // who read it has seen enough
+      return 1;
     }
+    return fail_with("the output could not be written: " + error.code().message());
   } catch (const std::bad_alloc&) {
-    std::fputs("kinema: out of memory\n", stderr);
+    return fail_with("out of memory");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "kinema: %s\n", error.what());
+    return fail_with(error.what());
   } catch (...) {
-    std::fputs("kinema: an error without a message\n", stderr);
+    return fail_with("an error without a message");
   }
-  return 1;
 }

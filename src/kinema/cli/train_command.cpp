@@ -8,6 +8,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/processes.h"
 #include "kinema/cli/stopping.h"
 #include "kinema/cli/train_console.h"
 #include "kinema/core/quantities.h"
@@ -59,8 +60,10 @@ int train_run(const TrainWords& given) {
     show(start);
   };
   observer.checksums = given.verbose;
-  const runs::TrainResult result = runs::train(load_arguments(given.words, /*need_file=*/true),
-                                               observer, job_options(stop.get_token()));
+  runs::JobOptions job = job_options(stop.get_token());
+  job.world = joined_world();
+  const runs::TrainResult result =
+      runs::train(load_arguments(given.words, /*need_file=*/true), observer, job);
   console.finish();
   if (given.json && result.stopped_in.empty()) {
     print_line(result.json().dump());

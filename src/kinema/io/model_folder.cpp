@@ -72,7 +72,7 @@ void check_shard_name(const std::string& name, const std::string& index) {
 }
 
 // Opens the shards that an index names and compares both directions.
-std::vector<SafetensorsFile> open_shards(const fs::path& index_path) {
+std::vector<SafetensorsFile> open_indexed(const fs::path& index_path) {
   const Json index = Json::read(index_path);
   std::map<std::string, std::string> shard_of;
   std::set<std::string> shards;
@@ -113,17 +113,27 @@ std::vector<SafetensorsFile> open_shards(const fs::path& index_path) {
   return files;
 }
 
-std::vector<std::vector<const TensorEntry*>> split(std::span<const TensorEntry> entries,
-                                                   int64_t max_shard_bytes) {
-  std::vector<std::vector<const TensorEntry*>> shards(1);
+struct WrittenShard {
+  std::vector<const TensorEntry*> entries;
+  int64_t owner = 0;
+};
+
+std::vector<WrittenShard> split(std::span<const TensorEntry> entries,
+                                const ModelFolderOptions& options) {
+  std::vector<WrittenShard> shards(1);
   int64_t bytes = 0;
-  for (const TensorEntry& entry : entries) {
-    if (!shards.back().empty() && bytes + entry.shape.bytes() > max_shard_bytes) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const int64_t owner = options.owners.empty() ? options.own : options.owners.at(i);
+    WrittenShard& last = shards.back();
+    const int64_t size = entries[i].shape.bytes();
+    if (!last.entries.empty() &&
+        (bytes + size > options.max_shard_bytes || owner != last.owner)) {
       shards.emplace_back();
       bytes = 0;
     }
-    shards.back().push_back(&entry);
-    bytes += entry.shape.bytes();
+    shards.back().owner = owner;
+    shards.back().entries.push_back(&entries[i]);
+    bytes += size;
   }
   return shards;
 }
@@ -162,7 +172,7 @@ ModelFolder ModelFolder::open(const fs::path& folder) {
   check(out.config_.is_object(), "[model_folder] {} must be a JSON object", out.config_.where());
   const Weights weights = find_weights(folder);
   if (weights.is_index) {
-    out.files_ = open_shards(weights.file);
+    out.files_ = open_indexed(weights.file);
   } else {
     out.files_.push_back(SafetensorsFile::open(weights.file));
   }
@@ -187,13 +197,20 @@ const TensorView& ModelFolder::at(std::string_view name) const {
   return *tensor;
 }
 
-std::vector<std::string> write_model_folder(const fs::path& folder, const Json& config,
-                                            std::span<const TensorEntry> entries,
-                                            const ModelFolderOptions& options) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check(!error, "[model_folder] cannot create {}: {}", folder.string(), error.message());
-  const auto shards = split(entries, options.max_shard_bytes);
+std::vector<SafetensorsFile> open_shards(const fs::path& single) {
+  const fs::path index = single.string() + ".index.json";
+  std::error_code ignored;
+  if (!fs::exists(single, ignored) && fs::exists(index, ignored)) {
+    return open_indexed(index);
+  }
+  std::vector<SafetensorsFile> out;
+  out.push_back(SafetensorsFile::open(single));
+  return out;
+}
+
+std::vector<std::string> write_shards(const fs::path& folder, std::span<const TensorEntry> entries,
+                                      const ModelFolderOptions& options) {
+  const std::vector<WrittenShard> shards = split(entries, options);
   std::vector<std::string> files;
   std::vector<Json::Member> weight_map;
   int64_t total = 0;
@@ -202,12 +219,14 @@ std::vector<std::string> write_model_folder(const fs::path& folder, const Json& 
                                                 : fmt::format("{}-{:05}-of-{:05}.safetensors",
                                                               options.stem, i + 1, shards.size());
     std::vector<TensorEntry> shard;
-    for (const TensorEntry* entry : shards[i]) {
+    for (const TensorEntry* entry : shards[i].entries) {
       shard.push_back(*entry);
       weight_map.emplace_back(entry->name, name);
       total += entry->shape.bytes();
     }
-    write_safetensors(folder / name, shard, options.metadata);
+    if (shards[i].owner == options.own) {
+      write_safetensors(folder / name, shard, options.metadata);
+    }
     files.push_back(name);
   }
   if (shards.size() > 1) {
@@ -215,12 +234,26 @@ std::vector<std::string> write_model_folder(const fs::path& folder, const Json& 
     Json index = Json::object();
     index.set("metadata", Json::object({{"total_size", total}}));
     index.set("weight_map", Json::object(std::move(weight_map)));
-    write_file(folder / name, index.dump(2) + "\n");
+    if (options.own == 0) {
+      write_file(folder / name, index.dump(2) + "\n");
+    }
     files.push_back(name);
   }
-  write_file(folder / "config.json", config.dump(2) + "\n");
+  return files;
+}
+
+std::vector<std::string> write_model_folder(const fs::path& folder, const Json& config,
+                                            std::span<const TensorEntry> entries,
+                                            const ModelFolderOptions& options) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "[model_folder] cannot create {}: {}", folder.string(), error.message());
+  std::vector<std::string> files = write_shards(folder, entries, options);
   files.emplace_back("config.json");
-  remove_stale(folder, options.stem, files);
+  if (options.own == 0) {
+    write_file(folder / "config.json", config.dump(2) + "\n");
+    remove_stale(folder, options.stem, files);
+  }
   return files;
 }
 

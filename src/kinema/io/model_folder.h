@@ -49,7 +49,22 @@ struct ModelFolderOptions {
   /// File names begin with it: `diffusion_pytorch_model` (diffusers) or `model` (transformers).
   std::string stem = "diffusion_pytorch_model";
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  /// Where several processes write together: who writes each entry, with numbers that do not fall,
+  /// and which of them this is. Each has shards of its own; 0 writes the other files. Empty: all
+  /// is this process's.
+  std::vector<int64_t> owners = {};
+  int64_t own = 0;
 };
+
+/// Writes tensors into a folder that is there, as `STEM.safetensors` or as shards with an index,
+/// `STEM-00001-of-00002.safetensors`. Returns the names of all files, those of others too.
+std::vector<std::string> write_shards(const std::filesystem::path& folder,
+                                      std::span<const TensorEntry> entries,
+                                      const ModelFolderOptions& options = {});
+
+/// The files of write_shards, of what may also be one file of that name. Throws what
+/// ModelFolder::open throws of them.
+std::vector<SafetensorsFile> open_shards(const std::filesystem::path& single);
 
 /// Writes `config.json` and the weights into `folder` (made when absent), file by file. Returns the
 /// names of the files written, relative to the folder.

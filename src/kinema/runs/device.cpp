@@ -128,6 +128,12 @@ runtime::ClientSpec client_spec(const config::Config& config) {
   return spec;
 }
 
+pjrt::Client open_client(const config::Config& config, const Job& job) {
+  runtime::ClientSpec spec = client_spec(config);
+  spec.world = job.shared_world();
+  return runtime::open_client(spec);
+}
+
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
   const std::vector<mesh::Device> devices = devices_of(client);
   return placement(config, devices);

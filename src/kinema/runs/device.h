@@ -6,6 +6,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/mesh/placement.h"
+#include "kinema/runs/job.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/program.h"
 
@@ -13,6 +14,9 @@ namespace kinema::runs {
 
 /// Which plugin and devices a configuration asks for, and the options that it is opened with.
 runtime::ClientSpec client_spec(const config::Config& config);
+
+/// Opens the devices of a configuration, with the other processes of the job.
+pjrt::Client open_client(const config::Config& config, const Job& job);
 
 /// True where devices of the CPU plugin stand for those of another kind, which are not here.
 bool has_mock_devices(const config::Config& config);

@@ -68,7 +68,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   EvaluateResult result{
       .transformer = transformers.size() == 1 ? transformers.front() : model.folder.folder,
       .step = model.step};
-  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   const networks::Network network = networks::open(transformers.front());
   const TrainingStep what = training_step(config, network, expert,

@@ -119,7 +119,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   sample::GenerateRequest request = make_request(loaded, model);
   job.begin();
   job.check_stop();
-  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::GENERATE, client, job);
   options.attention = model_options(config).attention;

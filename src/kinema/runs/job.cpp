@@ -6,8 +6,32 @@
 
 namespace kinema::runs {
 
+Job::Job() : Job(Observer(), {}) {}
+
 Job::Job(const Observer& observer, JobOptions options)
-    : observer_(std::make_shared<const Observer>(observer)), options_(std::move(options)) {}
+    : observer_(std::make_shared<const Observer>(observer)),
+      options_(std::move(options)),
+      asked_(options_.stop) {
+  if (!options_.world) {
+    options_.world = std::make_shared<world::World>();
+  }
+  if (!world().is_alone()) {
+    options_.stop = agreed_.get_token();
+  }
+}
+
+void Job::meet(const std::string& where) const {
+  if (world().is_alone()) {
+    return;
+  }
+  constexpr double kLong = 4 * 3600;  // seconds; the pulse ends what does not come
+  for (const std::string& each :
+       world().talk().gather(stop_asked() ? "stop" : "", {.what = where, .seconds = kLong})) {
+    if (!each.empty()) {
+      agree_to_stop();
+    }
+  }
+}
 
 void Job::notice(const std::string& line) const {
   if (observer_ && observer_->on_notice) {

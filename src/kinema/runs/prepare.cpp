@@ -150,7 +150,7 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
   const std::string list = folder.parent_path().string() + ".skipped.jsonl";
   job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
   std::vector<Part> parts = parts_of(config, clips, width, records, eval_records);
-  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const pjrt::Client client = open_client(config, job);
   const auto autoencoder = make_autoencoder(config, client);
   const auto text_encoder = make_text_encoder(config, width, client, job, TextUse::CAPTIONS);
   const auto clip = image_encoder(config, client);

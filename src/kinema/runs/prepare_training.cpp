@@ -273,7 +273,7 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
     const Dims& latents = shapes.latents.dims;
     out.tflops.push_back(training::training_tflops(
         what.network, {latents[1], latents[2], latents[3], latents[4]}, shapes.text.dims[1],
-        static_cast<double>(what.batch) / static_cast<double>(devices.count()),
+        static_cast<double>(what.batch) / static_cast<double>(devices.total()),
         what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS));
   }
   constexpr double kTera = 1e12;
@@ -295,6 +295,7 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
                   .program = program},
       .two = out.two};
   std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
+  job.meet("the compiled step");
   if (job.stop_requested()) {
     return false;
   }
@@ -346,7 +347,9 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.checkpoints = std::make_unique<training::CheckpointFolder>(
       checkpoints_folder(config, run), stored == nullptr ? keep : training::Keep{});
   out.writer = std::make_unique<training::Background>();
-  out.checkpoints->clean();
+  if (job.world().is_first()) {
+    out.checkpoints->clean();
+  }
 
   const mesh::Placement asked = placement(config, client);
   const Expert expert = trained_expert(config);
@@ -379,6 +382,11 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
       begin_from(start.init, place, out);
     }
   }
+  if (devices.is_shared()) {
+    const world::World& world = job.world();
+    out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
+    out.writers = std::make_unique<world::Communicator>(world.communicator());
+  }
   const bool ema = what.step.ema_decay > 0;
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
@@ -390,6 +398,10 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   // What cannot fit at all is told before clips are encoded.
   check_state_fits(what, out.two, devices);
   if (!open_data(config, client, job, out)) {
+    return out;
+  }
+  job.meet("the data");
+  if (job.stop_requested()) {
     return out;
   }
   plan_steps(loaded, resolved, start, devices, out);

@@ -22,6 +22,26 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
+/// What process 0 finds, which alone reads every byte. Throws an Error in a process that does not
+/// see it.
+training::Found newest_of(const training::CheckpointFolder& checkpoints, world::World& world) {
+  training::Found found;
+  if (world.is_first()) {
+    found = checkpoints.newest();
+  }
+  const std::string step = world.talk().broadcast(found.step ? std::to_string(*found.step) : "",
+                                                  {.what = "the newest checkpoint", .seconds = 3600});
+  if (!world.is_first() && !step.empty()) {
+    found.step = std::stoll(step);
+    found.folder = checkpoints.path(*found.step);
+    check(std::filesystem::is_directory(found.folder),
+          "[train] process 0 goes on from {}, which {} does not see\n  the run folder must lie on "
+          "a disk that all hosts share, or in a store",
+          found.folder.string(), world.name_of(world.rank()));
+  }
+  return found;
+}
+
 /// Of arXiv:2404.06395: ten percent of the steps are enough.
 constexpr double kDecayOfWsd = 0.1;
 
@@ -29,7 +49,7 @@ constexpr double kDecayOfWsd = 0.1;
 
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
   const training::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
-  training::Found found = checkpoints.newest();
+  training::Found found = newest_of(checkpoints, job.world());
   for (const training::Damage& each : found.damaged) {
     job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
   }

@@ -25,7 +25,7 @@ void write_texts(training::EventFile& events, const Training& training) {
 
 }  // namespace
 
-RunRecords::RunRecords(const Training& training, const config::Config& config,
+RunRecords::RunRecords(const Training& training, const config::Config& config, bool writes,
                        std::function<void()> on_log)
     : run_(training.run),
       metrics_path_(config.run.metrics_file.empty() ? training.run / "metrics.jsonl"
@@ -34,7 +34,7 @@ RunRecords::RunRecords(const Training& training, const config::Config& config,
       fps_(static_cast<double>(config.generate.fps)),
       log_period_(config.run.log_period),
       on_log_(std::move(on_log)) {
-  if (config.run.write_metrics) {
+  if (config.run.write_metrics && writes) {
     metrics_.emplace(metrics_path_, config.run.run_name, training.first_step);
     events_.emplace(config.run.tensorboard_dir.empty() ? training.run / "tensorboard"
                                                        : fs::path(config.run.tensorboard_dir),

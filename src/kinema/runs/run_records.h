@@ -18,8 +18,10 @@ namespace kinema::runs {
 /// end, the curve of losses.
 class RunRecords {
  public:
-  /// `on_log` is called when a log_period is written.
-  RunRecords(const Training& training, const config::Config& config, std::function<void()> on_log);
+  /// `on_log` is called when a log_period is written. `writes`: false in all processes of a run but
+  /// one, where nothing is.
+  RunRecords(const Training& training, const config::Config& config, bool writes,
+             std::function<void()> on_log);
 
   void step(const training::StepRecord& record);
   void evaluation(int64_t step, const training::Evaluation& evaluation);

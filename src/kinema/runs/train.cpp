@@ -99,12 +99,12 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
 /// something that tidies up.
 class FolderWatch {
  public:
-  explicit FolderWatch(const training::RunLock& lock) : lock_(lock) {}
+  explicit FolderWatch(const std::optional<training::RunLock>& lock) : lock_(lock) {}
 
   bool is_gone() {
     constexpr double kPause = 1;  // seconds; a folder may lie on a slow file system
     if (!gone_ && since_.seconds() >= kPause) {
-      gone_ = !lock_.is_in_place();
+      gone_ = lock_ && !lock_->is_in_place();
       since_.restart();
     }
     return gone_;
@@ -119,7 +119,7 @@ class FolderWatch {
   }
 
  private:
-  const training::RunLock& lock_;
+  const std::optional<training::RunLock>& lock_;  // process 0's
   Stopwatch since_;
   bool gone_ = false;
 };
@@ -183,8 +183,19 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
     videos.after_evaluation(step);
   };
   training.log = say;
-  parts.stop_requested = [&] {
-    return job.stop_requested() || folder.is_gone() || gains_nothing(training.gain, config);
+  // Of several processes what one alone knows goes through the step.
+  training.experts->set_stop_asked([&] { return job.stop_asked() || folder.is_gone(); });
+  parts.run_step = [&job, step = parts.run_step](int64_t i, double rate, const data::Batch& batch) {
+    const training::StepResult result = step(i, rate, batch);
+    if (result.stop) {
+      job.agree_to_stop();
+    }
+    return result;
+  };
+  const bool shared = !job.world().is_alone();
+  parts.stop_requested = [&, shared] {
+    return job.stop_requested() || (!shared && folder.is_gone()) ||
+           gains_nothing(training.gain, config);
   };
   parts.say = [&job](const std::string& text) { job.notice(text); };
   measure(parts, training.timings, job);
@@ -300,8 +311,11 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   TrainResult result{.run_folder = stores.run()};
   const fs::path run = run_folder(loaded.config);
   trace::name_thread("main");
-  const training::RunLock lock(run);
-  stores.begin(to_yaml(given));
+  std::optional<training::RunLock> lock;
+  if (job.world().is_first()) {
+    lock.emplace(run);
+    stores.begin(to_yaml(given));
+  }
   const Start start = find_start(loaded.config, run, job);
   if (stores.checkpoints() != nullptr) {
     stores.checkpoints()->keep(keep_of(loaded, start));
@@ -330,10 +344,11 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   fetch_data(loaded.config, job);
   const config::Config& config = loaded.config;
   job.begin();
+  job.meet("the start");
   if (job.stop_requested()) {
     return stopped_early(result, start, stores, "before the first step");
   }
-  const pjrt::Client client = runtime::open_client(client_spec(config));
+  const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::TRAIN, client, job);
   Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);
@@ -345,14 +360,16 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   if (training.step.expert.boundary_ratio) {  // of the pipeline, unless it was given
     given.config.generate.boundary_ratio = *training.step.expert.boundary_ratio;
   }
-  io::write_file(run / "config.yml", to_yaml(given));
-  io::write_file(run / "flags.json", flags::to_json(flags).dump());
+  if (job.world().is_first()) {
+    io::write_file(run / "config.yml", to_yaml(given));
+    io::write_file(run / "flags.json", flags::to_json(flags).dump());
+  }
   if (observer.on_start) {
     TrainStart begun = start_of(training, config, stores.run());
     begun.allowed_flags = allowed_text(flags);
     observer.on_start(begun);
   }
-  RunRecords records(training, config, [&stores] { stores.hint(); });
+  RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),
                        {.observer = observer, .job = job, .records = records});
   const bool done = training.first_step >= config.optimizer.max_train_steps;
@@ -372,7 +389,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     videos.after_training(end.steps);
   }
   records.finish();
-  if (config.run.write_timing_metrics) {
+  if (config.run.write_timing_metrics && job.world().is_first()) {
     const std::string& file = config.run.timing_metrics_file;
     training.timings.write(file.empty() ? run / "timings.jsonl" : fs::path(file));
   }

@@ -134,14 +134,19 @@ void Training::save(int64_t steps, bool go_on) {
     if (stored != nullptr) {
       stored->begin(reached.step);
     }
-    checkpoints->write(reached.step, [&](const fs::path& folder) {
+    const auto fill = [&](const fs::path& folder) {
       training::save_states(folder, step.network, states, reached, held());
-      if (!scheduler_config.empty()) {
+      if (!scheduler_config.empty() && states.front().process == 0) {
         const fs::path kept = folder / sample::kSchedulerConfig;
         fs::create_directories(kept.parent_path());
         io::write_file(kept, scheduler_config);
       }
-    });
+    };
+    if (writers) {
+      checkpoints->write_together(reached.step, fill, *writers);
+    } else {
+      checkpoints->write(reached.step, fill);
+    }
     std::string line = fmt::format("checkpoint of step {} saved: {}", reached.step,
                                    described(checkpoints->path(reached.step)));
     if (stored != nullptr) {
@@ -151,7 +156,16 @@ void Training::save(int64_t steps, bool go_on) {
   };
   std::vector<training::StateSource> states;
   for (int64_t expert = 0; expert < experts->size(); ++expert) {
-    states.push_back(experts->source(expert));
+    states.push_back(shared ? shared->copy(experts->view(expert), held())
+                            : experts->source(expert));
+  }
+  if (shared) {  // each has its copy, and all decide alike
+    const auto copied = [write, copies = std::move(states)] { return write(copies); };
+    writer->start(copied);
+    if (!go_on || !in_background) {
+      report_saved(true);
+    }
+    return;
   }
   // Room for the copies, and as much again for what the steps and the files take.
   const int64_t wanted =

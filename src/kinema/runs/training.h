@@ -23,6 +23,7 @@
 #include "kinema/training/loop.h"
 #include "kinema/training/memory.h"
 #include "kinema/training/schedule.h"
+#include "kinema/training/shared_state.h"
 #include "kinema/training/stored_checkpoints.h"
 #include "kinema/training/timings.h"
 
@@ -67,6 +68,9 @@ struct Training {
   std::unique_ptr<training::CheckpointFolder> checkpoints;
   training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
   std::unique_ptr<training::Background> writer;   // writes to `checkpoints`
+  /// Of a run by several processes, which write checkpoints together; else null.
+  std::unique_ptr<training::SharedState> shared;
+  std::unique_ptr<world::Communicator> writers;
 
   /// What of the state checkpoints have.
   training::Held held() const;

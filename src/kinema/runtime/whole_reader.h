@@ -18,14 +18,18 @@ class WholeReader {
   /// processes alike, as it takes a program over all devices (compiled once for each shape and
   /// sharding) where parts are elsewhere; nothing but a copy where they are not.
   HostArray read(const Array& array, const Sharding& sharding, bool wanted = true);
+  /// The same of one entry of the first axis, which is not split: layer by layer a stack takes no
+  /// more room than one. Gives it without that axis.
+  HostArray read_layer(const Array& array, const Sharding& sharding, int64_t layer, bool wanted);
 
  private:
   struct Gather {
     Shape shape;
     Sharding sharding;
+    bool layers;
     Program program;
   };
-  const Program& gather(const Shape& shape, const Sharding& sharding);
+  const Program& gather(const Shape& shape, const Sharding& sharding, bool layers);
 
   Devices devices_;
   std::vector<Gather> gathers_;

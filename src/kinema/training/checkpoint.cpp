@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/training/step.h"
 #include "kinema/weights/folder.h"
@@ -30,21 +32,25 @@ std::string of_expert(const std::string& name, int64_t expert) {
 /// A list of a state that is written: parameters, moments or averages.
 struct Part {
   std::vector<nn::ParamSpec> specs;  // in the dtypes of the arrays
+  std::vector<int64_t> owners;
   std::function<HostArray(size_t)> to_host;
 };
 
 Part part_of(std::span<const nn::ParamSpec> specs, std::vector<const StateSource::Kept*> arrays) {
-  Part out{.specs = {specs.begin(), specs.end()}, .to_host = {}};
+  Part out{.specs = {specs.begin(), specs.end()}, .owners = {}, .to_host = {}};
   for (size_t i = 0; i < arrays.size(); ++i) {
     out.specs[i].shape.dtype = arrays[i]->dtype;
+    out.owners.push_back(arrays[i]->owner);
   }
   out.to_host = [arrays = std::move(arrays)](size_t i) { return arrays[i]->to_host(); };
   return out;
 }
 
 /// Writes arrays of the specs' shapes under the keys of their layers, so that the file does not
-/// depend on how layers are stacked. One stacked tensor at a time is in host memory.
-void save_tensors(const fs::path& path, const Part& part) {
+/// depend on how layers are stacked. One stacked tensor at a time is in host memory. Of several
+/// processes, whose entries are no stacks, each writes a file.
+void save_tensors(const fs::path& folder, const char* stem, const Part& part,
+                  const StateSource& of) {
   struct Loaded {
     size_t number = SIZE_MAX;
     HostArray array;
@@ -66,7 +72,13 @@ void save_tensors(const fs::path& path, const Part& part) {
                          }});
     }
   }
-  io::write_safetensors(path, entries);
+  io::ModelFolderOptions how{
+      .max_shard_bytes = std::numeric_limits<int64_t>::max(), .stem = stem, .metadata = {}};
+  if (of.processes > 1) {
+    how.owners = part.owners;
+    how.own = of.process;
+  }
+  io::write_shards(folder, entries, how);
 }
 
 /// Throws an Error that names file and tensor where an optimizer of another kind wrote it.
@@ -189,6 +201,9 @@ int64_t save_network(const fs::path& folder, const networks::Network& network,
   const StateParts<Kept>& parts = state.parts;
   const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
     if (train.adapter) {
+      if (state.process > 0) {
+        return;
+      }
       const Part factors = part_of(trained_of(state.specs), pointers_to<Kept>(trained));
       weights::AdapterConfig config = *train.adapter;
       if (expert > 0) {
@@ -198,7 +213,12 @@ int64_t save_network(const fs::path& folder, const networks::Network& network,
       return;
     }
     const Part part = part_of(state.specs, in_order<Kept>(state.specs, parts.frozen, trained));
-    weights::save(folder / name, network->config(), part.specs, part.to_host);
+    if (state.processes > 1) {
+      weights::save_part(folder / name, network->config(), part.specs, part.to_host, part.owners,
+                         state.process);
+    } else {
+      weights::save(folder / name, network->config(), part.specs, part.to_host);
+    }
   };
   const std::string name = of_expert(train.weights, expert);
   save_model(name, parts.trained);
@@ -208,11 +228,11 @@ int64_t save_network(const fs::path& folder, const networks::Network& network,
     const auto save_moments = [&](const char* file, std::span<const nn::ParamSpec> specs,
                                   std::span<const Kept> kept) {
       if (!kept.empty()) {
-        save_tensors(optimizer / file, part_of(specs, pointers_to<Kept>(kept)));
+        save_tensors(optimizer, file, part_of(specs, pointers_to<Kept>(kept)), state);
       }
     };
-    save_moments("mu.safetensors", state.moments.mu, parts.mu);
-    save_moments("nu.safetensors", state.moments.nu, parts.nu);
+    save_moments("mu", state.moments.mu, parts.mu);
+    save_moments("nu", state.moments.nu, parts.nu);
   }
   if (!parts.ema.empty()) {
     save_model(average_part(name), parts.ema);
@@ -288,7 +308,11 @@ StateSource host_copy(const StateView& state, const Held& held) {
 }
 
 StateSource host_copy(const StateSource& state, const Held& held) {
-  StateSource out{.specs = state.specs, .parts = {}, .moments = state.moments};
+  StateSource out{.specs = state.specs,
+                  .parts = {},
+                  .moments = state.moments,
+                  .process = state.process,
+                  .processes = state.processes};
   out.parts = those_held(state.parts, held).map([](const StateSource::Kept& kept) {
     const auto copy = std::make_shared<HostArray>(kept.to_host());
     return StateSource::Kept{.dtype = kept.dtype, .to_host = [copy] { return std::move(*copy); }};
@@ -328,7 +352,9 @@ void save_states(const fs::path& folder, const networks::Network& network,
   for (const StateSource& state : states) {
     updates.push_back(save_network(folder, network, state, train, held, std::ssize(updates)));
   }
-  io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
+  if (states.front().process == 0) {
+    io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
+  }
 }
 
 std::vector<std::string> weights_parts(const fs::path& folder) {

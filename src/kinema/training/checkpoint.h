@@ -71,10 +71,13 @@ struct StateSource {
   struct Kept {
     DType dtype;
     std::function<HostArray()> to_host;
+    int64_t owner = 0;  // the process that writes it, and has it
   };
   std::vector<nn::ParamSpec> specs;  // of the network, in the dtypes it works in
   StateParts<Kept> parts;
   Moments<nn::ParamSpec> moments;  // what `parts` has of them
+  int64_t process = 0;  // whose source this is, of several that write a checkpoint together
+  int64_t processes = 1;
 };
 
 /// The state as it lies on the devices, and must stay until it is written.

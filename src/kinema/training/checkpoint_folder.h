@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "kinema/io/json.h"
+#include "kinema/world/communicator.h"
+
 namespace kinema::training {
 
 /// Why a checkpoint may not be resumed from.
@@ -46,6 +49,12 @@ class CheckpointFolder {
   /// every earlier checkpoint as it was, when writing fails or a tensor is not finite.
   void write(int64_t step, const std::function<void(const std::filesystem::path&)>& fill) const;
 
+  /// The same by all processes of a run at one time, each of which `fill` lets write its files into
+  /// a folder of its own on the disk that they share: published when all have written. Where any
+  /// could not, all throw the Error of that process.
+  void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
+                      world::Communicator& others) const;
+
   /// Lets `fill` write the files of a checkpoint from elsewhere, its manifest among them, then
   /// publishes it. Where the manifest does not match them, nothing changes and the reason comes
   /// back.
@@ -64,7 +73,9 @@ class CheckpointFolder {
   void clean() const;
 
  private:
-  void publish(int64_t step, const std::function<void(const std::filesystem::path&)>& fill) const;
+  /// `fresh`: into an empty folder.
+  void publish(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
+               bool fresh = true) const;
   void remove_old() const;
 
   std::filesystem::path folder_;
@@ -93,6 +104,9 @@ std::optional<int64_t> step_of(const std::string& name);
 /// Writes `manifest.json` for every file below the folder. Throws an Error that names the tensor
 /// when a safetensors file holds a value that is not finite.
 void write_manifest(const std::filesystem::path& folder);
+
+/// The entries of a manifest of the files below a folder. Throws as write_manifest.
+io::Json manifest_entries(const std::filesystem::path& folder);
 
 /// The files that the text of a manifest lists, all of them inside the folder. Throws an Error for
 /// text that is no manifest.

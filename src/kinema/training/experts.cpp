@@ -93,6 +93,12 @@ StateView Experts::state(int64_t expert) {
   return trainer_->state();
 }
 
+StateView Experts::view(int64_t expert) const {
+  const StateView own = trainer_->state();
+  check(expert == active_ || !idle_on_host(), "[train] an expert's state waits on the host");
+  return expert == active_ ? own : StateView{own.specs, idle_, own.moments};
+}
+
 StateSource Experts::source(int64_t expert) const {
   const StateView own = trainer_->state();
   if (expert == active_) {

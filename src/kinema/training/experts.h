@@ -80,6 +80,10 @@ class Experts {
   StateView state(int64_t expert);
   /// The same from where it lies; until the next step, or the other's turn.
   StateSource source(int64_t expert) const;
+  /// Trainer::set_stop_asked.
+  void set_stop_asked(std::function<bool()> asked) { trainer_->set_stop_asked(std::move(asked)); }
+  /// The same as it lies on the devices. Throws an Error where it waits in the host's memory.
+  StateView view(int64_t expert) const;
   /// Trainer::check_replicas of each state that is on the devices.
   void check_replicas();
 

@@ -17,6 +17,7 @@ struct StepResult {
   double gradient_norm = 0;  // of all gradients together, before clipping
   double max_abs_gradient = 0;
   bool finite = true;  // false: the step changed nothing
+  bool stop = false;   // a process was asked to, and all know it by this
 };
 
 /// What is reported of a step.

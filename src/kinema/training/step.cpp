@@ -161,6 +161,17 @@ std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<cons
   return out;
 }
 
+/// One number for each device.
+Tensor stop_input(Graph& graph, const mesh::Placement& place) {
+  Sharding sharding{{{}}};
+  for (const auto& [axis, size] : place.mesh().axes.axes) {
+    if (size > 1) {
+      sharding.dims[0].push_back(axis);
+    }
+  }
+  return graph.input({DType::U32, {place.devices()}}, "stop", sharding);
+}
+
 void check_batch(const BatchShapes& batch, int64_t parts) {
   check(batch.latents.rank() == 5 && batch.text.rank() == 3 &&
             batch.latents.dims[0] == batch.text.dims[0],
@@ -246,6 +257,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor learning_rate = graph.input({DType::F32, {}}, "learning_rate");
   const Tensor key = fold_in(run_key, number);
   const TrainBatch part = batch_inputs(graph, batch, options, key);
+  const Tensor asked = options.asks_stop ? stop_input(graph, options.place) : Tensor();
 
   // The network works on copies in its own dtype; gradients are of that dtype, updates F32.
   std::vector<Tensor> weights;
@@ -294,6 +306,9 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   std::vector<Tensor> metrics;
   for (const Tensor value : {found.loss, norm, max(largest), convert(finite, DType::F32)}) {
     metrics.push_back(reshape(value, {1}));
+  }
+  if (asked) {
+    metrics.push_back(reshape(convert(max(asked), DType::F32), {1}));
   }
   step.outputs.push_back(concatenate(metrics, Axis(0)));
   step.outputs.push_back(squares);

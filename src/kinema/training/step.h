@@ -57,6 +57,8 @@ struct StepOptions {
   mesh::Placement place = {};
   /// The mesh axes that split a batch as it comes from the host (mesh::batch_axes).
   std::vector<std::string> batch_axes = {};
+  /// Each device says whether its process was asked to stop, so that all end after the same step.
+  bool asks_stop = false;
 };
 
 /// The rule that a step updates its parameters by.
@@ -84,12 +86,13 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///   latents, text, [condition], [image_states], [empty_text [t, d] with caption dropout],
 ///   [expert U32 with a boundary and without given_draw],
 ///   [noise, timestep [b], weight [b] with given_draw; F32,
-///    first_frame_given [b] where first frames are given: 1 or 0]
+///    first_frame_given [b] where first frames are given: 1 or 0],
+///   [stop U32 [devices], a number a device, with asks_stop]
 ///
 /// Outputs: what changed of the state, in whose place the old one's memory is used, then `metrics`
-/// F32[4] (see Metric) and the gradients' sums of squares F32[n].
+/// F32[4], with asks_stop F32[5] (see Metric) and the gradients' sums of squares F32[n].
 struct StepGraph {
-  enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE };
+  enum Metric : int64_t { LOSS, GRADIENT_NORM, MAX_ABS_GRADIENT, FINITE, STOP };
 
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> outputs;

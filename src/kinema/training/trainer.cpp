@@ -36,6 +36,7 @@ runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
 
 StepOptions over(const runtime::Devices& devices, StepOptions step) {
   step.place = devices.placement();
+  step.asks_stop = devices.is_shared();
   if (!runtime::has_own_memory(devices.client())) {
     step.optimizer_memory = Memory::DEVICE;  // the same memory, updated at once
   }
@@ -178,7 +179,7 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   const pjrt::AllowTransfers copies(pjrt::Direction::TO_DEVICE, "the batch");
   Arguments out;
   const std::vector<BatchPart> parts = batch_parts(batch, compiled.batch);
-  out.uploaded.reserve(2 + parts.size() + draw.size());  // their addresses are taken below
+  out.uploaded.reserve(3 + parts.size() + draw.size());  // their addresses are taken below
   out.all = state_.all();
   const auto add = [&](runtime::Array array) {
     out.uploaded.push_back(std::move(array));
@@ -201,6 +202,13 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   }
   for (const HostArray& array : draw) {
     add_batch(array, "noise, timesteps or weights");
+  }
+  if (options_.asks_stop) {
+    const std::vector<uint32_t> asked(static_cast<size_t>(devices_.total()),
+                                      stop_asked_ && stop_asked_() ? 1 : 0);
+    const runtime::Port& port = compiled.program.inputs()[out.all.size()];
+    add(devices_.upload(HostArray::from<uint32_t>(DType::U32, port.shape.dims, asked),
+                        port.sharding));
   }
   return out;
 }
@@ -233,7 +241,8 @@ StepResult Trainer::run(int64_t step, double learning_rate, const data::Batch& b
   return {.loss = values[StepGraph::LOSS],
           .gradient_norm = values[StepGraph::GRADIENT_NORM],
           .max_abs_gradient = values[StepGraph::MAX_ABS_GRADIENT],
-          .finite = values[StepGraph::FINITE] != 0.0F};
+          .finite = values[StepGraph::FINITE] != 0.0F,
+          .stop = options_.asks_stop && values[StepGraph::STOP] != 0.0F};
 }
 
 std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
@@ -296,7 +305,7 @@ std::string Trainer::find_operation(int64_t step, double learning_rate, const da
 }
 
 void Trainer::check_replicas() {
-  if (devices_.count() == 1) {
+  if (devices_.total() == 1) {
     return;
   }
   const pjrt::AllowTransfers all;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,6 +45,9 @@ class Trainer {
   /// Takes a state from the host's memory in the place of its own, which then lies there, array by
   /// array: at no time are two on the devices. What several devices hold is copied from the first.
   void exchange(HostState& other);
+  /// Whether this process was asked to stop, which steps over several tell all of them
+  /// (StepResult::stop).
+  void set_stop_asked(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
   /// From which side of ObjectiveOptions::boundary timesteps are drawn from now on; 0 before.
   void set_expert(int64_t expert);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
@@ -129,6 +133,7 @@ class Trainer {
   runtime::ProgramOptions how_;
   std::vector<std::unique_ptr<Compiled>> steps_;
   State state_;
+  std::function<bool()> stop_asked_;
   runtime::Array key_;
   runtime::Array empty_text_;                      // empty without caption dropout
   runtime::Array expert_;                          // empty without a boundary

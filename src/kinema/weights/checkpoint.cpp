@@ -208,13 +208,16 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   Checkpoint out;
   out.path_ = path.string();
   std::error_code ignored;
-  if (fs::is_regular_file(path, ignored)) {
-    if (is_gguf(path)) {
+  const bool is_cut = fs::is_regular_file(path.string() + ".index.json", ignored);
+  if (fs::is_regular_file(path, ignored) || is_cut) {
+    if (!is_cut && is_gguf(path)) {
       out.gguf_ = io::GgufFile::open(path);
       check_architecture(*out.gguf_);
     } else {
-      out.single_.push_back(io::SafetensorsFile::open(path));
-      out.files_.push_back(&out.single_[0]);
+      out.single_ = io::open_shards(path);
+      for (const io::SafetensorsFile& file : out.single_) {
+        out.files_.push_back(&file);
+      }
     }
     const fs::path beside = path.parent_path() / "config.json";
     if (fs::exists(beside, ignored)) {
@@ -223,7 +226,15 @@ Checkpoint Checkpoint::open(const fs::path& path) {
         out.config_ = std::move(config);
       }
     }
-    out.index(out.with_scales(out.gguf_ ? views(*out.gguf_) : views(out.single_[0])));
+    std::vector<const io::TensorView*> all;
+    if (out.gguf_) {
+      all = views(*out.gguf_);
+    }
+    for (const io::SafetensorsFile& file : out.single_) {
+      const std::vector<const io::TensorView*> part = views(file);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    out.index(out.with_scales(all));
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);

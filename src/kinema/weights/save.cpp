@@ -8,6 +8,8 @@
 namespace kinema::weights {
 namespace {
 
+constexpr int64_t kShardBytes = int64_t{5} << 30;
+
 /// Gives parameter i on the host.
 using ToHost = std::function<HostArray(size_t parameter)>;
 
@@ -51,6 +53,8 @@ void check_shapes(std::span<const nn::ParamSpec> specs, std::span<const Shape> s
 struct How {
   std::optional<DType> dtype;
   int64_t max_shard_bytes;
+  std::vector<int64_t> owners = {};
+  int64_t own = 0;
 };
 
 void save_all(const std::filesystem::path& folder, const io::Json& config,
@@ -66,7 +70,9 @@ void save_all(const std::filesystem::path& folder, const io::Json& config,
           [&fetch, i, layer, to = shape.dtype] { return fetch.layer(i, layer, to); }));
     }
   }
-  io::write_model_folder(folder, config, entries, {.max_shard_bytes = how.max_shard_bytes});
+  io::write_model_folder(
+      folder, config, entries,
+      {.max_shard_bytes = how.max_shard_bytes, .owners = how.owners, .own = how.own});
 }
 
 }  // namespace
@@ -75,6 +81,13 @@ void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, const ToHost& to_host, std::optional<DType> dtype,
           int64_t max_shard_bytes) {
   save_all(folder, config, specs, to_host, {dtype, max_shard_bytes});
+}
+
+void save_part(const std::filesystem::path& folder, const io::Json& config,
+               std::span<const nn::ParamSpec> specs, const ToHost& to_host,
+               std::vector<int64_t> owners, int64_t own) {
+  save_all(folder, config, specs, to_host,
+           {.dtype = {}, .max_shard_bytes = kShardBytes, .owners = std::move(owners), .own = own});
 }
 
 void save(const std::filesystem::path& folder, const io::Json& config,

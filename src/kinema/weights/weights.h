@@ -62,6 +62,12 @@ void save(const std::filesystem::path& folder, const io::Json& config,
 void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, const std::function<HostArray(size_t i)>& to_host,
           std::optional<DType> dtype = {}, int64_t max_shard_bytes = int64_t{5} << 30);
+/// The part of a folder that process `own` writes: it is asked for its parameters alone, of which
+/// none is a stack. `owners`: as in io::ModelFolderOptions.
+void save_part(const std::filesystem::path& folder, const io::Json& config,
+               std::span<const nn::ParamSpec> specs,
+               const std::function<HostArray(size_t i)>& to_host, std::vector<int64_t> owners,
+               int64_t own);
 /// The same from arrays that may be split: the folder is that of the whole ones.
 void save(const std::filesystem::path& folder, const io::Json& config,
           std::span<const nn::ParamSpec> specs, std::span<const runtime::Array> arrays,

@@ -1,0 +1,53 @@
+#include "kinema/cli/processes.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "kinema/cli/commands.h"
+
+namespace kinema::cli {
+namespace {
+
+std::shared_ptr<world::World>& joined() {
+  static std::shared_ptr<world::World> world;
+  return world;
+}
+
+/// Process 0 prints what reached it, the others only where it does not answer.
+void print_of_several(world::World& world, const std::string& error) {
+  constexpr double kAnswer = 3;  // seconds
+  constexpr double kGather = 0.5;
+  const bool known = world.pulse()->fail(error, kAnswer);
+  if (world.is_first()) {
+    for (const std::string& line : world.pulse()->errors(kGather)) {
+      std::fprintf(stderr, "kinema: %s\n", line.c_str());
+    }
+  } else if (!known) {
+    std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(), error.c_str());
+  }
+  std::fflush(nullptr);
+  // Ending MPI would wait for those that are gone; the launcher ends them.
+  std::_Exit(1);
+}
+
+}  // namespace
+
+std::shared_ptr<world::World> joined_world() {
+  if (!joined()) {
+    joined() = world::World::join(world::find_place(world::own_environment()));
+    if (!joined()->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) {
+      std::fclose(stdout);
+    }
+  }
+  return joined();
+}
+
+int fail_with(const std::string& error) {
+  if (joined() && !joined()->is_alone()) {
+    print_of_several(*joined(), error);
+  }
+  std::fprintf(stderr, "kinema: %s\n", error.c_str());
+  return 1;
+}
+
+}  // namespace kinema::cli

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kinema/world/world.h"
+
+/// The processes that a launcher started as one run.
+namespace kinema::cli {
+
+/// Those that this one belongs to, met when it is first asked for. All but process 0 then print no
+/// more on stdout, nor notices.
+std::shared_ptr<world::World> joined_world();
+
+/// Prints an error, of several processes once, by the first; the exit status.
+int fail_with(const std::string& error);
+
+}  // namespace kinema::cli
