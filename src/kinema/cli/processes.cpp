@@ -15,13 +15,15 @@ std::shared_ptr<world::World>& joined() {
 
 /// Process 0 prints what reached it, the others only where it does not answer.
 void print_of_several(world::World& world, const std::string& error) {
-  constexpr double kAnswer = 3;  // seconds
+  constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
   constexpr double kGather = 0.5;
   const bool known = world.pulse()->fail(error, kAnswer);
   if (world.is_first()) {
     for (const std::string& line : world.pulse()->errors(kGather)) {
       std::fprintf(stderr, "kinema: %s\n", line.c_str());
     }
+    std::fflush(stderr);
+    world.pulse()->said();
   } else if (!known) {
     std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(), error.c_str());
   }
@@ -35,6 +37,9 @@ void print_of_several(world::World& world, const std::string& error) {
 std::shared_ptr<world::World> joined_world() {
   if (!joined()) {
     joined() = world::World::join(world::find_place(world::own_environment()));
+    if (world::Pulse* pulse = joined()->pulse()) {
+      pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
+    }
     if (!joined()->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) {
       std::fclose(stdout);
     }

@@ -61,7 +61,7 @@ int train_run(const TrainWords& given) {
   };
   observer.checksums = given.verbose;
   runs::JobOptions job = job_options(stop.get_token());
-  job.world = joined_world();
+  job.world = joined_world();  // first, so that what is wrong with the words is said once
   const runs::TrainResult result =
       runs::train(load_arguments(given.words, /*need_file=*/true), observer, job);
   console.finish();

@@ -10,6 +10,7 @@
 #include "kinema/cluster/exchange.h"
 #include "kinema/cluster/handlers.h"
 #include "kinema/core/error.h"
+#include "kinema/core/fingerprint.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/pjrt/collective_calls.h"
 #include "kinema/world/communicator.h"
@@ -62,15 +63,6 @@ class Run : public pjrt::RunAcross {
   std::shared_ptr<void> served_;
   std::shared_ptr<RunOrder> order_;
 };
-
-/// 64 bits of a text (FNV-1a), for comparing programs between processes.
-uint64_t fingerprint(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char each : text) {
-    hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3;
-  }
-  return hash;
-}
 
 class CpuCluster : public pjrt::AcrossProcesses {
  public:

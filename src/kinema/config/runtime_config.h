@@ -22,6 +22,7 @@ struct RuntimeConfig {
   double memory_fraction = 0.0;
   std::string allocator;
   int64_t mock_devices = 0;
+  int64_t heartbeat_timeout_seconds = 30;
 
   bool operator==(const RuntimeConfig&) const = default;
 
@@ -42,6 +43,10 @@ struct RuntimeConfig {
           {.help = "steps between comparisons, bit by bit, of what several devices hold copies of; "
                    "also before each checkpoint; 0: never",
            .min = 0});
+    visit("heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, UNRELATED,
+          {.help = "several processes: one that is not heard of for so long, or stands still while "
+                   "others wait for it, is named and ends the run",
+           .min = 1});
     visit("jit", self.jit, MAY_CHANGE,
           {.help = "false: each block of a model is compiled, run and waited for alone"});
     visit("optimization_level", self.optimization_level, MAY_CHANGE,

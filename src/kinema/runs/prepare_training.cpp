@@ -18,6 +18,7 @@
 #include "kinema/runs/less_memory.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/resume.h"
+#include "kinema/runs/shared_start.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/training/flops.h"
 #include "kinema/training/network_model.h"
@@ -404,6 +405,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   if (job.stop_requested()) {
     return out;
   }
+  check_same_data(*out.source, start.saved.data_position, job);
   plan_steps(loaded, resolved, start, devices, out);
   job.notice(turn_notices(out.two, config.optimizer.max_train_steps));
   if (!compile(config, devices, job, out)) {

@@ -22,6 +22,7 @@
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/run_records.h"
+#include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/tile_search.h"
 #include "kinema/runs/training.h"
@@ -70,16 +71,25 @@ TrainStart start_of(const Training& training, const config::Config& config,
 
 /// Adds up what each part of the loop takes; the first step, which may still set things up, apart.
 void measure(training::LoopParts& parts, training::Timings& timings, const Job& job) {
+  world::World& world = job.world();
+  parts.begin_step = [&world, begin = parts.begin_step](int64_t step) {
+    if (begin) {
+      begin(step);
+    }
+    world.begin(step + 1, "waiting for data");
+  };
   parts.next_batch = [&timings, next = parts.next_batch] {
     return timings.measure("waiting for data", next);
   };
-  parts.run_step = [&timings, step = parts.run_step, first = true](
+  parts.run_step = [&timings, &world, step = parts.run_step, first = true](
                        int64_t i, double rate, const data::Batch& batch) mutable {
+    world.begin(i + 1, "in the step");
     const char* phase = std::exchange(first, false) ? "first step" : "steps";
     return timings.measure(phase, [&] { return step(i, rate, batch); });
   };
   parts.save = [&timings, &job, save = parts.save](int64_t steps, bool go_on) {
     const auto writing = job.task("writing the checkpoint");
+    job.world().begin(steps, "writing a checkpoint", /*is_long=*/true);
     timings.measure("checkpoints", [&] { save(steps, go_on); });
   };
   parts.saved = [&timings, &job, saved = parts.saved](bool wait) {
@@ -90,7 +100,8 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
       saved(false);
     }
   };
-  parts.evaluate = [&timings, evaluate = parts.evaluate](int64_t step) {
+  parts.evaluate = [&timings, &world, evaluate = parts.evaluate](int64_t step) {
+    world.begin(step + 1, "evaluating", /*is_long=*/true);
     timings.measure("evaluation", [&] { evaluate(step); });
   };
 }
@@ -304,6 +315,10 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "train"));
   job.notice(device_notices(loaded.config));
+  if (world::Pulse* pulse = job.world().pulse()) {
+    pulse->set_timeout(static_cast<double>(loaded.config.runtime.heartbeat_timeout_seconds));
+  }
+  job.world().begin(0, "getting ready", /*is_long=*/true);
   const flags::Effective flags = check_flags(loaded, job);
   take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
@@ -344,11 +359,13 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   fetch_data(loaded.config, job);
   const config::Config& config = loaded.config;
   job.begin();
+  check_same_start(config, flags, job);
   job.meet("the start");
   if (job.stop_requested()) {
     return stopped_early(result, start, stores, "before the first step");
   }
   const pjrt::Client client = open_client(config, job);
+  check_same_devices(client, job);
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::TRAIN, client, job);
   Training training = prepare_training(loaded, client, run, start, stores.checkpoints(), job);

@@ -29,7 +29,7 @@ struct Pulse::Beat {
   int64_t step = 0;
   int64_t count = 0;
   int32_t is_long = 0;
-  int32_t acknowledges = 0;          // process 0: it has this process's error
+  int32_t said = 0;                  // process 0 has told people of the error
   std::array<char, 64> doing{};
   std::array<char, 2000> error{};    // of the sender; of process 0, of the run
 };
@@ -65,8 +65,19 @@ Pulse::~Pulse() {
   thread_.join();
 }
 
+void Pulse::set_timeout(double seconds) {
+  const std::lock_guard lock(mutex_);
+  options_.silence = options_.standstill = seconds;
+}
+
+void Pulse::set_overdue(std::function<void()> end) {
+  const std::lock_guard lock(mutex_);
+  overdue_ = std::move(end);
+}
+
 void Pulse::begin(int64_t step, std::string doing, bool is_long) {
   const std::lock_guard lock(mutex_);
+  own_advanced_.restart();
   own_ = {.step = step, .count = own_.count + 1, .is_long = is_long, .doing = std::move(doing)};
 }
 
@@ -78,6 +89,7 @@ std::string Pulse::failure() const {
 void Pulse::set_failure(const std::string& text) {
   if (failure_.empty()) {
     failure_ = text;
+    since_failure_.restart();
   }
 }
 
@@ -94,7 +106,7 @@ bool Pulse::fail(const std::string& text, double seconds) {
   for (const Stopwatch watch; watch.seconds() < seconds;) {
     {
       const std::lock_guard lock(mutex_);
-      if (acknowledged_) {
+      if (said_) {
         return true;
       }
     }
@@ -103,13 +115,23 @@ bool Pulse::fail(const std::string& text, double seconds) {
   return false;
 }
 
+void Pulse::said() {
+  {
+    const std::lock_guard lock(mutex_);
+    said_ = true;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
 std::vector<std::string> Pulse::errors(double wait_seconds) const {
   // Errors that all have come within moments; those that follow from others say the same.
   std::this_thread::sleep_for(std::chrono::duration<double>(wait_seconds));
   const std::lock_guard lock(mutex_);
   std::map<std::string, std::vector<int64_t>> by_text;
   for (const Peer& peer : peers_) {
-    if (!peer.error.empty() && peer.error != failure_) {
+    const bool follows = failure_.find(peer.error) == std::string::npos &&
+                         peer.error.find(failure_) != std::string::npos;
+    if (!peer.error.empty() && !follows) {
       by_text[peer.error].push_back(peer.rank);
     }
   }
@@ -167,7 +189,7 @@ void Pulse::hear() {
         peer.error = error;
         set_failure(fmt::format("[{}] {}", names_[static_cast<size_t>(peer.rank)], error));
       } else if (!leads) {
-        acknowledged_ = acknowledged_ || beat.acknowledges != 0;
+        said_ = said_ || beat.said != 0;
         if (!error.empty()) {
           set_failure(error);
         }
@@ -189,7 +211,7 @@ void Pulse::tell() {
     peer.outgoing = own_beat();
     if (leads) {
       put_text(peer.outgoing.error, failure_);
-      peer.outgoing.acknowledges = peer.error.empty() ? 0 : 1;
+      peer.outgoing.said = said_ ? 1 : 0;
     }
     peer.sending = engine_->send(channel_, std::as_bytes(std::span(&peer.outgoing, 1)), peer.rank,
                                  kTag);
@@ -205,7 +227,7 @@ void Pulse::work() {
       const std::lock_guard lock(mutex_);
       hear();
       judge();
-      std::string errors = own_error_ + failure_;  // told at once
+      std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // told at once
       for (const Peer& peer : peers_) {
         errors += peer.error;
       }
@@ -215,7 +237,22 @@ void Pulse::work() {
         tell();
       }
     }
+    end_overdue();
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+void Pulse::end_overdue() {
+  constexpr double kGrace = 10;  // seconds
+  std::function<void()> end;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty() && since_failure_.seconds() > kGrace) {
+      end = std::exchange(overdue_, {});
+    }
+  }
+  if (end) {
+    end();
   }
 }
 
@@ -227,30 +264,28 @@ void Pulse::judge() {
     return at.doing.empty() ? std::string("it had just started")
                             : fmt::format("it was at step {}, {}", at.step, at.doing);
   };
-  Peer* slowest = nullptr;
-  for (Peer& peer : peers_) {
-    if (peer.rank == engine_->rank()) {
-      continue;
-    }
-    if (peer.heard.seconds() > options_.silence) {
-      set_failure(fmt::format("{} has not been heard of for {:.0f} s ({})",
+  for (const Peer& peer : peers_) {
+    if (peer.rank != engine_->rank() && peer.heard.seconds() > options_.silence) {
+      set_failure(fmt::format("{} has not been heard of for {:g} s ({})",
                               names_[static_cast<size_t>(peer.rank)], options_.silence,
                               where(peer.progress)));
       return;
     }
-    if (slowest == nullptr || peer.progress.count < slowest->progress.count) {
-      slowest = &peer;
-    }
   }
-  if (engine_->rank() != 0 || slowest == nullptr) {
+  if (engine_->rank() != 0) {
     return;
   }
   // All do the same things in the same order, so that who began the fewest is waited for.
-  if (own_.count > slowest->progress.count && slowest->progress.count > 0 &&
-      !slowest->progress.is_long && slowest->advanced.seconds() > options_.standstill) {
-    set_failure(fmt::format("{} lives, but stands still since {:.0f} s ({}) while others wait for it",
+  peers_[0].progress = own_;
+  peers_[0].advanced = own_advanced_;
+  const auto [slowest, fastest] = std::ranges::minmax_element(
+      peers_, {}, [](const Peer& peer) { return peer.progress.count; });
+  const Progress& at = slowest->progress;
+  if (at.count < fastest->progress.count && at.count > 0 && !at.is_long &&
+      slowest->advanced.seconds() > options_.standstill) {
+    set_failure(fmt::format("{} lives, but has stood still for {:g} s ({}) while others wait for it",
                             names_[static_cast<size_t>(slowest->rank)], options_.standstill,
-                            where(slowest->progress)));
+                            where(at)));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kinema/core/stopwatch.h"
 #include "kinema/world/engine.h"
 
 namespace kinema::world {
@@ -17,9 +18,9 @@ namespace kinema::world {
 struct PulseOptions {
   double beat = 1;      ///< seconds between messages
   double silence = 30;  ///< a process that is not heard of for so many seconds is lost
-  /// A process that stands still for so many seconds while others wait for it is stuck. Only
-  /// judged between `begin` of steps; what is announced as long is not.
-  double standstill = 120;
+  /// A process that stands still for so many seconds while others wait for it is stuck; what it
+  /// announced as long is not judged.
+  double standstill = 30;
 };
 
 /// What a process was last heard to do.
@@ -41,16 +42,25 @@ class Pulse {
   /// Listens no longer; for when all are done.
   ~Pulse();
 
+  /// From now on; of the options, seconds.
+  void set_timeout(double seconds);
+  /// Called where this process has not ended 10 s after a failure, as it stands in something that
+  /// nothing interrupts; from a thread of the pulse.
+  void set_overdue(std::function<void()> end);
   /// This process begins something.
   void begin(int64_t step, std::string doing, bool is_long);
 
   /// Why the run cannot go on, as process 0 says it: `[process 3 on HOST] text` of its error, or
   /// that it is lost; empty while all is well.
   std::string failure() const;
-  /// Tells the others that this process ends with an error; returns when process 0 knows, or does
-  /// not answer within `seconds`. True: process 0 knows, and will say it.
+  /// Tells the others that this process ends with an error. Returns in process 0 at once, in others
+  /// when process 0 has said it (`said`): a launcher ends all with the first that ends. False: it
+  /// did not within `seconds`.
   bool fail(const std::string& text, double seconds);
-  /// Every error that reached process 0, by rank, equal ones once; for its last lines.
+  /// Process 0 has said what went wrong; returns when the others may know.
+  void said();
+  /// Every error that reached process 0, with whose it is, equal ones once, without those that
+  /// only follow from another; for its last lines.
   std::vector<std::string> errors(double wait_seconds) const;
 
   /// Where each process stands; of process 0.
@@ -63,6 +73,7 @@ class Pulse {
   void hear();
   void tell();
   void judge();
+  void end_overdue();
   void set_failure(const std::string& text);
   Beat own_beat();
 
@@ -72,9 +83,12 @@ class Pulse {
   int channel_;
   mutable std::mutex mutex_;  // of what follows
   Progress own_;
+  Stopwatch own_advanced_;
+  Stopwatch since_failure_;
+  std::function<void()> overdue_;
   std::string own_error_;
   std::string failure_;
-  bool acknowledged_ = false;
+  bool said_ = false;
   std::string told_;  // the errors and failure of the last message
   std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
   std::atomic<bool> ends_ = false;

@@ -88,7 +88,7 @@ void World::begin(int64_t step, const std::string& doing, bool is_long) {
   }
 }
 
-std::shared_ptr<World> World::join(const Place& place, const PulseOptions& pulse) {
+std::shared_ptr<World> World::join(const Place& place) {
   auto world = std::make_shared<World>();
   world->place_ = place;
   if (place.launcher == Launcher::NONE) {
@@ -105,7 +105,7 @@ std::shared_ptr<World> World::join(const Place& place, const PulseOptions& pulse
     for (int64_t rank = 0; rank < engine.size(); ++rank) {
       names.push_back(world->name_of(rank));
     }
-    world->pulse_ = std::make_unique<Pulse>(world->engine_, std::move(names), pulse);
+    world->pulse_ = std::make_unique<Pulse>(world->engine_, std::move(names), PulseOptions());
     world->talk_ = world->communicator();
     // Those of this host: launchers need not say.
     const std::string own = world->hosts_[static_cast<size_t>(place.rank)];

@@ -23,7 +23,7 @@ class World {
   /// What a launcher started, loading what speaks to the others only where there are some. Returns
   /// when all processes have come. Call it once a process. Throws an Error where the module of the
   /// launcher cannot be loaded.
-  static std::shared_ptr<World> join(const Place& place, const PulseOptions& pulse = {});
+  static std::shared_ptr<World> join(const Place& place);
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace kinema {
+
+/// 64 bits of a text (FNV-1a): whether two are alike, not a defence against who wants them to seem
+/// so.
+constexpr uint64_t fingerprint(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char each : text) {
+    hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+}  // namespace kinema

@@ -1,0 +1,66 @@
+#include "kinema/runs/shared_start.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "kinema/config/keys.h"
+#include "kinema/core/fingerprint.h"
+#include "kinema/io/hash.h"
+#include "kinema/world/agreement.h"
+
+namespace kinema::runs {
+namespace {
+
+std::string print_of(const HostArray& array) {
+  const auto* const bytes = reinterpret_cast<const char*>(array.bytes.data());
+  return fmt::format("{:016x}", fingerprint({bytes, array.bytes.size()}));
+}
+
+}  // namespace
+
+void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job) {
+  if (job.world().is_alone()) {
+    return;
+  }
+  world::StartRecord record;
+  record["the program"] =
+      fmt::format("kinema {} ({})", KINEMA_VERSION, io::hash_file("/proc/self/exe").substr(0, 12));
+  for (const config::KeyValue& each : config::describe(config)) {
+    record[std::string(each.key)] = each.value;
+  }
+  record["compiler flags"] = flags::to_json(flags).dump(-1);
+  world::check_alike(job.world(), record, "the start");
+}
+
+void check_same_devices(const pjrt::Client& client, const Job& job) {
+  if (job.world().is_alone()) {
+    return;
+  }
+  const pjrt::Plugin& plugin = client.plugin();
+  std::error_code error;
+  world::StartRecord record;
+  record["the plugin"] =
+      fmt::format("{} {}, PJRT {}.{}, {} bytes", client.platform_name(), client.platform_version(),
+                  plugin.major_version(), plugin.minor_version(),
+                  std::filesystem::file_size(plugin.path(), error));
+  record["devices in all"] = std::to_string(client.devices().size());
+  record["devices of a process"] = std::to_string(client.addressable_devices().size());
+  world::check_alike(job.world(), record, "the devices");
+}
+
+void check_same_data(const data::Source& source, int64_t position, const Job& job) {
+  if (job.world().is_alone()) {
+    return;
+  }
+  const data::Sample first = source.at(position);
+  world::check_alike(job.world(),
+                     {{"samples of the data", std::to_string(source.size())},
+                      {"the next sample", first.id},
+                      {"its latents", print_of(first.latents)},
+                      {"its text states", print_of(first.encoder_hidden_states)}},
+                     "the data");
+}
+
+}  // namespace kinema::runs

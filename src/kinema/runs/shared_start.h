@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "kinema/config/config.h"
+#include "kinema/data/source.h"
+#include "kinema/flags/effective.h"
+#include "kinema/pjrt/client.h"
+#include "kinema/runs/job.h"
+
+/// What the processes of a job must have alike, looked at before anything takes long. Does nothing
+/// in one process; throws what world::check_alike throws.
+namespace kinema::runs {
+
+/// Program, every key and the compiler's flags.
+void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job);
+/// Plugin and devices.
+void check_same_devices(const pjrt::Client& client, const Job& job);
+/// The samples: how many, and the first that is trained on.
+void check_same_data(const data::Source& source, int64_t position, const Job& job);
+
+}  // namespace kinema::runs

@@ -1,0 +1,109 @@
+#include "kinema/world/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/fingerprint.h"
+
+namespace kinema::world {
+namespace {
+
+constexpr double kLongest = 4 * 3600;  // seconds: one may still encode clips
+// Neither stands in a name; a value may have the second.
+constexpr char kEndOfName = '\x01';
+constexpr char kEndOfField = '\x02';
+
+std::string text_of(const StartRecord& record) {
+  std::string out;
+  for (const auto& [name, value] : record) {
+    out += name + kEndOfName + value + kEndOfField;
+  }
+  return out;
+}
+
+StartRecord record_of(std::string_view text) {
+  StartRecord out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(kEndOfField), text.size());
+    const std::string_view field = text.substr(0, end);
+    const size_t name = std::min(field.find(kEndOfName), field.size());
+    out.emplace(field.substr(0, name), name < field.size() ? field.substr(name + 1) : "");
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
+std::string shown(const std::string& value) {
+  constexpr size_t kMost = 60;
+  return value.empty() ? "nothing"
+                       : value.size() > kMost ? value.substr(0, kMost) + "..." : value;
+}
+
+std::string who(const World& world, const std::vector<int64_t>& ranks) {
+  return ranks.size() == 1 ? world.name_of(ranks.front()) : ranks_text(ranks);
+}
+
+/// `learning_rate is 1e-05 on process 3 on d, 0.0001 on the others`; empty where all are alike.
+std::string difference(const World& world, const std::string& name,
+                       const std::vector<StartRecord>& all) {
+  std::map<std::string, std::vector<int64_t>> by_value;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto found = all[rank].find(name);
+    by_value[found == all[rank].end() ? "" : found->second].push_back(static_cast<int64_t>(rank));
+  }
+  if (by_value.size() == 1) {
+    return "";
+  }
+  // What most have is what was meant; of equally many, what process 0 has.
+  const auto most = std::ranges::max_element(by_value, [](const auto& a, const auto& b) {
+    return std::pair(a.second.size(), -a.second.front()) <
+           std::pair(b.second.size(), -b.second.front());
+  });
+  std::string out;
+  for (auto each = by_value.begin(); each != by_value.end(); ++each) {
+    if (each != most) {
+      out += fmt::format("{}{} on {}", out.empty() ? "" : ", ", shown(each->first),
+                         who(world, each->second));
+    }
+  }
+  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first), who(world, most->second));
+}
+
+}  // namespace
+
+void check_alike(World& world, const StartRecord& own, const std::string& what) {
+  const Wait wait{.what = what, .seconds = kLongest};
+  const std::string text = text_of(own);
+  const std::vector<std::string> prints =
+      world.talk().gather(fmt::format("{:016x}", fingerprint(text)), wait);
+  if (std::ranges::count(prints, prints.front()) == std::ssize(prints)) {
+    return;
+  }
+  std::vector<StartRecord> all;
+  std::set<std::string> names;
+  for (const std::string& each : world.talk().gather(text, wait)) {
+    all.push_back(record_of(each));
+    for (const auto& [name, value] : all.back()) {
+      names.insert(name);
+    }
+  }
+  constexpr int kShown = 4;
+  std::string found;
+  int count = 0;
+  for (const std::string& name : names) {
+    const std::string one = difference(world, name, all);
+    if (!one.empty() && count++ < kShown) {
+      found += (found.empty() ? "" : "; ") + one;
+    }
+  }
+  fail("[world] the processes were not started alike: {}{}", found,
+       count > kShown ? fmt::format("; and {} more", count - kShown) : "");
+}
+
+}  // namespace kinema::world

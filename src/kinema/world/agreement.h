@@ -1,0 +1,18 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "kinema/world/world.h"
+
+namespace kinema::world {
+
+/// What all processes of a run must have alike, by name: keys, the program, the plugin, the data.
+using StartRecord = std::map<std::string, std::string>;
+
+/// Throws, in every process the same, an Error that names the fields in which processes differ,
+/// with their values and whose they are. Of equal records little more than a number is sent.
+/// `what`: `the start`, for who waits.
+void check_alike(World& world, const StartRecord& own, const std::string& what);
+
+}  // namespace kinema::world

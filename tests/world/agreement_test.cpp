@@ -1,0 +1,55 @@
+// Run by mpirun, as three processes.
+#include "kinema/world/agreement.h"
+
+#include <gmock/gmock.h>
+
+#include "kinema/core/error.h"
+#include "world/test_world.h"
+
+namespace kinema::world {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string error_of(const StartRecord& own) {
+  try {
+    check_alike(test_world(), own, "a test");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Agreement, IsQuietWhereAllAreAlike) {
+  EXPECT_EQ(error_of({{"learning_rate", "0.1"}, {"seed", "0"}}), "");
+  EXPECT_EQ(error_of({}), "");
+}
+
+TEST(Agreement, NamesFieldValuesAndTheProcessThatDiffers) {
+  const bool odd = test_world().rank() == 2;
+  EXPECT_THAT(error_of({{"learning_rate", odd ? "1e-05" : "0.0001"}, {"seed", "0"}}),
+              AllOf(HasSubstr("learning_rate is 1e-05 on process 2 on "),
+                    HasSubstr("0.0001 on processes 0 and 1"), Not(HasSubstr("seed"))));
+}
+
+TEST(Agreement, NamesWhatOneProcessDoesNotHave) {
+  StartRecord own{{"data", "12 clips"}};
+  if (test_world().is_first()) {
+    own.clear();
+  }
+  EXPECT_THAT(error_of(own), AllOf(HasSubstr("data is nothing on process 0 on "),
+                                   HasSubstr("12 clips on processes 1 and 2")));
+}
+
+TEST(Agreement, CountsWhatIsTooMuchToShow) {
+  StartRecord own;
+  for (int i = 0; i < 9; ++i) {
+    own[fmt::format("key{}", i)] = std::to_string(test_world().rank());
+  }
+  EXPECT_THAT(error_of(own), AllOf(HasSubstr("key0 is 1 on process 1"), HasSubstr("and 5 more")));
+}
+
+}  // namespace
+}  // namespace kinema::world
