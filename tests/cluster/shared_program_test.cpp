@@ -211,6 +211,24 @@ TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
   }
 }
 
+// A process makes only the samples that its devices hold.
+TEST(SharedProgram, ABatchIsUploadedFromTheRowsOfItsDevices) {
+  const Devices devices = devices_of(shared(), mesh_sizes(2, 1, 2, 1));
+  const HostArray values = random({DType::F32, {4, 3}}, 9);
+  const Sharding split = rows({"data"});
+  const std::vector<int64_t> own = devices.rows(split, values.shape.dims);
+  const int64_t first = 2 * world::test_world().rank();
+  EXPECT_EQ(own, (std::vector<int64_t>{first, first + 1}));
+  EXPECT_EQ(devices.rows(rows({"context"}), values.shape.dims).size(), 4U);
+  constexpr size_t kRow = 3 * sizeof(float);
+  const Array array = devices.upload_rows(
+      std::span(values.bytes).subspan(static_cast<size_t>(first) * kRow, 2 * kRow), values.shape,
+      own, split);
+  EXPECT_TRUE(WholeReader(devices).read(array, split).bytes == values.bytes);
+  EXPECT_THROW(devices.upload_rows(values.bytes, values.shape, std::vector<int64_t>{first}, split),
+               Error);
+}
+
 // Programs of one device are ordinary ones, on the process's own.
 TEST(SharedProgram, LeavesProgramsOfOneDeviceAlone) {
   Graph graph;

@@ -64,7 +64,7 @@ TEST(Prefetcher, EndsWhereItWasTold) {
 
 TEST(Prefetcher, TakesItsPartOfAGlobalBatch) {
   const Counting source;
-  Prefetcher ahead(source, {.batch_size = 2, .stride = 6, .offset = 4});
+  Prefetcher ahead(source, {.batch_size = 6, .rows = {4, 5}});
 
   EXPECT_EQ(values(*ahead.next()), (std::vector{4.0F, 5.0F}));
   EXPECT_EQ(values(*ahead.next()), (std::vector{10.0F, 11.0F}));
@@ -96,7 +96,7 @@ TEST(Prefetcher, StopsWhileWorkersAreBusyOrWaiting) {
 TEST(Prefetcher, RefusesSizesThatMakeNoSense) {
   const Counting source;
   EXPECT_THROW(Prefetcher(source, {.batch_size = 0}), Error);
-  EXPECT_THROW(Prefetcher(source, {.batch_size = 4, .stride = 6, .offset = 4}), Error);
+  EXPECT_THROW(Prefetcher(source, {.batch_size = 4, .rows = {3, 4}}), Error);
 }
 
 }  // namespace

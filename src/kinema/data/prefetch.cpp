@@ -14,23 +14,22 @@ namespace kinema::data {
 namespace {
 
 PrefetchOptions checked(PrefetchOptions options) {
-  if (options.stride == 0) {
-    options.stride = options.batch_size;
-  }
   check(options.batch_size > 0 && options.threads > 0 && options.depth > 0 && options.start >= 0,
         "[prefetch] batch_size {}, threads {} and depth {} must be positive", options.batch_size,
         options.threads, options.depth);
-  check(options.offset >= 0 && options.offset + options.batch_size <= options.stride,
-        "[prefetch] samples {} to {} lie outside a global batch of {}", options.offset,
-        options.offset + options.batch_size, options.stride);
+  for (const int64_t row : options.rows) {
+    check(row >= 0 && row < options.batch_size, "[prefetch] sample {} lies outside a batch of {}",
+          row, options.batch_size);
+  }
   return options;
 }
 
 /// How many batches begin before the end; negative: no end.
 int64_t batches(const PrefetchOptions& options) {
   return options.end < 0 ? -1
-                         : std::max<int64_t>(0, (options.end - options.start + options.stride - 1) /
-                                                    options.stride);
+                         : std::max<int64_t>(
+                               0, (options.end - options.start + options.batch_size - 1) /
+                                      options.batch_size);
 }
 
 }  // namespace
@@ -43,15 +42,23 @@ struct Prefetcher::State {
             [&source, this](int64_t k) { return make(source, k); },
             [](int thread) { trace::name_thread(fmt::format("data {}", thread)); }) {}
 
-  int64_t begin_of(int64_t k) const { return options.start + k * options.stride; }
+  int64_t begin_of(int64_t k) const { return options.start + k * options.batch_size; }
 
   Batch make(const Source& source, int64_t k) const {
     const trace::Scope span("read batch");
     std::vector<Sample> samples;
-    for (int64_t i = 0; i < options.batch_size; ++i) {
-      samples.push_back(source.at(begin_of(k) + options.offset + i));
+    if (options.rows.empty()) {
+      for (int64_t i = 0; i < options.batch_size; ++i) {
+        samples.push_back(source.at(begin_of(k) + i));
+      }
+      return stack(std::move(samples));
     }
-    return stack(std::move(samples));
+    for (const int64_t row : options.rows) {
+      samples.push_back(source.at(begin_of(k) + row));
+    }
+    Batch batch = stack(std::move(samples));
+    batch.rows = options.rows;
+    return batch;
   }
 
   PrefetchOptions options;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kinema/data/source.h"
 
@@ -17,15 +18,14 @@ struct PrefetchOptions {
   int threads = 2;
   /// Batches ready at most, those being made included.
   int64_t depth = 4;
-  /// This process reads samples `offset` ... of each global batch of `stride` samples (data
-  /// parallel hosts); 0 stands for batch_size.
-  int64_t stride = 0;
-  int64_t offset = 0;
+  /// Which samples of each batch are made, in order: those of this process's devices, where several
+  /// share the batch. Empty: all.
+  std::vector<int64_t> rows = {};
 };
 
 /// Makes batches ahead on worker threads and hands them out in order.
 ///
-/// Batch k holds positions start + k * stride + offset + [0, batch_size). An Error of a worker is
+/// Batch k holds positions start + k * batch_size + [0, batch_size). An Error of a worker is
 /// thrown by the next() whose batch it hit. The destructor stops the workers.
 class Prefetcher {
  public:

@@ -31,6 +31,8 @@ struct Batch {
   HostArray image_states = {};      // [b, n, d], or no bytes
   std::vector<int64_t> timesteps;   // b of them, or none
   std::vector<std::string> ids;     // b of them
+  /// Where these are some of a batch that several processes share: which, in order.
+  std::vector<int64_t> rows = {};
 };
 
 /// A data set with an endless deterministic order.

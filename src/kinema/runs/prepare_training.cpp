@@ -432,6 +432,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   ahead.start = out.first_position;
   ahead.threads = static_cast<int>(config.data.decode_threads);
   ahead.depth = config.data.prefetch_batches;
+  ahead.rows = out.experts->trainer().rows();
   out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, ahead);
   return out;
 }

@@ -1,6 +1,7 @@
 #include "kinema/runtime/array.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -122,6 +123,39 @@ Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
     }
     for (const size_t d : part.devices) {
       shards[d] = client_.to_device(source, size, devices_[d], kind);
+    }
+  }
+  return {shape, std::move(all), std::move(shards)};
+}
+
+std::vector<int64_t> Devices::rows(const Sharding& sharding, const Dims& dims) const {
+  std::set<int64_t> out;
+  for (const mesh::Block& block : blocks(sharding, dims)) {
+    for (int64_t i = 0; i < block.size[0]; ++i) {
+      out.insert(block.start[0] + i);
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+Array Devices::upload_rows(std::span<const std::byte> bytes, const Shape& shape,
+                           std::span<const int64_t> rows, const Sharding& sharding) const {
+  Shape given = shape;
+  given.dims[0] = std::ssize(rows);
+  std::vector<mesh::Block> all = blocks(sharding, shape.dims);
+  std::vector<pjrt::Buffer> shards(all.size());
+  for (const mesh::Holders& part : mesh::holders_of(all)) {
+    mesh::Block from = part.block;
+    const auto first = std::ranges::lower_bound(rows, from.start[0]);
+    check(first != rows.end() && *first == from.start[0] && rows.end() - first >= from.size[0] &&
+              *(first + from.size[0] - 1) == from.start[0] + from.size[0] - 1,
+          "[runtime] rows {} to {} of {} are on this process's devices, but not among the {} given",
+          from.start[0], from.start[0] + from.size[0], to_string(shape), rows.size());
+    from.start[0] = first - rows.begin();
+    HostArray block(Shape{shape.dtype, from.size});
+    mesh::take_block(bytes, given, from, block.bytes);
+    for (const size_t d : part.devices) {
+      shards[d] = client_.to_device(block, devices_[d]);
     }
   }
   return {shape, std::move(all), std::move(shards)};

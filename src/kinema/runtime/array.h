@@ -83,6 +83,12 @@ class Devices {
                Memory memory = Memory::DEVICE) const {
     return upload(array.bytes, array.shape, sharding, memory);
   }
+  /// The same from some entries of the first axis, in order: those that devices of this process
+  /// hold. `bytes` has these alone.
+  Array upload_rows(std::span<const std::byte> bytes, const Shape& shape,
+                    std::span<const int64_t> rows, const Sharding& sharding) const;
+  /// These entries.
+  std::vector<int64_t> rows(const Sharding& sharding, const Dims& dims) const;
   Array zeros(const Shape& shape, const Sharding& sharding = {},
               Memory memory = Memory::DEVICE) const;
   /// What an argument that waits there is uploaded to. Throws an Error where devices have a memory

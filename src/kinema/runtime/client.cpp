@@ -115,7 +115,9 @@ pjrt::Client open_client(const ClientSpec& spec) {
   try {
     return pjrt::Client(
         pjrt::Plugin::load(path), options,
-        is_cpu && shared ? cluster::cpu_processes(*spec.world) : pjrt::Processes());
+        is_cpu && shared
+            ? cluster::cpu_processes(*spec.world, [world = spec.world] { return world->failure(); })
+            : pjrt::Processes());
   } catch (const Error& error) {
     check(spec.hardware != "cuda" ||
               std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,

@@ -154,9 +154,24 @@ size_t Trainer::shape_of(const data::Batch& batch) const {
       steps_.size() > 1 ? fmt::format(" and {} others", steps_.size() - 1) : "");
 }
 
-runtime::Array Trainer::upload(const HostArray& array, const runtime::Port& port,
-                               const char* what) const {
-  const Shape& wanted = port.shape;
+std::vector<int64_t> Trainer::rows() const {
+  for (const runtime::Port& port : first().program.inputs()) {
+    if (devices_.is_shared() && port.name == "latents") {
+      return devices_.rows(port.sharding, port.shape.dims);
+    }
+  }
+  return {};
+}
+
+runtime::Array Trainer::upload(const HostArray& array, std::span<const int64_t> rows,
+                               const runtime::Port& port, const char* what) const {
+  Shape wanted = port.shape;
+  if (!rows.empty()) {
+    wanted.dims[0] = std::ssize(rows);
+    check(array.shape == wanted, "[train] a batch has {} as {} but the step was built for {}",
+          to_string(array.shape), what, to_string(wanted));
+    return devices_.upload_rows(array.bytes, port.shape, rows, port.sharding);
+  }
   // A fractional batch size loads more samples than it trains on: the first ones count.
   Shape cut = array.shape;
   if (cut.rank() > 0 && wanted.rank() > 0 && cut.dims[0] > wanted.dims[0]) {
@@ -186,7 +201,7 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
     out.all.push_back(&out.uploaded.back());
   };
   const auto add_batch = [&](const HostArray& array, const char* what) {
-    add(upload(array, compiled.program.inputs()[out.all.size()], what));
+    add(upload(array, batch.rows, compiled.program.inputs()[out.all.size()], what));
   };
   out.all.push_back(&key_);
   add(scalar(devices_, DType::U32, static_cast<uint32_t>(step)));
@@ -261,7 +276,8 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
   std::vector<runtime::Array> uploaded;
   uploaded.reserve(parts.size());  // their addresses are taken
   for (const BatchPart& part : parts) {
-    uploaded.push_back(upload(*part.array, program.inputs()[arguments.size()], part.what));
+    uploaded.push_back(
+        upload(*part.array, batch.rows, program.inputs()[arguments.size()], part.what));
     arguments.push_back(&uploaded.back());
   }
   if (empty_text_) {

@@ -48,6 +48,8 @@ class Trainer {
   /// Whether this process was asked to stop, which steps over several tell all of them
   /// (StepResult::stop).
   void set_stop_asked(std::function<bool()> asked) { stop_asked_ = std::move(asked); }
+  /// The samples of a batch that this process's devices hold; empty: all.
+  std::vector<int64_t> rows() const;
   /// From which side of ObjectiveOptions::boundary timesteps are drawn from now on; 0 before.
   void set_expert(int64_t expert);
   /// Bytes that the state takes of each device, and a step with it at its largest; on a CPU with
@@ -126,7 +128,8 @@ class Trainer {
   bool takes_expert() const { return options_.objective.boundary && !options_.given_draw; }
   Arguments arguments(const Compiled& compiled, int64_t step, double learning_rate,
                       const data::Batch& batch, std::span<const HostArray> draw) const;
-  runtime::Array upload(const HostArray& array, const runtime::Port& port, const char* what) const;
+  runtime::Array upload(const HostArray& array, std::span<const int64_t> rows,
+                        const runtime::Port& port, const char* what) const;
 
   runtime::Devices devices_;
   StepOptions options_;

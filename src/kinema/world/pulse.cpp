@@ -129,8 +129,7 @@ std::vector<std::string> Pulse::errors(double wait_seconds) const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, std::vector<int64_t>> by_text;
   for (const Peer& peer : peers_) {
-    const bool follows = failure_.find(peer.error) == std::string::npos &&
-                         peer.error.find(failure_) != std::string::npos;
+    const bool follows = peer.error.find(failure_) != std::string::npos;
     if (!peer.error.empty() && !follows) {
       by_text[peer.error].push_back(peer.rank);
     }
