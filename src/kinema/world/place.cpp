@@ -80,6 +80,7 @@ Place find_place(const Environment& environment) {
     return {.launcher = Launcher::PMIX,
             .rank = *rank,
             .size = *rank + 1,
+            .knows_size = false,
             .local_rank = {},
             .local_size = {},
             .how = "PMIx (PMIX_RANK)"};

@@ -19,6 +19,7 @@ struct Place {
   Launcher launcher = Launcher::NONE;
   int64_t rank = 0;
   int64_t size = 1;
+  bool knows_size = true;  ///< else it is the launcher's to tell
   /// The same among the processes of this host; empty where the launcher does not say.
   std::optional<int64_t> local_rank;
   std::optional<int64_t> local_size;

@@ -60,15 +60,17 @@ std::shared_ptr<Engine> load_engine(const Place& place) {
 
 World::World() : place_{.how = "one process: no launcher"}, hosts_{host_name()} {}
 World::~World() {
-  if (!pulse_) {
+  if (!engine_) {
     return;
   }
-  bool together = failure().empty();
-  try {
-    // Beats go on until all are here; a process that works on is no error.
-    talk_.barrier({.what = "the end", .seconds = 3600});
-  } catch (const Error&) {
-    together = false;  // who failed says so
+  bool together = pulse_ && failure().empty();
+  if (together) {
+    try {
+      // Beats go on until all are here; a process that works on is no error.
+      talk_.barrier({.what = "the end", .seconds = 3600});
+    } catch (const Error&) {
+      together = false;  // who failed says so
+    }
   }
   pulse_.reset();
   if (!together) {
@@ -98,6 +100,9 @@ std::shared_ptr<World> World::join(const Place& place) {
   const Engine& engine = *world->engine_;
   check(engine.rank() == place.rank, "[world] {} says that this is process {}, {} that it is {}",
         place.how, place.rank, engine.name(), engine.rank());
+  check(!place.knows_size || engine.size() == place.size,
+        "[world] {} says that there are {} processes, {} that there are {}", place.how, place.size,
+        engine.name(), engine.size());
   world->place_.size = engine.size();
   if (engine.size() > 1) {
     world->hosts_ = Communicator(world->engine_).gather(host_name(), {.what = "the start"});

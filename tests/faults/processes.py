@@ -1,0 +1,333 @@
+"""Runs of several processes against the same runs by one: bit for bit, with every mesh axis across processes, and after
+what goes wrong with one of them.
+
+equal     losses and checkpoints of 1 x 4, 2 x 2 and 4 x 1 processes x devices, for axes, attentions and ways to train
+restore   a checkpoint of 4 processes read by 1, 2, 3 and 4, over other meshes
+deaths    kill -9, kill -STOP and SIGTERM of one process at random moments; named in time, and resumed bit for bit
+refusals  a full disk, a folder that cannot be read, another configuration, data or program in one process, a wrong rank
+quick     a few of each, for every test run
+
+Each prints a line a case and a summary; exits 1 when one fails.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+WORDS = dict(executable_cache="off", global_batch_size=12, max_train_steps=4, checkpoint_every=2, checkpoints_to_keep=0,
+             num_attention_heads=4, warmup_steps_fraction=0, heartbeat_timeout_seconds=8)
+TIMEOUT = 600  # seconds a run
+
+
+class Fault(Exception):
+    """What a run did that it must not."""
+
+
+def require(condition, message):
+    if not condition:
+        raise Fault(message)
+
+
+def mesh(**sizes):
+    return {"ici_data_parallelism": 1} | {f"ici_{axis}_parallelism": size for axis, size in sizes.items()}
+
+
+def tensors(folder):
+    """Bytes of every tensor of a checkpoint by part and name, whatever files it lies in."""
+    out = {}
+    for path in sorted(Path(folder).rglob("*.safetensors")):
+        data = path.read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        part = str(path.parent.relative_to(folder)) + "/" + re.sub(r"-\d+-of-\d+$", "", path.stem)
+        for name, entry in json.loads(data[8:8 + length]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                out[part, name] = (entry["dtype"], tuple(entry["shape"]), data[8 + length + begin:8 + length + end])
+    return out
+
+
+def state(folder):
+    """train_state.json without what may differ with the number of processes."""
+    read = json.loads((Path(folder) / "train_state.json").read_text())
+    for key in ("cpu_device_count", "run_name", "max_train_steps"):
+        read["settings"].pop(key, None)
+    return {key: value for key, value in read.items() if key != "settings"} | {"settings": read["settings"]}
+
+
+class Runs:
+    """A folder with runs of configs/tiny.yml."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, Path(folder)
+
+    def command(self, name, processes, devices, words, each=None):
+        """`each`: of a process, (environment, words, program) beside those of all."""
+        keys = WORDS | dict(output_dir=self.folder, run_name=name, cpu_device_count=devices) | words
+        if processes == 1 and not each:
+            return [self.args.kinema, "train", "configs/tiny.yml"] + [f"{k}={v}" for k, v in keys.items()]
+        out = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "orte_abort_on_non_zero_status", "1"]
+        for rank in range(processes):
+            environment, more, program = (each or {}).get(rank, ({}, {}, None))
+            out += [":"] * (rank > 0) + ["-np", "1"]
+            if environment:  # mpirun's -x does not reach what mpirun itself sets
+                out += ["env"] + [f"{key}={value}" for key, value in environment.items()]
+            out += [program or self.args.kinema, "train", "configs/tiny.yml"]
+            out += [f"{k}={v}" for k, v in (keys | more).items()]
+        return out
+
+    def start(self, *args, **more):
+        environment = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+        return subprocess.Popen(self.command(*args, **more), cwd=REPO, env=environment, text=True, errors="replace",
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def end(self, process):
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise Fault("a run did not end")
+        return process.returncode, output
+
+    def run(self, name, processes, devices, words):
+        code, output = self.end(self.start(name, processes, devices, words))
+        require(code == 0, f"{name} ended with {code}: {output[-1500:]}")
+        return output
+
+    def checkpoint(self, name, step=4):
+        return self.folder / name / "checkpoints" / str(step)
+
+    def losses(self, name):
+        out = {}
+        for line in (self.folder / name / "metrics.jsonl").read_text().splitlines():
+            record = json.loads(line)
+            result = {key: value for key, value in record.items() if key.startswith("learning/") or "loss" in key}
+            if result:
+                key = (record.get("step"), tuple(sorted(result)))
+                require(out.setdefault(key, result) == result, f"{name}: a step gave something else the second time")
+        return out
+
+    def same(self, one, other, step=4):
+        a, b = tensors(self.checkpoint(one, step)), tensors(self.checkpoint(other, step))
+        require(a.keys() == b.keys() and len(a) > 0, f"{one} and {other} hold other tensors")
+        different = [key for key in a if a[key] != b[key]]
+        require(not different, f"{one} and {other} differ in {len(different)} tensors: {different[:3]}")
+        require(state(self.checkpoint(one, step)) == state(self.checkpoint(other, step)),
+                f"{one} and {other} have other states")
+        require(self.losses(one) == self.losses(other), f"{one} and {other} have other losses")
+
+
+def cases():
+    """Name -> keys; each mesh has four devices, in a row: with 2 x 2 the first axis crosses, with 4 x 1 all do."""
+    out = {
+        "data": mesh(data=4),
+        "fsdp": mesh(fsdp=4),
+        "tensor": mesh(tensor=4),
+        "data-fsdp": mesh(data=2, fsdp=2),
+        "data-tensor": mesh(data=2, tensor=2),
+        "fsdp-context": mesh(fsdp=2, context=2),
+        "accumulation-average": mesh(data=2, fsdp=2) | dict(gradient_accumulation_steps=2, ema_decay=0.9),
+        "both-experts": mesh(data=2, fsdp=2) | dict(train_expert="both"),
+        "adamw8bit": mesh(data=2, fsdp=2) | dict(optimizer="adamw8bit"),
+        "adafactor": mesh(fsdp=4) | dict(optimizer="adafactor"),
+        "bfloat16": mesh(data=2, fsdp=2) | dict(weights_dtype="bfloat16", activations_dtype="bfloat16",
+                                               train_state_dtype="weights_dtype"),
+        "evaluation": mesh(data=2, fsdp=2) | dict(eval_every=2, eval_split=0.25, check_replicas_every=1,
+                                                 timesteps_list="[125, 875]"),
+        "no-scan": mesh(data=2, tensor=2) | dict(scan_layers="false"),
+    }
+    for attention in ("dot_product", "flash", "ring", "ulysses", "ulysses_ring", "tokamax_ring"):
+        out[f"context-{attention}"] = mesh(context=4) | dict(attention=attention)
+    return out
+
+
+def equal(runs, names):
+    for name in names:
+        began = time.monotonic()
+        words = cases()[name]
+        shapes = ((1, 4), (2, 2), (4, 1))
+        for processes, devices in shapes:
+            runs.run(f"{name}-{processes}", processes, devices, words)
+        for processes, _ in shapes[1:]:
+            runs.same(f"{name}-1", f"{name}-{processes}")
+        yield f"{name}: 1 x 4, 2 x 2 and 4 x 1 are equal ({time.monotonic() - began:.0f} s)"
+
+
+def restore(runs, counts):
+    runs.run("saved", 4, 1, mesh(data=2, fsdp=2))
+    meshes = {1: (1, {}), 2: (2, mesh(fsdp=4)), 3: (1, mesh(data=3)), 4: (1, mesh(context=4))}
+    for count in counts:
+        devices, words = meshes[count]
+        name = f"restored-{count}"
+        shutil.copytree(runs.folder / "saved", runs.folder / name)
+        # No step is made: what is written again is what was read.
+        words = words | dict(max_train_steps=5, learning_rate=0)
+        output = runs.run(name, count, devices, words)
+        require("checkpoint read" in output, f"{name} read no checkpoint")
+        before, after = tensors(runs.checkpoint("saved")), tensors(runs.checkpoint(name, 5))
+        weights = [key for key in before if key[0].startswith("transformer")]
+        require(all(before[key] == after[key] for key in weights), f"{name} has other parameters")
+        yield f"a checkpoint of 4 processes read by {count}: {len(weights)} tensors equal"
+
+
+def pids_of(process):
+    """Of the training processes below a launcher, by rank."""
+    out = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == process.pid and b"train" in (entry / "cmdline").read_bytes().split(b"\0"):
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                rank = next(e for e in environment if e.startswith(b"OMPI_COMM_WORLD_RANK="))
+                out[int(rank.split(b"=")[1])] = int(entry.name)
+        except (OSError, StopIteration, ValueError):
+            continue
+    return out
+
+
+def deaths(runs, times, seed):
+    chance = random.Random(seed)
+    steps = 60
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=steps, checkpoint_every=5)
+    runs.run("whole", 2, 2, words)
+    worst = 0.0
+    done = 0
+    while done < times:
+        name = f"death-{done}"
+        shutil.rmtree(runs.folder / name, ignore_errors=True)
+        ended = False
+        while not ended:  # until the run is whole
+            process = runs.start(name, 2, 2, words)
+            if done < times:
+                kind = chance.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM))
+                victim = chance.choice((0, 1))
+                wait_for_steps(runs, name, process, chance)
+                pids = pids_of(process)
+                if process.poll() is None and victim in pids:
+                    began = time.monotonic()
+                    os.kill(pids[victim], kind)
+                    code, output = runs.end(process)
+                    took = time.monotonic() - began
+                    done += 1
+                    if kind == signal.SIGTERM:
+                        require(code == 0 and ("stopped after" in output or "done after" in output),
+                                f"SIGTERM ended with {code}: {output[-1000:]}")
+                    else:
+                        require(code != 0, f"{kind.name} ended with 0")
+                        named = re.search(rf"(process|rank) {victim}\b", output)
+                        require(named, f"{kind.name} of process {victim} was not named: {output[-1000:]}")
+                        worst = max(worst, took)
+                        limit = WORDS["heartbeat_timeout_seconds"] + 22
+                        require(took < limit, f"{kind.name} took {took:.0f} s to end")
+                    continue
+            code, output = runs.end(process)
+            require(code == 0, f"{name} ended with {code}: {output[-1000:]}")
+            ended = True
+        runs.same("whole", name, steps)
+        shutil.rmtree(runs.folder / name)
+        yield f"{done} deaths: resumed, equal; the slowest end took {worst:.1f} s"
+
+
+def wait_for_steps(runs, name, process, chance):
+    """Until the run has made steps and a random moment more, often while a checkpoint is written."""
+    metrics = runs.folder / name / "metrics.jsonl"
+    before = metrics.stat().st_size if metrics.exists() else 0
+    while process.poll() is None and (not metrics.exists() or metrics.stat().st_size <= before):
+        time.sleep(0.05)
+    if chance.random() < 0.5:
+        folder = runs.folder / name / "checkpoints"
+        until = time.monotonic() + 2
+        while process.poll() is None and time.monotonic() < until:
+            if folder.is_dir() and any(e.name.endswith(".writing") for e in folder.iterdir()):
+                return
+            time.sleep(0.0005)
+    else:
+        time.sleep(chance.random() * 1.0)
+
+
+def refusals(runs, names):
+    words = mesh(data=2, fsdp=2)
+    other = runs.folder / "other-program"
+    if "program" in names:
+        shutil.copy(runs.args.kinema, other)
+        shutil.copy(Path(runs.args.kinema).parent / "kinema_mpi.so", other.parent)
+        with open(other, "ab") as file:
+            file.write(b"\0")  # as another build would be
+    all_of_them = {
+        "configuration": ({1: ({}, {"learning_rate": 0.5}, None)}, r"learning_rate is 0\.5 on process 1"),
+        "data": ({1: ({}, {"seed": 5}, None)}, r"seed is 5 on process 1"),
+        "program": ({1: ({}, {}, str(other))}, r"the program is .* on process 1"),
+        "rank": ({1: ({"OMPI_COMM_WORLD_RANK": 0}, {}, None)}, r"says that this is process 0, .* that it is 1"),
+        "size": ({1: ({"OMPI_COMM_WORLD_SIZE": 3}, {}, None)}, r"there are 3 processes, .* that there are 2"),
+        "key": ({0: ({}, {"learning_rat": 1}, None), 1: ({}, {"learning_rat": 1}, None)}, r"no key `learning_rat`"),
+        "disk": ({1: ({"LD_PRELOAD": runs.args.full_disk, "KINEMA_FAULT_FOLDER": runs.folder, "KINEMA_FAULT_BYTES": 100000},
+                        {}, None)},
+                 r"process 1 could not write its part of checkpoint"),
+    }
+    for name in names:
+        each, message = all_of_them[name]
+        if name == "disk" and not runs.args.full_disk:
+            continue
+        run = f"refused-{name}"
+        code, output = runs.end(runs.start(run, 2, 2, words, each=each))
+        said = [line for line in output.splitlines() if line.startswith("kinema: ") and re.search(message, line)]
+        said = said or [line for line in output.splitlines() if re.search(message, line)]
+        require(code != 0, f"{name}: ended with 0")
+        require(len(said) == 1, f"{name}: said {len(said)} times: {output[-1500:]}")
+        for step in (2, 4):
+            manifest = runs.checkpoint(run, step) / "manifest.json"
+            require(not runs.checkpoint(run, step).exists() or manifest.exists(), f"{name}: a checkpoint is half there")
+        yield f"another {name} on process 1 is refused: {said[0].removeprefix('kinema: ')[:110]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["equal", "restore", "deaths", "refusals", "quick", "all"], nargs="?",
+                        default="all")
+    parser.add_argument("--kinema", default=str(REPO / "build/kinema"))
+    parser.add_argument("--full-disk", default="")
+    parser.add_argument("--times", type=int, default=100, help="deaths")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="names of cases of `equal`, with commas")
+    args = parser.parse_args()
+    args.kinema = str(Path(args.kinema).resolve())
+    if not shutil.which("mpirun"):
+        print("skipped: there is no mpirun")
+        return 77
+    names = args.only.split(",") if args.only else list(cases())
+    every = ["configuration", "data", "program", "rank", "size", "key", "disk"]
+    with tempfile.TemporaryDirectory(prefix="kinema-processes-") as folder:
+        runs = Runs(args, folder)
+        parts = {"equal": lambda: equal(runs, names), "restore": lambda: restore(runs, (1, 2, 3, 4)),
+                 "deaths": lambda: deaths(runs, args.times, args.seed), "refusals": lambda: refusals(runs, every)}
+        if args.what == "quick":
+            parts = {"equal": lambda: equal(runs, ["accumulation-average", "context-ulysses_ring"]),
+                     "restore": lambda: restore(runs, (3,)), "refusals": lambda: refusals(runs, ["configuration", "key"])}
+        elif args.what != "all":
+            parts = {args.what: parts[args.what]}
+        failed = 0
+        for part, work in parts.items():
+            try:
+                for line in work():
+                    print(line, flush=True)
+            except Fault as fault:
+                failed += 1
+                print(f"FAILED {part}: {fault}", flush=True)
+    print("processes: " + ("all as they must be" if not failed else f"{failed} parts failed"))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
