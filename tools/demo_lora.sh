@@ -9,7 +9,7 @@ output=${KINEMA_DEMO_OUTPUT:-outputs}
 base=$output/shapes_base
 adapter=$output/shapes_lora
 data=$output/shapes_lora_data
-videos=8  # of each prompt
+videos=32  # of each prompt: 576 of the other shapes, chance moves their score by a point
 
 say() { printf -- '-- %s\n' "$*"; }
 
@@ -46,7 +46,7 @@ build/kinema train configs/shapes.yml run_name=shapes_base "output_dir=$output" 
 say "training an adapter on the triangles"
 build/kinema train configs/shapes.yml run_name=shapes_lora "output_dir=$output" "train_data_dir=$data/triangles" \
   "pretrained_model_name_or_path=$base" enable_lora=true lora_rank=6 'lora_target_modules=.*attn2\..*' caption_dropout=0 \
-  per_device_batch_size=8 max_train_steps=1400 learning_rate=1.5e-3 "$@"
+  per_device_batch_size=8 max_train_steps=1400 learning_rate=1.2e-3 "$@"
 
 say "scoring"
 for run in "$base" "$adapter"; do

@@ -161,7 +161,56 @@ TEST(Gguf, NamesTheTensorWhoseScaleIsNotFinite) {
     const GgufFile file = GgufFile::parse(std::as_bytes(std::span(text)), "input");
     EXPECT_THAT([&] { file.tensors()[0].copy(); },
                 ThrowsMessage<Error>(HasSubstr("input: `x`: a scale of block 0 of 1")));
+    EXPECT_THAT([&] { file.check_scales(); },
+                ThrowsMessage<Error>(HasSubstr("input: `x`: a scale of block 0 of 1")));
   }
+}
+
+// Infinity at every place of a block: one that matters is a scale's, and all of those are read.
+TEST(Gguf, ReadsTheScalesOfEveryTypeWithoutItsValues) {
+  const GgufFile file = GgufFile::open(golden("gguf/types.gguf"));
+  EXPECT_NO_THROW(file.check_scales());
+  size_t scales = 0;
+  for (const GgmlType type :
+       {GgmlType::Q4_0, GgmlType::Q4_1, GgmlType::Q5_0, GgmlType::Q5_1, GgmlType::Q8_0,
+        GgmlType::Q2_K, GgmlType::Q3_K, GgmlType::Q4_K, GgmlType::Q5_K, GgmlType::Q6_K}) {
+    const GgmlLayout& layout = *ggml_layout(static_cast<uint32_t>(type));
+    SCOPED_TRACE(layout.name);
+    const auto size = static_cast<size_t>(layout.bytes);
+    for (size_t at = 0; at + 1 < size; at += 2) {
+      std::vector<std::byte> bytes(2 * size, std::byte{1});
+      bytes[size + at] = std::byte{0};
+      bytes[size + at + 1] = std::byte{0x7c};
+      std::vector<float> values(static_cast<size_t>(2 * layout.values));
+      const auto throws = [&](const auto& read) {
+        try {
+          read();
+          return false;
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), HasSubstr("x: a scale of block 1 of 2 is not finite"));
+          return true;
+        }
+      };
+      const bool is_scale = throws([&] { ggml_decode(type, bytes, values, "x"); });
+      EXPECT_EQ(throws([&] { ggml_check_scales(type, bytes, "x"); }), is_scale) << at;
+      scales += is_scale ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(scales, 15U) << "one of Q4_0, Q5_0, Q8_0, Q3_K and Q6_K, two of the others";
+}
+
+TEST(Gguf, StoresNoQ8OfWhatIsNotFinite) {
+  std::vector<std::byte> bytes(68);
+  for (const float value : {NAN, INFINITY, -INFINITY, 1e7F}) {
+    std::vector<float> values(64, 1.0F);
+    values[40] = value;
+    EXPECT_THAT([&] { ggml_encode_q8_0(values, bytes, "`x`"); },
+                ThrowsMessage<Error>(HasSubstr("`x`: values")));
+  }
+  // Of the smallest numbers there is no inverse.
+  const std::vector<float> values(64, 1e-43F);
+  ggml_encode_q8_0(values, bytes);
+  EXPECT_EQ(bytes, std::vector<std::byte>(68));
 }
 
 // Two tensors of 64 bytes each, of which the second is said to begin within the first.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -256,6 +257,35 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.weight").shape,
             (Shape{DType::F8E4M3FN, {128, 128}}));
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.scale_weight").shape.rank(), 0);
+}
+
+TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {
+  Values values = values_;
+  values.at("blocks.1.attn1.to_q.weight").as<float>()[3] = NAN;
+  save(at("nan"), one_head(), values);
+  for (const Format to : {Format::FP8, Format::INT8, Format::GGUF}) {
+    const bool gguf = to == Format::GGUF;
+    const fs::path target = at(gguf ? "codes.gguf" : "codes.safetensors");
+    EXPECT_THAT([&] { convert_transformer(at("nan"), target, {.to = to}); },
+                ThrowsMessage<Error>(HasSubstr(gguf ? "`blocks.1.self_attn.q.weight`"
+                                                    : "`blocks.1.attn1.to_q.weight`")));
+    EXPECT_FALSE(fs::exists(target));
+  }
+
+  convert_transformer(at("diffusers"), at("codes.gguf"), {.to = Format::GGUF});
+  const io::GgufFile file = io::GgufFile::open(at("codes.gguf"));
+  const auto damaged = std::ranges::find_if(
+      file.tensors(), [](const io::TensorView& tensor) { return tensor.decode != nullptr; });
+  ASSERT_NE(damaged, file.tensors().end());
+  std::ifstream in(at("codes.gguf"), std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string block(reinterpret_cast<const char*>(damaged->bytes.data()), 34);
+  const size_t place = text.find(block);
+  ASSERT_NE(place, std::string::npos);
+  text.replace(place, 2, {'\0', '\x7c'});  // infinity
+  std::ofstream(at("damaged.gguf"), std::ios::binary) << text;
+  EXPECT_THAT([&] { check_path(at("damaged.gguf")); },
+              ThrowsMessage<Error>(HasSubstr("`" + damaged->name + "`: a scale of block 0")));
 }
 
 // diffusers and ComfyUI decode narrow types in linear layers alone.

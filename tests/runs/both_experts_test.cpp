@@ -258,6 +258,15 @@ TEST_F(BothExperts, TrainAnAdapterEach) {
   }
 }
 
+TEST_F(BothExperts, AreNamedWhereAStepIsNotFinite) {
+  // Weights of 1e30 and more overflow where they are multiplied.
+  const Outcome outcome = train("bad", {"learning_rate=1e30", "save_final_checkpoint=false"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("is not finite, first in "),
+                    testing::ContainsRegex(", of the (high|low)_noise expert; batch")));
+}
+
 TEST_F(BothExperts, AreRefusedWhereThereIsOneOrNothingForOne) {
   train("x", {"train_expert=none"})
       .expect_error("train_expert=high_noise or train_expert=low_noise, train_expert=both");

@@ -42,6 +42,18 @@ TEST(NamedBy, NamesTheNearestModule) {
               ThrowsMessage<Error>(HasSubstr("the nearest is `proj_out`")));
 }
 
+TEST(NamedBy, SaysOfOtherModulesThatTheyAreNoLinearLayers) {
+  const std::vector<std::string> others{"blocks", "blocks.0", "blocks.0.norm2"};
+  for (const std::string word : {"norm2", "blocks.0.norm2"}) {
+    EXPECT_THAT([&] { named_by(kNames, std::vector{word}, "lora_target_modules", others); },
+                ThrowsMessage<Error>(HasSubstr("lora_target_modules: `" + word +
+                                               "` is `blocks.0.norm2`, which is no linear layer")));
+  }
+  EXPECT_THAT(
+      [&] { named_by(kNames, std::vector<std::string>{"norm"}, "lora_target_modules", others); },
+      ThrowsMessage<Error>(HasSubstr("no module of the transformer")));
+}
+
 TEST(NamedBy, RefusesWhatIsNoPattern) {
   EXPECT_THAT([] { named({"(to_q"}); },
               ThrowsMessage<Error>(

@@ -1,12 +1,15 @@
 #include "kinema/weights/stored.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "arrays.h"
 #include "io/scratch.h"
+#include "kinema/core/error.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/nn/quantized.h"
 #include "kinema/runtime/program.h"
@@ -127,6 +130,23 @@ TEST_P(StoredWeights, MoveATransformerByTheirRoundingAlone) {
     }
   }
   EXPECT_EQ(codes, 10U) << "four and four of attention, two of the feed-forward";
+}
+
+TEST_P(StoredWeights, AreFiniteOrRefusedByName) {
+  for (const float value : {NAN, -NAN, INFINITY, -INFINITY}) {
+    for (const size_t at : {0U, 130U, 255U}) {
+      HostArray weight = normal({64, 4}, 1);
+      weight.as<float>()[at] = value;
+      EXPECT_THAT([&] { stored_codes(weight, GetParam(), "blocks.0.attn1.to_q.weight"); },
+                  testing::ThrowsMessage<Error>(
+                      testing::AllOf(testing::HasSubstr("`blocks.0.attn1.to_q.weight` holds"),
+                                     testing::HasSubstr(std::isnan(value) ? "NaN" : "infinity"))));
+    }
+  }
+  // The largest number is one: a scale of it is no larger.
+  HostArray weight = normal({2, 4}, 1);
+  weight.as<float>()[3] = std::numeric_limits<float>::max();
+  EXPECT_NO_THROW(stored_codes(weight, GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StoredWeights, testing::Values(DType::S8, DType::F8E4M3FN),

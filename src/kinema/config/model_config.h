@@ -102,7 +102,7 @@ struct ModelConfig {
   Given<double> lora_alpha = 0.0;
   std::vector<std::string> lora_target_modules{"attention"};
   double lora_dropout = 0.0;
-  Given<bool> use_rslora = false;
+  bool use_rslora = false;
   LoraInit lora_init = LoraInit::KAIMING;
   WeightsStorage weights_storage = WeightsStorage::FLOATS;
   WeightsMemory weights_memory = WeightsMemory::DEVICE;

@@ -12,6 +12,7 @@
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/text/tokenizer.h"
+#include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/weights.h"
@@ -31,8 +32,8 @@ void check_checkpoint(const fs::path& path) {
   const std::string problem = training::manifest_problem(path);
   check(problem.empty(), "{}: {}", path.string(), problem);
   bool has_weights = false;
-  for (const std::string part : {"transformer", "transformer_2", "adapter", "adapter_2"}) {
-    for (const fs::path& folder : {path / part, path / (part + "_ema")}) {
+  for (const std::string& part : training::weights_parts(path)) {
+    for (const fs::path& folder : {path / part, path / training::average_part(part)}) {
       if (!fs::is_directory(folder)) {
         continue;
       }

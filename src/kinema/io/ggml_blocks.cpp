@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kinema/core/bf16.h"
 #include "kinema/core/error.h"
@@ -177,6 +178,43 @@ void decode_block(GgmlType type, const std::byte* block, float* y) {
   }
 }
 
+/// Where a block has its scales, as f16; nothing for plain floats.
+std::span<const int64_t> scale_places(GgmlType type) {
+  static constexpr std::array<int64_t, 2> kFirst{0, 2};
+  static constexpr std::array<int64_t, 2> kLastOfQ2{80, 82};
+  static constexpr std::array<int64_t, 1> kLastOfQ3{108};
+  static constexpr std::array<int64_t, 1> kLastOfQ6{208};
+  switch (type) {
+    case GgmlType::F32:
+    case GgmlType::F16:
+    case GgmlType::BF16:
+      return {};
+    case GgmlType::Q4_0:
+    case GgmlType::Q5_0:
+    case GgmlType::Q8_0:
+      return std::span(kFirst).first(1);
+    case GgmlType::Q4_1:
+    case GgmlType::Q5_1:
+    case GgmlType::Q4_K:
+    case GgmlType::Q5_K:
+      return kFirst;
+    case GgmlType::Q2_K:
+      return kLastOfQ2;
+    case GgmlType::Q3_K:
+      return kLastOfQ3;
+    case GgmlType::Q6_K:
+      return kLastOfQ6;
+  }
+  return {};
+}
+
+void check_scale(float value, int64_t block, int64_t blocks, std::string_view what) {
+  check(std::isfinite(value),
+        "[gguf] {}: a scale of block {} of {} is not finite, expected a number\n"
+        "  the file is damaged: fetch it anew",
+        what, block, blocks);
+}
+
 }  // namespace
 
 const GgmlLayout* ggml_layout(uint32_t type) {
@@ -211,15 +249,26 @@ void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<floa
   for (int64_t i = 0; i < blocks; ++i) {
     float* y = values.data() + i * layout->values;
     decode_block(type, bytes.data() + i * layout->bytes, y);
-    // Any value of a block tells: a scale that is not finite makes none that is.
-    check(layout->values == 1 || std::isfinite(*y),
-          "[gguf] {}: a scale of block {} of {} is not finite, expected a number\n"
-          "  the file is damaged: fetch it anew",
-          what, i, blocks);
+    if (layout->values > 1) {  // any value tells: a scale that is not finite makes none that is
+      check_scale(*y, i, blocks, what);
+    }
   }
 }
 
-void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes) {
+void ggml_check_scales(GgmlType type, std::span<const std::byte> bytes, std::string_view what) {
+  const GgmlLayout* layout = ggml_layout(static_cast<uint32_t>(type));
+  check(layout != nullptr, "[gguf] values of type {} are not read", static_cast<uint32_t>(type));
+  const std::span<const int64_t> places = scale_places(type);
+  const auto blocks = static_cast<int64_t>(bytes.size()) / layout->bytes;
+  for (int64_t i = 0; !places.empty() && i < blocks; ++i) {
+    for (const int64_t place : places) {
+      check_scale(half_at(bytes.data() + i * layout->bytes + place), i, blocks, what);
+    }
+  }
+}
+
+void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes,
+                      std::string_view what) {
   const auto blocks = static_cast<int64_t>(values.size()) / kBlock;
   check(blocks * kBlock == static_cast<int64_t>(values.size()) &&
             blocks * 34 == static_cast<int64_t>(bytes.size()),
@@ -228,12 +277,18 @@ void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes)
     const float* x = values.data() + block * kBlock;
     std::byte* out = bytes.data() + block * 34;
     float largest = 0.0F;
+    bool is_finite = true;
     for (int64_t i = 0; i < kBlock; ++i) {
       largest = std::max(largest, std::abs(x[i]));
+      is_finite = is_finite && std::isfinite(x[i]);
     }
     const float d = largest / 127.0F;
-    const float inverse = d > 0.0F ? 1.0F / d : 0.0F;
+    // Of smaller scales, which are 0 in f16, there may be no inverse.
+    const float inverse = d >= std::numeric_limits<float>::min() ? 1.0F / d : 0.0F;
     const uint16_t half = f32_to_f16(d);
+    check(is_finite && std::isfinite(f16_to_f32(half)),
+          "[gguf] {}: {} of block {} cannot be stored as Q8_0, expected numbers up to 8.3e6", what,
+          is_finite ? "values" : "values that are not finite", block);
     out[0] = static_cast<std::byte>(half & 0xff);
     out[1] = static_cast<std::byte>(half >> 8);
     for (int64_t i = 0; i < kBlock; ++i) {

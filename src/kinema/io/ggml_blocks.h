@@ -41,9 +41,15 @@ const GgmlLayout* ggml_layout(uint32_t type);
 void ggml_decode(GgmlType type, std::span<const std::byte> bytes, std::span<float> values,
                  std::string_view what = "values");
 
+/// Throws what ggml_decode throws of whole blocks, having read their scales alone.
+void ggml_check_scales(GgmlType type, std::span<const std::byte> bytes, std::string_view what);
+
 /// Q8_0 blocks of values, a multiple of 32 of them, into 34 bytes each:
 ///
 ///   d = max |x| / 127 as f16,  q = x / d rounded, halves away from zero
-void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes);
+///
+/// Throws an Error that begins with `what` for values whose scale f16 does not reach.
+void ggml_encode_q8_0(std::span<const float> values, std::span<std::byte> bytes,
+                      std::string_view what = "values");
 
 }  // namespace kinema::io

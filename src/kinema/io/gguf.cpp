@@ -201,6 +201,7 @@ class GgufReader {
                         std::span<float> values) { ggml_decode(type, data, values, what); };
     }
     out_.tensors_.push_back(std::move(view));
+    out_.types_.push_back(type);
   }
 
   void check_overlaps() const {
@@ -281,7 +282,7 @@ uint64_t written_bytes(const GgufEntry& entry) {
 std::vector<std::byte> encoded(const GgufEntry& entry, std::span<const float> values) {
   std::vector<std::byte> out(written_bytes(entry));
   if (entry.type == GgmlType::Q8_0) {
-    ggml_encode_q8_0(values, out);
+    ggml_encode_q8_0(values, out, "`" + entry.name + "`");
     return out;
   }
   const DType dtype = entry.type == GgmlType::F32   ? DType::F32
@@ -292,6 +293,13 @@ std::vector<std::byte> encoded(const GgufEntry& entry, std::span<const float> va
 }
 
 }  // namespace
+
+void GgufFile::check_scales() const {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    ggml_check_scales(types_[i], tensors_[i].bytes, path_ + ": `" + tensors_[i].name + "`");
+    release_pages(tensors_[i].bytes);
+  }
+}
 
 bool gguf_can_write(GgmlType type, const Dims& dims) {
   return type == GgmlType::F32 || type == GgmlType::F16 || type == GgmlType::BF16 ||

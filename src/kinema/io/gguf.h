@@ -34,12 +34,16 @@ class GgufFile {
   const std::map<std::string, std::string>& texts() const { return texts_; }
   const std::string& path() const { return path_; }
   void check_intact() const { file_.check_intact(); }
+  /// Throws an Error that names the first tensor with a scale that is no finite number; reads all
+  /// blocks.
+  void check_scales() const;
 
  private:
   friend class GgufReader;
   std::string path_;
   MappedFile file_;
   std::vector<TensorView> tensors_;
+  std::vector<GgmlType> types_;  // the tensors'
   std::map<std::string, std::string> texts_;
 };
 

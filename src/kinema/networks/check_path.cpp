@@ -67,6 +67,7 @@ std::string check_transformer(const weights::Checkpoint& checkpoint) {
   const Network network = open(checkpoint);
   const std::vector<nn::ParamSpec> specs = network->parameters({});
   weights::check_tensors(checkpoint, specs);
+  checkpoint.check_scales();
   return fmt::format("{}: {} layers, width {}, {} parameters",
                      checkpoint.naming() == weights::Naming::ORIGINAL
                          ? fmt::format("original {} transformer", family.name)

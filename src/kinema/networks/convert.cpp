@@ -78,7 +78,7 @@ weights::StoredCodes codes_of(const io::TensorView& view, DType codes, bool one)
   if (one) {
     values.shape.dims = {1, values.shape.elements()};
   }
-  weights::StoredCodes out = weights::stored_codes(values, codes);
+  weights::StoredCodes out = weights::stored_codes(values, codes, view.name);
   out.values.shape.dims = dims;
   out.scale.shape.dims = one ? Dims{} : Dims{dims[0], 1};
   return out;

@@ -67,8 +67,11 @@ std::string second_target(const fs::path& target) {
 
 /// Tells which transformers or adapters of a pipeline or checkpoint stay as they are.
 void name_others(const fs::path& folder, std::span<const fs::path> converted, const Job& job) {
-  for (const char* name : {"transformer", "transformer_2", "transformer_ema", "transformer_2_ema",
-                           "adapter", "adapter_2", "adapter_ema", "adapter_2_ema"}) {
+  std::vector<std::string> names = training::weights_parts(folder);
+  for (const std::string& part : training::weights_parts(folder)) {
+    names.push_back(training::average_part(part));
+  }
+  for (const std::string& name : names) {
     std::error_code ignored;
     const fs::path other = folder / name;
     if (std::ranges::find(converted, other) == converted.end() &&

@@ -48,18 +48,11 @@ void take_rank(const config::ModelConfig& model, const weights::Adapter& file,
 /// layers are not in it. `specs` are those with room for the adapter.
 void check_start(const weights::Adapter& file, std::span<const nn::ParamSpec> specs,
                  TrainedAdapter& out) {
-  constexpr std::string_view kDown = ".lora_A.weight";
   const weights::Lora::Targets& targets = file.lora->targets(file.expert);
-  std::set<std::string, std::less<>> trained;
-  size_t missing = 0;
-  for (const nn::ParamSpec& spec : specs) {
-    for (int64_t layer = 0; spec.name.ends_with(kDown) && layer < spec.count(); ++layer) {
-      const std::string key = spec.key(layer);
-      const std::string module = key.substr(0, key.size() - kDown.size());
-      missing += targets.contains(module) ? 0 : 1;
-      trained.insert(module);
-    }
-  }
+  const std::vector<std::string> modules = weights::added_modules(specs);
+  const std::set<std::string, std::less<>> trained(modules.begin(), modules.end());
+  const auto missing = std::ranges::count_if(
+      trained, [&](const std::string& module) { return !targets.contains(module); });
   for (const auto& [module, target] : targets) {
     check(trained.contains(module),
           "[lora] {} changes {}, which is no linear layer that lora_target_modules names\n  name "

@@ -93,15 +93,19 @@ training::LoopParts Training::parts() {
   };
   parts.find_nonfinite = [this](int64_t i, const data::Batch& batch_now) {
     const training::Trainer& trainer = experts->trainer();  // still at the step's expert
-    const std::string found =
+    std::string found =
         debug_nans ? trainer.find_operation(i, rate(i), batch_now,
                                             training::network_model(step.network, step.options))
                    : "";
-    if (!found.empty()) {
-      return found;
+    if (found.empty()) {
+      found = trainer.find_nonfinite(i, batch_now,
+                                     training::tapped_network_model(step.network, step.options));
     }
-    return trainer.find_nonfinite(i, batch_now,
-                                  training::tapped_network_model(step.network, step.options));
+    if (two) {
+      found +=
+          fmt::format(", of the {} expert", step.expert.each().at(experts->expert_of(i)).name());
+    }
+    return found;
   };
   parts.tflops = [this](const data::Batch& batch_now) {
     return tflops.at(experts->trainer().shape_of(batch_now));

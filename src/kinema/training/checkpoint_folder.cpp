@@ -66,7 +66,9 @@ bool any_non_finite(const io::TensorView& tensor) {
 void check_finite(const fs::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   for (const io::TensorView& tensor : file.tensors()) {
-    check(!any_non_finite(tensor), "[checkpoint] {} is not finite: it is not written", tensor.name);
+    // The folder says which of two experts it is of.
+    check(!any_non_finite(tensor), "[checkpoint] {}: {} is not finite: it is not written",
+          (path.parent_path().filename() / path.filename()).string(), tensor.name);
   }
 }
 

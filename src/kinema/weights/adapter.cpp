@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -23,6 +24,7 @@ namespace fs = std::filesystem;
 using io::Json;
 
 constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kDown = ".lora_A.weight";
 constexpr const char* kTargets = "lora_target_modules";
 constexpr const char* kDiffusersPrefix = "transformer.";
 
@@ -59,6 +61,25 @@ std::vector<Linear> linear_layers(std::span<const nn::ParamSpec> specs) {
     out.push_back(std::move(linear));
   }
   return out;
+}
+
+/// Modules that are no linear layers: norms, convolutions, and what layers are parts of.
+std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
+                                       std::span<const std::string> linear) {
+  std::set<std::string> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      std::string name = spec.key(layer);
+      for (size_t dot = name.rfind('.'); dot != std::string::npos; dot = name.rfind('.')) {
+        name.erase(dot);
+        out.insert(name);
+      }
+    }
+  }
+  for (const std::string& name : linear) {
+    out.erase(name);
+  }
+  return {out.begin(), out.end()};
 }
 
 /// The words with the presets written out. `all` is no word of these.
@@ -112,18 +133,6 @@ std::vector<nn::ParamSpec> those(std::span<const nn::ParamSpec> specs, bool low_
   return out;
 }
 
-Json names_of(std::span<const nn::ParamSpec> factors) {
-  constexpr std::string_view kDown = ".lora_A.weight";
-  Json out = Json::array();
-  for (const nn::ParamSpec& spec : factors) {
-    for (int64_t layer = 0; layer < spec.count() && spec.name.ends_with(kDown); ++layer) {
-      const std::string key = spec.key(layer);
-      out.append(key.substr(0, key.size() - kDown.size()));
-    }
-  }
-  return out;
-}
-
 std::string diffusers_metadata(const AdapterConfig& config, const Json& modules) {
   const std::string at = kDiffusersPrefix;
   Json about = Json::object();
@@ -170,7 +179,8 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
     modules.insert(modules.end(), linear.modules.begin(), linear.modules.end());
   }
   const bool all = std::ranges::find(targets, "all") != targets.end();
-  const std::vector<std::string> meant = named_by(modules, written_out(targets, modules), kTargets);
+  const std::vector<std::string> meant =
+      named_by(modules, written_out(targets, modules), kTargets, other_modules(specs, modules));
   nn::LowRanks out;
   auto next = meant.begin();
   for (const Linear& linear : layers) {  // `meant` is in their order
@@ -192,6 +202,17 @@ nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
   return out;
 }
 
+std::vector<std::string> added_modules(std::span<const nn::ParamSpec> specs) {
+  std::vector<std::string> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count() && spec.name.ends_with(kDown); ++layer) {
+      const std::string key = spec.key(layer);
+      out.push_back(key.substr(0, key.size() - kDown.size()));
+    }
+  }
+  return out;
+}
+
 void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config) {
   for (nn::ParamSpec& spec : specs) {
     const bool is_scale = spec.name.ends_with(".lora_scale");
@@ -202,7 +223,7 @@ void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config)
     if (is_scale) {
       spec.init = {.kind = nn::Init::Kind::CONSTANT, .scale = config.scale()};
     }
-    if (config.init == AdapterInit::GAUSSIAN && spec.name.ends_with(".lora_A.weight")) {
+    if (config.init == AdapterInit::GAUSSIAN && spec.name.ends_with(kDown)) {
       spec.init = nn::Init::normal(1.0 / static_cast<double>(config.rank));
     }
   }
@@ -281,7 +302,10 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
            }});
     }
   }
-  const Json modules = names_of(factors);
+  Json modules = Json::array();
+  for (std::string& module : added_modules(factors)) {
+    modules.append(std::move(module));
+  }
   io::make_folder(folder);
   std::map<std::string, std::string> metadata{
       {"format", "pt"}, {"lora_adapter_metadata", diffusers_metadata(config, modules)}};

@@ -46,6 +46,10 @@ struct AdapterConfig {
 nn::LowRanks adapter_modules(std::span<const nn::ParamSpec> specs,
                              std::span<const std::string> targets, int64_t rank);
 
+/// The linear layers that have an addition in `specs`, in their order, each layer of a stack by its
+/// own name.
+std::vector<std::string> added_modules(std::span<const nn::ParamSpec> specs);
+
 /// Makes the factors of the additions in `specs` what is trained, in F32, and nothing else.
 void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config);
 

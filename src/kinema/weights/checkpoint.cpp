@@ -266,6 +266,12 @@ void Checkpoint::check_intact() const {
   }
 }
 
+void Checkpoint::check_scales() const {
+  if (gguf_) {  // those of safetensors were asked for when it was opened
+    gguf_->check_scales();
+  }
+}
+
 /// The tensors without scales, and codes that have one as what they stand for. ComfyUI marks such
 /// files with a tensor `scaled_fp8`, or each layer with its format, and may keep scales of
 /// activations, which are not used.

@@ -195,7 +195,7 @@ class Loader {
     io::release_pages(source.bytes());
     adapters_.add_to(source.key, values.as<float>());
     if (codes_) {
-      StoredCodes stored = stored_codes(values, *codes_);
+      StoredCodes stored = stored_codes(values, *codes_, checkpoint_.name_in_file(source.key));
       return spec.is_stored_scale() ? std::move(stored.scale) : std::move(stored.values);
     }
     return dtype == DType::F32 ? std::move(values) : convert(values, dtype);

@@ -29,7 +29,8 @@ Pattern pattern_of(std::string_view key, const std::string& word) {
 }  // namespace
 
 std::vector<std::string> named_by(std::span<const std::string> names,
-                                  std::span<const std::string> words, std::string_view key) {
+                                  std::span<const std::string> words, std::string_view key,
+                                  std::span<const std::string> others) {
   std::vector<bool> is_meant(names.size());
   for (const std::string& word : words) {
     bool any = false;
@@ -47,6 +48,14 @@ std::vector<std::string> named_by(std::span<const std::string> names,
     }
     if (!any) {
       check(!names.empty(), "[config] {}: there is no module that `{}` could mean", key, word);
+      const auto other = std::ranges::find_if(
+          others, [&](const std::string& name) { return name == word || is_end_of(word, name); });
+      check(
+          other == others.end(),
+          "[config] {0}: `{1}` is `{2}`, which is no linear layer, and linear layers alone can be "
+          "named\n  those within a module are meant by a pattern of their whole names, as "
+          "`.*attn2\\..*` is",
+          key, word, other == others.end() ? "" : *other);
       const std::string& nearest = *std::ranges::min_element(names, {}, [&](const auto& name) {
         return edit_distance(word, end_of(name, word.size()));
       });

@@ -1,7 +1,9 @@
 #include "kinema/weights/stored.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "kinema/core/error.h"
 #include "kinema/core/f8.h"
@@ -13,17 +15,19 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
 
+/// The largest absolute value; NaN where one of them is. Bits without the sign are in the order of
+/// the values, with NaN last.
 float largest_of(std::span<const float> row) {
-  float largest = 0.0F;
+  uint32_t largest = 0;
   for (const float x : row) {
-    largest = std::max(largest, std::abs(x));
+    largest = std::max(largest, std::bit_cast<uint32_t>(x) & 0x7fffffffU);
   }
-  return largest;
+  return std::bit_cast<float>(largest);
 }
 
 }  // namespace
 
-StoredCodes stored_codes(const HostArray& weight, DType codes) {
+StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name) {
   check(weight.shape.dtype == DType::F32 && weight.shape.rank() >= 2 &&
             (codes == DType::S8 || codes == DType::F8E4M3FN),
         "[weights] {} cannot be stored as {}", to_string(weight.shape), to_string(codes));
@@ -41,6 +45,9 @@ StoredCodes stored_codes(const HostArray& weight, DType codes) {
       const auto from = values.subspan(row * width, width);
       const float scale = largest_of(from) / most;
       scales[row] = scale == 0.0F ? 1.0F : scale;
+      if (!std::isfinite(scale)) {
+        continue;  // refused below: nothing is thrown in threads
+      }
       std::byte* to = out.values.bytes.data() + row * width;
       for (size_t i = 0; i < width; ++i) {
         const float q = from[i] / scales[row];
@@ -51,6 +58,12 @@ StoredCodes stored_codes(const HostArray& weight, DType codes) {
       }
     }
   });
+  for (const float scale : scales) {
+    check(std::isfinite(scale),
+          "[weights] `{}` holds {}, expected finite numbers, which alone are stored as {}\n"
+          "  the file is damaged: fetch it anew",
+          name, std::isnan(scale) ? "NaN" : "infinity", to_string(codes));
+  }
   return out;
 }
 

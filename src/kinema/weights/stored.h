@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "kinema/core/host_array.h"
 
 /// Weights as codes with a scale an output, for nn::ModelOptions::weights_storage.
@@ -14,7 +16,9 @@ struct StoredCodes {
 ///
 ///   scale = max |w| / B, 1 for a row of zeros;  B = 127.5 (S8), 448 (F8E4M3FN)
 ///   values = w / scale, rounded to nearest even, within the codes' range
-StoredCodes stored_codes(const HostArray& weight, DType codes);
+///
+/// Throws an Error with the weight's `name` where a value is not finite.
+StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name = "a weight");
 
 /// Writes codes times scales, of which there is one, or one for each row of [out, in...]. Codes are
 /// S8 or f8.
