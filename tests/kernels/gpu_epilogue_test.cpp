@@ -30,6 +30,14 @@ std::vector<HostArray> arguments() {
   return {normal({2, 8, 32}, 1), normal({48, 32}, 2), normal({48}, 3)};
 }
 
+/// The same, x [2, 8, 48] and gate [samples, 1, 48].
+std::vector<HostArray> gated_arguments(int64_t samples) {
+  std::vector<HostArray> out = arguments();
+  out.push_back(normal({2, 8, 48}, 4));
+  out.push_back(normal({samples, 1, 48}, 5));
+  return out;
+}
+
 /// The layer, and behind it GELU where wanted, as f32.
 Tensor layer(Graph& graph, bool gelu) {
   std::vector<Tensor> in;
@@ -79,6 +87,42 @@ TEST(GpuEpilogue, GivesWhatTheGraphSays) {
     const auto b =
         runtime::Program::compile(client, fast, got, {.emit = for_gpu()}).run_on_host(arguments());
     EXPECT_LE(largest_difference(b[0], a[0]), (gelu ? 8 : 3) * 0x1p-9 * largest(a[0]));
+  }
+}
+
+/// The layer through a gate [samples, 1, 48], added to a value [2, 8, 48].
+Tensor gated_layer(Graph& graph, int64_t samples, DType dtype) {
+  std::vector<Tensor> in;
+  for (const HostArray& each : gated_arguments(samples)) {
+    in.push_back(graph.input(each.shape));
+  }
+  const auto narrow = [&](Tensor x) { return convert(convert(x, DType::BF16), dtype); };
+  const Tensor y = nn::linear(narrow(in[0]), narrow(in[1]), narrow(in[2]), Precision::DEFAULT);
+  const Tensor sum = nn::as(narrow(in[3]), DType::F32) + nn::as(y, DType::F32) * in[4];
+  return nn::as(nn::as(sum, dtype), DType::F32);
+}
+
+// Of bf16 three roundings: of the product or its weights, of the gate, and of the sum: 3 * 2^-9 of
+// the largest value.
+TEST(GpuEpilogue, TakesAGateIntoTheWeights) {
+  const pjrt::Client client = pjrt::cpu_client();
+  for (const int64_t samples : {1, 2}) {
+    Graph wide;
+    Graph fast;
+    const std::vector<Tensor> want{gated_layer(wide, samples, DType::F32)};
+    const std::vector<Tensor> got{gated_layer(fast, samples, DType::BF16)};
+    const std::string text = emit(fast, got, for_gpu());
+    // The gate is spread over weights, not over values.
+    EXPECT_EQ(
+        text.find("-> (tensor<48x32xf32>)", text.find("broadcast_in_dim")) != std::string::npos,
+        samples == 1)
+        << text;
+    const auto arguments = gated_arguments(samples);
+    const auto a =
+        runtime::Program::compile(client, wide, want, {.kernels = false}).run_on_host(arguments);
+    const auto b =
+        runtime::Program::compile(client, fast, got, {.emit = for_gpu()}).run_on_host(arguments);
+    EXPECT_LE(largest_difference(b[0], a[0]), 3 * 0x1p-9 * largest(a[0]));
   }
 }
 

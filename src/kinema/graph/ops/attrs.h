@@ -31,8 +31,9 @@ struct BroadcastAttrs {
 };
 extern const Op kBroadcast;
 
-/// The sum of two tensors of one shape.
+/// The sum and the product of two tensors of one shape.
 extern const Op kAdd;
+extern const Op kMultiply;
 /// y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2; no attributes.
 extern const Op kGeluTanh;
 

@@ -164,8 +164,10 @@ constexpr Op kSubtract{
     .free_to_recompute = true,
 };
 
+}  // namespace
+
 // y = a b,  da = dy b,  db = dy a
-constexpr Op kMultiply{
+constinit const Op kMultiply{
     .name = "multiply",
     .infer = same_for_all,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
@@ -174,6 +176,8 @@ constexpr Op kMultiply{
     .mlir = "stablehlo.multiply",
     .free_to_recompute = true,
 };
+
+namespace {
 
 // y = a / b,  da = dy / b,  db = -dy y / b
 constexpr Op kDivide{

@@ -83,8 +83,9 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
                   const nn::ModelOptions& options, int64_t tokens) {
   const int64_t b = in.hidden_states.dim(0);
   const Tensor t = in.timestep;
-  check((t.rank() == 1 || (t.rank() == 2 && t.dim(1) == tokens)) && t.dim(0) == b,
-        "[wan] timestep is {} but must be [{}], or [{}, {}] for one per token",
+  const bool is_one = t.rank() == 1 && (t.dim(0) == 1 || t.dim(0) == b);
+  check(is_one || (t.rank() == 2 && t.dim(1) == tokens && t.dim(0) == b),
+        "[wan] timestep is {} but must be [{}], [1] for all samples, or [{}, {}] for one per token",
         to_string(t.shape()), b, b, tokens);
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
