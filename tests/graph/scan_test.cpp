@@ -5,6 +5,7 @@
 #include "graph/gradient_check.h"
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops/attrs.h"
+#include "kinema/graph/scan_some.h"
 
 namespace kinema {
 namespace {
@@ -101,6 +102,40 @@ TEST(Scan, EqualsTheUnrolledLoopBothWays) {
       // Four products of numbers below 10 in two orders: a few units in the last place.
       EXPECT_NEAR(results[0].as<double>()[i], results[1].as<double>()[i], 1e-13);
     }
+  }
+}
+
+TEST(Scan, DoesSomeStepsOfAStack) {
+  for (const bool reverse : {false, true}) {
+    SCOPED_TRACE(reverse);
+    Graph graph;
+    std::vector<Tensor> in;
+    for (const HostArray& array : stack_inputs()) {
+      in.push_back(graph.input(array.shape));
+    }
+    const auto some = [&](Tensor x, int64_t first, int64_t length) {
+      const ScanOptions options{.length = length, .reverse = reverse};
+      return scan_some(
+          {x}, {in[1]}, options, {.first = first, .of = kLayers},
+          [&](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+            const Tensor y = block(carry[0], xs[0], in[2]);
+            return {{y}, {sum(y, {1})}};
+          });
+    };
+    const ScanResult a = reverse ? some(in[0], 1, 2) : some(in[0], 0, 1);
+    const ScanResult b = reverse ? some(a.carry[0], 0, 1) : some(a.carry[0], 1, 2);
+    const std::vector<Tensor> ys =
+        reverse ? std::vector{b.ys[0], a.ys[0]} : std::vector{a.ys[0], b.ys[0]};
+    const Tensor parts = concatenate(
+        {reshape(b.carry[0], {8}), reshape(concatenate(ys, Axis(0)), {kLayers * 2})}, Axis(0));
+    const auto results =
+        evaluate(graph, std::vector<Tensor>{parts, unrolled({}, reverse)(in)}, stack_inputs());
+    for (size_t i = 0; i < results[0].as<double>().size(); ++i) {
+      EXPECT_NEAR(results[0].as<double>()[i], results[1].as<double>()[i], 1e-13);
+    }
+    EXPECT_THAT([&] { gradients(sum(parts), std::vector{in[0]}); },
+                ThrowsMessage<Error>(HasSubstr("cannot be differentiated")));
+    EXPECT_THAT([&] { some(in[0], 2, 2); }, ThrowsMessage<Error>(HasSubstr("2 to 4")));
   }
 }
 

@@ -11,7 +11,9 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/triton_calls.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/nn/flash_attention.h"
+#include "kinema/nn/rope.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/runtime/client.h"
 
@@ -69,6 +71,25 @@ class GpuTritonCompiles : public ::testing::TestWithParam<const char*> {
 
   std::string plugin_;
 };
+
+TEST_P(GpuTritonCompiles, NormAndRotation) {
+  for (const Shape& y : {Shape{DType::BF16, {2, 32760, 40, 128}}, Shape{DType::F16, {1, 77, 3, 12}},
+                         Shape{DType::F32, {1, 6, 12, 64}}}) {
+    Graph graph;
+    const Tensor x = graph.input({y.dtype, {y.dims[0], y.dims[1], y.dims[2] * y.dims[3]}});
+    const Tensor weight = graph.input({DType::F32, {x.dim(2)}});
+    const Shape table{DType::F32, {y.dims[1], 1, y.dims[3] / 2, 2}};
+    const nn::Rope rope{.cos = graph.input(table), .sin = graph.input(table)};
+    const std::vector<Tensor> out{nn::normed_rotation(x, weight, 1e-6, y.dims[2], rope)};
+    EmitOptions emit_options;
+    emit_options.lowering =
+        for_target({.platform = "cuda", .chip = planning::parse_target(GetParam()).chip.kind})
+            .lowering;
+    const std::string text = emit(graph, out, emit_options);
+    ASSERT_THAT(text, HasSubstr("rms_norm_rotate_s"));
+    EXPECT_NO_THROW(compile(text)) << to_string(y);
+  }
+}
 
 TEST_P(GpuTritonCompiles, EveryKernel) {
   const std::string kind = planning::parse_target(GetParam()).chip.kind;

@@ -84,7 +84,9 @@ TEST(KernelSet, OfTpusAndGpusIsALoweringAlone) {
     const KernelSet set = for_target(target);
     EXPECT_TRUE(set.lowering);
     EXPECT_THAT(set.handlers, IsEmpty());
-    EXPECT_THAT(set.flags, IsEmpty());
+    const bool is_one_gpu = target.platform == "cuda" && target.mesh.axes.empty();
+    EXPECT_EQ(set.flags.contains("xla_gpu_enable_triton_gemm"), is_one_gpu);
+    EXPECT_EQ(set.flags.size(), is_one_gpu ? 1U : 0U);
     EXPECT_EQ(working_bytes(target.platform, 1000), 0);
   }
 }

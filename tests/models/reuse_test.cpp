@@ -92,6 +92,32 @@ TEST_F(ReuseTest, TheBlocksSumStandsInForTheBlocks) {
   EXPECT_GT(relative_difference(from(twice), made[0]), 1e-2);
 }
 
+/// The output for one video with two texts, `text` and that turned round, as one doubled batch.
+HostArray doubled(const nn::ModelOptions& options, bool halves_alike) {
+  const io::SafetensorsFile file = reference("transformer");
+  Subject subject("wan21_t2v/transformer", options);
+  TransformerInputs in = subject.inputs(file);
+  const auto one = [](Tensor x) { return slice(x, Axis(0), 0, 1); };
+  const Tensor video = one(in.hidden_states);
+  const Tensor text = one(in.encoder_hidden_states);
+  in.hidden_states = concatenate({video, video}, Axis(0));
+  in.encoder_hidden_states = concatenate({text, reverse(text, Axis(1))}, Axis(0));
+  in.timestep = one(in.timestep);
+  if (!halves_alike) {
+    in.timestep = concatenate({in.timestep, in.timestep}, Axis(0));
+  }
+  in.halves_alike = halves_alike;
+  return subject.run(std::vector{subject(in)})[0];
+}
+
+TEST_F(ReuseTest, HalvesThatAreAlikeAreComputedOnceUntilTheyDiffer) {
+  for (const bool scan : {true, false}) {
+    SCOPED_TRACE(scan);
+    const nn::ModelOptions options{.scan_layers = scan};
+    EXPECT_LE(relative_difference(doubled(options, true), doubled(options, false)), kRounding);
+  }
+}
+
 TEST_F(ReuseTest, SaysWhichPartDoesNotFit) {
   Subject subject("wan21_t2v/transformer", {});
   const TransformerInputs in = subject.inputs(reference("transformer"));

@@ -20,6 +20,7 @@ BodyAttr clone(const Body& body, Graph& parent) {
   copy->graph = std::make_unique<Graph>(&parent);
   copy->remat = body.remat;
   copy->length = body.length;
+  copy->first = body.first;
   copy->reverse = body.reverse;
   copy->carries = body.carries;
   copy->xs = body.xs;

@@ -25,6 +25,7 @@ struct Body {
   std::vector<Tensor> outputs;
   RematPolicy remat;
   int64_t length = 1;
+  int64_t first = 0;  // ScanPart::first
   bool reverse = false;
   size_t carries = 0;
   size_t xs = 0;

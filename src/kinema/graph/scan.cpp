@@ -1,10 +1,12 @@
 #include "kinema/graph/scan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops.h"
+#include "kinema/graph/scan_some.h"
 
 namespace kinema {
 namespace {
@@ -58,6 +60,8 @@ KeptValues keep_values(Node& node, Body& body, const BodyGradient& gradient,
 /// the xs are the backward loop's ys.
 Cotangents scan_gradient(Node& node, std::span<const Tensor> dys, const std::vector<bool>& wanted) {
   Body& body = *node.get<std::shared_ptr<Body>>();
+  check(body.xs == 0 || node.shape(body.carries).dims[0] == body.length,
+        "[scan] some of a loop's steps cannot be differentiated");
   const size_t count = node.inputs.size();
   std::vector<bool> has_cotangent;
   std::vector<Tensor> carry;
@@ -146,7 +150,16 @@ constinit const Op kScan{
 ScanResult scan(
     std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options,
     const std::function<ScanResult(std::span<const Tensor>, std::span<const Tensor>)>& body) {
+  const ScanPart all{.first = 0, .of = options.length};
+  return scan_some(std::move(carry), std::move(xs), std::move(options), all, body);
+}
+
+ScanResult scan_some(
+    std::vector<Tensor> carry, std::vector<Tensor> xs, ScanOptions options, ScanPart part,
+    const std::function<ScanResult(std::span<const Tensor>, std::span<const Tensor>)>& body) {
   check(options.length > 0, "[scan] the length is {} but must be positive", options.length);
+  check(part.first >= 0 && part.first + options.length <= part.of,
+        "[scan] steps {} to {} are not among {}", part.first, part.first + options.length, part.of);
   std::vector<Tensor> inputs = carry;
   inputs.insert(inputs.end(), xs.begin(), xs.end());
   Graph& parent = innermost(inputs);
@@ -154,6 +167,7 @@ ScanResult scan(
   inside->graph = std::make_unique<Graph>(&parent);
   inside->remat = options.remat;
   inside->length = options.length;
+  inside->first = part.first;
   inside->reverse = options.reverse;
   inside->carries = carry.size();
   inside->xs = xs.size();
@@ -164,9 +178,9 @@ ScanResult scan(
     carry_in.push_back(inside->graph->input(x.shape()));
   }
   for (const Tensor x : xs) {
-    check(x.rank() > 0 && x.dim(0) == options.length,
+    check(x.rank() > 0 && x.dim(0) == part.of,
           "[scan] an x is {} but its first size must be the length, {}", to_string(x.shape()),
-          options.length);
+          part.of);
     Shape slice = x.shape();
     slice.dims.erase(slice.dims.begin());
     slices.push_back(inside->graph->input(slice));

@@ -251,7 +251,7 @@ LoopState loop_state(const Node& node, const Body& body, Emitter& out) {
   }
   for (const size_t i : streamed(node, body, out)) {
     const Tensor stack = held(node, body, i, out).stack;
-    const std::string first = emit_number(out, body.reverse ? body.length - 1 : 0);
+    const std::string first = emit_number(out, body.first + (body.reverse ? body.length - 1 : 0));
     const std::string zero = emit_number(out, 0);
     Shape slice = stack.shape();
     slice.dims.erase(slice.dims.begin());
@@ -270,6 +270,12 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, const Loo
     const std::string last = emit_number(out, body.length - 1);
     index = out.fresh();
     out.line("{} = stablehlo.subtract {}, {} : tensor<i32>", index, last, args[0]);
+  }
+  const std::string stored = index;
+  if (body.first > 0) {
+    const std::string first = emit_number(out, body.first);
+    index = out.fresh();
+    out.line("{} = stablehlo.add {}, {} : tensor<i32>", index, stored, first);
   }
   for (size_t i = 0; i < body.carries; ++i) {
     out.bind(body.graph->inputs()[i], args[1 + i]);
@@ -325,7 +331,7 @@ std::vector<std::string> emit_step(const Node& node, const Body& body, const Loo
       if (is_on_host(node, body, i, out)) {
         value = out.move(value, body.outputs[i].shape(), /*to_host=*/true);
       }
-      value = emit_store(out, args[1 + i], node.results[i], value, index, zero);
+      value = emit_store(out, args[1 + i], node.results[i], value, stored, zero);
     }
     next[1 + i] = std::move(value);
   }

@@ -8,11 +8,16 @@ namespace kinema::kernels {
 
 void write_instead(const Node& node, Emitter& out,
                    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
+  write_instead(node, node.inputs, out, build);
+}
+
+void write_instead(const Node& node, std::span<const Tensor> given, Emitter& out,
+                   const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build) {
   const auto graph = std::make_shared<Graph>();
   out.keep(graph);
   graph->set_scope_path(*node.scope);
   std::vector<Tensor> inputs;
-  for (const Tensor x : node.inputs) {
+  for (const Tensor x : given) {
     inputs.push_back(graph->input(x.shape()));
     out.bind(inputs.back(), out.name(x));
   }

@@ -15,5 +15,9 @@ namespace kinema::kernels {
 /// Throws an Error when a result's shape is not the node's.
 void write_instead(const Node& node, Emitter& out,
                    const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build);
+/// The same of other tensors, written already, than the node's own inputs: where it is the last of
+/// several nodes that are written as one. The compiler drops the others where nobody reads them.
+void write_instead(const Node& node, std::span<const Tensor> inputs, Emitter& out,
+                   const std::function<std::vector<Tensor>(std::span<const Tensor>)>& build);
 
 }  // namespace kinema::kernels

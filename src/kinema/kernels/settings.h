@@ -74,6 +74,16 @@ struct FlashAttentionBackwardSettings {
   bool delta_of_y = true;
 };
 
+/// `fused("rms_norm_rotate", RmsNormRotateSettings, {x, weight, cos, sin})` -> y [b, s, n, d]:
+///
+///   z = x weight / sqrt(mean x^2 + epsilon),  y = z cos + (z with its pairs swapped) sin
+///
+/// x [b, s, n d] and y of one dtype, the mean over n d; weight f32 [n d]; cos, sin f32 [s, 1, d /
+/// 2, 2], the same for every head.
+struct RmsNormRotateSettings {
+  double epsilon;
+};
+
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.
 ///
 /// Tensors of one shape, F32 or narrower, and F32 scalars [5]: the gradient's factor,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
 #include "kinema/models/wan/config_file.h"
 #include "kinema/models/wan/transformer.h"
 
@@ -39,6 +40,13 @@ std::vector<Tensor> in_order(const wan::CrossKeys& keys) {
     out.insert(out.end(), {keys.image_key, keys.image_value});
   }
   return out;
+}
+
+/// True for a batch that is put together of one tensor and that tensor once more.
+bool is_doubled(Tensor x) {
+  const std::vector<Tensor>& parts = x.node().inputs;
+  return x.node().op->name == std::string_view("concatenate") && parts.size() == 2 &&
+         parts[0] == parts[1] && x.dim(0) == 2 * parts[0].dim(0);
 }
 
 wan::CrossKeys by_name(const std::vector<Tensor>& keys) {
@@ -78,6 +86,8 @@ class Wan final : public Architecture {
                               .encoder_hidden_states = inputs.text,
                               .encoder_hidden_states_image = inputs.image,
                               .block_sum = inputs.block_sum,
+                              .halves_alike = inputs.timestep.shape().elements() == 1 &&
+                                              !options.place.active() && is_doubled(inputs.latents),
                               .dropout_key = inputs.dropout_key,
                               .tap = inputs.tap};
     if (inputs.first_timestep) {

@@ -65,6 +65,9 @@ struct AttentionOptions {
   int64_t ulysses_chunks = 1;
   /// DOT_PRODUCT: its two products are done so. Kernels of the other kinds are not looked into.
   std::optional<QuantizedProduct> quantized = {};
+  /// For programs that are not differentiated: what is done to queries and keys is handed to the
+  /// target's kernels whole (normed_rotation in rope.h).
+  bool fused_rotation = false;
   bool operator==(const AttentionOptions&) const = default;
 };
 

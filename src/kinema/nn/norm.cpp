@@ -21,8 +21,12 @@ RmsNorm::RmsNorm(const Params& params, int64_t dim, double eps)
 
 Tensor RmsNorm::operator()(Tensor x, double scale) const {
   const Tensor y = rms_norm(widened(x), eps_);
-  const Tensor weight = as(weight_, y.dtype());
-  return y * (scale == 1.0 ? weight : weight * scale);
+  return y * weight(y.dtype(), scale);
+}
+
+Tensor RmsNorm::weight(DType dtype, double scale) const {
+  const Tensor weight = as(weight_, dtype);
+  return scale == 1.0 ? weight : weight * scale;
 }
 
 }  // namespace kinema::nn

@@ -32,6 +32,10 @@ class RmsNorm {
   /// comes as a factor of the weight, where it costs nothing.
   Tensor operator()(Tensor x, double scale = 1.0) const;
 
+  /// The weight times `scale`, in `dtype`.
+  Tensor weight(DType dtype, double scale) const;
+  double epsilon() const { return eps_; }
+
  private:
   double eps_;
   Tensor weight_;

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/scan.h"
+#include "kinema/kernels/settings.h"
 #include "kinema/nn/linear.h"
 #include "kinema/nn/norm.h"
 
@@ -63,6 +65,16 @@ Tensor rotate(Tensor x, const Rope& rope) {
   const Tensor swapped = reshape(reverse(reshape(x, {b, s, n, d / 2, 2}), Axis(4)), {b, s, n, d});
   const auto table = [&](Tensor of_pairs) { return reshape(as(of_pairs, x.dtype()), {s, 1, d}); };
   return x * table(rope.cos) + swapped * table(rope.sin);
+}
+
+Tensor normed_rotation(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope) {
+  return fused(
+      "rms_norm_rotate", kernels::RmsNormRotateSettings{epsilon}, {x, weight, rope.cos, rope.sin},
+      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+        const Tensor y = rms_norm(widened(in[0]), epsilon) * as(in[1], widened(in[0]).dtype());
+        const Tensor split = reshape(y, {y.dim(0), y.dim(1), heads, y.dim(2) / heads});
+        return {as(rotate(split, {.cos = in[2], .sin = in[3]}), x.dtype())};
+      })[0];
 }
 
 }  // namespace kinema::nn

@@ -23,4 +23,8 @@ Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim);
 /// x [b, s, n, d] rotated, computed in f32 (f64 for f64) and returned in it.
 Tensor rotate(Tensor x, const Rope& rope);
 
+/// The RMS norm of x [b, s, n d] with `weight` f32 [n d], rotated, in x's dtype [b, s, n, d]: one
+/// `fused("rms_norm_rotate")`. The backward pass would compute both again.
+Tensor normed_rotation(Tensor x, Tensor weight, double epsilon, int64_t heads, const Rope& rope);
+
 }  // namespace kinema::nn

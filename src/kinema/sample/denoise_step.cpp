@@ -178,6 +178,7 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
   // Nothing is differentiated: blocks are best at any length.
   nn::AttentionOptions& attention = spec.options.attention;
   attention.min_length = 0;
+  attention.fused_rotation = true;
   if (attention.kind == nn::AttentionKind::DOT_PRODUCT) {
     attention.kind = nn::AttentionKind::FLASH;
   }

@@ -34,7 +34,8 @@ class Passes {
     };
     const bool both = count > spec_.latents[0];
     const Tensor hidden = both ? twice(hidden_) : hidden_;
-    networks::Inputs in{.latents = hidden, .timestep = timesteps(hidden.dim(0))};
+    networks::Inputs in{.latents = hidden,
+                        .timestep = timesteps(spec_.expand_timesteps ? hidden.dim(0) : 1)};
     if (spec_.expand_timesteps) {
       const bool given = spec_.condition == Condition::FIRST_FRAME;  // and not noisy
       in.first_timestep = given ? zeros_like(in.timestep) : in.timestep;
@@ -60,7 +61,7 @@ class Passes {
   }
 
  private:
-  /// The step's timestep, once per video.
+  /// The step's timestep, once per video, or once: it is every video's.
   Tensor timesteps(int64_t batch) const {
     return broadcast_to(slice(given_.numbers, Axis(0), kTimestep, 1), {batch});
   }

@@ -24,6 +24,19 @@ extern const Op kConvolution;
 /// Its attributes are the sizes of its result.
 extern const Op kReshape;
 
+/// Attributes of kBroadcast: the result's sizes, and which of its axes the operand's are.
+struct BroadcastAttrs {
+  Dims dims;
+  std::vector<int64_t> axes;
+};
+extern const Op kBroadcast;
+
+/// The sum and the product of two tensors of one shape.
+extern const Op kAdd;
+extern const Op kMultiply;
+/// y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2; no attributes.
+extern const Op kGeluTanh;
+
 /// Attributes of kTranspose: result axis i is the operand's axis `order[i]`.
 struct TransposeAttrs {
   std::vector<int64_t> order;

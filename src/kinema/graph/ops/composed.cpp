@@ -6,6 +6,7 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/ops/attrs.h"
 #include "kinema/graph/ops/rules.h"
 
 /// Functions of one tensor that are written out as simpler ops but have a gradient of their own,
@@ -98,7 +99,9 @@ Tensor gelu_tanh_forward(const Node&, Tensor x) {
   return (0.5 * x) * (1.0 + tanh(kGeluScale * (x + kGeluCubic * (x * x * x))));
 }
 
-constexpr Op kGeluTanh{
+}  // namespace
+
+constinit const Op kGeluTanh{
     .name = "gelu_tanh",
     .infer = same_float,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
@@ -112,6 +115,8 @@ constexpr Op kGeluTanh{
     .emit = emit_written_out<gelu_tanh_forward>,
     .free_to_recompute = true,
 };
+
+namespace {
 
 // y = x (1 + erf(x / sqrt 2)) / 2,  dx = dy ((1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2
 // pi))

@@ -6,6 +6,7 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/ops/attrs.h"
 #include "kinema/graph/ops/rules.h"
 
 namespace kinema {
@@ -137,8 +138,10 @@ constexpr Op kRoundEven{
 
 // ---- Two operands of one shape -------------------------------------------------------------
 
+}  // namespace
+
 // y = a + b,  da = dy,  db = dy
-constexpr Op kAdd{
+constinit const Op kAdd{
     .name = "add",
     .infer = same_for_all,
     .gradient = [](Tensor, Tensor dy) -> Cotangents {
@@ -147,6 +150,8 @@ constexpr Op kAdd{
     .mlir = "stablehlo.add",
     .free_to_recompute = true,
 };
+
+namespace {
 
 // y = a - b,  da = dy,  db = -dy
 constexpr Op kSubtract{
@@ -159,8 +164,10 @@ constexpr Op kSubtract{
     .free_to_recompute = true,
 };
 
+}  // namespace
+
 // y = a b,  da = dy b,  db = dy a
-constexpr Op kMultiply{
+constinit const Op kMultiply{
     .name = "multiply",
     .infer = same_for_all,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
@@ -169,6 +176,8 @@ constexpr Op kMultiply{
     .mlir = "stablehlo.multiply",
     .free_to_recompute = true,
 };
+
+namespace {
 
 // y = a / b,  da = dy / b,  db = -dy y / b
 constexpr Op kDivide{

@@ -16,11 +16,6 @@ struct ReshapeAttrs {
   Dims dims;
 };
 
-struct BroadcastAttrs {
-  Dims dims;
-  std::vector<int64_t> axes;
-};
-
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   std::vector<int64_t> out(order.size());
   for (size_t i = 0; i < order.size(); ++i) {
@@ -78,10 +73,8 @@ constinit const Op kTranspose{
     .free_to_recompute = true,
 };
 
-namespace {
-
 // y[..., i, ...] = x[..., 0 or i, ...],  dx = dy summed over the axes along which x repeats
-constexpr Op kBroadcast{
+constinit const Op kBroadcast{
     .name = "broadcast_in_dim",
     .infer = [](const Node& node) -> Shape {
       const Shape& x = node.shape(0);
@@ -122,6 +115,8 @@ constexpr Op kBroadcast{
     },
     .free_to_recompute = true,
 };
+
+namespace {
 
 constexpr const Op* kOps[] = {&kReshape, &kTranspose, &kBroadcast};
 

@@ -7,7 +7,9 @@
 #include "kinema/graph/body.h"
 #include "kinema/kernels/gpu/cudnn_attention.h"
 #include "kinema/kernels/gpu/cudnn_fp8.h"
+#include "kinema/kernels/gpu/epilogue.h"
 #include "kinema/kernels/gpu/triton_calls.h"
+#include "kinema/kernels/gpu/triton_norm.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 
@@ -71,7 +73,23 @@ void write_triton(const Node& node, const Call& call, Emitter& out, const std::s
   });
 }
 
+/// Norm and rotation, where that is what a call is.
+bool write_norm_rotate(const Node& node, Emitter& out) {
+  const Body& body = *node.get<std::shared_ptr<Body>>();
+  const auto* settings = std::any_cast<RmsNormRotateSettings>(&body.settings);
+  const Shape& y = node.results[0];
+  if (settings == nullptr || !norm_rotate_refusal(node.shape(0), y).empty()) {
+    return false;
+  }
+  write_instead(node, out,
+                [&](std::span<const Tensor> in) { return triton_norm_rotate(in, y, *settings); });
+  return true;
+}
+
 bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
+  if (write_norm_rotate(node, out)) {
+    return true;
+  }
   const Call call = call_of(node);
   if (call.forward == nullptr && call.backward == nullptr) {
     return false;
@@ -107,12 +125,20 @@ bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
 Lowering gpu_lowering(const GpuLoweringOptions& options) {
   return [options](const Node& node, Emitter& out) {
     const bool partitioned = options.mesh && out.manual_depth() == 0;
-    return node.op == &kCall && !partitioned && write(node, out, options);
+    if (partitioned) {
+      return false;
+    }
+    return node.op == &kCall ? write(node, out, options)
+                             : !options.mesh && write_epilogue(node, out);
   };
 }
 
 KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options) {
   KernelSet out;
+  // Triton's products take no bias that is a loop's slice, and no GELU.
+  if (target.mesh.axes.empty()) {
+    out.flags.emplace("xla_gpu_enable_triton_gemm", false);
+  }
   if (options.use) {
     out.lowering = gpu_lowering({.chip = target.chip,
                                  .mesh = !target.mesh.axes.empty(),

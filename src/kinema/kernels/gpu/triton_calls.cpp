@@ -27,25 +27,17 @@ constexpr int64_t kMostPrograms = 65535;
 constexpr size_t kForwardKeys = 3;
 constexpr size_t kBackwardKeys = 7;
 
-std::string configuration(const FlashKernel& kernel) {
-  const KernelText& text = kernel.text;
-  return fmt::format(
-      "{{name = {}, ir = {}, num_stages = {} : i32, num_warps = {} : i32, grid_x = {} : i32, "
-      "grid_y = {} : i32, grid_z = {} : i32, debug = false}}",
-      mlir_quoted(text.name), mlir_quoted(text.text), kernel.tile.stages, kernel.tile.warps,
-      text.grid[0], text.grid[1], text.grid[2]);
-}
-
 std::vector<Tensor> call(FlashPass pass, FlashWork work, std::vector<Tensor> operands,
                          std::string_view chip) {
   work.tile = triton::best_tile(pass, work, chip);
   triton::check_fits(pass, work, chip);
   const FlashKernel kernel = triton::flash_kernel(pass, work);
-  return custom_call(std::move(operands), kernel.results,
-                     {.target = "__gpu$xla.gpu.triton",
-                      .api_version = 4,
-                      .config = configuration(kernel),
-                      .kernel = kernel.text});
+  return custom_call(
+      std::move(operands), kernel.results,
+      {.target = "__gpu$xla.gpu.triton",
+       .api_version = 4,
+       .config = triton_configuration(kernel.text, kernel.tile.warps, kernel.tile.stages),
+       .kernel = kernel.text});
 }
 
 FlashWork work_of(Tensor q, Tensor k, DType result, double scale, bool keys_given) {
@@ -79,6 +71,14 @@ bool write(const Node& node, Emitter& out, const std::string& chip) {
 }
 
 }  // namespace
+
+std::string triton_configuration(const KernelText& kernel, int64_t warps, int64_t stages) {
+  return fmt::format(
+      "{{name = {}, ir = {}, num_stages = {} : i32, num_warps = {} : i32, grid_x = {} : i32, "
+      "grid_y = {} : i32, grid_z = {} : i32, debug = false}}",
+      mlir_quoted(kernel.name), mlir_quoted(kernel.text), stages, warps, kernel.grid[0],
+      kernel.grid[1], kernel.grid[2]);
+}
 
 std::string triton_refusal(const Shape& q, const Shape& k, DType result, double scale) {
   if (q.dtype != DType::BF16 && q.dtype != DType::F16 && q.dtype != DType::F32) {

@@ -7,10 +7,14 @@
 
 #include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
+#include "kinema/kernels/kernel_text.h"
 #include "kinema/kernels/settings.h"
 
 /// Calls of the Triton kernels: q, k, v and their gradients stay where they lie.
 namespace kinema::kernels {
+
+/// The configuration of a kernel's call, which runs on so many threads of 32.
+std::string triton_configuration(const KernelText& kernel, int64_t warps, int64_t stages);
 
 /// Why the kernels do not take q [b, s, n, d] and k [b, t, n, d] of `fused("flash_attention")` or
 /// its backward pass, with what they take; empty where they do.

@@ -68,6 +68,20 @@ Tensor HeadProjections::key(Tensor x, Precision precision, const mesh::Placement
   return heads(norm_k_(place.rounded(to_k_(x, precision))));
 }
 
+Tensor HeadProjections::rotated(Tensor x, const nn::RmsNorm& norm, double scale,
+                                const nn::Rope& rope) const {
+  const DType dtype = nn::widened(x).dtype();
+  return nn::normed_rotation(x, norm.weight(dtype, scale), norm.epsilon(), heads_, rope);
+}
+
+Tensor HeadProjections::rotated_query(Tensor x, const nn::Rope& rope, Precision precision) const {
+  return rotated(to_q_(x, precision), norm_q_, quantized_ ? 1.0 : scale_, rope);
+}
+
+Tensor HeadProjections::rotated_key(Tensor x, const nn::Rope& rope, Precision precision) const {
+  return rotated(to_k_(x, precision), norm_k_, 1.0, rope);
+}
+
 Tensor HeadProjections::value(Tensor x, Precision precision) const {
   return heads(to_v_(x, precision));
 }
@@ -87,8 +101,12 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   const Precision precision = options.precision;
   // The rotation follows the norm in f32 and the pair is rounded once. Queries and keys carry two
   // names: configurations of other trainers use either.
-  const Tensor q = nn::as(nn::rotate(project_.query(x, precision, place, tap), rope), x.dtype());
-  const Tensor k = nn::as(nn::rotate(project_.key(x, precision, place), rope), x.dtype());
+  const bool fused = options.fused_rotation && !place.active() && !tap;
+  const Tensor q =
+      fused ? project_.rotated_query(x, rope, precision)
+            : nn::as(nn::rotate(project_.query(x, precision, place, tap), rope), x.dtype());
+  const Tensor k = fused ? project_.rotated_key(x, rope, precision)
+                         : nn::as(nn::rotate(project_.key(x, precision, place), rope), x.dtype());
   nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = self_attention_axes(place);
   const Tensor y =

@@ -27,6 +27,9 @@ class HeadProjections {
                const BlockTap& tap) const;
   /// [b, t, d] -> [b, t, n, d / n], f32.
   Tensor key(Tensor x, Precision precision, const mesh::Placement& place) const;
+  /// Both rotated, in x's dtype.
+  Tensor rotated_query(Tensor x, const nn::Rope& rope, Precision precision) const;
+  Tensor rotated_key(Tensor x, const nn::Rope& rope, Precision precision) const;
   /// [b, t, d] -> [b, t, n, d / n] in x's dtype.
   Tensor value(Tensor x, Precision precision) const;
   /// [b, s, n, d / n] -> [b, s, d], through the output projection.
@@ -37,6 +40,8 @@ class HeadProjections {
   nn::AttentionOptions with_scale(nn::AttentionOptions options) const;
 
  private:
+  Tensor rotated(Tensor x, const nn::RmsNorm& norm, double scale, const nn::Rope& rope) const;
+
   int64_t heads_;
   double scale_;  // 1 / sqrt(head width)
   std::optional<nn::QuantizedProduct> quantized_;

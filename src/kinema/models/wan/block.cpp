@@ -24,6 +24,9 @@ std::vector<Tensor> modulation_rows(Tensor table, Tensor time) {
   return rows;
 }
 
+/// The first half along the batch; what is one for all samples as it is.
+Tensor first_half(Tensor x) { return x.dim(0) == 1 ? x : slice(x, Axis(0), 0, x.dim(0) / 2); }
+
 std::optional<nn::LayerNorm> cross_norm(const nn::Params& params, const TransformerConfig& c) {
   if (!c.cross_attn_norm) {
     return std::nullopt;
@@ -65,10 +68,13 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
       modulation_rows(nn::as(modulation_, given.time.dtype()), given.time);
   {
     const Scope scope(graph, "attn1");
-    Tensor y = self_attention_(modulated_norm(x, m[0], m[1], eps_), given.rope, given.attention,
-                               place, tap);
+    const auto some = [&](Tensor whole) { return given.halves_alike ? first_half(whole) : whole; };
+    const Tensor in = some(x);
+    Tensor y = self_attention_(modulated_norm(in, some(m[0]), some(m[1]), eps_), given.rope,
+                               given.attention, place, tap);
     y = offer("attn1", given.dropout(y, "attn1"));
-    x = add_gated(x, y, m[2]);
+    x = add_gated(in, y, some(m[2]));
+    x = given.halves_alike ? concatenate({x, x}, Axis(0)) : x;
   }
   {
     const Scope scope(graph, "attn2");

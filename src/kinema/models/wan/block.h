@@ -15,7 +15,8 @@ inline constexpr std::array<std::string_view, 3> kTokenAxes = {
 
 /// What a block is told beside the video tokens.
 struct Conditioning {
-  Tensor time;        // f32 [b, 6, d], or [b, s, 6, d]: shift, scale, gate of attention, then FFN
+  Tensor
+      time;  // f32 [b, 6, d], [1, 6, d], or [b, s, 6, d]: shift, scale, gate of attention, then FFN
   Tensor text;        // [b, t, d]
   Tensor image = {};  // [b, n, d] or empty
   /// Instead of text and image: this block's keys and values.
@@ -25,6 +26,8 @@ struct Conditioning {
   nn::Dropout low_rank_dropout = {};  // of the inputs of low-rank additions
   nn::AttentionOptions attention = {};
   mesh::Placement place = {};
+  /// The second half of x is the first once more: self-attention is computed for one of them.
+  bool halves_alike = false;
 };
 
 /// norm(x) (1 + scale) + shift with a norm without parameters, all in f32, rounded once to x's

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/scan_some.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/models/wan/block.h"
 #include "kinema/models/wan/embed.h"
@@ -83,11 +84,15 @@ void check_inputs(const TransformerInputs& in, const TransformerConfig& c,
                   const nn::ModelOptions& options, int64_t tokens) {
   const int64_t b = in.hidden_states.dim(0);
   const Tensor t = in.timestep;
-  check((t.rank() == 1 || (t.rank() == 2 && t.dim(1) == tokens)) && t.dim(0) == b,
-        "[wan] timestep is {} but must be [{}], or [{}, {}] for one per token",
+  const bool is_one = t.rank() == 1 && (t.dim(0) == 1 || t.dim(0) == b);
+  check(is_one || (t.rank() == 2 && t.dim(1) == tokens && t.dim(0) == b),
+        "[wan] timestep is {} but must be [{}], [1] for all samples, or [{}, {}] for one per token",
         to_string(t.shape()), b, b, tokens);
   check(options.dropout >= 0.0 && options.dropout < 1.0,
         "[wan] dropout is {} but must be at least 0 and below 1", options.dropout);
+  check(!in.halves_alike || (b % 2 == 0 && !options.place.active()),
+        "[wan] of {} samples{} halves cannot be alike", b,
+        options.place.active() ? " over several devices" : "");
   if (in.block_sum) {
     const Shape sum{options.activations_dtype, {b, tokens, c.dim()}};
     check(in.block_sum.shape() == sum, "[wan] block_sum is {} but must be {}",
@@ -147,7 +152,8 @@ struct Stacks {
   std::vector<Tensor> tensors;
 };
 
-/// One loop over the stacked parameters.
+/// One loop over the stacked parameters, or one more for the first of them where its work is
+/// another.
 Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
                       std::span<const Tensor> params, const TransformerConfig& config,
                       const nn::ModelOptions& options, const Conditioning& given) {
@@ -163,21 +169,30 @@ Tensor scanned_blocks(Tensor x, std::span<const nn::ParamSpec> specs,
     xs.insert(xs.end(), list.begin(), list.end());
   }
   const Scope scope(graph, "blocks");
-  const ScanResult result =
-      scan({x}, xs, {.length = config.num_layers, .remat = options.remat},
-           [&](std::span<const Tensor> carry, std::span<const Tensor> layer) -> ScanResult {
-             const size_t weights = stacks.keys.size();
-             Conditioning here = given;
-             if (dropout) {
-               here.dropout = given.dropout.at(layer[weights]);
-               here.low_rank_dropout = given.low_rank_dropout.at(layer[weights]);
-             }
-             if (given.keys) {
-               here.keys = from_list(layer.subspan(weights + (dropout ? 1 : 0)));
-             }
-             return {.carry = {stacks.block(layer, config, here.low_rank_dropout)(carry[0], here)}};
-           });
-  return result.carry[0];
+  const auto some = [&](Tensor into, int64_t first, int64_t count, bool halves_alike) {
+    const ScanOptions steps{.length = count, .remat = options.remat};
+    const ScanPart part{.first = first, .of = config.num_layers};
+    const auto step = [&](std::span<const Tensor> carry,
+                          std::span<const Tensor> layer) -> ScanResult {
+      const size_t weights = stacks.keys.size();
+      Conditioning here = given;
+      here.halves_alike = halves_alike;
+      if (dropout) {
+        here.dropout = given.dropout.at(layer[weights]);
+        here.low_rank_dropout = given.low_rank_dropout.at(layer[weights]);
+      }
+      if (given.keys) {
+        here.keys = from_list(layer.subspan(weights + (dropout ? 1 : 0)));
+      }
+      return {.carry = {stacks.block(layer, config, here.low_rank_dropout)(carry[0], here)}};
+    };
+    return scan_some({into}, xs, steps, part, step).carry[0];
+  };
+  const int64_t apart = given.halves_alike ? 1 : 0;
+  if (apart > 0) {
+    x = some(x, 0, apart, true);
+  }
+  return apart == config.num_layers ? x : some(x, apart, config.num_layers - apart, false);
 }
 
 /// One block after the other, each as the remat policy says; nothing is recomputed where taps look.
@@ -188,6 +203,7 @@ Tensor unrolled_blocks(Tensor x, nn::Binder& binder, const TransformerConfig& co
   for (int64_t i = 0; i < config.num_layers; ++i) {
     const Scope scope(graph, block_key(i));
     Conditioning here = given;
+    here.halves_alike = given.halves_alike && i == 0;
     if (given.dropout.active() || given.low_rank_dropout.active()) {
       const Tensor layer = constant(graph, static_cast<double>(i), Shape{DType::U32, {}});
       here.dropout = given.dropout.at(layer);
@@ -354,6 +370,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
   given.low_rank_dropout = low_rank_dropout;
+  given.halves_alike = inputs.halves_alike;
   Tensor x;
   {
     const Scope scope(graph, "patch_embedding");

@@ -21,7 +21,8 @@ void check_divides(const TransformerConfig& config, const mesh::Placement& place
 
 struct TransformerInputs {
   Tensor hidden_states;  // [b, c_in, f, h, w], float
-  Tensor timestep;       // [b], or [b, s] (TI2V: one per token); float or integer, 0..1000
+  // [b], [1] for all samples, or [b, s] (TI2V: one per token); float or integer, 0..1000
+  Tensor timestep;
   Tensor encoder_hidden_states = {};        // [b, t, text_dim]
   Tensor encoder_hidden_states_image = {};  // [b, n, image_dim], Wan 2.1 I2V only
   /// Instead of both, what cross_keys made of them.
@@ -29,6 +30,10 @@ struct TransformerInputs {
   /// Instead of running the blocks: what they added to the tokens for other inputs, [b, s, d] in
   /// activations_dtype. Text, image and keys are then not read.
   Tensor block_sum = {};
+  /// The second half of the samples are the first once more, but for text, image and keys: the
+  /// first block's self-attention, which reads none of these, is computed for one half. For
+  /// programs on one device that are not differentiated.
+  bool halves_alike = false;
   Tensor dropout_key = {};  // u32[2]; needed when dropout > 0, else empty
   /// Called with intermediate values under the names of the reference cases' taps ("patch_embed",
   /// "temb", "block0.attn1", ...). With scan_layers only taps outside the blocks are offered.

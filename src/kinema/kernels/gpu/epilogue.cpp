@@ -1,0 +1,150 @@
+#include "kinema/kernels/gpu/epilogue.h"
+
+#include <array>
+#include <optional>
+
+#include "kinema/graph/ops.h"
+#include "kinema/graph/ops/attrs.h"
+#include "kinema/kernels/rewrite.h"
+
+namespace kinema::kernels {
+namespace {
+
+bool is_half(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
+
+/// convert(dot(x, w) + broadcast(convert(bias))), all but the sums in one half type.
+struct Biased {
+  const Node* dot;
+  Tensor bias;                    // [out]
+  const BroadcastAttrs* repeats;  // to the product's sizes
+};
+
+std::optional<Biased> biased(const Node& convert, const Emitter& out) {
+  const DType dtype = convert.results[0].dtype;
+  const Tensor sum = convert.input(0);
+  if (!is_half(dtype) || sum.node().op != &kAdd || out.uses(sum) != 1) {
+    return std::nullopt;
+  }
+  const Node& dot = sum.node().input(0).node();
+  const Node& wide = sum.node().input(1).node();
+  if (dot.op != &kDotGeneral || wide.op != &kBroadcast || out.uses(sum.node().input(0)) != 1) {
+    return std::nullopt;
+  }
+  const Node& bias = wide.input(0).node();
+  const auto& attrs = dot.get<DotAttrs>();
+  const auto& repeats = wide.get<BroadcastAttrs>();
+  const int64_t last = dot.results[0].rank() - 1;
+  const bool fits = dot.shape(0).dtype == dtype && dot.shape(1).dtype == dtype &&
+                    attrs.out == DType::F32 && attrs.dims.lhs_batch.empty() &&
+                    attrs.dims.rhs_contract.size() == 1 && dot.shape(1).rank() == 2 &&
+                    bias.op == &kConvert && bias.shape(0).dtype == dtype &&
+                    bias.shape(0).rank() == 1 && repeats.axes == std::vector<int64_t>{last} &&
+                    bias.shape(0).dims[0] == dot.results[0].dims[static_cast<size_t>(last)];
+  return fits ? std::optional(Biased{&dot, bias.input(0), &repeats}) : std::nullopt;
+}
+
+void write_biased(const Node& node, const Biased& found, Emitter& out) {
+  const std::array inputs{found.dot->input(0), found.dot->input(1), found.bias};
+  const auto& attrs = found.dot->get<DotAttrs>();
+  write_instead(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor y = dot_general(in[0], in[1], attrs.dims, attrs.precision, in[0].dtype());
+    return {y + broadcast_in_dim(in[2], found.repeats->dims, found.repeats->axes)};
+  });
+}
+
+/// x Phi(x) as XLA's GemmRewriter knows it: nothing but these operations in this order, all in the
+/// product's dtype.
+Tensor known_gelu(Tensor x) {
+  constexpr double kScale = 0.79788456080286535588;  // sqrt(2 / pi)
+  constexpr double kCubic = 0.044715;
+  const Tensor u = kScale * (x + kCubic * (x * (x * x)));
+  return x * (0.5 * (1.0 + tanh(u)));
+}
+
+/// The product with its bias that a value is; empty where it is none.
+bool is_biased_product(Tensor x, const Emitter& out) {
+  return x.node().op == &kConvert && out.uses(x) == 1 && biased(x.node(), out);
+}
+
+/// convert(convert(x) + convert(product) * broadcast(gate)), the gate one number a channel.
+struct Gated {
+  Tensor x;
+  Biased product;
+  Tensor gate;
+};
+
+/// `x` itself, where it is made of half floats.
+Tensor before_widening(Tensor wide, DType dtype) {
+  const Node& node = wide.node();
+  return node.op == &kConvert && node.shape(0).dtype == dtype ? node.input(0) : Tensor();
+}
+
+std::optional<Gated> gated(const Node& convert, const Emitter& out) {
+  const DType dtype = convert.results[0].dtype;
+  const Tensor sum = convert.input(0);
+  if (!is_half(dtype) || sum.node().op != &kAdd || out.uses(sum) != 1) {
+    return std::nullopt;
+  }
+  const Tensor x = before_widening(sum.node().input(0), dtype);
+  const Node& product = sum.node().input(1).node();
+  if (!x || product.op != &kMultiply || product.results[0].dtype != DType::F32) {
+    return std::nullopt;
+  }
+  const Tensor y = before_widening(product.input(0), dtype);
+  const Node& wide = product.input(1).node();
+  if (!y || y.node().op != &kConvert || out.uses(y) != 1 || wide.op != &kBroadcast) {
+    return std::nullopt;
+  }
+  const std::optional<Biased> found = biased(y.node(), out);
+  const Tensor gate = wide.input(0);
+  const bool is_of_channels = found && gate.shape().elements() == found->bias.dim(0) &&
+                              gate.dim(gate.rank() - 1) == found->bias.dim(0) &&
+                              wide.get<BroadcastAttrs>().axes.back() == y.rank() - 1;
+  return is_of_channels ? std::optional(Gated{x, *found, gate}) : std::nullopt;
+}
+
+/// The gate goes into weights and bias, in f32, and these are rounded to half floats: about as much
+/// is lost as where the product is rounded before its gate. Sum and product are then one call.
+void write_gated(const Node& node, const Gated& found, Emitter& out) {
+  const Biased& product = found.product;
+  const std::array inputs{found.x, product.dot->input(0), product.dot->input(1), product.bias,
+                          found.gate};
+  const auto& attrs = product.dot->get<DotAttrs>();
+  write_instead(node, inputs, out, [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const DType dtype = in[0].dtype();
+    const auto wide = [](Tensor x) { return convert(x, DType::F32); };
+    const Tensor gate = reshape(in[4], in[3].shape().dims);
+    // w [out, in] or [in, out]
+    const int64_t along = attrs.dims.rhs_contract[0] == 1 ? 0 : 1;
+    const Tensor w =
+        convert(wide(in[2]) * broadcast_in_dim(gate, in[2].shape().dims, {along}), dtype);
+    const Tensor bias = convert(wide(in[3]) * gate, dtype);
+    const Tensor y = dot_general(in[1], w, attrs.dims, attrs.precision, dtype);
+    return {y + broadcast_in_dim(bias, product.repeats->dims, product.repeats->axes) + in[0]};
+  });
+}
+
+}  // namespace
+
+bool write_epilogue(const Node& node, Emitter& out) {
+  if (node.op == &kConvert) {
+    if (const auto found = gated(node, out)) {
+      write_gated(node, *found, out);
+      return true;
+    }
+    const auto found = biased(node, out);
+    if (found) {
+      write_biased(node, *found, out);
+    }
+    return found.has_value();
+  }
+  if (node.op != &kGeluTanh || !is_biased_product(node.input(0), out)) {
+    return false;
+  }
+  write_instead(node, out, [](std::span<const Tensor> in) -> std::vector<Tensor> {
+    return {known_gelu(in[0])};
+  });
+  return true;
+}
+
+}  // namespace kinema::kernels
