@@ -178,6 +178,18 @@ def restore(runs, counts):
         weights = [key for key in before if key[0].startswith("transformer")]
         require(all(before[key] == after[key] for key in weights), f"{name} has other parameters")
         yield f"a checkpoint of 4 processes read by {count}: {len(weights)} tensors equal"
+    size = sum(len(tensor[2]) for tensor in tensors(runs.checkpoint("saved")).values())
+    for name, words in (("replicas", mesh(data=4)), ("two-replicas", mesh(data=2, fsdp=2))):
+        shutil.copytree(runs.folder / "saved", runs.folder / name)
+        words = words | dict(max_train_steps=5, learning_rate=0, enable_single_replica_ckpt_restoring="true")
+        output = runs.run(name, 4, 1, words)
+        line = re.search(r"checkpoint read by one replica: ([\d.]+) MB in all.*", output)
+        require(line, f"{name}: nothing is said of what was read: {output[-800:]}")
+        require(abs(float(line[1]) - size / 1e6) < 0.06, f"{name}: {line[0]}, but the state has {size} bytes")
+        before, after = tensors(runs.checkpoint("saved")), tensors(runs.checkpoint(name, 5))
+        require(all(before[key] == after[key] for key in before if key[0].startswith("transformer")),
+                f"{name} has other parameters")
+        yield f"{line[0]}; the state has {size / 1e6:.1f} MB"
 
 
 def pids_of(process):

@@ -88,6 +88,10 @@ bool reduce_typed(std::span<std::byte> sum, Bytes other, DType dtype,
       return reduce_as<uint8_t>(sum, other, reduction);
     case DType::S8:
       return reduce_as<int8_t>(sum, other, reduction);
+    case DType::S16:
+      return reduce_as<int16_t>(sum, other, reduction);
+    case DType::U16:
+      return reduce_as<uint16_t>(sum, other, reduction);
     default:
       return false;  // XLA's CPU compiler widens 16-bit reductions itself
   }

@@ -56,6 +56,10 @@ std::optional<DType> dtype_of(ffi::DataType type) {
       return DType::S8;
     case ffi::U8:
       return DType::U8;
+    case ffi::S16:
+      return DType::S16;
+    case ffi::U16:
+      return DType::U16;
     case ffi::S32:
       return DType::S32;
     case ffi::S64:

@@ -34,7 +34,6 @@ constexpr IgnoredKey kIgnored[] = {
     {"enable_ml_diagnostics", "belongs to a Google Cloud service"},
     {"enable_mllog", kDead},
     {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
-    {"enable_single_replica_ckpt_restoring", kDead},
     {"from_pt", kDead},
     {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
     {"jax_cache_dir", "executable_cache is the cache of compiled programs"},

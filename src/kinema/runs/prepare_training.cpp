@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -281,6 +283,23 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
   out.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
 }
 
+/// What all processes together read of a checkpoint, and who read how much.
+std::string read_once_line(int64_t own, const Job& job) {
+  double sum = 0;
+  std::string each;
+  const std::vector<std::string> all =
+      job.world().talk().gather(std::to_string(own), {.what = "the restored state"});
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    constexpr double kMega = 1e6;
+    const double read = std::stod(all[rank]) / kMega;
+    sum += read;
+    if (read > 0 && rank < 8) {
+      each += fmt::format("{}process {} {:.1f} MB", each.empty() ? "" : ", ", rank, read);
+    }
+  }
+  return fmt::format("checkpoint read by one replica: {:.1f} MB in all ({})", sum, each);
+}
+
 /// The trainer without its state, and what it will take. False when the job was told to stop.
 bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
@@ -415,13 +434,19 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     const auto span = out.timings.measure("loading weights");
     const auto loading = job.task("loading the weights");
     const bool with_optimizer = !start.init.empty() && config.run.init_optimizer;
+    const auto bytes_read = std::make_shared<std::atomic<int64_t>>(0);
+    const bool once = config.run.enable_single_replica_ckpt_restoring && devices.is_shared();
+    const runtime::Devices readers = once ? devices.with_one_reader(bytes_read) : devices;
     for (size_t place = out.pretrained.size(); place-- > 0;) {
       out.experts->set_state(
           static_cast<int64_t>(place),
           start.resumes() || with_optimizer
               ? saved_state(out, place, start.resumes() ? start.folder : start.init, kept, ema,
-                            devices, *optimizer)
+                            readers, *optimizer)
               : first_state(out, place, kept, ema, devices, *optimizer));
+    }
+    if (once && (start.resumes() || with_optimizer)) {
+      job.line(read_once_line(*bytes_read, job));
     }
     if (out.eval_source) {
       add_evaluation(config, devices, job, out);

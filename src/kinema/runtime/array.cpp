@@ -107,6 +107,48 @@ std::vector<mesh::Block> Devices::blocks(const Sharding& sharding, const Dims& d
   return own;
 }
 
+Devices Devices::with_one_reader(std::shared_ptr<std::atomic<int64_t>> bytes) const {
+  Devices out = *this;
+  out.bytes_read_ = std::move(bytes);
+  return out;
+}
+
+bool Devices::reads(size_t i, const Sharding& sharding) const {
+  if (!has_one_reader()) {
+    return true;
+  }
+  const std::vector<std::string> copies = copying_axes(mesh_, sharding);
+  size_t left = places_[i];
+  const auto& axes = mesh_.axes.axes;
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const auto size = static_cast<size_t>(axis->second);
+    if (left % size != 0 && std::ranges::find(copies, axis->first) != copies.end()) {
+      return false;
+    }
+    left /= size;
+  }
+  return true;
+}
+
+void Devices::count_read(int64_t bytes) const {
+  if (bytes_read_) {
+    *bytes_read_ += bytes;
+  }
+}
+
+std::vector<std::string> copying_axes(const mesh::Mesh& mesh, const Sharding& sharding) {
+  std::vector<std::string> out;
+  for (const auto& [axis, size] : mesh.axes.axes) {
+    const bool splits = std::ranges::any_of(sharding.dims, [&, name = axis](const auto& named) {
+      return std::ranges::find(named, name) != named.end();
+    });
+    if (size > 1 && !splits) {
+      out.push_back(axis);
+    }
+  }
+  return out;
+}
+
 Array Devices::upload(std::span<const std::byte> bytes, const Shape& shape,
                       const Sharding& sharding, Memory memory) const {
   const pjrt::MemoryKind kind = memory_kind(memory);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -72,6 +74,13 @@ class Devices {
   bool is_shared() const { return total() != static_cast<int64_t>(count()); }
   /// One of this process's, in the mesh's order.
   const pjrt::Device& operator[](size_t i) const { return devices_[i]; }
+  /// The same devices, of which each part of an array is to be read by one alone and then spread
+  /// to the others that hold it (`reads`, spread); `bytes` counts what this process read.
+  Devices with_one_reader(std::shared_ptr<std::atomic<int64_t>> bytes) const;
+  bool has_one_reader() const { return bytes_read_ != nullptr; }
+  /// Whether device i reads its part of an array that lies so: without one reader, each does.
+  bool reads(size_t i, const Sharding& sharding) const;
+  void count_read(int64_t bytes) const;
   /// What each device of this process holds of an array.
   std::vector<mesh::Block> blocks(const Sharding& sharding, const Dims& dims) const;
 
@@ -101,6 +110,10 @@ class Devices {
   mesh::Mesh mesh_;  // the placement's, or one device without axes
   std::vector<pjrt::Device> devices_;
   std::vector<size_t> places_;  // of `devices_` in the mesh
+  std::shared_ptr<std::atomic<int64_t>> bytes_read_;
 };
+
+/// The mesh axes of more than one device along which an array that lies so is copied.
+std::vector<std::string> copying_axes(const mesh::Mesh& mesh, const Sharding& sharding);
 
 }  // namespace kinema::runtime

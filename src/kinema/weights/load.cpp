@@ -8,6 +8,7 @@
 #include "kinema/io/mapped_file.h"
 #include "kinema/mesh/blocks.h"
 #include "kinema/pjrt/upload.h"
+#include "kinema/runtime/spread.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/parallel.h"
 #include "kinema/weights/stored.h"
@@ -59,7 +60,10 @@ class Loader {
         devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
     std::vector<Target> targets = targets_of(blocks, spec);
     Source source = source_of(spec, 0);
-    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+    for (const Target& target : targets) {
+      devices_.count_read(target.block.elements() * byte_size(spec.shape.dtype));
+    }
+    for (int64_t layer = 0; layer < spec.count() && !targets.empty(); ++layer) {
       const Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
       io::will_read(next.bytes());  // the disk works while this one is cast
       read(source, spec, layer, targets);
@@ -70,6 +74,13 @@ class Loader {
     for (Target& target : targets) {
       for (size_t i = 0; i < target.devices.size(); ++i) {
         shards[target.devices[i]] = target.uploads[i].finish();
+      }
+    }
+    for (size_t d = 0; d < shards.size(); ++d) {
+      if (!shards[d]) {  // another device reads it
+        const HostArray zeros(Shape{spec.shape.dtype, blocks[d].size});
+        shards[d] = devices_.client().to_device(zeros.bytes, zeros.shape, devices_[d],
+                                                devices_.memory_kind(spec.memory));
       }
     }
     return {spec.shape, std::move(blocks), std::move(shards)};
@@ -87,8 +98,13 @@ class Loader {
   std::vector<Target> targets_of(std::span<const mesh::Block> blocks,
                                  const nn::ParamSpec& spec) const {
     const pjrt::MemoryKind memory = devices_.memory_kind(spec.memory);
+    const Sharding sharding = spec.sharding(devices_.placement());
     std::vector<Target> targets;
     for (mesh::Holders& part : mesh::holders_of(blocks)) {
+      std::erase_if(part.devices, [&](size_t device) { return !devices_.reads(device, sharding); });
+      if (part.devices.empty()) {
+        continue;
+      }
       Target target{std::move(part.block), std::move(part.devices), {}};
       for (const size_t device : target.devices) {
         target.uploads.emplace_back(devices_.client(), Shape{spec.shape.dtype, target.block.size},
@@ -256,6 +272,12 @@ std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
     arrays[i] = Loader(checkpoint, changes, devices, codes_of(specs[i], specs))(specs[i]);
   });
   checkpoint.check_intact();
+  if (devices.has_one_reader()) {
+    runtime::Spreader spread(devices);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      arrays[i] = spread(std::move(arrays[i]), specs[i].sharding(devices.placement()));
+    }
+  }
   return arrays;
 }
 

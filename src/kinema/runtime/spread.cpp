@@ -1,0 +1,65 @@
+#include "kinema/runtime/spread.h"
+
+#include "kinema/core/error.h"
+#include "kinema/graph/graph.h"
+#include "kinema/graph/manual.h"
+#include "kinema/graph/ops.h"
+
+namespace kinema::runtime {
+namespace {
+
+/// The unsigned type of as many bits: their sum with zeros has every bit of a value, where a sum of
+/// floats would lose the sign of a zero and what is in a NaN.
+DType bits_type(DType dtype) {
+  switch (byte_size(dtype)) {
+    case 1:
+      return DType::U8;
+    case 2:
+      return DType::U16;
+    case 4:
+      return DType::U32;
+    default:
+      return DType::U64;
+  }
+}
+
+}  // namespace
+
+Array Spreader::operator()(Array array, const Sharding& sharding) {
+  if (copying_axes(devices_.placement().mesh(), sharding).empty()) {
+    return array;
+  }
+  const Array* const argument = &array;
+  return std::move(program_for(array.shape(), sharding).run(devices_, {&argument, 1}).front());
+}
+
+const Program& Spreader::program_for(const Shape& shape, const Sharding& sharding) {
+  for (const Compiled& each : programs_) {
+    if (each.shape == shape && each.sharding == sharding) {
+      return each.program;
+    }
+  }
+  const mesh::Mesh& mesh = devices_.placement().mesh();
+  const DeviceGroups holders = device_groups(mesh.axes, copying_axes(mesh, sharding));
+  Graph graph;
+  const DType bits = bits_type(shape.dtype);
+  const std::vector<Tensor> outputs =
+      manual({graph.input(shape, "part", sharding)},
+             {.mesh = mesh.axes, .in = {sharding}, .out = {sharding}},
+             [&](std::span<const Tensor> parts) {
+               const Tensor x = parts[0];
+               const Tensor sum =
+                   all_reduce_sum(x.dtype() == bits ? x : bitcast(x, bits), holders);
+               return std::vector<Tensor>{x.dtype() == bits ? sum : bitcast(sum, x.dtype())};
+             });
+  ProgramOptions options{.name = "spread"};
+  options.emit.output_shardings = {sharding};
+  options.emit.donate = {{0, 0}};
+  split_over(devices_, options);
+  return programs_
+      .emplace_back(Compiled{shape, sharding,
+                             Program::compile(devices_.client(), graph, outputs, options)})
+      .program;
+}
+
+}  // namespace kinema::runtime
