@@ -18,6 +18,7 @@ struct Console {
   std::mutex mutex;
   std::vector<const LiveLine*> lines;  // in the order of their begin
   bool drawn = false;
+  bool muted = false;
 
   static Console& get() {
     static auto* const console = new Console;  // threads may still print while the process ends
@@ -32,6 +33,9 @@ struct Console {
   }
 
   void draw() {
+    if (muted) {
+      return;
+    }
     const auto shown = std::find_if(lines.rbegin(), lines.rend(),
                                     [](const LiveLine* line) { return !line->text_.empty(); });
     if (shown == lines.rend()) {
@@ -44,6 +48,9 @@ struct Console {
 
   void print(std::FILE* to, const std::string& text) {
     const std::scoped_lock lock(mutex);
+    if (muted) {
+      return;
+    }
     erase();
     std::fputs((text + "\n").c_str(), to);
     std::fflush(to);
@@ -63,6 +70,11 @@ struct Console {
     return text.substr(0, end);
   }
 };
+
+void mute() {
+  const std::scoped_lock lock(Console::get().mutex);
+  Console::get().muted = true;
+}
 
 void print_line(const std::string& text) { Console::get().print(stdout, text); }
 

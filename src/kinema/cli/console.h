@@ -7,6 +7,9 @@
 /// threads. A terminal that is gone is no error: a run does not stop because nobody reads.
 namespace kinema::cli {
 
+/// From now on nothing is printed: of several processes one does.
+void mute();
+
 /// A line on stdout.
 void print_line(const std::string& text);
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "kinema/cli/commands.h"
+#include "kinema/cli/console.h"
 
 namespace kinema::cli {
 namespace {
@@ -40,8 +40,11 @@ std::shared_ptr<world::World> joined_world() {
     if (world::Pulse* pulse = joined()->pulse()) {
       pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
     }
-    if (!joined()->is_first() && std::freopen("/dev/null", "w", stdout) == nullptr) {
-      std::fclose(stdout);
+    if (!joined()->is_first()) {
+      mute();
+      if (std::freopen("/dev/null", "w", stdout) == nullptr) {
+        std::fclose(stdout);
+      }
     }
   }
   return joined();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <string>
+#include <filesystem>
 
 #include "kinema/config/config.h"
 #include "kinema/data/source.h"
@@ -16,6 +16,9 @@ namespace kinema::runs {
 void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job);
 /// Plugin and devices.
 void check_same_devices(const pjrt::Client& client, const Job& job);
+/// That all see the folder of checkpoints, which they write together. Throws an Error that names
+/// those who do not.
+void check_shared_folder(const std::filesystem::path& folder, const Job& job);
 /// The samples: how many, and the first that is trained on.
 void check_same_data(const data::Source& source, int64_t position, const Job& job);
 

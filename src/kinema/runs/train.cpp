@@ -143,6 +143,14 @@ struct Listeners {
   WatchedVideos& videos;
 };
 
+/// Of several processes each has its own, as one host may have several.
+fs::path profile_folder(const config::Config& config, const fs::path& run, const Job& job) {
+  const fs::path folder = config.run.tensorboard_dir.empty()
+                              ? run / "profile"
+                              : fs::path(config.run.tensorboard_dir);
+  return job.world().is_first() ? folder : folder / fmt::format("process-{}", job.world().rank());
+}
+
 bool gains_nothing(const training::Gain& gain, const config::Config& config) {
   return config.run.eval_every > 0 && gain.is_over(config.run.stop_after_evaluations_without_gain);
 }
@@ -166,8 +174,7 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
         training::ProfileOptions{.skip_first = config.run.skip_first_n_steps_for_profiler,
                                  .steps = config.run.profiler_steps},
         client.plugin(),
-        config.run.tensorboard_dir.empty() ? training.run / "profile"
-                                           : fs::path(config.run.tensorboard_dir),
+        profile_folder(config, training.run, job),
         training.first_step, config.optimizer.max_train_steps);
     parts.begin_step = [&](int64_t step) { say(profile->before_step(step)); };
   }
@@ -360,6 +367,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const config::Config& config = loaded.config;
   job.begin();
   check_same_start(config, flags, job);
+  check_shared_folder(checkpoints_folder(config, run), job);
   job.meet("the start");
   if (job.stop_requested()) {
     return stopped_early(result, start, stores, "before the first step");
@@ -387,6 +395,11 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     observer.on_start(begun);
   }
   RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
+  if (!job.world().is_alone() && makes_videos(config.run)) {
+    job.notice(
+        "no videos are made on the way: several processes train, and only one can make them so far");
+    loaded.config.run.enable_generate_video_for_eval = loaded.config.run.enable_ssim = false;
+  }
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),
                        {.observer = observer, .job = job, .records = records});
   const bool done = training.first_step >= config.optimizer.max_train_steps;
