@@ -11,6 +11,9 @@ foreach(room IN LISTS KINEMA_ROOMS)
     add_dependencies(kinema kinema_${room})  # what is installed is built with the program
   endif()
 endforeach()
+if(TARGET kinema_mpi)
+  add_dependencies(kinema kinema_mpi)
+endif()
 set_target_properties(kinema_all PROPERTIES EXPORT_NAME kinema)
 add_library(kinema::kinema ALIAS kinema_all)
 

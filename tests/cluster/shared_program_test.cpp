@@ -211,6 +211,34 @@ TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
   }
 }
 
+TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
+  const config::ParallelConfig sizes = mesh_sizes(2, 2, 1, 1);
+  const Devices devices = devices_of(shared(), sizes);
+  const Shape shape{DType::F32, {4, 3}};
+  const Sharding split = rows({"fsdp"});
+  const std::vector<Port> ports{{.name = "a", .shape = shape, .shard = shape, .sharding = split},
+                                {.name = "b", .shape = shape, .shard = shape, .sharding = rows({})}};
+  const ReplicaCheck check(devices, ports, {});
+  const HostArray values = random(shape, 4);
+  std::vector<Array> arrays;
+  arrays.push_back(devices.upload(values, split));
+  arrays.push_back(devices.upload(values, rows({})));
+  EXPECT_THAT(check.find(std::vector<const Array*>{&arrays[0], &arrays[1]}), IsEmpty());
+
+  // Device 3, of process 1, holds the second rows of `a` as device 1 does.
+  HostArray turned = values;
+  if (!world::test_world().is_first()) {
+    turned.bytes.back() ^= std::byte{1};
+  }
+  arrays[0] = devices.upload(turned, split);
+  const std::vector<OddCopy> found =
+      check.find(std::vector<const Array*>{&arrays[0], &arrays[1]});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].array, 0U);
+  EXPECT_EQ(found[0].device, 3U);
+  EXPECT_EQ(device_text(devices, 3), "device 3 (process 1, data=1, fsdp=1)");
+}
+
 // A process makes only the samples that its devices hold.
 TEST(SharedProgram, ABatchIsUploadedFromTheRowsOfItsDevices) {
   const Devices devices = devices_of(shared(), mesh_sizes(2, 1, 2, 1));

@@ -55,6 +55,15 @@ Tensor sum_of_bits(Tensor x) {
   return reshape(x.rank() == 0 ? bits : sum(bits), {1});
 }
 
+/// One group, in the mesh's order.
+DeviceGroups all_devices(const Devices& devices) {
+  std::vector<std::string> axes;
+  for (const auto& [axis, size] : devices.placement().mesh().axes.axes) {
+    axes.push_back(axis);
+  }
+  return device_groups(devices.placement().mesh().axes, axes);
+}
+
 Program compile(const Devices& devices, std::span<const Port> ports, ProgramOptions options) {
   Graph graph;
   std::vector<Tensor> inputs;
@@ -63,17 +72,25 @@ Program compile(const Devices& devices, std::span<const Port> ports, ProgramOpti
     inputs.push_back(graph.input(port.shape, port.name, port.sharding));
     spec.in.push_back(port.sharding);
   }
-  const Dims dims{static_cast<int64_t>(ports.size())};
+  Dims dims{static_cast<int64_t>(ports.size())};
+  if (devices.is_shared()) {  // a row of each device, on all
+    dims.insert(dims.begin(), devices.total());
+  }
   const Sharding whole = devices.placement().whole(dims);
   // Said to be the same on all devices, which is what is asked: each keeps its own in its buffer.
   spec.out = {whole};
   const std::vector<Tensor> outputs =
-      manual(inputs, std::move(spec), [](std::span<const Tensor> parts) {
+      manual(inputs, std::move(spec), [&](std::span<const Tensor> parts) {
         std::vector<Tensor> sums;
         for (const Tensor part : parts) {
           sums.push_back(sum_of_bits(part));
         }
-        return std::vector<Tensor>{concatenate(std::move(sums), Axis(0))};
+        const Tensor own = concatenate(std::move(sums), Axis(0));
+        if (!devices.is_shared()) {
+          return std::vector<Tensor>{own};
+        }
+        return std::vector<Tensor>{
+            all_gather(reshape(own, {1, own.dim(0)}), all_devices(devices), Axis(0))};
       });
   options.emit.output_shardings = {whole};
   split_over(devices, options);
@@ -115,9 +132,28 @@ std::vector<HostArray> copies_of(const Array& array) {
 ReplicaCheck::ReplicaCheck(const Devices& devices, std::span<const Port> ports,
                            ProgramOptions options)
     : devices_(devices) {
-  if (devices.count() > 1 && !ports.empty()) {
+  for (const Port& port : ports) {
+    shardings_.push_back(port.sharding);
+  }
+  if (devices.total() > 1 && !ports.empty()) {
     program_.push_back(compile(devices, ports, std::move(options)));
   }
+}
+
+/// Each device's, in the mesh's order.
+std::vector<HostArray> ReplicaCheck::sums(std::span<const Array* const> arrays) const {
+  const Array result = std::move(program_.front().run(devices_, arrays).front());
+  if (!devices_.is_shared()) {
+    return copies_of(result);
+  }
+  const HostArray all = result.shards().front().to_host();
+  const size_t count = arrays.size();
+  std::vector<HostArray> out;
+  for (size_t d = 0; d < static_cast<size_t>(devices_.total()); ++d) {
+    out.push_back(HostArray::from<uint32_t>(DType::U32, {static_cast<int64_t>(count)},
+                                            all.as<uint32_t>().subspan(d * count, count)));
+  }
+  return out;
 }
 
 std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) const {
@@ -125,9 +161,11 @@ std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) co
   if (program_.empty()) {
     return out;
   }
-  const std::vector<HostArray> sums = copies_of(program_.front().run(devices_, arrays).front());
+  const std::vector<HostArray> sums = this->sums(arrays);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    for (const mesh::Holders& part : mesh::holders_of(arrays[i]->blocks())) {
+    const std::vector<mesh::Block> blocks = mesh::blocks_of(
+        devices_.placement().mesh(), shardings_[i], arrays[i]->shape().dims);
+    for (const mesh::Holders& part : mesh::holders_of(blocks)) {
       std::vector<HostArray> copies;
       for (const size_t d : part.devices) {
         copies.push_back(
@@ -142,7 +180,10 @@ std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) co
 }
 
 std::string device_text(const Devices& devices, size_t position) {
-  const pjrt::DeviceDescription device = devices[position].description();
+  const pjrt::DeviceDescription device =
+      devices.placement().active()
+          ? devices.client().device(devices.placement().mesh().device_ids[position]).description()
+          : devices[position].description();
   std::string where;
   if (devices.placement().active()) {
     const auto& axes = devices.placement().mesh().axes.axes;
@@ -155,7 +196,7 @@ std::string device_text(const Devices& devices, size_t position) {
       left /= size;
     }
   }
-  if (device.process_index != devices.client().process_index()) {
+  if (devices.is_shared()) {
     where = fmt::format("process {}{}", device.process_index, where.empty() ? "" : ", ") + where;
   }
   return fmt::format("device {}{}", device.id, where.empty() ? "" : " (" + where + ")");

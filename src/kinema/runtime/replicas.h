@@ -20,14 +20,15 @@ std::vector<size_t> odd_copies(std::span<const HostArray> copies);
 /// An array's copy on a device, which is not what most devices hold.
 struct OddCopy {
   size_t array = 0;   // position among the arrays compared
-  size_t device = 0;  // position in the devices' order
+  size_t device = 0;  // position in the mesh's order
 };
 
 /// The copies of a small array that every device holds whole, one after the other in the devices'
 /// order.
 std::vector<HostArray> copies_of(const Array& array);
 
-/// Compares arrays of any size by a sum of their bits that each device makes of what it holds.
+/// Compares arrays of any size by a sum of their bits that each device makes of what it holds. Where
+/// several processes share the devices all call it alike, and find the same.
 class ReplicaCheck {
  public:
   /// `ports` name and place the arrays. Compiles; does nothing for one device.
@@ -37,7 +38,10 @@ class ReplicaCheck {
   std::vector<OddCopy> find(std::span<const Array* const> arrays) const;
 
  private:
+  std::vector<HostArray> sums(std::span<const Array* const> arrays) const;
+
   Devices devices_;
+  std::vector<Sharding> shardings_;  // of the arrays
   std::vector<Program> program_;  // none for one device
 };
 

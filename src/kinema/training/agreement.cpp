@@ -26,7 +26,8 @@ namespace {
       "  a device, the network or the compiler went wrong (kinema flags check); go on from the "
       "last "
       "checkpoint",
-      names, odd.size() == 1 ? "has" : "have", what, devices.count() - odd.size());
+      names, odd.size() == 1 ? "has" : "have", what,
+      static_cast<size_t>(devices.total()) - odd.size());
 }
 
 std::string metrics_text(const HostArray& metrics) {

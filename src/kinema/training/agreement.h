@@ -10,7 +10,8 @@ namespace kinema::training {
 /// What devices must agree on after a step.
 struct Agreement {
   const runtime::Devices& devices;
-  /// The step's F32 [4] (StepGraph::Metric) and sums of squares F32 [n]; empty before a step.
+  /// The step's F32 [4] (StepGraph::Metric) and sums of squares F32 [n]; empty before a step, and
+  /// where several processes share the devices, of which `state` then has these too.
   const runtime::Array& metrics;
   const runtime::Array& squares;
   /// The parameter behind each sum.

@@ -320,7 +320,20 @@ std::string Trainer::find_operation(int64_t step, double learning_rate, const da
   return found ? to_text(*found) : "";
 }
 
+/// The results of the last step, as arrays that all devices hold copies of.
+void Trainer::add_results(std::vector<runtime::Port>& ports,
+                          std::vector<const runtime::Array*>& arrays) const {
+  const auto add = [&](const char* name, const runtime::Array& array) {
+    const Sharding whole = devices_.placement().whole(array.shape().dims);
+    ports.push_back({name, array.shape(), array.shape(), whole});
+    arrays.push_back(&array);
+  };
+  add("loss and gradient norm", metrics_);
+  add("size of a gradient", squares_);
+}
+
 void Trainer::check_replicas() {
+  static const runtime::Array kNone;
   if (devices_.total() == 1) {
     return;
   }
@@ -335,12 +348,17 @@ void Trainer::check_replicas() {
       arrays.push_back(all_arrays[i]);
     }
   }
-  if (!replicas_) {
+  const bool shared = devices_.is_shared();
+  if (shared && metrics_) {
+    add_results(ports, arrays);
+  }
+  if (!replicas_ || (shared && !has_results_)) {
+    has_results_ = static_cast<bool>(metrics_);
     replicas_.emplace(devices_, ports, runtime::ProgramOptions{.name = "check_replicas"});
   }
   check_agreement({.devices = devices_,
-                   .metrics = metrics_,
-                   .squares = squares_,
+                   .metrics = shared ? kNone : metrics_,
+                   .squares = shared ? kNone : squares_,
                    .gradient_names = first().graph.gradient_names,
                    .check = *replicas_,
                    .state = arrays,

@@ -128,6 +128,8 @@ class Trainer {
   bool takes_expert() const { return options_.objective.boundary && !options_.given_draw; }
   Arguments arguments(const Compiled& compiled, int64_t step, double learning_rate,
                       const data::Batch& batch, std::span<const HostArray> draw) const;
+  void add_results(std::vector<runtime::Port>& ports,
+                   std::vector<const runtime::Array*>& arrays) const;
   runtime::Array upload(const HostArray& array, std::span<const int64_t> rows,
                         const runtime::Port& port, const char* what) const;
 
@@ -142,6 +144,7 @@ class Trainer {
   runtime::Array expert_;                          // empty without a boundary
   runtime::Array metrics_;                         // of the last step
   runtime::Array squares_;                         // of the last step
+  bool has_results_ = false;                       // `replicas_` compares these too
   std::optional<runtime::ReplicaCheck> replicas_;  // made when it is first asked for
 };
 

@@ -21,12 +21,12 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
-// Beside the program of a build or above its tests; in lib/kinema of an installed one.
+// Beside the program of a build or above its tests; in lib/kinema/mpi of an installed one.
 constexpr const char* kModule = "kinema_mpi.so";
 
 std::string module_path() {
   std::error_code error;
-  for (const char* place : {"../lib/kinema", ".", ".."}) {
+  for (const char* place : {"../lib/kinema/mpi", ".", ".."}) {
     const std::filesystem::path path = (program_folder() / place / kModule).lexically_normal();
     if (std::filesystem::is_regular_file(path, error)) {
       return path.string();
