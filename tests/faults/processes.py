@@ -142,8 +142,8 @@ def cases():
         "adafactor": mesh(fsdp=4) | dict(optimizer="adafactor"),
         "bfloat16": mesh(data=2, fsdp=2) | dict(weights_dtype="bfloat16", activations_dtype="bfloat16",
                                                train_state_dtype="weights_dtype"),
-        "evaluation": mesh(data=2, fsdp=2) | dict(eval_every=2, eval_split=0.25, check_replicas_every=1,
-                                                 timesteps_list="[125, 875]"),
+        "evaluation": mesh(data=2, fsdp=2) | dict(eval_every=2, eval_data_dir="examples/shapes", dataset_type="videos",
+                                                 train_data_dir="examples/shapes", check_replicas_every=1),
         "no-scan": mesh(data=2, tensor=2) | dict(scan_layers="false"),
     }
     for attention in ("dot_product", "flash", "ring", "ulysses", "ulysses_ring", "tokamax_ring"):

@@ -7,6 +7,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/processes.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/evaluate.h"
 
@@ -16,8 +17,10 @@ namespace {
 int evaluate(const std::vector<std::string>& words, bool json) {
   runs::Observer observer;
   show_on_console(observer, !json);
+  runs::JobOptions job = job_options();
+  job.world = joined_world();
   const runs::EvaluateResult result =
-      runs::evaluate(load_arguments(words, /*need_file=*/true), observer, job_options());
+      runs::evaluate(load_arguments(words, /*need_file=*/true), observer, job);
   const training::Evaluation& made = result.evaluation;
   if (json) {
     io::Json timesteps = io::Json::object();

@@ -7,6 +7,7 @@
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/processes.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/generate.h"
@@ -72,6 +73,7 @@ io::Json to_json(const runs::GenerateResult& result) {
 
 int generate(const std::vector<std::string>& words, bool json) {
   const config::Loaded loaded = runs::load_generation(words, variables(), console_job());
+  refuse_several("generate");
   runs::GenerateObserver observer;
   show_on_console(observer, !json);
   if (!json) {  // a step of a large model takes minutes, and the bar comes with the first

@@ -7,6 +7,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/processes.h"
 #include "kinema/cli/stopping.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
@@ -105,6 +106,7 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
     };
     observer.on_folder = print_folder;
   }
+  refuse_several("prepare");
   const runs::PrepareResult result = runs::prepare(load_arguments(words, /*need_file=*/true),
                                                    observer, job_options(stop.get_token()));
   if (json) {

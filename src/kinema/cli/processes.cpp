@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "kinema/cli/console.h"
+#include "kinema/core/error.h"
 
 namespace kinema::cli {
 namespace {
@@ -16,7 +17,7 @@ std::shared_ptr<world::World>& joined() {
 /// Process 0 prints what reached it, the others only where it does not answer.
 void print_of_several(world::World& world, const std::string& error) {
   constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
-  constexpr double kGather = 0.5;
+  constexpr double kGather = 1.5;
   const bool known = world.pulse()->fail(error, kAnswer);
   if (world.is_first()) {
     for (const std::string& line : world.pulse()->errors(kGather)) {
@@ -48,6 +49,13 @@ std::shared_ptr<world::World> joined_world() {
     }
   }
   return joined();
+}
+
+void refuse_several(const char* command) {
+  if (const auto world = joined_world(); !world->is_alone()) {
+    fail("[world] {} is for one process so far, but {} started {}\n  start it without the launcher",
+         command, world->place().how, world->size());
+  }
 }
 
 int fail_with(const std::string& error) {

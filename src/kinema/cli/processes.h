@@ -12,6 +12,9 @@ namespace kinema::cli {
 /// more on stdout, nor notices.
 std::shared_ptr<world::World> joined_world();
 
+/// Throws an Error where a launcher started several processes of a command that is for one.
+void refuse_several(const char* command);
+
 /// Prints an error, of several processes once, by the first; the exit status.
 int fail_with(const std::string& error);
 

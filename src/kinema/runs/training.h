@@ -67,10 +67,10 @@ struct Training {
   std::unique_ptr<training::Evaluator> evaluator;
   std::unique_ptr<training::CheckpointFolder> checkpoints;
   training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
-  std::unique_ptr<training::Background> writer;   // writes to `checkpoints`
   /// Of a run by several processes, which write checkpoints together; else null.
   std::unique_ptr<training::SharedState> shared;
   std::unique_ptr<world::Communicator> writers;
+  std::unique_ptr<training::Background> writer;  // writes to `checkpoints`, with these
 
   /// What of the state checkpoints have.
   training::Held held() const;

@@ -125,7 +125,13 @@ void Pulse::said() {
 
 std::vector<std::string> Pulse::errors(double wait_seconds) const {
   // Errors that all have come within moments; those that follow from others say the same.
-  std::this_thread::sleep_for(std::chrono::duration<double>(wait_seconds));
+  const auto have_all = [&] {
+    const std::lock_guard held(mutex_);
+    return std::ranges::none_of(peers_, [](const Peer& peer) { return peer.error.empty(); });
+  };
+  for (const Stopwatch watch; !have_all() && watch.seconds() < wait_seconds;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   const std::lock_guard lock(mutex_);
   std::map<std::string, std::vector<int64_t>> by_text;
   for (const Peer& peer : peers_) {
