@@ -152,6 +152,10 @@ pjrt::Processes cpu_processes(world::World& world, std::function<std::string()> 
   if (world.is_alone()) {
     return {};
   }
+  check(world.engine() != nullptr,
+        "[cluster] nothing carries messages between the {} processes ({})\n  mpirun and srun "
+        "--mpi=pmix start such as have it",
+        world.size(), world.place().how);
   return {.index = world.rank(),
           .count = world.size(),
           .across = std::make_shared<CpuCluster>(world.engine(), failed)};

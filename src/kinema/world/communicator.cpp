@@ -95,7 +95,18 @@ class Communicator::Deadline {
 };
 
 Communicator::Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed)
-    : engine_(std::move(engine)), failed_(std::move(failed)), channel_(engine_->open_channel()) {}
+    : engine_(std::move(engine)),
+      rank_(engine_->rank()),
+      size_(engine_->size()),
+      failed_(std::move(failed)),
+      channel_(engine_->open_channel()) {}
+
+Communicator::Communicator(int64_t rank, int64_t size, std::string why)
+    : rank_(rank), size_(size), why_(std::move(why)) {}
+
+void Communicator::check_engine(const Wait& wait) const {
+  check(engine_ != nullptr, "[world] the processes cannot come to {} together: {}", wait.what, why_);
+}
 
 std::vector<std::string> Communicator::collect(std::string_view own, const Wait& wait) {
   Deadline deadline(*this, wait);
@@ -154,12 +165,17 @@ std::vector<std::string> Communicator::gather(std::string_view own, const Wait& 
   if (size() == 1) {
     return {std::string(own)};
   }
+  check_engine(wait);
   const std::vector<std::string> all = collect(own, wait);
   return unpacked(hand_out(packed(all), wait));
 }
 
 std::string Communicator::broadcast(std::string_view of_first, const Wait& wait) {
-  return size() == 1 ? std::string(of_first) : hand_out(of_first, wait);
+  if (size() == 1) {
+    return std::string(of_first);
+  }
+  check_engine(wait);
+  return hand_out(of_first, wait);
 }
 
 void Communicator::barrier(const Wait& wait) { gather("", wait); }
