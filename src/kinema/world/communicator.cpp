@@ -18,7 +18,9 @@ constexpr int kText = 1;
 
 using Lengths = std::vector<uint64_t>;
 
-std::span<std::byte> bytes_of(uint64_t& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+std::span<std::byte> bytes_of(uint64_t& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
 std::span<std::byte> bytes_of(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -105,7 +107,8 @@ Communicator::Communicator(int64_t rank, int64_t size, std::string why)
     : rank_(rank), size_(size), why_(std::move(why)) {}
 
 void Communicator::check_engine(const Wait& wait) const {
-  check(engine_ != nullptr, "[world] the processes cannot come to {} together: {}", wait.what, why_);
+  check(engine_ != nullptr, "[world] the processes cannot come to {} together: {}", wait.what,
+        why_);
 }
 
 std::vector<std::string> Communicator::collect(std::string_view own, const Wait& wait) {

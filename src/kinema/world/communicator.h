@@ -13,7 +13,7 @@ namespace kinema::world {
 
 /// How long to wait for the others, and for what.
 struct Wait {
-  std::string what;     ///< `the start record`: shows in the error
+  std::string what;  ///< `the start record`: shows in the error
   double seconds = 300;
 };
 

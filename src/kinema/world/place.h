@@ -11,9 +11,9 @@ namespace kinema::world {
 
 /// What started the processes of a run, and so how they find each other.
 enum class Launcher : uint8_t {
-  NONE,   ///< this is the only one
-  PMIX,   ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
-  TPU,    ///< none: each host of a TPU was given the same command, and its plugin finds the others
+  NONE,  ///< this is the only one
+  PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
+  TPU,   ///< none: each host of a TPU was given the same command, and its plugin finds the others
 };
 
 /// Which of a run's processes this is, as its launcher's environment says.
