@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "cli/run_kinema.h"
 
 /// What `kinema doctor` says of NVIDIA's libraries, in a cache with empty files for them.
@@ -63,6 +66,61 @@ TEST_F(Doctor, AsksTheDriverForItsGpus) {
 
   EXPECT_THAT(outcome.out, AllOf(ContainsRegex("driver +/.*/libcuda.so.1: it sees no GPU"),
                                  HasSubstr("missing: a GPU for its driver")));
+}
+
+TEST_F(Doctor, SaysThatItIsOneProcess) {
+  EXPECT_THAT(doctor().out, ContainsRegex("processes +one process: no launcher\n"));
+}
+
+class DoctorOfSeveral : public Doctor {
+ protected:
+  void SetUp() override {
+    Doctor::SetUp();
+    if (!IsSkipped() && (!std::filesystem::exists(KINEMA_BINARY_DIR "/kinema_mpi.so") ||
+                         std::system("command -v mpirun >/dev/null") != 0)) {
+      GTEST_SKIP() << "no mpirun, or this build has no module for it";
+    }
+  }
+  std::string launcher() const { return "mpirun --allow-run-as-root --oversubscribe -np 3"; }
+};
+
+TEST_F(DoctorOfSeveral, PrintsOnceWhatWorldItSees) {
+  const Outcome outcome = doctor(launcher());
+
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(ContainsRegex("processes +3 processes on 1 host, by mpirun "
+                                  "\\(OMPI_COMM_WORLD_RANK\\), Open MPI .*; this is process 0\n"),
+                    ContainsRegex("devices +3\n")));
+  EXPECT_EQ(outcome.out.find("processes  "), outcome.out.rfind("processes  ")) << outcome.out;
+}
+
+// One that is told of another plugin than the others.
+TEST_F(DoctorOfSeveral, NamesWhoseProblemItIs) {
+  write("of_rank.sh",
+        "[ $OMPI_COMM_WORLD_RANK != 2 ] || export KINEMA_PJRT_PLUGIN=/nowhere.so\nexec \"$@\"\n");
+  const Outcome outcome = doctor(launcher() + " sh of_rank.sh");
+
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_THAT(outcome.out, ContainsRegex("\\[process 2 on .*\\] .*no plugin at `/nowhere.so`"));
+}
+
+TEST_F(Doctor, KnowsTheHostsOfATpu) {
+  const auto of_worker = [&](const std::string& number) {
+    return run({"doctor", "hardware=tpu"},
+               "KINEMA_PJRT_PLUGIN= KINEMA_CACHE=" + quoted((folder_ / "cache").string()) +
+                   " TPU_WORKER_HOSTNAMES=a,b TPU_WORKER_ID=" + number);
+  };
+  const Outcome first = of_worker("0");
+  EXPECT_EQ(first.status, 1);
+  EXPECT_THAT(first.out,
+              ContainsRegex("processes +2 processes on 2 hosts, by the TPU's environment "
+                            "\\(TPU_WORKER_ID\\); this is process 0\n"));
+  EXPECT_THAT(first.out, HasSubstr("no plugin for hardware `tpu`"));
+  const Outcome second = of_worker("1");
+  EXPECT_EQ(second.out, "");
+  second.expect_error("[process 1 on b] [runtime] no plugin for hardware `tpu`");
+  of_worker("2").expect_error("TPU_WORKER_ID=2, but TPU_WORKER_HOSTNAMES names 2 hosts");
 }
 
 }  // namespace

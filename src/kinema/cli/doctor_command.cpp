@@ -8,6 +8,8 @@
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
+#include "kinema/cli/processes.h"
+#include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/planning/install.h"
 #include "kinema/runs/compiler_flags.h"
@@ -30,9 +32,15 @@ int install(const std::string& hardware) {
 }
 
 int diagnose(const std::vector<std::string>& words, bool json) {
+  joined_world();  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/false);
-  runs::check_flags(loaded, console_job());
-  const runs::Diagnosis found = runs::diagnose(loaded.config);
+  const std::shared_ptr<world::World> world = joined_world(loaded.config);
+  const runs::Job job = console_job(world);
+  runs::check_flags(loaded, job);
+  const runs::Diagnosis found = runs::diagnose(loaded.config, job);
+  // Those that nothing joins to process 0 have no one else to tell.
+  check(found.problem.empty() || world->is_first() || world->engine() != nullptr, "{}",
+        found.problem);
   if (json) {
     io::Json report = io::Json::object();
     for (const auto& line : found.lines) {

@@ -46,10 +46,14 @@ runs::JobOptions job_options(std::stop_token stop) {
   return {.stop = std::move(stop), .program = "/proc/self/exe"};
 }
 
-runs::Job console_job() {
+runs::Job console_job(std::shared_ptr<world::World> world) {
   runs::Observer observer;
-  show_on_console(observer, /*with_lines=*/true);
-  return {observer, job_options()};
+  if (!world || world->is_first()) {
+    show_on_console(observer, /*with_lines=*/true);
+  }
+  runs::JobOptions options = job_options();
+  options.world = std::move(world);
+  return {observer, std::move(options)};
 }
 
 }  // namespace kinema::cli

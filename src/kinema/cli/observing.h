@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <stop_token>
 
 #include "kinema/runs/job.h"
@@ -14,6 +15,7 @@ void show_on_console(runs::Observer& observer, bool with_lines);
 runs::JobOptions job_options(std::stop_token stop = {});
 
 /// A job whose only observer is the console: for commands that call parts of what a job does.
-runs::Job console_job();
+/// `world`: the processes that do it together, of which the first alone tells.
+runs::Job console_job(std::shared_ptr<world::World> world = {});
 
 }  // namespace kinema::cli

@@ -5,6 +5,7 @@
 
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
+#include "kinema/runs/device.h"
 
 namespace kinema::cli {
 namespace {
@@ -16,6 +17,11 @@ std::shared_ptr<world::World>& joined() {
 
 /// Process 0 prints what reached it, the others only where it does not answer.
 void print_of_several(world::World& world, const std::string& error) {
+  if (world.pulse() == nullptr) {  // each is of its own terminal
+    std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(), error.c_str());
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
   constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
   constexpr double kGather = 1.5;
   const bool known = world.pulse()->fail(error, kAnswer);
@@ -33,19 +39,34 @@ void print_of_several(world::World& world, const std::string& error) {
   std::_Exit(1);
 }
 
+void join(const world::Place& place) {
+  joined() = world::World::join(place);
+  if (world::Pulse* pulse = joined()->pulse()) {
+    pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
+  }
+  if (!joined()->is_first()) {
+    mute();
+    if (std::freopen("/dev/null", "w", stdout) == nullptr) {
+      std::fclose(stdout);
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<world::World> joined_world() {
   if (!joined()) {
-    joined() = world::World::join(world::find_place(world::own_environment()));
-    if (world::Pulse* pulse = joined()->pulse()) {
-      pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
-    }
-    if (!joined()->is_first()) {
-      mute();
-      if (std::freopen("/dev/null", "w", stdout) == nullptr) {
-        std::fclose(stdout);
-      }
+    join(world::find_place(world::own_environment()));
+  }
+  return joined();
+}
+
+std::shared_ptr<world::World> joined_world(const config::Config& config) {
+  if (joined_world()->is_alone() && config.run.hardware == config::Hardware::TPU &&
+      !runs::has_mock_devices(config)) {
+    const world::Place place = world::find_tpu_place(world::own_environment());
+    if (place.launcher == world::Launcher::TPU) {
+      join(place);
     }
   }
   return joined();

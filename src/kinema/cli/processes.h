@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "kinema/config/config.h"
 #include "kinema/world/world.h"
 
 /// The processes that a launcher started as one run.
@@ -11,6 +12,8 @@ namespace kinema::cli {
 /// Those that this one belongs to, met when it is first asked for. All but process 0 then print no
 /// more on stdout, nor notices.
 std::shared_ptr<world::World> joined_world();
+/// The same for a configuration: one of TPUs knows its hosts without a launcher.
+std::shared_ptr<world::World> joined_world(const config::Config& config);
 
 /// Throws an Error where a launcher started several processes of a command that is for one.
 void refuse_several(const char* command);

@@ -51,7 +51,9 @@ class Run : public pjrt::RunAcross {
  public:
   Run(pjrt::OptimizedProgram partitioned, std::shared_ptr<void> served,
       std::shared_ptr<RunOrder> order)
-      : partitioned_(std::move(partitioned)), served_(std::move(served)), order_(std::move(order)) {}
+      : partitioned_(std::move(partitioned)),
+        served_(std::move(served)),
+        order_(std::move(order)) {}
   ~Run() override { order_->begin(); }  // its calls are served to the end
 
   const pjrt::OptimizedProgram& partitioned() const override { return partitioned_; }
@@ -99,8 +101,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
     register_handlers(client.plugin());
     std::shared_ptr<void> served = serve(shared, exchange_);
     pjrt::Executable executable = client.compile_partitioned(with_calls.hlo, std::move(own));
-    executable.set_across(
-        std::make_shared<Run>(std::move(optimized), std::move(served), order_));
+    executable.set_across(std::make_shared<Run>(std::move(optimized), std::move(served), order_));
     return executable;
   }
 
@@ -108,8 +109,8 @@ class CpuCluster : public pjrt::AcrossProcesses {
   static constexpr int kLastTag = 1 << 30;
 
   void check_same_program(std::string_view program, const pjrt::CompileOptions& options) {
-    const std::string own = fmt::format("{:016x} {:016x}", fingerprint(program),
-                                        fingerprint(options.serialize()));
+    const std::string own =
+        fmt::format("{:016x} {:016x}", fingerprint(program), fingerprint(options.serialize()));
     const std::vector<std::string> all = talk_.gather(own, {"compiling", kLongestCompile});
     std::vector<int64_t> others;
     for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -152,6 +153,10 @@ pjrt::Processes cpu_processes(world::World& world, std::function<std::string()> 
   if (world.is_alone()) {
     return {};
   }
+  check(world.engine() != nullptr,
+        "[cluster] nothing carries messages between the {} processes ({})\n  mpirun and srun "
+        "--mpi=pmix start such as have it",
+        world.size(), world.place().how);
   return {.index = world.rank(),
           .count = world.size(),
           .across = std::make_shared<CpuCluster>(world.engine(), failed)};

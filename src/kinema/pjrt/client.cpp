@@ -41,14 +41,22 @@ Buffer start_upload(const std::shared_ptr<const ClientHandle>& handle,
 
 }  // namespace
 
-Client::Client(const Plugin& plugin, const NamedValues& options, const Processes& dealt_out)
+Client::Client(const Plugin& plugin, const NamedValues& options, const Processes& dealt_out,
+               KeyValues key_values)
     : dealt_out_(dealt_out) {
   const PJRT_Api& api = plugin.api();
   const NamedValues checked = checked_options(options);
   const std::vector<PJRT_NamedValue> values = to_named_values(checked);
-  const auto created = KINEMA_PJRT(api, Client_Create, .create_options = values.data(),
-                                   .num_options = values.size());
-  handle_ = std::make_shared<const ClientHandle>(&plugin, &api, created.client);
+  PJRT_Client_Create_Args create{.create_options = values.data(), .num_options = values.size()};
+  std::unique_ptr<KeyValueCalls> calls;
+  if (key_values) {
+    calls = std::make_unique<KeyValueCalls>(std::move(key_values));
+    calls->give_to(create);
+  }
+  const auto created = call<&PJRT_Api::PJRT_Client_Create>(
+      api, "PJRT_Client_Create", offsetof(PJRT_Api, PJRT_Client_Create),
+      PJRT_Client_Create_Args_STRUCT_SIZE, create);
+  handle_ = std::make_shared<const ClientHandle>(&plugin, &api, created.client, std::move(calls));
 
   const auto all = KINEMA_PJRT(api, Client_Devices, .client = created.client);
   if (dealt_out.count > 1) {
@@ -86,7 +94,8 @@ std::string Client::platform_version() const {
 int64_t Client::process_index() const {
   return dealt_out_.count > 1
              ? dealt_out_.index
-             : KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client).process_index;
+             : KINEMA_PJRT(*handle_->api, Client_ProcessIndex, .client = handle_->client)
+                   .process_index;
 }
 
 Device Client::device(int64_t id) const {

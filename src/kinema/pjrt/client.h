@@ -11,6 +11,7 @@
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/device.h"
 #include "kinema/pjrt/executable.h"
+#include "kinema/pjrt/key_values.h"
 #include "kinema/pjrt/plugin.h"
 
 namespace kinema::pjrt {
@@ -43,8 +44,11 @@ class Client {
   /// `dealt_out`: of a plugin that shows one process all devices, each process takes its share of
   /// them as its own, in a row; they must divide. Programs over devices of several processes are
   /// then compiled by `dealt_out.across`.
+  ///
+  /// `key_values`: of a plugin that joins the devices of several processes by itself, what it
+  /// finds the others with, as long as anything of the client lives.
   explicit Client(const Plugin& plugin, const NamedValues& options = {},
-                  const Processes& dealt_out = {});
+                  const Processes& dealt_out = {}, KeyValues key_values = {});
 
   const Plugin& plugin() const;
   /// `cpu`, `cuda`, `tpu`.

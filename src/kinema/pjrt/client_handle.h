@@ -1,6 +1,10 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "kinema/pjrt/api.h"
+#include "kinema/pjrt/key_value_calls.h"
 
 namespace kinema::pjrt {
 
@@ -12,8 +16,11 @@ struct ClientHandle {
   const Plugin* plugin;
   const PJRT_Api* api;
   PJRT_Client* client;
+  std::unique_ptr<KeyValueCalls> key_values;  // which the client calls until it is closed
 
-  ClientHandle(const Plugin* p, const PJRT_Api* a, PJRT_Client* c) : plugin(p), api(a), client(c) {}
+  ClientHandle(const Plugin* p, const PJRT_Api* a, PJRT_Client* c,
+               std::unique_ptr<KeyValueCalls> k = nullptr)
+      : plugin(p), api(a), client(c), key_values(std::move(k)) {}
   ClientHandle(const ClientHandle&) = delete;
   ClientHandle& operator=(const ClientHandle&) = delete;
   ~ClientHandle() {

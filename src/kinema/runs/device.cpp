@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -66,24 +70,53 @@ std::vector<int64_t> grid_place(const pjrt::NamedValues& attributes) {
   return out;
 }
 
-std::vector<mesh::Device> devices_of(const pjrt::Client& client) {
-  std::vector<mesh::Device> devices;
-  for (const pjrt::Device& device : client.devices()) {
-    const pjrt::DeviceDescription description = device.description();
-    mesh::Device each{description.id, 0};
-    if (const auto slice = description.attributes.find("slice_index");
-        slice != description.attributes.end() && std::holds_alternative<int64_t>(slice->second)) {
-      each.slice = std::get<int64_t>(slice->second);
+/// The slice that a device tells.
+std::optional<int64_t> told_slice(const pjrt::NamedValues& attributes) {
+  for (const char* name : {"slice_index", "partition_index"}) {
+    if (const auto found = attributes.find(name);
+        found != attributes.end() && std::holds_alternative<int64_t>(found->second)) {
+      return std::get<int64_t>(found->second);
     }
-    if (client.platform_name() == "tpu") {
-      each.coordinates = grid_place(description.attributes);
-    }
-    devices.push_back(each);
   }
-  return devices;
+  return std::nullopt;
+}
+
+/// The number of a process's host, in the order in which processes have them.
+int64_t host_of(int64_t process, std::span<const std::string> hosts) {
+  if (process < 0 || process >= std::ssize(hosts)) {
+    return process;
+  }
+  const auto own = hosts.begin() + process;
+  const auto first = std::find(hosts.begin(), own, *own);
+  return std::ssize(std::set<std::string>(hosts.begin(), first));
+}
+
+std::vector<mesh::Device> devices_of(const pjrt::Client& client,
+                                     std::span<const std::string> hosts = {}) {
+  std::vector<pjrt::DeviceDescription> descriptions;
+  for (const pjrt::Device& device : client.devices()) {
+    descriptions.push_back(device.description());
+  }
+  return mesh_devices(descriptions, client.platform_name(), hosts);
 }
 
 }  // namespace
+
+std::vector<mesh::Device> mesh_devices(std::span<const pjrt::DeviceDescription> devices,
+                                       const std::string& platform,
+                                       std::span<const std::string> hosts) {
+  std::vector<mesh::Device> out;
+  for (const pjrt::DeviceDescription& device : devices) {
+    const int64_t untold =
+        platform == "cpu" || platform == "tpu" ? 0 : host_of(device.process_index, hosts);
+    mesh::Device each{device.id, told_slice(device.attributes).value_or(untold)};
+    if (platform == "tpu") {
+      each.coordinates = grid_place(device.attributes);
+    }
+    out.push_back(std::move(each));
+  }
+  return out;
+}
 
 bool has_mock_devices(const config::Config& config) { return config.runtime.mock_devices > 0; }
 
@@ -131,11 +164,13 @@ runtime::ClientSpec client_spec(const config::Config& config) {
 pjrt::Client open_client(const config::Config& config, const Job& job) {
   runtime::ClientSpec spec = client_spec(config);
   spec.world = job.shared_world();
+  spec.on_wait = [job](const std::string& line) { job.notice(line); };
   return runtime::open_client(spec);
 }
 
-mesh::Placement placement(const config::Config& config, const pjrt::Client& client) {
-  const std::vector<mesh::Device> devices = devices_of(client);
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
+                          std::span<const std::string> hosts) {
+  const std::vector<mesh::Device> devices = devices_of(client, hosts);
   return placement(config, devices);
 }
 

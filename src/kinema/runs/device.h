@@ -25,9 +25,17 @@ bool has_mock_devices(const config::Config& config);
 /// that its devices are mock ones.
 std::vector<std::string> device_notices(const config::Config& config);
 
+/// Devices as a mesh sees them. Of several processes with GPUs a slice is a host, as hosts have a
+/// fast network within; `hosts`: by process, empty: each process has its own. Devices that tell
+/// their slice (`slice_index`, `partition_index`) are believed, and CPUs are all of one.
+std::vector<mesh::Device> mesh_devices(std::span<const pjrt::DeviceDescription> devices,
+                                       const std::string& platform,
+                                       std::span<const std::string> hosts);
+
 /// The mesh of a configuration over all devices of a client, with the rules of the transformer.
-/// Throws what mesh::make_mesh throws.
-mesh::Placement placement(const config::Config& config, const pjrt::Client& client);
+/// `hosts`: see mesh_devices. Throws what mesh::make_mesh throws.
+mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
+                          std::span<const std::string> hosts = {});
 /// The same over devices that need not be here.
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "kinema/core/error.h"
+#include "kinema/pjrt/plugin.h"
 #include "kinema/planning/install.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/cuda_libraries.h"
@@ -126,11 +129,51 @@ std::vector<Line> describe(const runtime::Environment& found) {
   return lines;
 }
 
+Line processes_line(const world::World& world) {
+  return {"processes", world.is_alone()
+                           ? world.text()
+                           : fmt::format("{}; this is process {}", world.text(), world.rank())};
+}
+
+/// Of the problems of all processes, by rank.
+std::string first_problem(const world::World& world, const std::vector<std::string>& problems) {
+  const auto found = std::ranges::find_if_not(problems, &std::string::empty);
+  return found == problems.end()
+             ? ""
+             : fmt::format("[{}] {}", world.name_of(found - problems.begin()), *found);
+}
+
+/// Why the plugin cannot be loaded; empty where it can.
+std::string plugin_problem(const runtime::ClientSpec& spec) {
+  try {
+    pjrt::Plugin::load(runtime::find_plugin(spec));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
-Diagnosis diagnose(const config::Config& config) {
-  const runtime::Environment found = runtime::describe_environment(client_spec(config));
-  return {.lines = describe(found), .problem = found.problem};
+Diagnosis diagnose(const config::Config& config, const Job& job) {
+  world::World& world = job.world();
+  runtime::ClientSpec spec = client_spec(config);
+  spec.world = job.shared_world();
+  spec.on_wait = [&job](const std::string& line) { job.notice(line); };
+  const bool meets = !world.is_alone() && world.engine();
+  std::string problem;
+  if (meets) {
+    problem = first_problem(
+        world, world.talk().gather(plugin_problem(spec), {.what = "the look for plugins"}));
+    if (!problem.empty()) {
+      spec.world.reset();  // one does not come: the others open their own devices
+    }
+  }
+  const runtime::Environment found = runtime::describe_environment(spec);
+  check(!meets || !problem.empty() || found.problem.empty(), "{}", found.problem);
+  Diagnosis out{.lines = describe(found), .problem = problem.empty() ? found.problem : problem};
+  out.lines.insert(out.lines.begin() + 1, processes_line(world));
+  return out;
 }
 
 }  // namespace kinema::runs

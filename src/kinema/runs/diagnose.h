@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/runs/job.h"
 
 namespace kinema::runs {
 
@@ -19,7 +20,9 @@ struct Diagnosis {
 };
 
 /// Looks for the plugin of the configuration's hardware and opens it; the plugins of others, and
-/// what they load, are looked for only.
-Diagnosis diagnose(const config::Config& config);
+/// what they load, are looked for only. All processes of a job call it, and open their devices
+/// together; where one has no plugin, that is the problem in all, `[process 3 on HOST] text`, and
+/// throws an Error where they cannot be opened together.
+Diagnosis diagnose(const config::Config& config, const Job& job = {});
 
 }  // namespace kinema::runs

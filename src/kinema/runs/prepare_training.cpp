@@ -371,7 +371,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     out.checkpoints->clean();
   }
 
-  const mesh::Placement asked = placement(config, client);
+  const mesh::Placement asked = placement(config, client, job.world().hosts());
   const Expert expert = trained_expert(config);
   check_videos(config, expert);
   out.pretrained = pretrained_networks(config, expert);

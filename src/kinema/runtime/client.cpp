@@ -1,14 +1,21 @@
 #include "kinema/runtime/client.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "kinema/cluster/cpu_cluster.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/core/quantities.h"
 #include "kinema/kernels/cpu/isa.h"
+#include "kinema/world/keys.h"
 
 namespace kinema::runtime {
 namespace {
@@ -50,7 +57,99 @@ bool shows_tpu() {
   return fs::exists("/dev/accel0", error) || fs::exists("/dev/vfio", error);
 }
 
+/// Calls a function once, from another thread, when it has lived so many seconds.
+class Overdue {
+ public:
+  Overdue(double seconds, std::function<void()> tell) {
+    if (tell) {
+      thread_ = std::thread([this, seconds, tell = std::move(tell)] {
+        std::unique_lock lock(mutex_);
+        if (!ends_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return over_; })) {
+          tell();
+        }
+      });
+    }
+  }
+  Overdue(const Overdue&) = delete;
+  Overdue& operator=(const Overdue&) = delete;
+  ~Overdue() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    ends_.notify_all();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+/// What the plugins of a world find each other with.
+pjrt::KeyValues key_values(const std::shared_ptr<world::World>& world) {
+  check(world->engine() != nullptr,
+        "[runtime] nothing carries keys between the {} processes ({})\n  mpirun and srun "
+        "--mpi=pmix start such as have it",
+        world->size(), world->place().how);
+  // Plugins keep these as long as the client lives: the engine, not the world.
+  const auto keys = std::make_shared<world::Keys>(world->engine(), [held = std::weak_ptr(world)] {
+    const std::shared_ptr<world::World> asked = held.lock();
+    return asked ? asked->failure() : "";
+  });
+  return {
+      .put = [keys](const std::string& key, const std::string& value) { keys->put(key, value); },
+      .get = [keys](const std::string& key,
+                    std::chrono::milliseconds timeout) { return keys->get(key, timeout); },
+      .try_get = [keys](const std::string& key) { return keys->find(key); }};
+}
+
+std::function<void()> telling(const ClientSpec& spec) {
+  if (!spec.on_wait) {
+    return {};
+  }
+  const int64_t hosts = spec.world->host_count();
+  return [tell = spec.on_wait,
+          line = fmt::format("waiting for {}: was kinema started on all of them?",
+                             hosts > 1 ? counted(hosts, "host")
+                                       : fmt::format("{} processes", spec.world->size()))] {
+    tell(line);
+  };
+}
+
+/// Plugins that join devices by themselves must number the processes as the world does.
+void check_same_processes(const pjrt::Client& client, const ClientSpec& spec) {
+  const int64_t count = client.process_count();
+  const int64_t size = spec.world ? spec.world->size() : 1;
+  const int64_t rank = spec.world ? spec.world->rank() : 0;
+  const char* const remedy =
+      spec.hardware == "tpu"
+          ? "\n  TPU_WORKER_ID and TPU_WORKER_HOSTNAMES tell kinema which of all this one is"
+          : "";
+  check(count == size,
+        "[runtime] the devices are of {} processes, but kinema was started as {} ({}){}", count,
+        size, spec.world ? spec.world->place().how : "one process: no launcher", remedy);
+  check(size == 1 || client.process_index() == rank,
+        "[runtime] to the devices this is process {}, but {} says that it is {}\n  the two must "
+        "number the hosts alike",
+        client.process_index(), spec.world->place().how, rank);
+}
+
 }  // namespace
+
+pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment) {
+  pjrt::NamedValues out{{"node_id", place.rank}, {"num_nodes", place.size}};
+  const std::string visible = environment("CUDA_VISIBLE_DEVICES").value_or("");
+  const bool has_its_own = !visible.empty() && visible.find(',') == std::string::npos;
+  if (place.local_size.value_or(1) > 1 && !has_its_own) {
+    out.emplace("visible_devices", std::vector<int64_t>{place.local_rank.value_or(0)});
+  }
+  return out;
+}
 
 bool remember_plugin_folder(const char* folder) {
   plugin_folder() = folder;
@@ -112,12 +211,30 @@ pjrt::Client open_client(const ClientSpec& spec) {
     // Untold, it shows four. Of several processes each has that many, and all know of all.
     options.emplace("cpu_device_count", spec.cpu_devices * (shared ? spec.world->size() : 1));
   }
+  const bool has_nodes = shared && spec.hardware == "cuda";
+  if (has_nodes) {
+    options.merge(node_options(spec.world->place(), world::own_environment()));
+  }
   try {
-    return pjrt::Client(
-        pjrt::Plugin::load(path), options,
-        is_cpu && shared
-            ? cluster::cpu_processes(*spec.world, [world = spec.world] { return world->failure(); })
-            : pjrt::Processes());
+    const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
+    if (is_cpu) {
+      return pjrt::Client(plugin, options,
+                          shared
+                              ? cluster::cpu_processes(
+                                    *spec.world, [world = spec.world] { return world->failure(); })
+                              : pjrt::Processes());
+    }
+    std::optional<Overdue> overdue;
+    if (shared) {
+      overdue.emplace(spec.patience, telling(spec));
+    }
+    pjrt::Client client(plugin, options, {},
+                        has_nodes ? key_values(spec.world) : pjrt::KeyValues());
+    overdue.reset();
+    if (shared || spec.hardware == "tpu") {
+      check_same_processes(client, spec);
+    }
+    return client;
   } catch (const Error& error) {
     check(spec.hardware != "cuda" ||
               std::string_view(error.what()).find("No visible GPU") == std::string_view::npos,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,16 @@ struct ClientSpec {
   /// The processes that share the devices; null: this one has them all. All open a client at the
   /// same point.
   std::shared_ptr<world::World> world = {};
+  /// Told, once, that the other processes have not come within `patience` seconds; from a thread of
+  /// its own, while the one that opens waits.
+  std::function<void(const std::string& line)> on_wait = {};
+  double patience = 60;
 };
+
+/// What the CUDA plugin is told of the several processes that share its devices: `node_id` and
+/// `num_nodes`, and with several of them on this host `visible_devices`, one each. A process that
+/// CUDA_VISIBLE_DEVICES already leaves one (as `srun --gpus-per-task=1` does) takes that.
+pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment);
 
 /// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;
 /// empty when there is none.

@@ -18,7 +18,9 @@ constexpr int kText = 1;
 
 using Lengths = std::vector<uint64_t>;
 
-std::span<std::byte> bytes_of(uint64_t& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+std::span<std::byte> bytes_of(uint64_t& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
 std::span<std::byte> bytes_of(std::string& text) { return std::as_writable_bytes(std::span(text)); }
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -95,7 +97,19 @@ class Communicator::Deadline {
 };
 
 Communicator::Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed)
-    : engine_(std::move(engine)), failed_(std::move(failed)), channel_(engine_->open_channel()) {}
+    : engine_(std::move(engine)),
+      rank_(engine_->rank()),
+      size_(engine_->size()),
+      failed_(std::move(failed)),
+      channel_(engine_->open_channel()) {}
+
+Communicator::Communicator(int64_t rank, int64_t size, std::string why)
+    : rank_(rank), size_(size), why_(std::move(why)) {}
+
+void Communicator::check_engine(const Wait& wait) const {
+  check(engine_ != nullptr, "[world] the processes cannot come to {} together: {}", wait.what,
+        why_);
+}
 
 std::vector<std::string> Communicator::collect(std::string_view own, const Wait& wait) {
   Deadline deadline(*this, wait);
@@ -154,12 +168,17 @@ std::vector<std::string> Communicator::gather(std::string_view own, const Wait& 
   if (size() == 1) {
     return {std::string(own)};
   }
+  check_engine(wait);
   const std::vector<std::string> all = collect(own, wait);
   return unpacked(hand_out(packed(all), wait));
 }
 
 std::string Communicator::broadcast(std::string_view of_first, const Wait& wait) {
-  return size() == 1 ? std::string(of_first) : hand_out(of_first, wait);
+  if (size() == 1) {
+    return std::string(of_first);
+  }
+  check_engine(wait);
+  return hand_out(of_first, wait);
 }
 
 void Communicator::barrier(const Wait& wait) { gather("", wait); }

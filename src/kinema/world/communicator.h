@@ -13,7 +13,7 @@ namespace kinema::world {
 
 /// How long to wait for the others, and for what.
 struct Wait {
-  std::string what;     ///< `the start record`: shows in the error
+  std::string what;  ///< `the start record`: shows in the error
   double seconds = 300;
 };
 
@@ -28,8 +28,11 @@ class Communicator {
   /// another process, or an empty string.
   explicit Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed = {});
 
-  int64_t rank() const { return engine_ ? engine_->rank() : 0; }
-  int64_t size() const { return engine_ ? engine_->size() : 1; }
+  /// One of several that nothing carries texts between: every exchange throws `why`.
+  Communicator(int64_t rank, int64_t size, std::string why);
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
 
   /// What each process gives, by rank.
   std::vector<std::string> gather(std::string_view own, const Wait& wait);
@@ -40,10 +43,14 @@ class Communicator {
 
  private:
   class Deadline;
+  void check_engine(const Wait& wait) const;
   std::vector<std::string> collect(std::string_view own, const Wait& wait);
   std::string hand_out(std::string_view text, const Wait& wait);
 
-  std::shared_ptr<Engine> engine_;  // null: the only process
+  std::shared_ptr<Engine> engine_;  // null: the only process, or `why_` there is none
+  int64_t rank_ = 0;
+  int64_t size_ = 1;
+  std::string why_;
   std::function<std::string()> failed_;
   int channel_ = 0;
 };

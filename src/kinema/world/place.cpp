@@ -1,9 +1,12 @@
 #include "kinema/world/place.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
 
 namespace kinema::world {
 namespace {
@@ -53,6 +56,173 @@ std::optional<Place> told_by(const Names& names, const Environment& environment)
                .how = fmt::format("{} ({})", names.launcher, names.rank)};
 }
 
+/// The values of a variable that lists some, `a,b`; spaces around them do not count.
+std::vector<std::string> list(const Environment& environment, std::string_view name) {
+  const std::string text = environment(name).value_or("");
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view each = std::string_view(text).substr(at, end - at);
+    const size_t first = each.find_first_not_of(" \t");
+    check(first != std::string_view::npos, "[world] {}={}: an entry is empty, `a,b` was expected",
+          name, text);
+    out.emplace_back(each.substr(first, each.find_last_not_of(" \t") + 1 - first));
+    at = end + 1;
+  }
+  return out;
+}
+
+/// The host of `host:port`; an IPv6 address has brackets around it where a port follows.
+std::string host_of(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const bool has_port =
+      colon != std::string::npos && (address.find(':') == colon || address[colon - 1] == ']');
+  return has_port ? address.substr(0, colon) : address;
+}
+
+/// A variable that is set, under its name or an older one.
+struct Set {
+  std::string name;
+  std::string value;
+};
+std::optional<Set> first_set(const Environment& environment,
+                             std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names) {
+    if (const std::optional<std::string> value = environment(name)) {
+      return Set{.name = std::string(name), .value = *value};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The processes of a grid, `2,2,1`.
+int64_t processes_of(const Set& bounds) {
+  int64_t product = 1;
+  const Environment own = [&](std::string_view) { return bounds.value; };
+  for (const std::string& each : list(own, bounds.name)) {
+    int64_t value = 0;
+    const auto [stop, error] = std::from_chars(each.data(), each.data() + each.size(), value);
+    constexpr int64_t kMost = 1 << 20;
+    check(error == std::errc() && stop == each.data() + each.size() && value > 0 &&
+              value <= kMost && product <= kMost,
+          "[world] {}={}: a grid such as 2,2,1 was expected", bounds.name, bounds.value);
+    product *= value;
+  }
+  return product;
+}
+
+/// Whose number a process of a slice is, and among whom.
+struct InSlice {
+  int64_t rank = 0;
+  std::vector<std::string> hosts;  // of every process of the slice; empty where there is one
+  std::string how;
+};
+
+std::string processes_text(int64_t count) {
+  return fmt::format("{} process{}", count, count == 1 ? "" : "es");
+}
+
+/// `4 hosts`, as messages name what a list names.
+std::string named(const std::vector<std::string>& names, bool addresses) {
+  const auto count = std::ssize(names);
+  return addresses ? processes_text(count) : counted(count, "host");
+}
+
+InSlice place_in_slice(const Environment& environment) {
+  constexpr std::string_view kAddresses = "TPU_PROCESS_ADDRESSES";
+  constexpr std::string_view kHosts = "TPU_WORKER_HOSTNAMES";
+  constexpr std::string_view kTask = "CLOUD_TPU_TASK_ID";
+  constexpr std::string_view kWorker = "TPU_WORKER_ID";
+  std::vector<std::string> names = list(environment, kAddresses);
+  const bool addresses = !names.empty();
+  if (!addresses) {
+    names = list(environment, kHosts);
+  }
+  const std::string_view list_name = addresses ? kAddresses : kHosts;
+  for (std::string& name : names) {
+    name = host_of(name);
+  }
+  const std::optional<int64_t> task = number(environment, kTask, 0);
+  const std::optional<int64_t> worker = number(environment, kWorker, 0);
+  // Several processes of one host have its worker's number in common.
+  check(
+      addresses || !task || !worker || *task == *worker,
+      "[world] {}={} but {}={}\n  with one process a host both are its number; several are listed "
+      "in {}",
+      kTask, *task, kWorker, *worker, kAddresses);
+  const bool by_task = task && (addresses || !worker);
+  const std::string_view rank_name = by_task ? kTask : kWorker;
+  const std::optional<int64_t> rank = by_task ? task : worker;
+  const auto count = std::max<int64_t>(std::ssize(names), 1);
+  if (const auto bounds = first_set(environment, {"TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"})) {
+    const int64_t grid = processes_of(*bounds);
+    check(grid == count,
+          "[world] {}={} is a grid of {}, but {}\n  {} lists all of them, in order; one host alone "
+          "has 1,1,1 and no list",
+          bounds->name, bounds->value, processes_text(grid),
+          names.empty() ? std::string("no list names them")
+                        : fmt::format("{} names {}", list_name, named(names, addresses)),
+          addresses || names.empty() ? kAddresses : kHosts);
+  }
+  if (names.empty()) {
+    check(rank.value_or(0) == 0,
+          "[world] {}={}, but {} is not set\n  it lists all hosts of the slice, in order",
+          rank_name, *rank, by_task ? kAddresses : kHosts);
+    return {};
+  }
+  if (names.size() == 1 && !rank) {
+    return {};
+  }
+  check(rank.has_value(),
+        "[world] {} names {}, but {} is not set\n  it is the number of this one, "
+        "from 0",
+        list_name, named(names, addresses), addresses ? kTask : kWorker);
+  check(*rank < count,
+        "[world] {}={}, but {} names {}\n  numbers begin with 0; it lists all of the "
+        "slice, in order",
+        rank_name, *rank, list_name, named(names, addresses));
+  return {.rank = *rank,
+          .hosts = count == 1 ? std::vector<std::string>() : std::move(names),
+          .how = std::string(rank_name)};
+}
+
+/// Which slice of how many; those of one are not numbered.
+struct Slices {
+  int64_t index = 0;
+  int64_t count = 1;
+};
+
+Slices find_slices(const Environment& environment) {
+  constexpr std::string_view kCount = "MEGASCALE_NUM_SLICES";
+  constexpr std::string_view kIndex = "MEGASCALE_SLICE_ID";
+  constexpr std::string_view kCoordinator = "MEGASCALE_COORDINATOR_ADDRESS";
+  const std::optional<int64_t> count = number(environment, kCount, 1);
+  const std::optional<int64_t> index = number(environment, kIndex, 0);
+  const std::optional<std::string> coordinator = environment(kCoordinator);
+  if (!count) {
+    check(index.value_or(0) == 0, "[world] {}={}, but {} is not set\n  it is the number of slices",
+          kIndex, *index, kCount);
+    return {};
+  }
+  if (*count == 1) {
+    check(index.value_or(0) == 0, "[world] {}={}, but {}=1: slices begin with 0", kIndex, *index,
+          kCount);
+    return {};
+  }
+  check(index.has_value(),
+        "[world] {}={}, but {} is not set\n  it is the number of this host's "
+        "slice, from 0",
+        kCount, *count, kIndex);
+  check(*index < *count, "[world] {}={}, but {}={}: slices begin with 0", kIndex, *index, kCount,
+        *count);
+  check(
+      coordinator.has_value(),
+      "[world] {}={} of {} slices, but {} is not set\n  it is the first host of slice 0, the same "
+      "for all",
+      kIndex, *index, *count, kCoordinator);
+  return {.index = *index, .count = *count};
+}
+
 }  // namespace
 
 Environment own_environment() {
@@ -86,6 +256,38 @@ Place find_place(const Environment& environment) {
             .how = "PMIx (PMIX_RANK)"};
   }
   return {.how = "one process: no launcher"};
+}
+
+Place find_tpu_place(const Environment& environment) {
+  const InSlice in_slice = place_in_slice(environment);
+  const Slices slices = find_slices(environment);
+  const auto workers = std::max<int64_t>(std::ssize(in_slice.hosts), 1);
+  const int64_t size = workers * slices.count;
+  if (size == 1) {
+    return {.how = "one process: no launcher"};
+  }
+  std::vector<std::string> hosts;
+  for (int64_t slice = 0; slice < slices.count; ++slice) {
+    if (slice == slices.index && !in_slice.hosts.empty()) {
+      hosts.insert(hosts.end(), in_slice.hosts.begin(), in_slice.hosts.end());
+      continue;
+    }
+    // Nothing tells the names of other slices.
+    for (int64_t worker = 0; worker < workers; ++worker) {
+      hosts.push_back(fmt::format("worker {} of slice {}", worker, slice));
+    }
+  }
+  std::string how = in_slice.how;
+  if (slices.count > 1) {
+    how += how.empty() ? "MEGASCALE_SLICE_ID" : ", MEGASCALE_SLICE_ID";
+  }
+  return {.launcher = Launcher::TPU,
+          .rank = in_slice.rank + slices.index * workers,
+          .size = size,
+          .local_rank = {},
+          .local_size = {},
+          .hosts = std::move(hosts),
+          .how = fmt::format("the TPU's environment ({})", how)};
 }
 
 }  // namespace kinema::world

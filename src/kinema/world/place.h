@@ -5,13 +5,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kinema::world {
 
 /// What started the processes of a run, and so how they find each other.
 enum class Launcher : uint8_t {
-  NONE,   ///< this is the only one
-  PMIX,   ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
+  NONE,  ///< this is the only one
+  PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
+  TPU,   ///< none: each host of a TPU was given the same command, and its plugin finds the others
 };
 
 /// Which of a run's processes this is, as its launcher's environment says.
@@ -23,6 +25,8 @@ struct Place {
   /// The same among the processes of this host; empty where the launcher does not say.
   std::optional<int64_t> local_rank;
   std::optional<int64_t> local_size;
+  /// Of every process, by rank, where the environment names them all; else empty.
+  std::vector<std::string> hosts = {};
   /// How it was found: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
   std::string how;
 };
@@ -36,5 +40,11 @@ Environment own_environment();
 /// none or contradict each other, and for processes that were started so that they cannot find each
 /// other (`srun` without PMIx), with the remedy.
 Place find_place(const Environment& environment);
+
+/// What the variables say that libtpu forms a pod from, for processes on TPUs that no launcher
+/// started: TPU_WORKER_ID among TPU_WORKER_HOSTNAMES, or CLOUD_TPU_TASK_ID among
+/// TPU_PROCESS_ADDRESSES; of several slices, MEGASCALE_SLICE_ID of MEGASCALE_NUM_SLICES. Throws an
+/// Error for those that contradict each other, with the remedy.
+Place find_tpu_place(const Environment& environment);
 
 }  // namespace kinema::world

@@ -81,6 +81,12 @@ World::~World() {
 }
 
 Communicator World::communicator() const {
+  if (!is_alone() && !engine_) {
+    return {rank(), size(),
+            fmt::format("no launcher started them ({})\n  mpirun and srun --mpi=pmix, with one "
+                        "process a host, start such as can",
+                        place_.how)};
+  }
   return is_alone() ? Communicator() : Communicator(engine_, [this] { return failure(); });
 }
 
@@ -94,6 +100,14 @@ std::shared_ptr<World> World::join(const Place& place) {
   auto world = std::make_shared<World>();
   world->place_ = place;
   if (place.launcher == Launcher::NONE) {
+    return world;
+  }
+  if (place.launcher == Launcher::TPU) {
+    check(std::ssize(place.hosts) == place.size, "[world] {} hosts are named of {} processes",
+          place.hosts.size(), place.size);
+    world->hosts_ = place.hosts;
+    world->talk_ = world->communicator();
+    world->count_local();
     return world;
   }
   world->engine_ = load_engine(place);
@@ -112,13 +126,21 @@ std::shared_ptr<World> World::join(const Place& place) {
     }
     world->pulse_ = std::make_unique<Pulse>(world->engine_, std::move(names), PulseOptions());
     world->talk_ = world->communicator();
-    // Those of this host: launchers need not say.
-    const std::string own = world->hosts_[static_cast<size_t>(place.rank)];
-    const auto first = world->hosts_.begin();
-    world->place_.local_rank = std::count(first, first + place.rank, own);
-    world->place_.local_size = std::ranges::count(world->hosts_, own);
+    world->count_local();
   }
   return world;
+}
+
+/// Those of this host: launchers need not say.
+void World::count_local() {
+  const std::string own = hosts_[static_cast<size_t>(rank())];
+  const auto first = hosts_.begin();
+  place_.local_rank = std::count(first, first + rank(), own);
+  place_.local_size = std::ranges::count(hosts_, own);
+}
+
+int64_t World::host_count() const {
+  return std::ssize(std::set<std::string>(hosts_.begin(), hosts_.end()));
 }
 
 std::string World::name_of(int64_t rank) const {
@@ -129,9 +151,8 @@ std::string World::text() const {
   if (is_alone()) {
     return place_.how;
   }
-  const std::set<std::string> hosts(hosts_.begin(), hosts_.end());
-  return fmt::format("{} processes on {}, by {}, {}", size(), counted(std::ssize(hosts), "host"),
-                     place_.how, engine_->name());
+  return fmt::format("{} processes on {}, by {}{}", size(), counted(host_count(), "host"),
+                     place_.how, engine_ ? ", " + engine_->name() : "");
 }
 
 }  // namespace kinema::world

@@ -35,10 +35,11 @@ class World {
   const std::vector<std::string>& hosts() const { return hosts_; }
   /// `process 3 on HOST`
   std::string name_of(int64_t rank) const;
+  int64_t host_count() const;
   /// `4 processes on 2 hosts, by mpirun (OMPI_COMM_WORLD_RANK), Open MPI 4.1.4`
   std::string text() const;
 
-  /// Null for one process.
+  /// Null for one process, and for several that TPUs join (Launcher::TPU): exchanges then throw.
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   /// For the main thread of a job.
   Communicator& talk() { return talk_; }
@@ -51,10 +52,12 @@ class World {
   /// Why the run cannot go on, as far as this process knows: the error of another, or that one is
   /// lost. Empty while all is well.
   std::string failure() const { return pulse_ ? pulse_->failure() : ""; }
-  /// Null for one process.
+  /// Null where there is no engine.
   Pulse* pulse() { return pulse_.get(); }
 
  private:
+  void count_local();
+
   Place place_;
   std::vector<std::string> hosts_;
   std::shared_ptr<Engine> engine_;

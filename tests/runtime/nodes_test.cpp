@@ -1,0 +1,112 @@
+// Run by mpirun as three processes, whose plugin joins their devices as the CUDA plugin does.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/runtime/client.h"
+#include "world/test_world.h"
+
+namespace kinema::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Not freed: the test program's own.
+std::shared_ptr<world::World> world_here() {
+  return {&world::test_world(), [](world::World*) {}};
+}
+
+ClientSpec spec() {
+  return {.plugin = KINEMA_BINARY_DIR "/tests/pjrt_fake_nodes.so",
+          .hardware = "cuda",
+          .world = world_here()};
+}
+
+void meet() { world::test_world().talk().barrier({.what = "the end of a test"}); }
+
+TEST(Nodes, FindEachOtherWithKeys) {
+  const int64_t rank = world::test_world().rank();
+  const pjrt::Client client = open_client(spec());
+
+  // Each has a zero byte in what it puts.
+  const std::string device("device\0of ", 10);
+  EXPECT_EQ(client.platform_version(), fmt::format("node {} of 3, device {}: {}0;{}1;{}2;", rank,
+                                                   rank, device, device, device));
+  EXPECT_EQ(client.process_index(), rank);
+  EXPECT_EQ(client.process_count(), 3);
+  EXPECT_EQ(client.devices().size(), 3U);
+  EXPECT_EQ(client.addressable_devices().front().id(), rank);
+  meet();
+}
+
+TEST(Nodes, OpenASecondClientWithKeysOfItsOwn) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(open_client(spec()).process_count(), 3);
+  }
+  meet();
+}
+
+TEST(Nodes, AreToldOfAKeyThatNobodyPuts) {
+  setenv("FAKE_MISSING", "1", 1);
+  const Stopwatch watch;
+  std::string error;
+  try {
+    open_client(spec());
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  unsetenv("FAKE_MISSING");
+  EXPECT_THAT(error, AllOf(HasSubstr("PJRT_Client_Create: deadline exceeded"),
+                           HasSubstr("no process has put `a missing key` within 0.5 s")));
+  EXPECT_GE(watch.seconds(), 0.5);
+  EXPECT_LT(watch.seconds(), 8);
+  meet();
+}
+
+TEST(Nodes, SayOnceThatTheyWait) {
+  std::atomic<int> told = 0;
+  std::string line;
+  ClientSpec patient = spec();
+  patient.on_wait = [&](const std::string& text) {
+    line = text;
+    ++told;
+  };
+  open_client(patient);
+  EXPECT_EQ(told, 0);
+  // The others wait for the last one.
+  const bool late = world::test_world().rank() == 2;
+  setenv("FAKE_SLOW", late ? "1" : "0", 1);
+  patient.patience = 0.3;
+  open_client(patient);
+  unsetenv("FAKE_SLOW");
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(line, "waiting for 3 processes: was kinema started on all of them?");
+  meet();
+}
+
+// As where libtpu knows a pod from elsewhere.
+TEST(Nodes, RefuseDevicesOfOtherProcessesThanTheWorlds) {
+  ClientSpec alone = spec();
+  alone.hardware = "tpu";
+  alone.world = {};
+  alone.options = {{"node_id", int64_t{0}}, {"num_nodes", int64_t{1}}};
+  EXPECT_EQ(open_client(alone).process_count(), 1);
+  ClientSpec other = spec();
+  other.hardware = "tpu";  // is told nothing, so that each takes itself for the only one
+  std::string error;
+  try {
+    open_client(other);
+  } catch (const Error& caught) {
+    error = caught.what();
+  }
+  EXPECT_THAT(error, AllOf(HasSubstr("the devices are of 1 processes, but kinema was started as 3"),
+                           HasSubstr("TPU_WORKER_HOSTNAMES")));
+  meet();
+}
+
+}  // namespace
+}  // namespace kinema::runtime

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "kinema/core/error.h"
+#include "kinema/world/place.h"
+#include "kinema/world/world.h"
+
+namespace kinema::world {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+using Variables = std::map<std::string, std::string>;
+
+Place place_in(const Variables& variables) {
+  return find_tpu_place([&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(std::string(name));
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+/// One line, and one of what to do.
+std::string error_in(const Variables& variables) {
+  try {
+    place_in(variables);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_LE(std::ranges::count(text, '\n'), 1) << text;
+    return text;
+  }
+  return "";
+}
+
+TEST(TpuPlace, IsAloneWithoutOthers) {
+  for (const Variables& variables : std::vector<Variables>{
+           {},
+           {{"TPU_WORKER_ID", "0"}},
+           {{"TPU_WORKER_ID", "0"}, {"TPU_WORKER_HOSTNAMES", "localhost"}},
+           {{"TPU_WORKER_HOSTNAMES", "t1v-n-0"}, {"TPU_PROCESS_BOUNDS", "1,1,1"}},
+           {{"TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1"}, {"TPU_PROCESS_BOUNDS", "1,1,1"}},
+           {{"TPU_WORKER_ID", "0"}, {"MEGASCALE_NUM_SLICES", "1"}, {"MEGASCALE_SLICE_ID", "0"}}}) {
+    const Place place = place_in(variables);
+    EXPECT_EQ(place.launcher, Launcher::NONE);
+    EXPECT_EQ(place.size, 1);
+    EXPECT_THAT(place.how, HasSubstr("one process"));
+  }
+}
+
+TEST(TpuPlace, IsAWorkerOfAPod) {
+  const Place place = place_in({{"TPU_WORKER_ID", "2"}, {"TPU_WORKER_HOSTNAMES", "a, b,c ,d"}});
+  EXPECT_EQ(place.launcher, Launcher::TPU);
+  EXPECT_EQ(place.rank, 2);
+  EXPECT_EQ(place.size, 4);
+  EXPECT_THAT(place.hosts, ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(place.how, HasSubstr("TPU_WORKER_ID"));
+}
+
+TEST(TpuPlace, CountsTheWorkersOfAllSlices) {
+  const Place place = place_in({{"TPU_WORKER_ID", "1"},
+                                {"TPU_WORKER_HOSTNAMES", "c,d"},
+                                {"MEGASCALE_NUM_SLICES", "3"},
+                                {"MEGASCALE_SLICE_ID", "2"},
+                                {"MEGASCALE_COORDINATOR_ADDRESS", "a:8080"}});
+  EXPECT_EQ(place.rank, 1 + 2 * 2);
+  EXPECT_EQ(place.size, 6);
+  EXPECT_THAT(place.hosts, ElementsAre("worker 0 of slice 0", "worker 1 of slice 0",
+                                       "worker 0 of slice 1", "worker 1 of slice 1", "c", "d"));
+}
+
+TEST(TpuPlace, TakesSlicesOfOneHost) {
+  const Place place = place_in({{"TPU_WORKER_ID", "0"},
+                                {"TPU_WORKER_HOSTNAMES", "a"},
+                                {"MEGASCALE_NUM_SLICES", "2"},
+                                {"MEGASCALE_SLICE_ID", "1"},
+                                {"MEGASCALE_COORDINATOR_ADDRESS", "a"}});
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.size, 2);
+  EXPECT_THAT(place.hosts, testing::SizeIs(2));
+}
+
+TEST(TpuPlace, ReadsTheOlderNames) {
+  const Place place = place_in({{"CLOUD_TPU_TASK_ID", "3"},
+                                {"TPU_PROCESS_ADDRESSES", "a:8476,a:8477,[fe80::1]:8476,fe80::2"},
+                                {"TPU_WORKER_ID", "1"},  // of the host, which has two processes
+                                {"TPU_WORKER_HOSTNAMES", "a,b"},
+                                {"TPU_HOST_BOUNDS", "2,2,1"}});
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.size, 4);
+  EXPECT_THAT(place.hosts, ElementsAre("a", "a", "[fe80::1]", "fe80::2"));
+  EXPECT_EQ(place_in({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_WORKER_HOSTNAMES", "a,b"}}).rank, 1);
+  EXPECT_EQ(place_in({{"TPU_WORKER_ID", "1"}, {"TPU_PROCESS_ADDRESSES", "a:1,b:1"}}).rank, 1);
+}
+
+TEST(TpuPlace, RefusesNumbersThatAreNoProcess) {
+  EXPECT_THAT(error_in({{"TPU_WORKER_ID", "4"}, {"TPU_WORKER_HOSTNAMES", "a,b,c,d"}}),
+              AllOf(HasSubstr("TPU_WORKER_ID=4, but TPU_WORKER_HOSTNAMES names 4 hosts\n"),
+                    HasSubstr("begin with 0")));
+  EXPECT_THAT(error_in({{"TPU_WORKER_ID", "one"}, {"TPU_WORKER_HOSTNAMES", "a,b"}}),
+              HasSubstr("TPU_WORKER_ID=one"));
+  EXPECT_THAT(error_in({{"TPU_WORKER_HOSTNAMES", "a,b"}}),
+              HasSubstr("names 2 hosts, but TPU_WORKER_ID is not set"));
+  EXPECT_THAT(error_in({{"TPU_WORKER_ID", "1"}}),
+              HasSubstr("TPU_WORKER_ID=1, but TPU_WORKER_HOSTNAMES is not set"));
+  EXPECT_THAT(error_in({{"CLOUD_TPU_TASK_ID", "1"}}),
+              HasSubstr("CLOUD_TPU_TASK_ID=1, but TPU_PROCESS_ADDRESSES is not set"));
+  EXPECT_THAT(error_in({{"TPU_PROCESS_ADDRESSES", "a:1,b:1"}}),
+              HasSubstr("names 2 processes, but CLOUD_TPU_TASK_ID is not set"));
+  EXPECT_THAT(
+      error_in(
+          {{"TPU_WORKER_ID", "0"}, {"CLOUD_TPU_TASK_ID", "1"}, {"TPU_WORKER_HOSTNAMES", "a,b"}}),
+      HasSubstr("CLOUD_TPU_TASK_ID=1 but TPU_WORKER_ID=0"));
+  EXPECT_THAT(error_in({{"TPU_WORKER_ID", "0"}, {"TPU_WORKER_HOSTNAMES", "a,,b"}}),
+              HasSubstr("an entry is empty"));
+}
+
+TEST(TpuPlace, RefusesBoundsOfOthers) {
+  EXPECT_THAT(error_in({{"TPU_WORKER_ID", "0"},
+                        {"TPU_WORKER_HOSTNAMES", "a,b"},
+                        {"TPU_PROCESS_BOUNDS", "2,2,1"}}),
+              HasSubstr("TPU_PROCESS_BOUNDS=2,2,1 is a grid of 4 processes, but "
+                        "TPU_WORKER_HOSTNAMES names 2 hosts"));
+  EXPECT_THAT(error_in({{"CLOUD_TPU_TASK_ID", "0"}, {"TPU_HOST_BOUNDS", "2,1,1"}}),
+              AllOf(HasSubstr("but no list names them"), HasSubstr("TPU_PROCESS_ADDRESSES lists")));
+  EXPECT_THAT(error_in({{"TPU_PROCESS_BOUNDS", "2,x"}}), HasSubstr("TPU_PROCESS_BOUNDS=2,x"));
+  EXPECT_THAT(error_in({{"TPU_PROCESS_BOUNDS", "0,1"}}), HasSubstr("TPU_PROCESS_BOUNDS=0,1"));
+}
+
+TEST(TpuPlace, RefusesSlicesThatContradictEachOther) {
+  const auto with = [](Variables more) {
+    more.insert({{"TPU_WORKER_ID", "0"}, {"TPU_WORKER_HOSTNAMES", "a,b"}});
+    return error_in(more);
+  };
+  EXPECT_THAT(with({{"MEGASCALE_NUM_SLICES", "two"}}), HasSubstr("MEGASCALE_NUM_SLICES=two"));
+  EXPECT_THAT(with({{"MEGASCALE_NUM_SLICES", "0"}}), HasSubstr("MEGASCALE_NUM_SLICES=0"));
+  EXPECT_THAT(with({{"MEGASCALE_NUM_SLICES", "2"}}), HasSubstr("MEGASCALE_SLICE_ID is not set"));
+  EXPECT_THAT(with({{"MEGASCALE_NUM_SLICES", "2"}, {"MEGASCALE_SLICE_ID", "2"}}),
+              HasSubstr("MEGASCALE_SLICE_ID=2, but MEGASCALE_NUM_SLICES=2"));
+  EXPECT_THAT(with({{"MEGASCALE_NUM_SLICES", "2"}, {"MEGASCALE_SLICE_ID", "1"}}),
+              HasSubstr("MEGASCALE_COORDINATOR_ADDRESS is not set"));
+  EXPECT_THAT(with({{"MEGASCALE_SLICE_ID", "1"}}), HasSubstr("MEGASCALE_NUM_SLICES is not set"));
+}
+
+TEST(TpuWorld, KnowsItsPlaceAndRefusesToTalk) {
+  const auto world = World::join(
+      place_in({{"CLOUD_TPU_TASK_ID", "3"}, {"TPU_PROCESS_ADDRESSES", "a:1,a:2,b:1,b:2"}}));
+  EXPECT_EQ(world->rank(), 3);
+  EXPECT_EQ(world->size(), 4);
+  EXPECT_FALSE(world->is_first());
+  EXPECT_FALSE(world->is_alone());
+  EXPECT_EQ(world->name_of(3), "process 3 on b");
+  EXPECT_EQ(world->place().local_rank, 1);
+  EXPECT_EQ(world->place().local_size, 2);
+  EXPECT_EQ(world->host_count(), 2);
+  EXPECT_EQ(world->text(), "4 processes on 2 hosts, by the TPU's environment (CLOUD_TPU_TASK_ID)");
+  EXPECT_EQ(world->engine(), nullptr);
+  EXPECT_EQ(world->pulse(), nullptr);
+  EXPECT_THAT(world->failure(), IsEmpty());
+  world->begin(1, "a step");
+  const Wait wait{.what = "the start"};
+  Communicator other = world->communicator();
+  EXPECT_EQ(other.size(), 4);
+  EXPECT_EQ(other.rank(), 3);
+  for (Communicator* each : {&world->talk(), &other}) {
+    const auto refuses = ThrowsMessage<Error>(
+        AllOf(HasSubstr("[world] the processes cannot come to the start together"),
+              HasSubstr("CLOUD_TPU_TASK_ID"), HasSubstr("mpirun")));
+    EXPECT_THAT([&] { each->gather("", wait); }, refuses);
+    EXPECT_THAT([&] { each->broadcast("", wait); }, refuses);
+    EXPECT_THAT([&] { each->barrier(wait); }, refuses);
+  }
+}
+
+}  // namespace
+}  // namespace kinema::world
