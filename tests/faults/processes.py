@@ -151,19 +151,18 @@ def cases():
     return out
 
 
-def equal(runs, names):
+def equal(runs, names, shapes=((1, 4), (2, 2), (4, 1))):
     for name in names:
         began = time.monotonic()
         words = cases()[name]
-        shapes = ((1, 4), (2, 2), (4, 1))
         for processes, devices in shapes:
             runs.run(f"{name}-{processes}", processes, devices, words)
         for processes, _ in shapes[1:]:
             runs.same(f"{name}-1", f"{name}-{processes}")
-        yield f"{name}: 1 x 4, 2 x 2 and 4 x 1 are equal ({time.monotonic() - began:.0f} s)"
+        yield f"{name}: {', '.join(f'{p} x {d}' for p, d in shapes)} are equal ({time.monotonic() - began:.0f} s)"
 
 
-def restore(runs, counts):
+def restore(runs, counts, replicas=("replicas", "two-replicas")):
     runs.run("saved", 4, 1, mesh(data=2, fsdp=2))
     meshes = {1: (1, {}), 2: (2, mesh(fsdp=4)), 3: (1, mesh(data=3)), 4: (1, mesh(context=4))}
     for count in counts:
@@ -179,7 +178,8 @@ def restore(runs, counts):
         require(all(before[key] == after[key] for key in weights), f"{name} has other parameters")
         yield f"a checkpoint of 4 processes read by {count}: {len(weights)} tensors equal"
     size = sum(len(tensor[2]) for tensor in tensors(runs.checkpoint("saved")).values())
-    for name, words in (("replicas", mesh(data=4)), ("two-replicas", mesh(data=2, fsdp=2))):
+    for name in replicas:
+        words = mesh(data=4) if name == "replicas" else mesh(data=2, fsdp=2)
         shutil.copytree(runs.folder / "saved", runs.folder / name)
         words = words | dict(max_train_steps=5, learning_rate=0, enable_single_replica_ckpt_restoring="true")
         output = runs.run(name, 4, 1, words)
@@ -325,8 +325,10 @@ def main():
         parts = {"equal": lambda: equal(runs, names), "restore": lambda: restore(runs, (1, 2, 3, 4)),
                  "deaths": lambda: deaths(runs, args.times, args.seed), "refusals": lambda: refusals(runs, every)}
         if args.what == "quick":
-            parts = {"equal": lambda: equal(runs, ["accumulation-average", "context-ulysses_ring"]),
-                     "restore": lambda: restore(runs, (3,)), "refusals": lambda: refusals(runs, ["configuration", "key"])}
+            parts = {"equal": lambda: equal(runs, ["accumulation-average"], ((1, 4), (2, 2))),
+                     "attention": lambda: equal(runs, ["context-ulysses_ring"], ((1, 4), (4, 1))),
+                     "restore": lambda: restore(runs, (3,), ("two-replicas",)),
+                     "refusals": lambda: refusals(runs, ["configuration"])}
         elif args.what != "all":
             parts = {args.what: parts[args.what]}
         failed = 0
