@@ -95,7 +95,8 @@ void expect_equal(const Case& one, const config::ParallelConfig& mesh) {
     const std::map<int64_t, HostArray> all = parts(wanted, output);
     EXPECT_EQ(here.size(), 2U);
     for (const auto& [device, part] : here) {
-      EXPECT_TRUE(part.bytes == all.at(device).bytes) << "output " << output << " on device " << device;
+      EXPECT_TRUE(part.bytes == all.at(device).bytes)
+          << "output " << output << " on device " << device;
     }
   }
 }
@@ -119,11 +120,11 @@ TEST(SharedProgram, PartitionedProductsHaveTheBitsOfOneProcess) {
     const Tensor y = tanh(matmul(in[0], in[1]));
     return std::vector<Tensor>{y, sum(y * y), transpose(matmul(in[1], y), {1, 0})};
   };
-  for (const auto& [name, mesh] : std::map<std::string, config::ParallelConfig>{
-           {"data", mesh_sizes(4, 1, 1, 1)},
-           {"fsdp", mesh_sizes(1, 4, 1, 1)},
-           {"tensor", mesh_sizes(1, 1, 1, 4)},
-           {"both", mesh_sizes(2, 2, 1, 1)}}) {
+  for (const auto& [name, mesh] :
+       std::map<std::string, config::ParallelConfig>{{"data", mesh_sizes(4, 1, 1, 1)},
+                                                     {"fsdp", mesh_sizes(1, 4, 1, 1)},
+                                                     {"tensor", mesh_sizes(1, 1, 1, 4)},
+                                                     {"both", mesh_sizes(2, 2, 1, 1)}}) {
     for (const std::vector<std::string>& axes :
          {std::vector<std::string>{"data", "fsdp", "tensor"}, {"fsdp"}}) {
       expect_equal({.name = name,
@@ -139,25 +140,22 @@ TEST(SharedProgram, PartitionedProductsHaveTheBitsOfOneProcess) {
 /// One collective within a manual region over both axes of data=2 fsdp=2.
 Case collective(std::string name, const std::function<Tensor(Tensor)>& body, Sharding in,
                 Sharding out) {
-  const MeshAxes mesh = mesh::make_mesh(mesh_sizes(2, 2, 1, 1), std::vector<mesh::Device>{
-                                                                    {0}, {1}, {2}, {3}})
-                            .axes;
+  const MeshAxes mesh =
+      mesh::make_mesh(mesh_sizes(2, 2, 1, 1), std::vector<mesh::Device>{{0}, {1}, {2}, {3}}).axes;
   return {.name = std::move(name),
           .inputs = {{DType::F32, {16, 8}}},
           .in = {in},
           .out = {out},
           .body = [=](std::vector<Tensor> inputs) {
-            return manual(std::move(inputs), {.mesh = mesh, .in = {in}, .out = {out}},
-                          [&](std::span<const Tensor> parts) {
-                            return std::vector<Tensor>{body(parts[0])};
-                          });
+            return manual(
+                std::move(inputs), {.mesh = mesh, .in = {in}, .out = {out}},
+                [&](std::span<const Tensor> parts) { return std::vector<Tensor>{body(parts[0])}; });
           }};
 }
 
 TEST(SharedProgram, CollectivesHaveTheBitsOfOneProcess) {
   const config::ParallelConfig sizes = mesh_sizes(2, 2, 1, 1);
-  const MeshAxes mesh =
-      mesh::make_mesh(sizes, std::vector<mesh::Device>{{0}, {1}, {2}, {3}}).axes;
+  const MeshAxes mesh = mesh::make_mesh(sizes, std::vector<mesh::Device>{{0}, {1}, {2}, {3}}).axes;
   const Sharding split = rows({"data", "fsdp"});
   const Sharding by_data = rows({"data"});
   const Sharding whole = rows({});
@@ -179,14 +177,15 @@ TEST(SharedProgram, CollectivesHaveTheBitsOfOneProcess) {
     });
   }
   const DeviceGroups all = device_groups(mesh, {"data", "fsdp"});
-  expect_equal(collective("scatter", [&](Tensor x) { return reduce_scatter(x, all, Axis(0)); },
-                          whole, split),
-               sizes);
-  const DeviceGroups inner = device_groups(mesh, {"fsdp"});
   expect_equal(
-      collective("half a scatter", [&](Tensor x) { return reduce_scatter(x, inner, Axis(0)); },
-                 by_data, split),
+      collective(
+          "scatter", [&](Tensor x) { return reduce_scatter(x, all, Axis(0)); }, whole, split),
       sizes);
+  const DeviceGroups inner = device_groups(mesh, {"fsdp"});
+  expect_equal(collective(
+                   "half a scatter", [&](Tensor x) { return reduce_scatter(x, inner, Axis(0)); },
+                   by_data, split),
+               sizes);
 }
 
 TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
@@ -216,8 +215,9 @@ TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
   const Devices devices = devices_of(shared(), sizes);
   const Shape shape{DType::F32, {4, 3}};
   const Sharding split = rows({"fsdp"});
-  const std::vector<Port> ports{{.name = "a", .shape = shape, .shard = shape, .sharding = split},
-                                {.name = "b", .shape = shape, .shard = shape, .sharding = rows({})}};
+  const std::vector<Port> ports{
+      {.name = "a", .shape = shape, .shard = shape, .sharding = split},
+      {.name = "b", .shape = shape, .shard = shape, .sharding = rows({})}};
   const ReplicaCheck check(devices, ports, {});
   const HostArray values = random(shape, 4);
   std::vector<Array> arrays;
@@ -231,8 +231,7 @@ TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
     turned.bytes.back() ^= std::byte{1};
   }
   arrays[0] = devices.upload(turned, split);
-  const std::vector<OddCopy> found =
-      check.find(std::vector<const Array*>{&arrays[0], &arrays[1]});
+  const std::vector<OddCopy> found = check.find(std::vector<const Array*>{&arrays[0], &arrays[1]});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].array, 0U);
   EXPECT_EQ(found[0].device, 3U);

@@ -52,8 +52,7 @@ TEST(Place, ReadsOpenMpisEnvironment) {
 
 // As in mpirun -np 1: nothing needs to be loaded.
 TEST(Place, IsAloneAsTheOnlyOneOfALauncher) {
-  const Place place =
-      place_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
+  const Place place = place_in({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}});
   EXPECT_EQ(place.launcher, Launcher::NONE);
 }
 

@@ -63,9 +63,8 @@ TEST(Pulse, SaysOnceWhatAllRunInto) {
   Pulse pulse(world.engine(), kNames, {.beat = 0.05});
   if (world.is_first()) {
     EXPECT_TRUE(pulse.fail("[config] no such key", 3));
-    EXPECT_TRUE(soon([&] {
-      return pulse.errors(0.1) == std::vector<std::string>{"[config] no such key"};
-    }));
+    EXPECT_TRUE(soon(
+        [&] { return pulse.errors(0.1) == std::vector<std::string>{"[config] no such key"}; }));
     pulse.said();
   } else {
     EXPECT_TRUE(pulse.fail("[config] no such key", 3));
@@ -77,8 +76,8 @@ TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
   World& world = test_world();
   world.talk().barrier({.what = "the start of the test"});
   {
-    std::unique_ptr<Pulse> pulse = std::make_unique<Pulse>(
-        world.engine(), kNames, PulseOptions{.beat = 0.05, .silence = 0.5});
+    std::unique_ptr<Pulse> pulse =
+        std::make_unique<Pulse>(world.engine(), kNames, PulseOptions{.beat = 0.05, .silence = 0.5});
     pulse->begin(7, "in the step", false);
     sleep(0.3);
     if (world.rank() == 2) {

@@ -121,8 +121,7 @@ void check_size(size_t given, size_t wanted) {
 void reduce_into(std::span<std::byte> sum, Bytes other, DType dtype, const std::string& reduction) {
   check_size(other.size(), sum.size());
   check(reduce_typed(sum, other, dtype, reduction),
-        "[cluster] there is no reduction `{}` of {} across processes", reduction,
-        to_string(dtype));
+        "[cluster] there is no reduction `{}` of {} across processes", reduction, to_string(dtype));
 }
 
 void all_gather(const Parts& parts, const Operand& operand, std::span<std::byte> result) {

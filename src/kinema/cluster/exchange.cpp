@@ -44,9 +44,8 @@ class Exchange::Meeting {
   }
 
   bool all_there() {
-    std::erase_if(messages_, [](const std::unique_ptr<world::Pending>& each) {
-      return each->done();
-    });
+    std::erase_if(messages_,
+                  [](const std::unique_ptr<world::Pending>& each) { return each->done(); });
     return messages_.empty();
   }
 

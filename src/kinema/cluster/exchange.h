@@ -21,7 +21,7 @@ namespace kinema::cluster {
 struct SharedProgram {
   int64_t number = 0;  ///< equal in all processes
   std::vector<pjrt::CollectiveCall> calls;
-  std::vector<int64_t> process_of;         ///< by partition
+  std::vector<int64_t> process_of;          ///< by partition
   std::map<int64_t, int64_t> partition_of;  ///< by device of this process
   /// The first tag of each call's messages; a call takes one for each operand and partition.
   std::vector<int> tags;

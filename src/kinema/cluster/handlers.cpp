@@ -95,8 +95,8 @@ ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::Remain
   }
   const auto partition = served->program->partition_of.find(device);
   if (partition == served->program->partition_of.end()) {
-    return failure(fmt::format("[cluster] a program runs on device {}, for which it was not made",
-                               device));
+    return failure(
+        fmt::format("[cluster] a program runs on device {}, for which it was not made", device));
   }
   Arrival arrival{.partition = partition->second};
   for (size_t i = 0; i < in.size(); ++i) {

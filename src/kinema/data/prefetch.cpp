@@ -26,10 +26,10 @@ PrefetchOptions checked(PrefetchOptions options) {
 
 /// How many batches begin before the end; negative: no end.
 int64_t batches(const PrefetchOptions& options) {
-  return options.end < 0 ? -1
-                         : std::max<int64_t>(
-                               0, (options.end - options.start + options.batch_size - 1) /
-                                      options.batch_size);
+  return options.end < 0
+             ? -1
+             : std::max<int64_t>(
+                   0, (options.end - options.start + options.batch_size - 1) / options.batch_size);
 }
 
 }  // namespace

@@ -126,8 +126,7 @@ std::vector<WrittenShard> split(std::span<const TensorEntry> entries,
     const int64_t owner = options.owners.empty() ? options.own : options.owners.at(i);
     WrittenShard& last = shards.back();
     const int64_t size = entries[i].shape.bytes();
-    if (!last.entries.empty() &&
-        (bytes + size > options.max_shard_bytes || owner != last.owner)) {
+    if (!last.entries.empty() && (bytes + size > options.max_shard_bytes || owner != last.owner)) {
       shards.emplace_back();
       bytes = 0;
     }

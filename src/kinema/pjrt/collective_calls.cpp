@@ -43,9 +43,14 @@ std::optional<Kind> kind_of(const wire::HloInstruction& one) {
 
 /// What talks to other devices in a way that no call here does.
 bool is_unknown(std::string_view opcode) {
-  constexpr std::array<std::string_view, 8> kOthers = {
-      "collective-broadcast", "ragged-all-to-all", "replica-id", "send",
-      "send-done",            "recv",              "recv-done",  "domain"};
+  constexpr std::array<std::string_view, 8> kOthers = {"collective-broadcast",
+                                                       "ragged-all-to-all",
+                                                       "replica-id",
+                                                       "send",
+                                                       "send-done",
+                                                       "recv",
+                                                       "recv-done",
+                                                       "domain"};
   const bool is_half = opcode.starts_with("all-") || opcode.starts_with("collective-") ||
                        opcode.starts_with("reduce-scatter");
   return std::ranges::find(kOthers, opcode) != kOthers.end() ||
@@ -113,9 +118,9 @@ class Rewriter {
       for (const int64_t id : one.called_computation_ids()) {
         reductions_.insert(id);
       }
-      make_call(one, kCollectiveHandler,
-                fmt::format("{{program = {} : i64, site = {} : i64}}", program_,
-                            std::ssize(calls_) - 1));
+      make_call(
+          one, kCollectiveHandler,
+          fmt::format("{{program = {} : i64, site = {} : i64}}", program_, std::ssize(calls_) - 1));
       one.set_custom_call_has_side_effect(true);
     }
   }

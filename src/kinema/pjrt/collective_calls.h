@@ -30,7 +30,7 @@ struct CollectiveCall {
   std::string name;       ///< the instruction's: `all-reduce.17`
   std::string reduction;  ///< `add`, `maximum`, `minimum`, `multiply`, `and`, `or`
   std::vector<Operand> operands;
-  std::vector<std::vector<int64_t>> groups;          ///< partitions, in the order of their parts
+  std::vector<std::vector<int64_t>> groups;        ///< partitions, in the order of their parts
   std::vector<std::pair<int64_t, int64_t>> pairs;  ///< from, to: of a permute
 };
 
@@ -43,7 +43,8 @@ struct ProgramWithCalls {
 };
 
 inline constexpr const char* kCollectiveHandler = "kinema_collective";
-/// Stands for `partition-id`: gives u32[], the number of the device's partition; attribute `program`.
+/// Stands for `partition-id`: gives u32[], the number of the device's partition; attribute
+/// `program`.
 inline constexpr const char* kPartitionHandler = "kinema_partition";
 
 /// Replaces every collective of an optimized program of `partitions` by a call. `program` is what

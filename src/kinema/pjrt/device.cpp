@@ -29,8 +29,8 @@ int64_t Device::id() const {
 }
 
 DeviceDescription Device::description() const {
-  DeviceDescription out =
-      describe(*api_, KINEMA_PJRT(*api_, Device_GetDescription, .device = device_).device_description);
+  DeviceDescription out = describe(
+      *api_, KINEMA_PJRT(*api_, Device_GetDescription, .device = device_).device_description);
   out.process_index = process_.value_or(out.process_index);
   return out;
 }

@@ -29,8 +29,9 @@ training::Found newest_of(const training::CheckpointFolder& checkpoints, world::
   if (world.is_first()) {
     found = checkpoints.newest();
   }
-  const std::string step = world.talk().broadcast(found.step ? std::to_string(*found.step) : "",
-                                                  {.what = "the newest checkpoint", .seconds = 3600});
+  const std::string step =
+      world.talk().broadcast(found.step ? std::to_string(*found.step) : "",
+                             {.what = "the newest checkpoint", .seconds = 3600});
   if (!world.is_first() && !step.empty()) {
     found.step = std::stoll(step);
     found.folder = checkpoints.path(*found.step);

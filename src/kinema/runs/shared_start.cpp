@@ -90,10 +90,11 @@ void check_shared_folder(const std::filesystem::path& folder, const Job& job) {
       blind.push_back(static_cast<int64_t>(rank));
     }
   }
-  check(blind.empty(),
-        "[train] {} {} not see what process 0 writes to {}\n  output_dir must lie on a disk that all "
-        "hosts share",
-        world::ranks_text(blind), blind.size() == 1 ? "does" : "do", folder.string());
+  check(
+      blind.empty(),
+      "[train] {} {} not see what process 0 writes to {}\n  output_dir must lie on a disk that all "
+      "hosts share",
+      world::ranks_text(blind), blind.size() == 1 ? "does" : "do", folder.string());
 }
 
 void check_same_data(const data::Source& source, int64_t position, const Job& job) {

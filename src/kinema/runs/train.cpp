@@ -145,9 +145,8 @@ struct Listeners {
 
 /// Of several processes each has its own, as one host may have several.
 fs::path profile_folder(const config::Config& config, const fs::path& run, const Job& job) {
-  const fs::path folder = config.run.tensorboard_dir.empty()
-                              ? run / "profile"
-                              : fs::path(config.run.tensorboard_dir);
+  const fs::path folder =
+      config.run.tensorboard_dir.empty() ? run / "profile" : fs::path(config.run.tensorboard_dir);
   return job.world().is_first() ? folder : folder / fmt::format("process-{}", job.world().rank());
 }
 
@@ -173,9 +172,8 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
     profile.emplace(
         training::ProfileOptions{.skip_first = config.run.skip_first_n_steps_for_profiler,
                                  .steps = config.run.profiler_steps},
-        client.plugin(),
-        profile_folder(config, training.run, job),
-        training.first_step, config.optimizer.max_train_steps);
+        client.plugin(), profile_folder(config, training.run, job), training.first_step,
+        config.optimizer.max_train_steps);
     parts.begin_step = [&](int64_t step) { say(profile->before_step(step)); };
   }
   parts.report = [&](const StepRecord& measured) {
@@ -397,7 +395,8 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
   if (!job.world().is_alone() && makes_videos(config.run)) {
     job.notice(
-        "no videos are made on the way: several processes train, and only one can make them so far");
+        "no videos are made on the way: several processes train, and only one can make them so "
+        "far");
     loaded.config.run.enable_generate_video_for_eval = loaded.config.run.enable_ssim = false;
   }
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),

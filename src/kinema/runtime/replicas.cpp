@@ -163,8 +163,8 @@ std::vector<OddCopy> ReplicaCheck::find(std::span<const Array* const> arrays) co
   }
   const std::vector<HostArray> sums = this->sums(arrays);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    const std::vector<mesh::Block> blocks = mesh::blocks_of(
-        devices_.placement().mesh(), shardings_[i], arrays[i]->shape().dims);
+    const std::vector<mesh::Block> blocks =
+        mesh::blocks_of(devices_.placement().mesh(), shardings_[i], arrays[i]->shape().dims);
     for (const mesh::Holders& part : mesh::holders_of(blocks)) {
       std::vector<HostArray> copies;
       for (const size_t d : part.devices) {

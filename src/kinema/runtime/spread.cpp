@@ -43,22 +43,20 @@ const Program& Spreader::program_for(const Shape& shape, const Sharding& shardin
   const DeviceGroups holders = device_groups(mesh.axes, copying_axes(mesh, sharding));
   Graph graph;
   const DType bits = bits_type(shape.dtype);
-  const std::vector<Tensor> outputs =
-      manual({graph.input(shape, "part", sharding)},
-             {.mesh = mesh.axes, .in = {sharding}, .out = {sharding}},
-             [&](std::span<const Tensor> parts) {
-               const Tensor x = parts[0];
-               const Tensor sum =
-                   all_reduce_sum(x.dtype() == bits ? x : bitcast(x, bits), holders);
-               return std::vector<Tensor>{x.dtype() == bits ? sum : bitcast(sum, x.dtype())};
-             });
+  const std::vector<Tensor> outputs = manual(
+      {graph.input(shape, "part", sharding)},
+      {.mesh = mesh.axes, .in = {sharding}, .out = {sharding}}, [&](std::span<const Tensor> parts) {
+        const Tensor x = parts[0];
+        const Tensor sum = all_reduce_sum(x.dtype() == bits ? x : bitcast(x, bits), holders);
+        return std::vector<Tensor>{x.dtype() == bits ? sum : bitcast(sum, x.dtype())};
+      });
   ProgramOptions options{.name = "spread"};
   options.emit.output_shardings = {sharding};
   options.emit.donate = {{0, 0}};
   split_over(devices_, options);
   return programs_
-      .emplace_back(Compiled{shape, sharding,
-                             Program::compile(devices_.client(), graph, outputs, options)})
+      .emplace_back(
+          Compiled{shape, sharding, Program::compile(devices_.client(), graph, outputs, options)})
       .program;
 }
 

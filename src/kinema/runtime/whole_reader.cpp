@@ -11,8 +11,7 @@ namespace {
 /// An entry of the first axis.
 HostArray layer_of(const HostArray& whole, int64_t layer) {
   HostArray out(Shape{whole.shape.dtype, {whole.shape.dims.begin() + 1, whole.shape.dims.end()}});
-  const auto from =
-      whole.bytes.begin() + static_cast<std::ptrdiff_t>(out.bytes.size()) * layer;
+  const auto from = whole.bytes.begin() + static_cast<std::ptrdiff_t>(out.bytes.size()) * layer;
   std::copy_n(from, out.bytes.size(), out.bytes.begin());
   return out;
 }

@@ -303,8 +303,9 @@ void CheckpointFolder::write_together(int64_t step,
     }
     std::vector<std::string> all = others.gather(said, wait);
     for (size_t rank = 0; rank < all.size(); ++rank) {
-      check(all[rank].starts_with('+'), "{}\n  process {} could not write its part of checkpoint {}",
-            all[rank].substr(1), rank, step);
+      check(all[rank].starts_with('+'),
+            "{}\n  process {} could not write its part of checkpoint {}", all[rank].substr(1), rank,
+            step);
       all[rank].erase(0, 1);
     }
     return all;
@@ -327,7 +328,9 @@ void CheckpointFolder::write_together(int64_t step,
     });
     together([&] {
       if (others.rank() == 0) {
-        publish(step, [&](const fs::path& writing) { join_parts(writing, files, own_folder); }, /*fresh=*/false);
+        publish(
+            step, [&](const fs::path& writing) { join_parts(writing, files, own_folder); },
+            /*fresh=*/false);
         remove_old();
       }
       return std::string();

@@ -34,9 +34,10 @@ std::vector<int64_t> SharedState::owners(std::span<const nn::ParamSpec> specs) c
   std::vector<int64_t> out;
   int64_t before = 0;
   for (const nn::ParamSpec& spec : specs) {
-    const double share = static_cast<double>(before) / static_cast<double>(std::max<int64_t>(total, 1));
-    out.push_back(std::min(processes_ - 1,
-                           static_cast<int64_t>(share * static_cast<double>(processes_))));
+    const double share =
+        static_cast<double>(before) / static_cast<double>(std::max<int64_t>(total, 1));
+    out.push_back(
+        std::min(processes_ - 1, static_cast<int64_t>(share * static_cast<double>(processes_))));
     before += spec.shape.bytes();
   }
   return out;
@@ -79,7 +80,8 @@ StateSource SharedState::copy(const StateView& state, const Held& held) {
   const auto list = [&](std::span<const nn::ParamSpec> specs,
                         const std::vector<runtime::Array>& arrays, bool by_first) {
     const std::vector<nn::ParamSpec> layers = layers_of(specs);
-    return copy(specs, pointers_to<runtime::Array>(arrays), by_first ? first(layers) : owners(layers));
+    return copy(specs, pointers_to<runtime::Array>(arrays),
+                by_first ? first(layers) : owners(layers));
   };
   // The network's parameters lie in one list of files, in which trained and frozen ones mix.
   const auto network = [&](const std::vector<const runtime::Array*>& arrays,

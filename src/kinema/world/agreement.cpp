@@ -41,8 +41,7 @@ StartRecord record_of(std::string_view text) {
 
 std::string shown(const std::string& value) {
   constexpr size_t kMost = 60;
-  return value.empty() ? "nothing"
-                       : value.size() > kMost ? value.substr(0, kMost) + "..." : value;
+  return value.empty() ? "nothing" : value.size() > kMost ? value.substr(0, kMost) + "..." : value;
 }
 
 std::string who(const World& world, const std::vector<int64_t>& ranks) {

@@ -1,5 +1,5 @@
-// The engine of mpirun and `srun --mpi=pmix`: messages over MPI, keys over PMIx. A module of its own,
-// so that the program needs neither where no launcher started it.
+// The engine of mpirun and `srun --mpi=pmix`: messages over MPI, keys over PMIx. A module of its
+// own, so that the program needs neither where no launcher started it.
 #include <mpi.h>
 #include <pmix.h>
 

@@ -29,9 +29,9 @@ struct Pulse::Beat {
   int64_t step = 0;
   int64_t count = 0;
   int32_t is_long = 0;
-  int32_t said = 0;                  // process 0 has told people of the error
+  int32_t said = 0;  // process 0 has told people of the error
   std::array<char, 64> doing{};
-  std::array<char, 2000> error{};    // of the sender; of process 0, of the run
+  std::array<char, 2000> error{};  // of the sender; of process 0, of the run
 };
 
 /// What is known of another process.
@@ -41,8 +41,8 @@ struct Pulse::Peer {
   Beat outgoing{};
   std::unique_ptr<Pending> receiving;
   std::unique_ptr<Pending> sending;
-  Stopwatch heard;      // since its last message
-  Stopwatch advanced;   // since its count changed
+  Stopwatch heard;     // since its last message
+  Stopwatch advanced;  // since its count changed
   Progress progress;
   std::string error;
 };
@@ -218,8 +218,8 @@ void Pulse::tell() {
       put_text(peer.outgoing.error, failure_);
       peer.outgoing.said = said_ ? 1 : 0;
     }
-    peer.sending = engine_->send(channel_, std::as_bytes(std::span(&peer.outgoing, 1)), peer.rank,
-                                 kTag);
+    peer.sending =
+        engine_->send(channel_, std::as_bytes(std::span(&peer.outgoing, 1)), peer.rank, kTag);
   }
 }
 
@@ -283,14 +283,14 @@ void Pulse::judge() {
   // All do the same things in the same order, so that who began the fewest is waited for.
   peers_[0].progress = own_;
   peers_[0].advanced = own_advanced_;
-  const auto [slowest, fastest] = std::ranges::minmax_element(
-      peers_, {}, [](const Peer& peer) { return peer.progress.count; });
+  const auto [slowest, fastest] =
+      std::ranges::minmax_element(peers_, {}, [](const Peer& peer) { return peer.progress.count; });
   const Progress& at = slowest->progress;
   if (at.count < fastest->progress.count && at.count > 0 && !at.is_long &&
       slowest->advanced.seconds() > options_.standstill) {
-    set_failure(fmt::format("{} lives, but has stood still for {:g} s ({}) while others wait for it",
-                            names_[static_cast<size_t>(slowest->rank)], options_.standstill,
-                            where(at)));
+    set_failure(
+        fmt::format("{} lives, but has stood still for {:g} s ({}) while others wait for it",
+                    names_[static_cast<size_t>(slowest->rank)], options_.standstill, where(at)));
   }
 }
 
