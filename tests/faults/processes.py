@@ -76,7 +76,7 @@ class Runs:
         keys = WORDS | dict(output_dir=self.folder, run_name=name, cpu_device_count=devices) | words
         if processes == 1 and not each:
             return [self.args.kinema, "train", "configs/tiny.yml"] + [f"{k}={v}" for k, v in keys.items()]
-        out = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "orte_abort_on_non_zero_status", "1"]
+        out = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "orte_abort_on_non_zero_status", "1"]
         for rank in range(processes):
             environment, more, program = (each or {}).get(rank, ({}, {}, None))
             out += [":"] * (rank > 0) + ["-np", "1"]
