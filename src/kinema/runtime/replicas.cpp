@@ -9,6 +9,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/manual.h"
 #include "kinema/graph/ops.h"
+#include "kinema/runtime/bits_type.h"
 
 namespace kinema::runtime {
 namespace {
@@ -20,20 +21,6 @@ std::string bits_of(HostArray copy) {
     }
   }
   return {reinterpret_cast<const char*>(copy.bytes.data()), copy.bytes.size()};
-}
-
-/// The unsigned type of as many bits.
-DType bits_type(DType dtype) {
-  switch (byte_size(dtype)) {
-    case 1:
-      return DType::U8;
-    case 2:
-      return DType::U16;
-    case 4:
-      return DType::U32;
-    default:
-      return DType::U64;
-  }
 }
 
 /// The sum of an array's bits as U32 [1], which wraps around.

@@ -1,29 +1,13 @@
 #include "kinema/runtime/spread.h"
 
-#include "kinema/core/error.h"
+#include <utility>
+
 #include "kinema/graph/graph.h"
 #include "kinema/graph/manual.h"
 #include "kinema/graph/ops.h"
+#include "kinema/runtime/bits_type.h"
 
 namespace kinema::runtime {
-namespace {
-
-/// The unsigned type of as many bits: their sum with zeros has every bit of a value, where a sum of
-/// floats would lose the sign of a zero and what is in a NaN.
-DType bits_type(DType dtype) {
-  switch (byte_size(dtype)) {
-    case 1:
-      return DType::U8;
-    case 2:
-      return DType::U16;
-    case 4:
-      return DType::U32;
-    default:
-      return DType::U64;
-  }
-}
-
-}  // namespace
 
 Array Spreader::operator()(Array array, const Sharding& sharding) {
   if (copying_axes(devices_.placement().mesh(), sharding).empty()) {
@@ -42,6 +26,8 @@ const Program& Spreader::program_for(const Shape& shape, const Sharding& shardin
   const mesh::Mesh& mesh = devices_.placement().mesh();
   const DeviceGroups holders = device_groups(mesh.axes, copying_axes(mesh, sharding));
   Graph graph;
+  // Their sum with zeros has every bit of a value, where a sum of floats would lose the sign of a
+  // zero and what is in a NaN.
   const DType bits = bits_type(shape.dtype);
   const std::vector<Tensor> outputs = manual(
       {graph.input(shape, "part", sharding)},
