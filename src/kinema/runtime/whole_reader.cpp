@@ -28,18 +28,26 @@ HostArray WholeReader::read(const Array& array, const Sharding& sharding, bool w
   return wanted ? whole.front().to_host() : HostArray();
 }
 
-HostArray WholeReader::read_layer(const Array& array, const Sharding& sharding, int64_t layer,
-                                  bool wanted) {
-  if (array.is_whole()) {
-    return wanted ? layer_of(array.to_host(), layer) : HostArray();
+std::vector<HostArray> WholeReader::read_layers(const Array& array, const Sharding& sharding,
+                                                const std::vector<bool>& wanted) {
+  std::vector<HostArray> out(wanted.size());
+  const bool is_whole = array.is_whole();
+  const bool any = std::ranges::find(wanted, true) != wanted.end();
+  const HostArray whole = is_whole && any ? array.to_host() : HostArray();  // once for all
+  for (size_t layer = 0; layer < wanted.size(); ++layer) {
+    const auto number = static_cast<int32_t>(layer);
+    if (is_whole) {
+      out[layer] = wanted[layer] ? layer_of(whole, number) : HostArray();
+      continue;
+    }
+    const Array place =
+        devices_.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&number, 1)));
+    const std::vector<const Array*> arguments{&array, &place};
+    const std::vector<Array> one =
+        gather(array.shape(), sharding, /*layers=*/true).run(devices_, arguments);
+    out[layer] = wanted[layer] ? one.front().to_host() : HostArray();
   }
-  const auto number = static_cast<int32_t>(layer);
-  const Array place =
-      devices_.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&number, 1)));
-  const std::vector<const Array*> arguments{&array, &place};
-  const std::vector<Array> one =
-      gather(array.shape(), sharding, /*layers=*/true).run(devices_, arguments);
-  return wanted ? one.front().to_host() : HostArray();
+  return out;
 }
 
 const Program& WholeReader::gather(const Shape& shape, const Sharding& sharding, bool layers) {

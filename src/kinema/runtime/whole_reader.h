@@ -18,9 +18,10 @@ class WholeReader {
   /// processes alike, as it takes a program over all devices (compiled once for each shape and
   /// sharding) where parts are elsewhere; nothing but a copy where they are not.
   HostArray read(const Array& array, const Sharding& sharding, bool wanted = true);
-  /// The same of one entry of the first axis, which is not split: layer by layer a stack takes no
-  /// more room than one. Gives it without that axis.
-  HostArray read_layer(const Array& array, const Sharding& sharding, int64_t layer, bool wanted);
+  /// The same of each entry of the first axis, which is not split, without that axis; those that
+  /// are not `wanted` are empty. Layer by layer what others hold takes no more room than one.
+  std::vector<HostArray> read_layers(const Array& array, const Sharding& sharding,
+                                     const std::vector<bool>& wanted);
 
  private:
   struct Gather {

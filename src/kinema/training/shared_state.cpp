@@ -50,15 +50,21 @@ std::vector<Kept> SharedState::copy(std::span<const nn::ParamSpec> specs,
   for (size_t i = 0; i < specs.size(); ++i) {
     const nn::ParamSpec& spec = specs[i];
     const Sharding sharding = spec.sharding(devices_.placement());
+    std::vector<bool> wanted;
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
-      const int64_t owner = owners[out.size()];
-      const bool wanted = owner == process_;
-      const auto held = std::make_shared<HostArray>(
-          spec.layers > 0 ? reader_.read_layer(*arrays[i], sharding, layer, wanted)
-                          : reader_.read(*arrays[i], sharding, wanted));
+      wanted.push_back(owners[out.size() + wanted.size()] == process_);
+    }
+    std::vector<HostArray> read;
+    if (spec.layers > 0) {
+      read = reader_.read_layers(*arrays[i], sharding, wanted);
+    } else {
+      read.push_back(reader_.read(*arrays[i], sharding, wanted.front()));
+    }
+    for (HostArray& layer : read) {
+      const auto held = std::make_shared<HostArray>(std::move(layer));
       out.push_back({.dtype = arrays[i]->shape().dtype,
                      .to_host = [held] { return std::move(*held); },
-                     .owner = owner});
+                     .owner = owners[out.size()]});
     }
   }
   return out;
