@@ -11,7 +11,7 @@ mkdir -p "$cache"
 sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
-    checkpoint | data | store) runs+=("$word") ;;
+    checkpoint | data | store | processes) runs+=("$word") ;;
     real | memory | plan | quality) alone=$word ;;
     step | lora | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
     *) options+=("$word") ;;
@@ -29,7 +29,7 @@ if [ -n "$alone" ]; then
   exec python3 "$alone.py" --kinema "$build" --cache "$cache" ${options[@]+"${options[@]}"}
 fi
 if [ ${#sections[@]} = 0 ] && [ ${#runs[@]} = 0 ]; then
-  sections=(step lora start layers remat denoise text vae first) runs=(checkpoint data store)
+  sections=(step lora start layers remat denoise text vae first) runs=(checkpoint data store processes)
 fi
 if [ ${#runs[@]} -gt 0 ]; then
   stores=$cache/stores-$(sha256sum ../tests/stores/requirements.txt | cut -c1-12)

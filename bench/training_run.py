@@ -4,6 +4,7 @@ checkpoint  runs that write checkpoints, while steps go on and between them, aga
 data        steps on videos and on TFRecords against steps on synthetic samples of the same shape
 store       steps of runs that send checkpoints, metrics and events to s3:// against steps of runs that write them here, or
             nothing; the server (moto) has a core, and the run another
+processes   steps of two processes with one device each, by mpirun and by coordinator_address, against one process with two
 """
 
 import argparse
@@ -11,6 +12,7 @@ import contextlib
 import json
 import os
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -30,8 +32,12 @@ def held_to(number, nice=0):
     return lambda: (os.sched_setaffinity(0, {core}), os.nice(nice))
 
 
+def words_of(a, command, keys):
+    return [str(Path(a.kinema) / "kinema"), command, "configs/shapes.yml", *(f"{k}={v}" for k, v in keys.items())]
+
+
 def kinema(a, command, keys, prepare=None, **environment):
-    words = [str(Path(a.kinema) / "kinema"), command, "configs/shapes.yml", *(f"{k}={v}" for k, v in keys.items())]
+    words = words_of(a, command, keys)
     begin = time.monotonic()
     result = subprocess.run(words, cwd=REPO, capture_output=True, text=True, env=os.environ | environment,
                             preexec_fn=prepare)
@@ -165,9 +171,50 @@ def store(a, folder):
               f"({', '.join(f'{100 * ratio:+.1f}' for ratio in ratios)})", flush=True)
 
 
+def free_port():
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        return own.getsockname()[1]
+
+
+def by_mpirun(a, keys):
+    return [["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2", *words_of(a, "train", keys)]]
+
+
+def by_address(a, keys):
+    told = dict(num_processes=2, coordinator_address=f"127.0.0.1:{free_port()}")
+    return [words_of(a, "train", keys | told | dict(process_id=rank)) for rank in range(2)]
+
+
+def processes(a, folder):
+    kinds = {"one process, two devices": (2, lambda a, keys: [words_of(a, "train", keys)]),
+             "two processes, mpirun": (1, by_mpirun), "two processes, coordinator_address": (1, by_address)}
+    steps = {kind: [] for kind in kinds}
+    for number in range(a.rounds + 1):  # the first compiles
+        for kind, (devices, commands) in kinds.items():
+            run = Path(folder) / "run"
+            subprocess.run(["rm", "-rf", run], check=True)
+            keys = SETTINGS | dict(output_dir=folder, run_name="run", max_train_steps=a.steps, ici_data_parallelism=2,
+                                   cpu_device_count=devices)
+            started = [subprocess.Popen(words, cwd=REPO, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                       for words in commands(a, keys)]
+            for process in started:
+                output, _ = process.communicate()
+                if process.returncode != 0:
+                    sys.exit(f"training_run: {kind}: {output[-2000:]}")
+            if number > 0:
+                rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+                steps[kind].append(statistics.median(row["perf/step_time_seconds"] for row in rows[10:]))
+    print(f"Milliseconds of a step, median of {a.steps} of each of {a.rounds} runs, least and median; against one process")
+    for kind, each in steps.items():
+        ratios = [here / one for here, one in zip(each, steps["one process, two devices"])]
+        print(f"  {kind:34} {1e3 * min(each):7.1f} {1e3 * statistics.median(each):7.1f}   {statistics.median(ratios):.2f}x",
+              flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="+", choices=["checkpoint", "data", "store"])
+    parser.add_argument("sections", nargs="+", choices=["checkpoint", "data", "store", "processes"])
     parser.add_argument("--kinema", required=True, help="build folder")
     parser.add_argument("--stores", help="packages of tests/stores")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
@@ -176,7 +223,7 @@ def main():
     a.kinema = Path(a.kinema).resolve()
     with tempfile.TemporaryDirectory() as folder:
         for section in a.sections:
-            {"checkpoint": checkpoint, "data": data, "store": store}[section](a, folder)
+            {"checkpoint": checkpoint, "data": data, "store": store, "processes": processes}[section](a, folder)
 
 
 main()

@@ -1,5 +1,5 @@
 // Run by mpirun as two processes of two devices each. What they compute is compared, bit for bit,
-// with what one process with four devices gives, which each of them also has.
+// with what XLA's own client gives one process with four devices, which each of them also has.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -22,7 +22,10 @@ using testing::IsEmpty;
 
 constexpr int64_t kDevices = 4;
 
-pjrt::Client alone() { return open_client({.cpu_devices = kDevices}); }
+/// XLA's own collectives.
+pjrt::Client alone() {
+  return pjrt::Client(pjrt::Plugin::load(find_plugin({})), {{"cpu_device_count", kDevices}});
+}
 
 pjrt::Client& shared() {
   static const std::shared_ptr<world::World> world(&world::test_world(), [](world::World*) {});

@@ -67,9 +67,60 @@ TEST(Place, ReadsSlurmsStep) {
   EXPECT_EQ(place.size, 2);
 }
 
-TEST(Place, RefusesSrunWithoutPmix) {
+TEST(Place, MeetsOnSlurmsFirstHostWithoutPmix) {
+  const auto coordinator = [](const std::string& hosts) {
+    const Place place = place_in({{"SLURM_PROCID", "1"},
+                                  {"SLURM_STEP_NUM_TASKS", "2"},
+                                  {"SLURM_JOB_ID", "4099"},
+                                  {"SLURM_STEP_NODELIST", hosts}});
+    EXPECT_EQ(place.launcher, Launcher::TCP);
+    EXPECT_EQ(place.rank, 1);
+    EXPECT_EQ(place.size, 2);
+    return place.coordinator;
+  };
+  EXPECT_EQ(coordinator("node1"), "node1:61443");
+  EXPECT_EQ(coordinator("node1,node2"), "node1:61443");
+  EXPECT_EQ(coordinator("node[007-009,12],a"), "node007:61443");
+  EXPECT_EQ(coordinator("a,node[1-2]"), "a:61443");
+  EXPECT_EQ(coordinator("rack[1-2]node[3,5]"), "rack1node3:61443");
+  EXPECT_EQ(coordinator("n[4]-ib,x"), "n4-ib:61443");
+}
+
+TEST(Place, RefusesSrunThatSaysNeither) {
   EXPECT_THAT(error_in({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
               HasSubstr("srun --mpi=pmix"));
+  EXPECT_THAT(error_in({{"SLURM_PROCID", "1"},
+                        {"SLURM_STEP_NUM_TASKS", "2"},
+                        {"SLURM_JOB_ID", "1"},
+                        {"SLURM_STEP_NODELIST", "a["}}),
+              HasSubstr("SLURM_STEP_NODELIST=a["));
+}
+
+TEST(Place, IsWhatKeysSay) {
+  const Place alone{.how = "one process: no launcher"};
+  const Place place = told_place(alone, 3, 4, "a:1");
+  EXPECT_EQ(place.launcher, Launcher::TCP);
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.size, 4);
+  EXPECT_EQ(place.coordinator, "a:1");
+  EXPECT_EQ(told_place(alone, 0, 1, "").launcher, Launcher::NONE);
+  EXPECT_EQ(told_place(alone, 0, 1, "a:1").launcher, Launcher::NONE);
+  const Place pod{.launcher = Launcher::TCP, .rank = 1, .size = 2, .coordinator = "b:2"};
+  EXPECT_EQ(told_place(pod, 0, 1, "").coordinator, "b:2");
+  EXPECT_EQ(told_place(pod, 0, 1, "c:3").coordinator, "c:3");
+  EXPECT_EQ(told_place(pod, 1, 2, "").rank, 1);
+  const auto error = [](const Place& found, int64_t rank, int64_t size, const char* coordinator) {
+    try {
+      told_place(found, rank, size, coordinator);
+    } catch (const Error& thrown) {
+      return std::string(thrown.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error(alone, 4, 4, "a:1"), HasSubstr("[process_id] 4 of num_processes=4"));
+  EXPECT_THAT(error(alone, 0, 4, ""), HasSubstr("[coordinator_address]"));
+  EXPECT_THAT(error(pod, 0, 2, ""), HasSubstr("leave the keys out"));
+  EXPECT_THAT(error(pod, 1, 3, ""), HasSubstr("this is process 1 of 2"));
 }
 
 // The script of a batch job has the job's variables, but is one process.

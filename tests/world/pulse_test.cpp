@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 #include "world/test_world.h"
@@ -116,6 +119,40 @@ TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
   sleep(0.6);
   EXPECT_EQ(pulse.failure(), "");
   world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Pulse, TellsNoticesAndStepTimes) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05});
+  std::mutex mutex;
+  std::vector<std::string> shown;
+  pulse.set_show([&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    shown.push_back(line);
+  });
+  pulse.notice("all say this");
+  if (world.rank() != 0) {
+    pulse.notice("others");
+    pulse.notice(fmt::format("only {}", world.rank()));
+  }
+  pulse.finished({.step = 7, .seconds = 2.0 + static_cast<double>(world.rank()), .waited = 0.5});
+  const auto count = [&] {
+    const std::lock_guard lock(mutex);
+    return shown.size();
+  };
+  for (int i = 0; world.rank() == 0 && i < 1000 && count() < 3; ++i) {
+    sleep(0.02);
+  }
+  if (world.rank() == 0) {
+    const std::lock_guard lock(mutex);
+    EXPECT_THAT(shown, testing::UnorderedElementsAre("[processes 1 and 2] others",
+                                                     testing::EndsWith("] only 1"),
+                                                     testing::EndsWith("] only 2")));
+    EXPECT_EQ(pulse.progress()[2].last.step, 7);
+    EXPECT_EQ(pulse.progress()[2].last.seconds, 4);
+    EXPECT_EQ(pulse.progress()[0].last.waited, 0.5);
+  }
+  world.talk().barrier({.what = "the end of a test"});
 }
 
 }  // namespace

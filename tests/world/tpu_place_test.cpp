@@ -4,16 +4,12 @@
 
 #include "kinema/core/error.h"
 #include "kinema/world/place.h"
-#include "kinema/world/world.h"
 
 namespace kinema::world {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::ThrowsMessage;
 
 using Variables = std::map<std::string, std::string>;
 
@@ -53,10 +49,10 @@ TEST(TpuPlace, IsAloneWithoutOthers) {
 
 TEST(TpuPlace, IsAWorkerOfAPod) {
   const Place place = place_in({{"TPU_WORKER_ID", "2"}, {"TPU_WORKER_HOSTNAMES", "a, b,c ,d"}});
-  EXPECT_EQ(place.launcher, Launcher::TPU);
+  EXPECT_EQ(place.launcher, Launcher::TCP);
   EXPECT_EQ(place.rank, 2);
   EXPECT_EQ(place.size, 4);
-  EXPECT_THAT(place.hosts, ElementsAre("a", "b", "c", "d"));
+  EXPECT_EQ(place.coordinator, "a:8490");
   EXPECT_THAT(place.how, HasSubstr("TPU_WORKER_ID"));
 }
 
@@ -68,8 +64,7 @@ TEST(TpuPlace, CountsTheWorkersOfAllSlices) {
                                 {"MEGASCALE_COORDINATOR_ADDRESS", "a:8080"}});
   EXPECT_EQ(place.rank, 1 + 2 * 2);
   EXPECT_EQ(place.size, 6);
-  EXPECT_THAT(place.hosts, ElementsAre("worker 0 of slice 0", "worker 1 of slice 0",
-                                       "worker 0 of slice 1", "worker 1 of slice 1", "c", "d"));
+  EXPECT_EQ(place.coordinator, "a:8490");  // of slice 0
 }
 
 TEST(TpuPlace, TakesSlicesOfOneHost) {
@@ -80,7 +75,6 @@ TEST(TpuPlace, TakesSlicesOfOneHost) {
                                 {"MEGASCALE_COORDINATOR_ADDRESS", "a"}});
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.size, 2);
-  EXPECT_THAT(place.hosts, testing::SizeIs(2));
 }
 
 TEST(TpuPlace, ReadsTheOlderNames) {
@@ -91,7 +85,7 @@ TEST(TpuPlace, ReadsTheOlderNames) {
                                 {"TPU_HOST_BOUNDS", "2,2,1"}});
   EXPECT_EQ(place.rank, 3);
   EXPECT_EQ(place.size, 4);
-  EXPECT_THAT(place.hosts, ElementsAre("a", "a", "[fe80::1]", "fe80::2"));
+  EXPECT_EQ(place.coordinator, "a:8490");
   EXPECT_EQ(place_in({{"CLOUD_TPU_TASK_ID", "1"}, {"TPU_WORKER_HOSTNAMES", "a,b"}}).rank, 1);
   EXPECT_EQ(place_in({{"TPU_WORKER_ID", "1"}, {"TPU_PROCESS_ADDRESSES", "a:1,b:1"}}).rank, 1);
 }
@@ -145,34 +139,29 @@ TEST(TpuPlace, RefusesSlicesThatContradictEachOther) {
   EXPECT_THAT(with({{"MEGASCALE_SLICE_ID", "1"}}), HasSubstr("MEGASCALE_NUM_SLICES is not set"));
 }
 
-TEST(TpuWorld, KnowsItsPlaceAndRefusesToTalk) {
-  const auto world = World::join(
-      place_in({{"CLOUD_TPU_TASK_ID", "3"}, {"TPU_PROCESS_ADDRESSES", "a:1,a:2,b:1,b:2"}}));
-  EXPECT_EQ(world->rank(), 3);
-  EXPECT_EQ(world->size(), 4);
-  EXPECT_FALSE(world->is_first());
-  EXPECT_FALSE(world->is_alone());
-  EXPECT_EQ(world->name_of(3), "process 3 on b");
-  EXPECT_EQ(world->place().local_rank, 1);
-  EXPECT_EQ(world->place().local_size, 2);
-  EXPECT_EQ(world->host_count(), 2);
-  EXPECT_EQ(world->text(), "4 processes on 2 hosts, by the TPU's environment (CLOUD_TPU_TASK_ID)");
-  EXPECT_EQ(world->engine(), nullptr);
-  EXPECT_EQ(world->pulse(), nullptr);
-  EXPECT_THAT(world->failure(), IsEmpty());
-  world->begin(1, "a step");
-  const Wait wait{.what = "the start"};
-  Communicator other = world->communicator();
-  EXPECT_EQ(other.size(), 4);
-  EXPECT_EQ(other.rank(), 3);
-  for (Communicator* each : {&world->talk(), &other}) {
-    const auto refuses = ThrowsMessage<Error>(
-        AllOf(HasSubstr("[world] the processes cannot come to the start together"),
-              HasSubstr("CLOUD_TPU_TASK_ID"), HasSubstr("mpirun")));
-    EXPECT_THAT([&] { each->gather("", wait); }, refuses);
-    EXPECT_THAT([&] { each->broadcast("", wait); }, refuses);
-    EXPECT_THAT([&] { each->barrier(wait); }, refuses);
-  }
+/// What a metadata server answers.
+Environment with_metadata(const Variables& variables, const Variables& server) {
+  const auto in = [](const Variables& all) {
+    return [all](std::string_view name) -> std::optional<std::string> {
+      const auto found = all.find(std::string(name));
+      return found == all.end() ? std::nullopt : std::optional(found->second);
+    };
+  };
+  return with_tpu_metadata(in(variables), in(server));
+}
+
+TEST(TpuPlace, AsksTheMetadataServerWhereNoVariableSays) {
+  const Variables server = {
+      {"agent-worker-number", "1"},
+      {"worker-network-endpoints", "unknown:unknown:10.0.0.2,unknown:unknown:10.0.0.3"}};
+  const Place place = find_tpu_place(with_metadata({}, server));
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.size, 2);
+  EXPECT_EQ(place.coordinator, "10.0.0.2:8490");
+  EXPECT_EQ(find_tpu_place(with_metadata({{"TPU_SKIP_MDS_QUERY", "1"}}, server)).size, 1);
+  EXPECT_EQ(find_tpu_place(with_metadata({{"TPU_WORKER_ID", "0"}}, server)).size, 1);
+  EXPECT_EQ(find_tpu_place(with_metadata({}, {})).size, 1);
+  EXPECT_EQ(find_tpu_place(with_metadata({}, {{"agent-worker-number", "0"}})).size, 1);
 }
 
 }  // namespace

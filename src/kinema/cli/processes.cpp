@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
+#include "kinema/remote/http.h"
 #include "kinema/runs/device.h"
+#include "kinema/runtime/client.h"
 
 namespace kinema::cli {
 namespace {
@@ -17,11 +20,6 @@ std::shared_ptr<world::World>& joined() {
 
 /// Process 0 prints what reached it, the others only where it does not answer.
 void print_of_several(world::World& world, const std::string& error) {
-  if (world.pulse() == nullptr) {  // each is of its own terminal
-    std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(), error.c_str());
-    std::fflush(nullptr);
-    std::_Exit(1);
-  }
   constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
   constexpr double kGather = 1.5;
   const bool known = world.pulse()->fail(error, kAnswer);
@@ -39,10 +37,35 @@ void print_of_several(world::World& world, const std::string& error) {
   std::_Exit(1);
 }
 
+/// What the metadata server of Google's machines says of this one.
+std::optional<std::string> instance_attribute(std::string_view name) {
+  const char* const host = std::getenv("GCE_METADATA_HOST");
+  try {
+    const remote::Response answer = remote::send(
+        {.url = fmt::format("http://{}/computeMetadata/v1/instance/attributes/{}",
+                            host == nullptr || *host == 0 ? "metadata.google.internal" : host, name),
+         .headers = {"Metadata-Flavor: Google"}},
+        {.connect_s = 3, .stall_s = 3, .retries = 0});
+    return answer.status == 200 ? std::optional(answer.body) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// Where a host of TPUs stands; nobody is asked where none are seen.
+world::Place tpu_place() {
+  const world::Environment own = world::own_environment();
+  return world::find_tpu_place(
+      runtime::shows_tpu() ? world::with_tpu_metadata(own, instance_attribute) : own);
+}
+
 void join(const world::Place& place) {
-  joined() = world::World::join(place);
+  joined() = world::World::join(place, warn);
   if (world::Pulse* pulse = joined()->pulse()) {
     pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
+  }
+  if (world::Pulse* pulse = joined()->pulse()) {
+    pulse->set_show(warn);
   }
   if (!joined()->is_first()) {
     mute();
@@ -62,10 +85,13 @@ std::shared_ptr<world::World> joined_world() {
 }
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
-  if (joined_world()->is_alone() && config.run.hardware == config::Hardware::TPU &&
-      !runs::has_mock_devices(config)) {
-    const world::Place place = world::find_tpu_place(world::own_environment());
-    if (place.launcher == world::Launcher::TPU) {
+  if (joined_world()->is_alone()) {
+    const bool on_tpu = config.run.hardware == config::Hardware::TPU && !runs::has_mock_devices(config);
+    const world::Place found = on_tpu ? tpu_place() : joined()->place();
+    const config::RuntimeConfig& told = config.runtime;
+    const world::Place place = world::told_place(found, told.process_id, told.num_processes,
+                                                 told.coordinator_address);
+    if (place.size > 1) {
       join(place);
     }
   }

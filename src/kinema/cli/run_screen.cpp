@@ -73,6 +73,9 @@ std::vector<std::string> headings(const RunOverview& run, int columns) {
        fmt::format("learning rate {:.3g}", last.learning_rate),
        fmt::format("{:.3f} s a step", run.recent_seconds()),
        std::isfinite(rate.value) ? fmt::format("{:.3g} {}/device", rate.value, rate.unit) : ""});
+  if (const std::string slowest = run.slowest_process(); !slowest.empty()) {
+    add({slowest});
+  }
   const auto is_bad = [](const training::MetricsRow& row) { return !row.nonfinite.empty(); };
   if (const auto bad = std::ranges::count_if(run.rows, is_bad); bad > 0) {
     const auto worst = std::find_if(run.rows.rbegin(), run.rows.rend(), is_bad);

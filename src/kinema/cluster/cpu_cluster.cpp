@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "kinema/core/fingerprint.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/pjrt/collective_calls.h"
+#include "kinema/pjrt/executable_across.h"
 #include "kinema/world/communicator.h"
 
 namespace kinema::cluster {
@@ -49,64 +53,117 @@ class RunOrder {
 
 class Run : public pjrt::RunAcross {
  public:
-  Run(pjrt::OptimizedProgram partitioned, std::shared_ptr<void> served,
+  Run(pjrt::PartitionedProgram program, std::shared_ptr<const void> served,
       std::shared_ptr<RunOrder> order)
-      : partitioned_(std::move(partitioned)),
-        served_(std::move(served)),
-        order_(std::move(order)) {}
+      : program_(std::move(program)), served_(std::move(served)), order_(std::move(order)) {}
   ~Run() override { order_->begin(); }  // its calls are served to the end
 
-  const pjrt::OptimizedProgram& partitioned() const override { return partitioned_; }
+  const pjrt::PartitionedProgram& program() const override { return program_; }
   void begin() override { order_->begin(); }
   void started(std::vector<pjrt::Event> done) override { order_->started(std::move(done)); }
 
  private:
-  pjrt::OptimizedProgram partitioned_;
-  std::shared_ptr<void> served_;
+  pjrt::PartitionedProgram program_;
+  std::shared_ptr<const void> served_;
   std::shared_ptr<RunOrder> order_;
 };
 
 class CpuCluster : public pjrt::AcrossProcesses {
  public:
+  /// One process.
+  CpuCluster() : exchange_(std::make_shared<Exchange>(nullptr, std::function<std::string()>())) {}
   CpuCluster(std::shared_ptr<world::Engine> engine, const std::function<std::string()>& failed)
       : talk_(engine, failed), exchange_(std::make_shared<Exchange>(std::move(engine), failed)) {}
 
   pjrt::Executable compile(const pjrt::Client& client, std::string_view program,
                            const pjrt::CompileOptions& options) override {
     check_same_program(program, options);
-    pjrt::OptimizedProgram optimized = partitioned_by_first(client, program, options);
-    const auto shared = std::make_shared<SharedProgram>();
-    shared->number = next_number_++;
-    pjrt::ProgramWithCalls with_calls =
-        pjrt::with_collective_calls(optimized, options.partitions, shared->number);
-    shared->calls = std::move(with_calls.calls);
+    pjrt::PartitionedProgram partitioned{
+        .optimized = partitioned_by_first(client, program, options),
+        .device_ids = options.device_ids};
+    const uint64_t first = fingerprint(partitioned.optimized.bytes) >> 8;
+    Called called;
+    do {  // a number that no other client of this process has taken
+      partitioned.number = static_cast<int64_t>(first) + taken_++;
+      called = calls_of(client, partitioned);
+    } while (!called.served);
     pjrt::CompileOptions own = options;
     own.device_ids.clear();
-    for (size_t partition = 0; partition < options.device_ids.size(); ++partition) {
-      const int64_t device = options.device_ids[partition];
-      const int64_t process = client.device(device).description().process_index;
-      shared->process_of.push_back(process);
-      if (process == talk_.rank()) {
-        shared->partition_of.emplace(device, static_cast<int64_t>(partition));
-        own.device_ids.push_back(device);
-      }
+    for (const auto& [device, partition] : called.program->partition_of) {
+      own.device_ids.push_back(device);
     }
-    check(!own.device_ids.empty(),
-          "[cluster] a program runs on devices of which process {} has none", talk_.rank());
-    for (const pjrt::CollectiveCall& call : shared->calls) {
-      shared->tags.push_back(next_tag_);
-      next_tag_ += static_cast<int>(call.operands.size() * options.device_ids.size());
-      check(next_tag_ < kLastTag, "[cluster] too many programs in one process");
-    }
-    register_handlers(client.plugin());
-    std::shared_ptr<void> served = serve(shared, exchange_);
-    pjrt::Executable executable = client.compile_partitioned(with_calls.hlo, std::move(own));
-    executable.set_across(std::make_shared<Run>(std::move(optimized), std::move(served), order_));
+    std::ranges::sort(own.device_ids, {}, [&](int64_t device) {
+      return called.program->partition_of.at(device);
+    });
+    pjrt::Executable executable = client.compile_partitioned(called.hlo, std::move(own));
+    executable.set_across(
+        std::make_shared<Run>(std::move(partitioned), std::move(called.served), order_));
     return executable;
+  }
+
+  std::optional<pjrt::Executable> load(const pjrt::Client& client,
+                                       const std::optional<std::string>& serialized) override {
+    std::optional<pjrt::SerializedAcross> stored =
+        serialized ? pjrt::unpack_across(*serialized) : std::nullopt;
+    if (!all(stored.has_value())) {
+      return std::nullopt;
+    }
+    std::optional<pjrt::Executable> out;
+    Called called = calls_of(client, stored->program);
+    try {
+      if (called.served) {
+        out = client.load_own(stored->own);
+        out->set_across(
+            std::make_shared<Run>(std::move(stored->program), std::move(called.served), order_));
+      }
+    } catch (const Error&) {
+      out.reset();  // another build of the plugin
+    }
+    return all(out.has_value()) ? std::move(out) : std::nullopt;
   }
 
  private:
   static constexpr int kLastTag = 1 << 30;
+
+  /// A program's collectives, and what they reach: null where its number is another client's.
+  struct Called {
+    std::string hlo;
+    std::shared_ptr<const SharedProgram> program;
+    std::shared_ptr<const void> served;
+  };
+
+  /// True when it is so in all processes.
+  bool all(bool own) {
+    const std::vector<std::string> said = talk_.gather(own ? "1" : "0", {"loading programs"});
+    return std::ranges::all_of(said, [](const std::string& each) { return each == "1"; });
+  }
+
+  Called calls_of(const pjrt::Client& client, const pjrt::PartitionedProgram& partitioned) {
+    const auto partitions = std::ssize(partitioned.device_ids);
+    pjrt::ProgramWithCalls with_calls =
+        pjrt::with_collective_calls(partitioned.optimized, partitions, partitioned.number);
+    const auto program = std::make_shared<SharedProgram>();
+    program->number = partitioned.number;
+    program->calls = std::move(with_calls.calls);
+    for (int64_t partition = 0; partition < partitions; ++partition) {
+      const int64_t device = partitioned.device_ids[static_cast<size_t>(partition)];
+      const int64_t process = client.device(device).description().process_index;
+      program->process_of.push_back(process);
+      if (process == talk_.rank()) {
+        program->partition_of.emplace(device, partition);
+      }
+    }
+    check(!program->partition_of.empty(),
+          "[cluster] a program runs on devices of which process {} has none", talk_.rank());
+    for (const pjrt::CollectiveCall& call : program->calls) {
+      program->tags.push_back(next_tag_);
+      next_tag_ += static_cast<int>(std::ssize(call.operands) * partitions);
+      check(next_tag_ < kLastTag, "[cluster] too many programs in one process");
+    }
+    register_handlers(client.plugin());
+    std::shared_ptr<const void> served = serve(program, exchange_);
+    return {std::move(with_calls.hlo), program, std::move(served)};
+  }
 
   void check_same_program(std::string_view program, const pjrt::CompileOptions& options) {
     const std::string own =
@@ -143,23 +200,22 @@ class CpuCluster : public pjrt::AcrossProcesses {
   world::Communicator talk_;
   std::shared_ptr<Exchange> exchange_;
   std::shared_ptr<RunOrder> order_ = std::make_shared<RunOrder>();
-  int64_t next_number_ = 0;
+  int64_t taken_ = 0;
   int next_tag_ = 0;
 };
 
 }  // namespace
 
-pjrt::Processes cpu_processes(world::World& world, std::function<std::string()> failed) {
-  if (world.is_alone()) {
-    return {};
+double seconds_waited() { return 1e-9 * static_cast<double>(nanoseconds_waited()); }
+
+pjrt::Processes cpu_processes(const std::shared_ptr<world::World>& world) {
+  if (!world || world->is_alone()) {
+    return {.across = std::make_shared<CpuCluster>()};
   }
-  check(world.engine() != nullptr,
-        "[cluster] nothing carries messages between the {} processes ({})\n  mpirun and srun "
-        "--mpi=pmix start such as have it",
-        world.size(), world.place().how);
-  return {.index = world.rank(),
-          .count = world.size(),
-          .across = std::make_shared<CpuCluster>(world.engine(), failed)};
+  return {.index = world->rank(),
+          .count = world->size(),
+          .across = std::make_shared<CpuCluster>(world->engine(),
+                                                 [world] { return world->failure(); })};
 }
 
 }  // namespace kinema::cluster

@@ -29,7 +29,7 @@ class Exchange::Meeting {
     return here_.size() == program_->partition_of.size();
   }
 
-  void begin(world::Engine& engine, int channel) {
+  void begin(world::Engine* engine, int channel) {
     if (call().kind == Kind::COLLECTIVE_PERMUTE) {
       begin_permute(engine, channel);
       return;
@@ -84,7 +84,7 @@ class Exchange::Meeting {
     return {received_.back().get(), bytes};
   }
 
-  void begin_group(world::Engine& engine, int channel, const std::vector<int64_t>& members,
+  void begin_group(world::Engine* engine, int channel, const std::vector<int64_t>& members,
                    size_t operand) {
     std::set<int64_t> others;
     const Arrival* some = nullptr;
@@ -102,19 +102,19 @@ class Exchange::Meeting {
         const Bytes own = found->second.operands.at(operand);
         group.parts.push_back(own);
         for (const int64_t other : others) {
-          messages_.push_back(engine.send(channel, own, other, tag(operand, member)));
+          messages_.push_back(engine->send(channel, own, other, tag(operand, member)));
         }
       } else {
         const std::span<std::byte> into = room(bytes);
         group.parts.emplace_back(into);
         messages_.push_back(
-            engine.receive(channel, into, process_of(member), tag(operand, member)));
+            engine->receive(channel, into, process_of(member), tag(operand, member)));
       }
     }
     groups_.push_back(std::move(group));
   }
 
-  void begin_permute(world::Engine& engine, int channel) {
+  void begin_permute(world::Engine* engine, int channel) {
     std::set<int64_t> targets;
     for (size_t operand = 0; operand < call().operands.size(); ++operand) {
       for (const auto& [from, to] : call().pairs) {
@@ -125,11 +125,11 @@ class Exchange::Meeting {
           const Bytes bytes = source->second.operands.at(operand);
           std::memcpy(target->second.results.at(operand).data(), bytes.data(), bytes.size());
         } else if (source != here_.end()) {
-          messages_.push_back(engine.send(channel, source->second.operands.at(operand),
-                                          process_of(to), tag(operand, to)));
+          messages_.push_back(engine->send(channel, source->second.operands.at(operand),
+                                           process_of(to), tag(operand, to)));
         } else if (target != here_.end()) {
-          messages_.push_back(engine.receive(channel, target->second.results.at(operand),
-                                             process_of(from), tag(operand, to)));
+          messages_.push_back(engine->receive(channel, target->second.results.at(operand),
+                                              process_of(from), tag(operand, to)));
         }
       }
     }
@@ -207,7 +207,7 @@ class Exchange::Meeting {
 Exchange::Exchange(std::shared_ptr<world::Engine> engine, std::function<std::string()> failed)
     : engine_(std::move(engine)),
       failed_(std::move(failed)),
-      channel_(engine_->open_channel()),
+      channel_(engine_ ? engine_->open_channel() : 0),
       worker_([this] { work(); }) {}
 
 Exchange::~Exchange() {
@@ -231,6 +231,11 @@ void Exchange::arrive(const std::shared_ptr<const SharedProgram>& program, size_
     gathering_.erase({program->number, site});
     some_.notify_one();
   }
+}
+
+std::atomic<int64_t>& nanoseconds_waited() {
+  static std::atomic<int64_t> all = 0;
+  return all;
 }
 
 /// Whether any of them ended.
@@ -267,7 +272,9 @@ void Exchange::work() {
       if (active.empty()) {
         some_.wait(lock, [&] { return ends_ || !complete_.empty(); });
       } else if (complete_.empty()) {
+        const auto begin = std::chrono::steady_clock::now();
         some_.wait_for(lock, pause);
+        nanoseconds_waited() += (std::chrono::steady_clock::now() - begin).count();
       }
       if (ends_ && complete_.empty() && active.empty()) {
         return;
@@ -276,7 +283,7 @@ void Exchange::work() {
     }
     for (std::unique_ptr<Meeting>& each : begun) {
       try {
-        each->begin(*engine_, channel_);
+        each->begin(engine_.get(), channel_);
         active.push_back(std::move(each));
       } catch (const std::exception& caught) {
         each->end(caught.what());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -19,7 +20,7 @@ namespace kinema::cluster {
 
 /// A program's collectives, and whose its partitions are.
 struct SharedProgram {
-  int64_t number = 0;  ///< equal in all processes
+  int64_t number = 0;  ///< equal in all processes; what its calls name
   std::vector<pjrt::CollectiveCall> calls;
   std::vector<int64_t> process_of;          ///< by partition
   std::map<int64_t, int64_t> partition_of;  ///< by device of this process
@@ -37,19 +38,22 @@ struct Arrival {
   std::function<void(const std::string& error)> done;
 };
 
+/// Of all exchanges of this process.
+std::atomic<int64_t>& nanoseconds_waited();
+
 /// Does the collectives of programs over several processes. A call begins when all devices of this
 /// process have come to it; a thread of its own sends, receives and computes, so that no device
 /// waits inside its call: XLA starts calls in another order on each, and a few that wait would take
 /// all its threads.
 class Exchange {
  public:
-  /// `failed`: the error of another process, or an empty string; asked while messages are awaited.
+  /// `engine`: null for one process. `failed`: the error of another process, or an empty string;
+  /// asked while messages are awaited.
   Exchange(std::shared_ptr<world::Engine> engine, std::function<std::string()> failed);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
 
-  const world::Engine& engine() const { return *engine_; }
   void arrive(const std::shared_ptr<const SharedProgram>& program, size_t site, Arrival arrival);
 
  private:

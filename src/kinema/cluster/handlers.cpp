@@ -24,23 +24,20 @@ struct Served {
 /// Handlers are plain functions, which find by number what they are to serve.
 class Registry {
  public:
-  void add(Served served) {
+  bool add(const std::shared_ptr<const Served>& served) {
     const std::lock_guard lock(mutex_);
-    all_[served.program->number] = std::move(served);
+    std::erase_if(all_, [](const auto& each) { return each.second.expired(); });
+    return all_.emplace(served->program->number, served).second;
   }
-  void remove(int64_t number) {
-    const std::lock_guard lock(mutex_);
-    all_.erase(number);
-  }
-  std::optional<Served> find(int64_t number) {
+  std::shared_ptr<const Served> find(int64_t number) {
     const std::lock_guard lock(mutex_);
     const auto found = all_.find(number);
-    return found == all_.end() ? std::nullopt : std::optional(found->second);
+    return found == all_.end() ? nullptr : found->second.lock();
   }
 
  private:
   std::mutex mutex_;
-  std::map<int64_t, Served> all_;
+  std::map<int64_t, std::weak_ptr<const Served>> all_;
 };
 
 Registry& registry() {
@@ -89,7 +86,7 @@ ffi::Future failure(const std::string& message) {
 
 ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::RemainingArgs in,
                        ffi::RemainingRets out) {
-  const std::optional<Served> served = registry().find(number);
+  const std::shared_ptr<const Served> served = registry().find(number);
   if (!served || site < 0 || site >= std::ssize(served->program->calls)) {
     return failure("[cluster] a collective of a program that is gone");
   }
@@ -131,7 +128,7 @@ ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::Remain
 }
 
 ffi::Error partition(int64_t number, int32_t device, ffi::Result<ffi::BufferR0<ffi::U32>> out) {
-  const std::optional<Served> served = registry().find(number);
+  const std::shared_ptr<const Served> served = registry().find(number);
   if (!served || !served->program->partition_of.contains(device)) {
     return ffi::Error::Internal("[cluster] the partition of a program that is gone");
   }
@@ -160,11 +157,10 @@ void register_handlers(const pjrt::Plugin& plugin) {
   plugin.register_ffi_handler(pjrt::kPartitionHandler, reinterpret_cast<void*>(kPartition), "Host");
 }
 
-std::shared_ptr<void> serve(std::shared_ptr<const SharedProgram> program,
-                            std::shared_ptr<Exchange> exchange) {
-  const int64_t number = program->number;
-  registry().add({std::move(program), std::move(exchange)});
-  return {nullptr, [number](void*) { registry().remove(number); }};
+std::shared_ptr<const void> serve(const std::shared_ptr<const SharedProgram>& program,
+                                  const std::shared_ptr<Exchange>& exchange) {
+  const auto served = std::make_shared<const Served>(Served{program, exchange});
+  return registry().add(served) ? served : nullptr;
 }
 
 }  // namespace kinema::cluster

@@ -46,6 +46,7 @@ struct Field {
   std::string_view without = "";     ///< keys beside any of which, given, this one has no effect
   bool any_case = false;             ///< `one_of` is compared without regard to case
   bool null_is_default = false;      ///< `null` stands for the default
+  bool of_process = false;           ///< of several processes, each has its own value
   Share share = Share::NO;
 };
 

@@ -23,6 +23,9 @@ struct RuntimeConfig {
   std::string allocator;
   int64_t mock_devices = 0;
   int64_t heartbeat_timeout_seconds = 30;
+  int64_t num_processes = 1;
+  int64_t process_id = 0;
+  std::string coordinator_address;
 
   bool operator==(const RuntimeConfig&) const = default;
 
@@ -47,6 +50,20 @@ struct RuntimeConfig {
           {.help = "several processes: one that is not heard of for so long, or stands still while "
                    "others wait for it, is named and ends the run",
            .min = 1});
+    visit("num_processes", self.num_processes, UNRELATED,
+          {.help = "of a run over several processes that no launcher started; mpirun, srun and TPU "
+                   "pods say it themselves",
+           .min = 1,
+           .max = 65536});
+    visit("process_id", self.process_id, UNRELATED,
+          {.help = "which of them this one is, from 0",
+           .min = 0,
+           .max = 65535,
+           .with = "num_processes",
+           .of_process = true});
+    visit("coordinator_address", self.coordinator_address, UNRELATED,
+          {.help = "HOST:PORT where process 0 listens for the others; on TPU pods and under srun "
+                   "another than the one they name"});
     visit("jit", self.jit, MAY_CHANGE,
           {.help = "false: each block of a model is compiled, run and waited for alone"});
     visit("optimization_level", self.optimization_level, MAY_CHANGE,

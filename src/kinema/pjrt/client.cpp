@@ -10,6 +10,7 @@
 #include "kinema/pjrt/api.h"
 #include "kinema/pjrt/client_handle.h"
 #include "kinema/pjrt/element_type.h"
+#include "kinema/pjrt/executable_across.h"
 #include "kinema/pjrt/host_layout.h"
 #include "kinema/pjrt/named_values.h"
 #include "kinema/pjrt/transfers.h"
@@ -155,7 +156,9 @@ bool Client::is_across(const CompileOptions& options) const {
   const auto is_other = [&](int64_t id) {
     return std::ranges::find(addressable_, id, &Device::id) == addressable_.end();
   };
-  return dealt_out_.across && std::ranges::any_of(options.device_ids, is_other);
+  return dealt_out_.across && (dealt_out_.count > 1
+                                   ? std::ranges::any_of(options.device_ids, is_other)
+                                   : options.partitions > 1 && !options.device_ids.empty());
 }
 
 Executable Client::compile(std::string_view program, const CompileOptions& options) const {
@@ -192,6 +195,19 @@ Executable Client::compile(std::string_view program, std::string_view format,
 }
 
 Executable Client::load(std::string_view serialized) const {
+  if (dealt_out_.across && dealt_out_.count == 1 && unpack_across(serialized)) {
+    std::optional<Executable> loaded = load_across(std::string(serialized));
+    check(loaded.has_value(), "[pjrt] the plugin does not take a program that was kept");
+    return *std::move(loaded);
+  }
+  return load_own(serialized);
+}
+
+std::optional<Executable> Client::load_across(const std::optional<std::string>& serialized) const {
+  return dealt_out_.across->load(*this, serialized);
+}
+
+Executable Client::load_own(std::string_view serialized) const {
   const auto reply = KINEMA_PJRT(
       *handle_->api, Executable_DeserializeAndLoad, .client = handle_->client,
       .serialized_executable = serialized.data(), .serialized_executable_size = serialized.size());

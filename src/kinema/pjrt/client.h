@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,13 +19,18 @@ namespace kinema::pjrt {
 
 class Client;
 
-/// Compiles what runs on devices of several processes, where the plugin itself cannot.
+/// Compiles what runs on devices of several processes, where the plugin itself cannot. All
+/// processes call it in the same order.
 class AcrossProcesses {
  public:
   virtual ~AcrossProcesses() = default;
-  /// As Client::compile, called by all processes in the same order.
+  /// As Client::compile.
   virtual Executable compile(const Client& client, std::string_view program,
                              const CompileOptions& options) = 0;
+  /// As Client::load of what was compiled here; `serialized` is nothing in a process that has none.
+  /// Nothing unless all processes can load theirs.
+  virtual std::optional<Executable> load(const Client& client,
+                                         const std::optional<std::string>& serialized) = 0;
 };
 
 /// Which of the processes that share the devices this is.
@@ -42,8 +48,8 @@ class Client {
   /// typed known option and for what the plugin refuses.
   ///
   /// `dealt_out`: of a plugin that shows one process all devices, each process takes its share of
-  /// them as its own, in a row; they must divide. Programs over devices of several processes are
-  /// then compiled by `dealt_out.across`.
+  /// them as its own, in a row; they must divide. Programs over devices of several processes, or of
+  /// several devices where there is one process, are then compiled by `dealt_out.across`.
   ///
   /// `key_values`: of a plugin that joins the devices of several processes by itself, what it
   /// finds the others with, as long as anything of the client lives.
@@ -79,16 +85,22 @@ class Client {
 
   /// Compiles StableHLO text (or MLIR bytecode). Throws an Error with the compiler's message.
   Executable compile(std::string_view program, const CompileOptions& options = {}) const;
-  /// True for a program whose devices are of several processes that `across` compiles for.
+  /// True for a program that `across` compiles.
   bool is_across(const CompileOptions& options) const;
   /// Compiles for all devices as if they were this process's.
   Executable compile_for_all(std::string_view program, const CompileOptions& options) const {
     return compile(program, "mlir", options);
   }
+  /// As `load`, of the plugin's own bytes.
+  Executable load_own(std::string_view serialized) const;
   /// Compiles an optimized HLO module for `options.device_ids`, one partition each.
   Executable compile_partitioned(std::string_view hlo, CompileOptions options) const;
-  /// Loads what Compiled::serialize returned under the same plugin build.
+  /// Loads what Compiled::serialize returned under the same plugin build; of a program of this
+  /// process alone.
   Executable load(std::string_view serialized) const;
+  /// The same for a program that is_across, called by all processes: nothing unless each can load
+  /// what it gives.
+  std::optional<Executable> load_across(const std::optional<std::string>& serialized) const;
 
   std::shared_ptr<const ClientHandle> handle() const { return handle_; }
 

@@ -7,6 +7,7 @@
 #include "kinema/pjrt/compiled_hlo.h"
 #include "kinema/pjrt/device.h"
 #include "kinema/pjrt/element_type.h"
+#include "kinema/pjrt/executable_across.h"
 
 namespace kinema::pjrt {
 namespace {
@@ -154,7 +155,11 @@ void Executable::destroy() noexcept {
 }
 
 OptimizedProgram Executable::optimized() const {
-  return across_ ? across_->partitioned() : Compiled::optimized();
+  return across_ ? across_->program().optimized : Compiled::optimized();
+}
+
+std::string Executable::serialize() const {
+  return across_ ? pack_across(across_->program(), Compiled::serialize()) : Compiled::serialize();
 }
 
 std::vector<int64_t> Executable::device_ids() const {

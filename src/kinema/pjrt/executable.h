@@ -62,7 +62,7 @@ class Compiled {
   /// Equal for equal program, options and compiler; empty when the plugin has none.
   std::string fingerprint() const;
   /// For Client::load with the same plugin build. Throws an Error when the plugin cannot.
-  std::string serialize() const;
+  virtual std::string serialize() const;
 
  protected:
   const PJRT_Api* api_;
@@ -71,12 +71,18 @@ class Compiled {
   PJRT_Executable* executable_;
 };
 
-/// What goes with a program that runs on devices of several processes.
+/// A program whose collectives are calls, as AcrossProcesses makes it.
+struct PartitionedProgram {
+  OptimizedProgram optimized;       ///< before its collectives became calls
+  std::vector<int64_t> device_ids;  ///< by partition
+  int64_t number = 0;               ///< what its calls name
+};
+
+/// What goes with such a program where it runs.
 class RunAcross {
  public:
   virtual ~RunAcross() = default;
-  /// The program before its collectives became calls.
-  virtual const OptimizedProgram& partitioned() const = 0;
+  virtual const PartitionedProgram& program() const = 0;
   /// Before each run: waits for the one before it, as calls of two runs would meet.
   virtual void begin() = 0;
   /// With what is done when the run is.
@@ -99,6 +105,7 @@ class Executable : public Compiled {
 
   void set_across(std::shared_ptr<RunAcross> across) { across_ = std::move(across); }
   OptimizedProgram optimized() const override;
+  std::string serialize() const override;
 
   /// Ids of the devices it runs on, in the order of the lists of `execute_all`.
   std::vector<int64_t> device_ids() const;
@@ -118,7 +125,7 @@ class Executable : public Compiled {
 
   std::shared_ptr<const ClientHandle> client_;  // shared as in Buffer
   PJRT_LoadedExecutable* loaded_;
-  std::shared_ptr<RunAcross> across_;  // null: all devices are this process's
+  std::shared_ptr<RunAcross> across_;  // null: the plugin does its collectives
   int64_t outputs_ = 0;
 };
 

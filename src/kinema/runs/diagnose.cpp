@@ -160,7 +160,7 @@ Diagnosis diagnose(const config::Config& config, const Job& job) {
   runtime::ClientSpec spec = client_spec(config);
   spec.world = job.shared_world();
   spec.on_wait = [&job](const std::string& line) { job.notice(line); };
-  const bool meets = !world.is_alone() && world.engine();
+  const bool meets = !world.is_alone();
   std::string problem;
   if (meets) {
     problem = first_problem(

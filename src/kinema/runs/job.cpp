@@ -34,6 +34,9 @@ void Job::meet(const std::string& where) const {
 }
 
 void Job::notice(const std::string& line) const {
+  if (world::Pulse* const pulse = world().pulse()) {
+    pulse->notice(line);
+  }
   if (observer_ && observer_->on_notice) {
     observer_->on_notice(line);
   }

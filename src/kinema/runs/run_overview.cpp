@@ -8,6 +8,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/core/error.h"
+#include "kinema/runs/process_times.h"
 #include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
@@ -56,11 +57,23 @@ double RunOverview::recent_mean(double training::MetricsRow::*which) const {
                         : sum / static_cast<double>(recent.size());
 }
 
+std::string RunOverview::slowest_process() const {
+  std::vector<std::vector<double>> recent;
+  for (size_t i = rows.size() - std::min(rows.size(), kRecent); i < rows.size(); ++i) {
+    recent.push_back(rows[i].process_seconds);
+  }
+  return runs::slowest_process(recent);
+}
+
 io::Json RunOverview::json() const {
   const training::MetricsRow& last = rows.back();
   io::Json saved = io::Json::array();
   for (const int64_t step : training::CheckpointFolder(files.checkpoints).steps()) {
     saved.append(step);
+  }
+  io::Json seconds = io::Json::array();
+  for (const double each : last.process_seconds) {
+    seconds.append(each);
   }
   return io::Json::object({{"run_folder", files.run.string()},
                            {"steps", steps()},
@@ -74,6 +87,7 @@ io::Json RunOverview::json() const {
                            {"gradient_norm", last.gradient_norm},
                            {"learning_rate", last.learning_rate},
                            {"step_time_seconds", recent_seconds()},
+                           {"process_seconds", std::move(seconds)},
                            {"tflops_per_device_per_sec", last.tflops_per_second},
                            {"checkpoints", std::move(saved)}});
 }

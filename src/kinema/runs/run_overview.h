@@ -37,6 +37,8 @@ struct RunOverview {
   /// Means of the last steps; NaN where none of them is finite.
   double recent_loss() const { return recent_mean(&training::MetricsRow::loss); }
   double recent_seconds() const { return recent_mean(&training::MetricsRow::seconds); }
+  /// Of several processes; else empty.
+  std::string slowest_process() const;
   io::Json json() const;
 
  private:

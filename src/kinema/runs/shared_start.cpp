@@ -35,7 +35,9 @@ void check_same_start(const config::Config& config, const flags::Effective& flag
   record["the program"] =
       fmt::format("kinema {} ({})", KINEMA_VERSION, io::hash_file("/proc/self/exe").substr(0, 12));
   for (const config::KeyValue& each : config::describe(config)) {
-    record[std::string(each.key)] = each.value;
+    if (!each.field.of_process) {
+      record[std::string(each.key)] = each.value;
+    }
   }
   record["compiler flags"] = flags::to_json(flags).dump(-1);
   world::check_alike(job.world(), record, "the start");

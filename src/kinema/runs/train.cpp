@@ -21,6 +21,7 @@
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/process_times.h"
 #include "kinema/runs/run_records.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
@@ -78,14 +79,22 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
     }
     world.begin(step + 1, "waiting for data");
   };
-  parts.next_batch = [&timings, next = parts.next_batch] {
+  // What this process takes by itself, beside waiting for others.
+  const auto own = std::make_shared<OwnTime>();
+  parts.next_batch = [&timings, own, next = parts.next_batch] {
+    own->begin();
     return timings.measure("waiting for data", next);
   };
-  parts.run_step = [&timings, &world, step = parts.run_step, first = true](
+  parts.run_step = [&timings, &world, own, step = parts.run_step, first = true](
                        int64_t i, double rate, const data::Batch& batch) mutable {
     world.begin(i + 1, "in the step");
     const char* phase = std::exchange(first, false) ? "first step" : "steps";
-    return timings.measure(phase, [&] { return step(i, rate, batch); });
+    const training::StepResult result =
+        timings.measure(phase, [&] { return step(i, rate, batch); });
+    if (world::Pulse* const pulse = world.pulse()) {
+      pulse->finished(own->of_step(i + 1));
+    }
+    return result;
   };
   parts.save = [&timings, &job, save = parts.save](int64_t steps, bool go_on) {
     const auto writing = job.task("writing the checkpoint");
@@ -177,7 +186,10 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
     parts.begin_step = [&](int64_t step) { say(profile->before_step(step)); };
   }
   parts.report = [&](const StepRecord& measured) {
-    const StepRecord record = training.measured(measured);
+    StepRecord record = training.measured(measured);
+    if (job.world().is_first()) {
+      record.process_seconds = process_seconds(job.world().pulse());
+    }
     last = record;
     records.step(record);
     if (observer.on_step) {
@@ -221,6 +233,10 @@ training::LoopEnd run_steps(Training& training, const config::Config& config,
   }
   const training::LoopEnd end = training::train_loop(training.loop_options(config), parts);
   if (profile) {
+    if (last) {
+      const std::vector<std::vector<double>> steps = {last->process_seconds};
+      say(slowest_process(steps));
+    }
     say(profile->finish());
   }
   return end;

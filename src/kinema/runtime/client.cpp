@@ -51,12 +51,6 @@ std::string shipped_plugin() {
   return installed.is_absolute() && fs::is_regular_file(installed, error) ? installed.string() : "";
 }
 
-/// True when the kernel shows a TPU: /dev/accel0 up to v4, /dev/vfio from v5e on.
-bool shows_tpu() {
-  std::error_code error;
-  return fs::exists("/dev/accel0", error) || fs::exists("/dev/vfio", error);
-}
-
 /// Calls a function once, from another thread, when it has lived so many seconds.
 class Overdue {
  public:
@@ -92,10 +86,6 @@ class Overdue {
 
 /// What the plugins of a world find each other with.
 pjrt::KeyValues key_values(const std::shared_ptr<world::World>& world) {
-  check(world->engine() != nullptr,
-        "[runtime] nothing carries keys between the {} processes ({})\n  mpirun and srun "
-        "--mpi=pmix start such as have it",
-        world->size(), world->place().how);
   // Plugins keep these as long as the client lives: the engine, not the world.
   const auto keys = std::make_shared<world::Keys>(world->engine(), [held = std::weak_ptr(world)] {
     const std::shared_ptr<world::World> asked = held.lock();
@@ -192,6 +182,11 @@ std::string find_plugin(const ClientSpec& spec) {
       cache_folder());
 }
 
+bool shows_tpu() {
+  std::error_code error;
+  return fs::exists("/dev/accel0", error) || fs::exists("/dev/vfio", error);
+}
+
 pjrt::Client open_client(const ClientSpec& spec) {
   const std::string path = find_plugin(spec);
   const bool chosen = !spec.plugin.empty() || !environment("KINEMA_PJRT_PLUGIN").empty();
@@ -218,11 +213,9 @@ pjrt::Client open_client(const ClientSpec& spec) {
   try {
     const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
     if (is_cpu) {
+      const bool is_one = !shared && spec.cpu_devices == 1;
       return pjrt::Client(plugin, options,
-                          shared
-                              ? cluster::cpu_processes(
-                                    *spec.world, [world = spec.world] { return world->failure(); })
-                              : pjrt::Processes());
+                          is_one ? pjrt::Processes() : cluster::cpu_processes(spec.world));
     }
     std::optional<Overdue> overdue;
     if (shared) {

@@ -54,6 +54,9 @@ bool remember_plugin_folder(const char* folder);
 /// KINEMA_CACHE, else `kinema` in kinema::user_cache(), which see for what happens without HOME.
 std::string cache_folder();
 
+/// True when the kernel shows a TPU: /dev/accel0 up to v4, /dev/vfio from v5e on.
+bool shows_tpu();
+
 /// Loads the plugin and opens its devices. A `cpu_isa` limits the kernels of the whole process.
 /// Throws an Error for `tpu` on a machine that shows none, unless the plugin is named, and for an
 /// instruction set that the processor lacks.

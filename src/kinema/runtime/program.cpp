@@ -75,17 +75,32 @@ kernels::Target target_of(const pjrt::Client& client, const ProgramOptions& opti
           .mesh = options.emit.mesh};
 }
 
+/// Across processes: nothing unless each has its own.
+std::optional<pjrt::Executable> load_cached(const pjrt::Client& client,
+                                            const ExecutableCache& cache, const std::string& key,
+                                            bool is_across) {
+  const std::optional<std::string> stored = cache.find(key);
+  if (is_across) {
+    return client.load_across(stored);
+  }
+  try {
+    return stored ? std::optional(client.load(*stored)) : std::nullopt;
+  } catch (const Error&) {
+    cache.drop(key);  // valid bytes that this plugin no longer takes
+    return std::nullopt;
+  }
+}
+
 pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
   const std::shared_ptr<void> watched = watch_compilation(options.name);
   const Stopwatch watch;
   const pjrt::CompileOptions compile_options =
       kernels::for_target(target_of(client, options), {.use = false}).with_flags(options.compile);
-  // What is compiled across processes is not one program that could be loaded again.
-  const bool is_across = client.is_across(compile_options);
   if (!options.saved.empty()) {
-    check(!is_across, "[program] {} is a program of one process, but {} share the devices",
-          options.saved, client.process_count());
+    check(!client.is_across(compile_options) || client.process_count() == 1,
+          "[program] {} is a program of one process, but {} share the devices", options.saved,
+          client.process_count());
     const std::string stored = read_saved_program(options.saved, text, options.name);
     try {
       pjrt::Executable loaded = client.load(stored);
@@ -99,18 +114,14 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
   }
   std::optional<ExecutableCache> cache;
   std::string key;
-  if (!options.executable_cache.empty() && !is_across) {
+  if (!options.executable_cache.empty()) {
     cache.emplace(options.executable_cache, options.executable_cache_bytes);
     key = ExecutableCache::key(client, text, compile_options.serialize());
-    if (const std::optional<std::string> stored = cache->find(key)) {
-      try {
-        pjrt::Executable loaded = client.load(*stored);
-        report.from_cache = true;
-        report.compile_seconds = watch.seconds();
-        return loaded;
-      } catch (const Error&) {
-        cache->drop(key);  // valid bytes that this plugin no longer takes
-      }
+    if (std::optional<pjrt::Executable> loaded =
+            load_cached(client, *cache, key, client.is_across(compile_options))) {
+      report.from_cache = true;
+      report.compile_seconds = watch.seconds();
+      return *std::move(loaded);
     }
   }
   pjrt::Executable compiled = client.compile(text, compile_options);

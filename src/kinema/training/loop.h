@@ -34,6 +34,9 @@ struct StepRecord {
   std::string expert = {};           // of two, the one that the step trained: `high_noise`
   std::string nonfinite = {};        // where, when the step was not finite
   std::optional<double> epoch = {};  // passes over the data by its end, where that has one
+  // Of several processes: what each of them took for its own part of the last step that is known
+  // of it, without its waiting for the others; by rank.
+  std::vector<double> process_seconds = {};
   int64_t rss_bytes = 0;             // of this process; 0: not known
   int64_t peak_rss_bytes = 0;        // of this process so far; 0: not known
   // Of its first device, where the plugin says.

@@ -104,6 +104,13 @@ std::string MetricsFile::write(const StepRecord& record) {
   for (const auto& [name, bytes] : memory_figures(record)) {
     row.set(name, bytes);
   }
+  if (!record.process_seconds.empty()) {
+    io::Json seconds = io::Json::array();
+    for (const double each : record.process_seconds) {
+      seconds.append(each);
+    }
+    row.set("perf/process_seconds", std::move(seconds));
+  }
   if (!record.finite) {
     row.set("nonfinite", record.nonfinite);
   }

@@ -43,6 +43,11 @@ void add_row(const std::string& line, std::vector<MetricsRow>& steps,
     if (const io::Json* expert = row.find("learning/expert")) {
       out.expert = expert->as_string();
     }
+    if (const io::Json* seconds = row.find("perf/process_seconds")) {
+      for (const io::Json& each : seconds->items()) {
+        out.process_seconds.push_back(each.as_number());
+      }
+    }
     if (const io::Json* where = row.find("nonfinite")) {
       out.nonfinite = where->as_string();
     }

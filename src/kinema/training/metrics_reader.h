@@ -21,6 +21,7 @@ struct MetricsRow {
   std::string time = {};    // UTC
   std::string nonfinite;    // where, when the step was not finite
   std::string expert = {};  // whose step it was, of a run of both
+  std::vector<double> process_seconds = {};  // of several processes, by rank
 };
 
 /// A row of an evaluation.

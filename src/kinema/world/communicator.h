@@ -28,9 +28,6 @@ class Communicator {
   /// another process, or an empty string.
   explicit Communicator(std::shared_ptr<Engine> engine, std::function<std::string()> failed = {});
 
-  /// One of several that nothing carries texts between: every exchange throws `why`.
-  Communicator(int64_t rank, int64_t size, std::string why);
-
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
 
@@ -43,14 +40,12 @@ class Communicator {
 
  private:
   class Deadline;
-  void check_engine(const Wait& wait) const;
   std::vector<std::string> collect(std::string_view own, const Wait& wait);
   std::string hand_out(std::string_view text, const Wait& wait);
 
-  std::shared_ptr<Engine> engine_;  // null: the only process, or `why_` there is none
+  std::shared_ptr<Engine> engine_;  // null: the only process
   int64_t rank_ = 0;
   int64_t size_ = 1;
-  std::string why_;
   std::function<std::string()> failed_;
   int channel_ = 0;
 };

@@ -190,6 +190,7 @@ InSlice place_in_slice(const Environment& environment) {
 struct Slices {
   int64_t index = 0;
   int64_t count = 1;
+  std::string coordinator = {};  // a host of slice 0
 };
 
 Slices find_slices(const Environment& environment) {
@@ -220,7 +221,45 @@ Slices find_slices(const Environment& environment) {
       "[world] {}={} of {} slices, but {} is not set\n  it is the first host of slice 0, the same "
       "for all",
       kIndex, *index, *count, kCoordinator);
-  return {.index = *index, .count = *count};
+  return {.index = *index, .count = *count, .coordinator = host_of(*coordinator)};
+}
+
+/// The first of the hosts in a list of Slurm's: `node7` of `node[7-9,12],gpu1`.
+std::string first_host(const std::string& list) {
+  std::string out;
+  bool within = false;  // brackets, of which the first number counts
+  bool taken = false;
+  for (const char c : list) {
+    if (c == '[' || c == ']') {
+      within = c == '[';
+      taken = false;
+    } else if (within) {
+      taken = taken || c == ',' || c == '-';
+      out += taken ? "" : std::string(1, c);
+    } else if (c == ',') {
+      break;
+    } else {
+      out += c;
+    }
+  }
+  check(!within && !out.empty(), "[world] SLURM_STEP_NODELIST={}: a list of hosts was expected",
+        list);
+  return out;
+}
+
+/// `srun` without PMIx: the first host is where process 0 is, on a port that the job's number says.
+Place without_pmix(Place place, const Environment& environment) {
+  const std::optional<std::string> hosts = environment("SLURM_STEP_NODELIST");
+  const std::optional<int64_t> job = number(environment, "SLURM_JOB_ID", 0);
+  check(hosts && job,
+        "[world] srun started {} processes without PMIx, and SLURM_STEP_NODELIST or SLURM_JOB_ID "
+        "is not set, so they cannot find each other\n"
+        "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
+        place.size);
+  constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not hand out
+  place.launcher = Launcher::TCP;
+  place.coordinator = fmt::format("{}:{}", first_host(*hosts), 65536 - kPorts + *job % kPorts);
+  return place;
 }
 
 }  // namespace
@@ -238,11 +277,7 @@ Place find_place(const Environment& environment) {
     return *place;
   }
   if (const std::optional<Place> place = told_by(kSlurm, environment)) {
-    check(place->size == 1 || has_pmix,
-          "[world] srun started {} processes without PMIx, so they cannot find each other\n"
-          "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
-          place->size);
-    return *place;
+    return place->size == 1 || has_pmix ? *place : without_pmix(*place, environment);
   }
   if (has_pmix) {  // prterun: the size is PMIx's to tell
     const std::optional<int64_t> rank = number(environment, "PMIX_RANK", 0);
@@ -266,28 +301,75 @@ Place find_tpu_place(const Environment& environment) {
   if (size == 1) {
     return {.how = "one process: no launcher"};
   }
-  std::vector<std::string> hosts;
-  for (int64_t slice = 0; slice < slices.count; ++slice) {
-    if (slice == slices.index && !in_slice.hosts.empty()) {
-      hosts.insert(hosts.end(), in_slice.hosts.begin(), in_slice.hosts.end());
-      continue;
-    }
-    // Nothing tells the names of other slices.
-    for (int64_t worker = 0; worker < workers; ++worker) {
-      hosts.push_back(fmt::format("worker {} of slice {}", worker, slice));
-    }
-  }
   std::string how = in_slice.how;
   if (slices.count > 1) {
     how += how.empty() ? "MEGASCALE_SLICE_ID" : ", MEGASCALE_SLICE_ID";
   }
-  return {.launcher = Launcher::TPU,
+  // A port of our own: those from 8470 on are libtpu's.
+  constexpr int kPort = 8490;
+  return {.launcher = Launcher::TCP,
           .rank = in_slice.rank + slices.index * workers,
           .size = size,
           .local_rank = {},
           .local_size = {},
-          .hosts = std::move(hosts),
+          .coordinator = fmt::format(
+              "{}:{}", slices.count > 1 ? slices.coordinator : in_slice.hosts.front(), kPort),
           .how = fmt::format("the TPU's environment ({})", how)};
+}
+
+Environment with_tpu_metadata(
+    Environment environment,
+    const std::function<std::optional<std::string>(std::string_view attribute)>& metadata) {
+  for (const char* const name : {"TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "CLOUD_TPU_TASK_ID",
+                                 "TPU_PROCESS_ADDRESSES", "TPU_SKIP_MDS_QUERY"}) {
+    if (environment(name)) {
+      return environment;
+    }
+  }
+  const std::optional<std::string> number = metadata("agent-worker-number");
+  const std::optional<std::string> endpoints = metadata("worker-network-endpoints");
+  if (!number || !endpoints) {
+    return environment;
+  }
+  // `unknown:unknown:10.164.0.2,unknown:unknown:10.164.0.3`, by worker
+  std::string hosts;
+  const Environment own = [&](std::string_view) { return endpoints; };
+  for (const std::string& each : list(own, "worker-network-endpoints")) {
+    hosts += fmt::format("{}{}", hosts.empty() ? "" : ",", each.substr(each.rfind(':') + 1));
+  }
+  return [environment = std::move(environment), number, hosts](std::string_view name) {
+    return name == "TPU_WORKER_ID"          ? number
+           : name == "TPU_WORKER_HOSTNAMES" ? std::optional(hosts)
+                                            : environment(name);
+  };
+}
+
+Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator) {
+  if (found.size > 1 || !found.knows_size) {
+    check(size == 1 || !found.knows_size || (size == found.size && rank == found.rank),
+          "[num_processes] process_id={} of num_processes={}, but {} says that this is process {} "
+          "of {}\n  leave the keys out",
+          rank, size, found.how, found.rank, found.size);
+    if (found.launcher == Launcher::TCP && !coordinator.empty()) {
+      found.coordinator = coordinator;
+    }
+    return found;
+  }
+  if (size == 1) {
+    return found;
+  }
+  check(rank < size, "[process_id] {} of num_processes={}: numbers begin with 0", rank, size);
+  check(!coordinator.empty(),
+        "[coordinator_address] num_processes={}, but nothing says where process 0 is: HOST:PORT of "
+        "its host, a free port",
+        size);
+  return {.launcher = Launcher::TCP,
+          .rank = rank,
+          .size = size,
+          .local_rank = {},
+          .local_size = {},
+          .coordinator = coordinator,
+          .how = "keys (process_id)"};
 }
 
 }  // namespace kinema::world

@@ -13,7 +13,7 @@ namespace kinema::world {
 enum class Launcher : uint8_t {
   NONE,  ///< this is the only one
   PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
-  TPU,   ///< none: each host of a TPU was given the same command, and its plugin finds the others
+  TCP,   ///< each was told its number and where process 0 listens: srun, a TPU's pod, keys
 };
 
 /// Which of a run's processes this is, as its launcher's environment says.
@@ -25,8 +25,8 @@ struct Place {
   /// The same among the processes of this host; empty where the launcher does not say.
   std::optional<int64_t> local_rank;
   std::optional<int64_t> local_size;
-  /// Of every process, by rank, where the environment names them all; else empty.
-  std::vector<std::string> hosts = {};
+  /// Of Launcher::TCP: `host:port`, where process 0 listens.
+  std::string coordinator = {};
   /// How it was found: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
   std::string how;
 };
@@ -37,8 +37,7 @@ using Environment = std::function<std::optional<std::string>(std::string_view na
 Environment own_environment();
 
 /// What the environment says, without asking anything else. Throws an Error for numbers that are
-/// none or contradict each other, and for processes that were started so that they cannot find each
-/// other (`srun` without PMIx), with the remedy.
+/// none or contradict each other.
 Place find_place(const Environment& environment);
 
 /// What the variables say that libtpu forms a pod from, for processes on TPUs that no launcher
@@ -46,5 +45,17 @@ Place find_place(const Environment& environment);
 /// TPU_PROCESS_ADDRESSES; of several slices, MEGASCALE_SLICE_ID of MEGASCALE_NUM_SLICES. Throws an
 /// Error for those that contradict each other, with the remedy.
 Place find_tpu_place(const Environment& environment);
+
+/// The environment of a TPU's host, with what the host's metadata server says where no variable
+/// names the hosts of its slice (`attribute`: `agent-worker-number`, `worker-network-endpoints`;
+/// nothing where it does not answer).
+Environment with_tpu_metadata(
+    Environment environment,
+    const std::function<std::optional<std::string>(std::string_view attribute)>& metadata);
+
+/// What keys say (`process_id`, `num_processes`, `coordinator_address`) of what else `found` the
+/// process: `found` with another coordinator's address, or, where that is one process alone, a place
+/// of its own. Throws an Error where they contradict each other.
+Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator);
 
 }  // namespace kinema::world

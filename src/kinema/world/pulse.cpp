@@ -32,6 +32,9 @@ struct Pulse::Beat {
   int32_t said = 0;  // process 0 has told people of the error
   std::array<char, 64> doing{};
   std::array<char, 2000> error{};  // of the sender; of process 0, of the run
+  StepTime last;
+  int64_t notices = 0;             // told so far, this message's among them
+  std::array<char, 1000> notice{};
 };
 
 /// What is known of another process.
@@ -45,13 +48,15 @@ struct Pulse::Peer {
   Stopwatch advanced;  // since its count changed
   Progress progress;
   std::string error;
+  int64_t notices = 0;
 };
 
 Pulse::Pulse(std::shared_ptr<Engine> engine, std::vector<std::string> names, PulseOptions options)
     : engine_(std::move(engine)),
       names_(std::move(names)),
       options_(options),
-      channel_(engine_->open_channel()) {
+      channel_(engine_->open_channel()),
+      notices_(names_) {
   const bool leads = engine_->rank() == 0;
   peers_.resize(leads ? static_cast<size_t>(engine_->size()) : 1);
   for (size_t i = 0; i < peers_.size(); ++i) {
@@ -78,7 +83,46 @@ void Pulse::set_overdue(std::function<void()> end) {
 void Pulse::begin(int64_t step, std::string doing, bool is_long) {
   const std::lock_guard lock(mutex_);
   own_advanced_.restart();
-  own_ = {.step = step, .count = own_.count + 1, .is_long = is_long, .doing = std::move(doing)};
+  own_ = {.step = step,
+          .count = own_.count + 1,
+          .is_long = is_long,
+          .doing = std::move(doing),
+          .last = own_.last};
+}
+
+void Pulse::finished(const StepTime& step) {
+  const std::lock_guard lock(mutex_);
+  own_.last = step;
+}
+
+void Pulse::notice(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (engine_->rank() == 0) {
+    notices_.shown(text);
+  } else {
+    own_notices_.push_back(text);
+  }
+}
+
+void Pulse::set_show(std::function<void(const std::string&)> show) {
+  const std::lock_guard lock(mutex_);
+  show_ = std::move(show);
+}
+
+void Pulse::show_notices() {
+  constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
+  std::vector<std::string> lines;
+  std::function<void(const std::string&)> show;
+  {
+    const std::lock_guard lock(mutex_);
+    lines = notices_.due(kPatience);
+    show = show_;
+  }
+  for (const std::string& line : lines) {
+    if (show) {
+      show(line);
+    }
+  }
 }
 
 std::string Pulse::failure() const {
@@ -166,6 +210,7 @@ std::vector<Progress> Pulse::progress() const {
 
 Pulse::Beat Pulse::own_beat() {
   Beat beat{.step = own_.step, .count = own_.count, .is_long = own_.is_long ? 1 : 0};
+  beat.last = own_.last;
   put_text(beat.doing, own_.doing);
   put_text(beat.error, own_error_);
   return beat;
@@ -188,7 +233,12 @@ void Pulse::hear() {
       peer.progress = {.step = beat.step,
                        .count = beat.count,
                        .is_long = beat.is_long != 0,
-                       .doing = beat.doing.data()};
+                       .doing = beat.doing.data(),
+                       .last = beat.last};
+      if (leads && beat.notices > peer.notices) {
+        peer.notices = beat.notices;
+        notices_.heard(peer.rank, beat.notice.data());
+      }
       const std::string error = beat.error.data();
       if (leads && !error.empty()) {
         peer.error = error;
@@ -217,7 +267,12 @@ void Pulse::tell() {
     if (leads) {
       put_text(peer.outgoing.error, failure_);
       peer.outgoing.said = said_ ? 1 : 0;
+    } else if (!own_notices_.empty()) {
+      put_text(peer.outgoing.notice, own_notices_.front());
+      own_notices_.pop_front();
+      ++notices_told_;
     }
+    peer.outgoing.notices = notices_told_;
     peer.sending =
         engine_->send(channel_, std::as_bytes(std::span(&peer.outgoing, 1)), peer.rank, kTag);
   }
@@ -236,13 +291,15 @@ void Pulse::work() {
       for (const Peer& peer : peers_) {
         errors += peer.error;
       }
-      if (std::exchange(first, false) || errors != told_ || since_beat.seconds() >= options_.beat) {
+      if (std::exchange(first, false) || errors != told_ || !own_notices_.empty() ||
+          since_beat.seconds() >= options_.beat) {
         told_ = std::move(errors);
         since_beat.restart();
         tell();
       }
     }
     end_overdue();
+    show_notices();
     std::this_thread::sleep_for(kPause);
   }
 }

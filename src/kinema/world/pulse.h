@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,7 @@
 
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/engine.h"
+#include "kinema/world/notices.h"
 
 namespace kinema::world {
 
@@ -23,12 +25,20 @@ struct PulseOptions {
   double standstill = 30;
 };
 
+/// How long a process took for a step.
+struct StepTime {
+  int64_t step = 0;   ///< 0: none yet
+  double seconds = 0;
+  double waited = 0;  ///< of them, for the others, as far as it knows
+};
+
 /// What a process was last heard to do.
 struct Progress {
   int64_t step = 0;     ///< that is being made
   int64_t count = 0;    ///< of all that it began; the one with the fewest is waited for
   bool is_long = false; ///< compiling, a checkpoint: takes the time it takes
   std::string doing;    ///< `waiting for data`
+  StepTime last = {};   ///< of the last step that it finished
 };
 
 /// Knows of each process of a run that it lives and where it stands: all tell process 0, which
@@ -47,6 +57,12 @@ class Pulse {
   /// Called where this process has not ended 10 s after a failure, as it stands in something that
   /// nothing interrupts; from a thread of the pulse.
   void set_overdue(std::function<void()> end);
+  /// A line that people should see, from whichever process: process 0 shows its own itself, and
+  /// those that others alone have, with whose they are, by `set_show`, from a thread of the pulse.
+  void notice(const std::string& text);
+  void set_show(std::function<void(const std::string&)> show);
+  /// This process has finished a step.
+  void finished(const StepTime& step);
   /// This process begins something.
   void begin(int64_t step, std::string doing, bool is_long);
 
@@ -74,6 +90,7 @@ class Pulse {
   void tell();
   void judge();
   void end_overdue();
+  void show_notices();
   void set_failure(const std::string& text);
   Beat own_beat();
 
@@ -86,6 +103,10 @@ class Pulse {
   Stopwatch own_advanced_;
   Stopwatch since_failure_;
   std::function<void()> overdue_;
+  std::function<void(const std::string&)> show_;
+  Notices notices_;                     // of process 0
+  std::deque<std::string> own_notices_;  // of others: not told yet
+  int64_t notices_told_ = 0;
   std::string own_error_;
   std::string failure_;
   bool said_ = false;

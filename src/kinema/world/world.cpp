@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
 #include "kinema/core/quantities.h"
+#include "kinema/world/tcp_engine.h"
 
 namespace kinema::world {
 namespace {
@@ -81,12 +82,6 @@ World::~World() {
 }
 
 Communicator World::communicator() const {
-  if (!is_alone() && !engine_) {
-    return {rank(), size(),
-            fmt::format("no launcher started them ({})\n  mpirun and srun --mpi=pmix, with one "
-                        "process a host, start such as can",
-                        place_.how)};
-  }
   return is_alone() ? Communicator() : Communicator(engine_, [this] { return failure(); });
 }
 
@@ -96,21 +91,19 @@ void World::begin(int64_t step, const std::string& doing, bool is_long) {
   }
 }
 
-std::shared_ptr<World> World::join(const Place& place) {
+std::shared_ptr<World> World::join(const Place& place,
+                                   const std::function<void(const std::string&)>& on_wait) {
   auto world = std::make_shared<World>();
   world->place_ = place;
   if (place.launcher == Launcher::NONE) {
     return world;
   }
-  if (place.launcher == Launcher::TPU) {
-    check(std::ssize(place.hosts) == place.size, "[world] {} hosts are named of {} processes",
-          place.hosts.size(), place.size);
-    world->hosts_ = place.hosts;
-    world->talk_ = world->communicator();
-    world->count_local();
-    return world;
-  }
-  world->engine_ = load_engine(place);
+  world->engine_ = place.launcher == Launcher::TCP
+                       ? join_over_tcp({.rank = place.rank,
+                                        .size = place.size,
+                                        .coordinator = place.coordinator,
+                                        .on_wait = on_wait})
+                       : load_engine(place);
   const Engine& engine = *world->engine_;
   check(engine.rank() == place.rank, "[world] {} says that this is process {}, {} that it is {}",
         place.how, place.rank, engine.name(), engine.rank());

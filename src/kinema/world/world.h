@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,8 +23,10 @@ class World {
 
   /// What a launcher started, loading what speaks to the others only where there are some. Returns
   /// when all processes have come. Call it once a process. Throws an Error where the module of the
-  /// launcher cannot be loaded.
-  static std::shared_ptr<World> join(const Place& place);
+  /// launcher cannot be loaded, or the others do not come.
+  /// `on_wait`: called once, with a line for people, where the others take long to come.
+  static std::shared_ptr<World> join(
+      const Place& place, const std::function<void(const std::string&)>& on_wait = {});
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
@@ -39,7 +42,7 @@ class World {
   /// `4 processes on 2 hosts, by mpirun (OMPI_COMM_WORLD_RANK), Open MPI 4.1.4`
   std::string text() const;
 
-  /// Null for one process, and for several that TPUs join (Launcher::TPU): exchanges then throw.
+  /// Null for one process.
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   /// For the main thread of a job.
   Communicator& talk() { return talk_; }
@@ -52,7 +55,7 @@ class World {
   /// Why the run cannot go on, as far as this process knows: the error of another, or that one is
   /// lost. Empty while all is well.
   std::string failure() const { return pulse_ ? pulse_->failure() : ""; }
-  /// Null where there is no engine.
+  /// Null for one process.
   Pulse* pulse() { return pulse_.get(); }
 
  private:
