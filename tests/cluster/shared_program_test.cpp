@@ -2,6 +2,9 @@
 // with what XLA's own client gives one process with four devices, which each of them also has.
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <map>
 
 #include "kinema/core/error.h"
@@ -52,7 +55,8 @@ struct Case {
   std::function<std::vector<Tensor>(std::vector<Tensor>)> body;
 };
 
-std::vector<Array> run(const Devices& devices, const Case& one) {
+std::vector<Array> run(const Devices& devices, const Case& one, const std::string& cache = "",
+                       bool* from_cache = nullptr) {
   Graph graph;
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
@@ -61,8 +65,12 @@ std::vector<Array> run(const Devices& devices, const Case& one) {
   const std::vector<Tensor> outputs = one.body(inputs);
   ProgramOptions options{.name = one.name};
   options.emit.output_shardings = one.out;
+  options.executable_cache = cache;
   split_over(devices, options);
   const Program program = Program::compile(devices.client(), graph, outputs, options);
+  if (from_cache != nullptr) {
+    *from_cache = program.report().from_cache;
+  }
   std::vector<Array> arrays;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
     arrays.push_back(
@@ -282,6 +290,40 @@ TEST(SharedProgram, NamesAProcessThatCompilesAnotherProgram) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("process 1 would compile another program"));
   }
+}
+
+/// A folder of this process's own, or one that all have.
+std::string cache_folder(const std::string& name) {
+  return (std::filesystem::path(testing::TempDir()) /
+          fmt::format("kinema_shared_{}_{}", name, getppid()))
+      .string();
+}
+
+TEST(SharedProgram, IsKeptAndLoadedWhereAllProcessesHaveIt) {
+  const Devices devices = devices_of(shared(), mesh_sizes(4, 1, 1, 1));
+  const Case one{.name = "kept",
+                 .inputs = {{DType::F32, {8, 2}}},
+                 .in = {rows({"data"})},
+                 .out = {rows({})},
+                 .body = [](std::vector<Tensor> in) { return std::vector{in[0] * sum(in[0])}; }};
+  const bool first = world::test_world().is_first();
+  const std::string folder = cache_folder(first ? "first" : "second");
+  bool from_cache = true;
+  const std::vector<Array> compiled = run(devices, one, folder, &from_cache);
+  EXPECT_FALSE(from_cache);
+  const std::vector<Array> loaded = run(devices, one, folder, &from_cache);
+  EXPECT_TRUE(from_cache);
+  for (const auto& [device, part] : parts(compiled, 0)) {
+    EXPECT_TRUE(parts(loaded, 0).at(device).bytes == part.bytes);
+  }
+  if (!first) {  // one that lost its own compiles again, and so do the others
+    std::filesystem::remove_all(folder);
+  }
+  run(devices, one, folder, &from_cache);
+  EXPECT_FALSE(from_cache);
+  run(devices, one, folder, &from_cache);
+  EXPECT_TRUE(from_cache);
+  std::filesystem::remove_all(folder);
 }
 
 // What process 0's compiler refuses is every process's error.

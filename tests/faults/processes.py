@@ -3,7 +3,9 @@ what goes wrong with one of them.
 
 equal     losses and checkpoints of 1 x 4, 2 x 2 and 4 x 1 processes x devices, for axes, attentions and ways to train
 restore   a checkpoint of 4 processes read by 1, 2, 3 and 4, over other meshes
-deaths    kill -9, kill -STOP and SIGTERM of one process at random moments; named in time, and resumed bit for bit
+deaths    kill -9, kill -STOP, SIGTERM and a pause of one process at random moments; named in time, and resumed bit for bit
+stores    runs of two and four hosts with disks of their own, whose checkpoints are in gs:// and s3://
+address   processes that no launcher started (coordinator_address): equal, killed, started wrongly
 refusals  a full disk, a folder that cannot be read, another configuration, data or program in one process, a wrong rank
 quick     a few of each, for every test run
 
@@ -17,6 +19,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -90,6 +93,24 @@ class Runs:
         environment = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
         return subprocess.Popen(self.command(*args, **more), cwd=REPO, env=environment, text=True, errors="replace",
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def start_by_address(self, name, processes, devices, words, each=None, on_host=None):
+        """Processes without a launcher, by rank. `each`: words of a process beside those of all; `on_host`: of a process,
+        what its command begins with, and its environment."""
+        with socket.socket() as own:
+            own.bind(("127.0.0.1", 0))
+            port = own.getsockname()[1]
+        environment = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+        out = []
+        for rank in range(processes):
+            told = dict(num_processes=processes, process_id=rank, coordinator_address=f"127.0.0.1:{port}")
+            keys = WORDS | dict(output_dir=self.folder, run_name=name, cpu_device_count=devices) | words | told
+            keys |= (each or {}).get(rank, {})
+            begins, more = on_host(rank) if on_host else ([], {})
+            command = begins + [self.args.kinema, "train", "configs/tiny.yml"] + [f"{k}={v}" for k, v in keys.items()]
+            out.append(subprocess.Popen(command, cwd=REPO, env=environment | more, text=True, errors="replace",
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True))
+        return out
 
     def end(self, process):
         try:
@@ -212,7 +233,7 @@ def pids_of(process):
 def deaths(runs, times, seed):
     chance = random.Random(seed)
     steps = 60
-    words = mesh(data=2, fsdp=2) | dict(max_train_steps=steps, checkpoint_every=5)
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=steps, checkpoint_every=5, executable_cache=runs.folder / "cache")
     runs.run("whole", 2, 2, words)
     worst = 0.0
     done = 0
@@ -223,16 +244,23 @@ def deaths(runs, times, seed):
         while not ended:  # until the run is whole
             process = runs.start(name, 2, 2, words)
             if done < times:
-                kind = chance.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM))
+                kind = chance.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT))
                 victim = chance.choice((0, 1))
                 wait_for_steps(runs, name, process, chance)
                 pids = pids_of(process)
                 if process.poll() is None and victim in pids:
                     began = time.monotonic()
+                    if kind == signal.SIGCONT:  # a slow process is no dead one
+                        os.kill(pids[victim], signal.SIGSTOP)
+                        time.sleep(chance.random() * WORDS["heartbeat_timeout_seconds"] / 2)
                     os.kill(pids[victim], kind)
                     code, output = runs.end(process)
                     took = time.monotonic() - began
                     done += 1
+                    if kind == signal.SIGCONT:
+                        require(code == 0, f"a slow process ended the run with {code}: {output[-1000:]}")
+                        ended = True
+                        break
                     if kind == signal.SIGTERM:
                         require(code == 0 and ("stopped after" in output or "done after" in output),
                                 f"SIGTERM ended with {code}: {output[-1000:]}")
@@ -267,6 +295,92 @@ def wait_for_steps(runs, name, process, chance):
             time.sleep(0.0005)
     else:
         time.sleep(chance.random() * 1.0)
+
+
+def address(runs, quick=False):
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=40, checkpoint_every=5)
+    runs.run("launched", 1, 4, words)
+    for code, output in map(runs.end, runs.start_by_address("met", 2, 2, words)):
+        require(code == 0, f"a run by coordinator_address ended with {code}: {output[-1500:]}")
+    runs.same("launched", "met", 40)
+    yield "two processes that met at coordinator_address are equal to one"
+    for victim in (1,) if quick else (0, 1):
+        processes = runs.start_by_address("killed", 2, 2, words)
+        wait_for_steps(runs, "killed", processes[0], random.Random(victim))
+        processes[victim].kill()
+        began = time.monotonic()
+        code, output = runs.end(processes[1 - victim])
+        took = time.monotonic() - began
+        runs.end(processes[victim])
+        require(code == 1, f"the other ended with {code}: {output[-1000:]}")
+        said = [line for line in output.splitlines() if re.search(rf"process {victim} on .* not been heard of for", line)]
+        require(len(said) == 1, f"process {victim} was named {len(said)} times: {output[-1000:]}")
+        require(took < WORDS["heartbeat_timeout_seconds"] + 12, f"the other took {took:.0f} s to end")
+        for code, output in map(runs.end, runs.start_by_address("killed", 2, 2, words)):
+            require(code == 0, f"the next start ended with {code}: {output[-1000:]}")
+        runs.same("launched", "killed", 40)
+        shutil.rmtree(runs.folder / "killed")
+        yield f"process {victim} killed: {said[0].removeprefix('kinema: ')[:100]}; resumed, equal"
+    wrong = {"a number twice": {1: {"process_id": 0}}, "another count": {1: {"num_processes": 3}},
+             "another configuration": {1: {"learning_rate": 0.5}}}
+    messages = {"a number twice": "cannot listen on|two processes have the number", "another count": "was told of 3, process 0 of 2",
+                "another configuration": r"learning_rate is 0\.5 on process 1"}
+    for name, each in wrong.items():
+        ended = []
+        processes = runs.start_by_address("wrong", 2, 2, words, each=each)
+        if name == "a number twice":  # one of them has the port, and waits for the other
+            while all(process.poll() is None for process in processes):
+                time.sleep(0.05)
+            for process in processes:
+                process.terminate()
+        ended = [runs.end(process) for process in processes]
+        require(all(code != 0 for code, _ in ended), f"{name}: ended with 0")
+        said = [line for _, output in ended for line in output.splitlines() if re.search(messages[name], line)]
+        require(said, f"{name}: {[output[-500:] for _, output in ended]}")
+        yield f"{name} is refused: {said[0].removeprefix('kinema: ')[:110]}"
+
+
+def stores(runs, schemes=("gs", "s3")):
+    """Hosts are names of their own (unshare --uts) with cache folders of their own."""
+    if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
+        yield "stores: not run, as unshare --uts is not allowed"
+        return
+    sys.path[:0] = [str(REPO / "tests" / "stores"), runs.args.stores]
+    import servers
+    ports = {scheme: port for scheme, (port, _) in servers.start(runs.args.seed).items()}
+    environment = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "KINEMA_STORE_RETRIES": "2",
+                   "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{ports['gs']}", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
+                   "KINEMA_PJRT_CPU": runs.args.plugin}
+
+    def host(kind):
+        def begins(rank):
+            own = runs.folder / f"host-{kind}-{rank}"
+            return (["unshare", "--uts", "sh", "-c", f'hostname host{rank}; exec "$@"', "sh"],
+                    environment | {"KINEMA_CACHE": str(own), "HOME": str(own)})
+        return begins
+
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=8)
+    runs.run("here", 1, 4, words)
+    for scheme in schemes:
+        words["output_dir"] = f"{scheme}://kinema-test/many"
+        for processes, steps in ((2, 4), (4, 8)):
+            output = ""
+            for code, said in map(runs.end, runs.start_by_address("run", processes, 4 // processes, words | dict(max_train_steps=steps),
+                                                                  on_host=host(f"{scheme}-{processes}"))):
+                require(code == 0, f"{scheme}, {processes} hosts ended with {code}: {said[-1500:]}")
+                output += said
+            require(f"saved: {scheme}://kinema-test/many/run/checkpoints/{steps}" in output, output[-800:])
+        # Another machine, alone: it has nothing to do but to bring what is there.
+        begins, more = host(f"{scheme}-alone")(0)
+        command = begins + runs.command("run", 1, 4, words)
+        done = subprocess.run(command, cwd=REPO, env=os.environ | more, text=True, capture_output=True, timeout=TIMEOUT)
+        require(done.returncode == 0, f"{scheme}: {done.stderr[-800:]}")
+        brought = runs.folder / f"host-{scheme}-alone-0/stores/written/{scheme}/kinema-test/many/run/checkpoints/8"
+        a, b = tensors(brought), tensors(runs.checkpoint("here", 8))
+        require(a == b and len(a) > 0, f"{scheme}: the checkpoint of 2, then 4 hosts is another than one process's")
+        left = [str(path) for path in runs.folder.glob(f"host-{scheme}-4-*/stores/written/**/*.writing/*")]
+        require(not left, f"{scheme}: parts were left on hosts: {left}")
+        yield f"{scheme}://: 4 steps by two hosts, 4 more by four, brought to one: {len(a)} tensors equal to one process's"
 
 
 def refusals(runs, names):
@@ -306,10 +420,12 @@ def refusals(runs, names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["equal", "restore", "deaths", "refusals", "quick", "all"], nargs="?",
+    parser.add_argument("what", choices=["equal", "restore", "deaths", "stores", "address", "refusals", "quick", "all"], nargs="?",
                         default="all")
     parser.add_argument("--kinema", default=str(REPO / "build/kinema"))
     parser.add_argument("--full-disk", default="")
+    parser.add_argument("--stores", default="", help="folder of the packages of tests/stores/requirements.txt")
+    parser.add_argument("--plugin", default=os.environ.get("KINEMA_PJRT_CPU", ""))
     parser.add_argument("--times", type=int, default=100, help="deaths")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="names of cases of `equal`, with commas")
@@ -323,12 +439,16 @@ def main():
     with tempfile.TemporaryDirectory(prefix="kinema-processes-") as folder:
         runs = Runs(args, folder)
         parts = {"equal": lambda: equal(runs, names), "restore": lambda: restore(runs, (1, 2, 3, 4)),
-                 "deaths": lambda: deaths(runs, args.times, args.seed), "refusals": lambda: refusals(runs, every)}
+                 "deaths": lambda: deaths(runs, args.times, args.seed), "address": lambda: address(runs), "stores": lambda: stores(runs),
+                 "refusals": lambda: refusals(runs, every)}
         if args.what == "quick":
             parts = {"equal": lambda: equal(runs, ["accumulation-average"], ((1, 4), (2, 2))),
                      "attention": lambda: equal(runs, ["context-ulysses_ring"], ((1, 4), (4, 1))),
                      "restore": lambda: restore(runs, (3,), ("two-replicas",)),
+                     "address": lambda: address(runs, quick=True),
                      "refusals": lambda: refusals(runs, ["configuration"])}
+            if args.stores:
+                parts["stores"] = lambda: stores(runs, ("gs",))
         elif args.what != "all":
             parts = {args.what: parts[args.what]}
         failed = 0

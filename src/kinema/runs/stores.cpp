@@ -205,7 +205,13 @@ RunStores::RunStores(config::Config& config, Job job) : job_(std::move(job)) {
     config_copy_ = below(run.base_output_directory, run.run_name);
   }
   if (remote::is_store_path(checkpoints)) {
-    const std::string local = staging_of(checkpoints);
+    // Of several processes each host has its own: they may share the cache folder.
+    const world::World& world = job_.world();
+    const std::string local =
+        world.is_alone()
+            ? staging_of(checkpoints)
+            : below(staging_of(checkpoints),
+                    ".of-" + world.hosts().at(static_cast<size_t>(world.rank())));
     checkpoints_ = std::make_unique<training::StoredCheckpoints>(
         remote::Store(*remote::read_store_path(checkpoints)), local,
         training::Keep{.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period},
@@ -249,7 +255,7 @@ void RunStores::begin(const std::string& config_text) {
     io::make_folder(config_copy_);
     io::write_file(fs::path(config_copy_) / "config.yml", config_text);
   }
-  if (checkpoints_) {
+  if (checkpoints_ && job_.world().is_alone()) {
     checkpoints_->pull();
   }
   for (const Output& output : outputs_) {
@@ -260,6 +266,12 @@ void RunStores::begin(const std::string& config_text) {
       return output.bring || fs::path(name).extension() == ".jsonl";
     });
     mirrors_.back()->start();
+  }
+}
+
+void RunStores::bring_together() {
+  if (checkpoints_ && !job_.world().is_alone()) {
+    checkpoints_->pull_together(job_.world());
   }
 }
 

@@ -92,6 +92,8 @@ class RunStores {
   /// Brings what the run goes on from, writes the configuration to base_output_directory, and
   /// begins to mirror. To be called with the run folder held.
   void begin(const std::string& config_text);
+  /// The same of several processes' checkpoints, by all of them.
+  void bring_together();
   /// Something was written that may be seen.
   void hint();
   /// Writes what is left. Throws an Error when it cannot.

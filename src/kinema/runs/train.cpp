@@ -352,6 +352,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     lock.emplace(run);
     stores.begin(to_yaml(given));
   }
+  stores.bring_together();
   const Start start = find_start(loaded.config, run, job);
   if (stores.checkpoints() != nullptr) {
     stores.checkpoints()->keep(keep_of(loaded, start));
@@ -380,8 +381,10 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   fetch_data(loaded.config, job);
   const config::Config& config = loaded.config;
   job.begin();
-  check_same_start(config, flags, job);
-  check_shared_folder(checkpoints_folder(config, run), job);
+  check_same_start(given.config, flags, job);
+  if (stores.checkpoints() == nullptr) {
+    check_shared_folder(checkpoints_folder(config, run), job);
+  }
   job.meet("the start");
   if (job.stop_requested()) {
     return stopped_early(result, start, stores, "before the first step");

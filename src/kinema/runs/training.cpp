@@ -135,9 +135,6 @@ void Training::save(int64_t steps, bool go_on) {
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
       .gain = gain};
   const auto write = [this, reached](std::span<const training::StateSource> states) {
-    if (stored != nullptr) {
-      stored->begin(reached.step);
-    }
     const auto fill = [&](const fs::path& folder) {
       training::save_states(folder, step.network, states, reached, held());
       if (!scheduler_config.empty() && states.front().process == 0) {
@@ -146,6 +143,14 @@ void Training::save(int64_t steps, bool go_on) {
         io::write_file(kept, scheduler_config);
       }
     };
+    if (stored != nullptr && writers) {
+      stored->write_together(reached.step, fill, *writers);
+      return fmt::format("checkpoint of step {} saved: {}", reached.step,
+                         stored->store().path().below(std::to_string(reached.step)).text());
+    }
+    if (stored != nullptr) {
+      stored->begin(reached.step);
+    }
     if (writers) {
       checkpoints->write_together(reached.step, fill, *writers);
     } else {

@@ -13,6 +13,7 @@
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/training/together.h"
 
 namespace kinema::training {
 
@@ -85,17 +86,13 @@ std::vector<std::string> files_below(const fs::path& folder) {
   return files;
 }
 
-constexpr double kLongestWrite = 4 * 3600;  // seconds; the pulse of a run ends what stands still
-
-void write_manifest_of(io::Json files, const fs::path& folder) {
-  const io::Json manifest = io::Json::object({{"format", 1}, {"files", std::move(files)}});
-  io::write_file(folder / kManifest, manifest.dump() + "\n");
+std::string manifest_text(io::Json files) {
+  return io::Json::object({{"format", 1}, {"files", std::move(files)}}).dump() + "\n";
 }
 
 /// Moves the files of all processes to where they belong, and lists them.
 void join_parts(const fs::path& folder, const std::vector<std::string>& entries,
                 const std::function<fs::path(int64_t rank)>& part) {
-  std::map<std::string, io::Json> all;
   for (size_t rank = 0; rank < entries.size(); ++rank) {
     const fs::path from = part(static_cast<int64_t>(rank));
     const io::Json files = io::Json::parse(entries[rank], from.string());
@@ -103,15 +100,10 @@ void join_parts(const fs::path& folder, const std::vector<std::string>& entries,
       const std::string& name = entry.at("path").as_string();
       fs::create_directories((folder / name).parent_path());
       fs::rename(from / name, folder / name);
-      check(all.emplace(name, entry).second, "[checkpoint] two processes wrote {}", name);
     }
     fs::remove_all(from);
   }
-  io::Json files = io::Json::array();
-  for (auto& [name, entry] : all) {
-    files.append(std::move(entry));
-  }
-  write_manifest_of(std::move(files), folder);
+  io::write_file(folder / kManifest, joined_manifest(entries));
 }
 
 void sync_below(const fs::path& folder) {
@@ -225,7 +217,25 @@ io::Json manifest_entries(const fs::path& folder) {
   return files;
 }
 
-void write_manifest(const fs::path& folder) { write_manifest_of(manifest_entries(folder), folder); }
+void write_manifest(const fs::path& folder) {
+  io::write_file(folder / kManifest, manifest_text(manifest_entries(folder)));
+}
+
+std::string joined_manifest(const std::vector<std::string>& entries) {
+  std::map<std::string, io::Json> all;
+  for (const std::string& of_process : entries) {
+    const io::Json files = io::Json::parse(of_process, kManifest);
+    for (const io::Json& entry : files.items()) {
+      const std::string& name = entry.at("path").as_string();
+      check(all.emplace(name, entry).second, "[checkpoint] two processes wrote {}", name);
+    }
+  }
+  io::Json files = io::Json::array();
+  for (auto& [name, entry] : all) {
+    files.append(std::move(entry));
+  }
+  return manifest_text(std::move(files));
+}
 
 std::string manifest_problem(const fs::path& folder) {
   if (!fs::exists(folder / kManifest)) {
@@ -289,55 +299,31 @@ void CheckpointFolder::write(int64_t step, const std::function<void(const fs::pa
 void CheckpointFolder::write_together(int64_t step,
                                       const std::function<void(const fs::path&)>& fill,
                                       world::Communicator& others) const {
-  const world::Wait wait{.what = fmt::format("the checkpoint of step {}", step),
-                         .seconds = kLongestWrite};
+  Together together(others, step);
   const fs::path shared = folder_ / (std::to_string(step) + kWriting);
   const auto own_folder = [&](int64_t rank) { return shared / fmt::format("process-{}", rank); };
-  // What each did, as its files or its error; all see the same and go on alike.
-  const auto together = [&](const std::function<std::string()>& work) {
-    std::string said;
-    try {
-      said = "+" + work();
-    } catch (const std::exception& error) {
-      said = std::string("-") + error.what();
-    }
-    std::vector<std::string> all = others.gather(said, wait);
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      check(all[rank].starts_with('+'),
-            "{}\n  process {} could not write its part of checkpoint {}", all[rank].substr(1), rank,
-            step);
-      all[rank].erase(0, 1);
-    }
-    return all;
-  };
   try {
-    together([&] {
-      if (others.rank() == 0) {
-        fs::remove_all(shared);
-        fs::create_directories(shared);
-      }
-      return std::string();
+    together.first([&] {
+      fs::remove_all(shared);
+      fs::create_directories(shared);
     });
-    const std::vector<std::string> files = together([&] {
-      const fs::path own = own_folder(others.rank());
+    const std::vector<std::string> files = together.run([&] {
+      const fs::path own = own_folder(together.rank());
       fs::create_directories(own);
       fill(own);
       const std::string entries = manifest_entries(own).dump(-1);
       sync_below(own);
       return entries;
     });
-    together([&] {
-      if (others.rank() == 0) {
-        publish(
-            step, [&](const fs::path& writing) { join_parts(writing, files, own_folder); },
-            /*fresh=*/false);
-        remove_old();
-      }
-      return std::string();
+    together.first([&] {
+      publish(
+          step, [&](const fs::path& writing) { join_parts(writing, files, own_folder); },
+          /*fresh=*/false);
+      remove_old();
     });
   } catch (...) {
     std::error_code ignored;
-    if (others.rank() == 0) {
+    if (together.is_first()) {
       fs::remove_all(shared, ignored);
     }
     throw;

@@ -108,6 +108,10 @@ void write_manifest(const std::filesystem::path& folder);
 /// The entries of a manifest of the files below a folder. Throws as write_manifest.
 io::Json manifest_entries(const std::filesystem::path& folder);
 
+/// The text of a manifest for such entries of several processes (dumped). Throws an Error where two
+/// wrote the same file.
+std::string joined_manifest(const std::vector<std::string>& entries);
+
 /// The files that the text of a manifest lists, all of them inside the folder. Throws an Error for
 /// text that is no manifest.
 std::vector<std::string> manifest_files(const std::string& text, const std::string& source);

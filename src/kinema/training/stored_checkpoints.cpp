@@ -1,15 +1,23 @@
 #include "kinema/training/stored_checkpoints.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
+#include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
+#include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/training/together.h"
 
 namespace kinema::training {
 
@@ -178,6 +186,107 @@ void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
       store_.download(*file, folder / files[i]);
     }
   });
+}
+
+void StoredCheckpoints::pull_together(world::World& world) const {
+  const world::Wait wait{.what = "the newest checkpoint", .seconds = 4 * 3600};
+  const bool brings = world.place().local_rank.value_or(0) == 0;
+  std::string listed;
+  if (world.is_first()) {
+    for (const int64_t step : stored_steps(store_)) {
+      listed = fmt::format("{} {}", step, listed);  // newest first
+    }
+  }
+  listed = world.talk().broadcast(listed, wait);
+  if (brings) {
+    io::make_folder(local_.path());
+    local_.clean();
+  }
+  std::istringstream steps(listed);
+  for (int64_t step = 0; steps >> step;) {
+    std::string problem;
+    if (brings && !(manifest_problem(local_.path(step)).empty() && is_copy(step))) {
+      local_.remove(step);
+      problem = local_.bring(step, [&](const fs::path& folder) { receive(step, folder); });
+    }
+    std::string found;
+    for (const std::string& each : world.talk().gather(problem, wait)) {
+      found = each.empty() ? found : each;
+    }
+    for (const int64_t other : brings ? local_.steps() : std::vector<int64_t>()) {
+      if (other != step || !found.empty()) {
+        local_.remove(other);
+      }
+    }
+    if (found.empty()) {
+      return;
+    }
+    say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), found));
+  }
+  check(listed.empty(),
+        "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
+        "{} back whole, remove the folder, or take another run_name",
+        store_.path().below(listed.substr(0, listed.find(' '))).text());
+}
+
+/// Tries again while the store cannot be written.
+void StoredCheckpoints::send_part(int64_t step, const fs::path& part,
+                                  const io::Json& entries) const {
+  constexpr double kLongest = 1800;  // seconds
+  bool told = false;
+  for (const Stopwatch watch;;) {
+    try {
+      for_each_in_parallel(entries.items().size(), kTransfers, [&](size_t i) {
+        const std::string& name = entries.items()[i].at("path").as_string();
+        store_.upload(part / name, std::to_string(step) + "/" + name);
+      });
+      return;
+    } catch (const Error& error) {
+      if (watch.seconds() > kLongest) {
+        throw;
+      }
+      const std::string what = error.what();
+      if (!std::exchange(told, true)) {
+        say_(what.substr(0, what.find('\n')) + "\n  the checkpoint is sent when it can be again");
+      }
+      std::this_thread::sleep_for(std::chrono::seconds(10));
+    }
+  }
+}
+
+void StoredCheckpoints::write_together(int64_t step,
+                                       const std::function<void(const fs::path&)>& fill,
+                                       world::Communicator& others) const {
+  Together together(others, step);
+  const fs::path own =
+      local_.path() / fmt::format("{}.writing", step) / fmt::format("process-{}", together.rank());
+  const auto gone = [&] {
+    std::error_code ignored;
+    fs::remove_all(own, ignored);
+    fs::remove(own.parent_path(), ignored);  // by the last one of this host
+  };
+  try {
+    together.first([&] { store_.remove(manifest_name(step)); });
+    const std::vector<std::string> files = together.run([&] {
+      fs::remove_all(own);
+      fs::create_directories(own);
+      fill(own);
+      const io::Json entries = manifest_entries(own);
+      send_part(step, own, entries);
+      return entries.dump(-1);
+    });
+    together.first([&] {
+      store_.write(manifest_name(step), joined_manifest(files));
+      for (const int64_t old : steps_to_remove(stored_steps(store_), keep_)) {
+        store_.remove(manifest_name(old));
+        store_.remove_folder(std::to_string(old));
+      }
+    });
+  } catch (...) {
+    gone();
+    throw;
+  }
+  gone();
 }
 
 }  // namespace kinema::training

@@ -9,6 +9,7 @@
 
 #include "kinema/remote/store.h"
 #include "kinema/training/checkpoint_folder.h"
+#include "kinema/world/world.h"
 
 namespace kinema::training {
 
@@ -39,6 +40,15 @@ class StoredCheckpoints {
   /// are named through `say`. Throws an Error when the store cannot be read.
   void pull() const;
 
+  /// The same by all processes of a run, each of whose hosts has a local folder: one process of a
+  /// host brings the newest checkpoint that is whole for all. Nothing is sent.
+  void pull_together(world::World& world) const;
+  /// Lets each process write its files into a folder of its own, sends them from there, and
+  /// publishes the checkpoint when all are there: no copy stays here. A store that cannot be
+  /// written is tried again for half an hour, which is told through `say`; then all throw.
+  void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
+                      world::Communicator& others) const;
+
   /// To be called before checkpoint `step` is written to local().
   void begin(int64_t step) const;
   /// Sends what is not sent yet, newest first, then removes what need not be kept, there and here.
@@ -55,6 +65,7 @@ class StoredCheckpoints {
   void receive(int64_t step, const std::filesystem::path& folder) const;
   void bring_newest(const std::vector<int64_t>& stored) const;
   void remove_old() const;
+  void send_part(int64_t step, const std::filesystem::path& part, const io::Json& entries) const;
 
   remote::Store store_;
   CheckpointFolder local_;
