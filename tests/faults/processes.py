@@ -31,6 +31,7 @@ REPO = Path(__file__).resolve().parents[2]
 WORDS = dict(executable_cache="off", global_batch_size=12, max_train_steps=4, checkpoint_every=2, checkpoints_to_keep=0,
              num_attention_heads=4, warmup_steps_fraction=0, heartbeat_timeout_seconds=8)
 TIMEOUT = 600  # seconds a run
+SLACK = 6  # seconds that a busy machine may take to say it
 
 
 class Fault(Exception):
@@ -165,6 +166,11 @@ def cases():
                                                train_state_dtype="weights_dtype"),
         "evaluation": mesh(data=2, fsdp=2) | dict(eval_every=2, eval_data_dir="examples/shapes", dataset_type="videos",
                                                  train_data_dir="examples/shapes", check_replicas_every=1),
+        "buckets": mesh(data=2, fsdp=2) | dict(dataset_type="videos", train_data_dir="examples/shapes", buckets="[[5,16,16],[1,16,16]]"),
+        "lora": mesh(data=2, fsdp=2) | dict(enable_lora="true", pretrained_model_name_or_path="BASE", lora_rank=4),
+        "lora-host": mesh(fsdp=4) | dict(enable_lora="true", pretrained_model_name_or_path="BASE", lora_rank=4, weights_memory="host"),
+        "lora-int8": mesh(data=2, tensor=2) | dict(enable_lora="true", pretrained_model_name_or_path="BASE", lora_rank=4,
+                                                  weights_storage="int8"),
         "no-scan": mesh(data=2, tensor=2) | dict(scan_layers="false"),
     }
     for attention in ("dot_product", "flash", "ring", "ulysses", "ulysses_ring", "tokamax_ring"):
@@ -176,6 +182,11 @@ def equal(runs, names, shapes=((1, 4), (2, 2), (4, 1))):
     for name in names:
         began = time.monotonic()
         words = cases()[name]
+        if "BASE" in words.values():
+            base = runs.folder / "base"
+            if not base.exists():
+                runs.run("base", 1, 1, mesh(data=1) | dict(global_batch_size=4))
+            words = {key: base if value == "BASE" else value for key, value in words.items()}
         for processes, devices in shapes:
             runs.run(f"{name}-{processes}", processes, devices, words)
         for processes, _ in shapes[1:]:
@@ -269,8 +280,7 @@ def deaths(runs, times, seed):
                         named = re.search(rf"(process|rank) {victim}\b", output)
                         require(named, f"{kind.name} of process {victim} was not named: {output[-1000:]}")
                         worst = max(worst, took)
-                        limit = WORDS["heartbeat_timeout_seconds"] + 22
-                        require(took < limit, f"{kind.name} took {took:.0f} s to end")
+                        require(took < WORDS["heartbeat_timeout_seconds"] + SLACK, f"{kind.name} took {took:.0f} s to end")
                     continue
             code, output = runs.end(process)
             require(code == 0, f"{name} ended with {code}: {output[-1000:]}")
@@ -298,7 +308,7 @@ def wait_for_steps(runs, name, process, chance):
 
 
 def address(runs, quick=False):
-    words = mesh(data=2, fsdp=2) | dict(max_train_steps=40, checkpoint_every=5)
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=40, checkpoint_every=5, executable_cache=runs.folder / "cache")
     runs.run("launched", 1, 4, words)
     for code, output in map(runs.end, runs.start_by_address("met", 2, 2, words)):
         require(code == 0, f"a run by coordinator_address ended with {code}: {output[-1500:]}")
@@ -315,7 +325,7 @@ def address(runs, quick=False):
         require(code == 1, f"the other ended with {code}: {output[-1000:]}")
         said = [line for line in output.splitlines() if re.search(rf"process {victim} on .* not been heard of for", line)]
         require(len(said) == 1, f"process {victim} was named {len(said)} times: {output[-1000:]}")
-        require(took < WORDS["heartbeat_timeout_seconds"] + 12, f"the other took {took:.0f} s to end")
+        require(took < WORDS["heartbeat_timeout_seconds"] + SLACK, f"the other took {took:.0f} s to end")
         for code, output in map(runs.end, runs.start_by_address("killed", 2, 2, words)):
             require(code == 0, f"the next start ended with {code}: {output[-1000:]}")
         runs.same("launched", "killed", 40)
@@ -359,7 +369,7 @@ def stores(runs, schemes=("gs", "s3")):
                     environment | {"KINEMA_CACHE": str(own), "HOME": str(own)})
         return begins
 
-    words = mesh(data=2, fsdp=2) | dict(max_train_steps=8)
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=8, executable_cache=runs.folder / "cache")
     runs.run("here", 1, 4, words)
     for scheme in schemes:
         words["output_dir"] = f"{scheme}://kinema-test/many"

@@ -47,8 +47,8 @@ struct RuntimeConfig {
                    "also before each checkpoint; 0: never",
            .min = 0});
     visit("heartbeat_timeout_seconds", self.heartbeat_timeout_seconds, UNRELATED,
-          {.help = "several processes: one that is not heard of for so long, or stands still while "
-                   "others wait for it, is named and ends the run",
+          {.help = "several processes: one that is not heard of, or stands still while others wait "
+                   "for it, is named and has ended the run after so long",
            .min = 1});
     visit("num_processes", self.num_processes, UNRELATED,
           {.help = "of a run over several processes that no launcher started; mpirun, srun and TPU "

@@ -72,7 +72,8 @@ Pulse::~Pulse() {
 
 void Pulse::set_timeout(double seconds) {
   const std::lock_guard lock(mutex_);
-  options_.silence = options_.standstill = seconds;
+  grace_ = std::min(grace_, seconds / 4);
+  options_.silence = options_.standstill = seconds - grace_;
 }
 
 void Pulse::set_overdue(std::function<void()> end) {
@@ -305,11 +306,10 @@ void Pulse::work() {
 }
 
 void Pulse::end_overdue() {
-  constexpr double kGrace = 10;  // seconds
   std::function<void()> end;
   {
     const std::lock_guard lock(mutex_);
-    if (!failure_.empty() && since_failure_.seconds() > kGrace) {
+    if (!failure_.empty() && since_failure_.seconds() > grace_) {
       end = std::exchange(overdue_, {});
     }
   }

@@ -52,10 +52,11 @@ class Pulse {
   /// Listens no longer; for when all are done.
   ~Pulse();
 
-  /// From now on; of the options, seconds.
+  /// From now on a process that is lost has ended the run within so many seconds; what `set_overdue`
+  /// needs is taken off.
   void set_timeout(double seconds);
-  /// Called where this process has not ended 10 s after a failure, as it stands in something that
-  /// nothing interrupts; from a thread of the pulse.
+  /// Called where this process has not ended some seconds after a failure, as it stands in something
+  /// that nothing interrupts; from a thread of the pulse.
   void set_overdue(std::function<void()> end);
   /// A line that people should see, from whichever process: process 0 shows its own itself, and
   /// those that others alone have, with whose they are, by `set_show`, from a thread of the pulse.
@@ -102,6 +103,7 @@ class Pulse {
   Progress own_;
   Stopwatch own_advanced_;
   Stopwatch since_failure_;
+  double grace_ = 5;  // seconds
   std::function<void()> overdue_;
   std::function<void(const std::string&)> show_;
   Notices notices_;                     // of process 0
