@@ -1,8 +1,10 @@
-// What the processes of a large run exchange before the first step, over TCP: each is a thread of
-// this process with sockets of its own. A start record is compared, and keys are put and read as a
+// What the processes of a large run exchange before the first step, over TCP: each is a thread with
+// sockets of its own (1,024 of them: four of this program with --processes 1024 --here 256 and
+// --first 0, 256, 512, 768). A start record is compared, and keys are put and read as a
 // CUDA plugin does.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -19,7 +21,9 @@ namespace kinema::bench {
 namespace {
 
 struct Settings {
-  int64_t processes = 1024;
+  int64_t processes = 256;
+  int64_t first = 0;  // which of them are here: each takes some twenty open files
+  int64_t here = 256;
   int64_t port = 8491;
   int64_t topology_bytes = 1000;  // of a host with eight GPUs
 };
@@ -51,11 +55,12 @@ class Part {
 };
 
 template <typename Work>
-void in_all(const std::string& name, int64_t processes, const Work& work) {
+void in_all(const std::string& name, const Settings& settings, const Work& work) {
   const Part part(name);
   std::vector<std::thread> all;
-  std::vector<std::string> errors(static_cast<size_t>(processes));
-  for (int64_t rank = 0; rank < processes; ++rank) {
+  std::vector<std::string> errors(static_cast<size_t>(settings.processes));
+  const int64_t end = std::min(settings.processes, settings.first + settings.here);
+  for (int64_t rank = settings.first; rank < end; ++rank) {
     all.emplace_back([&, rank] {
       try {
         work(rank);
@@ -70,13 +75,15 @@ void in_all(const std::string& name, int64_t processes, const Work& work) {
   for (const std::string& error : errors) {
     check(error.empty(), "{}", error);
   }
-  part.done(processes);
+  if (settings.first == 0) {
+    part.done(settings.processes);
+  }
 }
 
 int run(const Settings& settings) {
   const int64_t count = settings.processes;
   std::vector<std::shared_ptr<world::World>> worlds(static_cast<size_t>(count));
-  in_all("meeting, hosts", count, [&](int64_t rank) {
+  in_all("meeting, hosts", settings, [&](int64_t rank) {
     worlds[static_cast<size_t>(rank)] =
         world::World::join({.launcher = world::Launcher::TCP,
                             .rank = rank,
@@ -87,7 +94,7 @@ int run(const Settings& settings) {
                             .how = "bench"});
     worlds[static_cast<size_t>(rank)]->pulse()->set_timeout(3600);
   });
-  in_all("start record", count, [&](int64_t rank) {
+  in_all("start record", settings, [&](int64_t rank) {
     world::StartRecord record;
     for (const config::KeyValue& each : config::describe(config::Config())) {
       record[std::string(each.key)] = each.value;
@@ -97,7 +104,7 @@ int run(const Settings& settings) {
   const auto topology = [&](int64_t nodes) {
     return std::string(static_cast<size_t>(nodes * settings.topology_bytes), 't');
   };
-  in_all("keys of a CUDA plugin", count, [&](int64_t rank) {
+  in_all("keys of a CUDA plugin", settings, [&](int64_t rank) {
     // world::Keys counts its objects, which are of one process here.
     const std::string prefix = "all/";
     world::Engine& engine = *worlds[static_cast<size_t>(rank)]->engine();
@@ -123,7 +130,7 @@ int run(const Settings& settings) {
     }
     get("nccl/0");
   });
-  in_all("the end", count, [&](int64_t rank) { worlds[static_cast<size_t>(rank)].reset(); });
+  in_all("the end", settings, [&](int64_t rank) { worlds[static_cast<size_t>(rank)].reset(); });
   return 0;
 }
 
@@ -136,6 +143,8 @@ int main(int argc, char** argv) {
   kinema::command::Command command = program.itself();
   const auto given = std::make_shared<kinema::bench::Settings>();
   command.option("--processes", given->processes).shows_default();
+  command.option("--first", given->first, "the first one that is here").shows_default();
+  command.option("--here", given->here, "how many are here").shows_default();
   command.option("--port", given->port, "a free one").shows_default();
   command.option("--topology-bytes", given->topology_bytes, "of a host").shows_default();
   command.run([given] { return kinema::bench::run(*given); });

@@ -121,6 +121,27 @@ TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
   world.talk().barrier({.what = "the end of the test"});
 }
 
+TEST(Pulse, DoesNotJudgeWhoCompilesInWhatIsShort) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {.beat = 0.05, .silence = 5, .standstill = 0.4});
+  pulse.begin(3, "in the step", false);
+  world.talk().barrier({.what = "the start of the test"});
+  if (world.rank() == 1) {
+    {
+      const std::shared_ptr<void> compiling = pulse.at_length();
+      sleep(1.2);
+      EXPECT_EQ(pulse.failure(), "");
+    }
+    sleep(0.1);
+    EXPECT_EQ(pulse.failure(), "");  // it has only just ended
+  } else {
+    pulse.begin(3, "writing a checkpoint", true);
+  }
+  EXPECT_TRUE(soon([&] { return !pulse.failure().empty(); }));  // now it does stand still
+  EXPECT_THAT(pulse.failure(), HasSubstr("process 1 on b lives, but has stood still"));
+  world.talk().barrier({.what = "the end of the test"});
+}
+
 TEST(Pulse, TellsNoticesAndStepTimes) {
   World& world = test_world();
   Pulse pulse(world.engine(), kNames, {.beat = 0.05});

@@ -29,6 +29,7 @@
 #include "kinema/runs/training.h"
 #include "kinema/runs/watched_videos.h"
 #include "kinema/runs/wiring.h"
+#include "kinema/runtime/compilation_watch.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/training/profile_window.h"
 #include "kinema/training/run_lock.h"
@@ -340,8 +341,11 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "train"));
   job.notice(device_notices(loaded.config));
+  std::shared_ptr<void> watched;
   if (world::Pulse* pulse = job.world().pulse()) {
     pulse->set_timeout(static_cast<double>(loaded.config.runtime.heartbeat_timeout_seconds));
+    watched = runtime::also_watch_compilation(
+        [pulse](const std::string& /*program*/) { return pulse->at_length(); });
   }
   job.world().begin(0, "getting ready", /*is_long=*/true);
   const flags::Effective flags = check_flags(loaded, job);

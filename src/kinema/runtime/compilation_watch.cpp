@@ -1,7 +1,9 @@
 #include "kinema/runtime/compilation_watch.h"
 
+#include <list>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace kinema::runtime {
 namespace {
@@ -9,6 +11,7 @@ namespace {
 struct Kept {
   std::mutex mutex;
   CompilationWatch watch;
+  std::list<CompilationWatch> more;
 };
 
 Kept& kept() {
@@ -23,13 +26,29 @@ void set_compilation_watch(CompilationWatch watch) {
   kept().watch = std::move(watch);
 }
 
+std::shared_ptr<void> also_watch_compilation(CompilationWatch watch) {
+  const std::scoped_lock lock(kept().mutex);
+  kept().more.push_front(std::move(watch));
+  return {nullptr, [place = kept().more.begin()](void*) {
+            const std::scoped_lock again(kept().mutex);
+            kept().more.erase(place);
+          }};
+}
+
 std::shared_ptr<void> watch_compilation(const std::string& program) {
-  CompilationWatch watch;
+  std::vector<CompilationWatch> all;
   {
     const std::scoped_lock lock(kept().mutex);
-    watch = kept().watch;
+    all.assign(kept().more.begin(), kept().more.end());
+    if (kept().watch) {
+      all.push_back(kept().watch);
+    }
   }
-  return watch ? watch(program) : nullptr;
+  const auto out = std::make_shared<std::vector<std::shared_ptr<void>>>();
+  for (const CompilationWatch& each : all) {
+    out->push_back(each(program));
+  }
+  return out;
 }
 
 }  // namespace kinema::runtime

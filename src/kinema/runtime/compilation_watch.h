@@ -13,7 +13,10 @@ using CompilationWatch = std::function<std::shared_ptr<void>(const std::string& 
 /// From now on `watch` is told of each program of this process; empty: nobody is, as at first.
 void set_compilation_watch(CompilationWatch watch);
 
-/// What the watch returns for a program; null without one.
+/// The same beside that one, and any number of them, for as long as the result lives.
+[[nodiscard]] std::shared_ptr<void> also_watch_compilation(CompilationWatch watch);
+
+/// What the watches return for a program.
 std::shared_ptr<void> watch_compilation(const std::string& program);
 
 }  // namespace kinema::runtime

@@ -91,6 +91,11 @@ void Pulse::begin(int64_t step, std::string doing, bool is_long) {
           .last = own_.last};
 }
 
+std::shared_ptr<void> Pulse::at_length() {
+  const std::lock_guard lock(mutex_);
+  return lengths_;
+}
+
 void Pulse::finished(const StepTime& step) {
   const std::lock_guard lock(mutex_);
   own_.last = step;
@@ -210,7 +215,7 @@ std::vector<Progress> Pulse::progress() const {
 }
 
 Pulse::Beat Pulse::own_beat() {
-  Beat beat{.step = own_.step, .count = own_.count, .is_long = own_.is_long ? 1 : 0};
+  Beat beat{.step = own_.step, .count = own_.count, .is_long = own_is_long() ? 1 : 0};
   beat.last = own_.last;
   put_text(beat.doing, own_.doing);
   put_text(beat.error, own_error_);
@@ -228,7 +233,7 @@ void Pulse::hear() {
       peer.receiving.reset();
       peer.heard.restart();
       const Beat& beat = peer.incoming;
-      if (beat.count != peer.progress.count) {
+      if (beat.count != peer.progress.count || beat.is_long != 0) {
         peer.advanced.restart();
       }
       peer.progress = {.step = beat.step,
@@ -338,7 +343,11 @@ void Pulse::judge() {
     return;
   }
   // All do the same things in the same order, so that who began the fewest is waited for.
+  if (own_is_long()) {
+    own_advanced_.restart();
+  }
   peers_[0].progress = own_;
+  peers_[0].progress.is_long = own_is_long();
   peers_[0].advanced = own_advanced_;
   const auto [slowest, fastest] =
       std::ranges::minmax_element(peers_, {}, [](const Peer& peer) { return peer.progress.count; });

@@ -67,6 +67,9 @@ class Pulse {
   /// This process begins something.
   void begin(int64_t step, std::string doing, bool is_long);
 
+  /// What this process does is long, whatever it began, while the result lives: it compiles.
+  [[nodiscard]] std::shared_ptr<void> at_length();
+
   /// Why the run cannot go on, as process 0 says it: `[process 3 on HOST] text` of its error, or
   /// that it is lost; empty while all is well.
   std::string failure() const;
@@ -94,6 +97,7 @@ class Pulse {
   void show_notices();
   void set_failure(const std::string& text);
   Beat own_beat();
+  bool own_is_long() const { return own_.is_long || lengths_.use_count() > 1; }
 
   std::shared_ptr<Engine> engine_;
   std::vector<std::string> names_;
@@ -102,6 +106,7 @@ class Pulse {
   mutable std::mutex mutex_;  // of what follows
   Progress own_;
   Stopwatch own_advanced_;
+  std::shared_ptr<void> lengths_ = std::make_shared<int>();  // held by what takes long
   Stopwatch since_failure_;
   double grace_ = 5;  // seconds
   std::function<void()> overdue_;

@@ -203,6 +203,15 @@ class TcpEngine : public Engine {
  private:
   void post(int64_t to, Header header, std::string_view key, std::span<const std::byte> bytes) {
     const std::lock_guard lock(send_mutex_);
+    try {
+      send_parts(to, header, key, bytes);
+    } catch (const zmq::error_t& error) {
+      fail("[world] a message to process {} cannot be sent: {}", to, error.what());
+    }
+  }
+
+  void send_parts(int64_t to, Header header, std::string_view key,
+                  std::span<const std::byte> bytes) {
     auto& [socket, count] = outgoing_.at(static_cast<size_t>(to));
     if (!socket) {
       socket.emplace(make_socket(context_, zmq::socket_type::push));
@@ -224,6 +233,14 @@ class TcpEngine : public Engine {
 
   void work() {
     trace::name_thread("messages");
+    try {
+      listen();
+    } catch (const std::exception& error) {
+      inbox_->break_off(fmt::format("[world] no messages can be received: {}", error.what()));
+    }
+  }
+
+  void listen() {
     while (!ends_) {
       std::array<zmq::pollitem_t, 1> items = {{{incoming_.handle(), 0, ZMQ_POLLIN, 0}}};
       if (zmq::poll(items.data(), items.size(), std::chrono::milliseconds(100)) > 0) {
@@ -323,7 +340,11 @@ class TcpEngine : public Engine {
 }  // namespace
 
 std::shared_ptr<Engine> join_over_tcp(const TcpMeeting& meeting) {
-  return std::make_shared<TcpEngine>(meeting);
+  try {
+    return std::make_shared<TcpEngine>(meeting);
+  } catch (const zmq::error_t& error) {  // no more sockets, or memory
+    fail("[world] the processes cannot meet at {}: {}", meeting.coordinator, error.what());
+  }
 }
 
 }  // namespace kinema::world
