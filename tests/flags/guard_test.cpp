@@ -199,6 +199,14 @@ TEST(Guard, DeterministicOnGpuWantsItsFlags) {
   EXPECT_THAT(ids(resolve(request), Severity::WARNING), IsEmpty());
   request.given.pop_back();
   EXPECT_THAT(ids(resolve(request), Severity::WARNING), ElementsAre("deterministic-triton"));
+  // Programs of one GPU have Triton's matmuls off, unless somebody wants them.
+  request.own = {{"xla_gpu_enable_triton_gemm", "false", "programs of one GPU"}};
+  EXPECT_THAT(ids(resolve(request), Severity::WARNING), IsEmpty());
+  request.xla_flags = "--xla_gpu_enable_triton_gemm=true";
+  const Effective asked = resolve(request);
+  EXPECT_THAT(ids(asked, Severity::WARNING), ElementsAre("deterministic-triton"));
+  EXPECT_EQ(asked.findings.front().remedy,
+            "take --xla_gpu_enable_triton_gemm=true out of XLA_FLAGS");
 }
 
 TEST(Guard, EqualToTheDefaultIsANoteOnly) {

@@ -98,6 +98,15 @@ TEST(GpuNorm, LeavesWhatItDoesNotTake) {
   }
 }
 
+TEST(GpuNorm, IsLeftToTheCompilerWhereItIsSwitchedOff) {
+  Graph graph;
+  const std::vector<Tensor> y{build(graph, {1, {1, 2, 3}, 4, 16, DType::BF16})};
+  EmitOptions options;
+  options.lowering =
+      for_target({.platform = "cuda", .chip = "NVIDIA H100"}, {.norm_rotation = false}).lowering;
+  EXPECT_THAT(emit(graph, y, options), Not(HasSubstr("custom_call")));
+}
+
 TEST(GpuNorm, LeavesPartitionedPrograms) {
   Graph graph;
   const Case c{1, {1, 2, 3}, 4, 16, DType::BF16};

@@ -11,11 +11,13 @@
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/gpu/lowering.h"
+#include "kinema/kernels/gpu/triton_norm.h"
 #include "kinema/kernels/rewrite.h"
 #include "kinema/kernels/settings.h"
 #include "kinema/kernels/tpu/flash_calls.h"
 #include "kinema/kernels/tpu/lowering.h"
 #include "kinema/nn/flash_attention.h"
+#include "kinema/nn/rope.h"
 #include "kinema/verification/kernels.h"
 #include "pjrt/cpu_plugin.h"
 
@@ -27,6 +29,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using verification::KernelKind;
 
 const pjrt::Client& client() {
   static const pjrt::Client opened = [] {
@@ -49,15 +52,16 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 class KernelCheck : public ::testing::Test {
  protected:
-  bool agree() {
+  bool agree(KernelKind kind = KernelKind::ATTENTION, const runtime::ProgramOptions& options = {}) {
     notices_.clear();
     Observer observer;
     observer.on_notice = [this](const std::string& line) { notices_.push_back(line); };
     observer.on_task = [this](const std::string& what, int64_t) {
-      checks_ += what == "checking attention kernels" ? 1 : 0;
+      checks_ += what.starts_with("checking ") ? 1 : 0;
       return std::make_unique<Task>();
     };
-    return kernels_agree(client(), {}, scratch_ / "kernels", Job(observer, {.program = program_}));
+    return kernels_agree(kind, client(), options, scratch_ / "kernels",
+                         Job(observer, {.program = program_}));
   }
   const io::Scratch scratch_;
   std::vector<std::string> notices_;
@@ -66,7 +70,7 @@ class KernelCheck : public ::testing::Test {
 };
 
 TEST_F(KernelCheck, IsMadeOnceForADevice) {
-  if (verification::kernel_program(client(), {}).empty()) {
+  if (verification::kernel_program(KernelKind::ATTENTION, client(), {}).empty()) {
     GTEST_SKIP() << "this processor has no attention kernel";
   }
   EXPECT_TRUE(agree());
@@ -82,7 +86,7 @@ TEST_F(KernelCheck, IsMadeOnceForADevice) {
 }
 
 TEST_F(KernelCheck, RemembersWhatDoesNotAgreeAndSaysSoEachTime) {
-  if (verification::kernel_program(client(), {}).empty()) {
+  if (verification::kernel_program(KernelKind::ATTENTION, client(), {}).empty()) {
     GTEST_SKIP() << "this processor has no attention kernel";
   }
   EXPECT_TRUE(agree());
@@ -102,7 +106,7 @@ fs::path dying_program(const fs::path& folder) {
 }
 
 TEST_F(KernelCheck, IsFalseWhereTheCompilerDiesOfThem) {
-  if (verification::kernel_program(client(), {}).empty()) {
+  if (verification::kernel_program(KernelKind::ATTENTION, client(), {}).empty()) {
     GTEST_SKIP() << "this processor has no attention kernel";
   }
   program_ = dying_program(scratch_.path());
@@ -155,7 +159,8 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
   const Lowering lowering = interpreter::interpreting(kernels::tpu_lowering({.chip = "TPU v5p"}));
   std::vector<std::string> asked;
   const auto text = [&](const fs::path& by) {
-    const auto problem = [&, by](const std::string& program) {
+    const auto problem = [&, by](KernelKind kind, const std::string& program) {
+      EXPECT_EQ(kind, KernelKind::ATTENTION);
       asked.push_back(program);
       return problem_of_kernels(client(), program, {}, scratch_ / "kernels",
                                 Job({}, {.program = by}));
@@ -171,16 +176,92 @@ TEST_F(KernelCheck, ACallWhoseKernelEndsTheCompilerIsComputedBlockwise) {
 
   // Blockwise: nothing to ask about.
   const Lowering none = [](const Node&, Emitter&) { return false; };
-  emit(graph, outputs, {.lowering = tried_first(none, none, [&](const std::string& program) {
-                          asked.push_back(program);
-                          return std::string();
-                        })});
+  emit(graph, outputs,
+       {.lowering = tried_first(none, none, [&](KernelKind, const std::string& program) {
+          asked.push_back(program);
+          return std::string();
+        })});
   EXPECT_EQ(asked.size(), 2U);
 }
 
-TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {
+/// The same on those of a GPU, with norm and rotation of another epsilon.
+runtime::ProgramOptions of_a_gpu(double epsilon_factor = 1.0) {
+  runtime::ProgramOptions options;
+  options.emit.lowering = interpreter::interpreting([=](const Node& node, Emitter& out) {
+    const auto* body = node.op == &kCall ? node.get<std::shared_ptr<Body>>().get() : nullptr;
+    const auto* settings =
+        body == nullptr ? nullptr : std::any_cast<kernels::RmsNormRotateSettings>(&body->settings);
+    if (settings == nullptr || epsilon_factor == 1.0) {
+      static const Lowering own = kernels::gpu_lowering({.chip = "NVIDIA H100 80GB HBM3"});
+      return own(node, out);
+    }
+    const kernels::RmsNormRotateSettings wrong{settings->epsilon * epsilon_factor};
+    kernels::write_instead(node, out, [&](std::span<const Tensor> in) {
+      return kernels::triton_norm_rotate(in, node.results[0], wrong);
+    });
+    return true;
+  });
+  return options;
+}
+
+TEST(VerifyKernels, FindsThatNormAndRotationOfGpusAgree) {
+  ASSERT_THAT(verification::kernel_program(KernelKind::NORM_ROTATION, client(), of_a_gpu()),
+              HasSubstr(interpreter::kTritonTarget));
   const verification::Report report =
-      verification::verify_kernels(client(), of_a_tpu(kernels::tpu_lowering({.chip = "TPU v5p"})));
+      verification::verify_kernels(KernelKind::NORM_ROTATION, client(), of_a_gpu());
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(std::ssize(report.rows), verification::kernel_case_count(KernelKind::NORM_ROTATION));
+  for (const verification::Row& row : report.rows) {
+    EXPECT_TRUE(row.ok && !row.unsupported) << row.name << " " << row.max_diff;
+  }
+}
+
+TEST(VerifyKernels, FindsNormAndRotationThatDoesNot) {
+  const verification::Report report =
+      verification::verify_kernels(KernelKind::NORM_ROTATION, client(), of_a_gpu(1e5));
+  for (const verification::Row& row : report.rows) {
+    EXPECT_FALSE(row.ok) << row.name;
+  }
+}
+
+TEST_F(KernelCheck, TellsNormAndRotationThatDoesNotAgreeFromAttention) {
+  EXPECT_TRUE(agree(KernelKind::NORM_ROTATION)) << "this processor has no such kernel";
+  EXPECT_EQ(checks_, 0);
+  EXPECT_TRUE(agree(KernelKind::NORM_ROTATION, of_a_gpu()));
+  EXPECT_EQ(checks_, 1);
+  EXPECT_THAT(notices_, IsEmpty());
+
+  for (int times = 0; times < 2; ++times) {  // the second is remembered
+    EXPECT_FALSE(agree(KernelKind::NORM_ROTATION, of_a_gpu(1e5)));
+    EXPECT_THAT(notices_,
+                ElementsAre(HasSubstr("norm and rotation run without their kernel, which does not "
+                                      "agree on this device: norm and rotation bf16")));
+  }
+  EXPECT_EQ(checks_, 2);
+}
+
+TEST_F(KernelCheck, NormAndRotationWhoseKernelEndsTheCompilerArePlainOperations) {
+  Graph graph;
+  const Tensor x = graph.input({DType::BF16, {1, 6, 128}});
+  const Tensor weight = graph.input({DType::F32, {128}});
+  const std::vector<Tensor> outputs{
+      nn::normed_rotation(x, weight, 1e-6, 2, nn::rope_3d(graph, {1, 2, 3}, 64))};
+  const Lowering lowering = of_a_gpu().emit.lowering;
+  const auto text = [&](const std::string& problem) {
+    const auto answer = [&](KernelKind kind, const std::string& program) {
+      EXPECT_EQ(kind, KernelKind::NORM_ROTATION);
+      EXPECT_THAT(program, HasSubstr(interpreter::kTritonTarget));
+      return problem;
+    };
+    return emit(graph, outputs, {.lowering = tried_first(lowering, lowering, answer)});
+  };
+  EXPECT_THAT(text(""), HasSubstr(interpreter::kTritonTarget));
+  EXPECT_THAT(text("it ends"), Not(HasSubstr(interpreter::kTritonTarget)));
+}
+
+TEST(VerifyKernels, FindsThatThoseOfTpusAgree) {
+  const verification::Report report = verification::verify_kernels(
+      KernelKind::ATTENTION, client(), of_a_tpu(kernels::tpu_lowering({.chip = "TPU v5p"})));
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report.rows.size(), 6U * 4 + 2);
   for (const verification::Row& row : report.rows) {
@@ -192,7 +273,8 @@ TEST(VerifyKernels, FindsThatThoseOfGpusAgreeAndThatCudnnTakesNoFloat32) {
   runtime::ProgramOptions options;
   options.emit.lowering =
       interpreter::with_cudnn(kernels::gpu_lowering({.chip = "NVIDIA H100 80GB HBM3"}));
-  const verification::Report report = verification::verify_kernels(client(), options);
+  const verification::Report report =
+      verification::verify_kernels(KernelKind::ATTENTION, client(), options);
   EXPECT_TRUE(report.ok());
   for (const verification::Row& row : report.rows) {
     EXPECT_EQ(row.unsupported, row.name.find("f32") != std::string::npos) << row.name;
@@ -203,7 +285,7 @@ TEST(VerifyKernels, FindsThatThoseOfGpusAgreeAndThatCudnnTakesNoFloat32) {
 TEST(VerifyKernels, FindsOneThatDoesNot) {
   // Scores that are a twentieth too large.
   const verification::Report report = verification::verify_kernels(
-      client(), of_a_tpu([](const Node& node, Emitter& out) {
+      KernelKind::ATTENTION, client(), of_a_tpu([](const Node& node, Emitter& out) {
         const auto* body = node.op == &kCall ? node.get<std::shared_ptr<Body>>().get() : nullptr;
         const auto* settings =
             body == nullptr ? nullptr

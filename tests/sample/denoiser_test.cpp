@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/kernels/attention_record.h"
 #include "sample/tiny_transformer.h"
 
 namespace kinema::sample {
@@ -15,7 +19,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAre;
 
 /// Rows of the first axis, one after the other.
 HostArray joined(const HostArray& a, const HostArray& b) {
@@ -52,6 +58,27 @@ TEST_F(Denoiser, OneDoubledBatchEqualsTwoPasses) {
   const auto passes = denoise(experts, programs_, batches, two);
 
   EXPECT_LT(largest_difference(doubled[0], passes[0]), 1e-4);
+}
+
+TEST_F(Denoiser, ADoubledBatchHasItsFirstSelfAttentionOnce) {
+  const auto calls = [](const StepSpec& spec) {
+    const auto record = std::make_shared<kernels::AttentionRecord>();
+    const auto step = build_step(spec);
+    emit(step->graph, step->outputs, {.lowering = kernels::recorded({}, record)});
+    std::vector<std::pair<int64_t, int64_t>> out;  // samples, keys
+    for (const kernels::AttentionCall& call : kernels::calls_of(*record)) {
+      out.emplace_back(call.q.dims[0], call.keys());
+    }
+    return out;
+  };
+  StepSpec spec{.network = network_of(tiny(2)), .latents = {1, 4, 1, 4, 4}, .text_length = 3};
+  EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(1, 4), Pair(2, 3), Pair(2, 4)));
+  spec.guidance = Guidance::TWO_PASSES;
+  EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(1, 4), Pair(1, 3)));
+  // A timestep a token: not looked into.
+  spec.guidance = Guidance::DOUBLED_BATCH;
+  spec.expand_timesteps = true;
+  EXPECT_THAT(calls(spec), UnorderedElementsAre(Pair(2, 4), Pair(2, 3)));
 }
 
 // Whatever tells two pipelines apart tells their programs apart.

@@ -32,6 +32,7 @@ struct ModelConfig {
   int64_t ulysses_attention_chunks = 1;
   bool attention_kernels = true;
   GpuAttentionKernel attention_gpu_kernel = GpuAttentionKernel::AUTO;
+  bool norm_rotation_kernel = true;
   bool use_base2_exp = true;
   bool use_experimental_scheduler = true;
   Given<Tree> flash_block_sizes =
@@ -212,6 +213,9 @@ struct ModelConfig {
           {.help = "on NVIDIA GPUs, whose kernel that is; auto: cuDNN's where it takes the shape, "
                    "else Triton's, else blockwise; cudnn_fp8: cuDNN's, forward in 8 bits",
            .one_of = choices(self.attention_gpu_kernel)});
+    visit("norm_rotation_kernel", self.norm_rotation_kernel, MAY_CHANGE,
+          {.help = "on NVIDIA GPUs sampling does norm and rotation of queries and keys in one "
+                   "kernel; false, or attention_kernels false: by the compiler's own operations"});
     visit("use_base2_exp", self.use_base2_exp, MAY_CHANGE,
           {.help = "TPU attention kernels compute powers of two"});
     visit(

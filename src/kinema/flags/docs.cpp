@@ -24,7 +24,7 @@ them; what it sets itself goes into the programs' options.
 | `LIBTPU_INIT_ARGS` | libtpu, when it is loaded | ends the process | left out without a word |
 | `flags_profile`, `xla_flags` in a configuration | kinema; handed over with each program | an error that names the nearest flag | - |
 
-Lowest first: the plugin's default, the environment, the profile, `xla_flags` in the file, `xla_flags.NAME=VALUE` on the command line.
+Lowest first: the plugin's default, what kinema sets in programs of one GPU (`xla_gpu_enable_triton_gemm=false`), the environment, the profile, `xla_flags` in the file, `xla_flags.NAME=VALUE` on the command line.
 `xla_flags: {xla_tpu_scoped_vmem_limit_kib: 65536}` in a file; `kinema flags dump CONFIG target=v6e:4x4` prints what it comes to;
 a run keeps it in `flags.json`.
 

@@ -28,6 +28,9 @@ class Merge {
 
   Effective run() {
     add_defaults();
+    for (const GivenFlag& flag : request_.own) {
+      push(flag.name, {.value = flag.value, .origin = flag.origin, .is_option = true});
+    }
     if (request_.platform.backend == Backend::TPU) {
       add_environment(read_libtpu_init_args(request_.libtpu_init_args));
     } else if (!request_.libtpu_init_args.empty()) {

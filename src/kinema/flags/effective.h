@@ -25,6 +25,7 @@ struct Request {
   Platform platform;
   std::string libtpu_init_args;  ///< the variables' texts as the user has them
   std::string xla_flags;
+  std::vector<GivenFlag> own;      ///< what our kernels want where nobody has set another value
   std::vector<GivenFlag> given;    ///< later ones win
   bool deterministic = false;      ///< results must not depend on the run or the devices
   std::vector<std::string> allow;  ///< ids of rules whose errors the user lets pass
@@ -56,7 +57,8 @@ struct Effective {
 
   /// The value, or empty where the plugin has no such flag.
   std::string value(std::string_view name) const;
-  /// For each program's options: what profile, configuration and command line set.
+  /// For each program's options: what profile, configuration and command line set, and what our
+  /// kernels want.
   std::map<std::string, Value> options() const;
   /// Errors that were not allowed.
   std::vector<Finding> errors() const;

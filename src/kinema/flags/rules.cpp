@@ -67,7 +67,7 @@ const std::vector<Rule>& table() {
        .when = {{"xla_gpu_enable_triton_gemm", ON}, {"xla_gpu_deterministic_ops", ON}},
        .severity = Severity::WARNING,
        .what = "Triton's matmuls have no kernel that is chosen without trying: compiling without "
-               "the device fails",
+               "the device fails; programs of one GPU have them off where nobody sets the flag",
        .evidence = "jax-cuda13-pjrt 0.12.0.1, compiled for H100 without one"},
       {.id = "sparse-core-all-gather",
        .backend = Backend::TPU,

@@ -131,7 +131,9 @@ constexpr auto kFlags = std::to_array<Flag>({
      "", "xla_gpu_enable_latency_hiding_scheduler=true"},
     // Of the GPU compiler: arithmetic, graphs, choice of kernels.
     {"xla_gpu_enable_triton_gemm", Backend::GPU, kXla, BOOL, kTrue,
-     "matmuls by Triton, where it is faster; off: cuBLAS", "", kDreamer},
+     "matmuls by Triton, where it is faster; off: cuBLAS, as programs of one GPU have it where "
+     "nobody sets it",
+     "", kDreamer},
     {"xla_gpu_enable_triton_softmax_fusion", Backend::GPU, kXla, BOOL, kRemoved,
      "softmax by Triton", "ends the process", "DreamerV3", "",
      "nothing: gone since jaxlib 0.5.3, the compiler decides"},

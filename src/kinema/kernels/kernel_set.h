@@ -54,6 +54,8 @@ struct KernelOptions {
   /// Kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace = false;
   GpuAttention gpu_attention = {};
+  /// GPUs: `fused("rms_norm_rotate")` is a kernel too.
+  bool norm_rotation = true;
   /// Where given: the text of each kernel that the lowering writes is put there, once.
   std::shared_ptr<std::vector<KernelText>> texts = {};
   /// Where given: what came of each call of attention is put there.

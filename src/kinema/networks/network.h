@@ -54,6 +54,9 @@ struct Inputs {
   Tensor first_timestep = {};
   /// In place of text and image: what cross_keys made of them.
   std::vector<Tensor> cross_keys = {};
+  /// The second half of the samples are the first once more, but for text, image and cross_keys:
+  /// what is the same in both may be computed once. For programs that are not differentiated.
+  bool halves_alike = false;
   /// In place of running the blocks: what they added to the tokens for other inputs. Text, image
   /// and keys are then not read.
   Tensor block_sum = {};

@@ -42,13 +42,6 @@ std::vector<Tensor> in_order(const wan::CrossKeys& keys) {
   return out;
 }
 
-/// True for a batch that is put together of one tensor and that tensor once more.
-bool is_doubled(Tensor x) {
-  const std::vector<Tensor>& parts = x.node().inputs;
-  return x.node().op->name == std::string_view("concatenate") && parts.size() == 2 &&
-         parts[0] == parts[1] && x.dim(0) == 2 * parts[0].dim(0);
-}
-
 wan::CrossKeys by_name(const std::vector<Tensor>& keys) {
   check(keys.size() == 2 || keys.size() == 4,
         "[wan] {} tensors are given as keys and values of cross-attention, expected 2 or 4",
@@ -86,8 +79,8 @@ class Wan final : public Architecture {
                               .encoder_hidden_states = inputs.text,
                               .encoder_hidden_states_image = inputs.image,
                               .block_sum = inputs.block_sum,
-                              .halves_alike = inputs.timestep.shape().elements() == 1 &&
-                                              !options.place.active() && is_doubled(inputs.latents),
+                              .halves_alike = inputs.halves_alike && !options.place.active() &&
+                                              inputs.timestep.shape().elements() == 1,
                               .dropout_key = inputs.dropout_key,
                               .tap = inputs.tap};
     if (inputs.first_timestep) {

@@ -11,6 +11,7 @@
 #include "kinema/flags/guard.h"
 #include "kinema/flags/profile.h"
 #include "kinema/kernels/cpu/isa.h"
+#include "kinema/kernels/kernel_set.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/client.h"
@@ -102,6 +103,21 @@ void add_switches(const config::Config& config, flags::Backend backend,
     given.push_back(
         {.name = kernels::kIsaFlag, .value = kernels::xla_isa(*isa), .origin = "cpu_isa"});
   }
+}
+
+/// What our kernels want of the compiler in programs for one device.
+std::vector<flags::GivenFlag> flags_of_kernels(flags::Backend backend) {
+  if (backend != flags::Backend::GPU) {
+    return {};
+  }
+  std::vector<flags::GivenFlag> out;
+  for (const auto& [name, value] :
+       kernels::for_target({.platform = "cuda"}, {.use = false}).flags) {
+    out.push_back({.name = name,
+                   .value = std::get<bool>(value) ? "true" : "false",
+                   .origin = "programs of one GPU"});
+  }
+  return out;
 }
 
 /// A program that every compiler takes.
@@ -196,6 +212,9 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   const FlagLists lists = what.lists.value_or(FlagLists::of_environment());
   request.libtpu_init_args = lists.libtpu_init_args;
   request.xla_flags = lists.xla_flags;
+  if (what.one_device || what.target.ends_with(":1")) {
+    request.own = flags_of_kernels(request.platform.backend);
+  }
   add_switches(config, request.platform.backend, request.given);
   if (!what.target.empty() || !has_mock_devices(config)) {
     if (!config.run.flags_profile.empty()) {
@@ -263,6 +282,17 @@ flags::Effective check_flags(const config::Loaded& loaded, const Job& job, Flags
     }
   }
   return effective;
+}
+
+std::map<std::string, pjrt::FlagValue> options_for_programs(const flags::Effective& effective) {
+  std::map<std::string, pjrt::FlagValue> out = effective.options();
+  for (const flags::GivenFlag& own : flags_of_kernels(effective.platform.backend)) {
+    const auto found = effective.settings.find(own.name);
+    if (found != effective.settings.end() && found->second.is_given()) {
+      out.emplace(own.name, flags::is_on(found->second.top().value));
+    }
+  }
+  return out;
 }
 
 void set_effort(const config::Config& config, bool tpu, pjrt::CompileOptions& options) {

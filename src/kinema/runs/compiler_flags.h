@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ struct FlagLists {
 struct FlagsFor {
   /// Empty: the configuration's hardware on this machine.
   std::string target;
+  /// Programs are for one device; said by a target that ends with `:1` too. False: not known.
+  bool one_device = false;
   /// `NAME=VALUE` words that win over the configuration.
   std::vector<std::string> words;
   /// A kinema program, by which the plugin is asked about what the table does not have; empty: it
@@ -49,6 +52,10 @@ FlagLists fix_flags(const config::Loaded& loaded, const FlagsFor& what);
 /// resolve_flags with the plugin's help, as every job does it before it loads a plugin: tells
 /// warnings and what was allowed, and throws an Error that names the first thing that is wrong.
 flags::Effective check_flags(const config::Loaded& loaded, const Job& job, FlagsFor what = {});
+
+/// Effective::options, and what the environment says of flags that our kernels would set: a
+/// program's options win over the environment's.
+std::map<std::string, pjrt::FlagValue> options_for_programs(const flags::Effective& effective);
 
 /// The configuration's optimization level and effort, as far as they are no flags: a level is one
 /// of the CPU's and GPU's code generator.

@@ -233,8 +233,9 @@ runtime::ProgramOptions program_options(const config::Config& config) {
   options.dump = config.run.dump_to;
   options.kernels = uses_kernels(config, config.run.hardware == config::Hardware::CPU);
   options.gpu_attention = gpu_attention(config);
+  options.norm_rotation = config.model.norm_rotation_kernel;
   options.jit = config.runtime.jit;
-  options.compile.flags = resolve_flags({.config = config}, {}).options();
+  options.compile.flags = options_for_programs(resolve_flags({.config = config}, {}));
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),
              options.compile);
   return options;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <any>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,23 +12,45 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/body.h"
 #include "kinema/graph/graph.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/kernels/attention_call.h"
 #include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
+#include "kinema/kernels/settings.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/planning/compiler_error.h"
 #include "kinema/runs/attention_notices.h"
 #include "kinema/runs/device.h"
 #include "kinema/runtime/executable_cache.h"
-#include "kinema/verification/kernels.h"
 
 namespace kinema::runs {
 namespace {
 
 namespace fs = std::filesystem;
+using verification::KernelKind;
+
+/// What a kind is called, and the beginning of what is said where it is done without its kernels.
+std::string kernels_of(KernelKind kind) {
+  return kind == KernelKind::ATTENTION ? "attention kernels" : "the kernel of norm and rotation";
+}
+std::string without_kernels(KernelKind kind) {
+  return kind == KernelKind::ATTENTION ? "attention runs without kernels, which"
+                                       : "norm and rotation run without their kernel, which";
+}
+
+/// The kind that a node calls; nothing for a node of another kind.
+std::optional<KernelKind> kind_of_call(const Node& node) {
+  if (kernels::attention_call(node)) {
+    return KernelKind::ATTENTION;
+  }
+  const Body* body = node.op == &kCall ? node.get<std::shared_ptr<Body>>().get() : nullptr;
+  const bool rotates =
+      body != nullptr && std::any_cast<kernels::RmsNormRotateSettings>(&body->settings) != nullptr;
+  return rotates ? std::optional(KernelKind::NORM_ROTATION) : std::nullopt;
+}
 
 /// What was found out before: empty text for kernels that agree, else why they do not.
 std::optional<std::string> remembered(const fs::path& file) {
@@ -80,7 +103,7 @@ Tried compile_elsewhere(const pjrt::Client& client, const std::string& program,
   if (job.program().empty() || target.empty()) {
     return {.lasting = false};
   }
-  const auto task = job.task("compiling attention kernels");
+  const auto task = job.task("compiling kernels");
   planning::CompileJob compile{.target = planning::parse_target(target),
                                .plugin = client.plugin().path(),
                                .program = program,
@@ -121,14 +144,15 @@ std::string program_of_call(const Node& node, const Lowering& lowering) {
 }
 
 /// `options` with the device's kernels, each tried first; `told` hears of problems.
-runtime::ProgramOptions with_lowering(runtime::ProgramOptions options, const pjrt::Client& client,
-                                      const MeshAxes& mesh, const Job& job,
-                                      const std::function<void(const std::string& why)>& told) {
+runtime::ProgramOptions with_lowering(
+    runtime::ProgramOptions options, const pjrt::Client& client, const MeshAxes& mesh,
+    const Job& job, const std::function<void(KernelKind kind, const std::string& why)>& told) {
   const std::string platform = client.platform_name();
   if (platform == "cpu" || !options.kernels || options.emit.lowering) {
     return options;
   }
-  const kernels::KernelOptions wanted{.gpu_attention = options.gpu_attention};
+  const kernels::KernelOptions wanted{.gpu_attention = options.gpu_attention,
+                                      .norm_rotation = options.norm_rotation};
   kernels::Target target{.platform = platform, .chip = client.devices().front().description().kind};
   const Lowering alone = kernels::for_target(target, wanted).lowering;
   target.mesh = mesh;
@@ -137,32 +161,39 @@ runtime::ProgramOptions with_lowering(runtime::ProgramOptions options, const pjr
     return options;
   }
   options.emit.lowering = tried_first(
-      lowering, alone, [client, compile = options.compile, job, told](const std::string& program) {
+      lowering, alone,
+      [client, compile = options.compile, job, told](KernelKind kind, const std::string& program) {
         std::string why = problem_of_kernels(client, program, compile, kernels_folder(), job);
         if (!why.empty()) {
-          told(why);
+          told(kind, why);
         }
         return why;
       });
   return options;
 }
 
-std::string problem_of_numbers(const pjrt::Client& client, const runtime::ProgramOptions& options,
-                               const Job& job) {
-  const auto task = job.task("checking attention kernels", verification::kernel_case_count());
+std::string problem_of(const verification::Row& row) {
+  if (row.ok || row.unsupported) {
+    return "";
+  }
+  return row.compared ? fmt::format("{}: {} is off by {:.3g}, at most {:.3g} was expected",
+                                    row.name, row.tensor, row.max_diff, row.limit)
+                      : fmt::format("{}: {}", row.name, row.message);
+}
+
+std::string problem_of_numbers(KernelKind kind, const pjrt::Client& client,
+                               const runtime::ProgramOptions& options, const Job& job) {
+  const auto task = job.task("checking " + kernels_of(kind), verification::kernel_case_count(kind));
   int64_t done = 0;
   std::string problem;
-  verification::verify_kernels(client, options, [&](const std::vector<verification::Row>& rows) {
+  const auto on_case = [&](const std::vector<verification::Row>& rows) {
     job.check_stop();
     for (const verification::Row& row : rows) {
-      if (!row.ok && !row.unsupported && problem.empty()) {
-        problem = row.compared ? fmt::format("{}: {} is off by {:.3g}, at most {:.3g} was expected",
-                                             row.name, row.tensor, row.max_diff, row.limit)
-                               : fmt::format("{}: {}", row.name, row.message);
-      }
+      problem = problem.empty() ? problem_of(row) : problem;
     }
     task->update(++done);
-  });
+  };
+  verification::verify_kernels(kind, client, options, on_case);
   return problem;
 }
 
@@ -183,13 +214,14 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
   return tried.problem;
 }
 
-Lowering tried_first(Lowering lowering, Lowering alone,
-                     std::function<std::string(const std::string& program)> problem) {
+Lowering tried_first(
+    Lowering lowering, Lowering alone,
+    std::function<std::string(KernelKind kind, const std::string& program)> problem) {
   return [lowering = std::move(lowering), alone = std::move(alone), problem = std::move(problem)](
              const Node& node, Emitter& out) {
-    if (kernels::attention_call(node)) {
+    if (const std::optional<KernelKind> kind = kind_of_call(node)) {
       const std::string program = program_of_call(node, alone);
-      if (!program.empty() && !problem(program).empty()) {
+      if (!program.empty() && !problem(*kind, program).empty()) {
         return false;
       }
     }
@@ -200,11 +232,14 @@ Lowering tried_first(Lowering lowering, Lowering alone,
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
                                        const MeshAxes& mesh, const Job& job) {
   const auto told = std::make_shared<std::set<std::string>>();
-  return with_lowering(std::move(options), client, mesh, job, [job, told](const std::string& why) {
-    if (told->insert(why).second) {
-      job.notice("attention runs without kernels, which do not compile: " + why);
+  const auto tell = [job, told](KernelKind kind, const std::string& why) {
+    const std::string line = fmt::format("{} {} not compile: {}", without_kernels(kind),
+                                         kind == KernelKind::ATTENTION ? "do" : "does", why);
+    if (told->insert(line).second) {
+      job.notice(line);
     }
-  });
+  };
+  return with_lowering(std::move(options), client, mesh, job, tell);
 }
 
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
@@ -218,16 +253,16 @@ runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job) {
   options.gpu_attention.must = false;  // a shape without a kernel is no problem of one
   return with_lowering(std::move(options), client, {}, job,
-                       [](const std::string& why) { fail("{}", why); });
+                       [](KernelKind, const std::string& why) { fail("{}", why); });
 }
 
-bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& given,
-                   const fs::path& folder, const Job& job) {
+bool kernels_agree(KernelKind kind, const pjrt::Client& client,
+                   const runtime::ProgramOptions& given, const fs::path& folder, const Job& job) {
   runtime::ProgramOptions options = given;
   options.saved.clear();
   options.dump.clear();
-  options.emit = {};
-  const std::string program = verification::kernel_program(client, options);
+  options.emit = {.lowering = given.emit.lowering};
+  const std::string program = verification::kernel_program(kind, client, options);
   if (program.empty()) {
     return true;
   }
@@ -237,16 +272,16 @@ bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& gi
   std::optional<std::string> problem = remembered(file);
   if (!problem) {
     const Tried tried = compile_elsewhere(client, program, options.compile, job);
-    problem = tried.problem.empty() ? problem_of_numbers(client, options, job) : tried.problem;
+    problem =
+        tried.problem.empty() ? problem_of_numbers(kind, client, options, job) : tried.problem;
     if (tried.problem.empty() || tried.lasting) {
       remember(file, *problem);
     }
   }
   if (!problem->empty()) {
-    job.notice(
-        fmt::format("attention runs without kernels, which do not agree on this device: {}; "
-                    "`kinema verify --kernels` shows all",
-                    *problem));
+    job.notice(fmt::format(
+        "{} {} not agree on this device: {}; `kinema verify --kernels` shows all",
+        without_kernels(kind), kind == KernelKind::ATTENTION ? "do" : "does", *problem));
   }
   return problem->empty();
 }
@@ -259,7 +294,11 @@ void check_kernels(config::Config& config, const pjrt::Client& client, const Job
     return;
   }
   config.model.attention_kernels =
-      kernels_agree(client, program_options(config), kernels_folder(), job);
+      kernels_agree(KernelKind::ATTENTION, client, program_options(config), kernels_folder(), job);
+  if (config.model.attention_kernels && config.model.norm_rotation_kernel) {
+    config.model.norm_rotation_kernel = kernels_agree(
+        KernelKind::NORM_ROTATION, client, program_options(config), kernels_folder(), job);
+  }
 }
 
 }  // namespace kinema::runs

@@ -10,6 +10,7 @@
 #include "kinema/runs/job.h"
 #include "kinema/runtime/array.h"
 #include "kinema/runtime/program.h"
+#include "kinema/verification/kernels.h"
 
 namespace kinema::runs {
 
@@ -21,16 +22,17 @@ std::string problem_of_kernels(const pjrt::Client& client, const std::string& pr
                                const pjrt::CompileOptions& options,
                                const std::filesystem::path& folder, const Job& job);
 
-/// Does what `lowering` does, but leaves to the compiler the calls of attention whose kernels have
-/// a problem: `problem` is asked, with a program of the call alone on one device as `alone` writes
-/// it, and answers with nothing where there is none. Calls without a kernel that is a text are not
-/// asked about.
-Lowering tried_first(Lowering lowering, Lowering alone,
-                     std::function<std::string(const std::string& program)> problem);
+/// Does what `lowering` does, but leaves to the compiler the calls of attention, or of norm and
+/// rotation, whose kernels have a problem: `problem` is asked, with a program of the call alone on
+/// one device as `alone` writes it, and answers with nothing where there is none. Calls without a
+/// kernel that is a text are not asked about.
+Lowering tried_first(
+    Lowering lowering, Lowering alone,
+    std::function<std::string(verification::KernelKind kind, const std::string& program)> problem);
 
-/// `options` for a program with attention over a mesh (without axes: on one device): kernels that
-/// this machine has not compiled yet go to a process of their own first. Where that does not
-/// compile one, the job is told why in a line, and that call is computed blockwise. Unchanged on a
+/// `options` for a program over a mesh (without axes: on one device): kernels that this machine has
+/// not compiled yet go to a process of their own first. Where that does not compile one, the job is
+/// told why in a line, and that call is computed by the compiler's own operations. Unchanged on a
 /// CPU, whose kernels no compiler sees.
 runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options, const pjrt::Client& client,
                                        const MeshAxes& mesh, const Job& job);
@@ -40,16 +42,18 @@ runtime::ProgramOptions trying_kernels(runtime::ProgramOptions options,
 runtime::ProgramOptions demanding_kernels(runtime::ProgramOptions options,
                                           const pjrt::Client& client, const Job& job);
 
-/// Whether the attention kernels of this device give the numbers of the same programs without them
+/// Whether this device's kernels of a kind give the numbers of the same programs without them
 /// (verification/kernels.h). Found out once for a kind of device, a plugin's version and these
 /// kernels, and remembered in `folder`; a folder that cannot be written is found out every time.
 ///
 /// They are compiled in a process of its own first, as problem_of_kernels does. True for a device
 /// without kernels. Where it is false, the job is told why.
-bool kernels_agree(const pjrt::Client& client, const runtime::ProgramOptions& options,
-                   const std::filesystem::path& folder, const Job& job);
+bool kernels_agree(verification::KernelKind kind, const pjrt::Client& client,
+                   const runtime::ProgramOptions& options, const std::filesystem::path& folder,
+                   const Job& job);
 
-/// Switches attention_kernels off, for an accelerator whose kernels do not agree.
+/// Switches attention_kernels or norm_rotation_kernel off, for an accelerator where those kernels
+/// do not agree.
 void check_kernels(config::Config& config, const pjrt::Client& client, const Job& job);
 
 }  // namespace kinema::runs

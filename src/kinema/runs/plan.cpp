@@ -134,7 +134,10 @@ std::vector<planning::TileTable> choose_tiles(config::Loaded& loaded, const Plan
 planning::Report planned(const config::Loaded& given, const PlanOptions& options, const Job& job) {
   job.check_stop();
   std::map<std::string, pjrt::FlagValue> flags =
-      check_flags(given, job, {.target = options.target.name, .words = options.flags}).options();
+      options_for_programs(check_flags(given, job,
+                                       {.target = options.target.name,
+                                        .one_device = options.target.devices == 1,
+                                        .words = options.flags}));
   config::Loaded loaded = given;
   const bool tpu = options.target.chip.family == planning::Family::TPU;
   job.notice(attention_notices(loaded.config, tpu ? options.target.chip.kind : ""));

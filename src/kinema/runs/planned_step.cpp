@@ -188,6 +188,7 @@ PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Tar
       {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
       {.use = use,
        .gpu_attention = gpu_attention(loaded.config),
+       .norm_rotation = loaded.config.model.norm_rotation_kernel,
        .texts = out.kernel_texts,
        .attention = out.attention});
   out.emit.lowering = out.kernels.lowering;

@@ -412,7 +412,10 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   }
   if (job.world().is_first()) {
     io::write_file(run / "config.yml", to_yaml(given));
-    io::write_file(run / "flags.json", flags::to_json(flags).dump());
+    const bool one_device = !training.step.options.place.active();
+    const flags::Effective used =
+        resolve_flags(loaded, {.one_device = one_device, .program = job.program()});
+    io::write_file(run / "flags.json", flags::to_json(used).dump());
   }
   if (observer.on_start) {
     TrainStart begun = start_of(training, config, stores.run());

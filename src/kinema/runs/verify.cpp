@@ -44,13 +44,30 @@ verification::Report verify_kernels(const config::Loaded& loaded, const JobOptio
   job.check_stop();
   check_flags(loaded, job);
   const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
-  const auto task = job.task("checking attention kernels", verification::kernel_case_count());
-  return verification::verify_kernels(
-      client, demanding_kernels(program_options(loaded.config), client, job),
-      [&, done = int64_t{0}](const std::vector<verification::Row>& rows) mutable {
-        job.check_stop();
-        task->update(++done, rows.front().name);
-      });
+  using verification::KernelKind;
+  const runtime::ProgramOptions program = program_options(loaded.config);
+  std::vector<KernelKind> kinds{KernelKind::ATTENTION};
+  // Of which most devices have none: no rows that say so.
+  if (!verification::kernel_program(KernelKind::NORM_ROTATION, client, program).empty()) {
+    kinds.push_back(KernelKind::NORM_ROTATION);
+  }
+  int64_t cases = 0;
+  for (const KernelKind kind : kinds) {
+    cases += verification::kernel_case_count(kind);
+  }
+  const auto task = job.task("checking kernels", cases);
+  int64_t done = 0;
+  const auto on_case = [&](const std::vector<verification::Row>& rows) {
+    job.check_stop();
+    task->update(++done, rows.front().name);
+  };
+  verification::Report report;
+  for (const KernelKind kind : kinds) {
+    const verification::Report more = verification::verify_kernels(
+        kind, client, demanding_kernels(program, client, job), on_case);
+    report.rows.insert(report.rows.end(), more.rows.begin(), more.rows.end());
+  }
+  return report;
 }
 
 }  // namespace kinema::runs

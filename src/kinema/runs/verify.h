@@ -18,8 +18,8 @@ struct VerifyOptions {
   JobOptions job;
 };
 
-/// The devices' attention kernels against the same programs without them: `kinema verify
-/// --kernels`. What does not agree is in the report.
+/// The device's kernels of attention, and of norm and rotation where it has one, against the same
+/// programs without them: `kinema verify --kernels`. What does not agree is in the report.
 verification::Report verify_kernels(const config::Loaded& config, const JobOptions& options,
                                     const Observer& observer);
 

@@ -179,9 +179,10 @@ std::string Program::text(const pjrt::Client& client, const Graph& graph,
   EmitOptions emit_options = options.emit;
   const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
   if (options.kernels && !emit_options.lowering) {
-    const kernels::KernelSet own = kernels::for_target(
-        target_of(client, options),
-        {.trace = options.trace_kernels, .gpu_attention = options.gpu_attention});
+    const kernels::KernelSet own =
+        kernels::for_target(target_of(client, options), {.trace = options.trace_kernels,
+                                                         .gpu_attention = options.gpu_attention,
+                                                         .norm_rotation = options.norm_rotation});
     own.register_with(client.plugin());
     emit_options.lowering = own.lowering;
   }

@@ -30,6 +30,7 @@ struct ProgramOptions {
   /// These kernels say in recordings (core/trace.h) when they run, under the model's path.
   bool trace_kernels = false;
   kernels::GpuAttention gpu_attention = {};
+  bool norm_rotation = true;  // kernels::KernelOptions::norm_rotation
   /// False: each block of the graph is compiled, run and waited for alone (see Pieces).
   bool jit = true;
   /// Folder of compiled programs; empty compiles every time. Entries are made and found by content.

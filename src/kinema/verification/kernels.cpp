@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
-#include <exception>
 #include <span>
 
 #include "kinema/core/error.h"
@@ -11,12 +11,13 @@
 #include "kinema/graph/ops.h"
 #include "kinema/nn/flash_attention.h"
 #include "kinema/nn/linear.h"
+#include "kinema/nn/rope.h"
 #include "kinema/verification/compare.h"
 
 namespace kinema::verification {
 namespace {
 
-struct KernelCase {
+struct AttentionCase {
   int64_t batch, queries, keys, heads, width;
   DType dtype;
   /// Keys that count, where it is not all of them; said while the program runs.
@@ -24,7 +25,7 @@ struct KernelCase {
   bool backward = true;
 };
 
-constexpr KernelCase kCases[] = {
+constexpr AttentionCase kAttention[] = {
     {1, 384, 384, 2, 128, DType::BF16},
     {1, 384, 384, 2, 128, DType::BF16, 0, false},
     {2, 200, 77, 3, 64, DType::BF16},
@@ -35,7 +36,7 @@ constexpr KernelCase kCases[] = {
     {1, 130, 256, 1, 64, DType::F32, 100},
 };
 
-std::string name_of(const KernelCase& c) {
+std::string name_of(const AttentionCase& c) {
   return fmt::format("attention {} [{},{},{},{}] x {} keys{}", to_string(c.dtype), c.batch,
                      c.queries, c.heads, c.width, c.keys,
                      c.counted > 0 ? fmt::format(", {} of them count", c.counted) : "");
@@ -45,23 +46,27 @@ std::string name_of(const KernelCase& c) {
 /// of the real one, products are summed up in f32. y is a mean of v with rounded weights, rounded
 /// once more. In gradients a difference of two such sums is rounded. f32 sums of 300 products with
 /// exponentials between are within 1e-5.
-Limit limit_of(const KernelCase& c, const std::string& tensor) {
+Limit limit_of(const AttentionCase& c, const std::string& tensor) {
   if (c.dtype == DType::F32) {
     return {.of_largest = tensor == "y" ? 1e-5 : 5e-5};
   }
   return {.of_largest = tensor == "y" ? 0x1p-7 : 0x1p-6};
 }
 
-HostArray normal(const KernelCase& c, int64_t length, uint64_t seed) {
-  HostArray out(Shape{DType::F32, {c.batch, length, c.heads, c.width}});
+HostArray normal(const Dims& dims, DType dtype, uint64_t seed) {
+  HostArray out(Shape{DType::F32, dims});
   RandomStream stream(random_key(seed, "kernel check", 0));
   for (float& x : out.as<float>()) {
     x = stream.normal();
   }
-  return convert(out, c.dtype);
+  return convert(out, dtype);
 }
 
-std::vector<HostArray> arguments(const KernelCase& c) {
+HostArray normal(const AttentionCase& c, int64_t length, uint64_t seed) {
+  return normal({c.batch, length, c.heads, c.width}, c.dtype, seed);
+}
+
+std::vector<HostArray> arguments(const AttentionCase& c) {
   std::vector<HostArray> out{normal(c, c.queries, 1), normal(c, c.keys, 2), normal(c, c.keys, 3),
                              normal(c, c.queries, 4)};
   if (c.counted > 0) {
@@ -71,28 +76,8 @@ std::vector<HostArray> arguments(const KernelCase& c) {
   return out;
 }
 
-/// y, and for the backward pass dq, dk, dv; everything in `dtype` inside.
-std::vector<Tensor> build(Graph& graph, const KernelCase& c, DType dtype,
-                          std::span<const HostArray> given, const nn::FlashOptions& options) {
-  std::vector<Tensor> in;
-  for (const HostArray& each : given) {
-    const Tensor x = graph.input(each.shape);
-    in.push_back(is_float(x.dtype()) ? nn::as(x, dtype) : x);
-  }
-  const Tensor keys = in.size() > 4 ? in[4] : Tensor();
-  const nn::FlashResult result = nn::flash_forward(in[0], in[1], in[2], keys, dtype, options);
-  std::vector<Tensor> out{result.y};
-  if (c.backward) {
-    const Tensor delta = nn::flash_delta(result.y, in[3]);
-    const nn::FlashGradients grads = nn::flash_backward(in[0], in[1], in[2], result.lse, delta,
-                                                        in[3], result.y, keys, dtype, options);
-    out.insert(out.end(), {grads.dq, grads.dk, grads.dv});
-  }
-  return out;
-}
-
 /// Blocks that every case has more than one of.
-nn::FlashOptions options_of(const KernelCase& c) {
+nn::FlashOptions options_of(const AttentionCase& c) {
   nn::FlashOptions flash{.scale = 1.0 / std::sqrt(static_cast<double>(c.width))};
   flash.blocks = {.block_q = 128,
                   .block_kv = 256,
@@ -106,6 +91,70 @@ nn::FlashOptions options_of(const KernelCase& c) {
   return flash;
 }
 
+/// y, and for the backward pass dq, dk, dv; everything in `dtype` inside, with products of
+/// `precision`.
+std::vector<Tensor> build(Graph& graph, const AttentionCase& c, DType dtype, Precision precision) {
+  std::vector<Tensor> in;
+  for (const HostArray& each : arguments(c)) {
+    const Tensor x = graph.input(each.shape);
+    in.push_back(is_float(x.dtype()) ? nn::as(x, dtype) : x);
+  }
+  nn::FlashOptions options = options_of(c);
+  options.precision = precision;
+  const Tensor keys = in.size() > 4 ? in[4] : Tensor();
+  const nn::FlashResult result = nn::flash_forward(in[0], in[1], in[2], keys, dtype, options);
+  std::vector<Tensor> out{result.y};
+  if (c.backward) {
+    const Tensor delta = nn::flash_delta(result.y, in[3]);
+    const nn::FlashGradients grads = nn::flash_backward(in[0], in[1], in[2], result.lse, delta,
+                                                        in[3], result.y, keys, dtype, options);
+    out.insert(out.end(), {grads.dq, grads.dk, grads.dv});
+  }
+  return out;
+}
+
+struct RotationCase {
+  int64_t batch;
+  std::array<int64_t, 3> grid;
+  int64_t heads, width;
+  DType dtype;
+
+  int64_t tokens() const { return grid[0] * grid[1] * grid[2]; }
+};
+
+constexpr RotationCase kRotation[] = {
+    {1, {2, 6, 5}, 2, 128, DType::BF16}, {2, {1, 6, 7}, 12, 64, DType::BF16},
+    {2, {2, 3, 5}, 3, 100, DType::BF16}, {1, {1, 7, 11}, 4, 128, DType::F16},
+    {2, {1, 3, 4}, 5, 12, DType::F32},
+};
+
+std::string name_of(const RotationCase& c) {
+  return fmt::format("norm and rotation {} [{},{},{},{}]", to_string(c.dtype), c.batch, c.tokens(),
+                     c.heads, c.width);
+}
+
+/// All is computed in f32, of the same inputs: a mean of up to 768 squares in another order, a root
+/// and three products. Then y is rounded once, by up to 2^-8 of itself in bf16, 2^-11 in f16; a
+/// sixteenth of that is room for the rest.
+Limit limit_of(const RotationCase& c, const std::string&) {
+  return {.of_largest = c.dtype == DType::F32   ? 1e-5
+                        : c.dtype == DType::F16 ? 0x1.1p-11
+                                                : 0x1.1p-8};
+}
+
+std::vector<HostArray> arguments(const RotationCase& c) {
+  const int64_t channels = c.heads * c.width;
+  return {normal({c.batch, c.tokens(), channels}, c.dtype, 1), normal({channels}, DType::F32, 2)};
+}
+
+/// y, in `dtype`.
+std::vector<Tensor> build(Graph& graph, const RotationCase& c, DType dtype, Precision) {
+  const std::vector<HostArray> given = arguments(c);
+  const Tensor x = nn::as(graph.input(given[0].shape), dtype);
+  const Tensor weight = graph.input(given[1].shape);
+  return {nn::normed_rotation(x, weight, 1e-6, c.heads, nn::rope_3d(graph, c.grid, c.width))};
+}
+
 std::string text_of(const Graph& graph, std::span<const Tensor> outputs, const pjrt::Client& client,
                     runtime::ProgramOptions options, bool kernels) {
   options.kernels = kernels;
@@ -117,13 +166,12 @@ std::string text_of(const Graph& graph, std::span<const Tensor> outputs, const p
   return runtime::Program::text(client, graph, outputs, options);
 }
 
-std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
+template <typename Case>
+std::vector<Row> rows_of(const Case& c, const pjrt::Client& client,
                          const runtime::ProgramOptions& program) {
   const std::string name = name_of(c);
-  const std::vector<HostArray> given = arguments(c);
-  nn::FlashOptions flash = options_of(c);
   Graph graph;
-  const std::vector<Tensor> outputs = build(graph, c, c.dtype, given, flash);
+  const std::vector<Tensor> outputs = build(graph, c, c.dtype, Precision::DEFAULT);
   runtime::ProgramOptions with = program;
   with.kernels = true;
   with.gpu_attention.must = false;
@@ -134,9 +182,9 @@ std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
       text_of(graph, outputs, client, program, false)) {
     return {unsupported(name, "y")};
   }
+  const std::vector<HostArray> given = arguments(c);
   Graph plain;
-  flash.precision = Precision::HIGHEST;
-  const std::vector<Tensor> expected = build(plain, c, DType::F32, given, flash);
+  const std::vector<Tensor> expected = build(plain, c, DType::F32, Precision::HIGHEST);
   const std::vector<HostArray> want =
       runtime::Program::compile(client, plain, expected, without).run_on_host(given);
   const std::vector<HostArray> got =
@@ -150,25 +198,25 @@ std::vector<Row> rows_of(const KernelCase& c, const pjrt::Client& client,
   return rows;
 }
 
-}  // namespace
-
-std::string kernel_program(const pjrt::Client& client, const runtime::ProgramOptions& options) {
+template <typename Case>
+std::string program_of(std::span<const Case> cases, const pjrt::Client& client,
+                       const runtime::ProgramOptions& options) {
   Graph graph;
   std::vector<Tensor> outputs;
-  for (const KernelCase& c : kCases) {
-    const std::vector<Tensor> more = build(graph, c, c.dtype, arguments(c), options_of(c));
+  for (const Case& c : cases) {
+    const std::vector<Tensor> more = build(graph, c, c.dtype, Precision::DEFAULT);
     outputs.insert(outputs.end(), more.begin(), more.end());
   }
   std::string text = text_of(graph, outputs, client, options, true);
   return text == text_of(graph, outputs, client, options, false) ? "" : text;
 }
 
-int64_t kernel_case_count() { return std::size(kCases); }
-
-Report verify_kernels(const pjrt::Client& client, const runtime::ProgramOptions& options,
-                      const std::function<void(const std::vector<Row>& rows)>& on_case) {
+template <typename Case>
+Report report_of(std::span<const Case> cases, const pjrt::Client& client,
+                 const runtime::ProgramOptions& options,
+                 const std::function<void(const std::vector<Row>& rows)>& on_case) {
   Report report;
-  for (const KernelCase& c : kCases) {
+  for (const Case& c : cases) {
     std::vector<Row> rows;
     try {
       rows = rows_of(c, client, options);
@@ -181,6 +229,30 @@ Report verify_kernels(const pjrt::Client& client, const runtime::ProgramOptions&
     report.rows.insert(report.rows.end(), rows.begin(), rows.end());
   }
   return report;
+}
+
+/// `what` with the cases of a kind.
+template <typename What>
+auto with_cases(KernelKind kind, const What& what) {
+  return kind == KernelKind::ATTENTION ? what(std::span<const AttentionCase>(kAttention))
+                                       : what(std::span<const RotationCase>(kRotation));
+}
+
+}  // namespace
+
+std::string kernel_program(KernelKind kind, const pjrt::Client& client,
+                           const runtime::ProgramOptions& options) {
+  return with_cases(kind, [&](auto cases) { return program_of(cases, client, options); });
+}
+
+int64_t kernel_case_count(KernelKind kind) {
+  return with_cases(kind, [](auto cases) { return static_cast<int64_t>(cases.size()); });
+}
+
+Report verify_kernels(KernelKind kind, const pjrt::Client& client,
+                      const runtime::ProgramOptions& options,
+                      const std::function<void(const std::vector<Row>& rows)>& on_case) {
+  return with_cases(kind, [&](auto cases) { return report_of(cases, client, options, on_case); });
 }
 
 }  // namespace kinema::verification

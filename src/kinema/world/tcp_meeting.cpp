@@ -95,9 +95,10 @@ class Waiting {
     constexpr double kLong = 5;
     if (!said_ && meeting_.on_wait && watch_.seconds() > kLong) {
       said_ = true;
-      meeting_.on_wait(fmt::format("waiting for {} processes to meet at {}: was kinema started on "
-                                   "all hosts?",
-                                   meeting_.size, meeting_.coordinator));
+      meeting_.on_wait(
+          fmt::format("waiting for {} processes to meet at {}: was kinema started on "
+                      "all hosts?",
+                      meeting_.size, meeting_.coordinator));
     }
   }
   double seconds() const { return watch_.seconds(); }
@@ -116,8 +117,8 @@ std::string wait_for_way(const TcpMeeting& meeting) {
     if (std::string own = found ? own_address(found) : ""; !own.empty()) {
       return own;
     }
-    check(watch.seconds() < meeting.seconds,
-          "[coordinator_address] `{}`: {} within {:g} s", meeting.coordinator,
+    check(watch.seconds() < meeting.seconds, "[coordinator_address] `{}`: {} within {:g} s",
+          meeting.coordinator,
           found ? "this host has no way to it" : "the host's name could not be resolved",
           meeting.seconds);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -185,10 +186,10 @@ struct Coordinator::Guest {
     const auto is = [&](const char* name, json::value_t type) {
       return said->contains(name) && said->at(name).type() == type;
     };
-    using enum json::value_t;
+    using Type = json::value_t;
     constexpr uint64_t kMost = 1 << 20;
-    if (!said || !is("rank", number_unsigned) || !is("size", number_unsigned) ||
-        !is("address", string) || said->at("rank").get<uint64_t>() > kMost ||
+    if (!said || !is("rank", Type::number_unsigned) || !is("size", Type::number_unsigned) ||
+        !is("address", Type::string) || said->at("rank").get<uint64_t>() > kMost ||
         said->at("size").get<uint64_t>() > kMost) {
       return std::nullopt;
     }
@@ -237,9 +238,8 @@ Met Coordinator::gather(const std::string& own) {
         refuse(guests, fmt::format("[num_processes] process {} was told of {}, process 0 of {}",
                                    guest->rank, guest->size, meeting_.size));
       }
-      std::string* const place = guest->rank < meeting_.size
-                                     ? &addresses[static_cast<size_t>(guest->rank)]
-                                     : nullptr;
+      std::string* const place =
+          guest->rank < meeting_.size ? &addresses[static_cast<size_t>(guest->rank)] : nullptr;
       if (place == nullptr || !place->empty()) {
         refuse(guests, place == nullptr
                            ? fmt::format("[process_id] a process at {} has the number {} of {}",
@@ -261,9 +261,9 @@ Met Coordinator::gather(const std::string& own) {
                                  ranks_text(missing), meeting_.coordinator, meeting_.seconds));
     }
   }
-  Met met{.session = (static_cast<uint64_t>(std::random_device()()) << 32U) |
-                     std::random_device()(),
-          .addresses = std::move(addresses)};
+  Met met{
+      .session = (static_cast<uint64_t>(std::random_device()()) << 32U) | std::random_device()(),
+      .addresses = std::move(addresses)};
   for (const Guest& guest : guests) {
     socket_.send(zmq::buffer(guest.identity), zmq::send_flags::sndmore);
     send(socket_, {{"kinema", kProtocol}, {"session", met.session}, {"addresses", met.addresses}});
@@ -295,9 +295,9 @@ void Coordinator::refuse_late() {
 Met meet(zmq::context_t& context, const TcpMeeting& meeting, const std::string& own) {
   zmq::socket_t socket = make_socket(context, zmq::socket_type::dealer);
   const HostPort at = parts_of(meeting.coordinator);
-  socket.connect(fmt::format(
-      "tcp://{}:{}", at.host.find(':') == std::string::npos ? at.host : '[' + at.host + ']',
-      at.port));
+  socket.connect(fmt::format("tcp://{}:{}",
+                             at.host.find(':') == std::string::npos ? at.host : '[' + at.host + ']',
+                             at.port));
   send(socket, {{"kinema", kProtocol},
                 {"rank", static_cast<uint64_t>(meeting.rank)},
                 {"size", static_cast<uint64_t>(meeting.size)},
@@ -326,9 +326,10 @@ Met meet(zmq::context_t& context, const TcpMeeting& meeting, const std::string& 
     }
   }
   socket.set(zmq::sockopt::linger, 0);
-  fail("[world] process 0 did not answer at {} within {:g} s\n  is it started, and does this host "
-       "reach that port?",
-       meeting.coordinator, longest);
+  fail(
+      "[world] process 0 did not answer at {} within {:g} s\n  is it started, and does this host "
+      "reach that port?",
+      meeting.coordinator, longest);
 }
 
 }  // namespace kinema::world

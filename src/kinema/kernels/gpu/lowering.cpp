@@ -87,7 +87,7 @@ bool write_norm_rotate(const Node& node, Emitter& out) {
 }
 
 bool write(const Node& node, Emitter& out, const GpuLoweringOptions& options) {
-  if (write_norm_rotate(node, out)) {
+  if (options.norm_rotation && write_norm_rotate(node, out)) {
     return true;
   }
   const Call call = call_of(node);
@@ -142,7 +142,8 @@ KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options) {
   if (options.use) {
     out.lowering = gpu_lowering({.chip = target.chip,
                                  .mesh = !target.mesh.axes.empty(),
-                                 .attention = options.gpu_attention});
+                                 .attention = options.gpu_attention,
+                                 .norm_rotation = options.norm_rotation});
   }
   return out;
 }

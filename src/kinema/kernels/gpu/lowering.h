@@ -13,10 +13,11 @@ struct GpuLoweringOptions {
   /// The program has more than one device: kernels stand inside manual regions only.
   bool mesh = false;
   GpuAttention attention = {};
+  bool norm_rotation = true;
 };
 
-/// Takes over `fused` attention. Throws an Error for a shape that the kernel which was asked for
-/// does not take.
+/// Takes over `fused` attention, and norm with rotation. Throws an Error for a shape that the
+/// kernel which was asked for does not take.
 Lowering gpu_lowering(const GpuLoweringOptions& options);
 
 KernelSet gpu_kernel_set(const Target& target, const KernelOptions& options);
