@@ -15,7 +15,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/agreement.h"
-#include "kinema/world/world.h"
+#include "kinema/world/communicator.h"
+#include "kinema/world/tcp_engine.h"
 
 namespace kinema::bench {
 namespace {
@@ -25,7 +26,7 @@ struct Settings {
   int64_t first = 0;  // which of them are here: each takes some twenty open files
   int64_t here = 256;
   int64_t port = 8491;
-  int64_t topology_bytes = 1000;  // of a host with eight GPUs
+  int64_t topology_bytes = 250;  // of a process with one GPU
 };
 
 /// Bytes that went over the loopback so far.
@@ -82,24 +83,27 @@ void in_all(const std::string& name, const Settings& settings, const Work& work)
 
 int run(const Settings& settings) {
   const int64_t count = settings.processes;
-  std::vector<std::shared_ptr<world::World>> worlds(static_cast<size_t>(count));
-  in_all("meeting, hosts", settings, [&](int64_t rank) {
-    worlds[static_cast<size_t>(rank)] =
-        world::World::join({.launcher = world::Launcher::TCP,
-                            .rank = rank,
-                            .size = count,
-                            .local_rank = {},
-                            .local_size = {},
-                            .coordinator = fmt::format("127.0.0.1:{}", settings.port),
-                            .how = "bench"});
-    worlds[static_cast<size_t>(rank)]->pulse()->set_timeout(3600);
+  struct Process {
+    std::shared_ptr<world::Engine> engine;
+    world::Communicator talk;
+  };
+  std::vector<Process> all(static_cast<size_t>(count));
+  const auto at = [&](int64_t rank) -> Process& { return all[static_cast<size_t>(rank)]; };
+  in_all("meeting", settings, [&](int64_t rank) {
+    at(rank).engine = world::join_over_tcp(
+        {.rank = rank, .size = count, .coordinator = fmt::format("127.0.0.1:{}", settings.port)});
+    at(rank).talk = world::Communicator(at(rank).engine);
+  });
+  in_all("names of hosts", settings, [&](int64_t rank) {
+    at(rank).talk.gather(fmt::format("gpu-node-{}", rank), {.what = "the start"});
   });
   in_all("start record", settings, [&](int64_t rank) {
     world::StartRecord record;
     for (const config::KeyValue& each : config::describe(config::Config())) {
       record[std::string(each.key)] = each.value;
     }
-    world::check_alike(*worlds[static_cast<size_t>(rank)], record, "the start");
+    const auto name = [](int64_t of) { return world::ranks_text({of}); };
+    world::check_alike(at(rank).talk, name, record, "the start");
   });
   const auto topology = [&](int64_t nodes) {
     return std::string(static_cast<size_t>(nodes * settings.topology_bytes), 't');
@@ -107,7 +111,7 @@ int run(const Settings& settings) {
   in_all("keys of a CUDA plugin", settings, [&](int64_t rank) {
     // world::Keys counts its objects, which are of one process here.
     const std::string prefix = "all/";
-    world::Engine& engine = *worlds[static_cast<size_t>(rank)]->engine();
+    world::Engine& engine = *at(rank).engine;
     const auto get = [&](const std::string& key) {
       for (const Stopwatch watch;;) {
         if (std::optional<std::string> value = engine.get(prefix + key)) {
@@ -130,7 +134,10 @@ int run(const Settings& settings) {
     }
     get("nccl/0");
   });
-  in_all("the end", settings, [&](int64_t rank) { worlds[static_cast<size_t>(rank)].reset(); });
+  in_all("the end", settings, [&](int64_t rank) {
+    at(rank).talk.barrier({.what = "the end"});
+    at(rank) = {};
+  });
   return 0;
 }
 

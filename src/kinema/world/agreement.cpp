@@ -44,12 +44,14 @@ std::string shown(const std::string& value) {
   return value.empty() ? "nothing" : value.size() > kMost ? value.substr(0, kMost) + "..." : value;
 }
 
-std::string who(const World& world, const std::vector<int64_t>& ranks) {
-  return ranks.size() == 1 ? world.name_of(ranks.front()) : ranks_text(ranks);
+using NameOf = std::function<std::string(int64_t)>;
+
+std::string who(const NameOf& name_of, const std::vector<int64_t>& ranks) {
+  return ranks.size() == 1 ? name_of(ranks.front()) : ranks_text(ranks);
 }
 
 /// `learning_rate is 1e-05 on process 3 on d, 0.0001 on the others`; empty where all are alike.
-std::string difference(const World& world, const std::string& name,
+std::string difference(const NameOf& name_of, const std::string& name,
                        const std::vector<StartRecord>& all) {
   std::map<std::string, std::vector<int64_t>> by_value;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -68,25 +70,30 @@ std::string difference(const World& world, const std::string& name,
   for (auto each = by_value.begin(); each != by_value.end(); ++each) {
     if (each != most) {
       out += fmt::format("{}{} on {}", out.empty() ? "" : ", ", shown(each->first),
-                         who(world, each->second));
+                         who(name_of, each->second));
     }
   }
-  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first), who(world, most->second));
+  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first), who(name_of, most->second));
 }
 
 }  // namespace
 
 void check_alike(World& world, const StartRecord& own, const std::string& what) {
+  check_alike(world.talk(), [&](int64_t rank) { return world.name_of(rank); }, own, what);
+}
+
+void check_alike(Communicator& talk, const NameOf& name_of, const StartRecord& own,
+                 const std::string& what) {
   const Wait wait{.what = what, .seconds = kLongest};
   const std::string text = text_of(own);
   const std::vector<std::string> prints =
-      world.talk().gather(fmt::format("{:016x}", fingerprint(text)), wait);
+      talk.gather(fmt::format("{:016x}", fingerprint(text)), wait);
   if (std::ranges::count(prints, prints.front()) == std::ssize(prints)) {
     return;
   }
   std::vector<StartRecord> all;
   std::set<std::string> names;
-  for (const std::string& each : world.talk().gather(text, wait)) {
+  for (const std::string& each : talk.gather(text, wait)) {
     all.push_back(record_of(each));
     for (const auto& [name, value] : all.back()) {
       names.insert(name);
@@ -96,7 +103,7 @@ void check_alike(World& world, const StartRecord& own, const std::string& what) 
   std::string found;
   int count = 0;
   for (const std::string& name : names) {
-    const std::string one = difference(world, name, all);
+    const std::string one = difference(name_of, name, all);
     if (!one.empty() && count++ < kShown) {
       found += (found.empty() ? "" : "; ") + one;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -14,5 +15,8 @@ using StartRecord = std::map<std::string, std::string>;
 /// with their values and whose they are. Of equal records little more than a number is sent.
 /// `what`: `the start`, for who waits.
 void check_alike(World& world, const StartRecord& own, const std::string& what);
+/// The same over a communicator; `name_of`: a process's name by rank.
+void check_alike(Communicator& talk, const std::function<std::string(int64_t)>& name_of,
+                 const StartRecord& own, const std::string& what);
 
 }  // namespace kinema::world
