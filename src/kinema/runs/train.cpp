@@ -336,10 +336,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "train"));
   job.notice(device_notices(loaded.config));
-  if (world::Pulse* pulse = job.world().pulse()) {
-    pulse->set_timeout(static_cast<double>(loaded.config.runtime.heartbeat_timeout_seconds));
-  }
-  job.world().begin(0, "getting ready", /*is_long=*/true);
+  begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
   take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
@@ -381,7 +378,8 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const config::Config& config = loaded.config;
   job.begin();
   check_same_start(config, flags, job);
-  check_shared_folder(checkpoints_folder(config, run), job);
+  check_shared_folder(checkpoints_folder(config, run),
+                      config.run.checkpoint_dir.empty() ? "output_dir" : "checkpoint_dir", job);
   job.meet("the start");
   if (job.stop_requested()) {
     return stopped_early(result, start, stores, "before the first step");
