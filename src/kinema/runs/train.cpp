@@ -407,12 +407,6 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     observer.on_start(begun);
   }
   RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
-  if (!job.world().is_alone() && makes_videos(config.run)) {
-    job.notice(
-        "no videos are made on the way: several processes train, and only one can make them so "
-        "far");
-    loaded.config.run.enable_generate_video_for_eval = loaded.config.run.enable_ssim = false;
-  }
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),
                        {.observer = observer, .job = job, .records = records});
   const bool done = training.first_step >= config.optimizer.max_train_steps;
