@@ -110,7 +110,7 @@ TEST_F(Shared, GoOnWhereOneOrSeveralWereStopped) {
     SCOPED_TRACE(who);
     const std::string name = "stopped-" + std::to_string(who);
     int64_t asked = 0;
-    const auto stop = [&] { return world_.rank() == who && ++asked > 3; };
+    const auto stop = [&] { return world_.rank() == who && ++asked > (who == 0 ? 6 : 2); };
     const Prepared first = together(given, name, {.stop_requested = stop});
     EXPECT_TRUE(first.stopped);
     if (world_.is_first()) {
