@@ -37,7 +37,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"text", {"core", "io"}},
       {"data", {"core", "io", "text"}},
       {"encoders", {"core", "io", "pjrt", "runtime", "nn", "models", "weights", "text", "data"}},
-      {"preparation", {"core", "io", "data", "encoders"}},
+      {"preparation", {"core", "io", "world", "data", "encoders"}},
       {"training",
        {"core", "io", "remote", "config", "pjrt", "graph", "kernels", "runtime", "nn", "networks",
         "weights", "schedulers", "data", "world"}},

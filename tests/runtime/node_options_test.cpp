@@ -36,5 +36,14 @@ TEST(NodeOptions, LeaveAProcessTheOneGpuThatItHas) {
   EXPECT_FALSE(options_of(1, 4, "0").contains("visible_devices"));
 }
 
+TEST(VisibleGpus, AreAllThatSharedDevicesAreNotToldOf) {
+  const auto none = [](std::string_view) { return std::optional<std::string>(); };
+  world::Place place{.size = 2, .local_rank = 1, .local_size = 2, .how = "a test"};
+  EXPECT_THAT(visible_gpus(place, none),
+              ElementsAre(Pair("visible_devices", pjrt::Value(std::vector<int64_t>{1}))));
+  place.local_size = 1;
+  EXPECT_TRUE(visible_gpus(place, none).empty());
+}
+
 }  // namespace
 }  // namespace kinema::runtime

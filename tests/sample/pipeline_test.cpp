@@ -469,5 +469,68 @@ TEST(ToFrames, ClampsAndRounds) {
   EXPECT_THAT(encoders::to_frames(pixels).as<uint8_t>(), ElementsAre(0, 128, 255));
 }
 
+TEST(VideosOfShare, AreWholeBatchesInARow) {
+  GenerateRequest request{.prompts = {"a", "b", "c", "d", "e"}, .batch_size = 2};
+  const auto range = [&](int64_t index) {
+    const VideoRange made = videos_of_share(request, index);
+    return std::pair(made.first, made.count);
+  };
+  request.share.count = 2;
+  EXPECT_EQ(range(0), std::pair(int64_t{0}, int64_t{4}));
+  EXPECT_EQ(range(1), std::pair(int64_t{4}, int64_t{1}));
+  request.share.count = 5;
+  EXPECT_EQ(range(2), std::pair(int64_t{4}, int64_t{1}));
+  EXPECT_EQ(range(3).second, 0);
+  EXPECT_EQ(range(4).second, 0);
+}
+
+TEST_F(PipelineTest, SharesMakeTheVideosOfTheWhole) {
+  GenerateRequest whole = request();
+  whole.num_videos_per_prompt = 2;
+  whole.batch_size = 4;  // the last of two is filled up
+  const Generated expected = pipeline().generate(whole);
+  for (const bool all_texts : {false, true}) {
+    SCOPED_TRACE(all_texts);
+    std::vector<GeneratedVideo> made;
+    for (int64_t index = 0; index < 2; ++index) {
+      GenerateRequest part = whole;
+      part.share = {.index = index, .count = 2, .all_texts = all_texts};
+      for (GeneratedVideo& video : pipeline().generate(part).videos) {
+        made.push_back(std::move(video));
+      }
+    }
+    ASSERT_EQ(made.size(), expected.videos.size());
+    for (size_t i = 0; i < made.size(); ++i) {
+      EXPECT_EQ(made[i].prompt, expected.videos[i].prompt);
+      EXPECT_EQ(made[i].index, expected.videos[i].index);
+      EXPECT_EQ(made[i].latents.bytes, expected.videos[i].latents.bytes) << i;
+      EXPECT_EQ(made[i].frames.bytes, expected.videos[i].frames.bytes) << i;
+    }
+  }
+  GenerateRequest none = whole;
+  none.share = {.index = 2, .count = 3};
+  EXPECT_THAT([&] { pipeline().generate(none); }, ThrowsMessage<Error>(HasSubstr("has no video")));
+}
+
+TEST_F(PipelineTest, EndsWithWhatIsWrongInAnotherProcess) {
+  std::string asked;
+  std::string answer;
+  Pipeline made(
+      client(), read_pipeline_folder(folder_.path()),
+      {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks),
+       .text_encoder = encoders::hashed_text_encoder(kText)},
+      {.program = {.executable_cache = program_cache()}, .agree = [&](const std::string& problem) {
+         asked += problem;
+         return problem.empty() ? answer : problem;
+       }});
+  EXPECT_EQ(made.generate(request()).videos.size(), 3U);
+  EXPECT_EQ(asked, "");
+  GenerateRequest latents = request();
+  latents.decodes = false;
+  EXPECT_TRUE(made.generate(latents).videos.front().frames.bytes.empty());
+  answer = "[process 1 on b] it does not fit";
+  EXPECT_THAT([&] { made.generate(request()); }, ThrowsMessage<Error>(answer));
+}
+
 }  // namespace
 }  // namespace kinema::sample

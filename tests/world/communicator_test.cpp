@@ -45,6 +45,26 @@ TEST(Communicator, BroadcastsWhatTheFirstSays) {
   EXPECT_EQ(world.talk().broadcast(world.is_first() ? said : "another", {.what = "a test"}), said);
 }
 
+TEST(Communicator, SendsFromOneToAnother) {
+  World& world = test_world();
+  const Wait wait{.what = "a test"};
+  for (const size_t length : {size_t{0}, size_t{7}, size_t{5} << 20}) {
+    const auto text = [&](int64_t rank) {
+      return std::string(length, static_cast<char>('a' + rank));
+    };
+    const int64_t before = (world.rank() + 2) % 3;
+    if (world.is_first()) {  // round: 0 to 1 to 2 to 0
+      world.talk().send(text(0), 1, wait);
+      EXPECT_TRUE(world.talk().receive(before, wait) == text(before));
+    } else {
+      EXPECT_TRUE(world.talk().receive(before, wait) == text(before));
+      world.talk().send(text(world.rank()), (world.rank() + 1) % 3, wait);
+    }
+  }
+  EXPECT_THROW(world.talk().send("", world.rank(), wait), Error);
+  EXPECT_THROW(world.talk().receive(3, wait), Error);
+}
+
 TEST(Communicator, KeepsTwoChannelsApart) {
   World& world = test_world();
   Communicator other(world.engine());

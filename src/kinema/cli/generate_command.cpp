@@ -72,8 +72,10 @@ io::Json to_json(const runs::GenerateResult& result) {
 }
 
 int generate(const std::vector<std::string>& words, bool json) {
-  const config::Loaded loaded = runs::load_generation(words, variables(), console_job());
-  refuse_several("generate");
+  runs::JobOptions job = job_options();
+  job.world = joined_world();  // first, so that what is wrong with the words is said once
+  const config::Loaded loaded = runs::load_generation(words, variables(), console_job(job.world));
+  job.world = joined_world(loaded.config);
   runs::GenerateObserver observer;
   show_on_console(observer, !json);
   if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
@@ -86,7 +88,7 @@ int generate(const std::vector<std::string>& words, bool json) {
   observer.on_sharding = [json](const std::vector<std::string>& lines) {
     fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
   };
-  const runs::GenerateResult result = runs::generate(loaded, observer, job_options());
+  const runs::GenerateResult result = runs::generate(loaded, observer, job);
   if (json) {
     fmt::print("{}\n", to_json(result).dump());
   } else {

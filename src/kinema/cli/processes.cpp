@@ -41,11 +41,12 @@ void print_of_several(world::World& world, const std::string& error) {
 std::optional<std::string> instance_attribute(std::string_view name) {
   const char* const host = std::getenv("GCE_METADATA_HOST");
   try {
-    const remote::Response answer = remote::send(
-        {.url = fmt::format("http://{}/computeMetadata/v1/instance/attributes/{}",
-                            host == nullptr || *host == 0 ? "metadata.google.internal" : host, name),
-         .headers = {"Metadata-Flavor: Google"}},
-        {.connect_s = 3, .stall_s = 3, .retries = 0});
+    const remote::Response answer =
+        remote::send({.url = fmt::format(
+                          "http://{}/computeMetadata/v1/instance/attributes/{}",
+                          host == nullptr || *host == 0 ? "metadata.google.internal" : host, name),
+                      .headers = {"Metadata-Flavor: Google"}},
+                     {.connect_s = 3, .stall_s = 3, .retries = 0});
     return answer.status == 200 ? std::optional(answer.body) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
@@ -86,23 +87,17 @@ std::shared_ptr<world::World> joined_world() {
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
   if (joined_world()->is_alone()) {
-    const bool on_tpu = config.run.hardware == config::Hardware::TPU && !runs::has_mock_devices(config);
+    const bool on_tpu =
+        config.run.hardware == config::Hardware::TPU && !runs::has_mock_devices(config);
     const world::Place found = on_tpu ? tpu_place() : joined()->place();
     const config::RuntimeConfig& told = config.runtime;
-    const world::Place place = world::told_place(found, told.process_id, told.num_processes,
-                                                 told.coordinator_address);
+    const world::Place place =
+        world::told_place(found, told.process_id, told.num_processes, told.coordinator_address);
     if (place.size > 1) {
       join(place);
     }
   }
   return joined();
-}
-
-void refuse_several(const char* command) {
-  if (const auto world = joined_world(); !world->is_alone()) {
-    fail("[world] {} is for one process so far, but {} started {}\n  start it without the launcher",
-         command, world->place().how, world->size());
-  }
 }
 
 int fail_with(const std::string& error) {

@@ -15,9 +15,6 @@ std::shared_ptr<world::World> joined_world();
 /// The same for a configuration: one of TPUs knows its hosts without a launcher.
 std::shared_ptr<world::World> joined_world(const config::Config& config);
 
-/// Throws an Error where a launcher started several processes of a command that is for one.
-void refuse_several(const char* command);
-
 /// Prints an error, of several processes once, by the first; the exit status.
 int fail_with(const std::string& error);
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,11 +12,11 @@
 #include "kinema/core/stopwatch.h"
 #include "kinema/data/wan_record.h"
 #include "kinema/encoders/clip_sizes.h"
-#include "kinema/encoders/image_condition.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/preparation/caption_states.h"
-#include "kinema/preparation/decode_ahead.h"
 #include "kinema/preparation/listed_clips.h"
+#include "kinema/preparation/record_maker.h"
+#include "kinema/preparation/records_of_others.h"
+#include "kinema/world/agreement.h"
 
 namespace kinema::preparation {
 namespace {
@@ -40,9 +38,10 @@ void check_timesteps(const Options& options, int64_t clips) {
   }
 }
 
-Settings all_settings(const Options& options, const ListedClips& clips) {
+/// `list`: the fingerprint of the clips.
+Settings all_settings(const Options& options, const std::string& list) {
   Settings out = options.settings;
-  out["the list of clips"] = clips.fingerprint();
+  out["the list of clips"] = list;
   if (options.buckets.empty()) {
     out["height"] = fmt::format("{}", options.format.height);
     out["width"] = fmt::format("{}", options.format.width);
@@ -64,26 +63,38 @@ Settings all_settings(const Options& options, const ListedClips& clips) {
   return out;
 }
 
-bool is_finite(const HostArray& array) {
-  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
-}
-
 /// `file_07-512.tfrec`; numbers are wide enough that names sort as numbers.
 std::string shard_name(int64_t index, int64_t per_shard, int64_t most_shards) {
   const size_t digits = std::max<size_t>(2, fmt::format("{}", most_shards - 1).size());
   return fmt::format("file_{:0{}}-{}.tfrec", index, digits, (index + 1) * per_shard);
 }
 
-/// One call of prepare_records.
+bool is_shared(const Options& options) {
+  return options.world != nullptr && !options.world->is_alone();
+}
+
+ListedClips listed(const Options& options) {
+  ListedClips clips(options.clips, options.name,
+                    {.first_clip = options.first_clip,
+                     .max_clips = options.max_clips,
+                     .format = options.format,
+                     .buckets = options.buckets,
+                     .threads = options.decode_threads});
+  check_timesteps(options, clips.end() - clips.first());
+  return clips;
+}
+
+/// One call of prepare_records, in the process that writes.
 class Run {
  public:
-  Run(const Options& options, const Encoders& models, const Hooks& hooks)
+  /// `list`: the fingerprint of the clips.
+  Run(const Options& options, const Encoders& models, const Hooks& hooks, const ListedClips& clips,
+      const std::string& list)
       : options_(options),
         encoders_(models),
         hooks_(hooks),
-        clips_(listed(options)),
-        folder_(options.output, all_settings(options, clips_)),
-        captions_(models.text, [this](int64_t place) { return clips_.caption(place); }) {
+        clips_(clips),
+        folder_(options.output, all_settings(options, list)) {
     most_records_ = total();
     if (options.max_records >= 0) {
       most_records_ = std::min(most_records_, options.max_records);
@@ -98,58 +109,49 @@ class Run {
   }
 
   Prepared operator()() {
-    {
+    const bool some = at_ < clips_.end() && out_.records < most_records_;
+    std::optional<RecordsOfOthers> others;
+    if (is_shared(options_)) {
+      others.emplace(*options_.world, some ? at_ : -1);
+    }
+    if (some) {
       const AddSeconds watch(out_.seconds.total);
-      if (at_ < clips_.end() && out_.records < most_records_) {
-        make_records();
-      }
+      make_records(others ? &*others : nullptr);
     }
     finish();
+    if (others) {
+      others->finish(out_);
+    }
     return std::move(out_);
   }
 
  private:
-  static ListedClips listed(const Options& options) {
-    ListedClips clips(options.clips, options.name,
-                      {.first_clip = options.first_clip,
-                       .max_clips = options.max_clips,
-                       .format = options.format,
-                       .buckets = options.buckets,
-                       .threads = options.decode_threads});
-    check_timesteps(options, clips.end() - clips.first());
-    return clips;
-  }
-
   /// The clips that are looked at.
   int64_t total() const { return clips_.end() - clips_.first(); }
 
-  void make_records() {
-    {
-      // What fails here fails for every caption; what fails later is a caption's own.
-      const AddSeconds watch(out_.seconds.text);
-      captions_.begin(at_, end_of_captions(at_));
-    }
-    DecodeAhead ahead(clips_.end(), [this](int64_t place) { return clips_.read(place); },
-                      {.first = at_,
-                       .threads = options_.decode_threads,
-                       .depth = std::max<int64_t>(options_.decode_ahead, 1)});
+  void make_records(RecordsOfOthers* others) {
+    RecordMaker own(options_, encoders_, clips_,
+                    {.first = at_, .stride = others == nullptr ? 1 : options_.world->size()},
+                    end_of_captions());
     tell_progress();
-    while (out_.records < most_records_) {
-      if (hooks_.stop_requested && hooks_.stop_requested()) {
+    while (out_.records < most_records_ && at_ < clips_.end()) {
+      if ((hooks_.stop_requested && hooks_.stop_requested()) ||
+          (others != nullptr && others->stop_requested())) {
         out_.stopped = true;
         return;
       }
-      std::optional<DecodedClip> clip;
-      {
+      const int64_t maker = others == nullptr ? 0 : others->maker(at_);
+      std::optional<MadeRecord> made;
+      if (maker == 0) {
+        made = own.next(end_of_captions());
+      } else {
         const AddSeconds watch(out_.seconds.waiting);
-        clip = ahead.next();
+        made = others->take(maker);
       }
-      if (!clip) {
-        break;
-      }
-      use(*clip);
-      at_ = clip->clip + 1;
-      if (shard_ && (shard_records_ == per_shard_ || clips_.ends_bucket(clip->clip))) {
+      check(made && made->place == at_, "[prepare] the record of clip {} was expected", at_);
+      use(std::move(*made));
+      ++at_;
+      if (shard_ && (shard_records_ == per_shard_ || clips_.ends_bucket(at_ - 1))) {
         close_shard();
       }
       tell_progress();
@@ -160,67 +162,25 @@ class Run {
   }
 
   /// Puts the clip's record into the shard, or the clip on the list of those skipped.
-  void use(const DecodedClip& clip) {
-    const auto skip = [&](const std::string& reason) {
-      // One line: what follows is a remedy for who named the one file.
-      skipped_.push_back({clip.clip, clips_.where(clip.clip), reason.substr(0, reason.find('\n'))});
-      if (hooks_.on_skip) {
-        hooks_.on_skip(skipped_.back());
-      }
-    };
-    if (!clip.problem.empty()) {
-      return skip(clip.problem);
+  void use(MadeRecord made) {
+    out_.seconds.add(made.seconds);
+    if (made.problem.empty()) {
+      append(std::move(made.record), made.place);
+      return;
     }
-    data::WanRecord record;
-    try {
-      const AddSeconds watch(out_.seconds.text);
-      record.encoder_hidden_states = captions_.at(clip.clip, end_of_captions(clip.clip));
-    } catch (const Error& error) {
-      return skip(error.what());
-    }
-    {
-      const AddSeconds watch(out_.seconds.latents);
-      record.latents = encoders_.autoencoder.encode(clip.pixels);
-    }
-    if (encoders_.image_condition) {
-      add_image(clip, record);
-    }
-    for (const auto& [array, what] : {std::pair{&record.latents, "latents"},
-                                      std::pair{&record.encoder_hidden_states, "text states"},
-                                      std::pair{&record.condition, "condition's latents"},
-                                      std::pair{&record.image_states, "image states"}}) {
-      if (!is_finite(*array)) {
-        return skip(fmt::format("[prepare] its {} are not finite", what));
-      }
-    }
-    append(std::move(record), clip.clip);
-  }
-
-  void add_image(const DecodedClip& clip, data::WanRecord& record) {
-    const AddSeconds watch(out_.seconds.image);
-    const encoders::GivenImages images{.first = data::first_frame(clip.pixels), .last = {}};
-    const Dims& dims = clip.pixels.shape.dims;
-    record.condition = encoders::image_condition(
-        images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]},
-        encoders_.autoencoder);
-    if (encoders_.image != nullptr) {
-      record.image_states = encoders::image_tokens(images, *encoders_.image);
+    skipped_.push_back({made.place, clips_.where(made.place), made.problem});
+    if (hooks_.on_skip) {
+      hooks_.on_skip(skipped_.back());
     }
   }
 
-  /// No clip from here on is looked at if those before it, from `place` on, can be used.
-  int64_t end_of_captions(int64_t place) const {
-    return std::min(clips_.end(), place + most_records_ - out_.records);
+  /// No clip from here on is looked at if those before it can be used.
+  int64_t end_of_captions() const {
+    return std::min(clips_.end(), at_ + most_records_ - out_.records);
   }
 
   void append(data::WanRecord record, int64_t place) {
     const AddSeconds watch(out_.seconds.writing);
-    for (HostArray* array : {&record.latents, &record.encoder_hidden_states, &record.condition,
-                             &record.image_states}) {
-      if (options_.dtype != DType::F32 && !array->bytes.empty()) {
-        *array = convert(*array, options_.dtype);
-      }
-    }
     if (!options_.timesteps.empty()) {
       const auto each = most_records_ / static_cast<int64_t>(options_.timesteps.size());
       record.timestep = options_.timesteps[static_cast<size_t>(out_.records / each)];
@@ -299,9 +259,8 @@ class Run {
   const Options& options_;
   const Encoders& encoders_;
   const Hooks& hooks_;
-  ListedClips clips_;
+  const ListedClips& clips_;
   ShardFolder folder_;
-  CaptionStates captions_;
   Prepared out_;
   int64_t most_records_ = 0;
   int64_t per_shard_ = 0;             // 0: the first record will tell
@@ -313,6 +272,15 @@ class Run {
 };
 
 }  // namespace
+
+void Seconds::add(const Seconds& more) {
+  waiting += more.waiting;
+  latents += more.latents;
+  text += more.text;
+  image += more.image;
+  writing += more.writing;
+  total += more.total;
+}
 
 void check_sizes(const data::ClipFormat& format, const encoders::Autoencoder& autoencoder) {
   const encoders::LatentLayout layout = autoencoder.layout();
@@ -332,7 +300,15 @@ Prepared prepare_records(const Options& options, const Encoders& models, const H
   for (const data::Bucket& bucket : options.buckets) {
     check_sizes(data::sized(options.format, bucket), models.autoencoder);
   }
-  return Run(options, models, hooks)();
+  const ListedClips clips = listed(options);
+  const std::string list = clips.fingerprint();
+  if (is_shared(options)) {
+    world::check_alike(*options.world, {{"the list of clips", list}}, "the clips");
+    if (!options.world->is_first()) {
+      return make_records_for_first(*options.world, options, models, hooks, clips);
+    }
+  }
+  return Run(options, models, hooks, clips, list)();
 }
 
 }  // namespace kinema::preparation

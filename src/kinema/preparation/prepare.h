@@ -14,6 +14,7 @@
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/encoders/text_encoder.h"
 #include "kinema/preparation/shard_folder.h"
+#include "kinema/world/world.h"
 
 /// Videos and captions to shards of latents and text states.
 namespace kinema::preparation {
@@ -46,6 +47,10 @@ struct Options {
 
   int decode_threads = 2;
   int64_t decode_ahead = 4;  // clips
+
+  /// The processes that make the records together, each of which calls prepare_records with the
+  /// same options: in turn each encodes a clip, and process 0 writes. Null: this one alone.
+  world::World* world = nullptr;
 };
 
 /// What makes the records.
@@ -64,11 +69,13 @@ struct Hooks {
   std::function<void(int64_t done, int64_t total)> on_clip;
   std::function<void(const SkippedClip&)> on_skip;
   std::function<void(const Shard&)> on_shard;
-  /// True: end after this clip. The shard that is begun is given up; a later run makes it.
+  /// True: end after this clip. The shard that is begun is given up; a later run makes it. Asked in
+  /// every process, the only one of these that those which do not write call.
   std::function<bool()> stop_requested;
 };
 
-/// Where the time went.
+/// Where the time went; of several processes, what they took together, but for what process 0
+/// waited and the total.
 struct Seconds {
   double waiting = 0;  // for decoded clips
   double latents = 0;
@@ -76,8 +83,11 @@ struct Seconds {
   double image = 0;  // conditions and image states
   double writing = 0;
   double total = 0;
+
+  void add(const Seconds& more);
 };
 
+/// In processes that do not write, only `end_clip` and `stopped` are known.
 struct Prepared {
   std::vector<Shard> shards;  // all that the folder holds
   std::vector<SkippedClip> skipped;

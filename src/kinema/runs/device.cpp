@@ -91,13 +91,16 @@ int64_t host_of(int64_t process, std::span<const std::string> hosts) {
   return std::ssize(std::set<std::string>(hosts.begin(), first));
 }
 
-std::vector<mesh::Device> devices_of(const pjrt::Client& client,
-                                     std::span<const std::string> hosts = {}) {
-  std::vector<pjrt::DeviceDescription> descriptions;
-  for (const pjrt::Device& device : client.devices()) {
-    descriptions.push_back(device.description());
+std::vector<pjrt::DeviceDescription> described(std::span<const pjrt::Device> devices) {
+  std::vector<pjrt::DeviceDescription> out;
+  for (const pjrt::Device& device : devices) {
+    out.push_back(device.description());
   }
-  return mesh_devices(descriptions, client.platform_name(), hosts);
+  return out;
+}
+
+std::vector<mesh::Device> own_devices_of(const pjrt::Client& client) {
+  return mesh_devices(described(client.addressable_devices()), client.platform_name(), {});
 }
 
 }  // namespace
@@ -161,17 +164,35 @@ runtime::ClientSpec client_spec(const config::Config& config) {
   return spec;
 }
 
-pjrt::Client open_client(const config::Config& config, const Job& job) {
+namespace {
+
+pjrt::Client open_client_of(const config::Config& config, const Job& job, bool shares_devices) {
   runtime::ClientSpec spec = client_spec(config);
   spec.world = job.shared_world();
+  spec.shares_devices = shares_devices;
   spec.on_wait = [job](const std::string& line) { job.notice(line); };
   return runtime::open_client(spec);
 }
 
+}  // namespace
+
+pjrt::Client open_client(const config::Config& config, const Job& job) {
+  return open_client_of(config, job, /*shares_devices=*/true);
+}
+
+pjrt::Client open_own_client(const config::Config& config, const Job& job) {
+  return open_client_of(config, job, /*shares_devices=*/false);
+}
+
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
                           std::span<const std::string> hosts) {
-  const std::vector<mesh::Device> devices = devices_of(client, hosts);
+  const std::vector<mesh::Device> devices =
+      mesh_devices(described(client.devices()), client.platform_name(), hosts);
   return placement(config, devices);
+}
+
+mesh::Placement own_placement(const config::Config& config, const pjrt::Client& client) {
+  return placement(config, own_devices_of(client));
 }
 
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices) {
@@ -198,7 +219,7 @@ std::string batch_text(const config::Config& config, const mesh::Placement& aske
 }
 
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client) {
-  return {mesh::make_vae_mesh(config.model.vae_spatial, devices_of(client)),
+  return {mesh::make_vae_mesh(config.model.vae_spatial, own_devices_of(client)),
           mesh::AxisRules::parse(config.parallel.vae_logical_axis_rules, "vae_logical_axis_rules"),
           "vae_logical_axis_rules"};
 }

@@ -17,6 +17,8 @@ runtime::ClientSpec client_spec(const config::Config& config);
 
 /// Opens the devices of a configuration, with the other processes of the job.
 pjrt::Client open_client(const config::Config& config, const Job& job);
+/// The same of devices that this process of the job has for itself.
+pjrt::Client open_own_client(const config::Config& config, const Job& job);
 
 /// True where devices of the CPU plugin stand for those of another kind, which are not here.
 bool has_mock_devices(const config::Config& config);
@@ -36,6 +38,8 @@ std::vector<mesh::Device> mesh_devices(std::span<const pjrt::DeviceDescription> 
 /// `hosts`: see mesh_devices. Throws what mesh::make_mesh throws.
 mesh::Placement placement(const config::Config& config, const pjrt::Client& client,
                           std::span<const std::string> hosts = {});
+/// The same over this process's devices alone.
+mesh::Placement own_placement(const config::Config& config, const pjrt::Client& client);
 /// The same over devices that need not be here.
 mesh::Placement placement(const config::Config& config, std::span<const mesh::Device> devices);
 
@@ -46,8 +50,9 @@ std::string batch_origin(const config::Config& config, const mesh::Placement& pl
 /// `1 sample (...), tokens over fsdp=4, ...` (mesh::batch_text).
 std::string batch_text(const config::Config& config, const mesh::Placement& asked, int64_t samples);
 
-/// The VAE's own mesh over all devices of a client: groups of `vae_spatial` devices that share a
-/// frame, and its own rules. Throws an Error when the devices do not divide into such groups.
+/// The VAE's own mesh over this process's devices of a client: groups of `vae_spatial` devices that
+/// share a frame, and its own rules. Throws an Error when the devices do not divide into such
+/// groups.
 mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& client);
 
 /// The kernel that the configuration wants for attention on GPUs.

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -14,6 +16,8 @@
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/lora.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/shared_generation.h"
+#include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/tile_search.h"
 #include "kinema/runs/wiring.h"
@@ -54,11 +58,12 @@ GenerateStart start_of(const sample::GenerateRequest& request,
 }
 
 /// What the sampling room tells, in this room's terms. `output` is made once it is known that there
-/// will be something to write.
+/// will be something to write. `meet`: see generate.
 sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
                                    const config::Config& config,
                                    const sample::GenerateRequest& request, const fs::path& output,
-                                   const std::string& allowed_flags) {
+                                   const std::string& allowed_flags,
+                                   const std::function<void()>& meet) {
   sample::GenerateObserver out;
   out.note = [&job](const std::string& line) { job.notice(line); };
   out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
@@ -75,7 +80,9 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   };
   out.step = [&observer, &job, allowed_flags,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
-    job.check_stop();
+    if (job.stop_asked()) {  // of several processes, the others hear of it when they are done
+      throw Stopped();
+    }
     if (!task) {
       task = job.task("sampling", step.total);
       if (!allowed_flags.empty()) {
@@ -87,7 +94,42 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       observer.on_step(step.done, step.total);
     }
   };
+  if (!job.world().is_alone() && !request.save_latents.empty()) {
+    out.denoised = [&job, &request, meet](std::span<const sample::GeneratedVideo> videos) {
+      meet();
+      write_latents_of_all(request.save_latents, videos, job);
+    };
+  }
   return out;
+}
+
+/// The videos' own files, and what process 0 writes of all.
+void write(const fs::path& output, const sample::GenerateRequest& request,
+           const sample::Pipeline* pipeline, const sample::OutputOptions& options,
+           VideoStore& store, GenerateResult& result, const Job& job) {
+  std::vector<sample::ListedVideo> listed;
+  if (pipeline != nullptr) {
+    const sample::OutputFiles files =
+        sample::write_videos(output, request, result.made, *pipeline, options);
+    for (size_t i = 0; i < files.videos.size(); ++i) {
+      sample::GeneratedVideo& video = result.made.videos[i];
+      listed.push_back(sample::listed_video(files.videos[i], video, options));
+      result.videos.push_back(
+          {.path = store.path(files.videos[i]),
+           .prompt = video.prompt,
+           .index = video.index,
+           .frames = std::move(video.frames),
+           .latents = std::move(video.latents),
+           .frames_folder = files.frames.empty() ? "" : store.path(files.frames[i])});
+    }
+    result.made.videos.clear();
+  }
+  gather_videos(result, listed, job);
+  if (job.world().is_first()) {
+    const fs::path sheet = sample::write_list(output, listed, result.made.sizes.height, options);
+    result.contact_sheet = sheet.empty() ? "" : store.path(sheet);
+  }
+  store.finish();
 }
 
 }  // namespace
@@ -98,12 +140,16 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   job.check_stop();
   job.notice(notices(loaded, "generate"));
   job.notice(device_notices(loaded.config));
+  const std::shared_ptr<void> together = begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
+  check_same_start(loaded.config, flags, job);
   fetch_checkpoint(loaded.config, job);
   job.notice(check_run(loaded.config));
   VideoStore store(loaded.config.generate.video_folder, job);
   const bool from_run = has_checkpoint(loaded.config) && !has_adapter(loaded.config);
   fetch_models(loaded.config, from_run ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
+  agree_on_checkpoint(
+      loaded.config, [&] { return find_model(loaded, job); }, job);
   const config::Config& config = loaded.config;
   ModelToUse model = find_model(loaded, job);
   job.notice(sample::doubts(model.folder));
@@ -117,41 +163,55 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   io::check_writable(output);
   sample::GenerateRequest request = make_request(loaded, model);
+  request.share = {.index = job.world().rank(),
+                   .count = job.world().size(),
+                   .all_texts = config.model.use_batched_text_encoder};
+  check_same_request(request, store.is_remote() ? fs::path() : output, job);
   job.begin();
   job.check_stop();
-  const pjrt::Client client = open_client(config, job);
+  const pjrt::Client client = open_own_client(config, job);
+  check_same_devices(client, job);
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::GENERATE, client, job);
   options.attention = model_options(config).attention;
-  const runtime::Devices devices(client, placement(config, client));
+  check_own_mesh(config, client, job);
+  const runtime::Devices devices(client, own_placement(config, client));
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));
   }
   apply_batch(loaded, devices.placement(), job, request);
-  const networks::Network network = networks::open(model.folder.transformer);
-  sample::Pipeline pipeline(
-      devices, model.folder, make_parts(config, model, network.sizes(), client, job),
-      {.model = options, .program = trying_kernels(step_program_options(config), devices, job)});
+  tell_shares(request, job);
   GenerateResult result{.transformer = model.folder.transformer};
-  result.made = pipeline.generate(
-      request, listening(observer, job, config, request, output, allowed_text(flags)));
-  const sample::OutputFiles files =
-      sample::write_outputs(output, request, result.made, pipeline, output_settings);
-  store.finish();
-  for (size_t i = 0; i < files.videos.size(); ++i) {
-    sample::GeneratedVideo& video = result.made.videos[i];
-    result.videos.push_back(
-        {.path = store.path(files.videos[i]),
-         .prompt = video.prompt,
-         .index = video.index,
-         .frames = std::move(video.frames),
-         .latents = std::move(video.latents),
-         .frames_folder = files.frames.empty() ? "" : store.path(files.frames[i])});
+  std::optional<sample::Pipeline> pipeline;
+  job.world().begin(0, "making videos", /*is_long=*/true);
+  // Of several processes nobody writes before all have made theirs, or after one was stopped.
+  const auto meet = [&job, met = std::make_shared<bool>(false)] {
+    if (!job.world().is_alone()) {
+      if (!std::exchange(*met, true)) {
+        job.meet("the videos");
+      }
+      job.check_stop();
+    }
+  };
+  if (sample::videos_of_share(request, request.share.index).count > 0) {
+    const networks::Network network = networks::open(model.folder.transformer);
+    pipeline.emplace(devices, model.folder, make_parts(config, model, network.sizes(), client, job),
+                     sample::PipelineOptions{
+                         .model = options,
+                         .program = trying_kernels(step_program_options(config), devices, job)});
+    try {
+      result.made = pipeline->generate(
+          request, listening(observer, job, config, request, output, allowed_text(flags), meet));
+    } catch (const Stopped&) {
+      meet();
+      throw;
+    }
+  } else if (!request.save_latents.empty()) {
+    meet();
+    write_latents_of_all(request.save_latents, {}, job);
   }
-  result.made.videos.clear();
-  if (!files.contact_sheet.empty()) {
-    result.contact_sheet = store.path(files.contact_sheet);
-  }
+  meet();
+  write(output, request, pipeline ? &*pipeline : nullptr, output_settings, store, result, job);
   return result;
 }
 

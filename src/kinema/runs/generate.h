@@ -30,6 +30,8 @@ struct GenerateObserver : Observer {
   std::function<void(const std::vector<std::string>& lines)> on_sharding;
 };
 
+/// Of several processes, process 0's tells of all videos, and has the frames and latents of its
+/// own; that of another tells of its own.
 struct GenerateResult {
   struct Video {
     std::string path;  // of the mp4: on this machine, or gs://...
@@ -46,7 +48,8 @@ struct GenerateResult {
   sample::Generated made;
 };
 
-/// Makes and writes the videos. Throws Stopped once a stop is asked for: before the first step, or
+/// Makes and writes the videos; several processes share them out, and each uses its own devices.
+/// Throws Stopped once a stop is asked for: before the first step, or
 /// after the one that goes on; no video is written then.
 GenerateResult generate(config::Loaded config, const GenerateObserver& observer,
                         JobOptions options = {});

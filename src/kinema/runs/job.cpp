@@ -24,7 +24,7 @@ void Job::meet(const std::string& where) const {
   if (world().is_alone()) {
     return;
   }
-  constexpr double kLong = 4 * 3600;  // seconds; the pulse ends what does not come
+  constexpr double kLong = 30 * 24 * 3600;  // seconds; the pulse ends what does not come
   for (const std::string& each :
        world().talk().gather(stop_asked() ? "stop" : "", {.what = where, .seconds = kLong})) {
     if (!each.empty()) {

@@ -15,6 +15,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoder_settings.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/wiring.h"
@@ -82,11 +83,11 @@ preparation::Options options_of(const config::Config& config, int64_t text_dim) 
 struct Part {
   const char* name;
   preparation::Options options;
-  RecordStore* store;
+  RecordStore* store;  // null where another process writes
 };
 std::vector<Part> parts_of(const config::Config& config,
                            const std::shared_ptr<const data::ClipSet>& clips, int64_t text_dim,
-                           RecordStore& records, RecordStore& eval_records) {
+                           RecordStore* records, RecordStore* eval_records) {
   const config::DataConfig& d = config.data;
   std::vector<Part> out;
   preparation::Options all = options_of(config, text_dim);
@@ -96,11 +97,11 @@ std::vector<Part> parts_of(const config::Config& config,
     eval.output = d.enable_eval_timesteps ? d.tfrecords_dir : d.eval_tfrecords_dir;
     eval.max_records = d.num_eval_samples;
     eval.timesteps = d.timesteps_list;
-    out.push_back({"evaluation", eval, d.enable_eval_timesteps ? &records : &eval_records});
+    out.push_back({"evaluation", eval, d.enable_eval_timesteps ? records : eval_records});
   }
   if (!d.enable_eval_timesteps) {
     all.buckets = bucket_sizes(d);  // evaluations are of one size
-    out.push_back({"training", all, &records});
+    out.push_back({"training", all, records});
   }
   // With a name behind it, a slash at the end makes no difference.
   const auto plain = [](const std::string& folder) {
@@ -111,7 +112,7 @@ std::vector<Part> parts_of(const config::Config& config,
   return out;
 }
 
-preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, RecordStore& store) {
+preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, RecordStore* store) {
   return {.on_clip = job.progress("preparing"),
           .on_skip =
               [&](const preparation::SkippedClip& clip) {
@@ -122,13 +123,13 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, Rec
                 }
               },
           .on_shard =
-              [&](const preparation::Shard& shard) {
-                store.hint();
+              [&observer, store](const preparation::Shard& shard) {
+                store->hint();
                 if (observer.on_shard) {
                   observer.on_shard(shard);
                 }
               },
-          .stop_requested = [&job] { return job.stop_requested(); }};
+          .stop_requested = [&job] { return job.stop_asked(); }};
 }
 
 }  // namespace
@@ -136,21 +137,32 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, Rec
 PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, JobOptions options) {
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "prepare"));
-  check_flags(loaded, job);
+  const std::shared_ptr<void> together = begin_together(loaded.config, job);
+  const flags::Effective flags = check_flags(loaded, job);
   fetch_models(loaded.config, Use::PREPARE, job);
   config::DataConfig& data = loaded.config.data;
+  check_same_start(loaded.config, flags, job);
   data.train_data_dir = local_copy(data.train_data_dir, job);
-  RecordStore records(data.tfrecords_dir, job);
-  RecordStore eval_records(data.eval_tfrecords_dir, job);
+  const bool writes = job.world().is_first();
+  std::optional<RecordStore> records;
+  std::optional<RecordStore> eval_records;
+  if (writes) {
+    records.emplace(data.tfrecords_dir, job);
+    eval_records.emplace(data.eval_tfrecords_dir, job);
+  }
   const config::Config& config = loaded.config;
   job.begin();
   const int64_t width = text_dim(config);
   const std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
-  const fs::path folder = fs::path(records.path()) / "";  // with or without a slash at its end
-  const std::string list = folder.parent_path().string() + ".skipped.jsonl";
-  job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
-  std::vector<Part> parts = parts_of(config, clips, width, records, eval_records);
-  const pjrt::Client client = open_client(config, job);
+  if (writes) {
+    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
+    const std::string list = folder.parent_path().string() + ".skipped.jsonl";
+    job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
+  }
+  std::vector<Part> parts = parts_of(config, clips, width, records ? &*records : nullptr,
+                                     eval_records ? &*eval_records : nullptr);
+  const pjrt::Client client = open_own_client(config, job);
+  check_same_devices(client, job);
   const auto autoencoder = make_autoencoder(config, client);
   const auto text_encoder = make_text_encoder(config, width, client, job, TextUse::CAPTIONS);
   const auto clip = image_encoder(config, client);
@@ -162,14 +174,17 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
   int64_t first_clip = 0;
   for (Part& part : parts) {
     part.options.first_clip = first_clip;
+    part.options.world = &job.world();
     PreparedFolder made{
         .kind = part.name,
-        .path = part.store->path(),
+        .path = part.store == nullptr ? "" : part.store->path(),
         .has_buckets = !part.options.buckets.empty(),
-        .made = prepare_records(part.options, models, hooks_of(observer, job, *part.store))};
-    part.store->finish();
-    if (observer.on_folder) {
-      observer.on_folder(made);
+        .made = prepare_records(part.options, models, hooks_of(observer, job, part.store))};
+    if (part.store != nullptr) {
+      part.store->finish();
+      if (observer.on_folder) {
+        observer.on_folder(made);
+      }
     }
     first_clip = made.made.end_clip;
     result.stopped = made.made.stopped;

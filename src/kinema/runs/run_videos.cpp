@@ -1,7 +1,11 @@
 #include "kinema/runs/run_videos.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
@@ -31,6 +35,19 @@ runtime::ProgramOptions programs_of(const config::Config& config, const runtime:
 sample::PipelineParts remembered(sample::PipelineParts parts) {
   parts.text_encoder = encoders::remembering(std::move(parts.text_encoder));
   return parts;
+}
+
+/// What is wrong in the first process in which something is, as all are told.
+std::string first_problem(const std::string& own, const Job& job, double seconds) {
+  const std::vector<std::string> all =
+      job.world().talk().gather(own, {.what = "the videos of a run", .seconds = seconds});
+  const auto found =
+      std::ranges::find_if(all, [](const std::string& each) { return !each.empty(); });
+  if (found == all.end()) {
+    return "";
+  }
+  const bool of_all = std::ranges::count(all, *found) == std::ssize(all);
+  return of_all ? *found : fmt::format("[{}] {}", job.world().name_of(found - all.begin()), *found);
 }
 
 /// Frames of a height that a page of pictures has use for.
@@ -68,7 +85,12 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
       programs_(std::make_shared<sample::StepPrograms>(devices,
                                                        programs_of(loaded.config, devices, job_))),
       request_(make_request(loaded, model_at(0))) {
-  io::check_writable(model_at(0).output);
+  if (writes()) {
+    io::check_writable(model_at(0).output);
+  } else {
+    request_.decodes = false;
+    request_.save_latents.clear();
+  }
   pipeline_at(0)->verify(request_,
                          {.note = [this](const std::string& line) { job_.notice(line); }});
 }
@@ -84,15 +106,23 @@ ModelToUse RunVideos::model_at(int64_t steps) const {
   return out;
 }
 
-std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) const {
+std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) {
   std::vector<sample::LentTransformer> lent;
   for (const Expert& one : model_.expert.each()) {
     lent.push_back({.network = model_.network, .expert = one.is_low_noise() ? 1 : 0});
   }
-  return std::make_unique<sample::Pipeline>(
-      devices_, model_at(steps).folder, parts_,
-      sample::PipelineOptions{
-          .model = model_.options, .programs = programs_, .lent = std::move(lent)});
+  sample::PipelineOptions options{
+      .model = model_.options, .programs = programs_, .lent = std::move(lent)};
+  if (!job_.world().is_alone()) {
+    options.agree = [this](const std::string& problem) {
+      constexpr double kLong = 24 * 3600;  // seconds; the pulse ends what does not come
+      std::string out = first_problem(problem, job_, kLong);
+      together_ = !out.empty();
+      return out;
+    };
+  }
+  return std::make_unique<sample::Pipeline>(devices_, model_at(steps).folder, parts_,
+                                            std::move(options));
 }
 
 std::optional<RunVideos::Made> RunVideos::make(
@@ -114,25 +144,50 @@ std::optional<RunVideos::Made> RunVideos::make(
       const training::StateView lent = state(model_.expert.is_both() ? expert : 0);
       return weights_.of(average ? lent.averages() : lent.params());
     });
-    out.generated = pipeline->generate(request_, {.step = [&](const sample::DenoiseStep&) {
-                                         if (job_.stop_requested()) {
-                                           throw Stopped();
-                                         }
-                                       }});
+    together_ = job_.world().is_alone();
+    const auto step = [&](const sample::DenoiseStep&) {
+      job_.meet("a step of the sampler");
+      if (job_.stop_requested()) {
+        throw Stopped();
+      }
+    };
+    // What follows is process 0's alone.
+    const auto denoised = [&](std::span<const sample::GeneratedVideo>) { together_ = true; };
+    out.generated = pipeline->generate(request_, {.step = step, .denoised = denoised});
   } catch (const Stopped&) {
     give_back();
     return std::nullopt;
+  } catch (const Error& error) {
+    give_back();
+    if (!together_) {
+      find_out_together(error.what());
+    }
+    throw;
   } catch (...) {
     give_back();
     throw;
   }
   give_back();
+  if (!writes()) {
+    return out;
+  }
   const ModelToUse model = model_at(steps);
   sample::OutputOptions options = output_options(loaded_, model, flags_);
   options.keep_existing = false;  // a step that is made again makes its videos again
   out.files = sample::write_outputs(model.output, request_, out.generated, *pipeline, options);
   out.seconds = watch.seconds();
   return out;
+}
+
+/// Within the steps all mostly fail alike, as all have the same latents; a process that fails alone
+/// has left the others waiting in a step.
+void RunVideos::find_out_together(const std::string& problem) {
+  constexpr double kSoon = 60;  // seconds
+  try {
+    first_problem(problem, job_, kSoon);
+    together_ = true;
+  } catch (const Error&) {
+  }
 }
 
 std::vector<training::EventImage> pictures(const RunVideos::Made& made, double fps) {

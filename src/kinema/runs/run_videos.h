@@ -35,12 +35,13 @@ struct VideoModel {
 class RunVideos {
  public:
   /// Computes nothing yet. Throws an Error where the videos could not be made. `flags`: the
-  /// compiler's that were given, for the videos' metadata.
+  /// compiler's that were given, for the videos' metadata. Of several processes all make the
+  /// videos together, over the run's devices; process 0 decodes and writes them.
   RunVideos(const config::Loaded& loaded, const runtime::Devices& devices, VideoModel model,
             io::Json flags, Job job);
 
   struct Made {
-    sample::Generated generated;
+    sample::Generated generated;  // without frames in processes that do not write
     sample::OutputFiles files;
     double seconds = 0;
   };
@@ -49,11 +50,16 @@ class RunVideos {
   /// `state` is asked for that of a network by its place in the run.
   std::optional<Made> make(const std::function<training::StateView(int64_t place)>& state,
                            int64_t steps);
+  /// Whether what `make` has thrown leaves all processes at the same point, so that the run can go
+  /// on.
+  bool is_together() const { return together_; }
   const std::string& first_prompt() const { return request_.prompts.front(); }
 
  private:
+  bool writes() const { return job_.world().is_first(); }
   ModelToUse model_at(int64_t steps) const;
-  std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps) const;
+  std::unique_ptr<sample::Pipeline> pipeline_at(int64_t steps);
+  void find_out_together(const std::string& problem);
 
   config::Loaded loaded_;
   runtime::Devices devices_;
@@ -64,6 +70,7 @@ class RunVideos {
   sample::PipelineParts parts_;
   std::shared_ptr<sample::StepPrograms> programs_;
   sample::GenerateRequest request_;
+  bool together_ = true;
 };
 
 /// The videos as animated pictures for TensorBoard, `samples/000_words_of_the_prompt`; frames are

@@ -15,6 +15,7 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/io/hash.h"
+#include "kinema/runtime/compilation_watch.h"
 #include "kinema/world/agreement.h"
 
 namespace kinema::runs {
@@ -26,6 +27,17 @@ std::string print_of(const HostArray& array) {
 }
 
 }  // namespace
+
+std::shared_ptr<void> begin_together(const config::Config& config, const Job& job) {
+  job.world().begin(0, "getting ready", /*is_long=*/true);
+  world::Pulse* const pulse = job.world().pulse();
+  if (pulse == nullptr) {
+    return nullptr;
+  }
+  pulse->set_timeout(static_cast<double>(config.runtime.heartbeat_timeout_seconds));
+  return runtime::also_watch_compilation(
+      [pulse](const std::string& /*program*/) { return pulse->at_length(); });
+}
 
 void check_same_start(const config::Config& config, const flags::Effective& flags, const Job& job) {
   if (job.world().is_alone()) {
@@ -59,13 +71,14 @@ void check_same_devices(const pjrt::Client& client, const Job& job) {
   world::check_alike(job.world(), record, "the devices");
 }
 
-void check_shared_folder(const std::filesystem::path& folder, const Job& job) {
+void check_shared_folder(const std::filesystem::path& folder, const std::string& key,
+                         const Job& job) {
   world::World& world = job.world();
   if (world.is_alone()) {
     return;
   }
   constexpr double kPatience = 10;  // seconds: file systems of networks show new files late
-  const world::Wait wait{.what = "the folder of checkpoints", .seconds = 300};
+  const world::Wait wait{.what = "the folder " + folder.string(), .seconds = 300};
   std::string token;
   if (world.is_first()) {
     token = fmt::format(".seen-by-all-{}", getpid());
@@ -92,11 +105,10 @@ void check_shared_folder(const std::filesystem::path& folder, const Job& job) {
       blind.push_back(static_cast<int64_t>(rank));
     }
   }
-  check(
-      blind.empty(),
-      "[train] {} {} not see what process 0 writes to {}\n  output_dir must lie on a disk that all "
-      "hosts share",
-      world::ranks_text(blind), blind.size() == 1 ? "does" : "do", folder.string());
+  check(blind.empty(),
+        "[world] {} {} not see what process 0 writes to {}\n  {} must lie on a disk that all hosts "
+        "share",
+        world::ranks_text(blind), blind.size() == 1 ? "does" : "do", folder.string(), key);
 }
 
 void check_same_data(const data::Source& source, int64_t position, const Job& job) {

@@ -163,7 +163,7 @@ std::set<std::string> VideoStore::names() const {
   const remote::Store store(*remote::read_store_path(path_));
   for (const remote::StoredFile& file : store.list()) {
     out.insert(file.name.substr(0, file.name.find('/')));  // frames have a folder
-    if (file.name == sample::kVideoList) {
+    if (file.name == sample::kVideoList && job_.world().is_first()) {
       store.download(file, fs::path(local_) / file.name);
     }
   }

@@ -61,10 +61,12 @@ class VideoStore {
   VideoStore(std::string& folder, Job job);
 
   /// The names that are taken in the store; none for a folder of this machine, which can be asked.
-  /// The list of what is there, metadata.jsonl, is brought here, so that it can grow.
+  /// The list of what is there, metadata.jsonl, is brought here, so that it can grow; to process 0,
+  /// which writes it.
   std::set<std::string> names() const;
   /// Sends all files below the folder, then removes them here. Throws an Error when it cannot.
   void finish();
+  bool is_remote() const { return !local_.empty(); }
   /// A file's path as the user would name it.
   std::string path(const std::filesystem::path& file) const;
 

@@ -125,7 +125,10 @@ void choose_tiles(config::Loaded& loaded, PlanMode mode, const pjrt::Client& cli
         task->update(++done);
         return tried;
       });
-  const std::string best = kernels::to_string(planning::best_sizes(tables));
+  // Times differ from process to process, and programs must not.
+  const std::string best =
+      job.world().talk().broadcast(kernels::to_string(planning::best_sizes(tables)),
+                                   {.what = "block sizes", .seconds = 24 * 3600});
   if (const std::string& folder = model.tile_search_out; !folder.empty()) {
     io::make_folder(folder);
     io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");

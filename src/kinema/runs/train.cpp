@@ -29,7 +29,6 @@
 #include "kinema/runs/training.h"
 #include "kinema/runs/watched_videos.h"
 #include "kinema/runs/wiring.h"
-#include "kinema/runtime/compilation_watch.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/training/profile_window.h"
 #include "kinema/training/run_lock.h"
@@ -341,13 +340,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const Job job(observer, std::move(options));
   job.notice(notices(loaded, "train"));
   job.notice(device_notices(loaded.config));
-  std::shared_ptr<void> watched;
-  if (world::Pulse* pulse = job.world().pulse()) {
-    pulse->set_timeout(static_cast<double>(loaded.config.runtime.heartbeat_timeout_seconds));
-    watched = runtime::also_watch_compilation(
-        [pulse](const std::string& /*program*/) { return pulse->at_length(); });
-  }
-  job.world().begin(0, "getting ready", /*is_long=*/true);
+  const std::shared_ptr<void> together = begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
   take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
@@ -391,7 +384,8 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   job.begin();
   check_same_start(given.config, flags, job);
   if (stores.checkpoints() == nullptr) {
-    check_shared_folder(checkpoints_folder(config, run), job);
+    check_shared_folder(checkpoints_folder(config, run),
+                        config.run.checkpoint_dir.empty() ? "output_dir" : "checkpoint_dir", job);
   }
   job.meet("the start");
   if (job.stop_requested()) {
@@ -423,12 +417,6 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     observer.on_start(begun);
   }
   RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
-  if (!job.world().is_alone() && makes_videos(config.run)) {
-    job.notice(
-        "no videos are made on the way: several processes train, and only one can make them so "
-        "far");
-    loaded.config.run.enable_generate_video_for_eval = loaded.config.run.enable_ssim = false;
-  }
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),
                        {.observer = observer, .job = job, .records = records});
   const bool done = training.first_step >= config.optimizer.max_train_steps;

@@ -26,12 +26,19 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
                              .checkpoints = training.checkpoints->path()},
                   std::move(flags), listeners_.job);
   if (run.enable_ssim) {
-    before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
+    world::World& world = listeners_.job.world();
+    compares_ = true;
+    if (world.is_first()) {
+      before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
+      knows_before_ = before_->is_known();
+    }
+    knows_before_ = world.talk().broadcast(knows_before_ ? "known" : "",
+                                           {.what = "the video before the training"}) == "known";
   }
 }
 
 void WatchedVideos::before_training() {
-  if (!before_ || before_->is_known()) {
+  if (!compares_ || knows_before_) {
     return;
   }
   if (training_.first_step > 0) {
@@ -40,7 +47,10 @@ void WatchedVideos::before_training() {
         training_.first_step));
   }
   if (const auto made = make(training_.first_step)) {
-    before_->keep(*made);
+    knows_before_ = true;
+    if (before_) {
+      before_->keep(*made);
+    }
   }
 }
 
@@ -51,8 +61,7 @@ void WatchedVideos::after_evaluation(int64_t step) {
 }
 
 void WatchedVideos::after_training(int64_t steps) {
-  const bool compares = before_ && before_->is_known();
-  if ((at_evaluations_ || compares) && compared_ != steps) {
+  if ((at_evaluations_ || knows_before_) && compared_ != steps) {
     compare(steps);
   }
   if (likeness_ && compared_ == steps) {
@@ -61,9 +70,10 @@ void WatchedVideos::after_training(int64_t steps) {
 }
 
 std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
+  listeners_.job.world().begin(steps, "making videos", /*is_long=*/true);
   auto made =
       videos_->make([this](int64_t place) { return training_.experts->state(place); }, steps);
-  if (made) {
+  if (made && listeners_.job.world().is_first()) {
     listeners_.records.videos(steps - 1, *made);
     if (listeners_.observer.on_videos) {
       listeners_.observer.on_videos(
@@ -87,6 +97,9 @@ void WatchedVideos::compare(int64_t steps) {
       }
     }
   } catch (const Error& error) {  // a video is not worth a run
+    if (!videos_->is_together()) {
+      throw;
+    }
     listeners_.job.notice(fmt::format("no videos after step {}: {}", steps, error.what()));
   }
 }

@@ -14,7 +14,8 @@
 namespace kinema::runs {
 
 /// The videos of a run's prompts while it is trained, where they are wanted: at evaluations, and
-/// before and after the training for the comparison.
+/// before and after the training for the comparison. Of several processes all call each function
+/// at the same point; process 0 alone keeps, compares and tells.
 class WatchedVideos {
  public:
   /// Who is told of them.
@@ -41,7 +42,9 @@ class WatchedVideos {
   Listeners listeners_;
   bool at_evaluations_ = false;
   std::optional<RunVideos> videos_;
-  std::optional<BeforeTraining> before_;
+  bool compares_ = false;
+  bool knows_before_ = false;             // a video from before the training
+  std::optional<BeforeTraining> before_;  // of process 0
   std::optional<BeforeTraining::Likeness> likeness_;
   int64_t compared_ = -1;  // steps of the newest comparison
 };

@@ -131,13 +131,20 @@ void check_same_processes(const pjrt::Client& client, const ClientSpec& spec) {
 
 }  // namespace
 
-pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment) {
-  pjrt::NamedValues out{{"node_id", place.rank}, {"num_nodes", place.size}};
+pjrt::NamedValues visible_gpus(const world::Place& place, const world::Environment& environment) {
+  pjrt::NamedValues out;
   const std::string visible = environment("CUDA_VISIBLE_DEVICES").value_or("");
   const bool has_its_own = !visible.empty() && visible.find(',') == std::string::npos;
   if (place.local_size.value_or(1) > 1 && !has_its_own) {
     out.emplace("visible_devices", std::vector<int64_t>{place.local_rank.value_or(0)});
   }
+  return out;
+}
+
+pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment) {
+  pjrt::NamedValues out = visible_gpus(place, environment);
+  out["node_id"] = place.rank;
+  out["num_nodes"] = place.size;
   return out;
 }
 
@@ -196,7 +203,8 @@ pjrt::Client open_client(const ClientSpec& spec) {
         "/dev/vfio\n"
         "  kinema plan compiles for TPUs that are not here; pjrt_plugin=PATH opens libtpu anyway");
   const bool is_cpu = spec.hardware == "cpu";
-  const bool shared = spec.world && !spec.world->is_alone();
+  const bool several = spec.world && !spec.world->is_alone();
+  const bool shared = several && spec.shares_devices;
   if (is_cpu) limit_cpu_isa(spec.cpu_isa);
 
   pjrt::NamedValues options = spec.options;
@@ -207,15 +215,17 @@ pjrt::Client open_client(const ClientSpec& spec) {
     options.emplace("cpu_device_count", spec.cpu_devices * (shared ? spec.world->size() : 1));
   }
   const bool has_nodes = shared && spec.hardware == "cuda";
-  if (has_nodes) {
-    options.merge(node_options(spec.world->place(), world::own_environment()));
+  if (several && spec.hardware == "cuda") {
+    options.merge(has_nodes ? node_options(spec.world->place(), world::own_environment())
+                            : visible_gpus(spec.world->place(), world::own_environment()));
   }
   try {
     const pjrt::Plugin& plugin = pjrt::Plugin::load(path);
     if (is_cpu) {
       const bool is_one = !shared && spec.cpu_devices == 1;
-      return pjrt::Client(plugin, options,
-                          is_one ? pjrt::Processes() : cluster::cpu_processes(spec.world));
+      return pjrt::Client(
+          plugin, options,
+          is_one ? pjrt::Processes() : cluster::cpu_processes(shared ? spec.world : nullptr));
     }
     std::optional<Overdue> overdue;
     if (shared) {

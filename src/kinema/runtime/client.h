@@ -27,15 +27,20 @@ struct ClientSpec {
   /// The processes that share the devices; null: this one has them all. All open a client at the
   /// same point.
   std::shared_ptr<world::World> world = {};
+  /// False: each process of the world has devices for itself, of which the others know nothing.
+  /// Hosts of TPUs know of each other's all the same.
+  bool shares_devices = true;
   /// Told, once, that the other processes have not come within `patience` seconds; from a thread of
   /// its own, while the one that opens waits.
   std::function<void(const std::string& line)> on_wait = {};
   double patience = 60;
 };
 
-/// What the CUDA plugin is told of the several processes that share its devices: `node_id` and
-/// `num_nodes`, and with several of them on this host `visible_devices`, one each. A process that
-/// CUDA_VISIBLE_DEVICES already leaves one (as `srun --gpus-per-task=1` does) takes that.
+/// With several processes on this host, which of its GPUs the CUDA plugin shows to this one
+/// (`visible_devices`): one each. A process that CUDA_VISIBLE_DEVICES already leaves one (as `srun
+/// --gpus-per-task=1` does) takes that.
+pjrt::NamedValues visible_gpus(const world::Place& place, const world::Environment& environment);
+/// The same of processes that share their devices, with `node_id` and `num_nodes`.
 pjrt::NamedValues node_options(const world::Place& place, const world::Environment& environment);
 
 /// The newest plugin for `cpu`, `cuda` or `tpu` among the wheels unpacked in the cache folder;

@@ -138,16 +138,17 @@ HostArray for_sheet(const HostArray& frames) {
   return out;
 }
 
-void write_sheet(const fs::path& path, const Generated& generated, const OutputOptions& options) {
+void write_sheet(const fs::path& path, const std::vector<ListedVideo>& listed, int64_t frame_height,
+                 const OutputOptions& options) {
   std::vector<HostArray> videos;
   std::vector<std::string> labels;
-  for (const GeneratedVideo& video : generated.videos) {
-    videos.push_back(for_sheet(video.frames));
+  for (const ListedVideo& video : listed) {
+    videos.push_back(video.frames);
     labels.push_back(video.prompt);
   }
   constexpr int64_t kVisible = 48;  // rows of a frame that one can make out on a sheet
   const int64_t height = videos.empty() ? kVisible : std::max<int64_t>(1, videos[0].shape.dims[1]);
-  const bool tiny = generated.sizes.height == height;
+  const bool tiny = frame_height == height;
   const int64_t enlarge =
       std::max<int64_t>(tiny ? options.enlarge : 1, (kVisible + height - 1) / height);
   io::write_png(path,
@@ -211,14 +212,13 @@ std::string file_name_of(const std::string& line) {
 }
 
 /// The videos with their prompts are a data set themselves, together with those that were there.
-void add_to_list(const fs::path& file, const std::vector<fs::path>& videos,
-                 const std::vector<GeneratedVideo>& generated) {
+void add_to_list(const fs::path& file, const std::vector<ListedVideo>& videos) {
   std::set<std::string> names;
   std::string rows;
-  for (size_t i = 0; i < videos.size(); ++i) {
-    const std::string name = videos[i].filename().string();
-    names.insert(name);
-    rows += io::Json::object({{"file_name", name}, {"text", generated[i].prompt}}).dump(-1) + "\n";
+  for (const ListedVideo& video : videos) {
+    names.insert(video.file_name);
+    rows +=
+        io::Json::object({{"file_name", video.file_name}, {"text", video.prompt}}).dump(-1) + "\n";
   }
   std::string kept;
   std::ifstream in(file);
@@ -232,9 +232,9 @@ void add_to_list(const fs::path& file, const std::vector<fs::path>& videos,
 
 }  // namespace
 
-OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request,
-                          const Generated& generated, const Pipeline& pipeline,
-                          const OutputOptions& options) {
+OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
+                         const Generated& generated, const Pipeline& pipeline,
+                         const OutputOptions& options) {
   io::make_folder(folder);
   const Names names(folder, options);
   OutputFiles out;
@@ -256,11 +256,37 @@ OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request
       out.frames.push_back(write_frames(folder / stem, video.frames));
     }
   }
-  add_to_list(folder / kVideoList, out.videos, generated.videos);
-  if (options.contact_sheet) {
-    out.contact_sheet = folder / (names.reserve("contact_sheet", {".png"}) + ".png");
-    write_sheet(out.contact_sheet, generated, options);
+  return out;
+}
+
+ListedVideo listed_video(const fs::path& file, const GeneratedVideo& video,
+                         const OutputOptions& options) {
+  return {.file_name = file.filename().string(),
+          .prompt = video.prompt,
+          .frames = options.contact_sheet ? for_sheet(video.frames) : HostArray()};
+}
+
+fs::path write_list(const fs::path& folder, const std::vector<ListedVideo>& videos,
+                    int64_t frame_height, const OutputOptions& options) {
+  add_to_list(folder / kVideoList, videos);
+  if (!options.contact_sheet) {
+    return {};
   }
+  const Names names(folder, options);
+  const fs::path sheet = folder / (names.reserve("contact_sheet", {".png"}) + ".png");
+  write_sheet(sheet, videos, frame_height, options);
+  return sheet;
+}
+
+OutputFiles write_outputs(const fs::path& folder, const GenerateRequest& request,
+                          const Generated& generated, const Pipeline& pipeline,
+                          const OutputOptions& options) {
+  OutputFiles out = write_videos(folder, request, generated, pipeline, options);
+  std::vector<ListedVideo> listed;
+  for (size_t i = 0; i < out.videos.size(); ++i) {
+    listed.push_back(listed_video(out.videos[i], generated.videos[i], options));
+  }
+  out.contact_sheet = write_list(folder, listed, generated.sizes.height, options);
   return out;
 }
 

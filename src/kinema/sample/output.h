@@ -49,6 +49,26 @@ OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateReq
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});
 
+/// Of that, what each video has for itself: its mp4, its `.json` and its frames.
+OutputFiles write_videos(const std::filesystem::path& folder, const GenerateRequest& request,
+                         const Generated& generated, const Pipeline& pipeline,
+                         const OutputOptions& options);
+
+/// A video as the list and the contact sheet of all show it.
+struct ListedVideo {
+  std::string file_name;
+  std::string prompt;
+  HostArray frames;  // those that the sheet shows; no bytes without a sheet
+};
+ListedVideo listed_video(const std::filesystem::path& file, const GeneratedVideo& video,
+                         const OutputOptions& options);
+
+/// The rest: what all videos have together. Returns the contact sheet's path; empty: none.
+/// `frame_height`: of the videos.
+std::filesystem::path write_list(const std::filesystem::path& folder,
+                                 const std::vector<ListedVideo>& videos, int64_t frame_height,
+                                 const OutputOptions& options);
+
 /// Load, text, image, compile, denoise, decode and total, a line each.
 std::string timing_table(const Generated& generated);
 /// The same: {"load": seconds, ...}.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -18,11 +19,10 @@
 namespace kinema::sample {
 namespace {
 
-/// Which videos each batch holds; the last one is filled up with its last video, so that every
-/// batch runs the same program.
-std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t batch_size) {
+/// Which videos each batch of `size` holds; the last one is filled up with its last video, so that
+/// every batch runs the same program.
+std::vector<std::vector<int64_t>> batches_of(int64_t videos, int64_t size) {
   std::vector<std::vector<int64_t>> batches;
-  const int64_t size = std::min(batch_size, videos);
   for (int64_t first = 0; first < videos; first += size) {
     std::vector<int64_t> items;
     for (int64_t i = 0; i < size; ++i) {
@@ -83,6 +83,16 @@ HostArray row(const HostArray& x, int64_t i) {
   return out;
 }
 
+/// `count` rows of the first axis.
+HostArray own_rows(HostArray all, int64_t first, int64_t count) {
+  if (count == all.shape.dims.front()) {
+    return all;
+  }
+  std::vector<int64_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), first);
+  return take_rows(all, rows);
+}
+
 /// The video piece by piece as bytes: the f32 frames are never whole in memory.
 HostArray decode_frames(const encoders::Autoencoder& autoencoder, const HostArray& latents,
                         const VideoSizes& sizes) {
@@ -101,23 +111,37 @@ HostArray decode_frames(const encoders::Autoencoder& autoencoder, const HostArra
   return frames;
 }
 
-void save(const std::filesystem::path& path, const std::vector<GeneratedVideo>& videos) {
-  Shape shape = videos.front().latents.shape;
-  shape.dims.insert(shape.dims.begin(), static_cast<int64_t>(videos.size()));
+}  // namespace
+
+VideoRange videos_of_share(const GenerateRequest& request, int64_t index) {
+  const int64_t size = std::max<int64_t>(1, std::min(request.batch_size, request.videos()));
+  const int64_t batches = (request.videos() + size - 1) / size;
+  const int64_t each = batches / request.share.count;
+  const int64_t more = batches % request.share.count;  // the first so many have one more
+  const int64_t first = (index * each + std::min(index, more)) * size;
+  const int64_t end = first + (each + (index < more ? 1 : 0)) * size;
+  return {.first = first, .count = std::max<int64_t>(0, std::min(end, request.videos()) - first)};
+}
+
+void save_latents(const std::filesystem::path& path, std::span<const HostArray* const> latents) {
+  Shape shape = latents.front()->shape;
+  shape.dims.insert(shape.dims.begin(), std::ssize(latents));
   HostArray all(shape);
   auto to = all.bytes.begin();
-  for (const GeneratedVideo& video : videos) {
-    to = std::ranges::copy(video.latents.bytes, to).out;
+  for (const HostArray* each : latents) {
+    to = std::ranges::copy(each->bytes, to).out;
   }
   const std::vector<io::TensorEntry> entries{io::TensorEntry::of("latents", all)};
   io::write_safetensors(path, entries);
 }
 
-}  // namespace
-
 /// Everything about a request that is known before anything is computed.
 struct Pipeline::Plan {
-  int64_t videos = 0;
+  int64_t first = 0;         // of this process's videos
+  int64_t videos = 0;        // of this process
+  int64_t batch = 0;         // videos at once
+  int64_t first_prompt = 0;  // of those that are encoded
+  int64_t prompts = 0;
   VideoSizes sizes;
   Condition condition = Condition::NONE;
   schedulers::ScheduleConfig schedule;
@@ -159,7 +183,18 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   const networks::Sizes& network = experts_.network(0).sizes();
   const encoders::LatentLayout layout = parts_.autoencoder->layout();
   Plan out;
-  out.videos = static_cast<int64_t>(request.prompts.size()) * request.num_videos_per_prompt;
+  const VideoRange own = videos_of_share(request, request.share.index);
+  check(own.count > 0, "[sample] share {} of {} has no video", request.share.index,
+        request.share.count);
+  out.first = own.first;
+  out.videos = own.count;
+  out.batch = std::min(request.batch_size, request.videos());
+  out.prompts = std::ssize(request.prompts);
+  if (!request.share.all_texts) {
+    out.first_prompt = out.first / request.num_videos_per_prompt;
+    out.prompts =
+        (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
+  }
   out.condition = condition_of(network, layout, experts_.folder().expand_timesteps, request.images);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
   out.sizes = video_sizes(request.num_frames, request.height, request.width, layout,
@@ -205,7 +240,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
 
 /// All that are encoded, at once, so that an encoder may take prompts and negative prompt together.
 std::vector<std::string> Pipeline::texts(const Plan& plan, const GenerateRequest& request) const {
-  std::vector<std::string> prompts = request.prompts;
+  const auto first = request.prompts.begin() + plan.first_prompt;
+  std::vector<std::string> prompts(first, first + plan.prompts);
   if (plan.guided) {
     prompts.push_back(request.negative_prompt);
   }
@@ -236,15 +272,17 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                                                  const HostArray& condition) {
   const HostArray latents =
       request.initial_latents.empty()
-          ? initial_noise(request.seed, plan.videos, plan.sizes.latents, request.first_index)
-          : read_latents(request.initial_latents, plan.videos, plan.sizes.latents);
-  const auto negative = static_cast<int64_t>(request.prompts.size());
+          ? initial_noise(request.seed, plan.videos, plan.sizes.latents,
+                          request.first_index + plan.first)
+          : own_rows(read_latents(request.initial_latents, request.videos(), plan.sizes.latents),
+                     plan.first, plan.videos);
+  const int64_t negative = plan.prompts;
   std::vector<DenoiseBatch> batches;
-  for (const auto& items : batches_of(plan.videos, request.batch_size)) {
+  for (const auto& items : batches_of(plan.videos, plan.batch)) {
     const auto count = static_cast<int64_t>(items.size());
     std::vector<int64_t> prompts(items);
     for (int64_t& item : prompts) {
-      item /= request.num_videos_per_prompt;
+      item = (plan.first + item) / request.num_videos_per_prompt - plan.first_prompt;
     }
     DenoiseBatch batch{.latents = take_rows(latents, items),
                        .text = take_rows(context.text, prompts),
@@ -265,6 +303,26 @@ int64_t Pipeline::free_bytes(const Plan& plan) const {
   return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
 }
 
+/// Throws, where this or another process would, the same in all.
+void Pipeline::check_together(const std::function<void()>& work) const {
+  if (!options_.agree) {
+    work();
+    return;
+  }
+  std::string problem;
+  try {
+    work();
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  problem = options_.agree(problem);
+  check(problem.empty(), "{}", problem);
+}
+
+bool Pipeline::all_say(bool own) const {
+  return options_.agree ? options_.agree(own ? "" : "no").empty() : own;
+}
+
 void Pipeline::release_encoders() const {
   parts_.text_encoder->release();
   if (parts_.image_encoder) {
@@ -280,9 +338,8 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
                          const GenerateObserver& observer) {
   // Shapes alone say what a step takes.
   DenoiseBatch batch{.condition_kind = plan.condition};
-  const int64_t count = std::min(plan.videos, request.batch_size);
   const auto batched = [&](Dims dims) {
-    dims.insert(dims.begin(), count);
+    dims.insert(dims.begin(), plan.batch);
     return Shape{DType::F32, std::move(dims)};
   };
   batch.latents.shape = batched(plan.sizes.latents);
@@ -303,12 +360,14 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
       release_encoders();
     }
     const bool has_room = experts_.has_room(expert);
-    if (spec.guidance == Guidance::DOUBLED_BATCH &&
-        !step_fits(*programs_, spec, has_room, free_bytes(plan))) {
+    const auto fits = [&] {
+      return all_say(step_fits(*programs_, spec, has_room, free_bytes(plan)));
+    };
+    if (spec.guidance == Guidance::DOUBLED_BATCH && !fits()) {
       DenoiseSettings apart = plan.settings;
       apart.two_passes = true;
       spec = step_spec(experts_, expert, batch, apart);
-      if (contexts_divide(spec) && step_fits(*programs_, spec, has_room, free_bytes(plan))) {
+      if (contexts_divide(spec) && fits()) {
         plan.settings = apart;
         if (observer.note) {
           observer.note(
@@ -316,8 +375,10 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
         }
       }
     }
-    check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
-                    free_bytes(plan));
+    check_together([&] {
+      check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
+                      free_bytes(plan));
+    });
     const int64_t parameters = parameter_bytes(spec.network, spec.options, programs_->devices());
     plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
                                                     (has_room ? parameters : 0));
@@ -333,13 +394,14 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
   const bool on_host = programs_->devices().client().platform_name() == "cpu";
   const Dims& latents = plan.sizes.latents;
   const std::vector<std::string> prompts = texts(plan, request);
-  MemoryUse out{.text = parts_.text_encoder->memory_bytes(prompts),
-                .steps = plan.step_bytes,
-                .decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents)};
+  MemoryUse out{.text = parts_.text_encoder->memory_bytes(prompts), .steps = plan.step_bytes};
+  if (request.decodes) {
+    out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
+  }
   runtime::give_back_free_memory();  // the compiler's
   out.before = runtime::peak_bytes(programs_->devices());
   out.held = runtime::held_bytes(programs_->devices());
-  if (on_host) {
+  if (on_host && request.decodes) {
     out.frames = plan.videos * plan.sizes.height * plan.sizes.width * 3 * plan.sizes.num_frames;
   }
   return out;
@@ -347,38 +409,51 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
 
 void Pipeline::verify(const GenerateRequest& request, const GenerateObserver& observer) const {
   const Plan plan = this->plan(request, observer);
-  check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
-                   runtime::available_memory_bytes());
+  if (request.decodes) {
+    check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
+                     runtime::available_memory_bytes());
+  }
 }
 
 Generated Pipeline::generate(const GenerateRequest& request, const GenerateObserver& observer) {
   Plan plan = this->plan(request, observer);
-  check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
-                   runtime::available_memory_bytes());
+  check_together([&] {
+    if (request.decodes) {
+      check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
+                       runtime::available_memory_bytes());
+    }
+  });
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
   {
     // Nothing is loaded before it is known that all of it fits.
     const AddSeconds watch(out.timings.compile);
     make_room(plan, request, observer);
-    out.memory = memory_use(plan, request);
-    check_decode_fits(plan.sizes, out.memory.decode - plan.loaded_bytes, free_bytes(plan));
+    check_together([&] {
+      out.memory = memory_use(plan, request);
+      if (request.decodes) {
+        check_decode_fits(plan.sizes, out.memory.decode - plan.loaded_bytes, free_bytes(plan));
+      }
+    });
   }
   if (observer.memory) {
     observer.memory(out.memory);
   }
-  const Context context = encode(request, plan, out.timings);
-  if (plan.step_bytes > free_bytes(plan)) {
-    plan.encoders_go = true;
-    release_encoders();
-  }
+  Context context;
   HostArray condition;
-  if (plan.condition != Condition::NONE) {
-    const AddSeconds watch(out.timings.image);
-    condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
-    if (plan.encoders_go) {
-      parts_.autoencoder->release();
+  check_together([&] {
+    context = encode(request, plan, out.timings);
+    if (plan.step_bytes > free_bytes(plan)) {
+      plan.encoders_go = true;
+      release_encoders();
     }
-  }
+    if (plan.condition != Condition::NONE) {
+      const AddSeconds watch(out.timings.image);
+      condition = image_condition(plan.condition, request.images, plan.sizes, *parts_.autoencoder);
+      if (plan.encoders_go) {
+        parts_.autoencoder->release();
+      }
+    }
+  });
   const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, condition);
   if (observer.encoded) {
     observer.encoded(batches);
@@ -404,19 +479,27 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
 
   const int64_t per_batch = batches.front().latents.shape.dims[0];
   for (int64_t i = 0; i < plan.videos; ++i) {
-    out.videos.push_back({.prompt = request.prompts[i / request.num_videos_per_prompt],
-                          .index = request.first_index + i,
+    const int64_t place = plan.first + i;
+    out.videos.push_back({.prompt = request.prompts[place / request.num_videos_per_prompt],
+                          .index = request.first_index + place,
                           .latents = row(latents[i / per_batch], i % per_batch)});
   }
-  if (!request.save_latents.empty()) {
-    save(request.save_latents, out.videos);  // before decoding: they cost the most
+  if (observer.denoised) {
+    observer.denoised(out.videos);
+  }
+  if (!request.save_latents.empty() && request.share.count == 1) {
+    std::vector<const HostArray*> all;
+    for (const GeneratedVideo& video : out.videos) {
+      all.push_back(&video.latents);
+    }
+    sample::save_latents(request.save_latents, all);  // before decoding: they cost the most
   }
   const AddSeconds watch(out.timings.decode);
   if (out.memory.decode - plan.loaded_bytes > free_bytes(plan)) {
     experts_.release();
     runtime::give_back_free_memory();
   }
-  for (int64_t i = 0; i < plan.videos; ++i) {
+  for (int64_t i = 0; request.decodes && i < plan.videos; ++i) {
     GeneratedVideo& video = out.videos[i];
     video.frames = decode_frames(*parts_.autoencoder, video.latents, plan.sizes);
     if (observer.decoded) {

@@ -24,6 +24,15 @@
 /// Prompts, and images for models that take them, in; frames out.
 namespace kinema::sample {
 
+/// Which videos of a request this process makes, where several share them out: each makes whole
+/// batches, those in a row, so that every video has the bits that one process would give it.
+struct VideoShare {
+  int64_t index = 0;
+  int64_t count = 1;
+  /// The text encoder takes prompts together, and its states depend on which: it is given all.
+  bool all_texts = false;
+};
+
 struct GenerateRequest {
   std::vector<std::string> prompts;
   std::string negative_prompt;
@@ -44,6 +53,9 @@ struct GenerateRequest {
   int64_t first_index = 0;
   /// Videos denoised at once; the result does not depend on it but for rounding.
   int64_t batch_size = 1;
+  VideoShare share;
+  /// False: no more than the latents are made.
+  bool decodes = true;
   /// Prompt and negative prompt one after the other; done by itself where both at once do not fit.
   bool two_passes = false;
   /// Heights and the kind of model are filled in.
@@ -53,9 +65,21 @@ struct GenerateRequest {
   /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w], n the number of
   /// videos or 1: the starting noise instead of the seed's.
   std::filesystem::path initial_latents;
-  /// Where the final latents go, as `latents` f32 [n, c, f, h, w]; empty writes none.
+  /// Where the final latents go, as `latents` f32 [n, c, f, h, w]; empty writes none. Of a request
+  /// that is shared out, who gathers them writes them (GenerateObserver::denoised, save_latents).
   std::filesystem::path save_latents;
+
+  /// Of all processes.
+  int64_t videos() const { return static_cast<int64_t>(prompts.size()) * num_videos_per_prompt; }
 };
+
+/// Videos in a row, by their place in the request.
+struct VideoRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+/// Those that the share with this index makes; none where there are fewer batches than shares.
+VideoRange videos_of_share(const GenerateRequest& request, int64_t index);
 
 struct GeneratedVideo {
   std::string prompt;
@@ -110,6 +134,8 @@ struct GenerateObserver {
   std::function<void(std::span<const DenoiseBatch> batches)> encoded = {};
   /// After each step.
   DenoiseObserver step = {};
+  /// Before the first video is decoded: videos without frames.
+  std::function<void(std::span<const GeneratedVideo> videos)> denoised = {};
   /// After each video that was decoded.
   std::function<void(int64_t done, int64_t total)> decoded = {};
 };
@@ -124,7 +150,14 @@ struct PipelineOptions {
   std::optional<int64_t> available_bytes = {};
   /// The transformers that Pipeline::lend brings the parameters of.
   std::vector<LentTransformer> lent = {};
+  /// For processes that share the devices, and make the same calls: what is wrong in this one
+  /// (empty: nothing) in, what is wrong in the first in which something is out. What may end in one
+  /// and not in others is asked so, and ends in all.
+  std::function<std::string(const std::string& problem)> agree = {};
 };
+
+/// Writes latents f32 [c, f, h, w] of as many videos as GenerateRequest::save_latents says.
+void save_latents(const std::filesystem::path& path, std::span<const HostArray* const> latents);
 
 /// A video pipeline on one device, or with its transformers split over the devices of a mesh: text
 /// to video, image to video (through CLIP or not), first and last frame, one transformer or two
@@ -166,6 +199,8 @@ class Pipeline {
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const HostArray& condition);
   int64_t free_bytes(const Plan& plan) const;
+  void check_together(const std::function<void()>& work) const;
+  bool all_say(bool own) const;
 
   Experts experts_;
   std::shared_ptr<StepPrograms> programs_;

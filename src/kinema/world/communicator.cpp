@@ -147,13 +147,7 @@ std::string Communicator::hand_out(std::string_view text, const Wait& wait) {
     deadline.wait(messages, to);
     return std::string(text);
   }
-  messages.push_back(engine_->receive(channel_, bytes_of(length), 0, kLength));
-  deadline.wait(messages, {0});
-  std::string out(length, '\0');
-  messages.clear();
-  messages.push_back(engine_->receive(channel_, bytes_of(out), 0, kText));
-  deadline.wait(messages, {0});
-  return out;
+  return receive(0, wait);
 }
 
 std::vector<std::string> Communicator::gather(std::string_view own, const Wait& wait) {
@@ -172,6 +166,32 @@ std::string Communicator::broadcast(std::string_view of_first, const Wait& wait)
 }
 
 void Communicator::barrier(const Wait& wait) { gather("", wait); }
+
+void Communicator::send(std::string_view text, int64_t to, const Wait& wait) {
+  check(to != rank() && to >= 0 && to < size(), "[world] process {} sends to process {} of {}",
+        rank(), to, size());
+  Deadline deadline(*this, wait);
+  uint64_t length = text.size();
+  std::vector<std::unique_ptr<Pending>> messages;
+  messages.push_back(engine_->send(channel_, bytes_of(length), to, kLength));
+  messages.push_back(engine_->send(channel_, bytes_of(text), to, kText));
+  deadline.wait(messages, {to, to});
+}
+
+std::string Communicator::receive(int64_t from, const Wait& wait) {
+  check(from != rank() && from >= 0 && from < size(),
+        "[world] process {} receives from process {} of {}", rank(), from, size());
+  Deadline deadline(*this, wait);
+  uint64_t length = 0;
+  std::vector<std::unique_ptr<Pending>> messages;
+  messages.push_back(engine_->receive(channel_, bytes_of(length), from, kLength));
+  deadline.wait(messages, {from});
+  std::string out(length, '\0');
+  messages.clear();
+  messages.push_back(engine_->receive(channel_, bytes_of(out), from, kText));
+  deadline.wait(messages, {from});
+  return out;
+}
 
 std::string ranks_text(const std::vector<int64_t>& ranks) {
   if (ranks.size() == 1) {

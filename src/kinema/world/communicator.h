@@ -17,7 +17,7 @@ struct Wait {
   double seconds = 300;
 };
 
-/// Exchanges of small texts between all processes, in the same order in each. One thread at a time.
+/// Exchanges of texts between all processes, in the same order in each. One thread at a time.
 ///
 /// Every call throws an Error that names the processes which did not come in time.
 class Communicator {
@@ -37,6 +37,10 @@ class Communicator {
   std::string broadcast(std::string_view of_first, const Wait& wait);
   /// Returns when all have come.
   void barrier(const Wait& wait);
+  /// To one process, which receives it; returns when the text is no longer needed.
+  void send(std::string_view text, int64_t to, const Wait& wait);
+  /// What that process sends to this one, in the order in which it does.
+  std::string receive(int64_t from, const Wait& wait);
 
  private:
   class Deadline;

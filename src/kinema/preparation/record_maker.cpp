@@ -1,0 +1,112 @@
+#include "kinema/preparation/record_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
+#include "kinema/encoders/image_condition.h"
+
+namespace kinema::preparation {
+namespace {
+
+bool is_finite(const HostArray& array) {
+  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
+}
+
+}  // namespace
+
+RecordMaker::RecordMaker(const Options& options, const Encoders& encoders, const ListedClips& clips,
+                         const Places& places, int64_t end)
+    : options_(options),
+      encoders_(encoders),
+      clips_(clips),
+      places_(places),
+      captions_(encoders.text, [this](int64_t i) { return clips_.caption(place(i)); }) {
+  if (count_before(clips_.end()) == 0) {
+    return;
+  }
+  {
+    // What fails here fails for every caption; what fails later is a caption's own.
+    const AddSeconds watch(begun_.text);
+    captions_.begin(0, count_before(end));
+  }
+  ahead_.emplace(
+      count_before(clips_.end()), [this](int64_t i) { return clips_.read(place(i)); },
+      DecodeAhead::Options{.threads = options_.decode_threads,
+                           .depth = std::max<int64_t>(options_.decode_ahead, 1)});
+}
+
+int64_t RecordMaker::count_before(int64_t end) const {
+  return std::max<int64_t>(0, (end - places_.first + places_.stride - 1) / places_.stride);
+}
+
+std::optional<MadeRecord> RecordMaker::next(int64_t end) {
+  std::optional<DecodedClip> clip;
+  MadeRecord out{.seconds = std::exchange(begun_, {})};
+  if (ahead_) {
+    const AddSeconds watch(out.seconds.waiting);
+    clip = ahead_->next();
+  }
+  if (!clip) {
+    return std::nullopt;
+  }
+  out.place = place(clip->clip);
+  const std::string problem = make(*clip, end, out);
+  // One line: what follows is a remedy for who named the one file.
+  out.problem = problem.substr(0, problem.find('\n'));
+  return out;
+}
+
+/// Why there is no record; empty: there is.
+std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& out) {
+  if (!clip.problem.empty()) {
+    return clip.problem;
+  }
+  data::WanRecord& record = out.record;
+  try {
+    const AddSeconds watch(out.seconds.text);
+    record.encoder_hidden_states = captions_.at(clip.clip, count_before(end));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  {
+    const AddSeconds watch(out.seconds.latents);
+    record.latents = encoders_.autoencoder.encode(clip.pixels);
+  }
+  if (encoders_.image_condition) {
+    add_image(clip.pixels, out);
+  }
+  for (const auto& [array, what] : {std::pair{&record.latents, "latents"},
+                                    std::pair{&record.encoder_hidden_states, "text states"},
+                                    std::pair{&record.condition, "condition's latents"},
+                                    std::pair{&record.image_states, "image states"}}) {
+    if (!is_finite(*array)) {
+      return fmt::format("[prepare] its {} are not finite", what);
+    }
+  }
+  const AddSeconds watch(out.seconds.writing);
+  for (HostArray* array :
+       {&record.latents, &record.encoder_hidden_states, &record.condition, &record.image_states}) {
+    if (options_.dtype != DType::F32 && !array->bytes.empty()) {
+      *array = convert(*array, options_.dtype);
+    }
+  }
+  return "";
+}
+
+void RecordMaker::add_image(const HostArray& pixels, MadeRecord& out) const {
+  const AddSeconds watch(out.seconds.image);
+  const encoders::GivenImages images{.first = data::first_frame(pixels), .last = {}};
+  const Dims& dims = pixels.shape.dims;
+  out.record.condition = encoders::image_condition(
+      images, {.num_frames = dims[1], .height = dims[2], .width = dims[3]}, encoders_.autoencoder);
+  if (encoders_.image != nullptr) {
+    out.record.image_states = encoders::image_tokens(images, *encoders_.image);
+  }
+}
+
+}  // namespace kinema::preparation

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kinema/data/wan_record.h"
+#include "kinema/preparation/caption_states.h"
+#include "kinema/preparation/decode_ahead.h"
+#include "kinema/preparation/listed_clips.h"
+#include "kinema/preparation/prepare.h"
+
+namespace kinema::preparation {
+
+/// A clip's record, or why there is none.
+struct MadeRecord {
+  int64_t place = 0;
+  data::WanRecord record;  // in the dtype of the records, without a timestep
+  std::string problem;     // of a clip that is left out, one line
+  Seconds seconds;         // what it took
+};
+
+/// Records of clips, in the order of their places: of every `stride`-th place from `first` on.
+class RecordMaker {
+ public:
+  struct Places {
+    int64_t first = 0;
+    int64_t stride = 1;
+  };
+
+  /// Encodes the first captions; `end`: see next. Throws an Error for what fails with any caption.
+  RecordMaker(const Options& options, const Encoders& encoders, const ListedClips& clips,
+              const Places& places, int64_t end);
+  RecordMaker(const RecordMaker&) = delete;
+  RecordMaker& operator=(const RecordMaker&) = delete;
+
+  /// The next one; nothing behind the last clip. Places from `end` on are not asked for if the
+  /// clips before them can be used. Throws what is not the clip's own fault.
+  std::optional<MadeRecord> next(int64_t end);
+  /// How many places there are before `end`.
+  int64_t count_before(int64_t end) const;
+
+ private:
+  int64_t place(int64_t i) const { return places_.first + i * places_.stride; }
+  std::string make(const DecodedClip& clip, int64_t end, MadeRecord& out);
+  void add_image(const HostArray& pixels, MadeRecord& out) const;
+
+  const Options& options_;
+  const Encoders& encoders_;
+  const ListedClips& clips_;
+  Places places_;
+  CaptionStates captions_;
+  Seconds begun_;  // of what the next record answers for
+  std::optional<DecodeAhead> ahead_;
+};
+
+}  // namespace kinema::preparation

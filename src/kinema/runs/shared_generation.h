@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "kinema/pjrt/client.h"
+#include "kinema/runs/generate.h"
+#include "kinema/runs/job.h"
+#include "kinema/runs/model_to_use.h"
+#include "kinema/sample/output.h"
+
+/// Videos of one job that several processes share out: each makes some, all of a video by itself,
+/// and process 0 writes what they have together. All processes call each of these at the same
+/// point; none does anything in one process.
+namespace kinema::runs {
+
+/// The newest checkpoint may be another one for who looks a moment later: all take process 0's.
+void agree_on_checkpoint(config::Config& config, const std::function<ModelToUse()>& find,
+                         const Job& job);
+
+/// That prompts and images are the same, and that all see the folder of the videos (empty: it is in
+/// a store).
+void check_same_request(const sample::GenerateRequest& request, const std::filesystem::path& output,
+                        const Job& job);
+
+/// Throws an Error where the axes of the mesh are for the devices of all processes.
+void check_own_mesh(const config::Config& config, const pjrt::Client& client, const Job& job);
+
+/// How many videos each process makes, as a line.
+void tell_shares(const sample::GenerateRequest& request, const Job& job);
+
+/// Process 0 writes the latents of all to `path`, where one is given.
+void write_latents_of_all(const std::filesystem::path& path,
+                          std::span<const sample::GeneratedVideo> own, const Job& job);
+
+/// Process 0 gets what the others have made behind its own: where their files are and what the
+/// contact sheet shows, what took longest, and the sums of steps.
+void gather_videos(GenerateResult& result, std::vector<sample::ListedVideo>& listed,
+                   const Job& job);
+
+}  // namespace kinema::runs
