@@ -52,7 +52,7 @@ const std::map<std::string, std::set<std::string>>& allowed() {
       {"runs", {"core",         "io",       "remote",   "config",      "mesh",     "pjrt",
                 "graph",        "runtime",  "kernels",  "nn",          "networks", "weights",
                 "text",         "data",     "encoders", "preparation", "training", "sample",
-                "verification", "planning", "flags",    "world"}},
+                "verification", "planning", "flags",    "world",       "cluster"}},
       {"api", {"core", "config", "runs", "runtime"}},
       {"command", {"core"}},
       {"manual", {"config", "planning", "command"}},

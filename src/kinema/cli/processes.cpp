@@ -6,9 +6,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
-#include "kinema/remote/http.h"
-#include "kinema/runs/device.h"
-#include "kinema/runtime/client.h"
+#include "kinema/runs/place.h"
 
 namespace kinema::cli {
 namespace {
@@ -35,29 +33,6 @@ void print_of_several(world::World& world, const std::string& error) {
   std::fflush(nullptr);
   // Ending MPI would wait for those that are gone; the launcher ends them.
   std::_Exit(1);
-}
-
-/// What the metadata server of Google's machines says of this one.
-std::optional<std::string> instance_attribute(std::string_view name) {
-  const char* const host = std::getenv("GCE_METADATA_HOST");
-  try {
-    const remote::Response answer =
-        remote::send({.url = fmt::format(
-                          "http://{}/computeMetadata/v1/instance/attributes/{}",
-                          host == nullptr || *host == 0 ? "metadata.google.internal" : host, name),
-                      .headers = {"Metadata-Flavor: Google"}},
-                     {.connect_s = 3, .stall_s = 3, .retries = 0});
-    return answer.status == 200 ? std::optional(answer.body) : std::nullopt;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-/// Where a host of TPUs stands; nobody is asked where none are seen.
-world::Place tpu_place() {
-  const world::Environment own = world::own_environment();
-  return world::find_tpu_place(
-      runtime::shows_tpu() ? world::with_tpu_metadata(own, instance_attribute) : own);
 }
 
 void join(const world::Place& place) {
@@ -87,12 +62,7 @@ std::shared_ptr<world::World> joined_world() {
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
   if (joined_world()->is_alone()) {
-    const bool on_tpu =
-        config.run.hardware == config::Hardware::TPU && !runs::has_mock_devices(config);
-    const world::Place found = on_tpu ? tpu_place() : joined()->place();
-    const config::RuntimeConfig& told = config.runtime;
-    const world::Place place =
-        world::told_place(found, told.process_id, told.num_processes, told.coordinator_address);
+    const world::Place place = runs::place_of(config, joined()->place());
     if (place.size > 1) {
       join(place);
     }

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "kinema/config/config.h"
 #include "kinema/data/source.h"
-#include <memory>
-
 #include "kinema/flags/effective.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/job.h"
