@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "kinema/core/stopwatch.h"
 #include "world/test_world.h"
 
 namespace kinema::world {
@@ -118,6 +119,23 @@ TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
   }
   sleep(0.6);
   EXPECT_EQ(pulse.failure(), "");
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+TEST(Pulse, WaitsForNoAnswerOfAFirstProcessThatIsLost) {
+  World& world = test_world();
+  auto pulse = std::make_unique<Pulse>(world.engine(), kNames,
+                                       PulseOptions{.beat = 0.05, .silence = 0.5});
+  world.talk().barrier({.what = "the start of the test"});
+  if (world.is_first()) {
+    pulse.reset();
+  } else {
+    EXPECT_TRUE(soon([&] { return !pulse->failure().empty(); }));
+    EXPECT_THAT(pulse->failure(), HasSubstr("process 0 on a has not been heard of"));
+    const Stopwatch watch;
+    EXPECT_FALSE(pulse->fail("[x] y", 60));
+    EXPECT_LT(watch.seconds(), 20);
+  }
   world.talk().barrier({.what = "the end of the test"});
 }
 

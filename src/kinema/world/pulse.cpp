@@ -156,8 +156,8 @@ bool Pulse::fail(const std::string& text, double seconds) {
   for (const Stopwatch watch; watch.seconds() < seconds;) {
     {
       const std::lock_guard lock(mutex_);
-      if (said_) {
-        return true;
+      if (said_ || first_is_lost_) {
+        return said_;
       }
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -333,6 +333,7 @@ void Pulse::judge() {
   };
   for (const Peer& peer : peers_) {
     if (peer.rank != engine_->rank() && peer.heard.seconds() > options_.silence) {
+      first_is_lost_ = peer.rank == 0;
       set_failure(fmt::format("{} has not been heard of for {:g} s ({})",
                               names_[static_cast<size_t>(peer.rank)], options_.silence,
                               where(peer.progress)));

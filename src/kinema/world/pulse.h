@@ -75,7 +75,7 @@ class Pulse {
   std::string failure() const;
   /// Tells the others that this process ends with an error. Returns in process 0 at once, in others
   /// when process 0 has said it (`said`): a launcher ends all with the first that ends. False: it
-  /// did not within `seconds`.
+  /// did not within `seconds`, or is lost.
   bool fail(const std::string& text, double seconds);
   /// Process 0 has said what went wrong; returns when the others may know.
   void said();
@@ -117,6 +117,7 @@ class Pulse {
   std::string own_error_;
   std::string failure_;
   bool said_ = false;
+  bool first_is_lost_ = false;  // nobody is there to say it
   std::string told_;  // the errors and failure of the last message
   std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
   std::atomic<bool> ends_ = false;
