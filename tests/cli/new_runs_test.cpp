@@ -199,6 +199,9 @@ TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
   run(on_records({"run_name=other", "eval_split=0.000001"})).expect_error("keeps none of the");
   run(on_records({"run_name=other", "eval_data_dir=somewhere"})).expect_error("set one of them");
   run({"train", "tiny.yml", "run_name=other", "eval_split=0.1"}).expect_error("is synthetic");
+  run({"evaluate", "tiny.yml", "eval_split=0.1"}).expect_error("is synthetic");
+  run({"convert", "out/tiny", "tiny.safetensors", "--to", "comfyui"})
+      .expect_error("is a run's folder");
   run(on_records({"eval_split=0.2"})).expect_error("eval_split is 0.2, but the run of");
 }
 

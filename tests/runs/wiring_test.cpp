@@ -202,6 +202,8 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
               HasSubstr("wan_transformer_pretrained_model_name_or_path="));
   EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
   EXPECT_THAT(said("alone"), HasSubstr("there is no VAE"));
+  EXPECT_THAT(said("alone/model.safetensors"),
+              HasSubstr("wan_transformer_pretrained_model_name_or_path="));
 }
 
 // `adapters/mine` looks like an id of the hub.

@@ -486,6 +486,9 @@ TEST_F(LoraFile, RefusesValuesThatAreNotFinite) {
 
   EXPECT_THAT([&] { adapters.add_to("blocks.0.attn1.to_q.weight", weight); },
               ThrowsMessage<Error>(HasSubstr("not finite")));
+  EXPECT_THAT([&] { lora->check_finite(); },
+              ThrowsMessage<Error>(HasSubstr("blocks.0.attn1.to_q.lora_B.weight` f32[64,4] holds "
+                                             "values that are not finite")));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ void check_checkpoint(const fs::path& path) {
       }
       has_weights = true;
       if (is_lora_folder(folder)) {
-        weights::Lora::open(folder);
+        weights::Lora::open(folder).check_finite();
       } else {
         check_transformer(folder);
       }
@@ -100,7 +100,9 @@ std::string accept(const fs::path& path) {
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
   if (is_lora_folder(path)) {
-    return "accepted: LoRA: " + weights::Lora::open(path).summary();
+    const weights::Lora lora = weights::Lora::open(path);
+    lora.check_finite();
+    return "accepted: LoRA: " + lora.summary();
   }
   weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {

@@ -84,6 +84,7 @@ std::string check_file(const std::filesystem::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
   check(lora.unknown().empty(), "[lora] {}: {} keys are none of a Wan transformer, `{}` for one",
         path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
+  lora.check_finite();
   return "LoRA: " + lora.summary();
 }
 

@@ -193,7 +193,7 @@ Calibration calibration(std::string_view text) {
     at = end;
   }
   const char* const kPoints =
-      "needs zero points, which codes of float8 do not have\nuse absmax, absmax,F, rms,F or "
+      "needs zero points, which codes of float8 do not have\n  use absmax, absmax,F, rms,F or "
       "fixed,B";
   check(method != "minmax", "[quantization] the calibration `{}` {}", text, kPoints);
   if (method == "absmax" && values.size() <= 1) {

@@ -12,6 +12,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/training/checkpoint.h"
+#include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/weights.h"
@@ -128,6 +129,10 @@ ConvertResult convert(const std::string& given, const std::string& target,
           "  name a place outside",
           target, above.parent_path().string());
   }
+  const fs::path checkpoints = fs::path(given) / "checkpoints";
+  const std::vector<int64_t> steps = training::CheckpointFolder(checkpoints).steps();
+  check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
+        given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
   check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",
         options.max_shard_bytes);
   const std::vector<std::string> parts = checkpoint_parts(given);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/networks/open.h"
 #include "kinema/runs/both_experts.h"
@@ -47,6 +48,10 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const Job job(observer, std::move(options));
   job.check_stop();
   job.notice(device_notices(loaded.config));
+  check(loaded.config.run.eval_split == 0 || !loaded.config.run.eval_data_dir.empty() ||
+            loaded.config.data.dataset_type != config::DatasetType::SYNTHETIC,
+        "[config] eval_split {:g} is a share of a data set, but dataset_type is synthetic",
+        loaded.config.run.eval_split);
   check_flags(loaded, job);
   fetch_checkpoint(loaded.config, job);
   if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {

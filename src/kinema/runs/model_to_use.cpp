@@ -219,13 +219,16 @@ std::vector<std::string> check_run(const config::Config& config) {
   if (name.empty() || has_checkpoint(config)) {
     return {};
   }
-  const std::string& pretrained = config.model.pretrained_model_name_or_path;
+  const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const std::string& pretrained = own.empty() ? config.model.pretrained_model_name_or_path : own;
+  const std::string instead =
+      is_run(pretrained) ? fmt::format("kinema generate {}/config.yml samples that run", pretrained)
+                         : "`run_name=` without a name samples " + pretrained;
   const std::vector<std::string> runs = runs_of(config.run.output_dir);
   const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
   check(is_other && (!pretrained.empty() || !runs.empty()),
         "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
-        checkpoints_of(config).path().string(), name,
-        pretrained.empty() ? "" : "; or leave run_name out to sample " + pretrained);
+        checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
   if (runs.empty()) {  // nothing that the name could have been meant for
     return {
         fmt::format("there are no runs in {}: videos are made by {}, and run_name only says "
@@ -236,8 +239,7 @@ std::vector<std::string> check_run(const config::Config& config) {
       runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
   fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
        fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
-       pretrained.empty() ? fmt::format("run_name={} samples that one", nearest)
-                          : "leave run_name out to sample " + pretrained);
+       pretrained.empty() ? fmt::format("run_name={} samples that one", nearest) : instead);
 }
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,

@@ -242,6 +242,10 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   std::error_code ignored;
   // Only the transformer alone may be a file.
   const bool there = own.empty() ? fs::is_directory(path, ignored) : fs::exists(path, ignored);
+  check(there || !own.empty() || !fs::is_regular_file(path, ignored),
+        "[config] pretrained_model_name_or_path is the file {0}, expected a folder\n"
+        "  wan_transformer_pretrained_model_name_or_path={0} takes a transformer's file",
+        path.string());
   check(there,
         "[config] the model `{}` is not {} here\n"
         "  leave pretrained_model_name_or_path empty to start from scratch",

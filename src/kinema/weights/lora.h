@@ -77,6 +77,8 @@ class Lora {
   const std::vector<std::string>& unknown() const { return unknown_; }
   /// `diffusers names, rank 16, 240 modules`.
   std::string summary() const;
+  /// Reads all of it. Throws an Error naming a tensor that holds a value that is not finite.
+  void check_finite() const;
 
  private:
   void add(const io::TensorView& tensor, const LoraKey& key);

@@ -168,6 +168,19 @@ class Matcher {
 
 }  // namespace
 
+void Lora::check_finite() const {
+  for (const Targets& each : targets_) {
+    for (const auto& [module, target] : each) {
+      for (const io::TensorView* view :
+           {target.down, target.up, target.up_bias, target.diff, target.diff_bias}) {
+        if (view != nullptr) {
+          finite_f32(*view);
+        }
+      }
+    }
+  }
+}
+
 nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::ParamSpec> specs) {
   nn::LowRanks ranks;
   const auto module_of = [](const std::string& key) {

@@ -56,7 +56,7 @@ void check_module_path(const nn::Quantization& quantization, std::span<const std
       }));
   fail(
       "[quantization] no module's whole path matches `{}`\n"
-      "the nearest is `{}`; all are matched by `.*`, those of blocks by `blocks/.*`",
+      "  the nearest is `{}`; all are matched by `.*`, those of blocks by `blocks/.*`",
       quantization.module_path, nearest);
 }
 
