@@ -69,7 +69,8 @@ void expect_equal(const Made& one, const Made& other) {
 
 pjrt::Client opened() { return open_client({.cpu_devices = kDevices}); }
 
-// XLA's own client may stand still here, with each of its threads waiting for a device that has none.
+// XLA's own client may stand still here, with each of its threads waiting for a device that has
+// none.
 TEST(OneProcess, ManyCollectivesAtOnceDoNotWaitForThreads) {
   const pjrt::Client client = opened();
   expect_equal(run(client, 1), run(client, 200));
@@ -103,9 +104,9 @@ TEST(OneProcess, HasTheBitsOfXlasOwnCollectives) {
 }
 
 TEST(OneProcess, ProgramsAreKeptAndLoaded) {
-  const std::string folder = (std::filesystem::path(testing::TempDir()) /
-                              fmt::format("kinema_one_process_{}", getpid()))
-                                 .string();
+  const std::string folder =
+      (std::filesystem::path(testing::TempDir()) / fmt::format("kinema_one_process_{}", getpid()))
+          .string();
   const pjrt::Client client = opened();
   const Made compiled = run(client, 2, folder);
   EXPECT_FALSE(compiled.from_cache);

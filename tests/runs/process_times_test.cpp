@@ -9,8 +9,7 @@ using Steps = std::vector<std::vector<double>>;
 
 TEST(ProcessTimes, NameTheSlowestOnAverage) {
   const Steps two = {{0.1, 0.2}, {0.3, 0.4}};
-  EXPECT_EQ(slowest_process(two),
-            "process 1 slowest with 0.300 s of its own, the other 0.200 s");
+  EXPECT_EQ(slowest_process(two), "process 1 slowest with 0.300 s of its own, the other 0.200 s");
   const Steps three = {{0.1, 0.5, 0.3}};
   EXPECT_EQ(slowest_process(three),
             "process 1 slowest with 0.500 s of its own, the others on average 0.200 s");

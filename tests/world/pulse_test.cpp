@@ -124,8 +124,8 @@ TEST(Pulse, DoesNotJudgeWhatIsAnnouncedAsLong) {
 
 TEST(Pulse, WaitsForNoAnswerOfAFirstProcessThatIsLost) {
   World& world = test_world();
-  auto pulse = std::make_unique<Pulse>(world.engine(), kNames,
-                                       PulseOptions{.beat = 0.05, .silence = 0.5});
+  auto pulse =
+      std::make_unique<Pulse>(world.engine(), kNames, PulseOptions{.beat = 0.05, .silence = 0.5});
   world.talk().barrier({.what = "the start of the test"});
   if (world.is_first()) {
     pulse.reset();

@@ -145,13 +145,17 @@ TEST(TcpEngine, AMessageGivenUpIsTheNextOnes) {
 
 TEST(TcpEngine, KeysOfAnyProcessReachAll) {
   const Engines all = join(3);
-  all[2]->put("a", std::string("1\0" "2", 3));
+  all[2]->put("a", std::string("1\0"
+                               "2",
+                               3));
   all[0]->put("b", "");
   Keys keys(all[1]);
   for (const std::shared_ptr<Engine>& each : all) {
     for (const Stopwatch watch; !each->get("a") && watch.seconds() < 20;) {
     }
-    EXPECT_EQ(each->get("a"), std::string("1\0" "2", 3));
+    EXPECT_EQ(each->get("a"), std::string("1\0"
+                                          "2",
+                                          3));
     EXPECT_EQ(each->get("b"), "");
     EXPECT_EQ(each->get("c"), std::nullopt);
   }
@@ -161,8 +165,8 @@ TEST(TcpEngine, NamesThoseThatDoNotCome) {
   auto all = start(free_address(), {{0, 4}, {2, 4}}, /*seconds=*/1);
   for (auto& each : all) {
     EXPECT_THAT([&] { each.get(); },
-                ThrowsMessage<Error>(AllOf(HasSubstr("processes 1 and 3 did not come"),
-                                           HasSubstr("127.0.0.1:"))));
+                ThrowsMessage<Error>(
+                    AllOf(HasSubstr("processes 1 and 3 did not come"), HasSubstr("127.0.0.1:"))));
   }
 }
 

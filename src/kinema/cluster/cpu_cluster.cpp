@@ -92,9 +92,8 @@ class CpuCluster : public pjrt::AcrossProcesses {
     for (const auto& [device, partition] : called.program->partition_of) {
       own.device_ids.push_back(device);
     }
-    std::ranges::sort(own.device_ids, {}, [&](int64_t device) {
-      return called.program->partition_of.at(device);
-    });
+    std::ranges::sort(own.device_ids, {},
+                      [&](int64_t device) { return called.program->partition_of.at(device); });
     pjrt::Executable executable = client.compile_partitioned(called.hlo, std::move(own));
     executable.set_across(
         std::make_shared<Run>(std::move(partitioned), std::move(called.served), order_));
@@ -218,8 +217,8 @@ pjrt::Processes cpu_processes(const std::shared_ptr<world::World>& world) {
   }
   return {.index = world->rank(),
           .count = world->size(),
-          .across = std::make_shared<CpuCluster>(world->engine(),
-                                                 [world] { return world->failure(); })};
+          .across =
+              std::make_shared<CpuCluster>(world->engine(), [world] { return world->failure(); })};
 }
 
 }  // namespace kinema::cluster

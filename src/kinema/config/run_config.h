@@ -133,11 +133,12 @@ struct RunConfig {
                    "begins with, at step 0"});
     visit("init_optimizer", self.init_optimizer, UNRELATED,
           {.help = "the new run takes the optimizer's state too", .with = "init_from"});
-    visit("enable_single_replica_ckpt_restoring", self.enable_single_replica_ckpt_restoring,
-          UNRELATED,
-          {.help = "several processes: each part of a checkpoint is read by one of the devices that "
-                   "hold it, which gives it to the others; else each process reads what its "
-                   "devices hold"});
+    visit(
+        "enable_single_replica_ckpt_restoring", self.enable_single_replica_ckpt_restoring,
+        UNRELATED,
+        {.help = "several processes: each part of a checkpoint is read by one of the devices that "
+                 "hold it, which gives it to the others; else each process reads what its "
+                 "devices hold"});
     visit("checkpoints_to_keep", self.checkpoints_to_keep, UNRELATED,
           {.help = "newest checkpoints that are kept; 0: all", .min = 0});
     visit("checkpoint_keep_period", self.checkpoint_keep_period, UNRELATED,

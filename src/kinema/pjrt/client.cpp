@@ -156,9 +156,9 @@ bool Client::is_across(const CompileOptions& options) const {
   const auto is_other = [&](int64_t id) {
     return std::ranges::find(addressable_, id, &Device::id) == addressable_.end();
   };
-  return dealt_out_.across && (dealt_out_.count > 1
-                                   ? std::ranges::any_of(options.device_ids, is_other)
-                                   : options.partitions > 1 && !options.device_ids.empty());
+  return dealt_out_.across &&
+         (dealt_out_.count > 1 ? std::ranges::any_of(options.device_ids, is_other)
+                               : options.partitions > 1 && !options.device_ids.empty());
 }
 
 Executable Client::compile(std::string_view program, const CompileOptions& options) const {

@@ -16,9 +16,7 @@ void OwnTime::begin() {
 }
 
 world::StepTime OwnTime::of_step(int64_t step) const {
-  return {.step = step,
-          .seconds = watch_.seconds(),
-          .waited = cluster::seconds_waited() - waited_};
+  return {.step = step, .seconds = watch_.seconds(), .waited = cluster::seconds_waited() - waited_};
 }
 
 std::vector<double> process_seconds(const world::Pulse* pulse) {

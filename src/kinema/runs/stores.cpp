@@ -208,10 +208,9 @@ RunStores::RunStores(config::Config& config, Job job) : job_(std::move(job)) {
     // Of several processes each host has its own: they may share the cache folder.
     const world::World& world = job_.world();
     const std::string local =
-        world.is_alone()
-            ? staging_of(checkpoints)
-            : below(staging_of(checkpoints),
-                    ".of-" + world.hosts().at(static_cast<size_t>(world.rank())));
+        world.is_alone() ? staging_of(checkpoints)
+                         : below(staging_of(checkpoints),
+                                 ".of-" + world.hosts().at(static_cast<size_t>(world.rank())));
     checkpoints_ = std::make_unique<training::StoredCheckpoints>(
         remote::Store(*remote::read_store_path(checkpoints)), local,
         training::Keep{.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period},

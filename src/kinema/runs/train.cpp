@@ -271,10 +271,11 @@ std::vector<std::string> without_effect(const config::Loaded& loaded, const Star
 void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder,
                           const Job& job) {
   const config::RunConfig& run = loaded.config.run;
-  check(job.world().is_alone() || loaded.config.optimizer.idle_expert != config::IdleExpert::HOST,
-        "[train] idle_expert=host is for one process so far, and these are {}\n  idle_expert=device "
-        "trains both experts over several",
-        job.world().size());
+  check(
+      job.world().is_alone() || loaded.config.optimizer.idle_expert != config::IdleExpert::HOST,
+      "[train] idle_expert=host is for one process so far, and these are {}\n  idle_expert=device "
+      "trains both experts over several",
+      job.world().size());
   io::check_writable(checkpoints_folder(loaded.config, run_folder));
   for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
     std::error_code ignored;

@@ -27,8 +27,8 @@ struct OddCopy {
 /// order.
 std::vector<HostArray> copies_of(const Array& array);
 
-/// Compares arrays of any size by a sum of their bits that each device makes of what it holds. Where
-/// several processes share the devices all call it alike, and find the same.
+/// Compares arrays of any size by a sum of their bits that each device makes of what it holds.
+/// Where several processes share the devices all call it alike, and find the same.
 class ReplicaCheck {
  public:
   /// `ports` name and place the arrays. Compiles; does nothing for one device.
@@ -42,7 +42,7 @@ class ReplicaCheck {
 
   Devices devices_;
   std::vector<Sharding> shardings_;  // of the arrays
-  std::vector<Program> program_;  // none for one device
+  std::vector<Program> program_;     // none for one device
 };
 
 /// `device 3 (data=1, fsdp=0)`; with its process where there are several.

@@ -37,8 +37,8 @@ struct StepRecord {
   // Of several processes: what each of them took for its own part of the last step that is known
   // of it, without its waiting for the others; by rank.
   std::vector<double> process_seconds = {};
-  int64_t rss_bytes = 0;             // of this process; 0: not known
-  int64_t peak_rss_bytes = 0;        // of this process so far; 0: not known
+  int64_t rss_bytes = 0;       // of this process; 0: not known
+  int64_t peak_rss_bytes = 0;  // of this process so far; 0: not known
   // Of its first device, where the plugin says.
   std::optional<int64_t> device_bytes = {};
   std::optional<int64_t> peak_device_bytes = {};  // so far

@@ -18,9 +18,9 @@ struct MetricsRow {
   double seconds = 0;
   double tflops_per_second = 0;
   double epoch = 0;
-  std::string time = {};    // UTC
-  std::string nonfinite;    // where, when the step was not finite
-  std::string expert = {};  // whose step it was, of a run of both
+  std::string time = {};                     // UTC
+  std::string nonfinite;                     // where, when the step was not finite
+  std::string expert = {};                   // whose step it was, of a run of both
   std::vector<double> process_seconds = {};  // of several processes, by rank
 };
 

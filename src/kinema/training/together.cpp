@@ -22,13 +22,11 @@ std::vector<std::string> Together::run(const std::function<std::string()>& work)
   } catch (const std::exception& error) {
     said = std::string("-") + error.what();
   }
-  std::vector<std::string> all =
-      others_.gather(said, {.what = fmt::format("the checkpoint of step {}", step_),
-                            .seconds = kLongestWrite});
+  std::vector<std::string> all = others_.gather(
+      said, {.what = fmt::format("the checkpoint of step {}", step_), .seconds = kLongestWrite});
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    check(all[rank].starts_with('+'),
-          "{}\n  process {} could not write its part of checkpoint {}", all[rank].substr(1), rank,
-          step_);
+    check(all[rank].starts_with('+'), "{}\n  process {} could not write its part of checkpoint {}",
+          all[rank].substr(1), rank, step_);
     all[rank].erase(0, 1);
   }
   return all;

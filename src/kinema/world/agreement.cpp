@@ -73,13 +73,15 @@ std::string difference(const NameOf& name_of, const std::string& name,
                          who(name_of, each->second));
     }
   }
-  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first), who(name_of, most->second));
+  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first),
+                     who(name_of, most->second));
 }
 
 }  // namespace
 
 void check_alike(World& world, const StartRecord& own, const std::string& what) {
-  check_alike(world.talk(), [&](int64_t rank) { return world.name_of(rank); }, own, what);
+  check_alike(
+      world.talk(), [&](int64_t rank) { return world.name_of(rank); }, own, what);
 }
 
 void check_alike(Communicator& talk, const NameOf& name_of, const StartRecord& own,

@@ -54,8 +54,8 @@ Environment with_tpu_metadata(
     const std::function<std::optional<std::string>(std::string_view attribute)>& metadata);
 
 /// What keys say (`process_id`, `num_processes`, `coordinator_address`) of what else `found` the
-/// process: `found` with another coordinator's address, or, where that is one process alone, a place
-/// of its own. Throws an Error where they contradict each other.
+/// process: `found` with another coordinator's address, or, where that is one process alone, a
+/// place of its own. Throws an Error where they contradict each other.
 Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator);
 
 }  // namespace kinema::world

@@ -33,7 +33,7 @@ struct Pulse::Beat {
   std::array<char, 64> doing{};
   std::array<char, 2000> error{};  // of the sender; of process 0, of the run
   StepTime last;
-  int64_t notices = 0;             // told so far, this message's among them
+  int64_t notices = 0;  // told so far, this message's among them
   std::array<char, 1000> notice{};
 };
 

@@ -27,18 +27,18 @@ struct PulseOptions {
 
 /// How long a process took for a step.
 struct StepTime {
-  int64_t step = 0;   ///< 0: none yet
+  int64_t step = 0;  ///< 0: none yet
   double seconds = 0;
   double waited = 0;  ///< of them, for the others, as far as it knows
 };
 
 /// What a process was last heard to do.
 struct Progress {
-  int64_t step = 0;     ///< that is being made
-  int64_t count = 0;    ///< of all that it began; the one with the fewest is waited for
-  bool is_long = false; ///< compiling, a checkpoint: takes the time it takes
-  std::string doing;    ///< `waiting for data`
-  StepTime last = {};   ///< of the last step that it finished
+  int64_t step = 0;      ///< that is being made
+  int64_t count = 0;     ///< of all that it began; the one with the fewest is waited for
+  bool is_long = false;  ///< compiling, a checkpoint: takes the time it takes
+  std::string doing;     ///< `waiting for data`
+  StepTime last = {};    ///< of the last step that it finished
 };
 
 /// Knows of each process of a run that it lives and where it stands: all tell process 0, which
@@ -52,11 +52,11 @@ class Pulse {
   /// Listens no longer; for when all are done.
   ~Pulse();
 
-  /// From now on a process that is lost has ended the run within so many seconds; what `set_overdue`
-  /// needs is taken off.
+  /// From now on a process that is lost has ended the run within so many seconds; what
+  /// `set_overdue` needs is taken off.
   void set_timeout(double seconds);
-  /// Called where this process has not ended some seconds after a failure, as it stands in something
-  /// that nothing interrupts; from a thread of the pulse.
+  /// Called where this process has not ended some seconds after a failure, as it stands in
+  /// something that nothing interrupts; from a thread of the pulse.
   void set_overdue(std::function<void()> end);
   /// A line that people should see, from whichever process: process 0 shows its own itself, and
   /// those that others alone have, with whose they are, by `set_show`, from a thread of the pulse.
@@ -111,15 +111,15 @@ class Pulse {
   double grace_ = 5;  // seconds
   std::function<void()> overdue_;
   std::function<void(const std::string&)> show_;
-  Notices notices_;                     // of process 0
+  Notices notices_;                      // of process 0
   std::deque<std::string> own_notices_;  // of others: not told yet
   int64_t notices_told_ = 0;
   std::string own_error_;
   std::string failure_;
   bool said_ = false;
   bool first_is_lost_ = false;  // nobody is there to say it
-  std::string told_;  // the errors and failure of the last message
-  std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
+  std::string told_;            // the errors and failure of the last message
+  std::vector<Peer> peers_;     // of process 0: all; of others: process 0 alone
   std::atomic<bool> ends_ = false;
   std::thread thread_;
 };

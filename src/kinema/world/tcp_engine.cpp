@@ -32,7 +32,7 @@ struct Header {
   int64_t from = 0;
   Kind kind = Kind::MESSAGE;
   int32_t channel = 0;
-  int32_t tag = 0;       // of MESSAGE
+  int32_t tag = 0;        // of MESSAGE
   int32_t key_bytes = 0;  // of PUT: the key comes first
 };
 
@@ -119,7 +119,9 @@ class Sent : public Pending {
 class Receiving : public Pending {
  public:
   Receiving(std::shared_ptr<Inbox> inbox, const Address& address, std::span<std::byte> into)
-      : inbox_(std::move(inbox)), address_(address), wanted_(std::make_shared<Wanted>(Wanted{into})) {
+      : inbox_(std::move(inbox)),
+        address_(address),
+        wanted_(std::make_shared<Wanted>(Wanted{into})) {
     inbox_->want(address_, wanted_);
   }
   Receiving(const Receiving&) = delete;

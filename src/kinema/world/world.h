@@ -25,8 +25,8 @@ class World {
   /// when all processes have come. Call it once a process. Throws an Error where the module of the
   /// launcher cannot be loaded, or the others do not come.
   /// `on_wait`: called once, with a line for people, where the others take long to come.
-  static std::shared_ptr<World> join(
-      const Place& place, const std::function<void(const std::string&)>& on_wait = {});
+  static std::shared_ptr<World> join(const Place& place,
+                                     const std::function<void(const std::string&)>& on_wait = {});
 
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.size; }
