@@ -184,6 +184,33 @@ TEST(TcpEngine, NamesTwoWithOneNumberAndOtherCounts) {
   }
 }
 
+// As where one is ended while the last is waited for, and started again.
+TEST(TcpEngine, OneThatLeftMayComeAgain) {
+  for (const bool is_last : {false, true}) {
+    const std::string address = free_address();
+    auto first = start(address, {{0, 3}});
+    const auto comes_and_goes = [&] {
+      zmq::context_t context;
+      zmq::socket_t gone(context, zmq::socket_type::dealer);
+      gone.set(zmq::sockopt::ipv6, true);
+      gone.connect("tcp://" + address);
+      gone.send(zmq::str_buffer(R"({"kinema":1,"rank":1,"size":3,"address":"tcp://127.0.0.1:1"})"),
+                zmq::send_flags::none);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    };
+    comes_and_goes();
+    auto others = is_last ? start(address, {{2, 3}}) : start(address, {{1, 3}, {2, 3}});
+    if (is_last) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      others.push_back(std::move(start(address, {{1, 3}}).front()));
+    }
+    EXPECT_EQ(first.front().get()->rank(), 0);
+    for (auto& each : others) {
+      EXPECT_EQ(each.get()->size(), 3);
+    }
+  }
+}
+
 TEST(TcpEngine, NamesAPortThatIsTaken) {
   const std::string address = free_address();
   const Engines all = join(2, address);

@@ -226,13 +226,14 @@ Met Coordinator::gather(const std::string& own) {
   std::vector<std::string> addresses(static_cast<size_t>(meeting_.size));
   addresses.front() = own;
   Waiting waiting(meeting_);
-  while (std::ssize(guests) + 1 < meeting_.size) {
+  while (std::ssize(guests) + 1 < meeting_.size || forget_gone(guests, addresses)) {
     waiting.look();
     if (wait_for(socket_, std::chrono::milliseconds(100))) {
       std::optional<Guest> guest = Guest::from(socket_);
       if (!guest) {
         continue;
       }
+      forget_gone(guests, addresses);
       guests.push_back(*guest);
       if (guest->size != meeting_.size) {
         refuse(guests, fmt::format("[num_processes] process {} was told of {}, process 0 of {}",
@@ -250,6 +251,7 @@ Met Coordinator::gather(const std::string& own) {
       }
       *place = guest->address;
     } else if (waiting.seconds() > meeting_.seconds) {
+      forget_gone(guests, addresses);
       std::vector<int64_t> missing;
       for (int64_t rank = 0; rank < meeting_.size; ++rank) {
         if (addresses[static_cast<size_t>(rank)].empty()) {
@@ -269,6 +271,23 @@ Met Coordinator::gather(const std::string& own) {
     send(socket_, {{"kinema", kProtocol}, {"session", met.session}, {"addresses", met.addresses}});
   }
   return met;
+}
+
+bool Coordinator::forget_gone(std::vector<Guest>& guests, std::vector<std::string>& addresses) {
+  // Told an error of a message without a connection, which else is dropped.
+  socket_.set(zmq::sockopt::router_mandatory, true);
+  const auto gone = std::erase_if(guests, [&](const Guest& guest) {
+    try {
+      socket_.send(zmq::buffer(guest.identity), zmq::send_flags::sndmore);
+      socket_.send(zmq::message_t(), zmq::send_flags::none);  // which it takes for no answer
+      return false;
+    } catch (const zmq::error_t&) {
+      addresses[static_cast<size_t>(guest.rank)].clear();
+      return true;
+    }
+  });
+  socket_.set(zmq::sockopt::router_mandatory, false);
+  return gone > 0;
 }
 
 void Coordinator::refuse(const std::vector<Guest>& guests, const std::string& why) {

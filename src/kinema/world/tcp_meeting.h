@@ -33,6 +33,8 @@ class Coordinator {
  private:
   struct Guest;
   void refuse(const std::vector<Guest>& guests, const std::string& why);
+  /// Forgets those that have ended meanwhile, which may be started again; whether there were any.
+  bool forget_gone(std::vector<Guest>& guests, std::vector<std::string>& addresses);
 
   TcpMeeting meeting_;
   zmq::socket_t socket_;
