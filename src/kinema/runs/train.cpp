@@ -345,6 +345,10 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const flags::Effective flags = check_flags(loaded, job);
   take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
+  // Of this start, not of the run: who samples its config.yml would wait for others.
+  given.config.runtime.num_processes = 1;
+  given.config.runtime.process_id = 0;
+  given.config.runtime.coordinator_address.clear();
   RunStores stores(loaded.config, job);
   TrainResult result{.run_folder = stores.run()};
   const fs::path run = run_folder(loaded.config);
