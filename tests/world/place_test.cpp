@@ -86,6 +86,50 @@ TEST(Place, MeetsOnSlurmsFirstHostWithoutPmix) {
   EXPECT_EQ(coordinator("n[4]-ib,x"), "n4-ib:61443");
 }
 
+// They run side by side, on the same first host.
+TEST(Place, MeetsElsewhereInAnotherStep) {
+  const auto coordinator = [](const std::string& job, const std::string& step) {
+    return place_in({{"SLURM_PROCID", "0"},
+                     {"SLURM_STEP_NUM_TASKS", "2"},
+                     {"SLURM_JOB_ID", job},
+                     {"SLURM_STEP_ID", step},
+                     {"SLURM_STEP_NODELIST", "a"}})
+        .coordinator;
+  };
+  EXPECT_EQ(coordinator("4099", "0"), "a:61443");
+  EXPECT_EQ(coordinator("4099", "1"), "a:61540");
+  EXPECT_EQ(coordinator("4095", "4294967290"), "a:64953");
+}
+
+// As mpiexec of MPICH and Intel's: an older PMI, which says no place to meet.
+TEST(Place, ReadsHydrasEnvironment) {
+  std::map<std::string, std::string> variables = {
+      {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  const Place place = place_in(variables);
+  EXPECT_EQ(place.launcher, Launcher::TCP);
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.size, 4);
+  EXPECT_THAT(place.local_rank, Optional(1));
+  EXPECT_THAT(place.local_size, Optional(2));
+  EXPECT_EQ(meeting_at(place, "a:1").coordinator, "a:1");
+  EXPECT_THROW(meeting_at(place, ""), Error);
+  // Slurm started its helpers, one a host.
+  variables["SLURM_PROCID"] = "1";
+  variables["SLURM_STEP_NUM_TASKS"] = "2";
+  EXPECT_EQ(place_in(variables).rank, 3);
+  EXPECT_EQ(place_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).launcher, Launcher::NONE);
+}
+
+TEST(Place, IsSlurmsWherePmi2SaysTheSame) {
+  const Place place = place_in({{"SLURM_PROCID", "1"},
+                                {"SLURM_STEP_NUM_TASKS", "2"},
+                                {"SLURM_JOB_ID", "4099"},
+                                {"SLURM_STEP_NODELIST", "a"},
+                                {"PMI_RANK", "1"},
+                                {"PMI_SIZE", "2"}});
+  EXPECT_EQ(place.coordinator, "a:61443");
+}
+
 TEST(Place, RefusesSrunThatSaysNeither) {
   EXPECT_THAT(error_in({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}),
               HasSubstr("srun --mpi=pmix"));

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
@@ -51,22 +52,45 @@ void join(const world::Place& place) {
   }
 }
 
+/// The last value of `coordinator_address` among words; empty without one.
+std::string coordinator_in(std::span<const std::string> words) {
+  constexpr std::string_view kKey = "coordinator_address=";
+  std::string value;
+  for (const std::string& word : words) {
+    if (word.starts_with(kKey)) {
+      value = word.substr(kKey.size());
+    }
+  }
+  return value;
+}
+
 }  // namespace
 
-std::shared_ptr<world::World> joined_world() {
+std::shared_ptr<world::World> joined_world(std::span<const std::string> words) {
   if (!joined()) {
-    join(world::find_place(world::own_environment()));
+    join(world::meeting_at(world::find_place(world::own_environment()), coordinator_in(words)));
   }
   return joined();
 }
 
 std::shared_ptr<world::World> joined_world(const config::Config& config) {
-  if (joined_world()->is_alone()) {
-    const world::Place place = runs::place_of(config, joined()->place());
+  check(joined() != nullptr, "[world] the words come before the configuration");
+  const world::Place& met = joined()->place();
+  if (joined()->is_alone()) {
+    const world::Place place = runs::place_of(config, met);
     if (place.size > 1) {
       join(place);
     }
+    return joined();
   }
+  const config::RuntimeConfig& keys = config.runtime;
+  const world::Place told =
+      world::told_place(met, keys.process_id, keys.num_processes, keys.coordinator_address);
+  check(
+      told.coordinator == met.coordinator,
+      "[coordinator_address] {}: the processes that {} started have met at {} before any file was "
+      "read\n  it counts on the command line: coordinator_address={}",
+      told.coordinator, met.how, met.coordinator, told.coordinator);
   return joined();
 }
 

@@ -37,6 +37,8 @@ struct Names {
 };
 constexpr Names kOpenMpi{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+// MPICH's and Intel's, and what else of an older PMI.
+constexpr Names kHydra{"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 constexpr Names kSlurm{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
 
 std::optional<Place> told_by(const Names& names, const Environment& environment) {
@@ -247,7 +249,8 @@ std::string first_host(const std::string& list) {
   return out;
 }
 
-/// `srun` without PMIx: the first host is where process 0 is, on a port that the job's number says.
+/// `srun` without PMIx: the first host is where process 0 is, on a port that the numbers of the job
+/// and of its step say.
 Place without_pmix(Place place, const Environment& environment) {
   const std::optional<std::string> hosts = environment("SLURM_STEP_NODELIST");
   const std::optional<int64_t> job = number(environment, "SLURM_JOB_ID", 0);
@@ -257,8 +260,12 @@ Place without_pmix(Place place, const Environment& environment) {
         "  srun --mpi=pmix ... starts them with it (srun --mpi=list names what this Slurm has)",
         place.size);
   constexpr int64_t kPorts = 4096;  // the upper ones, which the system does not hand out
+  // Steps of one job run side by side, and so do jobs of numbers that follow each other.
+  constexpr int64_t kStep = 97;
+  const int64_t step = number(environment, "SLURM_STEP_ID", 0).value_or(0);
+  const int64_t port = 65536 - kPorts + (*job % kPorts + step % kPorts * kStep) % kPorts;
   place.launcher = Launcher::TCP;
-  place.coordinator = fmt::format("{}:{}", first_host(*hosts), 65536 - kPorts + *job % kPorts);
+  place.coordinator = fmt::format("{}:{}", first_host(*hosts), port);
   return place;
 }
 
@@ -276,8 +283,18 @@ Place find_place(const Environment& environment) {
   if (const std::optional<Place> place = told_by(kOpenMpi, environment)) {
     return *place;
   }
-  if (const std::optional<Place> place = told_by(kSlurm, environment)) {
-    return place->size == 1 || has_pmix ? *place : without_pmix(*place, environment);
+  const std::optional<Place> slurm = told_by(kSlurm, environment);
+  std::optional<Place> hydra = has_pmix ? std::nullopt : told_by(kHydra, environment);
+  // `srun --mpi=pmi2` says both alike; within a job mpiexec has srun start a helper on each host,
+  // whose numbers Slurm's are then.
+  if (hydra && !(slurm && slurm->rank == hydra->rank && slurm->size == hydra->size)) {
+    if (hydra->size > 1) {
+      hydra->launcher = Launcher::TCP;
+    }
+    return *hydra;
+  }
+  if (slurm) {
+    return slurm->size == 1 || has_pmix ? *slurm : without_pmix(*slurm, environment);
   }
   if (has_pmix) {  // prterun: the size is PMIx's to tell
     const std::optional<int64_t> rank = number(environment, "PMIX_RANK", 0);
@@ -344,16 +361,25 @@ Environment with_tpu_metadata(
   };
 }
 
+Place meeting_at(Place found, const std::string& coordinator) {
+  if (found.launcher == Launcher::TCP && !coordinator.empty()) {
+    found.coordinator = coordinator;
+  }
+  check(found.launcher != Launcher::TCP || !found.coordinator.empty(),
+        "[coordinator_address] {} started {} processes, but does not say where they can meet\n"
+        "  coordinator_address=HOST:PORT on the command line, of process 0's host and a free port; "
+        "Open MPI's mpirun needs none",
+        found.how, found.size);
+  return found;
+}
+
 Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator) {
   if (found.size > 1 || !found.knows_size) {
     check(size == 1 || !found.knows_size || (size == found.size && rank == found.rank),
           "[num_processes] process_id={} of num_processes={}, but {} says that this is process {} "
           "of {}\n  leave the keys out",
           rank, size, found.how, found.rank, found.size);
-    if (found.launcher == Launcher::TCP && !coordinator.empty()) {
-      found.coordinator = coordinator;
-    }
-    return found;
+    return meeting_at(std::move(found), coordinator);
   }
   if (size == 1) {
     return found;

@@ -13,7 +13,8 @@ namespace kinema::world {
 enum class Launcher : uint8_t {
   NONE,  ///< this is the only one
   PMIX,  ///< mpirun, prterun or `srun --mpi=pmix`, which serve PMIx
-  TCP,   ///< each was told its number and where process 0 listens: srun, a TPU's pod, keys
+  TCP,   ///< each was told its number and where process 0 listens: srun, a TPU's pod, keys, or
+         ///< MPICH's mpiexec with a key for the latter
 };
 
 /// Which of a run's processes this is, as its launcher's environment says.
@@ -25,7 +26,7 @@ struct Place {
   /// The same among the processes of this host; empty where the launcher does not say.
   std::optional<int64_t> local_rank;
   std::optional<int64_t> local_size;
-  /// Of Launcher::TCP: `host:port`, where process 0 listens.
+  /// Of Launcher::TCP: `host:port`, where process 0 listens; empty where nothing says it yet.
   std::string coordinator = {};
   /// How it was found: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
   std::string how;
@@ -52,6 +53,10 @@ Place find_tpu_place(const Environment& environment);
 Environment with_tpu_metadata(
     Environment environment,
     const std::function<std::optional<std::string>(std::string_view attribute)>& metadata);
+
+/// `found`, whose processes meet at `coordinator` where that is given. Throws an Error where they
+/// meet over TCP and nothing says where.
+Place meeting_at(Place found, const std::string& coordinator);
 
 /// What keys say (`process_id`, `num_processes`, `coordinator_address`) of what else `found` the
 /// process: `found` with another coordinator's address, or, where that is one process alone, a
