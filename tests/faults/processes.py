@@ -452,13 +452,12 @@ def main():
                  "deaths": lambda: deaths(runs, args.times, args.seed), "address": lambda: address(runs), "stores": lambda: stores(runs),
                  "refusals": lambda: refusals(runs, every)}
         if args.what == "quick":
+            WORDS["executable_cache"] = Path(folder) / "programs"
             parts = {"equal": lambda: equal(runs, ["accumulation-average"], ((1, 4), (2, 2))),
                      "attention": lambda: equal(runs, ["context-ulysses_ring"], ((1, 4), (4, 1))),
                      "restore": lambda: restore(runs, (3,), ("two-replicas",)),
                      "address": lambda: address(runs, quick=True),
                      "refusals": lambda: refusals(runs, ["configuration"])}
-            if args.stores:
-                parts["stores"] = lambda: stores(runs, ("gs",))
         elif args.what != "all":
             parts = {args.what: parts[args.what]}
         failed = 0
