@@ -133,7 +133,8 @@ class CpuCluster : public pjrt::AcrossProcesses {
 
   /// True when it is so in all processes.
   bool all(bool own) {
-    const std::vector<std::string> said = talk_.gather(own ? "1" : "0", {"loading programs"});
+    const std::vector<std::string> said =
+        talk_.gather(own ? "1" : "0", {"loading programs", kLongestCompile});
     return std::ranges::all_of(said, [](const std::string& each) { return each == "1"; });
   }
 
