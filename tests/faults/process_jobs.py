@@ -122,12 +122,29 @@ def generate(jobs, only=None, counts=(2, 3)):
             count = same(one, jobs.folder / f"{name.replace(' ', '-')}-{processes}", f"{name} by {processes}")
             require(told[1] == told[processes], f"{name} by {processes} told {told[processes]}, by one {told[1]}")
         yield f"{name}: {count} files of 1 and {' and '.join(map(str, counts))} processes are equal ({time.monotonic() - began:.0f} s)"
+    if not only or "one mesh" in only:
+        yield one_mesh(jobs, tiny + [f"prompt_file={prompts}", "generate_batch_size=2"])
     given = tiny + [f"prompt_file={prompts}", f"video_folder={jobs.folder}/refused"]
     plugin = {"KINEMA_PJRT_CPU": "/nowhere/plugin.so"}
     yield jobs.refused(given, 2, r"\[process 1 on .*/nowhere/plugin\.so", {1: (plugin, [])})
     yield jobs.refused(given, 2, r"prompt_file is .* on process 1", {1: ({}, ["prompt_file=configs/tiny.yml"])})
-    yield jobs.refused(given + ["ici_context_parallelism=1", "ici_fsdp_parallelism=2"], 2, r"multiply to 2, but each of 2 processes")
+    yield jobs.refused(given + ["ici_context_parallelism=1", "ici_fsdp_parallelism=3"], 2, r"multiply to 3, but each of 2 processes")
     require(not list((jobs.folder / "refused").glob("*")), "what was refused has left files")
+
+
+def one_mesh(jobs, words, shapes=((1, 4), (2, 2), (4, 1))):
+    """Every video over the devices of all processes."""
+    began = time.monotonic()
+    for processes, devices in shapes:
+        folder = jobs.folder / f"one-mesh-{processes}"
+        folder.mkdir()
+        out, err = jobs.run(words + [f"video_folder={folder / 'videos'}", f"save_latents={folder / 'latents.safetensors'}",
+                                     f"cpu_device_count={devices}", "ici_context_parallelism=2", "ici_fsdp_parallelism=2",
+                                     "num_attention_heads=4", "save_frames=true"], processes)
+        require("devices: 4" in out + err, f"one mesh by {processes} said {out[-800:]}{err[-800:]}")
+    for processes, _ in shapes[1:]:
+        count = same(jobs.folder / f"one-mesh-{shapes[0][0]}", jobs.folder / f"one-mesh-{processes}", f"one mesh by {processes}")
+    return f"one mesh: {count} files of {', '.join(f'{p} x {d}' for p, d in shapes)} are equal ({time.monotonic() - began:.0f} s)"
 
 
 def prepare(jobs, counts=(2, 3), deaths=((signal.SIGKILL, 2), (signal.SIGTERM, 3))):

@@ -160,6 +160,7 @@ def cases():
         "fsdp-context": mesh(fsdp=2, context=2),
         "accumulation-average": mesh(data=2, fsdp=2) | dict(gradient_accumulation_steps=2, ema_decay=0.9),
         "both-experts": mesh(data=2, fsdp=2) | dict(train_expert="both"),
+        "both-experts-host": mesh(data=2, fsdp=2) | dict(train_expert="both", idle_expert="host", ema_decay=0.9),
         "adamw8bit": mesh(data=2, fsdp=2) | dict(optimizer="adamw8bit"),
         "adafactor": mesh(fsdp=4) | dict(optimizer="adafactor"),
         "bfloat16": mesh(data=2, fsdp=2) | dict(weights_dtype="bfloat16", activations_dtype="bfloat16",
@@ -391,6 +392,20 @@ def stores(runs, schemes=("gs", "s3")):
         left = [str(path) for path in runs.folder.glob(f"host-{scheme}-4-*/stores/written/**/*.writing/*")]
         require(not left, f"{scheme}: parts were left on hosts: {left}")
         yield f"{scheme}://: 4 steps by two hosts, 4 more by four, brought to one: {len(a)} tensors equal to one process's"
+        # Of four hosts that hold the same, one reads.
+        size = sum(len(tensor[2]) for tensor in a.values())
+        replicas = mesh(data=4) | dict(max_train_steps=9, learning_rate=0, output_dir=words["output_dir"],
+                                       enable_single_replica_ckpt_restoring="true", save_final_checkpoint="false")
+        output = ""
+        for code, said in map(runs.end, runs.start_by_address("run", 4, 1, replicas, on_host=host(f"{scheme}-replicas"))):
+            require(code == 0, f"{scheme}, 4 replicas ended with {code}: {said[-1500:]}")
+            output += said
+        line = re.search(r"([\d.]+) MB came from .* \(process 0 ([\d.]+) MB\)", output)
+        require(line, f"{scheme}: nothing, or something else, is said of what came: {output[-1500:]}")
+        require(abs(float(line[1]) - size / 1e6) < 0.06, f"{scheme}: {line[0]}, but the state has {size} bytes")
+        kept = [str(path) for path in runs.folder.glob(f"host-{scheme}-replicas-*/stores/written/**/*.safetensors")]
+        require(not kept, f"{scheme}: what was read is still there: {kept}")
+        yield f"{scheme}://: {line[0]}; the state has {size / 1e6:.1f} MB"
 
 
 def refusals(runs, names):

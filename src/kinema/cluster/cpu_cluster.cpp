@@ -189,6 +189,7 @@ class CpuCluster : public pjrt::AcrossProcesses {
         pjrt::CompileOptions quick = options;
         quick.flags.insert_or_assign("xla_backend_optimization_level", int64_t{0});
         quick.flags.insert_or_assign("xla_llvm_disable_expensive_passes", true);
+        quick.flags.insert_or_assign("xla_cpu_use_fusion_emitters", false);
         const pjrt::OptimizedProgram made = client.compile_for_all(program, quick).optimized();
         said = "+" + made.format + "\n" + made.bytes;
       } catch (const Error& error) {

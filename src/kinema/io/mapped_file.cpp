@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/descriptor.h"
 #include "kinema/io/mapping_guard.h"
+#include "kinema/io/partial_copy.h"
 
 namespace kinema::io {
 
@@ -41,6 +42,7 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   }
   file.data_ = static_cast<const std::byte*>(data);
   file.guard_ = mapping_guard::add(file.data_, file.size_);
+  file.has_holes_ = note_mapping(file.data_, file.size_, status.st_dev, status.st_ino);
   return file;
 }
 
@@ -49,6 +51,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       guard_(std::exchange(other.guard_, -1)),
+      has_holes_(std::exchange(other.has_holes_, false)),
       device_(other.device_),
       inode_(other.inode_) {}
 
@@ -57,6 +60,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(guard_, other.guard_);
+  std::swap(has_holes_, other.has_holes_);
   std::swap(device_, other.device_);
   std::swap(inode_, other.inode_);
   return *this;
@@ -65,6 +69,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
     mapping_guard::remove(guard_);
+    if (has_holes_) {
+      forget_mapping(data_);
+    }
     ::munmap(const_cast<std::byte*>(data_), size_);
   }
 }

@@ -53,6 +53,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   int guard_ = -1;
+  bool has_holes_ = false;
   uint64_t device_ = 0;
   uint64_t inode_ = 0;
 };
@@ -68,6 +69,10 @@ void release_pages(std::span<const std::byte> bytes);
 
 /// Asks the system to begin reading the file there.
 void will_read(std::span<const std::byte> bytes);
+
+/// Has bytes of a mapped file come that may be a hole of a PartialCopy; to be asked before they are
+/// read by who reads checkpoints. Throws what its RangedFile throws.
+void bring(std::span<const std::byte> bytes);
 
 /// Puts a handler of SIGBUS in place for files that are mapped from now on; one of a program's
 /// first calls. A SIGBUS of other memory goes where it went before.

@@ -265,6 +265,7 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
 }  // namespace
 
 HostArray TensorView::copy() const {
+  bring(bytes);
   HostArray out(shape);
   if (decode) {
     decode(out.as<float>());

@@ -58,12 +58,13 @@ GenerateStart start_of(const sample::GenerateRequest& request,
 }
 
 /// What the sampling room tells, in this room's terms. `output` is made once it is known that there
-/// will be something to write. `meet`: see generate.
+/// will be something to write. `meet`: see generate; none where videos are made together.
 sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
                                    const config::Config& config,
                                    const sample::GenerateRequest& request, const fs::path& output,
                                    const std::string& allowed_flags,
                                    const std::function<void()>& meet) {
+  const bool together = meet == nullptr && !job.world().is_alone();
   sample::GenerateObserver out;
   out.note = [&job](const std::string& line) { job.notice(line); };
   out.layout = [&job](const std::string& text) { job.line("batch: " + text); };
@@ -78,9 +79,12 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       observer.on_start(start_of(request, batches));
     }
   };
-  out.step = [&observer, &job, allowed_flags,
+  out.step = [&observer, &job, allowed_flags, together,
               task = std::shared_ptr<Task>()](const sample::DenoiseStep& step) mutable {
-    if (job.stop_asked()) {  // of several processes, the others hear of it when they are done
+    if (together) {
+      job.meet("a step of the sampler");
+      job.check_stop();
+    } else if (job.stop_asked()) {  // the others hear of it when they are done
       throw Stopped();
     }
     if (!task) {
@@ -94,7 +98,7 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
       observer.on_step(step.done, step.total);
     }
   };
-  if (!job.world().is_alone() && !request.save_latents.empty()) {
+  if (meet && !job.world().is_alone() && !request.save_latents.empty()) {
     out.denoised = [&job, &request, meet](std::span<const sample::GeneratedVideo> videos) {
       meet();
       write_latents_of_all(request.save_latents, videos, job);
@@ -103,10 +107,11 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
   return out;
 }
 
-/// The videos' own files, and what process 0 writes of all.
+/// The videos' own files, and what process 0 writes of all; `pipeline` is null where this process
+/// writes none. `apart`: each has made its own.
 void write(const fs::path& output, const sample::GenerateRequest& request,
            const sample::Pipeline* pipeline, const sample::OutputOptions& options,
-           VideoStore& store, GenerateResult& result, const Job& job) {
+           VideoStore& store, bool apart, GenerateResult& result, const Job& job) {
   std::vector<sample::ListedVideo> listed;
   if (pipeline != nullptr) {
     const sample::OutputFiles files =
@@ -122,9 +127,11 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
            .latents = std::move(video.latents),
            .frames_folder = files.frames.empty() ? "" : store.path(files.frames[i])});
     }
-    result.made.videos.clear();
   }
-  gather_videos(result, listed, job);
+  result.made.videos.clear();
+  if (apart) {
+    gather_videos(result, listed, job);
+  }
   if (job.world().is_first()) {
     const fs::path sheet = sample::write_list(output, listed, result.made.sizes.height, options);
     result.contact_sheet = sheet.empty() ? "" : store.path(sheet);
@@ -163,29 +170,27 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   io::check_writable(output);
   sample::GenerateRequest request = make_request(loaded, model);
-  request.share = {.index = job.world().rank(),
-                   .count = job.world().size(),
-                   .all_texts = config.model.use_batched_text_encoder};
+  request.share.all_texts = config.model.use_batched_text_encoder;
   check_same_request(request, store.is_remote() ? fs::path() : output, job);
   job.begin();
   job.check_stop();
-  const pjrt::Client client = open_own_client(config, job);
-  check_same_devices(client, job);
+  const VideoDevices over = open_for_videos(config, job);
+  const pjrt::Client& client = over.client;
   check_kernels(loaded.config, client, job);
   choose_tiles(loaded, PlanMode::GENERATE, client, job);
   options.attention = model_options(config).attention;
-  check_own_mesh(config, client, job);
-  const runtime::Devices devices(client, own_placement(config, client));
+  const runtime::Devices devices(client, over.place);
   if (const mesh::Placement& place = devices.placement(); place.active()) {
-    job.line(fmt::format("devices: {}, {}", devices.count(), mesh::axes_text(place.mesh().axes)));
+    job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
   }
   apply_batch(loaded, devices.placement(), job, request);
-  tell_shares(request, job);
+  tell_shares(request, over.together, job);
+  take_part(request, over.together, job);
   GenerateResult result{.transformer = model.folder.transformer};
   std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, "making videos", /*is_long=*/true);
   // Of several processes nobody writes before all have made theirs, or after one was stopped.
-  const auto meet = [&job, met = std::make_shared<bool>(false)] {
+  const std::function<void()> meet = [&job, met = std::make_shared<bool>(false)] {
     if (!job.world().is_alone()) {
       if (!std::exchange(*met, true)) {
         job.meet("the videos");
@@ -195,15 +200,21 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
     const networks::Network network = networks::open(model.folder.transformer);
+    sample::PipelineOptions how{
+        .model = options, .program = trying_kernels(step_program_options(config), devices, job)};
+    if (over.together) {
+      how.agree = [&job](const std::string& problem) { return agree_on_problem(problem, job); };
+    }
     pipeline.emplace(devices, model.folder, make_parts(config, model, network.sizes(), client, job),
-                     sample::PipelineOptions{
-                         .model = options,
-                         .program = trying_kernels(step_program_options(config), devices, job)});
+                     std::move(how));
     try {
       result.made = pipeline->generate(
-          request, listening(observer, job, config, request, output, allowed_text(flags), meet));
+          request, listening(observer, job, config, request, output, allowed_text(flags),
+                             over.together ? nullptr : meet));
     } catch (const Stopped&) {
-      meet();
+      if (!over.together) {
+        meet();
+      }
       throw;
     }
   } else if (!request.save_latents.empty()) {
@@ -211,7 +222,9 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
     write_latents_of_all(request.save_latents, {}, job);
   }
   meet();
-  write(output, request, pipeline ? &*pipeline : nullptr, output_settings, store, result, job);
+  const bool writes = pipeline && request.decodes;
+  write(output, request, writes ? &*pipeline : nullptr, output_settings, store, !over.together,
+        result, job);
   return result;
 }
 

@@ -38,10 +38,9 @@ int64_t idle_bytes(const training::StateParts<nn::ParamSpec>& state, const Two& 
   if (!two) {
     return 0;
   }
-  const training::IdleBytes idle =
-      training::idle_bytes(state, devices.placement(), two->idle_on_host);
-  const auto count = static_cast<int64_t>(devices.count());
-  return idle.device + (has_own_memory(devices) ? 0 : idle.host / count);
+  const int64_t host = training::idle_host_bytes(state, devices, two->idle_on_host);
+  return training::idle_bytes(state, devices.placement(), two->idle_on_host).device +
+         (has_own_memory(devices) ? 0 : host / static_cast<int64_t>(devices.count()));
 }
 
 int64_t step_bytes(const training::Trainer& trainer, const Two& two) {
@@ -157,8 +156,7 @@ void check_host(const training::Trainer& trainer, const Two& two) {
   }
   const int64_t pinned = trainer.waiting_bytes() * static_cast<int64_t>(devices.count());
   const int64_t idle =
-      two ? training::idle_bytes(trainer.state_parts(), devices.placement(), two->idle_on_host).host
-          : 0;
+      two ? training::idle_host_bytes(trainer.state_parts(), devices, two->idle_on_host) : 0;
   const int64_t free = runtime::available_memory_bytes();
   check(pinned + idle <= free,
         "[train] {:.1f} GB are to wait in host memory, but {:.1f} GB are free there\n  "

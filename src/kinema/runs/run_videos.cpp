@@ -16,6 +16,7 @@
 #include "kinema/pjrt/transfers.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
+#include "kinema/runs/shared_generation.h"
 #include "kinema/sample/similarity.h"
 
 namespace kinema::runs {
@@ -35,19 +36,6 @@ runtime::ProgramOptions programs_of(const config::Config& config, const runtime:
 sample::PipelineParts remembered(sample::PipelineParts parts) {
   parts.text_encoder = encoders::remembering(std::move(parts.text_encoder));
   return parts;
-}
-
-/// What is wrong in the first process in which something is, as all are told.
-std::string first_problem(const std::string& own, const Job& job, double seconds) {
-  const std::vector<std::string> all =
-      job.world().talk().gather(own, {.what = "the videos of a run", .seconds = seconds});
-  const auto found =
-      std::ranges::find_if(all, [](const std::string& each) { return !each.empty(); });
-  if (found == all.end()) {
-    return "";
-  }
-  const bool of_all = std::ranges::count(all, *found) == std::ssize(all);
-  return of_all ? *found : fmt::format("[{}] {}", job.world().name_of(found - all.begin()), *found);
 }
 
 /// Frames of a height that a page of pictures has use for.
@@ -115,8 +103,7 @@ std::unique_ptr<sample::Pipeline> RunVideos::pipeline_at(int64_t steps) {
       .model = model_.options, .programs = programs_, .lent = std::move(lent)};
   if (!job_.world().is_alone()) {
     options.agree = [this](const std::string& problem) {
-      constexpr double kLong = 24 * 3600;  // seconds; the pulse ends what does not come
-      std::string out = first_problem(problem, job_, kLong);
+      std::string out = agree_on_problem(problem, job_);
       together_ = !out.empty();
       return out;
     };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "kinema/core/fingerprint.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
+#include "kinema/runs/device.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/world/agreement.h"
 
@@ -140,13 +142,10 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
   }
 }
 
-void check_own_mesh(const config::Config& config, const pjrt::Client& client, const Job& job) {
-  const world::World& world = job.world();
-  const auto own = std::ssize(client.addressable_devices());
-  if (world.is_alone()) {
-    return;
-  }
-  const config::ParallelConfig& p = config.parallel;
+namespace {
+
+/// What the axes of the mesh multiply to, those that take what is left left out.
+int64_t asked_devices(const config::ParallelConfig& p) {
   int64_t asked = 1;
   for (const int64_t size :
        {p.ici_data_parallelism, p.ici_fsdp_parallelism, p.ici_context_parallelism,
@@ -154,15 +153,70 @@ void check_own_mesh(const config::Config& config, const pjrt::Client& client, co
         p.dcn_context_parallelism, p.dcn_tensor_parallelism}) {
     asked *= std::max<int64_t>(size, 1);
   }
-  check(asked <= own,
-        "[mesh] the axes of the mesh multiply to {}, but each of {} processes makes videos of its "
-        "own on its {}\n  ici_*_parallelism are of one process's devices: they must multiply to {}",
-        asked, world.size(), counted(own, "device"), own);
+  return asked;
 }
 
-void tell_shares(const sample::GenerateRequest& request, const Job& job) {
+}  // namespace
+
+VideoDevices open_for_videos(const config::Config& config, const Job& job) {
+  std::optional<pjrt::Client> client = open_own_client(config, job);
+  const auto count = std::ssize(client->addressable_devices());
+  const int64_t asked = asked_devices(config.parallel);
+  if (job.world().is_alone() || asked <= count) {
+    check_same_devices(*client, job);
+    return {.client = *client, .place = own_placement(config, *client)};
+  }
+  const int64_t all = count * job.world().size();
+  check(
+      asked == all,
+      "[mesh] the axes of the mesh multiply to {}, but each of {} processes has {}\n  "
+      "ici_*_parallelism and dcn_*_parallelism multiply to {} where each makes videos of its own, "
+      "to {} where all make each video together",
+      asked, job.world().size(), counted(count, "device"), count, all);
+  if (std::ssize(client->devices()) != all) {  // TPU plugins know of each other's anyway
+    client.reset();  // a GPU's memory is given back before it is asked for again
+    client = open_client(config, job);
+  }
+  check_same_devices(*client, job);
+  return {.client = *client,
+          .place = placement(config, *client, job.world().hosts()),
+          .together = true};
+}
+
+void take_part(sample::GenerateRequest& request, bool together, const Job& job) {
+  if (!together) {
+    request.share.index = job.world().rank();
+    request.share.count = job.world().size();
+  } else if (!job.world().is_first()) {
+    request.decodes = false;
+    request.save_latents.clear();
+  }
+}
+
+std::string first_problem(const std::string& own, const Job& job, double seconds) {
+  const std::vector<std::string> all =
+      job.world().talk().gather(own, {.what = "the videos", .seconds = seconds});
+  const auto found =
+      std::ranges::find_if(all, [](const std::string& each) { return !each.empty(); });
+  if (found == all.end()) {
+    return "";
+  }
+  const bool of_all = std::ranges::count(all, *found) == std::ssize(all);
+  return of_all ? *found : fmt::format("[{}] {}", job.world().name_of(found - all.begin()), *found);
+}
+
+std::string agree_on_problem(const std::string& own, const Job& job) {
+  return first_problem(own, job, for_what("the videos").seconds);
+}
+
+void tell_shares(const sample::GenerateRequest& request, bool together, const Job& job) {
   const int64_t size = job.world().size();
   if (size == 1) {
+    return;
+  }
+  if (together) {
+    job.line(fmt::format("{} over the devices of all {} processes",
+                         counted(request.videos(), "video"), size));
     return;
   }
   const int64_t most = sample::videos_of_share(request, 0).count;

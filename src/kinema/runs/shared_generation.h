@@ -5,15 +5,17 @@
 #include <span>
 #include <vector>
 
+#include "kinema/mesh/placement.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/generate.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/model_to_use.h"
 #include "kinema/sample/output.h"
 
-/// Videos of one job that several processes share out: each makes some, all of a video by itself,
-/// and process 0 writes what they have together. All processes call each of these at the same
-/// point; none does anything in one process.
+/// Videos of one job by several processes. Either they share them out: each makes some, all of a
+/// video by itself, and process 0 writes what they have together. Or, where the mesh is for the
+/// devices of all, they make each of them together, and process 0 decodes and writes. All processes
+/// call each of these at the same point; none does anything in one process.
 namespace kinema::runs {
 
 /// The newest checkpoint may be another one for who looks a moment later: all take process 0's.
@@ -25,11 +27,26 @@ void agree_on_checkpoint(config::Config& config, const std::function<ModelToUse(
 void check_same_request(const sample::GenerateRequest& request, const std::filesystem::path& output,
                         const Job& job);
 
-/// Throws an Error where the axes of the mesh are for the devices of all processes.
-void check_own_mesh(const config::Config& config, const pjrt::Client& client, const Job& job);
+/// The devices that videos are made over.
+struct VideoDevices {
+  pjrt::Client client;
+  mesh::Placement place;
+  bool together = false;  // they are those of all processes
+};
+/// Opens this process's own; where the axes of the mesh multiply to more, those of all processes.
+VideoDevices open_for_videos(const config::Config& config, const Job& job);
+
+/// What this process does of the request.
+void take_part(sample::GenerateRequest& request, bool together, const Job& job);
 
 /// How many videos each process makes, as a line.
-void tell_shares(const sample::GenerateRequest& request, const Job& job);
+void tell_shares(const sample::GenerateRequest& request, bool together, const Job& job);
+
+/// What is wrong in the first process in which something is, with whose it is unless all have it;
+/// empty: nothing. Waits so many seconds for the others.
+std::string first_problem(const std::string& own, const Job& job, double seconds);
+/// The same for PipelineOptions::agree.
+std::string agree_on_problem(const std::string& own, const Job& job);
 
 /// Process 0 writes the latents of all to `path`, where one is given.
 void write_latents_of_all(const std::filesystem::path& path,

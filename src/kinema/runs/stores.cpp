@@ -274,6 +274,14 @@ void RunStores::bring_together() {
   }
 }
 
+void RunStores::restored() {
+  if (checkpoints_ && !job_.world().is_alone()) {
+    if (const std::string line = checkpoints_->restored(job_.world()); !line.empty()) {
+      job_.line(line);
+    }
+  }
+}
+
 void RunStores::hint() {
   for (const auto& mirror : mirrors_) {
     mirror->hint();

@@ -96,6 +96,8 @@ class RunStores {
   void begin(const std::string& config_text);
   /// The same of several processes' checkpoints, by all of them.
   void bring_together();
+  /// What it was brought for has read it; called by all of several processes.
+  void restored();
   /// Something was written that may be seen.
   void hint();
   /// Writes what is left. Throws an Error when it cannot.

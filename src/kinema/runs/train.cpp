@@ -271,11 +271,6 @@ std::vector<std::string> without_effect(const config::Loaded& loaded, const Star
 void check_before_loading(const config::Loaded& loaded, const fs::path& run_folder,
                           const Job& job) {
   const config::RunConfig& run = loaded.config.run;
-  check(
-      job.world().is_alone() || loaded.config.optimizer.idle_expert != config::IdleExpert::HOST,
-      "[train] idle_expert=host is for one process so far, and these are {}\n  idle_expert=device "
-      "trains both experts over several",
-      job.world().size());
   io::check_writable(checkpoints_folder(loaded.config, run_folder));
   for (const std::string& file : {run.metrics_file, run.timing_metrics_file}) {
     std::error_code ignored;
@@ -421,6 +416,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     begun.allowed_flags = allowed_text(flags);
     observer.on_start(begun);
   }
+  stores.restored();
   RunRecords records(training, config, job.world().is_first(), [&stores] { stores.hint(); });
   WatchedVideos videos(loaded, training, client, flags::given_json(flags),
                        {.observer = observer, .job = job, .records = records});

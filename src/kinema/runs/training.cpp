@@ -165,7 +165,7 @@ void Training::save(int64_t steps, bool go_on) {
   };
   std::vector<training::StateSource> states;
   for (int64_t expert = 0; expert < experts->size(); ++expert) {
-    states.push_back(shared ? shared->copy(experts->view(expert), held())
+    states.push_back(shared ? shared->copy(experts->state(expert), held())
                             : experts->source(expert));
   }
   if (shared) {  // each has its copy, and all decide alike

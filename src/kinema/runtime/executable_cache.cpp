@@ -57,7 +57,9 @@ std::string ExecutableCache::key(const pjrt::Client& client, std::string_view pr
   add(state, client.addressable_devices().front().description().kind);
   add(state, std::to_string(client.devices().size()));
   if (client.devices().size() != client.addressable_devices().size()) {
-    add(state, fmt::format("process {}", client.process_index()));
+    for (const pjrt::Device& own : client.addressable_devices()) {
+      add(state, std::to_string(own.id()));
+    }
   }
   add(state, cpu_features());
   // The plugin's compiler takes flags from these too.

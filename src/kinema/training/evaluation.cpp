@@ -65,11 +65,11 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// The timestep that a sample is evaluated at, if it takes part.
-std::optional<int64_t> timestep_of(const data::Sample& sample, int64_t r,
+/// The timestep that a sample is evaluated at, if it takes part; `told`: by the sample.
+std::optional<int64_t> timestep_of(std::optional<int64_t> told, int64_t r,
                                    const EvaluationOptions& options,
                                    const ObjectiveOptions& objective) {
-  const int64_t timestep = sample.timestep ? *sample.timestep : shared_timestep(options, r);
+  const int64_t timestep = told ? *told : shared_timestep(options, r);
   const auto t = static_cast<double>(timestep);
   const bool trained = t >= objective.min_timestep && t <= objective.max_timestep;
   return timestep >= 0 && trained ? std::optional(timestep) : std::nullopt;
@@ -85,7 +85,7 @@ int64_t shared_timestep(const EvaluationOptions& options, int64_t r) {
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source) {
   for (int64_t r = 0; r < source.size(); ++r) {
-    if (timestep_of(source.at(r), r, options, objective)) {
+    if (timestep_of(source.at(r).timestep, r, options, objective)) {
       return;
     }
   }
@@ -99,8 +99,8 @@ void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& 
 
 /// A sample that takes part.
 struct Evaluator::Chosen {
-  data::Sample sample;
-  int64_t number;  // in the set
+  std::optional<data::Sample> sample;  // where it was read already
+  int64_t number;                      // in the set
   int64_t timestep;
 };
 
@@ -122,25 +122,31 @@ void Evaluator::add_part(const EvaluatedPart& part, const data::Source& source,
     const auto t = static_cast<double>(timestep);
     return t >= part.from && t < part.below;
   };
+  // Where samples bring none, their numbers say the timesteps, and each process reads its own.
+  const bool bring_timesteps = source.size() > 0 && source.at(0).timestep.has_value();
   std::map<int64_t, int64_t> taken;
   std::vector<Chosen> chosen;
   for (int64_t r = 0; r < source.size(); ++r) {
     if (stop.stop_requested()) {
       throw Stopped();
     }
-    data::Sample sample = source.at(r);
-    const std::optional<int64_t> timestep = timestep_of(sample, r, options_, objective_);
+    std::optional<data::Sample> sample;
+    if (bring_timesteps) {
+      sample = source.at(r);
+    }
+    const std::optional<int64_t> timestep =
+        timestep_of(sample ? sample->timestep : std::nullopt, r, options_, objective_);
     if (!timestep || !belongs(*timestep) || taken[*timestep] >= options_.most_of_a_timestep) {
       continue;
     }
     ++taken[*timestep];
     chosen.push_back({std::move(sample), r, *timestep});
     if (chosen.size() == batch) {
-      add_losses(params, std::exchange(chosen, {}), losses);
+      add_losses(params, source, std::exchange(chosen, {}), losses);
     }
   }
   if (!chosen.empty()) {
-    add_losses(params, std::move(chosen), losses);
+    add_losses(params, source, std::move(chosen), losses);
   }
 }
 
@@ -170,8 +176,14 @@ Evaluation Evaluator::run(std::span<const EvaluatedPart> parts, const data::Sour
   return out;
 }
 
+/// Those of a batch that devices of this process hold.
+std::vector<int64_t> Evaluator::own_rows(size_t params) const {
+  const runtime::Port& latents = program_.inputs()[params];
+  return devices_.rows(latents.sharding, latents.shape.dims);
+}
+
 void Evaluator::add_losses(std::span<const runtime::Array* const> params,
-                           std::vector<Chosen> chosen,
+                           const data::Source& source, std::vector<Chosen> chosen,
                            std::map<int64_t, std::vector<double>>& losses) const {
   const size_t count = chosen.size();
   std::vector<data::Sample> samples;
@@ -179,15 +191,24 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   std::vector<float> timesteps;
   std::vector<float> weights;
   std::vector<float> given;
+  const std::vector<int64_t> rows = own_rows(params.size());
   // The last batch is filled up with its last sample, which counts once.
-  for (size_t i = 0; i < static_cast<size_t>(batch_.latents.dims[0]); ++i) {
-    const Chosen& each = chosen[std::min(i, count - 1)];
-    samples.push_back(each.sample);
+  for (const int64_t row : rows) {
+    Chosen& each = chosen[std::min(static_cast<size_t>(row), count - 1)];
+    if (!each.sample) {
+      each.sample = source.at(each.number);
+      check(!each.sample->timestep, "[evaluation] {} has a timestep, samples before it have none",
+            each.sample->id);
+    }
+    samples.push_back(*each.sample);
     samples.back().timestep.reset();
-    noise.push_back({.latents = noise_of(each.sample.latents.shape, options_.seed, each.number),
+    noise.push_back({.latents = noise_of(each.sample->latents.shape, options_.seed, each.number),
                      .encoder_hidden_states = HostArray({DType::F32, {1}}),
                      .timestep = {},
-                     .id = each.sample.id});
+                     .id = each.sample->id});
+  }
+  for (size_t i = 0; i < static_cast<size_t>(batch_.latents.dims[0]); ++i) {
+    const Chosen& each = chosen[std::min(i, count - 1)];
     timesteps.push_back(static_cast<float>(each.timestep));
     weights.push_back(i < count ? 1.0F : 0.0F);
     given.push_back(first_frame_of(objective_.first_frame, options_.seed, each.number));
@@ -211,10 +232,15 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   uploaded.reserve(arrays.size());  // their addresses are taken
   for (const HostArray* array : arrays) {
     const runtime::Port& port = program_.inputs()[arguments.size()];
-    check(array->shape == port.shape,
+    const bool is_list = array->shape.rank() == 1;  // of the whole batch
+    Shape wanted = port.shape;
+    wanted.dims[0] = is_list ? wanted.dims[0] : std::ssize(rows);
+    check(array->shape == wanted,
           "[evaluation] samples from {} on are {}, those of the training {}", batch.ids[0],
-          to_string(array->shape), to_string(port.shape));
-    uploaded.push_back(devices_.upload(*array, port.sharding));
+          to_string(array->shape), to_string(wanted));
+    uploaded.push_back(is_list
+                           ? devices_.upload(*array, port.sharding)
+                           : devices_.upload_rows(array->bytes, port.shape, rows, port.sharding));
     arguments.push_back(&uploaded.back());
   }
   const HostArray result = program_.run(devices_, arguments)[0].to_host();

@@ -75,8 +75,9 @@ class Evaluator {
   struct Chosen;
   void add_part(const EvaluatedPart& part, const data::Source& source, const std::stop_token& stop,
                 std::map<int64_t, std::vector<double>>& losses) const;
-  void add_losses(std::span<const runtime::Array* const> params, std::vector<Chosen> chosen,
-                  std::map<int64_t, std::vector<double>>& losses) const;
+  void add_losses(std::span<const runtime::Array* const> params, const data::Source& source,
+                  std::vector<Chosen> chosen, std::map<int64_t, std::vector<double>>& losses) const;
+  std::vector<int64_t> own_rows(size_t params) const;
 
   runtime::Devices devices_;
   BatchShapes batch_;

@@ -43,7 +43,7 @@ void Experts::set_state(int64_t expert, State state) {
     trainer_->set_state(std::move(state));
   } else if (idle_on_host()) {
     const pjrt::AllowTransfers all;
-    idle_host_ = state.map([](const runtime::Array& array) { return array.to_host(); });
+    idle_host_ = state.map([](const runtime::Array& array) { return runtime::HostParts(array); });
   } else {
     idle_ = std::move(state);
   }
@@ -93,12 +93,6 @@ StateView Experts::state(int64_t expert) {
   return trainer_->state();
 }
 
-StateView Experts::view(int64_t expert) const {
-  const StateView own = trainer_->state();
-  check(expert == active_ || !idle_on_host(), "[train] an expert's state waits on the host");
-  return expert == active_ ? own : StateView{own.specs, idle_, own.moments};
-}
-
 StateSource Experts::source(int64_t expert) const {
   const StateView own = trainer_->state();
   if (expert == active_) {
@@ -108,8 +102,9 @@ StateSource Experts::source(int64_t expert) const {
     return source_of({own.specs, idle_, own.moments});
   }
   StateSource out = source_of(own);  // for what is said of it
-  out.parts = idle_host_.map([](const HostArray& array) {
-    return StateSource::Kept{.dtype = array.shape.dtype, .to_host = [&array] { return array; }};
+  out.parts = idle_host_.map([](const runtime::HostParts& array) {
+    return StateSource::Kept{.dtype = array.shape().dtype,
+                             .to_host = [&array] { return array.whole(); }};
   });
   return out;
 }
@@ -129,9 +124,26 @@ void Experts::check_replicas() {
 }
 
 IdleBytes Experts::idle_bytes() const {
-  return two_ ? training::idle_bytes(trainer_->state_parts(), trainer_->devices().placement(),
-                                     two_->idle_on_host)
-              : IdleBytes{};
+  if (!two_) {
+    return {};
+  }
+  const StateParts<nn::ParamSpec>& state = trainer_->state_parts();
+  const runtime::Devices& devices = trainer_->devices();
+  return {.device = training::idle_bytes(state, devices.placement(), two_->idle_on_host).device,
+          .host = idle_host_bytes(state, devices, two_->idle_on_host)};
+}
+
+int64_t idle_host_bytes(const StateParts<nn::ParamSpec>& state, const runtime::Devices& devices,
+                        bool on_host) {
+  const mesh::Placement& place = devices.placement();
+  if (!on_host) {
+    return waiting_bytes(state, place) * static_cast<int64_t>(devices.count());
+  }
+  int64_t out = 0;
+  for (const nn::ParamSpec* spec : state.all()) {
+    out += runtime::host_bytes(devices, spec->shape, spec->sharding(place));
+  }
+  return out;
 }
 
 IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placement& place,

@@ -40,13 +40,16 @@ struct TwoExperts {
   bool idle_on_host = false;
 };
 
-/// Bytes of each device, and of the host's memory, that an expert takes while it waits.
+/// Bytes of each device, and of all hosts' memory, that an expert takes while it waits.
 struct IdleBytes {
   int64_t device = 0;
   int64_t host = 0;
 };
 IdleBytes idle_bytes(const StateParts<nn::ParamSpec>& state, const mesh::Placement& place,
                      bool on_host);
+/// What of the host's memory it takes in this process.
+int64_t idle_host_bytes(const StateParts<nn::ParamSpec>& state, const runtime::Devices& devices,
+                        bool on_host);
 
 /// One or two networks under training. Two are of the same sizes and share the compiled steps of
 /// one trainer, on which their states take turns; the state of one counts its own updates.
@@ -82,12 +85,10 @@ class Experts {
   StateSource source(int64_t expert) const;
   /// Trainer::set_stop_asked.
   void set_stop_asked(std::function<bool()> asked) { trainer_->set_stop_asked(std::move(asked)); }
-  /// The same as it lies on the devices. Throws an Error where it waits in the host's memory.
-  StateView view(int64_t expert) const;
   /// Trainer::check_replicas of each state that is on the devices.
   void check_replicas();
 
-  /// What the expert takes whose turn it is not.
+  /// What the expert takes whose turn it is not; of the host, in this process.
   IdleBytes idle_bytes() const;
 
  private:

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/core/host_array.h"
 #include "kinema/nn/params.h"
 #include "kinema/runtime/array.h"
+#include "kinema/runtime/host_parts.h"
 #include "kinema/training/optimizer.h"
 
 namespace kinema::training {
@@ -115,7 +115,7 @@ struct StateParts {
 
 /// The state as it lies on devices, and as it waits in the host's memory.
 using State = StateParts<runtime::Array>;
-using HostState = StateParts<HostArray>;
+using HostState = StateParts<runtime::HostParts>;
 
 /// The network's parameters in its order, from those that are trained and those that are not;
 /// `specs` say which are which.

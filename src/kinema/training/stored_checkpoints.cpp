@@ -188,7 +188,7 @@ void StoredCheckpoints::receive(int64_t step, const fs::path& folder) const {
   });
 }
 
-void StoredCheckpoints::pull_together(world::World& world) const {
+void StoredCheckpoints::pull_together(world::World& world) {
   const world::Wait wait{.what = "the newest checkpoint", .seconds = 4 * 3600};
   const bool brings = world.place().local_rank.value_or(0) == 0;
   std::string listed;
@@ -207,7 +207,8 @@ void StoredCheckpoints::pull_together(world::World& world) const {
     std::string problem;
     if (brings && !(manifest_problem(local_.path(step)).empty() && is_copy(step))) {
       local_.remove(step);
-      problem = local_.bring(step, [&](const fs::path& folder) { receive(step, folder); });
+      problem = local_.bring(
+          step, [&](const fs::path& folder) { PartedCheckpoint::make(store_, step, folder); });
     }
     std::string found;
     for (const std::string& each : world.talk().gather(problem, wait)) {
@@ -219,6 +220,7 @@ void StoredCheckpoints::pull_together(world::World& world) const {
       }
     }
     if (found.empty()) {
+      parted_.emplace(store_, step, local_.path(step));
       return;
     }
     say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), found));
@@ -227,6 +229,36 @@ void StoredCheckpoints::pull_together(world::World& world) const {
         "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
         "{} back whole, remove the folder, or take another run_name",
         store_.path().below(listed.substr(0, listed.find(' '))).text());
+}
+
+std::string StoredCheckpoints::restored(world::World& world) {
+  if (!parted_) {
+    return "";
+  }
+  constexpr double kMega = 1e6;
+  const int64_t step = parted_->step();
+  const auto whole = static_cast<double>(parted_->bytes());
+  const std::vector<std::string> all =
+      world.talk().gather(std::to_string(parted_->bytes_brought()),
+                          {.what = "the restored checkpoint", .seconds = 4 * 3600});
+  parted_.reset();
+  if (world.place().local_rank.value_or(0) == 0) {
+    local_.remove(step);
+  }
+  double sum = 0;
+  std::string each;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const double came = std::stod(all[rank]);
+    sum += came;
+    if (came > 0 && rank < 8) {
+      each += fmt::format("{}process {} {:.1f} MB", each.empty() ? "" : ", ", rank, came / kMega);
+    }
+  }
+  if (sum == 0) {
+    return "";
+  }
+  return fmt::format("{:.1f} MB came from {}, which has {:.1f} MB ({})", sum / kMega,
+                     store_.path().below(std::to_string(step)).text(), whole / kMega, each);
 }
 
 /// Tries again while the store cannot be written.

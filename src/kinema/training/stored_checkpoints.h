@@ -9,6 +9,7 @@
 
 #include "kinema/remote/store.h"
 #include "kinema/training/checkpoint_folder.h"
+#include "kinema/training/parted_checkpoint.h"
 #include "kinema/world/world.h"
 
 namespace kinema::training {
@@ -40,9 +41,13 @@ class StoredCheckpoints {
   /// are named through `say`. Throws an Error when the store cannot be read.
   void pull() const;
 
-  /// The same by all processes of a run, each of whose hosts has a local folder: one process of a
-  /// host brings the newest checkpoint that is whole for all. Nothing is sent.
-  void pull_together(world::World& world) const;
+  /// The same by all processes of a run, each of whose hosts has a local folder: there the newest
+  /// checkpoint that is good for all is a PartedCheckpoint, of which each process gets what it
+  /// reads until `restored`. Nothing is sent.
+  void pull_together(world::World& world);
+  /// To be called by all when the checkpoint was read: nothing of it stays here. What came of it,
+  /// and to whom, as a line; empty where nothing did.
+  std::string restored(world::World& world);
   /// Lets each process write its files into a folder of its own, sends them from there, and
   /// publishes the checkpoint when all are there: no copy stays here. A store that cannot be
   /// written is tried again for half an hour, which is told through `say`; then all throw.
@@ -71,6 +76,7 @@ class StoredCheckpoints {
   CheckpointFolder local_;
   Keep keep_;
   Say say_;
+  std::optional<PartedCheckpoint> parted_;
   mutable std::mutex mutex_;
   std::string problem_;  // of the last push; guarded by mutex_
 };

@@ -79,11 +79,11 @@ void Trainer::exchange(HostState& other) {
   const pjrt::AllowTransfers all;
   const std::vector<runtime::Port>& ports = first().program.inputs();
   const std::vector<runtime::Array*> own = state_.mutable_all();
-  const std::vector<HostArray*> theirs = other.mutable_all();
+  const std::vector<runtime::HostParts*> theirs = other.mutable_all();
   for (size_t i = 0; i < own.size(); ++i) {
-    HostArray out = own[i]->to_host();
+    runtime::HostParts out(*own[i]);
     *own[i] = {};  // there may be no room for both
-    *own[i] = devices_.upload(*theirs[i], ports[i].sharding, ports[i].memory);
+    *own[i] = theirs[i]->upload(devices_, ports[i].memory);
     *theirs[i] = std::move(out);
   }
 }

@@ -47,6 +47,19 @@ struct Target {
   }
 };
 
+/// The bytes from the first element of a part to its last.
+std::span<const std::byte> around(const mesh::Block& part, const io::TensorView& view) {
+  int64_t first = 0;
+  int64_t last = 0;
+  for (size_t d = 0; d < part.start.size(); ++d) {
+    first = first * view.shape.dims[d] + part.start[d];
+    last = last * view.shape.dims[d] + part.start[d] + part.size[d] - 1;
+  }
+  const int64_t width = byte_size(view.shape.dtype);
+  return view.bytes.subspan(static_cast<size_t>(first * width),
+                            static_cast<size_t>((last + 1 - first) * width));
+}
+
 /// Loads one parameter after the other; several of them work beside each other.
 class Loader {
  public:
@@ -135,6 +148,7 @@ class Loader {
       if (!merged.bytes.empty()) {
         copy(merged.bytes, merged.shape, part, dtype, target, /*release=*/false);
       } else {
+        io::bring(around(part, *source.view));
         copy(source.view->bytes, source.view->shape, part, dtype, target,
              /*release=*/targets.size() == 1);
       }
