@@ -148,7 +148,7 @@ function(kinema_test name)
     ENVIRONMENT "KINEMA_PJRT_CPU=${KINEMA_PJRT_CPU}")
   if(ARG_LIGHTLY_COMPILED AND KINEMA_TESTS_LIGHTLY_COMPILED)
     set_property(TEST ${room}/${name} APPEND PROPERTY ENVIRONMENT
-      XLA_FLAGS=--xla_backend_optimization_level=0)
+      "XLA_FLAGS=--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
   endif()
 endfunction()
 

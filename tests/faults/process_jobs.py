@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from processes import REPO, TIMEOUT, Fault, mesh, require
+from processes import LIGHTLY_COMPILED, REPO, TIMEOUT, Fault, mesh, require
 
 
 def files(folder, without=()):
@@ -64,7 +64,7 @@ class Jobs:
                 command += ["env"] + [f"{key}={value}" for key, value in environment.items()] if environment else []
                 command += [self.kinema] + words + more
         return subprocess.Popen(command, cwd=REPO, text=True, errors="replace", start_new_session=True,
-                                env=os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"},
+                                env=os.environ | LIGHTLY_COMPILED,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def end(self, process):
