@@ -1,5 +1,7 @@
 #include "kinema/runs/process_setup.h"
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdlib>
 
@@ -12,6 +14,10 @@ namespace kinema::runs {
 void ProcessSetup::apply() const {
   if (ignore_sigpipe) {
     std::signal(SIGPIPE, SIG_IGN);
+  }
+  if (rlimit limit{}; many_open_files && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);  // where it may not, connections say so
   }
   if (quiet_plugins) {
     // Plugins look it up when they are loaded. 3 leaves lines before an abort; errors come back to

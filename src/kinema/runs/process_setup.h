@@ -16,6 +16,9 @@ struct ProcessSetup {
   bool no_metadata_server = true;
   /// Writing to a closed pipe or socket is an error of that write, not the end of the process.
   bool ignore_sigpipe = true;
+  /// As many open files as the system lets the process ask for: one of a thousand processes has a
+  /// connection or two to each.
+  bool many_open_files = true;
 
   void apply() const;
 };

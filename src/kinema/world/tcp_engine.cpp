@@ -135,10 +135,19 @@ class Receiving : public Pending {
   std::shared_ptr<Wanted> wanted_;
 };
 
+/// One that may have a socket for each other process: a context takes 1,023 unless it is told.
+zmq::context_t context_for(int64_t processes) {
+  constexpr int kOthers = 1023;
+  zmq::context_t context;
+  context.set(zmq::ctxopt::max_sockets, static_cast<int>(processes) + kOthers);
+  return context;
+}
+
 class TcpEngine : public Engine {
  public:
   explicit TcpEngine(const TcpMeeting& meeting)
       : rank_(meeting.rank),
+        context_(context_for(meeting.size)),
         incoming_(make_socket(context_, zmq::socket_type::pull)),
         outgoing_(static_cast<size_t>(meeting.size)),
         received_(static_cast<size_t>(meeting.size)) {

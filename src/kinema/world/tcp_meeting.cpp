@@ -50,6 +50,10 @@ HostPort parts_of(const std::string& address) {
             !host.empty() && (host.find(':') == std::string::npos || address.front() == '['),
         "[coordinator_address] `{}`: HOST:PORT of process 0 was expected, such as 10.0.0.2:8476",
         address);
+  check(host != "0.0.0.0" && host != "::" && host != "*",
+        "[coordinator_address] `{}` is any host: the one of process 0 was expected, as the others "
+        "reach it",
+        address);
   return {.host = host, .port = std::to_string(port)};
 }
 
@@ -151,6 +155,9 @@ zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
   socket.set(zmq::sockopt::sndhwm, 0);
   socket.set(zmq::sockopt::rcvhwm, 0);
   socket.set(zmq::sockopt::ipv6, true);
+  // A thousand processes connect at once: those that find no place try again seconds later.
+  constexpr int kAtOnce = 4096;
+  socket.set(zmq::sockopt::backlog, kAtOnce);
   socket.set(zmq::sockopt::linger, 5000);  // ms: what was sent last arrives
   return socket;
 }
