@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from processes import LIGHTLY_COMPILED, REPO, TIMEOUT, Fault, mesh, require
+from processes import LIGHTLY_COMPILED, REPO, TIMEOUT, Fault, mesh, report, require
 
 
 def files(folder, without=()):
@@ -232,19 +232,11 @@ def main():
         parts = {"generate": lambda jobs: generate(jobs, ["batches of two"], (2,)),
                  "prepare": lambda jobs: prepare(jobs, (3,), ((signal.SIGKILL, 2),)),
                  "videos": lambda jobs: videos(jobs, ["data-fsdp"], ((1, 4), (2, 2)))}
-    failed = 0
+    elif args.what != "all":
+        parts = {args.what: parts[args.what]}
     with tempfile.TemporaryDirectory(prefix="kinema-process-jobs-") as folder:
-        for part, work in parts.items():
-            if args.what not in (part, "quick", "all"):
-                continue
-            try:
-                for line in work(Jobs(str(Path(args.kinema).resolve()), folder)):
-                    print(line, flush=True)
-            except Fault as fault:
-                failed += 1
-                print(f"FAILED {part}: {fault}", flush=True)
-    print("jobs of processes: " + ("all as they must be" if not failed else f"{failed} parts failed"))
-    return 1 if failed else 0
+        jobs = Jobs(str(Path(args.kinema).resolve()), folder)
+        return report("jobs of processes", {name: lambda work=work: work(jobs) for name, work in parts.items()})
 
 
 if __name__ == "__main__":

@@ -45,6 +45,20 @@ def require(condition, message):
         raise Fault(message)
 
 
+def report(name, parts):
+    """Prints the lines of each part; the exit code."""
+    failed = 0
+    for part, work in parts.items():
+        try:
+            for line in work():
+                print(line, flush=True)
+        except Fault as fault:
+            failed += 1
+            print(f"FAILED {part}: {fault}", flush=True)
+    print(f"{name}: " + ("all as they must be" if not failed else f"{failed} parts failed"))
+    return 1 if failed else 0
+
+
 def mesh(**sizes):
     return {"ici_data_parallelism": 1} | {f"ici_{axis}_parallelism": size for axis, size in sizes.items()}
 
@@ -478,16 +492,7 @@ def main():
                      "refusals": lambda: refusals(runs, ["configuration"])}
         elif args.what != "all":
             parts = {args.what: parts[args.what]}
-        failed = 0
-        for part, work in parts.items():
-            try:
-                for line in work():
-                    print(line, flush=True)
-            except Fault as fault:
-                failed += 1
-                print(f"FAILED {part}: {fault}", flush=True)
-    print("processes: " + ("all as they must be" if not failed else f"{failed} parts failed"))
-    return 1 if failed else 0
+        return report("processes", parts)
 
 
 if __name__ == "__main__":
