@@ -30,6 +30,7 @@ std::vector<std::string> Case::names(std::string_view prefix) const {
 std::vector<std::string> case_names(const fs::path& folder) {
   const fs::path io = folder / "io";
   std::error_code ignored;
+  check(fs::exists(folder, ignored), "[verify] there is no `{}`", folder.string());
   check(fs::is_directory(io, ignored),
         "[verify] `{}` holds no reference cases: it has no folder io", folder.string());
   std::set<std::string> names;
