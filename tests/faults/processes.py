@@ -373,9 +373,18 @@ def stores(runs, schemes=("gs", "s3")):
     if subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
         yield "stores: not run, as unshare --uts is not allowed"
         return
-    sys.path[:0] = [str(REPO / "tests" / "stores"), runs.args.stores]
-    import servers
-    ports = {scheme: port for scheme, (port, _) in servers.start(runs.args.seed).items()}
+    servers = subprocess.Popen([sys.executable, REPO / "tests/stores/servers.py", "--seed", str(runs.args.seed)], text=True,
+                               env=os.environ | {"PYTHONPATH": runs.args.stores}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        words = servers.stdout.readline().split()
+        require(len(words) == 4, "the servers of tests/stores did not start; `./dev setup` fetches them")
+        yield from with_stores(runs, schemes, dict(zip(words[::2], words[1::2])))
+    finally:  # they end with their input
+        servers.stdin.close()
+        servers.wait()
+
+
+def with_stores(runs, schemes, ports):
     environment = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "KINEMA_STORE_RETRIES": "2",
                    "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{ports['gs']}", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports['s3']}",
                    "KINEMA_PJRT_CPU": runs.args.plugin}
