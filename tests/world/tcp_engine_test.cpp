@@ -221,9 +221,8 @@ TEST(TcpEngine, NamesAPortThatIsTaken) {
 }
 
 TEST(TcpEngine, NamesAnAddressThatIsNone) {
-  for (const char* const address :
-       {"", "host", ":1", "host:", "host:x", "host:0", "host:65536", "::1:80", "a:1x",
-        "0.0.0.0:80", "[::]:80", "*:80"}) {
+  for (const char* const address : {"", "host", ":1", "host:", "host:x", "host:0", "host:65536",
+                                    "::1:80", "a:1x", "0.0.0.0:80", "[::]:80", "*:80"}) {
     EXPECT_THAT(
         [&] { join_over_tcp({.rank = 0, .size = 2, .coordinator = address, .seconds = 1}); },
         ThrowsMessage<Error>(HasSubstr("[coordinator_address]")))

@@ -56,7 +56,10 @@ constexpr auto kFlags = std::to_array<Flag>({
      "kernels keep theirs: cpu_isa limits both", kList},
     {"xla_cpu_use_fusion_emitters", Backend::CPU, kXla, BOOL, kTrue,
      "code of fused operations by the newer generator",
-     "off: compiling takes 0.2 GB less, and half the time where the code is not optimised", kList},
+     "off: float8 values are rounded twice, some to a neighbour; code that is not optimised "
+     "compiles in "
+     "half the time",
+     kList},
     {"xla_cpu_enable_fast_math", Backend::CPU, kXla, BOOL, kFalse,
      "arithmetic that breaks the rules of IEEE 754", "NaN and infinity lose their meaning", kList},
     {"xla_force_host_platform_device_count", Backend::CPU, kXla, INTEGER, "xla: 1; cpu: ignored",
