@@ -112,8 +112,10 @@ TEST(Layering, EveryIncludePointsToAnEarlierRoom) {
 // and one in weights/family.cpp. Who adds one adds it here.
 TEST(Layering, OnlyNetworksKnowsWhichFamiliesThereAre) {
   const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
-  static const std::regex family(R"re(\bwan::|models/wan/|"Wan\w*(Model|Pipeline)")re");
-  static const std::set<std::string> kUsers{"networks/wan.cpp", "weights/family.cpp"};
+  static const std::regex family(
+      R"re(\b(wan|flux|unet)::|models/(wan|flux|unet)/|"(Wan|Flux|UNet|StableDiffusion)\w*(Model|Pipeline)")re");
+  static const std::set<std::string> kUsers{"networks/flux.cpp", "networks/unet.cpp",
+                                            "networks/wan.cpp", "weights/family.cpp"};
   std::set<std::string> users;
   for (const auto& entry : fs::recursive_directory_iterator(src)) {
     const std::string path = fs::relative(entry.path(), src).string();

@@ -25,5 +25,15 @@ TEST(Limits, AreThoseOfTheFirstPatternThatMatches) {
   EXPECT_THROW(limits.of("mlp.y"), Error);
 }
 
+TEST(Limits, OrThoseOfTheLongestOne) {
+  const Limits limits(io::Json::parse(R"({"limits": {
+      "tap.*": {"relative": 0.1}, "tap.time_sinusoid": {"absolute": 0.2}, "*": {"rms": 3}}})",
+                                      "case.json"),
+                      Limits::Which::LONGEST);
+  EXPECT_EQ(limits.of("tap.x").relative, 0.1);
+  EXPECT_EQ(limits.of("tap.time_sinusoid").absolute, 0.2);
+  EXPECT_EQ(limits.of("output").rms, 3.0);
+}
+
 }  // namespace
 }  // namespace kinema::verification

@@ -33,6 +33,10 @@ struct Sizes {
   int64_t image_dim = 0;    // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // makes the video between two images
+  int64_t pooled_dim = 0;         // of the prompt as one vector, beside its tokens
+  int64_t size_ids = 0;           // numbers about the picture's size, beside the text
+  bool takes_guidance = false;    // is told the guidance scale, which was distilled into it
+  bool makes_images = false;      // latents have one frame
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t width = 0;
@@ -46,10 +50,13 @@ struct Sizes {
 
 /// What a forward pass is given. `b` is the batch, `t` and `n` are tokens of text and images.
 struct Inputs {
-  Tensor latents;     // [b, in_channels, f, h, w], float: noisy ones, behind them the condition's
-  Tensor timestep;    // [b], or [b, s] token by token; float or integer, 0..1000
-  Tensor text = {};   // [b, t, text_dim]
-  Tensor image = {};  // [b, n, image_dim], for networks with image_dim
+  Tensor latents;      // [b, in_channels, f, h, w], float: noisy ones, behind them the condition's
+  Tensor timestep;     // [b], or [b, s] token by token; float or integer, 0..1000
+  Tensor text = {};    // [b, t, text_dim]
+  Tensor image = {};   // [b, n, image_dim], for networks with image_dim
+  Tensor pooled = {};  // [b, pooled_dim], for networks with pooled_dim
+  Tensor size_ids = {};  // [b, size_ids], for networks with size_ids
+  Tensor guidance = {};  // [b] or [1], for networks that take it: the guidance scale
   /// The timestep of the first latent frame where that may be another, [b]: 0 where it is given.
   Tensor first_timestep = {};
   /// In place of text and image: what cross_keys made of them.

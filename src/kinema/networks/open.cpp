@@ -1,9 +1,27 @@
 #include "kinema/networks/open.h"
 
-#include "kinema/networks/wan.h"
+#include <algorithm>
+#include <array>
 
-// Where a configuration, a checkpoint or a name is told which family it is of: there is one.
+#include "kinema/core/error.h"
+#include "kinema/networks/families.h"
+
+// Where a configuration, a checkpoint or a name is told which family it is of.
 namespace kinema::networks {
+namespace {
+
+std::array<Maker, 3> makers() { return {wan_family(), flux_family(), unet_family()}; }
+
+/// The first where nothing says which: its Errors tell what is missing.
+Maker maker_of(const weights::Family* family) {
+  const std::array<Maker, 3> all = makers();
+  const auto* const found = std::ranges::find_if(all, [&](const Maker& maker) {
+    return family != nullptr && maker.class_name == family->transformer_class;
+  });
+  return found == all.end() ? all[0] : *found;
+}
+
+}  // namespace
 
 Network open(const std::filesystem::path& path) {
   std::error_code ignored;
@@ -16,12 +34,29 @@ Network open(const std::filesystem::path& path) {
   return open(weights::Checkpoint::open(path));
 }
 
-Network open(const weights::Checkpoint& checkpoint) { return wan_from_checkpoint(checkpoint); }
+Network open(const weights::Checkpoint& checkpoint) {
+  return maker_of(weights::family_of(checkpoint)).from_checkpoint(checkpoint);
+}
 
-Network from_config(const io::Json& config) { return wan_from_config(config); }
+Network from_config(const io::Json& config) {
+  const weights::Family* family = weights::family_of_config(config);
+  if (family == nullptr) {
+    const io::Json& name = config.at("_class_name");
+    fail("[networks] {} is `{}`, expected {}", name.where(), name.as_string(),
+         weights::transformer_classes());
+  }
+  return maker_of(family).from_config(config);
+}
 
-std::optional<io::Json> released_config(std::string_view name) { return released_wan_config(name); }
+std::optional<io::Json> released_config(std::string_view name) {
+  for (const Maker& maker : makers()) {
+    if (std::optional<io::Json> config = maker.released_config(name)) {
+      return config;
+    }
+  }
+  return std::nullopt;
+}
 
-io::Json default_config() { return *released_wan_config("Wan2.1-T2V-1.3B"); }
+io::Json default_config() { return *wan_family().released_config("Wan2.1-T2V-1.3B"); }
 
 }  // namespace kinema::networks

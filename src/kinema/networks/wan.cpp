@@ -1,5 +1,3 @@
-#include "kinema/networks/wan.h"
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +6,8 @@
 #include "kinema/graph/graph.h"
 #include "kinema/models/wan/config_file.h"
 #include "kinema/models/wan/transformer.h"
+#include "kinema/networks/checkpoint_sizes.h"
+#include "kinema/networks/families.h"
 
 namespace kinema::networks {
 namespace {
@@ -74,6 +74,8 @@ class Wan final : public Architecture {
 
   Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                   const Inputs& inputs) const override {
+    check(!inputs.pooled && !inputs.size_ids && !inputs.guidance,
+          "[wan] pooled text, sizes or guidance are given, which this family does not take");
     wan::TransformerInputs in{.hidden_states = inputs.latents,
                               .timestep = inputs.timestep,
                               .encoder_hidden_states = inputs.text,
@@ -156,29 +158,12 @@ Network network(const wan::TransformerConfig& config) {
   return Network(std::make_shared<const Wan>(config));
 }
 
-/// Sizes of one tensor, which must have so many axes.
-const Dims& dims_of(const weights::Checkpoint& checkpoint, const std::string& key, size_t axes) {
-  const io::TensorView& view = checkpoint.at(key);
-  check(view.shape.dims.size() == axes, "[weights] {}: `{}` is {} but must have {} axes",
-        checkpoint.path(), view.name, to_string(view.shape), axes);
-  return view.shape.dims;
-}
-
-int64_t count_layers(const weights::Checkpoint& checkpoint) {
-  int64_t layers = 0;
-  while (checkpoint.find(fmt::format("blocks.{}.scale_shift_table", layers)) != nullptr) {
-    ++layers;
-  }
-  check(layers > 0, "[weights] {} has no tensor `{}`, so it holds no Wan transformer",
-        checkpoint.path(), checkpoint.name_in_file("blocks.0.scale_shift_table"));
-  return layers;
-}
-
 wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
   constexpr int64_t kHead = wan::kReleasedHead;
   const std::string embedder = "condition_embedder.";
+  const CheckpointSizes sizes(checkpoint);
   wan::TransformerConfig c;
-  const Dims& patch = dims_of(checkpoint, "patch_embedding.weight", 5);
+  const Dims& patch = sizes.dims("patch_embedding.weight", 5);
   const int64_t dim = patch[0];
   check(dim >= kHead && dim % kHead == 0,
         "[weights] {}: `{}` has width {}, which is no number of heads of {}\n"
@@ -189,23 +174,25 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
   c.in_channels = patch[1];
   c.patch_size = {patch[2], patch[3], patch[4]};
   const int64_t voxels = checked_elements({patch[2], patch[3], patch[4]});
-  const int64_t out = dims_of(checkpoint, "proj_out.weight", 2)[0];
+  const int64_t out = sizes.dims("proj_out.weight", 2)[0];
   check(voxels > 0 && out % voxels == 0,
         "[weights] {}: `{}` has {} rows, which patches of {}x{}x{} do not divide",
         checkpoint.path(), checkpoint.name_in_file("proj_out.weight"), out, patch[2], patch[3],
         patch[4]);
   c.out_channels = out / voxels;
-  c.text_dim = dims_of(checkpoint, embedder + "text_embedder.linear_1.weight", 2)[1];
-  c.freq_dim = dims_of(checkpoint, embedder + "time_embedder.linear_1.weight", 2)[1];
-  c.ffn_dim = dims_of(checkpoint, "blocks.0.ffn.net.0.proj.weight", 2)[0];
-  c.num_layers = count_layers(checkpoint);
+  c.text_dim = sizes.dims(embedder + "text_embedder.linear_1.weight", 2)[1];
+  c.freq_dim = sizes.dims(embedder + "time_embedder.linear_1.weight", 2)[1];
+  c.ffn_dim = sizes.dims("blocks.0.ffn.net.0.proj.weight", 2)[0];
+  c.num_layers = sizes.count("blocks.{}.scale_shift_table");
+  check(c.num_layers > 0, "[weights] {} has no tensor `{}`, so it holds no Wan transformer",
+        checkpoint.path(), checkpoint.name_in_file("blocks.0.scale_shift_table"));
   c.cross_attn_norm = checkpoint.find("blocks.0.norm2.weight") != nullptr;
   if (checkpoint.find(embedder + "image_embedder.norm1.weight") != nullptr) {
-    c.image_dim = dims_of(checkpoint, embedder + "image_embedder.norm1.weight", 1)[0];
+    c.image_dim = sizes.dims(embedder + "image_embedder.norm1.weight", 1)[0];
     c.added_kv_proj_dim = dim;
   }
   if (checkpoint.find(embedder + "image_embedder.pos_embed") != nullptr) {
-    c.pos_embed_seq_len = dims_of(checkpoint, embedder + "image_embedder.pos_embed", 3)[1];
+    c.pos_embed_seq_len = sizes.dims(embedder + "image_embedder.pos_embed", 3)[1];
   }
   if (const io::Json* eps =
           checkpoint.config().is_object() ? checkpoint.config().find("eps") : nullptr;
@@ -215,25 +202,18 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
   return c;
 }
 
-}  // namespace
+Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
-Network wan_from_config(const io::Json& config) { return network(wan::parse_config(config)); }
-
-Network wan_from_checkpoint(const weights::Checkpoint& checkpoint) {
+Network made_of_checkpoint(const weights::Checkpoint& checkpoint) {
   if (const io::Json& config = checkpoint.config();
       config.is_object() && !weights::is_original_config(config)) {
-    return wan_from_config(config);
+    return made_of_config(config);
   }
-  const wan::TransformerConfig read = config_from_shapes(checkpoint);
-  try {
-    wan::validate(read);
-  } catch (const Error& error) {
-    fail("{}\n  read off the shapes in {}", error.what(), checkpoint.path());
-  }
-  return network(read);
+  return network(validated(checkpoint, config_from_shapes(checkpoint),
+                           [](const auto& c) { wan::validate(c); }));
 }
 
-std::optional<io::Json> released_wan_config(std::string_view name) {
+std::optional<io::Json> released_config(std::string_view name) {
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   wan::TransformerConfig out;
   if (has("1.3B")) {
@@ -261,6 +241,15 @@ std::optional<io::Json> released_wan_config(std::string_view name) {
     out.pos_embed_seq_len = has("FLF2V") ? 2 * kClipTokens : 0;
   }
   return wan::config_json(out);
+}
+
+}  // namespace
+
+Maker wan_family() {
+  return {.class_name = wan::kClassName,
+          .from_config = made_of_config,
+          .from_checkpoint = made_of_checkpoint,
+          .released_config = released_config};
 }
 
 }  // namespace kinema::networks

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/nn/linear.h"
 
 namespace kinema::nn {
 
@@ -22,6 +21,16 @@ Tensor sinusoid(Tensor t, int64_t dim) {
   const Tensor w = constant_f32(t.graph(), {half}, frequencies);
   const Tensor angles = expand_dims(as(t, DType::F32), Axis(-1)) * w;
   return concatenate({cos(angles), sin(angles)}, Axis(-1));
+}
+
+EmbeddingMlp::EmbeddingMlp(const Params& params, int64_t in, int64_t dim, const Init& init)
+    : linear_1_(params / "linear_1", in, dim,
+                {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp", .init = init}),
+      linear_2_(params / "linear_2", dim, dim,
+                {.out_axis = "embed", .in_axis = "mlp", .init = init}) {}
+
+Tensor EmbeddingMlp::operator()(Tensor x, Tensor (*activation)(Tensor), Precision precision) const {
+  return linear_2_(activation(linear_1_(x, precision)), precision);
 }
 
 }  // namespace kinema::nn

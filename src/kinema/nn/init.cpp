@@ -18,9 +18,10 @@ double xavier_bound(const Dims& dims, double gain) {
 }  // namespace
 
 void check_row_offsets(const Init& init, const Dims& dims, std::string_view key) {
-  check(dims.size() >= 2 && static_cast<int64_t>(init.row_offsets.size()) == dims[dims.size() - 2],
-        "[init] `{}` is {} but {} row offsets are given", key, to_string(dims),
-        init.row_offsets.size());
+  const auto rows = static_cast<int64_t>(init.row_offsets.size());
+  const bool fits = dims.size() == 1 ? dims[0] % std::max<int64_t>(rows, 1) == 0
+                                     : dims.size() >= 2 && rows == dims[dims.size() - 2];
+  check(fits, "[init] `{}` is {} but {} row offsets are given", key, to_string(dims), rows);
 }
 
 void initial_values(const Init& init, const Dims& dims, std::string_view key, uint64_t seed,
@@ -50,7 +51,8 @@ void initial_values(const Init& init, const Dims& dims, std::string_view key, ui
   }
   if (!init.row_offsets.empty()) {
     check_row_offsets(init, dims, key);
-    const auto width = static_cast<size_t>(dims.back());
+    const auto width = dims.size() == 1 ? values.size() / init.row_offsets.size()
+                                        : static_cast<size_t>(dims.back());
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] += static_cast<float>(init.row_offsets[i / width % init.row_offsets.size()]);
     }

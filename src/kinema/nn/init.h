@@ -13,7 +13,8 @@ namespace kinema::nn {
 void initial_values(const Init& init, const Dims& dims, std::string_view key, uint64_t seed,
                     std::span<float> values);
 
-/// Throws an Error unless there is one offset per row of a layer of sizes `dims`.
+/// Throws an Error unless there is one offset per row of a layer of sizes `dims`, or for each of
+/// equal parts of its one axis.
 void check_row_offsets(const Init& init, const Dims& dims, std::string_view key);
 
 }  // namespace kinema::nn

@@ -63,7 +63,7 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
   if (quantized) {
     y = quantized_product(x, w, scale, *quantized, precision);
     if (!low_rank) {
-      return y + as(b, dtype);
+      return b ? y + as(b, dtype) : y;
     }
     y = as(y, sums);
   } else {
@@ -74,14 +74,15 @@ Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
   if (low_rank) {
     y = y + (*low_rank)(x, precision, sums);
   }
-  return as(y + as(b, sums), dtype);
+  return as(b ? y + as(b, sums) : y, dtype);
 }
 
 Linear::Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options)
     : weight_(
           params.weight("weight", {out, in}, {options.out_axis, options.in_axis}, options.init)),
       scale_(params.stored_scale(out, options.out_axis)),
-      bias_(params.weight("bias", {out}, {options.bias_axis}, Init::zeros())),
+      bias_(options.bias ? params.weight("bias", {out}, {options.bias_axis}, options.bias_init)
+                         : Tensor()),
       low_rank_(open_low_rank(params, in, out, options)),
       quantized_(params.quantized()) {}
 

@@ -17,6 +17,8 @@ struct LinearOptions {
   std::string in_axis = {};
   std::string bias_axis = {};
   Init init = Init::xavier();
+  bool bias = true;
+  Init bias_init = Init::zeros();
 };
 
 /// What adapters add to a weight [out, in] without being merged into it: up diag(scale) down
@@ -32,8 +34,8 @@ struct LowRank {
   Tensor operator()(Tensor x, Precision precision, DType sums) const;
 };
 
-/// y = x W^T + b over the last axis: `weight` [out, in], `bias` [out], as torch stores them. With
-/// Params::low_rank, W + up diag(scale) down stands for W.
+/// y = x W^T + b over the last axis: `weight` [out, in], `bias` [out] unless the options have none,
+/// as torch stores them. With Params::low_rank, W + up diag(scale) down stands for W.
 class Linear {
  public:
   Linear(const Params& params, int64_t in, int64_t out, const LinearOptions& options);
@@ -44,16 +46,16 @@ class Linear {
  private:
   Tensor weight_;
   std::optional<Tensor> scale_;  // of a weight that is stored as codes
-  Tensor bias_;
+  Tensor bias_;                  // or empty
   std::optional<LowRank> low_rank_;
   std::optional<QuantizedProduct> quantized_;
 };
 
-/// x [..., in] times w [out, in] transposed plus b [out]; sums and the bias in f32 at least,
-/// rounded once to x's dtype. Quantized, the product is rounded to x's dtype before the bias is
-/// added; the addition of low rank is not quantized. With `scale` [out], w are codes (int8,
-/// float8): they are widened for the product, which is scaled, or multiply as they are where the
-/// product is quantized to the same codes.
+/// x [..., in] times w [out, in] transposed plus b [out], where there is one; sums and the bias in
+/// f32 at least, rounded once to x's dtype. Quantized, the product is rounded to x's dtype before
+/// the bias is added; the addition of low rank is not quantized. With `scale` [out], w are codes
+/// (int8, float8): they are widened for the product, which is scaled, or multiply as they are where
+/// the product is quantized to the same codes.
 Tensor linear(Tensor x, Tensor w, Tensor b, Precision precision,
               const std::optional<LowRank>& low_rank = {},
               const std::optional<QuantizedProduct>& quantized = {},

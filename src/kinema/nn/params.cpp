@@ -1,6 +1,7 @@
 #include "kinema/nn/params.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <array>
 
 #include "kinema/core/error.h"
 
@@ -45,13 +46,22 @@ Tensor ParamSpec::input(Graph& graph, const mesh::Placement& placement,
 }
 
 std::string stacked_name(std::string_view key) {
-  constexpr std::string_view kStack = "blocks.";
-  const size_t end = key.find('.', kStack.size());
-  const bool is_layer =
-      key.starts_with(kStack) && end != std::string_view::npos &&
-      key.substr(kStack.size(), end - kStack.size()).find_first_not_of("0123456789") ==
-          std::string_view::npos;
-  return is_layer ? fmt::format("{}{{}}{}", kStack, key.substr(end)) : std::string(key);
+  // `down_blocks.1.resnets.0` are parts of a kind of their own each: no stack.
+  constexpr std::array<std::string_view, 3> kStacks{"blocks", "transformer_blocks",
+                                                    "single_transformer_blocks"};
+  std::string out;
+  bool in_stack = false;
+  for (size_t at = 0; at <= key.size();) {
+    const size_t end = std::min(key.find('.', at), key.size());
+    const std::string_view part = key.substr(at, end - at);
+    const bool is_layer = in_stack && !part.empty() && end < key.size() &&
+                          part.find_first_not_of("0123456789") == std::string_view::npos;
+    out += is_layer ? "{}" : part;
+    out += end < key.size() ? "." : "";
+    in_stack = std::ranges::find(kStacks, part) != kStacks.end();
+    at = end + 1;
+  }
+  return out;
 }
 
 Params Params::operator/(std::string_view name) const {

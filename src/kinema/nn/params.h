@@ -22,7 +22,8 @@ struct Init {
   Kind kind = Kind::ZEROS;
   /// CONSTANT: the value; NORMAL: standard deviation; UNIFORM: bound; XAVIER_UNIFORM: gain.
   double scale = 0.0;
-  /// Added to row i of the last but one axis of a layer, when given: one value per row.
+  /// Added to row i of the last but one axis of a layer, when given: one value per row. Of a layer
+  /// with one axis, to the i-th of as many equal parts.
   std::vector<double> row_offsets = {};
 
   static Init zeros() { return {}; }

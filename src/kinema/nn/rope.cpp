@@ -31,19 +31,25 @@ Tensor axis_table(Graph& graph, int64_t size, int64_t width, double (*function)(
   return constant_f32(graph, {size, width / 2, 2}, values);
 }
 
-Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim,
-                  double (*function)(double), float sign) {
-  const int64_t side = 2 * (head_dim / 6);
-  const std::array<int64_t, 3> widths{head_dim - 2 * side, side, side};
+Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+                  int64_t lead, double (*function)(double), float sign) {
   std::vector<Tensor> parts;
+  int64_t head_dim = 0;
   for (int64_t axis = 0; axis < 3; ++axis) {
+    head_dim += widths[axis];
     if (widths[axis] > 0) {
       const Tensor table = axis_table(graph, grid[axis], widths[axis], function, sign);
       parts.push_back(
           broadcast_in_dim(table, {grid[0], grid[1], grid[2], widths[axis] / 2, 2}, {axis, 3, 4}));
     }
   }
-  return reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, head_dim / 2, 2});
+  const Tensor of_grid =
+      reshape(concatenate(parts, Axis(3)), {grid[0] * grid[1] * grid[2], 1, head_dim / 2, 2});
+  if (lead == 0) {
+    return of_grid;
+  }
+  const Tensor before = constant(graph, function(0.0), {DType::F32, {lead, 1, head_dim / 2, 2}});
+  return concatenate({before, of_grid}, Axis(0));
 }
 
 }  // namespace
@@ -51,8 +57,17 @@ Tensor grid_table(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim,
 Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim) {
   check(head_dim > 0 && head_dim % 2 == 0, "[rope] heads of {} channels cannot be paired",
         head_dim);
-  return {.cos = grid_table(graph, grid, head_dim, std::cos, 1.0F),
-          .sin = grid_table(graph, grid, head_dim, std::sin, -1.0F)};
+  const int64_t side = 2 * (head_dim / 6);
+  return rope_of_axes(graph, grid, {head_dim - 2 * side, side, side});
+}
+
+Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+                  int64_t lead) {
+  for (const int64_t width : widths) {
+    check(width >= 0 && width % 2 == 0, "[rope] {} channels of an axis cannot be paired", width);
+  }
+  return {.cos = grid_table(graph, grid, widths, lead, std::cos, 1.0F),
+          .sin = grid_table(graph, grid, widths, lead, std::sin, -1.0F)};
 }
 
 Tensor rotate(Tensor x, const Rope& rope) {

@@ -20,6 +20,11 @@ struct Rope {
 /// on the host, one table per axis, and spread over the grid in the program.
 Rope rope_3d(Graph& graph, std::array<int64_t, 3> grid, int64_t head_dim);
 
+/// The same with so many channels, an even number, for each axis. `lead` tokens come before those
+/// of the grid and are not turned: text, whose position is 0 along every axis (Flux).
+Rope rope_of_axes(Graph& graph, std::array<int64_t, 3> grid, std::array<int64_t, 3> widths,
+                  int64_t lead = 0);
+
 /// x [b, s, n, d] rotated, computed in f32 (f64 for f64) and returned in it.
 Tensor rotate(Tensor x, const Rope& rope);
 

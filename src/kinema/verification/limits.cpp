@@ -43,7 +43,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-Limits::Limits(const io::Json& about) {
+Limits::Limits(const io::Json& about, Which which) : which_(which) {
   for (const auto& [pattern, limit] : about.at("limits").members()) {
     if (!pattern.ends_with(" away from plain")) {  // of distances, read by their case
       limits_.emplace_back(pattern, read(limit));
@@ -52,10 +52,16 @@ Limits::Limits(const io::Json& about) {
 }
 
 Limit Limits::of(const std::string& tensor) const {
-  for (const auto& [pattern, limit] : limits_) {
-    if (matches(pattern, tensor)) {
-      return limit;
+  const std::pair<std::string, Limit>* found = nullptr;
+  for (const auto& known : limits_) {
+    const bool counts =
+        found == nullptr || (which_ == Which::LONGEST && known.first.size() > found->first.size());
+    if (counts && matches(known.first, tensor)) {
+      found = &known;
     }
+  }
+  if (found != nullptr) {
+    return found->second;
   }
   fail("[verify] the case states no limit for {}", tensor);
 }

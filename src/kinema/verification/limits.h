@@ -14,12 +14,15 @@ namespace kinema::verification {
 /// `rms_of_rms`.
 class Limits {
  public:
-  explicit Limits(const io::Json& about);
+  /// Which of several patterns that match counts, as the cases' authors mean it.
+  enum class Which { FIRST, LONGEST };
+  explicit Limits(const io::Json& about, Which which = Which::FIRST);
 
-  /// By the first pattern that matches. Throws an Error where none does: then it is an input.
+  /// By the pattern that matches. Throws an Error where none does: then it is an input.
   Limit of(const std::string& tensor) const;
 
  private:
+  Which which_;
   std::vector<std::pair<std::string, Limit>> limits_;
 };
 

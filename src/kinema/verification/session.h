@@ -96,6 +96,9 @@ std::vector<Row> tokenizer_rows(const Case& c, Session& session);
 std::vector<Row> umt5_rows(const Case& c, Session& session);
 std::vector<Row> quantized_rows(const Case& c, Session& session);
 std::vector<Row> quantized_model_rows(const Case& c, Session& session);
+std::vector<Row> kl_autoencoder_rows(const Case& c, Session& session);
+std::vector<Row> image_forward_rows(const Case& c, Session& session);
+std::vector<Row> image_gradient_rows(const Case& c, Session& session);
 
 // Parts of a case about text.
 std::vector<Row> text_variant_rows(const Case& c, Session& session);  // of `variants`

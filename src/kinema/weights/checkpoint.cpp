@@ -180,9 +180,12 @@ constexpr std::array<std::string_view, 5> kPrefixes{"model.diffusion_model.", "d
 std::string prefix_of(std::span<const io::TensorView* const> tensors) {
   for (const std::string_view prefix : kPrefixes) {
     for (const Family& family : families()) {
-      const std::string name = std::string(prefix) + std::string(family.mark);
-      if (std::ranges::any_of(tensors, [&](const io::TensorView* t) { return t->name == name; })) {
-        return std::string(prefix);
+      for (const std::string_view mark : family.marks) {
+        const std::string name = std::string(prefix) + std::string(mark);
+        if (std::ranges::any_of(tensors,
+                                [&](const io::TensorView* t) { return t->name == name; })) {
+          return std::string(prefix);
+        }
       }
     }
   }
@@ -390,8 +393,10 @@ const Family* family_of(const Checkpoint& checkpoint) {
   if (checkpoint.config().is_object()) {
     return family_of_config(checkpoint.config());
   }
-  const auto found = std::ranges::find_if(
-      families(), [&](const Family& family) { return checkpoint.find(family.mark) != nullptr; });
+  const auto found = std::ranges::find_if(families(), [&](const Family& family) {
+    return std::ranges::any_of(
+        family.marks, [&](std::string_view mark) { return checkpoint.find(mark) != nullptr; });
+  });
   return found == families().end() ? nullptr : &*found;
 }
 

@@ -9,11 +9,28 @@ namespace {
 constexpr std::array<PipelineClass, 2> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}}};
 
-constexpr std::array<Family, 1> kFamilies{{{.name = "Wan",
+constexpr std::array<PipelineClass, 1> kFluxPipelines{{{"FluxPipeline"}}};
+constexpr std::array<PipelineClass, 1> kSdxlPipelines{{{"StableDiffusionXLPipeline"}}};
+
+constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
+constexpr std::array<std::string_view, 2> kFluxMarks{
+    "single_transformer_blocks.0.norm.linear.weight", "single_blocks.0.modulation.lin.weight"};
+constexpr std::array<std::string_view, 2> kSdxlMarks{"add_embedding.linear_1.weight",
+                                                     "label_emb.0.0.weight"};
+
+constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
-                                            .mark = "patch_embedding.weight",
-                                            .pipelines = kWanPipelines}}};
+                                            .marks = kWanMarks,
+                                            .pipelines = kWanPipelines},
+                                           {.name = "Flux",
+                                            .transformer_class = "FluxTransformer2DModel",
+                                            .marks = kFluxMarks,
+                                            .pipelines = kFluxPipelines},
+                                           {.name = "Stable Diffusion XL",
+                                            .transformer_class = "UNet2DConditionModel",
+                                            .marks = kSdxlMarks,
+                                            .pipelines = kSdxlPipelines}}};
 
 void add(std::string& list, std::string_view name) {
   list += list.empty() ? "" : " or ";
@@ -31,7 +48,7 @@ const Family* family_of_config(const io::Json& config) {
   }
   const auto* found = std::ranges::find_if(kFamilies, [&](const Family& family) {
     return name->as_string() == family.transformer_class ||
-           name->as_string() == family.original_class;
+           (!family.original_class.empty() && name->as_string() == family.original_class);
   });
   return found == kFamilies.end() ? nullptr : found;
 }

@@ -20,11 +20,12 @@ struct PipelineClass {
 struct Family {
   /// As messages call it.
   std::string_view name;
-  /// `_class_name` of a transformer's config.json: diffusers', and the original release's.
+  /// `_class_name` of a transformer's config.json: diffusers', and the original release's where
+  /// that has such a file.
   std::string_view transformer_class;
   std::string_view original_class;
-  /// A tensor that every transformer of the family has, in both namings.
-  std::string_view mark;
+  /// Tensors, of which every transformer of the family has one: each naming's.
+  std::span<const std::string_view> marks;
   /// `_class_name` of pipelines' model_index.json.
   std::span<const PipelineClass> pipelines;
 };

@@ -1,10 +1,9 @@
 #include "kinema/models/vae/layers.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kinema/core/error.h"
-#include "kinema/nn/attention.h"
+#include "kinema/nn/attention_by_rows.h"
 #include "kinema/nn/linear.h"
 #include "kinema/nn/norm.h"
 
@@ -30,23 +29,6 @@ Dims kernel_dims(int64_t in, int64_t out, Conv::Kernel kernel) {
   dims.push_back(kernel.rows);
   dims.push_back(kernel.columns);
   return dims;
-}
-
-/// Scores of one block of queries, at most.
-constexpr int64_t kScores = int64_t{1} << 24;
-
-/// Attention of q to k and v, some queries after the others: scores among all pixels of a frame
-/// would be larger than all else together.
-Tensor attention_by_rows(Tensor q, Tensor k, Tensor v, Precision precision) {
-  const int64_t tokens = q.dim(1);
-  const int64_t blocks = (tokens * tokens + kScores - 1) / kScores;
-  const int64_t rows = (tokens + blocks - 1) / blocks;
-  std::vector<Tensor> parts;
-  for (int64_t at = 0; at < tokens; at += rows) {
-    const Tensor some = slice(q, Axis(1), at, std::min(rows, tokens - at));
-    parts.push_back(nn::attention(some, k, v, {.precision = precision}));
-  }
-  return parts.size() == 1 ? parts[0] : concatenate(parts, Axis(1));
 }
 
 }  // namespace
@@ -205,7 +187,7 @@ Tensor AttentionBlock::frame(Tensor x, const Compute& compute) const {
   const Tensor qkv =
       nn::linear(tokens, reshape(qkv_weight_, {3 * dim_, dim_}), qkv_bias_, compute.precision);
   const std::vector<Tensor> parts = split(reshape(qkv, {b, h * w, 3, dim_}), Axis(2), 3);
-  Tensor y = attention_by_rows(parts[0], parts[1], parts[2], compute.precision);
+  Tensor y = nn::attention_by_rows(parts[0], parts[1], parts[2], compute.precision);
   y = nn::linear(reshape(y, {b, h * w, dim_}), reshape(proj_weight_, {dim_, dim_}), proj_bias_,
                  compute.precision);
   return compute.placed(x + transpose(reshape(y, {b, 1, h, w, dim_}), {0, 4, 1, 2, 3}));

@@ -1,34 +1,14 @@
 #include "kinema/models/wan/attention.h"
 
-#include <array>
 #include <cmath>
-#include <span>
-#include <string_view>
+
+#include "kinema/nn/attention_axes.h"
 
 namespace kinema::wan {
 namespace {
 
 nn::LinearOptions into_heads() {
   return {.out_axis = "heads", .in_axis = "embed", .bias_axis = "heads"};
-}
-
-// Logical axes of queries [b, s, n, d / n].
-constexpr std::array<std::string_view, 4> kSelfQueries = {
-    "activation_batch", "activation_self_attn_q_length", "activation_self_attn_heads", ""};
-constexpr std::array<std::string_view, 4> kCrossQueries = {
-    "activation_batch", "activation_cross_attn_q_length", "activation_cross_attn_heads", ""};
-
-/// Where the devices of a mesh hold the queries; keys and values follow from it.
-nn::AttentionAxes axes_of(const mesh::Placement& place, std::span<const std::string_view> logical) {
-  if (!place.active()) {
-    return {};
-  }
-  const std::vector<std::string> names(logical.begin(), logical.end());
-  const Sharding found = place.constraint(names, Dims(names.size()));
-  return {.mesh = place.mesh().axes,
-          .batch = found.dims[0],
-          .sequence = found.dims[1],
-          .heads = found.dims[2]};
 }
 
 }  // namespace
@@ -91,10 +71,6 @@ Tensor HeadProjections::output(Tensor y, Precision precision) const {
   return to_out_(y, precision);
 }
 
-nn::AttentionAxes self_attention_axes(const mesh::Placement& place) {
-  return axes_of(place, kSelfQueries);
-}
-
 Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
                                  const nn::AttentionOptions& options, const mesh::Placement& place,
                                  const BlockTap& tap) const {
@@ -108,7 +84,7 @@ Tensor SelfAttention::operator()(Tensor x, const nn::Rope& rope,
   const Tensor k = fused ? project_.rotated_key(x, rope, precision)
                          : nn::as(nn::rotate(project_.key(x, precision, place), rope), x.dtype());
   nn::AttentionOptions scaled = project_.with_scale(options);
-  scaled.axes = self_attention_axes(place);
+  scaled.axes = nn::self_attention_axes(place);
   const Tensor y =
       nn::attention(named(named(q, "query_proj"), "xq_out"), named(named(k, "key_proj"), "xk_out"),
                     named(project_.value(x, precision), "value_proj"), scaled);
@@ -142,7 +118,7 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
   const Precision precision = options.precision;
   const Tensor q = named(nn::as(project_.query(x, precision, place, {}), x.dtype()), "query_proj");
   nn::AttentionOptions scaled = project_.with_scale(options);
-  scaled.axes = axes_of(place, kCrossQueries);
+  scaled.axes = nn::cross_attention_axes(place);
   scaled.whole_keys = true;
   Tensor y = nn::attention(q, keys.key, keys.value, scaled);
   if (keys.image_key) {

@@ -53,10 +53,6 @@ class HeadProjections {
   nn::RmsNorm norm_k_;
 };
 
-/// How the devices of a mesh split self-attention's queries [b, s, n, d / n]; keys and values
-/// follow.
-nn::AttentionAxes self_attention_axes(const mesh::Placement& place);
-
 /// Attention of the video tokens among themselves, with rotary positions.
 class SelfAttention {
  public:

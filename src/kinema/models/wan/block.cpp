@@ -2,14 +2,10 @@
 
 #include <cmath>
 
+#include "kinema/nn/modulation.h"
+
 namespace kinema::wan {
 namespace {
-
-/// x + y gate in f32, rounded once to the residual stream's dtype: gates are small, and products
-/// rounded to bf16 first would lose what they add.
-Tensor add_gated(Tensor x, Tensor y, Tensor gate) {
-  return nn::as(nn::as(x, gate.dtype()) + nn::as(y, gate.dtype()) * gate, x.dtype());
-}
 
 /// Row i of the modulation, [b, 1, d] or (one time per token) [b, s, d].
 std::vector<Tensor> modulation_rows(Tensor table, Tensor time) {
@@ -35,11 +31,6 @@ std::optional<nn::LayerNorm> cross_norm(const nn::Params& params, const Transfor
 }
 
 }  // namespace
-
-Tensor modulated_norm(Tensor x, Tensor shift, Tensor scale, double eps) {
-  const Tensor y = layer_norm(nn::widened(x), eps);
-  return nn::as(y * (1.0 + nn::as(scale, y.dtype())) + nn::as(shift, y.dtype()), x.dtype());
-}
 
 // The quoted names are the keys of the released checkpoints. norm1 and norm3 have no parameters.
 Block::Block(const nn::Params& params, const TransformerConfig& c)
@@ -70,10 +61,10 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
     const Scope scope(graph, "attn1");
     const auto some = [&](Tensor whole) { return given.halves_alike ? first_half(whole) : whole; };
     const Tensor in = some(x);
-    Tensor y = self_attention_(modulated_norm(in, some(m[0]), some(m[1]), eps_), given.rope,
+    Tensor y = self_attention_(nn::modulated_norm(in, some(m[0]), some(m[1]), eps_), given.rope,
                                given.attention, place, tap);
     y = offer("attn1", given.dropout(y, "attn1"));
-    x = add_gated(in, y, some(m[2]));
+    x = nn::add_gated(in, y, some(m[2]));
     x = given.halves_alike ? concatenate({x, x}, Axis(0)) : x;
   }
   {
@@ -86,8 +77,8 @@ Tensor Block::operator()(Tensor x, const Conditioning& given, const BlockTap& ta
   }
   {
     const Scope scope(graph, "ffn");
-    const Tensor y = offer("ffn", mlp(modulated_norm(x, m[3], m[4], eps_), given));
-    x = add_gated(x, y, m[5]);
+    const Tensor y = offer("ffn", mlp(nn::modulated_norm(x, m[3], m[4], eps_), given));
+    x = nn::add_gated(x, y, m[5]);
   }
   return place(x, kTokenAxes);
 }

@@ -30,10 +30,6 @@ struct Conditioning {
   bool halves_alike = false;
 };
 
-/// norm(x) (1 + scale) + shift with a norm without parameters, all in f32, rounded once to x's
-/// dtype. scale and shift broadcast over [b, s, d].
-Tensor modulated_norm(Tensor x, Tensor shift, Tensor scale, double eps);
-
 /// One Wan DiT block, on tokens x of shape [b, s, d]:
 ///
 ///   x += gate_a * SelfAttention(modulate(norm(x), shift_a, scale_a))

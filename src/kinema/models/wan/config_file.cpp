@@ -1,10 +1,10 @@
 #include "kinema/models/wan/config_file.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/models/config_json.h"
 
 namespace kinema::wan {
 namespace {
@@ -13,7 +13,7 @@ using io::Json;
 
 constexpr std::string_view kQkNorm = "rms_norm_across_heads";
 
-constexpr std::array<std::string_view, 18> kKeys{"patch_size",
+constexpr std::array<std::string_view, 16> kKeys{"patch_size",
                                                  "num_attention_heads",
                                                  "attention_head_dim",
                                                  "in_channels",
@@ -28,25 +28,7 @@ constexpr std::array<std::string_view, 18> kKeys{"patch_size",
                                                  "image_dim",
                                                  "added_kv_proj_dim",
                                                  "rope_max_seq_len",
-                                                 "pos_embed_seq_len",
-                                                 "_class_name",
-                                                 "_diffusers_version"};
-
-/// Keys that change nothing here: diffusers' own bookkeeping begins with an underscore.
-bool is_known(std::string_view key) {
-  return key.starts_with('_') || std::ranges::find(kKeys, key) != kKeys.end();
-}
-
-/// A size that may be null or absent, which both stand for `none`.
-int64_t optional_size(const Json& json, std::string_view key, int64_t none) {
-  const Json* value = json.find(key);
-  if (value == nullptr || value->is_null()) {
-    return none;
-  }
-  const int64_t size = value->as_int();
-  check(size > 0, "[wan] {} is {} but must be positive or null", value->where(), size);
-  return size;
-}
+                                                 "pos_embed_seq_len"};
 
 std::array<int64_t, 3> patch_size(const Json& value) {
   const std::vector<int64_t> sizes = value.as_ints();
@@ -55,45 +37,30 @@ std::array<int64_t, 3> patch_size(const Json& value) {
   return {sizes[0], sizes[1], sizes[2]};
 }
 
-void check_words(const Json& json) {
-  const Json& name = json.at("_class_name");
-  check(name.as_string() == kClassName, "[wan] {} is `{}` but must be `{}`", name.where(),
-        name.as_string(), kClassName);
-  if (const Json* norm = json.find("qk_norm"); norm != nullptr) {
-    check(norm->as_string() == kQkNorm, "[wan] {} is `{}` but this build knows `{}` only",
-          norm->where(), norm->as_string(), kQkNorm);
-  }
-  for (const auto& [key, value] : json.members()) {
-    check(is_known(key), "[wan] {} is not a key of a Wan transformer", value.where());
-  }
-}
-
 }  // namespace
 
 TransformerConfig parse_config(const Json& json) {
-  check_words(json);
+  const ConfigJson file{.model = "wan", .what = "a Wan transformer", .json = json};
+  file.check_class(kClassName);
+  file.check_fixed({{"qk_norm", kQkNorm}});
+  file.check_known(kKeys);
   TransformerConfig c;
   c.patch_size = patch_size(json.at("patch_size"));
   c.num_attention_heads = json.at("num_attention_heads").as_int();
   c.attention_head_dim = json.at("attention_head_dim").as_int();
   c.in_channels = json.at("in_channels").as_int();
-  c.out_channels = optional_size(json, "out_channels", c.in_channels);
+  c.out_channels = file.optional_size("out_channels", c.in_channels);
   c.text_dim = json.at("text_dim").as_int();
   c.freq_dim = json.at("freq_dim").as_int();
   c.ffn_dim = json.at("ffn_dim").as_int();
   c.num_layers = json.at("num_layers").as_int();
   c.cross_attn_norm = json.at("cross_attn_norm").as_bool();
   c.eps = json.at("eps").as_number();
-  c.image_dim = optional_size(json, "image_dim", 0);
-  c.added_kv_proj_dim = optional_size(json, "added_kv_proj_dim", 0);
-  c.pos_embed_seq_len = optional_size(json, "pos_embed_seq_len", 0);
-  c.rope_max_seq_len = optional_size(json, "rope_max_seq_len", c.rope_max_seq_len);
-  try {
-    validate(c);
-  } catch (const Error& error) {
-    const std::string where = json.where();
-    fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
-  }
+  c.image_dim = file.optional_size("image_dim", 0);
+  c.added_kv_proj_dim = file.optional_size("added_kv_proj_dim", 0);
+  c.pos_embed_seq_len = file.optional_size("pos_embed_seq_len", 0);
+  c.rope_max_seq_len = file.optional_size("rope_max_seq_len", c.rope_max_seq_len);
+  file.validated([&] { validate(c); });
   return c;
 }
 

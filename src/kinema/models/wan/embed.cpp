@@ -1,7 +1,6 @@
 #include "kinema/models/wan/embed.h"
 
 #include "kinema/core/error.h"
-#include "kinema/nn/embedding.h"
 
 namespace kinema::wan {
 namespace {
@@ -36,16 +35,6 @@ Tensor unpatchify(Tensor tokens, std::array<int64_t, 3> grid, const TransformerC
   Tensor x = reshape(tokens, {b, f, h, w, pf, ph, pw, c.out_channels});
   x = transpose(x, {0, 7, 1, 4, 2, 5, 3, 6});
   return reshape(x, {b, c.out_channels, f * pf, h * ph, w * pw});
-}
-
-EmbeddingMlp::EmbeddingMlp(const nn::Params& params, int64_t in, int64_t dim, const nn::Init& init)
-    : linear_1_(params / "linear_1", in, dim,
-                {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp", .init = init}),
-      linear_2_(params / "linear_2", dim, dim,
-                {.out_axis = "embed", .in_axis = "mlp", .init = init}) {}
-
-Tensor EmbeddingMlp::operator()(Tensor x, Tensor (*activation)(Tensor), Precision precision) const {
-  return linear_2_(activation(linear_1_(x, precision)), precision);
 }
 
 // The norms' eps is torch's default, whatever the config's eps (diffusers FP32LayerNorm).

@@ -5,6 +5,7 @@
 
 #include "kinema/graph/ops.h"
 #include "kinema/models/wan/config.h"
+#include "kinema/nn/embedding.h"
 #include "kinema/nn/linear.h"
 #include "kinema/nn/norm.h"
 #include "kinema/nn/params.h"
@@ -17,19 +18,6 @@ std::array<int64_t, 3> patch_grid(Tensor video, const TransformerConfig& config)
 
 /// Tokens [b, s, pf ph pw c], channel fastest, back to [b, c, f, h, w].
 Tensor unpatchify(Tensor tokens, std::array<int64_t, 3> grid, const TransformerConfig& config);
-
-/// Two linear layers with the activation between, under the names of the checkpoint's time and text
-/// embedders.
-class EmbeddingMlp {
- public:
-  EmbeddingMlp(const nn::Params& params, int64_t in, int64_t dim, const nn::Init& init);
-
-  Tensor operator()(Tensor x, Tensor (*activation)(Tensor), Precision precision) const;
-
- private:
-  nn::Linear linear_1_;
-  nn::Linear linear_2_;
-};
 
 /// CLIP tokens to context tokens (Wan 2.1 image-to-video), with a learned position for the two
 /// images of first-last-frame models.
@@ -71,9 +59,9 @@ class ConditionEmbedder {
 
  private:
   int64_t freq_dim_;
-  EmbeddingMlp time_;
+  nn::EmbeddingMlp time_;
   nn::Linear time_proj_;
-  EmbeddingMlp text_;
+  nn::EmbeddingMlp text_;
   std::vector<ImageEmbedder> image_;  // one, or none
 };
 

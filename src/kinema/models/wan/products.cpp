@@ -4,10 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "kinema/core/edit_distance.h"
-#include "kinema/core/error.h"
-#include "kinema/core/pattern.h"
-
 namespace kinema::wan {
 
 std::string module_path(std::string_view key) {
@@ -31,33 +27,6 @@ std::string module_path(std::string_view key) {
   }
   std::ranges::replace(path, '.', '/');
   return path;
-}
-
-nn::QuantizedProducts quantized_products(const nn::Quantization& quantization) {
-  if (quantization.mode == nn::Quantization::Mode::NONE) {
-    return {};
-  }
-  return [pattern = Pattern(quantization.module_path), product = quantization.product()](
-             const std::string& key) -> std::optional<nn::QuantizedProduct> {
-    return pattern.matches(module_path(key)) ? std::optional(product) : std::nullopt;
-  };
-}
-
-void check_module_path(const nn::Quantization& quantization, std::span<const std::string> keys) {
-  const nn::QuantizedProducts quantized = quantized_products(quantization);
-  if (!quantized || keys.empty() || std::ranges::any_of(keys, [&](const std::string& key) {
-        return quantized(key).has_value();
-      })) {
-    return;
-  }
-  const std::string nearest =
-      module_path(*std::ranges::min_element(keys, {}, [&](const std::string& key) {
-        return edit_distance(module_path(key), quantization.module_path);
-      }));
-  fail(
-      "[quantization] no module's whole path matches `{}`\n"
-      "  the nearest is `{}`; all are matched by `.*`, those of blocks by `blocks/.*`",
-      quantization.module_path, nearest);
 }
 
 }  // namespace kinema::wan

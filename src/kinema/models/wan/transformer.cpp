@@ -9,7 +9,10 @@
 #include "kinema/models/wan/block.h"
 #include "kinema/models/wan/embed.h"
 #include "kinema/models/wan/products.h"
+#include "kinema/nn/attention_axes.h"
+#include "kinema/nn/modulation.h"
 #include "kinema/nn/patch_embedding.h"
+#include "kinema/nn/quantized_modules.h"
 
 namespace kinema::wan {
 namespace {
@@ -127,7 +130,7 @@ void offer_rope(const nn::Rope& rope, const TransformerInputs& inputs) {
 struct Stacks {
   Stacks(std::span<const nn::ParamSpec> specs, std::span<const Tensor> params,
          const nn::ModelOptions& options)
-      : quantized(quantized_products(options.quantization)) {
+      : quantized(nn::quantized_products(options.quantization, module_path)) {
     for (size_t i = 0; i < specs.size(); ++i) {
       if (specs[i].layers > 0) {
         keys.push_back(specs[i].name);
@@ -271,7 +274,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
       const Block block(root / block_key(i), config);
     }
   }
-  check_module_path(options.quantization, specs.products());
+  nn::check_module_path(options.quantization, specs.products(), module_path);
   std::vector<nn::ParamSpec> result = specs.take();
   for (nn::ParamSpec& spec : result) {
     apply(init, spec);
@@ -285,7 +288,7 @@ std::vector<nn::ParamSpec> parameters(const TransformerConfig& config,
 CrossKeys cross_keys(std::span<const Tensor> params, const TransformerConfig& config,
                      const nn::ModelOptions& options, Tensor text, Tensor image) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params, quantized_products(options.quantization));
+  nn::Binder binder(specs, params, nn::quantized_products(options.quantization, module_path));
   const nn::Params root(binder, "");
   const Ends ends(root, config);
   const Precision precision = options.precision;
@@ -345,7 +348,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
                                        const nn::ModelOptions& options,
                                        const TransformerInputs& inputs) {
   const std::vector<nn::ParamSpec> specs = parameters(config, options);
-  nn::Binder binder(specs, params, quantized_products(options.quantization));
+  nn::Binder binder(specs, params, nn::quantized_products(options.quantization, module_path));
   const nn::Dropout low_rank_dropout(options.low_rank_dropout, inputs.dropout_key);
   binder.set_low_rank_dropout(low_rank_dropout);
   const nn::Params root(binder, "");
@@ -365,7 +368,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   Conditioning given;
   given.attention = options.attention;
   given.attention.precision = precision;
-  given.attention.axes = self_attention_axes(options.place);
+  given.attention.axes = nn::self_attention_axes(options.place);
   nn::check_attention(given.attention, tokens, tokens);
   given.place = options.place;
   given.dropout = nn::Dropout(options.dropout, inputs.dropout_key);
@@ -417,7 +420,7 @@ TransformerOutputs transformer_outputs(std::span<const Tensor> params,
   if (inputs.tap) {
     offer("norm_out", layer_norm(nn::widened(x), config.eps));
   }
-  x = ends.head(modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
+  x = ends.head(nn::modulated_norm(x, m[0] + temb, m[1] + temb, config.eps), precision);
   return {.velocity = unpatchify(offer("proj_out", x), grid, config), .block_sum = block_sum};
 }
 

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace kinema::unet {
+
+/// The sizes of Stable Diffusion XL's UNet, under the names of diffusers' `config.json`; the
+/// defaults are those of stable-diffusion-xl-base-1.0. Lists have a value a level, the outermost
+/// first.
+struct UNetConfig {
+  int64_t in_channels = 4;
+  int64_t out_channels = 4;
+  std::vector<int64_t> block_out_channels{320, 640, 1280};
+  /// Levels with transformers: `CrossAttnDownBlock2D`, not `DownBlock2D`.
+  std::vector<bool> cross_attention{false, true, true};
+  std::vector<int64_t> transformer_layers_per_block{1, 2, 10};
+  /// Heads of a level, whatever the key's name says: `attention_head_dim` in files.
+  std::vector<int64_t> num_attention_heads{5, 10, 20};
+  int64_t layers_per_block = 2;  // resnets of a level going down; one more going up
+  int64_t cross_attention_dim = 2048;
+  int64_t addition_time_embed_dim = 256;                 // of each of the six sizes
+  int64_t projection_class_embeddings_input_dim = 2816;  // pooled text, and the sizes
+  int64_t norm_num_groups = 32;
+  double norm_eps = 1e-5;
+
+  /// original height, width; crop's top, left; target height, width.
+  static constexpr int64_t kTimeIds = 6;
+
+  int64_t levels() const { return static_cast<int64_t>(block_out_channels.size()); }
+  int64_t time_dim() const { return 4 * block_out_channels[0]; }
+  int64_t pooled_dim() const {
+    return projection_class_embeddings_input_dim - kTimeIds * addition_time_embed_dim;
+  }
+  bool operator==(const UNetConfig&) const = default;
+};
+
+/// Throws an Error naming the key when a size is out of range or the sizes do not fit together.
+void validate(const UNetConfig& config);
+
+}  // namespace kinema::unet

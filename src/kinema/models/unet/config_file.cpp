@@ -1,0 +1,170 @@
+#include "kinema/models/unet/config_file.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/models/config_json.h"
+
+namespace kinema::unet {
+namespace {
+
+using io::Json;
+
+constexpr std::array<std::string_view, 51> kKeys{
+    "act_fn", "addition_embed_type", "addition_embed_type_num_heads", "addition_time_embed_dim",
+    "attention_head_dim", "attention_type", "block_out_channels", "center_input_sample",
+    "class_embed_type", "class_embeddings_concat", "conv_in_kernel", "conv_out_kernel",
+    "cross_attention_dim", "cross_attention_norm", "down_block_types", "downsample_padding",
+    "dropout", "dual_cross_attention", "encoder_hid_dim", "encoder_hid_dim_type", "flip_sin_to_cos",
+    "freq_shift", "in_channels", "layers_per_block", "mid_block_only_cross_attention",
+    "mid_block_scale_factor", "mid_block_type", "norm_eps", "norm_num_groups",
+    "num_attention_heads", "num_class_embeds", "only_cross_attention", "out_channels",
+    "projection_class_embeddings_input_dim", "resnet_out_scale_factor", "resnet_skip_time_act",
+    "resnet_time_scale_shift", "reverse_transformer_layers_per_block", "sample_size",
+    "time_cond_proj_dim", "time_embedding_act_fn", "time_embedding_dim", "time_embedding_type",
+    "timestep_post_act", "transformer_layers_per_block", "up_block_types", "upcast_attention",
+    "use_linear_projection",
+    // Written by older releases.
+    "dropout_prob", "time_embed_dim", "use_quant_conv"};
+
+/// One value for all levels, or one for each.
+std::vector<int64_t> per_level(const Json& value, size_t levels) {
+  return value.is_array() ? value.as_ints() : std::vector<int64_t>(levels, value.as_int());
+}
+
+std::vector<bool> cross_attention(const Json& json, std::string_view key, std::string_view with,
+                                  std::string_view without) {
+  const Json& types = json.at(key);
+  std::vector<bool> out;
+  for (const Json& type : types.items()) {
+    const std::string& name = type.as_string();
+    check(name == with || name == without, "[unet] {} is `{}` but this build knows {} and {}",
+          type.where(), name, with, without);
+    out.push_back(name == with);
+  }
+  return out;
+}
+
+/// What tells SDXL's UNets from those of other families under the same class.
+void check_kind(const Json& json) {
+  const Json* kind = json.find("addition_embed_type");
+  const bool is_sdxl = kind != nullptr && kind->is_string() && kind->as_string() == "text_time";
+  check(is_sdxl,
+        "[unet] {} is {}: this is a UNet, but not one of Stable Diffusion XL, which has "
+        "`text_time`\n"
+        "  Stable Diffusion 1 and 2 are not supported",
+        kind == nullptr ? json.where() + "addition_embed_type" : kind->where(),
+        kind == nullptr ? "not there" : kind->dump(-1));
+}
+
+void check_fixed(const ConfigJson& file) {
+  file.check_fixed({{"act_fn", "silu"},
+                    {"attention_type", "default"},
+                    {"center_input_sample", false},
+                    {"class_embed_type", Json()},
+                    {"conv_in_kernel", 3},
+                    {"conv_out_kernel", 3},
+                    {"cross_attention_norm", Json()},
+                    {"downsample_padding", 1},
+                    {"dual_cross_attention", false},
+                    {"encoder_hid_dim", Json()},
+                    {"encoder_hid_dim_type", Json()},
+                    {"flip_sin_to_cos", true},
+                    {"freq_shift", 0},
+                    {"mid_block_type", "UNetMidBlock2DCrossAttn"},
+                    {"num_class_embeds", Json()},
+                    {"only_cross_attention", false},
+                    {"resnet_skip_time_act", false},
+                    {"resnet_time_scale_shift", "default"},
+                    {"reverse_transformer_layers_per_block", Json()},
+                    {"time_cond_proj_dim", Json()},
+                    {"time_embedding_act_fn", Json()},
+                    {"time_embedding_dim", Json()},
+                    {"time_embedding_type", "positional"},
+                    {"timestep_post_act", Json()},
+                    {"use_linear_projection", true}});
+}
+
+Json list(const std::vector<int64_t>& values) {
+  Json out = Json::array();
+  for (const int64_t value : values) {
+    out.append(value);
+  }
+  return out;
+}
+
+}  // namespace
+
+UNetConfig parse_config(const Json& json) {
+  const ConfigJson file{.model = "unet", .what = "an SDXL UNet", .json = json};
+  file.check_class(kClassName);
+  check_kind(json);
+  file.check_known(kKeys);
+  check_fixed(file);
+  UNetConfig c;
+  c.in_channels = json.at("in_channels").as_int();
+  c.out_channels = json.at("out_channels").as_int();
+  c.block_out_channels = json.at("block_out_channels").as_ints();
+  const size_t levels = c.block_out_channels.size();
+  c.cross_attention =
+      cross_attention(json, "down_block_types", "CrossAttnDownBlock2D", "DownBlock2D");
+  std::vector<bool> up = cross_attention(json, "up_block_types", "CrossAttnUpBlock2D", "UpBlock2D");
+  std::reverse(up.begin(), up.end());
+  check(up == c.cross_attention,
+        "[unet] {} is not the reverse of `down_block_types`, which this build needs",
+        json.at("up_block_types").where());
+  c.transformer_layers_per_block = json.contains("transformer_layers_per_block")
+                                       ? per_level(json.at("transformer_layers_per_block"), levels)
+                                       : std::vector<int64_t>(levels, 1);
+  // The older key stands for numbers of heads; where the newer one is there, it counts.
+  const Json* heads = json.find("num_attention_heads");
+  c.num_attention_heads = per_level(
+      heads != nullptr && !heads->is_null() ? *heads : json.at("attention_head_dim"), levels);
+  c.layers_per_block = json.at("layers_per_block").as_int();
+  c.cross_attention_dim = json.at("cross_attention_dim").as_int();
+  c.addition_time_embed_dim = json.at("addition_time_embed_dim").as_int();
+  c.projection_class_embeddings_input_dim =
+      json.at("projection_class_embeddings_input_dim").as_int();
+  c.norm_num_groups = json.at("norm_num_groups").as_int();
+  c.norm_eps = json.at("norm_eps").as_number();
+  file.validated([&] { validate(c); });
+  return c;
+}
+
+Json config_json(const UNetConfig& c) {
+  Json down = Json::array();
+  Json up = Json::array();
+  for (const bool cross : c.cross_attention) {
+    down.append(cross ? "CrossAttnDownBlock2D" : "DownBlock2D");
+  }
+  for (size_t i = c.cross_attention.size(); i > 0; --i) {
+    up.append(c.cross_attention[i - 1] ? "CrossAttnUpBlock2D" : "UpBlock2D");
+  }
+  return Json::object(
+      {{"_class_name", kClassName},
+       {"act_fn", "silu"},
+       {"addition_embed_type", "text_time"},
+       {"addition_time_embed_dim", c.addition_time_embed_dim},
+       {"attention_head_dim", list(c.num_attention_heads)},
+       {"block_out_channels", list(c.block_out_channels)},
+       {"cross_attention_dim", c.cross_attention_dim},
+       {"down_block_types", down},
+       {"flip_sin_to_cos", true},
+       {"freq_shift", 0},
+       {"in_channels", c.in_channels},
+       {"layers_per_block", c.layers_per_block},
+       {"mid_block_type", "UNetMidBlock2DCrossAttn"},
+       {"norm_eps", c.norm_eps},
+       {"norm_num_groups", c.norm_num_groups},
+       {"out_channels", c.out_channels},
+       {"projection_class_embeddings_input_dim", c.projection_class_embeddings_input_dim},
+       {"sample_size", 128},
+       {"transformer_layers_per_block", list(c.transformer_layers_per_block)},
+       {"up_block_types", up},
+       {"use_linear_projection", true}});
+}
+
+}  // namespace kinema::unet

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kinema/graph/ops.h"
+#include "kinema/models/unet/config.h"
+#include "kinema/nn/model_options.h"
+#include "kinema/nn/params.h"
+
+/// The UNet of Stable Diffusion XL (arXiv:2307.01952). Source: diffusers UNet2DConditionModel.
+namespace kinema::unet {
+
+struct UNetInputs {
+  Tensor latents;        // [b, in_channels, h, w], float
+  Tensor timestep;       // [b] or [1]; float or integer, 0..1000
+  Tensor text = {};      // [b, t, cross_attention_dim]
+  Tensor pooled = {};    // [b, pooled_dim]: the second encoder's `text_embeds`
+  Tensor time_ids = {};  // [b, 6]: original height, width, crop top, left, target height, width
+  /// Instead of text: what text_keys made of it.
+  std::vector<Tensor> keys = {};
+  /// Instead of running the blocks: what they added to conv_in's output for other inputs,
+  /// [b, h w, c] in activations_dtype. Text is then not read.
+  Tensor block_sum = {};
+  Tensor dropout_key = {};  // u32[2]; for low-rank additions in training
+  /// Called with intermediate values under the names of the reference cases' taps ("conv_in",
+  /// "down1.resnet0", "mid", ...). With scan_layers none inside transformers are offered.
+  std::function<void(const std::string& name, Tensor value)> tap = {};
+};
+
+/// Every parameter, in the order in which `unet` wants its tensors. Nothing is allocated. Throws
+/// what `validate` throws.
+std::vector<nn::ParamSpec> parameters(const UNetConfig& config, const nn::ModelOptions& options,
+                                      const nn::InitOptions& init = {});
+
+/// What a checkpoint key is stored in: F32 for norms and the embedders of time and sizes; linear
+/// weights of transformer blocks in `weights_storage` where given; otherwise `weights_dtype`.
+DType parameter_dtype(std::string_view key, DType weights_dtype,
+                      std::optional<DType> weights_storage = {});
+
+/// Keys and values of each transformer, in the order in which they run: key, value, key, ..., each
+/// [layers, b, t, heads, head width].
+std::vector<Tensor> text_keys(std::span<const Tensor> params, const UNetConfig& config,
+                              const nn::ModelOptions& options, Tensor text);
+/// Their layers, heads and head width, one entry a tensor.
+std::vector<std::array<int64_t, 3>> text_key_sizes(const UNetConfig& config);
+
+struct UNetOutputs {
+  Tensor prediction;  // [b, out_channels, h, w] in activations_dtype
+  Tensor block_sum;   // what the blocks added to conv_in's output, [b, h w, c]
+};
+
+/// Of convolutions and matrix products over one sample of h x w latents.
+double forward_flops(const UNetConfig& config, int64_t h, int64_t w, int64_t text_tokens);
+
+/// `params` are tensors of the shapes of `parameters(config, options)`, in that order. Throws an
+/// Error naming shapes and what they must be.
+UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
+                 const nn::ModelOptions& options, const UNetInputs& inputs);
+
+}  // namespace kinema::unet

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include "kinema/core/error.h"
+#include "kinema/models/unet/config_file.h"
+#include "kinema/models/unet/unet.h"
+#include "kinema/networks/checkpoint_sizes.h"
+#include "kinema/networks/families.h"
+
+namespace kinema::networks {
+namespace {
+
+Sizes sizes_of(const unet::UNetConfig& c) {
+  return {.in_channels = c.in_channels,
+          .out_channels = c.out_channels,
+          .max_positions = 1 << 16,  // there are none
+          .text_dim = c.cross_attention_dim,
+          .pooled_dim = c.pooled_dim(),
+          .size_ids = unet::UNetConfig::kTimeIds,
+          .makes_images = true,
+          .num_layers = std::accumulate(c.transformer_layers_per_block.begin(),
+                                        c.transformer_layers_per_block.end(), int64_t{0}),
+          .num_heads = c.num_attention_heads.back(),
+          .width = c.block_out_channels[0]};
+}
+
+class UNet final : public Architecture {
+ public:
+  explicit UNet(const unet::UNetConfig& config) : config_(config), sizes_(sizes_of(config)) {
+    unet::validate(config_);
+  }
+
+  const Sizes& sizes() const override { return sizes_; }
+  io::Json config() const override { return unet::config_json(config_); }
+  io::Json original_config() const override {
+    fail("[unet] the original release has no configuration file");
+  }
+  std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,
+                                        const nn::InitOptions& init) const override {
+    return unet::parameters(config_, options, init);
+  }
+  /// Numbers of heads differ from level to level, and lie whole where they do not divide.
+  void check_divides(const mesh::Placement& /*place*/) const override {}
+
+  Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
+                  const Inputs& inputs) const override {
+    check(!inputs.image && !inputs.first_timestep && !inputs.guidance,
+          "[unet] an image's states, a first frame's timestep or guidance are given, which this "
+          "family does not take");
+    const unet::UNetInputs in{.latents = one_frame(inputs.latents, "unet"),
+                              .timestep = inputs.timestep,
+                              .text = inputs.text,
+                              .pooled = inputs.pooled,
+                              .time_ids = inputs.size_ids,
+                              .keys = inputs.cross_keys,
+                              .block_sum = inputs.block_sum,
+                              .dropout_key = inputs.dropout_key,
+                              .tap = inputs.tap};
+    const unet::UNetOutputs out = unet::unet(params, config_, options, in);
+    return {.prediction = expand_dims(out.prediction, Axis(2)), .block_sum = out.block_sum};
+  }
+
+  std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,
+                                 Tensor text, Tensor /*image*/) const override {
+    return unet::text_keys(params, config_, options, text);
+  }
+  std::vector<Value> cross_key_values(const nn::ModelOptions& options, int64_t contexts,
+                                      int64_t text_tokens, int64_t /*images*/) const override {
+    std::vector<Value> out;
+    for (const auto& [layers, heads, width] : unet::text_key_sizes(config_)) {
+      const Shape shape{options.activations_dtype, {layers, contexts, text_tokens, heads, width}};
+      out.push_back(
+          {.name = fmt::format("{}{}", out.size() % 2 == 0 ? "keys" : "values", out.size() / 2),
+           .shape = shape,
+           .sharding = options.place.sharding(
+               {"", "activation_batch", "", "activation_cross_attn_heads", ""}, shape.dims)});
+    }
+    return out;
+  }
+  Value block_sum_value(const nn::ModelOptions& options, int64_t contexts,
+                        const Dims& latents) const override {
+    const Shape shape{options.activations_dtype,
+                      {contexts, sizes_.tokens(latents), config_.block_out_channels[0]}};
+    return {.name = "block_sum",
+            .shape = shape,
+            .sharding = options.place.sharding({"activation_batch", "", ""}, shape.dims)};
+  }
+  double forward_flops(const Dims& latents, int64_t text_tokens) const override {
+    return unet::forward_flops(config_, latents[2], latents[3], text_tokens);
+  }
+
+ private:
+  unet::UNetConfig config_;
+  Sizes sizes_;
+};
+
+Network network(const unet::UNetConfig& config) {
+  return Network(std::make_shared<const UNet>(config));
+}
+
+/// Heads of 64 channels and groups of 32, as every released model has them; the rest is in the
+/// tensors' shapes.
+unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
+  constexpr int64_t kHead = 64;
+  const CheckpointSizes sizes(checkpoint);
+  unet::UNetConfig c;
+  c.in_channels = sizes.dims("conv_in.weight", 4)[1];
+  c.out_channels = sizes.dims("conv_out.weight", 4)[0];
+  c.block_out_channels.clear();
+  c.cross_attention.clear();
+  c.transformer_layers_per_block.clear();
+  c.num_attention_heads.clear();
+  const int64_t levels = sizes.count("down_blocks.{}.resnets.0.conv1.weight");
+  for (int64_t level = 0; level < levels; ++level) {
+    const std::string block = fmt::format("down_blocks.{}.", level);
+    const int64_t channels = sizes.dims(block + "resnets.0.conv1.weight", 4)[0];
+    check(channels % kHead == 0,
+          "[weights] {}: level {} has {} channels, which are no number of heads of {}\n"
+          "  put a diffusers config.json beside the file, which says the heads",
+          checkpoint.path(), level, channels, kHead);
+    const int64_t layers = sizes.count(block + "attentions.0.transformer_blocks.{}.norm1.weight");
+    c.block_out_channels.push_back(channels);
+    c.cross_attention.push_back(layers > 0);
+    c.transformer_layers_per_block.push_back(std::max<int64_t>(layers, 1));
+    c.num_attention_heads.push_back(channels / kHead);
+  }
+  check(levels > 0, "[weights] {} has no tensor `{}`, so it holds no UNet", checkpoint.path(),
+        checkpoint.name_in_file("down_blocks.0.resnets.0.conv1.weight"));
+  c.layers_per_block = sizes.count("down_blocks.0.resnets.{}.conv1.weight");
+  if (const int64_t layers =
+          sizes.count("mid_block.attentions.0.transformer_blocks.{}.norm1.weight");
+      layers > 0) {
+    c.transformer_layers_per_block.back() = layers;
+  }
+  c.cross_attention_dim =
+      sizes.dims("mid_block.attentions.0.transformer_blocks.0.attn2.to_k.weight", 2)[1];
+  c.projection_class_embeddings_input_dim = sizes.dims("add_embedding.linear_1.weight", 2)[1];
+  return c;
+}
+
+Network made_of_config(const io::Json& config) { return network(unet::parse_config(config)); }
+
+Network made_of_checkpoint(const weights::Checkpoint& checkpoint) {
+  if (checkpoint.config().is_object()) {
+    return made_of_config(checkpoint.config());
+  }
+  return network(validated(checkpoint, config_from_shapes(checkpoint),
+                           [](const auto& c) { unet::validate(c); }));
+}
+
+std::optional<io::Json> released_config(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (!has("stable-diffusion-xl") && !has("SDXL")) {
+    return std::nullopt;
+  }
+  return unet::config_json(unet::UNetConfig());
+}
+
+}  // namespace
+
+Maker unet_family() {
+  return {.class_name = unet::kClassName,
+          .from_config = made_of_config,
+          .from_checkpoint = made_of_checkpoint,
+          .released_config = released_config};
+}
+
+}  // namespace kinema::networks

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "kinema/graph/ops.h"
+
+namespace kinema::nn {
+
+/// Attention among the pixels of an image, for autoencoders: q, k, v [b, s, n, d] -> [b, s, n, d].
+/// Some queries after the others: scores among all pixels would be larger than all else together.
+Tensor attention_by_rows(Tensor q, Tensor k, Tensor v, Precision precision);
+
+}  // namespace kinema::nn

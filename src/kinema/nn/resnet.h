@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "kinema/nn/conv.h"
+#include "kinema/nn/linear.h"
+
+namespace kinema::nn {
+
+/// conv(silu(norm(conv(silu(norm(x))) + time))) + x, where x goes through a 1 x 1 convolution if
+/// its channels change: the residual block of UNets and of their autoencoders.
+class ResnetBlock {
+ public:
+  struct Options {
+    int64_t groups = 32;
+    double eps = 1e-5;
+    int64_t time_dim = 0;        // 0: none is added
+    Init last = Init::xavier();  // of the second convolution
+  };
+  /// Called with "norm1" and "time_emb_proj".
+  using Tap = std::function<void(const std::string& name, Tensor value)>;
+
+  ResnetBlock(const Params& params, int64_t in, int64_t out, const Options& options);
+
+  /// x [b, in, h, w], temb [b, time_dim] through SiLU, in x's dtype, or empty -> [b, out, h, w].
+  Tensor operator()(Tensor x, Tensor temb, Precision precision, const Tap& tap = {}) const;
+
+ private:
+  GroupNorm norm1_;
+  Conv2d conv1_;
+  std::optional<Linear> time_;
+  GroupNorm norm2_;
+  Conv2d conv2_;
+  std::optional<Conv2d> shortcut_;
+};
+
+}  // namespace kinema::nn
