@@ -121,7 +121,8 @@ TEST(Networks, AreReadFromFolders) {
   EXPECT_GT(network.sizes().image_dim, 0);
   EXPECT_EQ(network, open(weights::Checkpoint::open(io::golden("wan21_i2v/transformer"))));
   EXPECT_THAT([] { from_config(io::Json::parse(R"({"_class_name": "UNet"})", "config.json")); },
-              ThrowsMessage<Error>(HasSubstr("`UNet`, expected WanTransformer3DModel or FluxTransformer2DModel or ")));
+              ThrowsMessage<Error>(HasSubstr(
+                  "`UNet`, expected WanTransformer3DModel or FluxTransformer2DModel or ")));
 }
 
 /// Per sample: three times that and the batch are training_tflops.

@@ -1,4 +1,5 @@
 #include "kinema/sample/pipeline_folder.h"
+#include "kinema/sample/scheduler_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -82,7 +82,7 @@ double final_sample(const Schedule& schedule, double x, double c) {
   for (int64_t i = 0; i < schedule.size(); ++i) {
     const StepCoefficients& k = schedule.steps[i];
     const double v = (0.4 + schedule.timesteps[i] / 2000.0) * x - 0.5 * c + 0.1 * std::sin(3.0 * x);
-    const double m0 = x - k.sigma * v;
+    const double m0 = k.data_x * x + k.data_v * v;
     const double corrected = k.correct_x * x + k.correct_previous * previous + k.correct_m0 * m0 +
                              k.correct_m1 * m1 + k.correct_m2 * m2;
     x = k.from_c * corrected + k.from_m0 * m0 + k.from_m1 * m1 + k.from_v * v;

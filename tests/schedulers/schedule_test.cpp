@@ -27,7 +27,7 @@ std::vector<double> run(const Schedule& schedule, std::vector<double> xs, Veloci
     for (int64_t i = 0; i < schedule.size(); ++i) {
       const StepCoefficients& k = schedule.steps[i];
       const double v = velocity(x, static_cast<double>(schedule.timesteps[i]));
-      const double m0 = x - k.sigma * v;
+      const double m0 = k.data_x * x + k.data_v * v;
       const double c = k.correct_x * x + k.correct_previous * previous + k.correct_m0 * m0 +
                        k.correct_m1 * m1 + k.correct_m2 * m2;
       x = k.from_c * c + k.from_m0 * m0 + k.from_m1 * m1 + k.from_v * v;

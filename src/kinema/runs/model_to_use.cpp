@@ -15,6 +15,7 @@
 #include "kinema/core/error.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/wiring.h"
+#include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 

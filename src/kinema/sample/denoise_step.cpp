@@ -218,9 +218,10 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
 
   const Scope scope(graph, "solver");
   const auto k = [&](int64_t i) { return number(numbers, i); };
-  const Tensor m0 = x - k(0) * v;
-  const Tensor c = k(1) * x + k(2) * previous + k(3) * m0 + k(4) * m1 + k(5) * m2;
-  const Tensor next = k(6) * c + k(7) * m0 + k(8) * m1 + k(9) * v;
+  // In the order of StepCoefficients, of which the first is the prediction's.
+  const Tensor m0 = k(1) * x + k(2) * v;
+  const Tensor c = k(3) * x + k(4) * previous + k(5) * m0 + k(6) * m1 + k(7) * m2;
+  const Tensor next = k(8) * c + k(9) * m0 + k(10) * m1 + k(11) * v;
   const Tensor finite = convert(all(is_finite(next)), DType::S32);
   step->outputs = {next, c, m0, v, finite};
   const bool moves = spec.reuse == Reuse::KEEP_VELOCITY || spec.reuse == Reuse::VELOCITY;

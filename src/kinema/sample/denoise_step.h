@@ -71,7 +71,7 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///     condition             see model_input; absent for NONE
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
-///     numbers               [15]              StepCoefficients, timestep, guidance scale, rescale,
+///     numbers               [17]              StepCoefficients, timestep, guidance scale, rescale,
 ///                                             weights of low and high frequencies (BRANCH)
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next

@@ -208,7 +208,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
-  out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps),
+  out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
+                                                        network.tokens(out.sizes.latents)),
                   .guidance_scale = request.guidance_scale,
                   .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
                   .guidance_rescale = request.guidance_rescale,
@@ -270,12 +271,15 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
 std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request, const Plan& plan,
                                                  const Context& context,
                                                  const HostArray& condition) {
-  const HostArray latents =
+  HostArray latents =
       request.initial_latents.empty()
           ? initial_noise(request.seed, plan.videos, plan.sizes.latents,
                           request.first_index + plan.first)
           : own_rows(read_latents(request.initial_latents, request.videos(), plan.sizes.latents),
                      plan.first, plan.videos);
+  for (float& value : latents.as<float>()) {
+    value *= plan.settings.schedule.initial_scale;
+  }
   const int64_t negative = plan.prompts;
   std::vector<DenoiseBatch> batches;
   for (const auto& items : batches_of(plan.videos, plan.batch)) {

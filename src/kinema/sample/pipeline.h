@@ -63,7 +63,8 @@ struct GenerateRequest {
   /// Instead of the folder's own schedule.
   std::optional<schedulers::ScheduleConfig> schedule;
   /// safetensors with `latents` (or one tensor of any name), f32 [n, c, f, h, w], n the number of
-  /// videos or 1: the starting noise instead of the seed's.
+  /// videos or 1: the starting noise instead of the seed's,
+  /// standard normal.
   std::filesystem::path initial_latents;
   /// Where the final latents go, as `latents` f32 [n, c, f, h, w]; empty writes none. Of a request
   /// that is shared out, who gathers them writes them (GenerateObserver::denoised, save_latents).

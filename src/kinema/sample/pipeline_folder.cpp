@@ -11,54 +11,13 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/sample/scheduler_config.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::sample {
 namespace {
 
 namespace fs = std::filesystem;
-using schedulers::Sampler;
-
-/// A setting that this build has in one form only; absent and null mean that form.
-struct Fixed {
-  std::string_view key;
-  std::string_view value;  // as JSON
-};
-
-const std::vector<Fixed>& fixed_settings(Sampler sampler) {
-  static const std::vector<Fixed> unipc{
-      {"prediction_type", "\"flow_prediction\""},
-      {"use_flow_sigmas", "true"},
-      {"solver_order", "2"},
-      {"solver_type", "\"bh2\""},
-      {"predict_x0", "true"},
-      {"lower_order_final", "true"},
-      {"final_sigmas_type", "\"zero\""},
-      {"disable_corrector", "[]"},
-      {"thresholding", "false"},
-      {"use_dynamic_shifting", "false"},
-      {"use_karras_sigmas", "false"},
-      {"use_exponential_sigmas", "false"},
-      {"use_beta_sigmas", "false"},
-      {"shift_terminal", "null"},
-  };
-  static const std::vector<Fixed> euler{
-      {"use_dynamic_shifting", "false"},   {"use_karras_sigmas", "false"},
-      {"use_exponential_sigmas", "false"}, {"use_beta_sigmas", "false"},
-      {"invert_sigmas", "false"},          {"stochastic_sampling", "false"},
-      {"shift_terminal", "null"},
-  };
-  return sampler == Sampler::UNIPC ? unipc : euler;
-}
-
-void check_fixed(const io::Json& config, Sampler sampler) {
-  for (const Fixed& fixed : fixed_settings(sampler)) {
-    const io::Json* value = config.find(fixed.key);
-    check(value == nullptr || value->is_null() || value->dump(-1) == fixed.value,
-          "[scheduler] {} is {}, but only {} is supported", value == nullptr ? "" : value->where(),
-          value == nullptr ? "" : value->dump(-1), fixed.value);
-  }
-}
 
 /// True when `model_index.json` lists the part: `["diffusers", CLASS]`, not
 /// absent, null or `[null, null]`.
@@ -223,27 +182,6 @@ PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
     if (fs::is_directory(folder / name)) {
       *part = folder / name;
     }
-  }
-  return out;
-}
-
-schedulers::ScheduleConfig read_scheduler_config(const fs::path& file) {
-  const io::Json config = io::Json::read(file);
-  schedulers::ScheduleConfig out;
-  out.sampler = schedulers::sampler_from_string(config.at("_class_name").as_string());
-  check_fixed(config, out.sampler);
-  const char* key = out.sampler == Sampler::UNIPC ? "flow_shift" : "shift";
-  if (const io::Json* shift = config.find(key); shift != nullptr && !shift->is_null()) {
-    out.shift = shift->as_number();
-    check(out.shift > 0.0, "[scheduler] {} is {}, expected a number above 0", shift->where(),
-          out.shift);
-  } else {
-    out.shift = 1.0;  // diffusers' default of both classes
-  }
-  if (const io::Json* steps = config.find("num_train_timesteps"); steps != nullptr) {
-    out.num_train_timesteps = steps->as_int();
-    check(out.num_train_timesteps > 0 && out.num_train_timesteps <= 1'000'000,
-          "[scheduler] {} is {}, expected 1 to 1000000", steps->where(), out.num_train_timesteps);
   }
   return out;
 }

@@ -59,7 +59,4 @@ inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json
 /// What looks wrong without being certain, a line each: experts that seem to have changed places.
 std::vector<std::string> doubts(const PipelineFolder& folder);
 
-/// Reads a `scheduler_config.json` alone.
-schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file);
-
 }  // namespace kinema::sample

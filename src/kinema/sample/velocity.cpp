@@ -25,7 +25,7 @@ class Passes {
       : params_(params),
         given_(given),
         spec_(spec),
-        hidden_(model_input(x, given.condition, spec.condition)) {}
+        hidden_(model_input(x * number(given.numbers, kInput), given.condition, spec.condition)) {}
 
   /// f32 velocities with `count` contexts from `first`: as many as there are videos, or twice.
   Tensor operator()(int64_t first, int64_t count) {

@@ -8,7 +8,9 @@
 
 namespace kinema::sample {
 
-/// Places in a step's table of numbers; the solver's coefficients stand before them.
+/// Places in a step's table of numbers; the solver's coefficients stand first, and among them the
+/// factor of what the network sees.
+inline constexpr int64_t kInput = 0;
 inline constexpr int64_t kTimestep = schedulers::StepCoefficients::kCount;
 inline constexpr int64_t kGuidance = kTimestep + 1;
 inline constexpr int64_t kRescale = kGuidance + 1;

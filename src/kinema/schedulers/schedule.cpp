@@ -1,15 +1,30 @@
 #include "kinema/schedulers/schedule.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "kinema/core/error.h"
+#include "kinema/schedulers/discrete.h"
 #include "kinema/schedulers/unipc.h"
 
 namespace kinema::schedulers {
 namespace {
+
+struct Named {
+  Sampler sampler;
+  std::string_view word;
+  std::string_view class_name;
+};
+constexpr std::array<Named, 4> kSamplers{
+    {{Sampler::UNIPC, "unipc", "UniPCMultistepScheduler"},
+     {Sampler::FLOW_MATCH_EULER, "flow_match_euler", "FlowMatchEulerDiscreteScheduler"},
+     {Sampler::EULER, "euler_discrete", "EulerDiscreteScheduler"},
+     {Sampler::DDIM, "ddim", "DDIMScheduler"}}};
 
 /// sigma -> s sigma / (1 + (s - 1) sigma): more of the steps at high noise.
 template <typename T>
@@ -58,7 +73,24 @@ Schedule unipc(const ScheduleConfig& config, int64_t steps) {
   return out;
 }
 
-Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps) {
+/// Sigmas evenly from 1 to 1/steps, moved by the shift of the picture's size (Flux).
+Schedule even_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
+  Schedule out{.config = config};
+  for (const double even : linspace(1.0, 1.0 / static_cast<double>(steps), steps)) {
+    double sigma = static_cast<float>(even);
+    if (config.dynamic_shift) {
+      const double e = std::exp(config.dynamic_shift->mu(tokens));
+      sigma = e / (e + (1.0 / sigma - 1.0));
+    } else {
+      sigma = shifted(sigma, config.shift);
+    }
+    out.sigmas.push_back(static_cast<float>(sigma));
+    out.timesteps.push_back(out.sigmas.back() * static_cast<float>(config.num_train_timesteps));
+  }
+  return out;
+}
+
+Schedule table_euler(const ScheduleConfig& config, int64_t steps) {
   const TrainingTable table = euler_training_table(config.shift, config.num_train_timesteps);
   const auto train = static_cast<double>(config.num_train_timesteps);
   // The range is already shifted; the reference shifts what lies in it once more.
@@ -72,45 +104,88 @@ Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps) {
     out.sigmas.push_back(sigma);
     out.timesteps.push_back(sigma * static_cast<float>(train));
   }
+  return out;
+}
+
+Schedule flow_match_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens) {
+  check(!config.dynamic_shift || (config.even_sigmas && tokens > 0),
+        "[scheduler] a dynamic shift needs the picture's size");
+  Schedule out =
+      config.even_sigmas ? even_euler(config, steps, tokens) : table_euler(config, steps);
   out.sigmas.push_back(0.0F);
   for (int64_t i = 0; i < steps; ++i) {
     out.steps.push_back(
-        {.sigma = out.sigmas[i], .from_c = 1, .from_v = out.sigmas[i + 1] - out.sigmas[i]});
+        {.data_v = -out.sigmas[i], .from_c = 1, .from_v = out.sigmas[i + 1] - out.sigmas[i]});
   }
   return out;
 }
 
 }  // namespace
 
-Sampler sampler_from_string(std::string_view name) {
-  if (name == "unipc" || name == class_name(Sampler::UNIPC)) {
-    return Sampler::UNIPC;
+bool is_flow(Sampler sampler) {
+  return sampler == Sampler::UNIPC || sampler == Sampler::FLOW_MATCH_EULER;
+}
+
+Sampler sampler_from_string(std::string_view name, bool flow) {
+  std::string_view plain = name;
+  constexpr std::string_view kFlax = "Flax";
+  if (plain.starts_with(kFlax)) {
+    plain.remove_prefix(kFlax.size());
   }
-  if (name == "euler" || name == "flow_match_euler" ||
-      name == class_name(Sampler::FLOW_MATCH_EULER)) {
-    return Sampler::FLOW_MATCH_EULER;
+  if (plain == "euler") {
+    return flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER;
   }
-  fail("[scheduler] `{}` is not a sampler known here\n  known: unipc ({}), euler ({})", name,
-       class_name(Sampler::UNIPC), class_name(Sampler::FLOW_MATCH_EULER));
+  std::string known;
+  for (const Named& each : kSamplers) {
+    if (plain == each.word || plain == each.class_name) {
+      return each.sampler;
+    }
+    known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each.word, each.class_name);
+  }
+  fail("[scheduler] `{}` is not a sampler known here\n  known: {}", name, known);
 }
 
 std::string_view class_name(Sampler sampler) {
-  return sampler == Sampler::UNIPC ? "UniPCMultistepScheduler" : "FlowMatchEulerDiscreteScheduler";
+  for (const Named& each : kSamplers) {
+    if (each.sampler == sampler) {
+      return each.class_name;
+    }
+  }
+  fail("[scheduler] unknown sampler {}", static_cast<int>(sampler));
+}
+
+double DynamicShift::mu(int64_t tokens) const {
+  const double slope = (max - base) / static_cast<double>(max_tokens - base_tokens);
+  return base + slope * static_cast<double>(tokens - base_tokens);
 }
 
 std::vector<float> StepCoefficients::values() const {
-  return {sigma,      correct_x, correct_previous, correct_m0, correct_m1,
-          correct_m2, from_c,    from_m0,          from_m1,    from_v};
+  return {input,      data_x,     data_v, correct_x, correct_previous, correct_m0,
+          correct_m1, correct_m2, from_c, from_m0,   from_m1,          from_v};
 }
 
-Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps) {
+Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps, int64_t tokens) {
   check(num_inference_steps >= 1 && num_inference_steps <= config.num_train_timesteps,
         "[scheduler] num_inference_steps is {}, expected 1 to {}", num_inference_steps,
         config.num_train_timesteps);
   check(std::isfinite(config.shift) && config.shift > 0.0,
         "[scheduler] flow_shift is {}, expected a number above 0", config.shift);
-  return config.sampler == Sampler::UNIPC ? unipc(config, num_inference_steps)
-                                          : flow_match_euler(config, num_inference_steps);
+  if (const std::optional<DynamicShift>& shift = config.dynamic_shift) {
+    check(shift->max_tokens > shift->base_tokens && shift->base_tokens > 0 &&
+              std::isfinite(shift->base) && std::isfinite(shift->max),
+          "[scheduler] the line of shifts from {} at {} tokens to {} at {} is none", shift->base,
+          shift->base_tokens, shift->max, shift->max_tokens);
+  }
+  switch (config.sampler) {
+    case Sampler::UNIPC:
+      return unipc(config, num_inference_steps);
+    case Sampler::FLOW_MATCH_EULER:
+      return flow_match_euler(config, num_inference_steps, tokens);
+    case Sampler::EULER:
+    case Sampler::DDIM:
+      return discrete_schedule(config, num_inference_steps);
+  }
+  fail("[scheduler] unknown sampler {}", static_cast<int>(config.sampler));
 }
 
 TrainingTable euler_training_table(double shift, int64_t num_train_timesteps) {

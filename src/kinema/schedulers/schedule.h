@@ -1,45 +1,79 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kinema/schedulers/diffusion.h"
+
 /// Samplers as tables of numbers, computed on the host before anything runs.
 namespace kinema::schedulers {
 
-/// The samplers of Wan pipelines, both on the rectified flow x_t = (1 - sigma) x_0 + sigma eps.
 enum class Sampler {
+  // On the rectified flow x_t = (1 - sigma) x_0 + sigma eps.
   UNIPC,             // diffusers UniPCMultistepScheduler, order 2, bh2, flow prediction
   FLOW_MATCH_EULER,  // diffusers FlowMatchEulerDiscreteScheduler
+  // On the diffusion x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) eps.
+  EULER,  // diffusers EulerDiscreteScheduler
+  DDIM,   // diffusers DDIMScheduler, eta 0 (arXiv:2010.02502)
 };
 
-/// `unipc` or `euler` and the diffusers class names; throws an Error naming the known ones.
-Sampler sampler_from_string(std::string_view name);
-/// `UniPCMultistepScheduler` or `FlowMatchEulerDiscreteScheduler`.
+/// Whether the sampler is one of rectified flows.
+bool is_flow(Sampler sampler);
+
+/// `unipc`, `flow_match_euler`, `euler_discrete`, `ddim` and the class names of diffusers, with
+/// `Flax` before them too; `euler` is the one of the two that is for a flow, or is not. Throws an
+/// Error naming the known ones.
+Sampler sampler_from_string(std::string_view name, bool flow = true);
+/// `UniPCMultistepScheduler`, `FlowMatchEulerDiscreteScheduler`, ...
 std::string_view class_name(Sampler sampler);
+
+/// Which of the numbers between pictures and noise a shift moves, by the picture's tokens (Flux):
+/// sigma -> e^mu / (e^mu + 1/sigma - 1), where mu is `base` at `base_tokens`, `max` at `max_tokens`
+/// and on the line through both elsewhere.
+struct DynamicShift {
+  double base = 0.5;
+  double max = 1.15;
+  int64_t base_tokens = 256;
+  int64_t max_tokens = 4096;
+
+  double mu(int64_t tokens) const;
+  bool operator==(const DynamicShift&) const = default;
+};
 
 struct ScheduleConfig {
   Sampler sampler = Sampler::UNIPC;
   double shift = 3.0;  // flow_shift of UniPC, shift of Euler
   int64_t num_train_timesteps = 1000;
+  /// FLOW_MATCH_EULER: sigmas evenly from 1 to 1/steps, as Flux takes them, not from training's
+  /// table.
+  bool even_sigmas = false;
+  /// In place of `shift`.
+  std::optional<DynamicShift> dynamic_shift = {};
+  /// EULER, DDIM.
+  Diffusion diffusion = {};
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-/// One solver step as a linear map. With x the current sample, v the model's velocity and m1, m2
-/// the data predictions of the last and the second last step (zeros at first):
+/// One solver step as a linear map. With x the current sample, v the model's prediction at
+/// `input` x, and m1, m2 the data predictions of the last and the second last step (zeros at
+/// first):
 ///
-///     m0 = x - sigma v
+///     m0 = data_x x + data_v v
 ///     c  = x x + previous x_prev + m0 m0 + m1 m1 + m2 m2           (corrected sample)
 ///     x' = from_c c + from_m0 m0 + from_m1 m1 + from_v v           (next sample)
 ///
-/// The next step is given x', x_prev = c, m1 = m0, m2 = m1.
+/// The next step is given x', x_prev = c, m1 = m0, m2 = m1. Of a flow, v is the velocity and
+/// m0 = x - sigma v.
 struct StepCoefficients {
-  float sigma = 0;
+  float input = 1;
+  float data_x = 1, data_v = 0;
   float correct_x = 1, correct_previous = 0, correct_m0 = 0, correct_m1 = 0, correct_m2 = 0;
   float from_c = 0, from_m0 = 0, from_m1 = 0, from_v = 0;
 
-  static constexpr int64_t kCount = 10;
+  static constexpr int64_t kCount = 12;
   /// In the order of declaration.
   std::vector<float> values() const;
 };
@@ -48,16 +82,20 @@ struct StepCoefficients {
 struct Schedule {
   ScheduleConfig config;
   std::vector<float> sigmas;     // steps + 1, the last one 0
-  std::vector<float> timesteps;  // what the model is given; whole numbers for UniPC
+  std::vector<float> timesteps;  // what the model is given; whole numbers for UniPC and DDIM
   std::vector<StepCoefficients> steps;
+  /// What standard normal noise is multiplied with to make the first sample.
+  float initial_scale = 1;
 
   int64_t size() const { return static_cast<int64_t>(steps.size()); }
 };
 
-/// The table of a sampler for `num_inference_steps` steps; throws an Error when the number of steps
-/// or the shift is out of range. Positions, not timesteps, choose the row: with many steps and a
-/// large shift two steps may share a timestep.
-Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps);
+/// The table of a sampler for `num_inference_steps` steps and pictures of so many tokens, which a
+/// dynamic shift asks for; throws an Error when the number of steps or the shift is out of range.
+/// Positions, not timesteps, choose the row: with many steps and a large shift two steps may share
+/// a timestep.
+Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps,
+                       int64_t tokens = 0);
 
 /// The tables of FlowMatchEulerDiscreteScheduler before any number of steps is set.
 struct TrainingTable {

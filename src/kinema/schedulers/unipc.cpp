@@ -59,7 +59,7 @@ std::vector<StepCoefficients> unipc_steps(std::span<const float> sigmas) {
   int64_t previous_order = 0;
   for (int64_t i = 0; i < count; ++i) {
     StepCoefficients& step = steps[i];
-    step.sigma = sigmas[i];
+    step.data_v = -sigmas[i];
     const auto gap = [&](int64_t from, int64_t to) {
       return lambda(sigmas[to]) - lambda(sigmas[from]);
     };

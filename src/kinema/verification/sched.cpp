@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
@@ -6,13 +5,13 @@
 #include "kinema/schedulers/schedule.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/session.h"
+#include "kinema/verification/trajectory.h"
 
 namespace kinema::verification {
 namespace {
 
 using schedulers::Schedule;
 using schedulers::ScheduleConfig;
-using schedulers::StepCoefficients;
 
 constexpr Limit kSigma{.absolute = 1e-6};
 constexpr Limit kSample{.absolute = 1e-5};
@@ -54,44 +53,6 @@ std::vector<Trajectory> trajectories(const Case& c) {
   return out;
 }
 
-/// The fixtures' stand-in for a model: (0.4 + t/2000) x - 0.5 cond + 0.1 sin(3 x).
-float fake_velocity(float x, float t, float cond) {
-  return (0.4F + t / 2000.0F) * x - 0.5F * cond + 0.1F * std::sin(3.0F * x);
-}
-
-/// All samples [steps + 1, ...] of a trajectory from `x`, with the given model outputs [steps, ...]
-/// or, where there are none, the fake model's.
-HostArray follow(const Schedule& schedule, const HostArray& x, const HostArray& cond,
-                 const HostArray* outputs) {
-  Shape shape = x.shape;
-  shape.dims.insert(shape.dims.begin(), schedule.size() + 1);
-  HostArray samples(shape);
-  const auto all = samples.as<float>();
-  const auto start = x.as<float>();
-  const auto c = cond.as<float>();
-  const size_t n = start.size();
-  for (size_t j = 0; j < n; ++j) {
-    all[j] = start[j];
-    float previous = 0;
-    float m1 = 0;
-    float m2 = 0;
-    for (int64_t i = 0; i < schedule.size(); ++i) {
-      const StepCoefficients& k = schedule.steps[i];
-      const float now = all[i * n + j];
-      const float v = outputs != nullptr ? outputs->as<float>()[i * n + j]
-                                         : fake_velocity(now, schedule.timesteps[i], c[j]);
-      const float m0 = now - k.sigma * v;
-      const float corrected = k.correct_x * now + k.correct_previous * previous +
-                              k.correct_m0 * m0 + k.correct_m1 * m1 + k.correct_m2 * m2;
-      all[(i + 1) * n + j] = k.from_c * corrected + k.from_m0 * m0 + k.from_m1 * m1 + k.from_v * v;
-      previous = corrected;
-      m2 = m1;
-      m1 = m0;
-    }
-  }
-  return samples;
-}
-
 HostArray as_f32(const std::vector<float>& values) {
   return HostArray::f32({static_cast<int64_t>(values.size())}, values);
 }
@@ -125,7 +86,8 @@ void add_trajectory(std::vector<Row>& rows, const Case& c, const Trajectory& tra
           "[verify] {}.model_outputs is {}, expected {} times {}", key, to_string(outputs.shape),
           schedule.size(), to_string(x.shape));
   }
-  const HostArray samples = follow(schedule, x, cond, outputs.bytes.empty() ? nullptr : &outputs);
+  const HostArray samples =
+      follow(schedule, x, cond, outputs.bytes.empty() ? nullptr : &outputs).samples;
   add("samples", samples, kSample);
   add("final", last_of(samples, x.shape), kSample);
 }

@@ -96,6 +96,8 @@ std::vector<Row> tokenizer_rows(const Case& c, Session& session);
 std::vector<Row> umt5_rows(const Case& c, Session& session);
 std::vector<Row> quantized_rows(const Case& c, Session& session);
 std::vector<Row> quantized_model_rows(const Case& c, Session& session);
+std::vector<Row> flux_schedule_rows(const Case& c, Session& session);
+std::vector<Row> sdxl_schedule_rows(const Case& c, Session& session);
 std::vector<Row> kl_autoencoder_rows(const Case& c, Session& session);
 std::vector<Row> image_forward_rows(const Case& c, Session& session);
 std::vector<Row> image_gradient_rows(const Case& c, Session& session);

@@ -46,6 +46,8 @@ CaseRows rows_for(const std::string& name) {
       {"sdxl_unet", image_forward_rows},
       {"sdxl_unet_odd", image_forward_rows},
       {"sdxl_unet_grad", image_gradient_rows},
+      {"flux_sched", flux_schedule_rows},
+      {"sdxl_sched", sdxl_schedule_rows},
       {"flux_vae", kl_autoencoder_rows},
       {"sdxl_vae", kl_autoencoder_rows},
       {"vae", vae_rows},

@@ -1,0 +1,181 @@
+#include "kinema/sample/scheduler_config.h"
+
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/error.h"
+
+namespace kinema::sample {
+namespace {
+
+using io::Json;
+using schedulers::Sampler;
+
+/// A setting that this build has in one form only; absent and null mean that form.
+struct Fixed {
+  std::string_view key;
+  std::string_view value;  // as JSON
+};
+
+const std::vector<Fixed>& fixed_settings(Sampler sampler) {
+  static const std::vector<Fixed> unipc{
+      {"prediction_type", "\"flow_prediction\""},
+      {"use_flow_sigmas", "true"},
+      {"solver_order", "2"},
+      {"solver_type", "\"bh2\""},
+      {"predict_x0", "true"},
+      {"lower_order_final", "true"},
+      {"final_sigmas_type", "\"zero\""},
+      {"disable_corrector", "[]"},
+      {"thresholding", "false"},
+      {"use_dynamic_shifting", "false"},
+      {"use_karras_sigmas", "false"},
+      {"use_exponential_sigmas", "false"},
+      {"use_beta_sigmas", "false"},
+      {"shift_terminal", "null"},
+  };
+  static const std::vector<Fixed> flow_match{
+      {"time_shift_type", "\"exponential\""},
+      {"use_karras_sigmas", "false"},
+      {"use_exponential_sigmas", "false"},
+      {"use_beta_sigmas", "false"},
+      {"invert_sigmas", "false"},
+      {"stochastic_sampling", "false"},
+      {"shift_terminal", "null"},
+  };
+  static const std::vector<Fixed> euler{
+      {"trained_betas", "null"},
+      {"interpolation_type", "\"linear\""},
+      {"use_karras_sigmas", "false"},
+      {"use_exponential_sigmas", "false"},
+      {"use_beta_sigmas", "false"},
+      {"sigma_min", "null"},
+      {"sigma_max", "null"},
+      {"timestep_type", "\"discrete\""},
+      {"final_sigmas_type", "\"zero\""},
+  };
+  static const std::vector<Fixed> ddim{
+      {"trained_betas", "null"},
+      {"clip_sample", "false"},
+      {"thresholding", "false"},
+  };
+  switch (sampler) {
+    case Sampler::UNIPC:
+      return unipc;
+    case Sampler::FLOW_MATCH_EULER:
+      return flow_match;
+    case Sampler::EULER:
+      return euler;
+    case Sampler::DDIM:
+      return ddim;
+  }
+  fail("[scheduler] unknown sampler {}", static_cast<int>(sampler));
+}
+
+/// The value, unless it is absent or null.
+const Json* given(const Json& config, std::string_view key) {
+  const Json* value = config.find(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+void check_fixed(const Json& config, Sampler sampler) {
+  for (const Fixed& fixed : fixed_settings(sampler)) {
+    if (const Json* value = given(config, fixed.key)) {
+      check(value->dump(-1) == fixed.value, "[scheduler] {} is {}, but only {} is supported",
+            value->where(), value->dump(-1), fixed.value);
+    }
+  }
+}
+
+double number_or(const Json& config, std::string_view key, double otherwise) {
+  const Json* value = given(config, key);
+  return value == nullptr ? otherwise : value->as_number();
+}
+
+bool flag_or(const Json& config, std::string_view key, bool otherwise) {
+  const Json* value = given(config, key);
+  return value == nullptr ? otherwise : value->as_bool();
+}
+
+/// One of the words that a reader knows.
+template <typename T>
+T word_or(const Json& config, std::string_view key, T (*read)(std::string_view), T otherwise) {
+  const Json* value = given(config, key);
+  return value == nullptr ? otherwise : read(value->as_string());
+}
+
+schedulers::Diffusion diffusion_of(const Json& config) {
+  // Defaults are those of diffusers' classes, not of SDXL.
+  schedulers::Diffusion out;
+  out.beta_start = number_or(config, "beta_start", 0.0001);
+  out.beta_end = number_or(config, "beta_end", 0.02);
+  out.beta_schedule = word_or(config, "beta_schedule", schedulers::beta_schedule_from_string,
+                              schedulers::BetaSchedule::LINEAR);
+  out.prediction_type = word_or(config, "prediction_type", schedulers::prediction_from_string,
+                                schedulers::Prediction::EPSILON);
+  out.rescale_betas_zero_snr = flag_or(config, "rescale_betas_zero_snr", false);
+  out.set_alpha_to_one = flag_or(config, "set_alpha_to_one", true);
+  if (const Json* offset = given(config, "steps_offset")) {
+    out.steps_offset = offset->as_int();
+    check(out.steps_offset >= 0 && out.steps_offset <= 1000,
+          "[scheduler] {} is {}, expected 0 to 1000", offset->where(), out.steps_offset);
+  } else {
+    out.steps_offset = 0;
+  }
+  return out;
+}
+
+void read_dynamic_shift(const Json& config, schedulers::ScheduleConfig& out) {
+  if (!flag_or(config, "use_dynamic_shifting", false)) {
+    return;
+  }
+  schedulers::DynamicShift shift;
+  shift.base = number_or(config, "base_shift", shift.base);
+  shift.max = number_or(config, "max_shift", shift.max);
+  if (const Json* tokens = given(config, "base_image_seq_len")) {
+    shift.base_tokens = tokens->as_int();
+  }
+  if (const Json* tokens = given(config, "max_image_seq_len")) {
+    shift.max_tokens = tokens->as_int();
+  }
+  out.dynamic_shift = shift;
+}
+
+}  // namespace
+
+schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
+  check_fixed(config, sampler);
+  schedulers::ScheduleConfig out;
+  out.sampler = sampler;
+  if (const Json* steps = config.find("num_train_timesteps"); steps != nullptr) {
+    out.num_train_timesteps = steps->as_int();
+    check(out.num_train_timesteps > 0 && out.num_train_timesteps <= 1'000'000,
+          "[scheduler] {} is {}, expected 1 to 1000000", steps->where(), out.num_train_timesteps);
+  }
+  if (!schedulers::is_flow(sampler)) {
+    out.shift = 1.0;
+    out.diffusion = diffusion_of(config);
+    // What a folder for either class leaves out is not the same.
+    out.diffusion.timestep_spacing = word_or(
+        config, "timestep_spacing", schedulers::spacing_from_string,
+        sampler == Sampler::EULER ? schedulers::Spacing::LINSPACE : schedulers::Spacing::LEADING);
+    return out;
+  }
+  const char* key = sampler == Sampler::UNIPC ? "flow_shift" : "shift";
+  out.shift = number_or(config, key, 1.0);  // diffusers' default of both classes
+  if (const Json* shift = given(config, key)) {
+    check(out.shift > 0.0, "[scheduler] {} is {}, expected a number above 0", shift->where(),
+          out.shift);
+  }
+  if (sampler == Sampler::FLOW_MATCH_EULER) {
+    read_dynamic_shift(config, out);
+  }
+  return out;
+}
+
+schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file) {
+  const Json config = Json::read(file);
+  return schedule_of(schedulers::sampler_from_string(config.at("_class_name").as_string()), config);
+}
+
+}  // namespace kinema::sample

@@ -1,0 +1,117 @@
+#include "kinema/schedulers/diffusion.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "kinema/core/error.h"
+
+namespace kinema::schedulers {
+namespace {
+
+template <typename Enum, size_t N>
+using Words = std::array<std::pair<std::string_view, Enum>, N>;
+
+constexpr Words<Prediction, 2> kPredictions{
+    {{"epsilon", Prediction::EPSILON}, {"v_prediction", Prediction::V_PREDICTION}}};
+constexpr Words<Spacing, 3> kSpacings{{{"leading", Spacing::LEADING},
+                                       {"trailing", Spacing::TRAILING},
+                                       {"linspace", Spacing::LINSPACE}}};
+constexpr Words<BetaSchedule, 2> kBetaSchedules{
+    {{"linear", BetaSchedule::LINEAR}, {"scaled_linear", BetaSchedule::SCALED_LINEAR}}};
+
+template <typename Enum, size_t N>
+Enum read(const Words<Enum, N>& words, std::string_view key, std::string_view name) {
+  std::string known;
+  for (const auto& [word, value] : words) {
+    if (word == name) {
+      return value;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(word);
+  }
+  fail("[scheduler] {} is `{}`, expected one of {}", key, name, known);
+}
+
+template <typename Enum, size_t N>
+std::string_view word(const Words<Enum, N>& words, Enum value) {
+  for (const auto& [name, each] : words) {
+    if (each == value) {
+      return name;
+    }
+  }
+  fail("[scheduler] unknown value {}", static_cast<int>(value));
+}
+
+/// `count` float32 values from `first` to `last`, from both ends inwards as torch makes them.
+std::vector<float> linspace(float first, float last, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count), first);
+  const float step = count > 1 ? (last - first) / static_cast<float>(count - 1) : 0.0F;
+  for (int64_t i = 0; i < count; ++i) {
+    values[static_cast<size_t>(i)] = i < count / 2
+                                         ? first + step * static_cast<float>(i)
+                                         : last - step * static_cast<float>(count - 1 - i);
+  }
+  return values;
+}
+
+std::vector<float> products(const std::vector<float>& alphas) {
+  std::vector<float> out;
+  float product = 1.0F;
+  for (const float alpha : alphas) {
+    product *= alpha;
+    out.push_back(product);
+  }
+  return out;
+}
+
+/// Algorithm 1 of arXiv:2305.08891: sqrt(a) shifted and scaled so that the last is 0 and the first
+/// as it was.
+std::vector<float> with_zero_snr(std::vector<float> cumulative) {
+  const float first = std::sqrt(cumulative.front());
+  const float last = std::sqrt(cumulative.back());
+  std::vector<float> alphas;
+  float before = 1.0F;
+  for (float& a : cumulative) {
+    const float root = (std::sqrt(a) - last) * (first / (first - last));
+    a = root * root;
+    alphas.push_back(a / before);
+    before = a;
+  }
+  return products(alphas);
+}
+
+}  // namespace
+
+Prediction prediction_from_string(std::string_view name) {
+  return read(kPredictions, "prediction_type", name);
+}
+std::string_view name_of(Prediction prediction) { return word(kPredictions, prediction); }
+Spacing spacing_from_string(std::string_view name) {
+  return read(kSpacings, "timestep_spacing", name);
+}
+std::string_view name_of(Spacing spacing) { return word(kSpacings, spacing); }
+BetaSchedule beta_schedule_from_string(std::string_view name) {
+  return read(kBetaSchedules, "beta_schedule", name);
+}
+std::string_view name_of(BetaSchedule schedule) { return word(kBetaSchedules, schedule); }
+
+std::vector<float> alphas_cumprod(const Diffusion& d, int64_t num_train_timesteps) {
+  for (const auto& [key, beta] :
+       {std::pair{"beta_start", d.beta_start}, {"beta_end", d.beta_end}}) {
+    check(std::isfinite(beta) && beta > 0.0 && beta < 1.0,
+          "[scheduler] {} is {}, expected a number between 0 and 1", key, beta);
+  }
+  check(num_train_timesteps >= 1, "[scheduler] num_train_timesteps is {}, expected 1 or more",
+        num_train_timesteps);
+  const bool scaled = d.beta_schedule == BetaSchedule::SCALED_LINEAR;
+  const auto end = [&](double beta) { return static_cast<float>(scaled ? std::sqrt(beta) : beta); };
+  std::vector<float> alphas = linspace(end(d.beta_start), end(d.beta_end), num_train_timesteps);
+  for (float& value : alphas) {
+    value = 1.0F - (scaled ? value * value : value);
+  }
+  std::vector<float> cumulative = products(alphas);
+  return d.rescale_betas_zero_snr ? with_zero_snr(std::move(cumulative)) : cumulative;
+}
+
+}  // namespace kinema::schedulers

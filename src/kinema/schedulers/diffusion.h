@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+/// The diffusion of DDPM (arXiv:2006.11239), x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) eps, which Stable
+/// Diffusion is trained with.
+namespace kinema::schedulers {
+
+/// What the network predicts.
+enum class Prediction {
+  EPSILON,       // the noise
+  V_PREDICTION,  // sqrt(a) eps - sqrt(1 - a) x_0 (arXiv:2202.00512)
+};
+/// `epsilon` or `v_prediction`; throws an Error naming the known ones.
+Prediction prediction_from_string(std::string_view name);
+std::string_view name_of(Prediction prediction);
+
+/// Which of the training's timesteps a sampler visits.
+enum class Spacing { LEADING, TRAILING, LINSPACE };
+/// `leading`, `trailing` or `linspace`; throws an Error naming the known ones.
+Spacing spacing_from_string(std::string_view name);
+std::string_view name_of(Spacing spacing);
+
+enum class BetaSchedule { LINEAR, SCALED_LINEAR };
+BetaSchedule beta_schedule_from_string(std::string_view name);
+std::string_view name_of(BetaSchedule schedule);
+
+/// Under the names of diffusers' scheduler_config.json; the defaults are SDXL's.
+struct Diffusion {
+  double beta_start = 0.00085;
+  double beta_end = 0.012;
+  BetaSchedule beta_schedule = BetaSchedule::SCALED_LINEAR;
+  /// The last timestep is noise alone (arXiv:2305.08891).
+  bool rescale_betas_zero_snr = false;
+  Prediction prediction_type = Prediction::EPSILON;
+  Spacing timestep_spacing = Spacing::LEADING;
+  int64_t steps_offset = 1;       // of LEADING
+  bool set_alpha_to_one = false;  // DDIM's last step goes to a = 1, not to a_0
+  bool operator==(const Diffusion&) const = default;
+};
+
+/// a_t of every timestep, a running product of 1 - beta in float32 as the reference makes it.
+/// Throws an Error when a beta is not between 0 and 1.
+std::vector<float> alphas_cumprod(const Diffusion& diffusion, int64_t num_train_timesteps = 1000);
+
+}  // namespace kinema::schedulers
