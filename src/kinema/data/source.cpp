@@ -87,8 +87,9 @@ Batch stack(std::vector<Sample> samples) {
   batch.latents = stack_part(samples, &Sample::latents, "latents");
   batch.encoder_hidden_states =
       stack_part(samples, &Sample::encoder_hidden_states, "encoder_hidden_states");
-  batch.condition = stack_part(samples, &Sample::condition, "image condition");
-  batch.image_states = stack_part(samples, &Sample::image_states, "image states");
+  for (const ExtraPart& part : kExtraParts) {
+    batch.*part.of_batch = stack_part(samples, part.of_sample, part.what);
+  }
   return batch;
 }
 

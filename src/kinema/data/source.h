@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,8 +18,12 @@ struct Sample {
   HostArray encoder_hidden_states;  // f32 or bf16 [t, d]
   /// For models that make videos of images (encoders::image_condition, image_tokens); no bytes
   /// where there is none.
-  HostArray condition = {};         // f32 or bf16 [k, f, h, w]
-  HostArray image_states = {};      // f32 or bf16 [n, d]
+  HostArray condition = {};     // f32 or bf16 [k, f, h, w]
+  HostArray image_states = {};  // f32 or bf16 [n, d]
+  // For models that are told the prompt as one vector, and the picture's sizes; no bytes where
+  // there is none.
+  HostArray pooled = {};            // f32 or bf16 [p]
+  HostArray size_ids = {};          // f32 [n]
   std::optional<int64_t> timestep;  // evaluation sets that fix it
   std::string id;                   // `clip_03.mp4`, `shard.tfrec record 7`: for reports
 };
@@ -29,11 +34,25 @@ struct Batch {
   HostArray encoder_hidden_states;  // [b, t, d]
   HostArray condition = {};         // [b, k, f, h, w], or no bytes
   HostArray image_states = {};      // [b, n, d], or no bytes
+  HostArray pooled = {};            // [b, p], or no bytes
+  HostArray size_ids = {};          // [b, n], or no bytes
   std::vector<int64_t> timesteps;   // b of them, or none
   std::vector<std::string> ids;     // b of them
   /// Where these are some of a batch that several processes share: which, in order.
   std::vector<int64_t> rows = {};
 };
+
+/// What samples may have beside latents and text, and what messages call it.
+struct ExtraPart {
+  HostArray Sample::*of_sample;
+  HostArray Batch::*of_batch;
+  const char* what;
+};
+inline constexpr std::array<ExtraPart, 4> kExtraParts{
+    {{&Sample::condition, &Batch::condition, "image condition"},
+     {&Sample::image_states, &Batch::image_states, "image states"},
+     {&Sample::pooled, &Batch::pooled, "pooled text"},
+     {&Sample::size_ids, &Batch::size_ids, "sizes"}}};
 
 /// A data set with an endless deterministic order.
 ///

@@ -138,4 +138,17 @@ HostArray cut_frames(const HostArray& video, int64_t start, int64_t count) {
   return out;
 }
 
+void put_frames(HostArray& video, const HostArray& piece, int64_t start) {
+  const Dims& dims = video.shape.dims;
+  const int64_t frame = video.shape.bytes() / (dims[0] * dims[1]);
+  const int64_t count = piece.shape.dims[1];
+  check(piece.shape.bytes() == dims[0] * count * frame && start + count <= dims[1],
+        "[encoders] frames {} do not fit into {} from {} on", to_string(piece.shape),
+        to_string(video.shape), start);
+  for (int64_t c = 0; c < dims[0]; ++c) {
+    std::copy_n(piece.bytes.begin() + c * count * frame, count * frame,
+                video.bytes.begin() + (c * dims[1] + start) * frame);
+  }
+}
+
 }  // namespace kinema::encoders

@@ -59,4 +59,7 @@ HostArray cut(const HostArray& video, const Tile& rows, const Tile& columns);
 /// Frames [start, start + count) of a video [c, f, h, w]; past its end the last one again.
 HostArray cut_frames(const HostArray& video, int64_t start, int64_t count);
 
+/// The frames of `piece` [c, k, h, w] in place of those of a video [c, f, h, w] from `start` on.
+void put_frames(HostArray& video, const HostArray& piece, int64_t start);
+
 }  // namespace kinema::encoders

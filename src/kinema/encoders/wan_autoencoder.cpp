@@ -70,12 +70,8 @@ class Joined {
   explicit Joined(const Dims& dims) : whole_(Shape{DType::F32, dims}) {}
 
   void add(const HostArray& piece) {
-    const int64_t plane = whole_.shape.bytes() / whole_.shape.dims[0];
-    const int64_t size = piece.shape.bytes() / piece.shape.dims[0];
-    for (int64_t c = 0; c < whole_.shape.dims[0]; ++c) {
-      std::copy_n(piece.bytes.begin() + c * size, size, whole_.bytes.begin() + c * plane + at_);
-    }
-    at_ += size;
+    put_frames(whole_, piece, at_);
+    at_ += piece.shape.dims[1];
   }
   HostArray take() { return std::move(whole_); }
 

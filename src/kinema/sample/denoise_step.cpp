@@ -67,6 +67,12 @@ Tensor image_input(Graph& graph, const StepSpec& spec) {
   return whole_input(graph, spec, shape, "image");
 }
 
+/// A row of so many numbers for each context; empty where the network takes none.
+Tensor rows_input(Graph& graph, const StepSpec& spec, int64_t width, const char* name) {
+  return width == 0 ? Tensor()
+                    : whole_input(graph, spec, {DType::F32, {contexts(spec), width}}, name);
+}
+
 /// Keys and values of what does not change from step to step.
 std::vector<networks::Value> key_values(const StepSpec& spec) {
   return spec.network->cross_key_values(spec.options, contexts(spec), spec.text_length,
@@ -136,8 +142,8 @@ HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others) {
   std::vector<float> values = schedule.steps.at(static_cast<size_t>(step)).values();
   values.push_back(schedule.timesteps[static_cast<size_t>(step)]);
-  for (const double each :
-       {others.guidance_scale, others.guidance_rescale, others.weights.low, others.weights.high}) {
+  for (const double each : {others.guidance_scale, others.guidance_rescale, others.weights.low,
+                            others.weights.high, others.embedded_guidance}) {
     values.push_back(static_cast<float>(each));
   }
   return HostArray::f32({kNumbers}, values);
@@ -206,6 +212,8 @@ std::unique_ptr<StepGraph> build_step(const StepSpec& given_spec) {
     given.text = text_input(graph, spec);
     given.image = image_input(graph, spec);
   }
+  given.pooled = rows_input(graph, spec, spec.network.sizes().pooled_dim, "pooled");
+  given.size_ids = rows_input(graph, spec, spec.network.sizes().size_ids, "size_ids");
   if (const Dims dims = condition_dims(spec); !dims.empty()) {
     given.condition = whole_input(graph, spec, {DType::F32, dims}, "condition");
   }

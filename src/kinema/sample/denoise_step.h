@@ -68,11 +68,14 @@ Tensor model_input(Tensor x, Tensor condition, Condition kind);
 ///     image                 [b, n, d]; absent without image tokens
 ///       or, with `keys`, in place of these two: keys and values of the text, then of the image
 ///                           [layers, b or 2 b, t or n, heads, head width]
+///     pooled                [b or 2 b, pooled_dim]; absent where the network takes none
+///     size_ids              [b or 2 b, size_ids]; absent where the network takes none
 ///     condition             see model_input; absent for NONE
 ///     kept, by reuse        BLOCKS: block_sum [b or 2 b, s, d]
 ///                           BRANCH: prompted, plain; VELOCITY: velocity, reference
-///     numbers               [17]              StepCoefficients, timestep, guidance scale, rescale,
-///                                             weights of low and high frequencies (BRANCH)
+///     numbers               [18]              StepCoefficients, timestep, guidance scale, rescale,
+///                                             weights of low and high frequencies (BRANCH), the
+///                                             guidance that the network is told
 ///
 /// Outputs: the next x, the corrected sample (the next `previous`), the data prediction (the next
 /// m1; this step's m1 is the next m2), the velocity after guidance, u + g (c - u), and `finite`,
@@ -98,6 +101,7 @@ struct StepNumbers {
   double guidance_scale = 1.0;
   double guidance_rescale = 0.0;
   GuidanceReuse weights = {};
+  double embedded_guidance = 0.0;
 };
 HostArray step_numbers(const schedulers::Schedule& schedule, int64_t step,
                        const StepNumbers& others = {});

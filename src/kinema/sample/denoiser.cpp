@@ -82,6 +82,17 @@ void check_condition(const DenoiseBatch& batch, const networks::Sizes& network) 
         to_string(dims));
 }
 
+/// A row of numbers a sample, for networks that take such.
+void check_rows(const char* what, const HostArray& rows, const HostArray& negative, int64_t width,
+                int64_t samples, bool guided) {
+  const Shape expected{DType::F32, width == 0 ? Dims{} : Dims{samples, width}};
+  const bool fits = width == 0 ? rows.bytes.empty() : rows.shape == expected;
+  check(fits && (width == 0 || !guided || negative.shape == expected),
+        "[sample] {} is {}, and of the negative prompt {}, expected {}", what,
+        to_string(rows.shape), to_string(negative.shape),
+        width == 0 ? std::string("none") : to_string(expected));
+}
+
 void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool guided) {
   const Dims& x = batch.latents.shape.dims;
   check(batch.latents.shape.dtype == DType::F32 && x.size() == 5 && x[1] == network.out_channels,
@@ -96,6 +107,8 @@ void check_batch(const DenoiseBatch& batch, const networks::Sizes& network, bool
   check(!guided || batch.negative_text.shape == batch.text.shape,
         "[sample] negative prompt embeddings are {}, expected {} as the prompt's",
         to_string(batch.negative_text.shape), to_string(batch.text.shape));
+  check_rows("pooled text", batch.pooled, batch.negative_pooled, network.pooled_dim, x[0], guided);
+  check_rows("size_ids", batch.size_ids, batch.negative_size_ids, network.size_ids, x[0], guided);
   const Dims& image = batch.image.shape.dims;
   check((network.image_dim == 0) == batch.image.bytes.empty() &&
             (batch.image.bytes.empty() || (image.size() == 3 && image[0] == x[0])),
@@ -109,17 +122,18 @@ State start(const DenoiseBatch& batch, const runtime::Devices& devices) {
   return {.x = devices.upload(batch.latents), .previous = zeros(), .m1 = zeros(), .m2 = zeros()};
 }
 
-/// [b, t, d], or both contexts one after the other, [2 b, t, d].
-runtime::Array context(const DenoiseBatch& batch, bool guided, const runtime::Devices& devices) {
+/// [b, ...], or both contexts one after the other, [2 b, ...].
+runtime::Array contexts(const HostArray& prompted, const HostArray& negative, bool guided,
+                        const runtime::Devices& devices) {
   if (!guided) {
-    return devices.upload(batch.text);
+    return devices.upload(prompted);
   }
-  Shape shape = batch.text.shape;
+  Shape shape = prompted.shape;
   shape.dims[0] *= 2;
   HostArray both(shape);
-  std::ranges::copy(batch.text.bytes, both.bytes.begin());
-  std::ranges::copy(batch.negative_text.bytes,
-                    both.bytes.begin() + static_cast<int64_t>(batch.text.bytes.size()));
+  std::ranges::copy(prompted.bytes, both.bytes.begin());
+  std::ranges::copy(negative.bytes,
+                    both.bytes.begin() + static_cast<int64_t>(prompted.bytes.size()));
   return devices.upload(both);
 }
 
@@ -185,7 +199,8 @@ class Run {
           step_numbers(settings_.schedule, i,
                        {.guidance_scale = guidance_scale_of(settings_, phase.expert),
                         .guidance_rescale = settings_.guidance_rescale,
-                        .weights = plan.weights(i)}));
+                        .weights = plan.weights(i),
+                        .embedded_guidance = settings_.embedded_guidance}));
       std::vector<const runtime::Array*> arguments = params;
       arguments.insert(arguments.end(), {&state.x, &state.previous, &state.m1, &state.m2});
       append(arguments, given);
@@ -210,7 +225,8 @@ class Run {
                                              const std::vector<const runtime::Array*>& params) {
     const runtime::Devices& devices = programs_.devices();
     std::vector<runtime::Array> given;
-    given.push_back(context(batch, spec.guidance != Guidance::NONE, devices));
+    const bool guided = spec.guidance != Guidance::NONE;
+    given.push_back(contexts(batch.text, batch.negative_text, guided, devices));
     if (!batch.image.bytes.empty()) {
       given.push_back(devices.upload(batch.image));
     }
@@ -218,6 +234,12 @@ class Run {
       std::vector<const runtime::Array*> arguments = params;
       append(arguments, given);
       given = programs_.keys(spec).run(devices, arguments);
+    }
+    if (!batch.pooled.bytes.empty()) {
+      given.push_back(contexts(batch.pooled, batch.negative_pooled, guided, devices));
+    }
+    if (!batch.size_ids.bytes.empty()) {
+      given.push_back(contexts(batch.size_ids, batch.negative_size_ids, guided, devices));
     }
     if (!batch.condition.bytes.empty()) {
       given.push_back(devices.upload(batch.condition));

@@ -19,6 +19,9 @@ struct DenoiseBatch {
   HostArray latents;        // f32 [b, c, f, h, w], noise at the first sigma
   HostArray text;           // f32 [b, t, d]
   HostArray negative_text;  // the same shape; not read without guidance
+  // Of networks with pooled_dim and size_ids, f32 [b, n]; the negative ones as above.
+  HostArray pooled, negative_pooled;
+  HostArray size_ids, negative_size_ids;
   Condition condition_kind = Condition::NONE;
   HostArray condition;  // f32, see model_input; no bytes for NONE
   HostArray image;      // f32 [b, n, image_dim] of CLIP; no bytes where the model takes none
@@ -30,6 +33,8 @@ struct DenoiseSettings {
   double guidance_scale = 5.0;
   /// For the expert for low noise, where there is guidance.
   double guidance_scale_2 = 5.0;
+  /// What networks that take guidance are told.
+  double embedded_guidance = 0.0;
   /// 0: none. See StepSpec::rescale.
   double guidance_rescale = 0.0;
   bool two_passes = false;

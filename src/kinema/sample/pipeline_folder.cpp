@@ -39,8 +39,10 @@ const std::vector<std::string_view>& classes_of(std::string_view part) {
   static const std::map<std::string_view, std::vector<std::string_view>> known{
       {"transformer", transformers},
       {"transformer_2", transformers},
-      {"vae", {"AutoencoderKLWan"}},
-      {"text_encoder", {"UMT5EncoderModel"}},
+      {"unet", transformers},
+      {"vae", {"AutoencoderKLWan", "AutoencoderKL"}},
+      {"text_encoder", {"UMT5EncoderModel", "CLIPTextModel"}},
+      {"text_encoder_2", {"T5EncoderModel", "CLIPTextModelWithProjection"}},
       {"image_encoder", {"CLIPVisionModel", "CLIPVisionModelWithProjection"}},
   };
   static const std::vector<std::string_view> any;
@@ -70,13 +72,16 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
         out.folder.string(), name, weights::pipeline_classes());
   out.class_name = name;
-  check(lists(index, "transformer"), "[sample] {} lists no `transformer`",
-        (out.folder / "model_index.json").string());
+  const std::string_view network = weights::family_of_pipeline(name)->part;
+  check(lists(index, network), "[sample] {} lists no `{}`",
+        (out.folder / "model_index.json").string(), network);
   const auto part = [&](std::string_view part) { return part_of(out.folder, index, part, parts); };
-  out.transformer = part("transformer");
+  out.transformer = part(network);
   out.vae = part("vae");
   out.text_encoder = part("text_encoder");
   out.tokenizer = part("tokenizer");
+  out.text_encoder_2 = part("text_encoder_2");
+  out.tokenizer_2 = part("tokenizer_2");
   out.image_encoder = part("image_encoder");
   out.image_processor = part("image_processor");
   if (const io::Json* ratio = index.find("boundary_ratio"); ratio != nullptr && !ratio->is_null()) {
@@ -97,6 +102,11 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   if (const fs::path scheduler = part("scheduler");
       !scheduler.empty() && (parts == PartsThere::ALL || fs::is_directory(scheduler))) {
     out.schedule = read_scheduler_config(out.folder / kSchedulerConfig);
+    out.schedule->even_sigmas = weights::pipeline_class(name)->even_sigmas;
+  }
+  if (const io::Json* zeros = index.find("force_zeros_for_empty_prompt");
+      zeros != nullptr && !zeros->is_null()) {
+    out.zeros_for_no_negative = zeros->as_bool();
   }
 }
 
@@ -173,12 +183,19 @@ PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
     read_index(out, io::Json::read(folder / "model_index.json"), parts);
     return out;
   }
-  check(fs::is_directory(folder / "transformer"),
-        "[sample] {} has neither model_index.json nor a `transformer` folder", folder.string());
-  out.transformer = folder / "transformer";
+  for (const weights::Family& family : weights::families()) {
+    if (out.transformer.empty() && fs::is_directory(folder / family.part)) {
+      out.transformer = folder / family.part;
+    }
+  }
+  check(!out.transformer.empty(),
+        "[sample] {} has neither model_index.json nor a folder `transformer` or `unet`",
+        folder.string());
   for (const auto& [part, name] : {std::pair{&out.vae, "vae"},
                                    {&out.text_encoder, "text_encoder"},
-                                   {&out.tokenizer, "tokenizer"}}) {
+                                   {&out.tokenizer, "tokenizer"},
+                                   {&out.text_encoder_2, "text_encoder_2"},
+                                   {&out.tokenizer_2, "tokenizer_2"}}) {
     if (fs::is_directory(folder / name)) {
       *part = folder / name;
     }

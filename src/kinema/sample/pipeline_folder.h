@@ -18,7 +18,7 @@ struct PipelineFolder {
   std::string class_name;
   /// Its videos begin with an image.
   bool of_images() const;
-  /// The only transformer, or the expert for high noise.
+  /// The only transformer (or UNet), or the expert for high noise.
   std::filesystem::path transformer;
   /// The expert for low noise; empty for one transformer.
   std::filesystem::path transformer_2;
@@ -32,8 +32,11 @@ struct PipelineFolder {
   bool expand_timesteps = false;
   /// What `scheduler/` says; nothing where the pipeline has none.
   std::optional<schedulers::ScheduleConfig> schedule;
+  /// A negative prompt that is not given is zeros, not the encoded empty text (SDXL).
+  bool zeros_for_no_negative = false;
   // The other parts; empty where the pipeline does not list them.
   std::filesystem::path vae, text_encoder, tokenizer, image_encoder, image_processor;
+  std::filesystem::path text_encoder_2, tokenizer_2;
 
   bool has_two_experts() const { return !transformer_2.empty(); }
 };

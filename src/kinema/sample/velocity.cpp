@@ -36,6 +36,11 @@ class Passes {
     const Tensor hidden = both ? twice(hidden_) : hidden_;
     networks::Inputs in{.latents = hidden,
                         .timestep = timesteps(spec_.expand_timesteps ? hidden.dim(0) : 1)};
+    in.pooled = rows(given_.pooled, 0);
+    in.size_ids = rows(given_.size_ids, 0);
+    if (spec_.network.sizes().takes_guidance) {
+      in.guidance = slice(given_.numbers, Axis(0), kEmbeddedGuidance, 1);
+    }
     if (spec_.expand_timesteps) {
       const bool given = spec_.condition == Condition::FIRST_FRAME;  // and not noisy
       in.first_timestep = given ? zeros_like(in.timestep) : in.timestep;

@@ -16,7 +16,8 @@ inline constexpr int64_t kGuidance = kTimestep + 1;
 inline constexpr int64_t kRescale = kGuidance + 1;
 inline constexpr int64_t kLowWeight = kRescale + 1;
 inline constexpr int64_t kHighWeight = kLowWeight + 1;
-inline constexpr int64_t kNumbers = kHighWeight + 1;
+inline constexpr int64_t kEmbeddedGuidance = kHighWeight + 1;
+inline constexpr int64_t kNumbers = kEmbeddedGuidance + 1;
 
 /// One of the step's numbers, ready to scale a video.
 Tensor number(Tensor numbers, int64_t i);
@@ -24,6 +25,8 @@ Tensor number(Tensor numbers, int64_t i);
 /// What the transformer is told beside the sample; see StepGraph for the shapes.
 struct Given {
   Tensor text = {};
+  Tensor pooled = {};
+  Tensor size_ids = {};
   Tensor condition = {};
   Tensor image = {};
   std::vector<Tensor> keys = {};  // in place of text and image

@@ -1,5 +1,6 @@
 #include "kinema/schedulers/diffusion.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -20,6 +21,12 @@ constexpr Words<Spacing, 3> kSpacings{{{"leading", Spacing::LEADING},
                                        {"linspace", Spacing::LINSPACE}}};
 constexpr Words<BetaSchedule, 2> kBetaSchedules{
     {{"linear", BetaSchedule::LINEAR}, {"scaled_linear", BetaSchedule::SCALED_LINEAR}}};
+
+constexpr Words<TimestepBias::Strategy, 4> kStrategies{
+    {{"none", TimestepBias::Strategy::NONE},
+     {"later", TimestepBias::Strategy::LATER},
+     {"earlier", TimestepBias::Strategy::EARLIER},
+     {"range", TimestepBias::Strategy::RANGE}}};
 
 template <typename Enum, size_t N>
 Enum read(const Words<Enum, N>& words, std::string_view key, std::string_view name) {
@@ -112,6 +119,60 @@ std::vector<float> alphas_cumprod(const Diffusion& d, int64_t num_train_timestep
   }
   std::vector<float> cumulative = products(alphas);
   return d.rescale_betas_zero_snr ? with_zero_snr(std::move(cumulative)) : cumulative;
+}
+
+std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, double gamma,
+                                   Prediction prediction) {
+  check(std::isfinite(gamma) && gamma > 0.0,
+        "[scheduler] snr_gamma is {}, expected a number above 0", gamma);
+  std::vector<float> out;
+  for (const float a : alphas_cumprod) {
+    const double snr = static_cast<double>(a) / (1.0 - static_cast<double>(a));
+    const double counted = std::min(snr, gamma);
+    // Without a signal epsilon is all there is to see: its weight there is 1, as the limit is.
+    out.push_back(static_cast<float>(prediction == Prediction::V_PREDICTION ? counted / (snr + 1.0)
+                                     : snr == 0.0                           ? 1.0
+                                                                            : counted / snr));
+  }
+  return out;
+}
+
+TimestepBias::Strategy bias_strategy_from_string(std::string_view name) {
+  return read(kStrategies, "timestep_bias.strategy", name);
+}
+
+std::vector<double> timestep_probabilities(const TimestepBias& bias, int64_t num_train_timesteps) {
+  using Strategy = TimestepBias::Strategy;
+  const int64_t n = num_train_timesteps;
+  int64_t begin = 0;
+  int64_t end = n;
+  if (bias.strategy == Strategy::LATER || bias.strategy == Strategy::EARLIER) {
+    check(bias.portion >= 0.0 && bias.portion <= 1.0,
+          "[scheduler] timestep_bias.portion is {}, expected 0 to 1", bias.portion);
+    const auto count = static_cast<int64_t>(bias.portion * static_cast<double>(n));
+    begin = bias.strategy == Strategy::LATER ? n - count : 0;
+    end = begin + count;
+  } else if (bias.strategy == Strategy::RANGE) {
+    begin = bias.begin;
+    end = bias.end;
+    check(begin >= 0 && begin < end && end <= n,
+          "[scheduler] timestep_bias is of [{}, {}), expected a range within [0, {})", begin, end,
+          n);
+  }
+  std::vector<double> out(static_cast<size_t>(n), 1.0);
+  double sum = static_cast<double>(n);
+  if (bias.strategy != Strategy::NONE) {
+    check(std::isfinite(bias.multiplier) && bias.multiplier > 0.0,
+          "[scheduler] timestep_bias.multiplier is {}, expected a number above 0", bias.multiplier);
+    for (int64_t t = begin; t < end; ++t) {
+      out[static_cast<size_t>(t)] = bias.multiplier;
+    }
+    sum += static_cast<double>(end - begin) * (bias.multiplier - 1.0);
+  }
+  for (double& each : out) {
+    each /= sum;
+  }
+  return out;
 }
 
 }  // namespace kinema::schedulers

@@ -45,4 +45,27 @@ struct Diffusion {
 /// Throws an Error when a beta is not between 0 and 1.
 std::vector<float> alphas_cumprod(const Diffusion& diffusion, int64_t num_train_timesteps = 1000);
 
+/// Weights of the loss by timestep, from a signal-to-noise ratio snr = a / (1 - a) that counts up
+/// to gamma (arXiv:2303.09556): min(snr, gamma) / snr for epsilon, / (snr + 1) for v_prediction.
+std::vector<float> min_snr_weights(const std::vector<float>& alphas_cumprod, double gamma,
+                                   Prediction prediction);
+
+/// Which timesteps training draws more often than others.
+struct TimestepBias {
+  enum class Strategy { NONE, LATER, EARLIER, RANGE };
+  Strategy strategy = Strategy::NONE;
+  double multiplier = 1.0;
+  double portion = 0.25;  // LATER, EARLIER: the last, the first part of all
+  int64_t begin = 0;      // RANGE: [begin, end)
+  int64_t end = 1000;
+  bool operator==(const TimestepBias&) const = default;
+};
+/// `none`, `later`, `earlier` or `range`; throws an Error naming them.
+TimestepBias::Strategy bias_strategy_from_string(std::string_view name);
+
+/// The probability of each timestep; they add up to 1. Throws an Error for a multiplier that is
+/// not above 0, or a part that lies outside.
+std::vector<double> timestep_probabilities(const TimestepBias& bias,
+                                           int64_t num_train_timesteps = 1000);
+
 }  // namespace kinema::schedulers

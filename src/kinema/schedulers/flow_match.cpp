@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
+
+#include "kinema/core/error.h"
 
 namespace kinema::schedulers {
 namespace {
@@ -11,7 +14,73 @@ constexpr double kEnd = 0.60653065971263342;
 /// 1 / mean(bell - kEnd) over t = 1000 shift3(linspace(1, sigma_min, 1000)).
 constexpr double kScale = 4.56030019439873;
 
+/// The same formulas for numbers and tensors.
+template <typename T>
+T mode(T r, T cosine, double scale) {
+  return 1.0 - r - scale * (cosine * cosine - 1.0 + r);
+}
+
+template <typename T>
+T cosmap(T sigma) {
+  return 2.0 / (std::numbers::pi * (1.0 - 2.0 * sigma + 2.0 * (sigma * sigma)));
+}
+
 }  // namespace
+
+Density density_from_string(std::string_view name) {
+  if (name == "none") {
+    return Density::UNIFORM;
+  }
+  if (name == "logit_normal") {
+    return Density::LOGIT_NORMAL;
+  }
+  check(name == "mode",
+        "[scheduler] `{}` is no density of noise levels, expected none, "
+        "logit_normal or mode",
+        name);
+  return Density::MODE;
+}
+
+double FlowMatch::density_of(double drawn) const {
+  switch (density) {
+    case Density::UNIFORM:
+      return drawn;
+    case Density::LOGIT_NORMAL:
+      return 1.0 / (1.0 + std::exp(-(logit_mean + logit_std * drawn)));
+    case Density::MODE:
+      return mode(drawn, std::cos(std::numbers::pi / 2.0 * drawn), mode_scale);
+  }
+  fail("[scheduler] unknown density {}", static_cast<int>(density));
+}
+
+Tensor FlowMatch::density_of(Tensor drawn) const {
+  switch (density) {
+    case Density::UNIFORM:
+      return drawn;
+    case Density::LOGIT_NORMAL:
+      return logistic(logit_mean + logit_std * drawn);
+    case Density::MODE:
+      return mode(drawn, cos(std::numbers::pi / 2.0 * drawn), mode_scale);
+  }
+  fail("[scheduler] unknown density {}", static_cast<int>(density));
+}
+
+double FlowMatch::level(double u) const {
+  if (levels > 0) {
+    const auto n = static_cast<double>(levels);
+    // u rounds to 1 at the density's end.
+    return (n - std::min(std::floor(n * u), n - 1.0)) / n;
+  }
+  return density == Density::UNIFORM ? u : 1.0 - u;
+}
+
+Tensor FlowMatch::level(Tensor u) const {
+  if (levels > 0) {
+    const auto n = static_cast<double>(levels);
+    return (n - minimum(floor(n * u), n - 1.0)) / n;
+  }
+  return density == Density::UNIFORM ? u : 1.0 - u;
+}
 
 double FlowMatch::timestep(double u) const {
   return num_train_timesteps * shift * u / (1.0 + (shift - 1.0) * u);
@@ -36,13 +105,38 @@ Tensor FlowMatch::sigma(Tensor t) const {
 }
 
 double FlowMatch::weight(double t) const {
-  const double s = t / num_train_timesteps - 0.5;
-  return std::max(0.0, kScale * (std::exp(-2.0 * s * s) - kEnd));
+  const double noise = sigma(t);
+  switch (weighting) {
+    case Weighting::BELL: {
+      const double s = t / num_train_timesteps - 0.5;
+      return std::max(0.0, kScale * (std::exp(-2.0 * s * s) - kEnd));
+    }
+    case Weighting::NONE:
+      return 1.0;
+    case Weighting::SIGMA_SQRT:
+      return 1.0 / (noise * noise);
+    case Weighting::COSMAP:
+      return cosmap(noise);
+  }
+  fail("[scheduler] unknown weighting {}", static_cast<int>(weighting));
 }
 
 Tensor FlowMatch::weight(Tensor t) const {
-  const Tensor s = t / num_train_timesteps - 0.5;
-  return maximum(kScale * (exp(-2.0 * (s * s)) - kEnd), 0.0);
+  switch (weighting) {
+    case Weighting::BELL: {
+      const Tensor s = t / num_train_timesteps - 0.5;
+      return maximum(kScale * (exp(-2.0 * (s * s)) - kEnd), 0.0);
+    }
+    case Weighting::NONE:
+      return ones_like(t);
+    case Weighting::SIGMA_SQRT: {
+      const Tensor noise = sigma(t);
+      return 1.0 / (noise * noise);
+    }
+    case Weighting::COSMAP:
+      return cosmap(sigma(t));
+  }
+  fail("[scheduler] unknown weighting {}", static_cast<int>(weighting));
 }
 
 }  // namespace kinema::schedulers

@@ -1,9 +1,29 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "kinema/graph/ops.h"
 #include "kinema/graph/tensor.h"
 
 namespace kinema::schedulers {
+
+/// Of which distribution training draws u, from 0 (noise) to 1 (arXiv:2403.03206, section 3.1).
+enum class Density {
+  UNIFORM,
+  LOGIT_NORMAL,  // u = 1 / (1 + exp(-(mean + std z))), z standard normal
+  MODE,          // u = 1 - r - scale (cos^2(pi r / 2) - 1 + r), r uniform
+};
+/// `none`, `logit_normal` or `mode`, diffusers' words; throws an Error naming them.
+Density density_from_string(std::string_view name);
+
+/// How samples are weighed by their noise level.
+enum class Weighting {
+  BELL,        // Wan's, see FlowMatch::weight
+  NONE,        // all alike
+  SIGMA_SQRT,  // 1 / sigma^2
+  COSMAP,      // 2 / (pi (1 - 2 sigma + 2 sigma^2))
+};
 
 /// How training draws noise levels; the reference trains with these whatever `flow_shift` is.
 /// Every formula exists for one number on the host and, element-wise, for a tensor (F32).
@@ -12,6 +32,21 @@ struct FlowMatch {
   double sigma_min = 0.003 / 1.002;  // sigma at t = 0
   double sigma_max = 1.0;            // sigma at t = num_train_timesteps
   double num_train_timesteps = 1000.0;
+  Density density = Density::UNIFORM;
+  double logit_mean = 0.0;
+  double logit_std = 1.0;
+  double mode_scale = 1.29;
+  /// > 0: sigma, before the shift, is one of 1, 1 - 1/levels, ..., 1/levels.
+  int64_t levels = 0;
+  Weighting weighting = Weighting::BELL;
+
+  /// u of a drawn number: standard normal for LOGIT_NORMAL, uniform in [0, 1) for the others.
+  double density_of(double drawn) const;
+  Tensor density_of(Tensor drawn) const;
+  /// What `timestep` takes of a u of the density: u itself where all are alike, else 1 - u, which
+  /// lies on the levels where there are such.
+  double level(double u) const;
+  Tensor level(Tensor u) const;
 
   /// t = 1000 s u / (1 + (s - 1) u) for u uniform in [0, 1).
   double timestep(double u) const;
@@ -23,9 +58,10 @@ struct FlowMatch {
   double sigma(double t) const;
   Tensor sigma(Tensor t) const;
 
-  /// w = 4.5603 (exp(-2 ((t - 500) / 1000)^2) - exp(-1/2)), at least 0: middle noise levels count
-  /// most, the mean over the reference's grid of 1000 timesteps is 1. A function of t alone, unlike
-  /// MaxDiffusion's, which subtracts the minimum over the batch and is 0/0 for a batch of one.
+  /// By the weighting. BELL: w = 4.5603 (exp(-2 ((t - 500) / 1000)^2) - exp(-1/2)), at least 0:
+  /// middle noise levels count most, the mean over the reference's grid of 1000 timesteps is 1. A
+  /// function of t alone, unlike MaxDiffusion's, which subtracts the minimum over the batch and is
+  /// 0/0 for a batch of one.
   double weight(double t) const;
   Tensor weight(Tensor t) const;
 };

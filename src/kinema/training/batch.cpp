@@ -1,5 +1,6 @@
 #include "kinema/training/batch.h"
 
+#include <array>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -10,9 +11,9 @@ namespace {
 /// Throws unless the array is there exactly where the step takes one.
 void check_part(const data::Batch& batch, const HostArray& array,
                 const std::optional<Shape>& wanted, const char* what) {
-  check(array.bytes.empty() != wanted.has_value(), "[train] {} has {} {}, but the step takes {}",
-        batch.ids.empty() ? "the batch" : batch.ids[0], array.bytes.empty() ? "no" : "an", what,
-        wanted ? "one" : "none");
+  check(array.bytes.empty() != wanted.has_value(), "[train] {} has {}{}, but the step takes {}",
+        batch.ids.empty() ? "the batch" : batch.ids[0], array.bytes.empty() ? "no " : "", what,
+        wanted ? "them" : "none");
 }
 
 }  // namespace
@@ -30,17 +31,25 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
   };
   part.latents = input(batch.latents, "latents");
   part.text = input(batch.text, "text");
-  if (batch.condition) {
-    part.condition = input(*batch.condition, "condition");
-  }
-  if (batch.image_states) {
-    part.image_states = input(*batch.image_states, "image_states");
+  constexpr std::array<Tensor TrainBatch::*, kExtraShapes.size()> kExtras{
+      &TrainBatch::condition, &TrainBatch::image_states, &TrainBatch::pooled,
+      &TrainBatch::size_ids};
+  for (size_t i = 0; i < kExtras.size(); ++i) {
+    if (const std::optional<Shape>& shape = batch.*kExtraShapes[i].shape) {
+      part.*kExtras[i] = input(*shape, kExtraShapes[i].input);
+    }
   }
   if (options.objective.caption_dropout > 0.0) {
     const Dims& text = batch.text.dims;
     const Tensor empty = graph.input({batch.text.dtype, {text[1], text[2]}}, "empty_text",
                                      place.whole({text[1], text[2]}));
     part.text = drop_captions(key, part.text, empty, options.objective.caption_dropout);
+    if (batch.pooled) {
+      const Dims row{batch.pooled->dims[1]};
+      const Tensor no_words =
+          graph.input({batch.pooled->dtype, row}, "empty_pooled", place.whole(row));
+      part.pooled = drop_captions(key, part.pooled, no_words, options.objective.caption_dropout);
+    }
   }
   const int64_t samples = batch.latents.dims[0];
   const bool gives = gives_first_frames(options.objective, batch.latents);
@@ -48,6 +57,9 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
     part.noise = input({DType::F32, batch.latents.dims}, "noise");
     part.timestep = input({DType::F32, {samples}}, "timestep");
     part.weight = input({DType::F32, {samples}}, "weight");
+    if (options.objective.guidance) {
+      part.guidance = input({DType::F32, {samples}}, "guidance");
+    }
     if (gives) {
       part.given =
           compare(input({DType::F32, {samples}}, "first_frame_given"), Comparison::GT, 0.5);
@@ -60,6 +72,9 @@ TrainBatch batch_inputs(Graph& graph, const BatchShapes& batch, const StepOption
     part.noise = by_sample(drawn.noise, 0, place);
     part.timestep = by_sample(drawn.timestep, 0, place);
     part.weight = drawn.weight;
+    if (options.objective.guidance) {
+      part.guidance = constant(graph, *options.objective.guidance, {DType::F32, {samples}});
+    }
     if (gives) {
       part.given = by_sample(drawn.given, 0, place);
     }
@@ -76,6 +91,9 @@ Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions
                 .dropout_key = dropout_key,
                 .condition = batch.condition,
                 .image_states = batch.image_states,
+                .pooled = batch.pooled,
+                .size_ids = batch.size_ids,
+                .guidance = batch.guidance,
                 .given = batch.given};
   return out;
 }
@@ -83,13 +101,11 @@ Task task_of(const TrainBatch& batch, Tensor dropout_key, const ObjectiveOptions
 std::vector<BatchPart> batch_parts(const data::Batch& batch, const BatchShapes& shapes) {
   std::vector<BatchPart> out{{&batch.latents, "latents"},
                              {&batch.encoder_hidden_states, "text states"}};
-  check_part(batch, batch.condition, shapes.condition, "image condition");
-  check_part(batch, batch.image_states, shapes.image_states, "array of image states");
-  if (shapes.condition) {
-    out.push_back({&batch.condition, "image condition"});
-  }
-  if (shapes.image_states) {
-    out.push_back({&batch.image_states, "image states"});
+  for (const ExtraShape& extra : kExtraShapes) {
+    check_part(batch, batch.*extra.array, shapes.*extra.shape, extra.what);
+    if (shapes.*extra.shape) {
+      out.push_back({&(batch.*extra.array), extra.what});
+    }
   }
   return out;
 }

@@ -11,10 +11,11 @@ namespace kinema::training {
 
 /// A batch as the step works on it.
 struct TrainBatch {
-  Tensor latents, text;            // text after caption dropout
-  Tensor condition, image_states;  // empty where the model takes none
-  Tensor noise, timestep, weight;  // weight is empty when samples are not weighed
-  Tensor given;                    // pred [b], empty without given first frames
+  Tensor latents, text;                              // text after caption dropout
+  Tensor condition, image_states, pooled, size_ids;  // empty where the model takes none
+  Tensor guidance;                                   // the same
+  Tensor noise, timestep, weight;                    // weight is empty when samples are not weighed
+  Tensor given;                                      // pred [b], empty without given first frames
 };
 
 /// Declares the inputs of a batch, as listed at StepGraph, and draws what is not given.

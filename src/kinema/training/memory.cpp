@@ -12,8 +12,9 @@ namespace {
 
 int64_t batch_bytes(const BatchShapes& batch) {
   int64_t bytes = batch.latents.bytes() + batch.text.bytes();
-  for (const auto& part : {batch.condition, batch.image_states}) {
-    bytes += part ? part->bytes() : 0;
+  for (const ExtraShape& extra : kExtraShapes) {
+    const std::optional<Shape>& shape = batch.*extra.shape;
+    bytes += shape ? shape->bytes() : 0;
   }
   return bytes;
 }

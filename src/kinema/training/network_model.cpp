@@ -15,6 +15,9 @@ networks::Inputs inputs_of(const ModelInputs& given) {
                        .timestep = given.timestep,
                        .text = given.text,
                        .image = given.image_states,
+                       .pooled = given.pooled,
+                       .size_ids = given.size_ids,
+                       .guidance = given.guidance,
                        .dropout_key = given.dropout_key};
   if (given.condition) {
     out.latents =

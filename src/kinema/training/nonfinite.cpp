@@ -45,11 +45,13 @@ ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& 
   const TrainBatch part = batch_inputs(graph, batch, options, key);
   look("the batch's latents", part.latents);
   look("the batch's text states", part.text);
-  if (part.condition) {
-    look("the batch's image condition", part.condition);
-  }
-  if (part.image_states) {
-    look("the batch's image states", part.image_states);
+  for (const auto& [what, value] : {std::pair{"image condition", part.condition},
+                                    {"image states", part.image_states},
+                                    {"pooled text", part.pooled},
+                                    {"sizes", part.size_ids}}) {
+    if (value) {
+      look(std::string("the batch's ") + what, value);
+    }
   }
 
   std::vector<Tensor> weights;

@@ -1,5 +1,10 @@
 #include "kinema/training/objective.h"
 
+#include <cmath>
+#include <vector>
+
+#include "kinema/core/error.h"
+
 namespace kinema::training {
 
 namespace {
@@ -17,12 +22,76 @@ Tensor errors(Tensor prediction, const FlowBatch& flow) {
   return flow.counts ? error * flow.counts : error;
 }
 
+/// A table's entries at timesteps [b], which are whole numbers.
+Tensor at_timesteps(const std::vector<float>& table, Tensor timestep) {
+  const Tensor all = constant_f32(timestep.graph(), {static_cast<int64_t>(table.size())}, table);
+  return take(all, convert(timestep, DType::S32));
+}
+
+/// Timesteps of a diffusion for u in [0, 1): whole numbers, each as often as it is meant to be.
+Tensor diffusion_timesteps(Tensor u, const DiffusionObjective& objective) {
+  const auto n = static_cast<double>(objective.num_train_timesteps);
+  if (objective.bias.strategy == schedulers::TimestepBias::Strategy::NONE) {
+    return minimum(floor(u * n), n - 1.0);
+  }
+  // As many as the cumulative probabilities that u has passed.
+  std::vector<float> cumulative;
+  double total = 0.0;
+  for (const double each :
+       schedulers::timestep_probabilities(objective.bias, objective.num_train_timesteps)) {
+    total += each;
+    cumulative.push_back(static_cast<float>(total));
+  }
+  const Tensor steps =
+      constant_f32(u.graph(), {1, static_cast<int64_t>(cumulative.size())}, cumulative);
+  const Tensor passed = compare(expand_dims(u, Axis(1)), Comparison::GE, steps);
+  return minimum(sum(convert(passed, DType::F32), {1}), n - 1.0);
+}
+
+Draw diffusion_draw(Tensor key, Tensor u, Tensor noise, const DiffusionObjective& objective) {
+  Draw drawn{.noise = noise};
+  if (objective.noise_offset != 0.0) {
+    Dims dims(noise.shape().dims.size(), 1);
+    dims[0] = noise.dim(0);
+    dims[1] = noise.dim(1);
+    drawn.noise = with_offset(noise, random_normal(fold_in(key, "noise_offset"), dims),
+                              objective.noise_offset);
+  }
+  drawn.timestep = diffusion_timesteps(u, objective);
+  if (objective.snr_gamma > 0.0) {
+    const auto alphas =
+        schedulers::alphas_cumprod(objective.diffusion, objective.num_train_timesteps);
+    drawn.weight = at_timesteps(schedulers::min_snr_weights(alphas, objective.snr_gamma,
+                                                            objective.diffusion.prediction_type),
+                                drawn.timestep);
+  }
+  return drawn;
+}
+
+FlowBatch diffusion_batch(Tensor x0, Tensor noise, Tensor timestep,
+                          const DiffusionObjective& objective) {
+  std::vector<float> signal;
+  std::vector<float> rest;
+  for (const float a :
+       schedulers::alphas_cumprod(objective.diffusion, objective.num_train_timesteps)) {
+    signal.push_back(std::sqrt(a));
+    rest.push_back(std::sqrt(1.0F - a));
+  }
+  const Tensor s = per_sample(at_timesteps(signal, timestep), x0.rank());
+  const Tensor r = per_sample(at_timesteps(rest, timestep), x0.rank());
+  const bool epsilon = objective.diffusion.prediction_type == schedulers::Prediction::EPSILON;
+  return {.noisy = s * x0 + r * noise, .target = epsilon ? noise : s * noise - r * x0};
+}
+
 /// u in [0, 1) to timesteps within the bounds.
 Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timestep,
                  double max_timestep) {
   if (min_timestep <= 0.0 && max_timestep >= flow.num_train_timesteps) {
-    return flow.timestep(u);
+    return flow.timestep(flow.level(flow.density_of(u)));
   }
+  check(flow.density == schedulers::Density::UNIFORM && flow.levels == 0,
+        "[train] bounds of timesteps are given, which a density other than `none` and levels do "
+        "not have");
   const double low = flow.uniform(min_timestep);
   const double high = flow.uniform(max_timestep);
   // Rounding may lead out of the bounds, to what the other expert is for.
@@ -44,6 +113,10 @@ Tensor timesteps(Tensor u, const ObjectiveOptions& options, Tensor expert) {
 
 }  // namespace
 
+Tensor with_offset(Tensor noise, Tensor offsets, double noise_offset) {
+  return noise + noise_offset * offsets;
+}
+
 bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents) {
   return options.first_frame > 0.0 && latents.rank() == 5 && latents.dims[2] > 1;
 }
@@ -59,6 +132,12 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
     u = (iota(latents.graph(), {DType::F32, {batch}}, Axis(0)) + u) *
         (1.0 / static_cast<double>(batch));
   }
+  if (options.diffusion) {
+    return diffusion_draw(key, u, drawn.noise, *options.diffusion);
+  }
+  if (options.flow.density == schedulers::Density::LOGIT_NORMAL) {
+    u = random_normal(fold_in(key, "timestep"), {batch});
+  }
   drawn.timestep = timesteps(u, options, expert);
   if (options.weigh) {
     drawn.weight = options.flow.weight(drawn.timestep);
@@ -73,6 +152,9 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
 FlowBatch flow_batch(Tensor latents, Tensor noise, Tensor timestep, const ObjectiveOptions& options,
                      Tensor given) {
   const Tensor x0 = convert(latents, DType::F32);
+  if (options.diffusion) {
+    return diffusion_batch(x0, noise, timestep, *options.diffusion);
+  }
   const Tensor sigma = per_sample(options.flow.sigma(timestep), x0.rank());
   FlowBatch out{(1.0 - sigma) * x0 + sigma * noise, noise - x0};
   if (given) {

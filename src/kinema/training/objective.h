@@ -4,14 +4,28 @@
 #include <optional>
 
 #include "kinema/graph/ops.h"
+#include "kinema/schedulers/diffusion.h"
 #include "kinema/schedulers/flow_match.h"
 
-/// Rectified flow: x_t = (1 - sigma) x0 + sigma noise, and the network predicts noise - x0.
+/// What networks learn: a rectified flow x_t = (1 - sigma) x0 + sigma noise, of which they predict
+/// noise - x0, or a diffusion x_t = sqrt(a) x0 + sqrt(1 - a) noise (schedulers/diffusion.h).
 namespace kinema::training {
 
+struct DiffusionObjective {
+  schedulers::Diffusion diffusion;
+  int64_t num_train_timesteps = 1000;
+  /// > 0: samples are weighed by min_snr_weights.
+  double snr_gamma = 0.0;
+  /// Each channel of each sample gets so much of a normal number of its own on top of the noise.
+  double noise_offset = 0.0;
+  schedulers::TimestepBias bias = {};
+};
+
 struct ObjectiveOptions {
-  /// Timesteps from uniform numbers, sigma and weight from timesteps.
+  /// Timesteps from drawn numbers, sigma and weight from timesteps.
   schedulers::FlowMatch flow;
+  /// In place of the flow. Bounds and boundaries are of flows.
+  std::optional<DiffusionObjective> diffusion = {};
   /// Weigh samples by their timestep; false is the reference's `disable_training_weights`.
   bool weigh = true;
   /// One u in each of b equal parts of [0, 1) instead of b independent ones.
@@ -27,6 +41,8 @@ struct ObjectiveOptions {
   /// Probability that a sample's first latent frame is given (TI2V): it stays clean and does not
   /// count.
   double first_frame = 0.0;
+  /// The guidance scale that networks which take one are told.
+  std::optional<double> guidance = {};
 };
 
 /// What is drawn for a batch of b samples.
@@ -40,7 +56,7 @@ struct Draw {
 /// What the network sees and should predict.
 struct FlowBatch {
   Tensor noisy;   // F32, shape of the latents
-  Tensor target;  // F32, noise - latents
+  Tensor target;  // F32, noise - latents; of a diffusion, noise or the velocity
   /// How much each latent frame counts, F32 [b, 1, f, 1, 1] of mean 1 for every sample; empty = all
   /// the same.
   Tensor counts = {};
@@ -53,6 +69,9 @@ bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents);
 /// Noise, timesteps and weights for latents [b, ...], a pure function of `key` (u32[2]) and, with a
 /// boundary, of `expert` (u32 []: 0 for high noise, 1 for low).
 Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor expert = {});
+
+/// noise [b, c, ...] with a number on top for each channel of each sample, [b, c, 1, ...].
+Tensor with_offset(Tensor noise, Tensor offsets, double noise_offset);
 
 /// Mixes latents (converted to F32) and noise. Where `given` (pred [b], or empty) holds, the first
 /// latent frame is not mixed; latents are then [b, c, f, h, w] with f > 1.

@@ -15,8 +15,9 @@ namespace {
 
 /// What is cut into parts for accumulation, along its first axis.
 constexpr std::array kParts = {
-    &TrainBatch::latents, &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
-    &TrainBatch::noise,   &TrainBatch::timestep, &TrainBatch::weight,    &TrainBatch::given};
+    &TrainBatch::latents,  &TrainBatch::text,     &TrainBatch::condition, &TrainBatch::image_states,
+    &TrainBatch::pooled,   &TrainBatch::size_ids, &TrainBatch::guidance,  &TrainBatch::noise,
+    &TrainBatch::timestep, &TrainBatch::weight,   &TrainBatch::given};
 
 std::vector<Tensor> to_list(const TrainBatch& batch) {
   std::vector<Tensor> all;
@@ -185,9 +186,12 @@ void check_batch(const BatchShapes& batch, int64_t parts) {
           "[train] the image condition {} does not fit latents {}", to_string(*batch.condition),
           to_string(batch.latents));
   }
-  check(!batch.image_states ||
-            (batch.image_states->rank() == 3 && batch.image_states->dims[0] == latents[0]),
-        "[train] image states are not [{}, n, d]", latents[0]);
+  for (const ExtraShape& extra : kExtraShapes) {
+    const std::optional<Shape>& shape = batch.*extra.shape;
+    check(!shape || (shape->dims.size() == extra.rank && shape->dims[0] == latents[0]),
+          "[train] {} are {}, expected {} axes, of which the first is {} samples", extra.what,
+          shape ? to_string(*shape) : "", extra.rank, latents[0]);
+  }
   check(parts >= 1 && batch.latents.dims[0] % parts == 0,
         "[train] a batch of {} does not divide into {} parts of gradient accumulation",
         batch.latents.dims[0], parts);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/data/source.h"
 #include "kinema/graph/graph.h"
 #include "kinema/nn/params.h"
 #include "kinema/training/adafactor.h"
@@ -27,6 +29,9 @@ struct ModelInputs {
   // Empty where the model takes none.
   Tensor condition = {};     // [b, k, f, h, w], behind the channels of `noisy`
   Tensor image_states = {};  // [b, n, d]
+  Tensor pooled = {};        // [b, p]: the prompt as one vector
+  Tensor size_ids = {};      // [b, n]: the picture's sizes
+  Tensor guidance = {};      // F32 [b] or [1]: the guidance scale, for networks that are told it
   Tensor given = {};         // pred [b]: the first frame of `noisy` is clean (TI2V)
 };
 
@@ -71,7 +76,25 @@ struct BatchShapes {
   // For models that make videos of images.
   std::optional<Shape> condition = {};     // [b, k, f, h, w]
   std::optional<Shape> image_states = {};  // [b, n, d]
+  // For models that are told the prompt as one vector, and the picture's sizes.
+  std::optional<Shape> pooled = {};    // [b, p]
+  std::optional<Shape> size_ids = {};  // [b, n]
 };
+
+/// What a batch may have beside latents and text: its shape, its place in a data::Batch, and the
+/// name of the step's input.
+struct ExtraShape {
+  std::optional<Shape> BatchShapes::*shape;
+  HostArray data::Batch::*array;
+  const char* input;
+  const char* what;
+  size_t rank;
+};
+inline constexpr std::array<ExtraShape, 4> kExtraShapes{
+    {{&BatchShapes::condition, &data::Batch::condition, "condition", "image condition", 5},
+     {&BatchShapes::image_states, &data::Batch::image_states, "image_states", "image states", 3},
+     {&BatchShapes::pooled, &data::Batch::pooled, "pooled", "pooled text", 2},
+     {&BatchShapes::size_ids, &data::Batch::size_ids, "size_ids", "sizes", 2}}};
 
 /// x with its axis of samples where the rules put it, the others whole.
 Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
@@ -83,9 +106,11 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place);
 ///
 ///   frozen..., trained..., mu..., nu..., [ema...], count
 ///   key U32[2], step U32, learning_rate F32
-///   latents, text, [condition], [image_states], [empty_text [t, d] with caption dropout],
+///   latents, text, the extra parts that there are (kExtraShapes),
+///   [empty_text [t, d], and empty_pooled [p] with pooled text, with caption dropout],
 ///   [expert U32 with a boundary and without given_draw],
-///   [noise, timestep [b], weight [b] with given_draw; F32,
+///   [noise, timestep [b], weight [b] and, for networks that take it, guidance [b] with
+///    given_draw; F32,
 ///    first_frame_given [b] where first frames are given: 1 or 0],
 ///   [stop U32 [devices], a number a device, with asks_stop]
 ///

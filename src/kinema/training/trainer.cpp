@@ -59,7 +59,13 @@ Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec>
     check(options.empty_text.has_value(),
           "[train] caption_dropout is {} but there are no text states of the empty caption",
           options_.objective.caption_dropout);
-    empty_text_ = devices_.upload(*options.empty_text);
+    empty_captions_.push_back(devices_.upload(*options.empty_text));
+    if (batch.pooled) {
+      check(options.empty_pooled.has_value(),
+            "[train] caption_dropout is {} but there is no pooled text of the empty caption",
+            options_.objective.caption_dropout);
+      empty_captions_.push_back(devices_.upload(*options.empty_pooled));
+    }
   }
   if (takes_expert()) {
     set_expert(0);
@@ -209,8 +215,8 @@ Trainer::Arguments Trainer::arguments(const Compiled& compiled, int64_t step, do
   for (const BatchPart& part : parts) {
     add_batch(*part.array, part.what);
   }
-  if (empty_text_) {
-    out.all.push_back(&empty_text_);
+  for (const runtime::Array& empty : empty_captions_) {
+    out.all.push_back(&empty);
   }
   if (takes_expert()) {
     out.all.push_back(&expert_);
@@ -280,8 +286,8 @@ std::string Trainer::find_nonfinite(int64_t step, const data::Batch& batch,
         upload(*part.array, batch.rows, program.inputs()[arguments.size()], part.what));
     arguments.push_back(&uploaded.back());
   }
-  if (empty_text_) {
-    arguments.push_back(&empty_text_);
+  for (const runtime::Array& empty : empty_captions_) {
+    arguments.push_back(&empty);
   }
   if (takes_expert()) {
     arguments.push_back(&expert_);
@@ -367,7 +373,9 @@ void Trainer::check_replicas() {
 
 std::vector<std::string> Trainer::sharding_report() const {
   const auto logical = [&](const std::string& input) -> std::vector<std::string> {
-    if (input == "latents" || input == "text" || input == "condition" || input == "image_states") {
+    const bool is_extra = std::ranges::any_of(
+        kExtraShapes, [&](const ExtraShape& extra) { return input == extra.input; });
+    if (is_extra || input == "latents" || input == "text") {
       return {"data_sharding"};
     }
     const size_t dot = input.find('.');

@@ -26,6 +26,8 @@ struct TrainerOptions {
   uint64_t seed = 0;
   /// Text states [t, d] of the empty caption; needed with caption dropout.
   std::optional<HostArray> empty_text;
+  /// The same as one vector [p], where batches have pooled text.
+  std::optional<HostArray> empty_pooled = {};
   runtime::ProgramOptions program;
 };
 
@@ -140,7 +142,7 @@ class Trainer {
   State state_;
   std::function<bool()> stop_asked_;
   runtime::Array key_;
-  runtime::Array empty_text_;                      // empty without caption dropout
+  std::vector<runtime::Array> empty_captions_;     // none without caption dropout
   runtime::Array expert_;                          // empty without a boundary
   runtime::Array metrics_;                         // of the last step
   runtime::Array squares_;                         // of the last step

@@ -9,7 +9,8 @@ namespace {
 constexpr std::array<PipelineClass, 2> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}}};
 
-constexpr std::array<PipelineClass, 1> kFluxPipelines{{{"FluxPipeline"}}};
+constexpr std::array<PipelineClass, 1> kFluxPipelines{
+    {{.name = "FluxPipeline", .even_sigmas = true}}};
 constexpr std::array<PipelineClass, 1> kSdxlPipelines{{{"StableDiffusionXLPipeline"}}};
 
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
@@ -30,6 +31,7 @@ constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
                                            {.name = "Stable Diffusion XL",
                                             .transformer_class = "UNet2DConditionModel",
                                             .marks = kSdxlMarks,
+                                            .part = "unet",
                                             .pipelines = kSdxlPipelines}}};
 
 void add(std::string& list, std::string_view name) {
@@ -54,13 +56,17 @@ const Family* family_of_config(const io::Json& config) {
 }
 
 const PipelineClass* pipeline_class(std::string_view name) {
-  for (const Family& family : kFamilies) {
-    const auto found = std::ranges::find(family.pipelines, name, &PipelineClass::name);
-    if (found != family.pipelines.end()) {
-      return &*found;
-    }
-  }
-  return nullptr;
+  const Family* family = family_of_pipeline(name);
+  return family == nullptr ? nullptr
+                           : &*std::ranges::find(family->pipelines, name, &PipelineClass::name);
+}
+
+const Family* family_of_pipeline(std::string_view name) {
+  const auto* const found = std::ranges::find_if(kFamilies, [&](const Family& family) {
+    return std::ranges::find(family.pipelines, name, &PipelineClass::name) !=
+           family.pipelines.end();
+  });
+  return found == kFamilies.end() ? nullptr : found;
 }
 
 std::string transformer_classes() {

@@ -13,6 +13,8 @@ struct PipelineClass {
   std::string_view name;
   /// It makes videos of an image and a prompt, not of a prompt alone.
   bool of_images = false;
+  /// It hands its scheduler sigmas evenly from 1 to 1/steps.
+  bool even_sigmas = false;
 };
 
 /// How files say which family of networks they are of. A family is a line of the table in
@@ -26,6 +28,8 @@ struct Family {
   std::string_view original_class;
   /// Tensors, of which every transformer of the family has one: each naming's.
   std::span<const std::string_view> marks;
+  /// The part of a pipeline that it is: the name of its folder, and in model_index.json.
+  std::string_view part = "transformer";
   /// `_class_name` of pipelines' model_index.json.
   std::span<const PipelineClass> pipelines;
 };
@@ -36,6 +40,9 @@ std::span<const Family> families();
 const Family* family_of_config(const io::Json& config);
 /// The class of a pipeline of one of the families; null for another.
 const PipelineClass* pipeline_class(std::string_view name);
+
+/// The family of a pipeline's class; null for another.
+const Family* family_of_pipeline(std::string_view name);
 
 /// The classes of all transformers, and of all pipelines, for messages: `A or B`.
 std::string transformer_classes();

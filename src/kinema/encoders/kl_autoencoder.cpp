@@ -1,0 +1,204 @@
+#include "kinema/encoders/kl_autoencoder.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/encoders/tiling.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/runtime/device_memory.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/weights/folder.h"
+
+namespace kinema::encoders {
+
+namespace kl = kl_autoencoder;
+
+namespace {
+
+kl::AutoencoderConfig checked_config(const io::ModelFolder& files) {
+  const kl::AutoencoderConfig config = kl::parse_config(files.config());
+  std::vector<nn::ParamSpec> all = kl::encoder_parameters(config, {});
+  for (nn::ParamSpec& spec : kl::decoder_parameters(config, {})) {
+    all.push_back(std::move(spec));
+  }
+  weights::check_tensors(files, all);
+  return config;
+}
+
+}  // namespace
+
+/// The encoder or the decoder on its devices.
+class KlAutoencoder::Side {
+ public:
+  Side(bool encodes, const runtime::Devices& devices, const io::ModelFolder& files,
+       const kl::AutoencoderConfig& config, const KlAutoencoderOptions& options)
+      : encodes_(encodes),
+        devices_(devices),
+        files_(files),
+        config_(config),
+        options_(options),
+        specs_(encodes ? kl::encoder_parameters(config, options.model)
+                       : kl::decoder_parameters(config, options.model)) {
+    for (nn::ParamSpec& spec : specs_) {
+      spec.axes.assign(spec.axes.size(), "");  // whole on every device
+    }
+    runtime::split_over(devices_, options_.program);
+  }
+
+  /// One frame, f32 [c, 1, h, w] -> f32 [c', 1, h', w'].
+  HostArray run(HostArray frame) {
+    Params params;
+    const runtime::Program* program = nullptr;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!params_) {
+        params_ = std::make_shared<const std::vector<runtime::Array>>(
+            weights::load_arrays(files_, specs_, devices_));
+      }
+      params = params_;
+      program = &compiled(frame.shape.dims);
+    }
+    const Dims dims = frame.shape.dims;
+    frame.shape.dims = {1, dims[0], dims[2], dims[3]};
+    const runtime::Array input = devices_.upload(frame);
+    std::vector<const runtime::Array*> arguments;
+    for (const runtime::Array& param : *params) {
+      arguments.push_back(&param);
+    }
+    arguments.push_back(&input);
+    HostArray out = program->run(devices_, arguments)[0].to_host();
+    const Dims& made = out.shape.dims;
+    out.shape.dims = {made[1], 1, made[2], made[3]};
+    return out;
+  }
+
+  /// Beside parameters that are there already; compiles the program.
+  int64_t memory_bytes(const Dims& frame) {
+    const std::scoped_lock lock(mutex_);
+    int64_t parameters = 0;
+    for (const nn::ParamSpec& spec : specs_) {
+      parameters += spec.shape.bytes();
+    }
+    return compiled(frame).report().memory.total() - (params_ ? parameters : 0);
+  }
+
+  void release() {
+    const std::scoped_lock lock(mutex_);
+    params_.reset();
+    runtime::give_back_free_memory();
+  }
+
+ private:
+  using Params = std::shared_ptr<const std::vector<runtime::Array>>;
+
+  const runtime::Program& compiled(const Dims& frame) {
+    const Dims size{frame[2], frame[3]};
+    const auto known = programs_.find(size);
+    if (known != programs_.end()) {
+      return known->second;
+    }
+    Graph graph;
+    std::vector<Tensor> params;
+    for (const nn::ParamSpec& spec : specs_) {
+      params.push_back(spec.input(graph, devices_.placement()));
+    }
+    const Shape shape{DType::F32, {1, frame[0], frame[2], frame[3]}};
+    const Tensor x =
+        graph.input(shape, encodes_ ? "image" : "latents", devices_.placement().whole(shape.dims));
+    Tensor out;
+    if (encodes_) {
+      out = kl::scaled(kl::encode(params, config_, options_.model, x).mean, config_);
+    } else {
+      const Tensor image = kl::decode(params, config_, options_.model, kl::unscaled(x, config_));
+      out = minimum(maximum(image, -1.0), 1.0);
+    }
+    runtime::ProgramOptions options = options_.program;
+    options.name = encodes_ ? "vae_encode" : "vae_decode";
+    options.emit.output_shardings = {devices_.placement().whole(out.shape().dims)};
+    const std::vector<Tensor> outputs{out};
+    return programs_
+        .emplace(size, runtime::Program::compile(devices_.client(), graph, outputs, options))
+        .first->second;
+  }
+
+  bool encodes_;
+  runtime::Devices devices_;
+  const io::ModelFolder& files_;
+  const kl::AutoencoderConfig& config_;
+  KlAutoencoderOptions options_;
+  std::vector<nn::ParamSpec> specs_;
+
+  std::mutex mutex_;  // of what follows
+  Params params_;     // null when released; runs hold their own share
+  std::map<Dims, runtime::Program> programs_;
+};
+
+struct KlAutoencoder::Model {
+  Model(const runtime::Devices& devices, const std::filesystem::path& folder,
+        const KlAutoencoderOptions& options)
+      : files(io::ModelFolder::open(folder)),
+        config(checked_config(files)),
+        encoder(true, devices, files, config, options),
+        decoder(false, devices, files, config, options) {}
+
+  io::ModelFolder files;  // mapped, not read
+  kl::AutoencoderConfig config;
+  Side encoder;
+  Side decoder;
+};
+
+KlAutoencoder::KlAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
+                             const KlAutoencoderOptions& options)
+    : model_(std::make_unique<Model>(devices, folder, options)) {}
+
+KlAutoencoder::~KlAutoencoder() = default;
+
+const kl::AutoencoderConfig& KlAutoencoder::config() const { return model_->config; }
+
+LatentLayout KlAutoencoder::layout() const {
+  return {.channels = config().latent_channels,
+          .spatial = config().spatial(),
+          .temporal = 1,
+          .first_frame_alone = true};
+}
+
+HostArray KlAutoencoder::encode(const HostArray& pixels) const {
+  const Dims& d = pixels.shape.dims;
+  const int64_t cell = config().spatial();
+  check(pixels.shape.dtype == DType::F32 && d.size() == 4 && d[0] == 3,
+        "[encoders] the image is {} but must be f32[3,f,h,w]", to_string(pixels.shape));
+  check(d[1] > 0 && d[2] > 0 && d[3] > 0 && d[2] % cell == 0 && d[3] % cell == 0,
+        "[encoders] the image is {} x {} pixels, expected multiples of {} (the VAE's cells)", d[3],
+        d[2], cell);
+  HostArray out(Shape{DType::F32, {config().latent_channels, d[1], d[2] / cell, d[3] / cell}});
+  for (int64_t i = 0; i < d[1]; ++i) {
+    put_frames(out, model_->encoder.run(cut_frames(pixels, i, 1)), i);
+  }
+  return out;
+}
+
+void KlAutoencoder::decode(const HostArray& latents, const FrameSink& sink) const {
+  const Dims& d = latents.shape.dims;
+  check(latents.shape.dtype == DType::F32 && d.size() == 4 && d[0] == config().latent_channels &&
+            d[1] > 0 && d[2] > 0 && d[3] > 0,
+        "[encoders] the latents are {} but this VAE has {} channels: f32[{},f,h,w]",
+        to_string(latents.shape), config().latent_channels, config().latent_channels);
+  for (int64_t i = 0; i < d[1]; ++i) {
+    sink(model_->decoder.run(cut_frames(latents, i, 1)));
+  }
+}
+
+int64_t KlAutoencoder::decode_memory_bytes(const Dims& latents) const {
+  return model_->decoder.memory_bytes({latents[0], 1, latents[2], latents[3]});
+}
+
+void KlAutoencoder::release() const {
+  model_->encoder.release();
+  model_->decoder.release();
+}
+
+}  // namespace kinema::encoders
