@@ -4,21 +4,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <initializer_list>
+#include <thread>
 
 namespace kinema::cli {
 namespace {
 
-/// How a process ends that raises these signals while it has a StopSignal: its exit status (1 when
-/// a stop was asked for), or 128 + n for signal n.
-int status_after(std::initializer_list<int> signals) {
+/// How a process ends that raises these signals, so far apart, while it has a StopSignal: its exit
+/// status (1 when a stop was asked for, 2 when for an end now), or 128 + n for signal n.
+int status_after(std::initializer_list<int> signals, std::chrono::milliseconds apart = {}) {
   const pid_t child = fork();
   if (child == 0) {
     const StopSignal stop;
     for (const int signal : signals) {
       raise(signal);
+      std::this_thread::sleep_for(apart);
     }
-    _exit(StopSignal::requested() ? 1 : 0);
+    _exit(StopSignal::insisted() != 0 ? 2 : StopSignal::requested() ? 1 : 0);
   }
   int status = 0;
   waitpid(child, &status, 0);
@@ -32,14 +35,25 @@ TEST(StopSignal, TakesTheFirstOfEachKindAsARequest) {
   }
 }
 
-TEST(StopSignal, LetsTheSecondEndTheProcess) {
-  EXPECT_EQ(status_after({SIGINT, SIGINT}), 128 + SIGINT);
-  EXPECT_EQ(status_after({SIGTERM, SIGINT}), 128 + SIGINT);
-  EXPECT_EQ(status_after({SIGHUP, SIGTERM}), 128 + SIGTERM);
+constexpr std::chrono::milliseconds kApart(600);
+
+TEST(StopSignal, TakesALaterOneForTheWishToEndNow) {
+  EXPECT_EQ(status_after({SIGINT, SIGINT}, kApart), 2);
+  EXPECT_EQ(status_after({SIGTERM, SIGINT}, kApart), 2);
+  EXPECT_EQ(status_after({SIGHUP, SIGTERM}, kApart), 2);
+}
+
+TEST(StopSignal, TakesOneAtOnceForTheSameWish) {
+  EXPECT_EQ(status_after({SIGTERM, SIGTERM}), 1) << "GNU timeout sends two";
+  EXPECT_EQ(status_after({SIGTERM, SIGTERM, SIGINT, SIGTERM}), 1);
+}
+
+TEST(StopSignal, LetsTheThirdEndTheProcess) {
+  EXPECT_EQ(status_after({SIGINT, SIGINT, SIGINT}, kApart), 128 + SIGINT);
 }
 
 TEST(StopSignal, TakesAnyNumberOfHangUpsForOne) {
-  EXPECT_EQ(status_after({SIGHUP, SIGHUP, SIGHUP}), 1);
+  EXPECT_EQ(status_after({SIGHUP, SIGHUP, SIGHUP}, kApart), 1);
   EXPECT_EQ(status_after({SIGTERM, SIGHUP}), 1);
 }
 

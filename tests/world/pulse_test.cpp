@@ -89,7 +89,7 @@ TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
     } else {
       EXPECT_TRUE(soon([&] { return !pulse->failure().empty(); }));
       EXPECT_THAT(pulse->failure(), AllOf(HasSubstr("process 2 on c has not been heard of"),
-                                          HasSubstr("it was at step 7, in the step")));
+                                          HasSubstr("it was last at step 7, in the step")));
     }
     world.talk().barrier({.what = "the end of the test"});
   }

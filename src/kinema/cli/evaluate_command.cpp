@@ -18,7 +18,7 @@ int evaluate(const std::vector<std::string>& words, bool json) {
   runs::Observer observer;
   show_on_console(observer, !json);
   runs::JobOptions job = job_options();
-  job.world = joined_world(words);
+  job.world = joined_world("evaluate", words);
   const runs::EvaluateResult result =
       runs::evaluate(load_arguments(words, /*need_file=*/true), observer, job);
   const training::Evaluation& made = result.evaluation;

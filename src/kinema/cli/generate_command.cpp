@@ -73,7 +73,8 @@ io::Json to_json(const runs::GenerateResult& result) {
 
 int generate(const std::vector<std::string>& words, bool json) {
   runs::JobOptions job = job_options();
-  job.world = joined_world(words);  // first, so that what is wrong with the words is said once
+  job.world =
+      joined_world("generate", words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = runs::load_generation(words, variables(), console_job(job.world));
   job.world = joined_world(loaded.config);
   runs::GenerateObserver observer;

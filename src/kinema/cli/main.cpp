@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   using kinema::cli::fail_with;
   try {
     const int status = run(argc, argv);
+    kinema::cli::show_last_notices();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       if (errno != EPIPE) {
         std::fputs("kinema: the output could not be written\n", stderr);

@@ -107,7 +107,8 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
     observer.on_folder = print_folder;
   }
   runs::JobOptions job = job_options(stop.get_token());
-  job.world = joined_world(words);  // first, so that what is wrong with the words is said once
+  job.world =
+      joined_world("prepare", words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = load_arguments(words, /*need_file=*/true);
   job.world = joined_world(loaded.config);
   const runs::PrepareResult result = runs::prepare(loaded, observer, job);

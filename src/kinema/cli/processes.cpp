@@ -1,13 +1,18 @@
 #include "kinema/cli/processes.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
 #include "kinema/runs/place.h"
+#include "kinema/world/agreement.h"
 
 namespace kinema::cli {
 namespace {
@@ -36,8 +41,45 @@ void print_of_several(world::World& world, const std::string& error) {
   std::_Exit(1);
 }
 
+/// The command that this process runs.
+std::string& command() {
+  static std::string name;
+  return name;
+}
+
+/// Says after some seconds that others are waited for, where the launcher's library waits without a
+/// word.
+class MeetingWatch {
+ public:
+  explicit MeetingWatch(const world::Place& place) {
+    if (place.launcher == world::Launcher::PMIX) {
+      thread_ = std::jthread([how = place.how](const std::stop_token& end) {
+        constexpr auto kPause = std::chrono::milliseconds(50);
+        constexpr double kLong = 5;
+        for (const Stopwatch watch; !end.stop_requested();) {
+          std::this_thread::sleep_for(kPause);
+          if (watch.seconds() > kLong) {
+            warn("waiting for the other processes of " + how + ": does each run kinema " +
+                 command() + "?");
+            return;
+          }
+        }
+      });
+    }
+  }
+
+ private:
+  std::jthread thread_;
+};
+
 void join(const world::Place& place) {
-  joined() = world::World::join(place, warn);
+  {
+    const MeetingWatch watch(place);
+    joined() = world::World::join(place, warn);
+    if (!joined()->is_alone()) {
+      world::check_alike(*joined(), {{"the command", command()}}, "the start");
+    }
+  }
   if (world::Pulse* pulse = joined()->pulse()) {
     pulse->set_overdue([] { print_of_several(*joined(), joined()->failure()); });
   }
@@ -66,7 +108,9 @@ std::string coordinator_in(std::span<const std::string> words) {
 
 }  // namespace
 
-std::shared_ptr<world::World> joined_world(std::span<const std::string> words) {
+std::shared_ptr<world::World> joined_world(const std::string& name,
+                                           std::span<const std::string> words) {
+  command() = name;
   if (!joined()) {
     join(world::meeting_at(world::find_place(world::own_environment()), coordinator_in(words)));
   }
@@ -94,9 +138,38 @@ std::shared_ptr<world::World> joined_world(const config::Config& config) {
   return joined();
 }
 
+void warn_of_all(const std::string& text) {
+  warn(text);
+  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
+    pulse->notice(text);
+  }
+}
+
+void show_last_notices() {
+  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
+    pulse->show_last();
+  }
+}
+
+void end_all_by(int signal) {
+  if (world::Pulse* pulse = joined() ? joined()->pulse() : nullptr) {
+    constexpr double kTold = 2;  // seconds
+    pulse->fail("ended at once, as it was asked to a second time", kTold);
+    if (joined()->is_first()) {
+      pulse->said();
+    }
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+  std::_Exit(1);
+}
+
 int fail_with(const std::string& error) {
   if (joined() && !joined()->is_alone()) {
-    print_of_several(*joined(), error);
+    // What a program says that ran when another process was lost: that, in its own words.
+    const world::Pulse* const pulse = joined()->pulse();
+    const std::string why = pulse == nullptr ? "" : pulse->failure();
+    print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);
   }
   std::fprintf(stderr, "kinema: %s\n", error.c_str());
   return 1;

@@ -1,13 +1,33 @@
 #include "kinema/cli/stop_signal.h"
 
+#include <cstdint>
+#include <ctime>
+
 namespace kinema::cli {
 
 namespace {
 
 volatile std::sig_atomic_t g_requested = 0;
+volatile std::sig_atomic_t g_insisted = 0;
+timespec g_first = {};  // when the first came; written before g_requested
 
-void on_signal(int /*signal*/) {
-  g_requested = 1;
+/// Half a second.
+constexpr int64_t kSameWish = 500'000'000;
+
+void on_signal(int signal) {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (g_requested == 0) {
+    g_first = now;
+    g_requested = 1;
+    return;
+  }
+  constexpr int64_t kSecond = 1'000'000'000;
+  const int64_t since = (now.tv_sec - g_first.tv_sec) * kSecond + (now.tv_nsec - g_first.tv_nsec);
+  if (since < kSameWish || signal == SIGHUP) {
+    return;
+  }
+  g_insisted = signal;
   // From now on these do what they do by default: leave at once.
   struct sigaction plain = {};
   plain.sa_handler = SIG_DFL;
@@ -19,6 +39,7 @@ void on_signal(int /*signal*/) {
 
 StopSignal::StopSignal() {
   g_requested = 0;
+  g_insisted = 0;
   struct sigaction ours = {};
   ours.sa_handler = on_signal;
   ours.sa_flags = SA_RESTART;  // files being written must not see interrupted calls
@@ -37,5 +58,7 @@ StopSignal::~StopSignal() {
 }
 
 bool StopSignal::requested() { return g_requested != 0; }
+
+int StopSignal::insisted() { return g_insisted; }
 
 }  // namespace kinema::cli

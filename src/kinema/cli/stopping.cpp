@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "kinema/cli/commands.h"
+#include "kinema/cli/processes.h"
 #include "kinema/cli/waiting.h"
 
 namespace kinema::cli {
@@ -16,11 +16,18 @@ Stopping::Stopping(std::string when, std::stop_source stop)
         while (!end.stop_requested() && !StopSignal::requested()) {
           std::this_thread::sleep_for(kPause);
         }
-        if (StopSignal::requested()) {
-          stop.request_stop();
-          warn(when.empty() ? "stopping"
-                            : "stopping after " + (is_compiling() ? "the compile" : when) +
-                                  "; again to end now");
+        if (!StopSignal::requested()) {
+          return;
+        }
+        stop.request_stop();
+        warn_of_all(when.empty() ? "stopping"
+                                 : "stopping after " + (is_compiling() ? "the compile" : when) +
+                                       "; again to end now");
+        while (!end.stop_requested() && StopSignal::insisted() == 0) {
+          std::this_thread::sleep_for(kPause);
+        }
+        if (const int signal = StopSignal::insisted(); signal != 0) {
+          end_all_by(signal);
         }
       }) {}
 

@@ -209,8 +209,10 @@ std::string agree_on_problem(const std::string& own, const Job& job) {
   return first_problem(own, job, for_what("the videos").seconds);
 }
 
-void tell_shares(const sample::GenerateRequest& request, bool together, const Job& job) {
+void tell_shares(const sample::GenerateRequest& whole, bool together, const Job& job) {
   const int64_t size = job.world().size();
+  sample::GenerateRequest request = whole;
+  request.share.count = size;
   if (size == 1) {
     return;
   }
@@ -226,7 +228,7 @@ void tell_shares(const sample::GenerateRequest& request, bool together, const Jo
   }
   job.line(fmt::format(
       "{} over {} processes, at most {} each{}", counted(request.videos(), "video"), size, most,
-      at_work < size ? fmt::format("; {} have nothing to do", size - at_work) : ""));
+      at_work < size ? fmt::format("; {} of them have none", size - at_work) : ""));
 }
 
 void write_latents_of_all(const fs::path& path, std::span<const sample::GeneratedVideo> own,

@@ -381,6 +381,10 @@ Place told_place(Place found, int64_t rank, int64_t size, const std::string& coo
           rank, size, found.how, found.rank, found.size);
     return meeting_at(std::move(found), coordinator);
   }
+  check(size > 1 || rank == 0,
+        "[num_processes] process_id={} is given, but num_processes is 1, the default\n"
+        "  num_processes=N for each of N processes",
+        rank);
   if (size == 1) {
     return found;
   }

@@ -115,13 +115,12 @@ void Pulse::set_show(std::function<void(const std::string&)> show) {
   show_ = std::move(show);
 }
 
-void Pulse::show_notices() {
-  constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
+void Pulse::show_notices(double patience) {
   std::vector<std::string> lines;
   std::function<void(const std::string&)> show;
   {
     const std::lock_guard lock(mutex_);
-    lines = notices_.due(kPatience);
+    lines = notices_.due(patience);
     show = show_;
   }
   for (const std::string& line : lines) {
@@ -305,7 +304,8 @@ void Pulse::work() {
       }
     }
     end_overdue();
-    show_notices();
+    constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
+    show_notices(kPatience);
     std::this_thread::sleep_for(kPause);
   }
 }
@@ -329,7 +329,7 @@ void Pulse::judge() {
   }
   const auto where = [](const Progress& at) {
     return at.doing.empty() ? std::string("it had just started")
-                            : fmt::format("it was at step {}, {}", at.step, at.doing);
+                            : fmt::format("it was last at step {}, {}", at.step, at.doing);
   };
   for (const Peer& peer : peers_) {
     if (peer.rank != engine_->rank() && peer.heard.seconds() > options_.silence) {

@@ -62,6 +62,8 @@ class Pulse {
   /// those that others alone have, with whose they are, by `set_show`, from a thread of the pulse.
   void notice(const std::string& text);
   void set_show(std::function<void(const std::string&)> show);
+  /// Shows what came too late to be waited for whether process 0 says it too; for the end.
+  void show_last() { show_notices(0); }
   /// This process has finished a step.
   void finished(const StepTime& step);
   /// This process begins something.
@@ -94,7 +96,7 @@ class Pulse {
   void tell();
   void judge();
   void end_overdue();
-  void show_notices();
+  void show_notices(double patience);
   void set_failure(const std::string& text);
   Beat own_beat();
   bool own_is_long() const { return own_.is_long || lengths_.use_count() > 1; }

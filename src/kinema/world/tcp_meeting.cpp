@@ -116,6 +116,8 @@ class Waiting {
 /// Waits until the coordinator's name means an address that this host has a way to.
 std::string wait_for_way(const TcpMeeting& meeting) {
   const HostPort at = parts_of(meeting.coordinator);
+  constexpr double kLong = 5;
+  bool said = false;
   for (const Stopwatch watch;;) {
     const Addresses found = resolve(at);
     if (std::string own = found ? own_address(found) : ""; !own.empty()) {
@@ -125,6 +127,13 @@ std::string wait_for_way(const TcpMeeting& meeting) {
           meeting.coordinator,
           found ? "this host has no way to it" : "the host's name could not be resolved",
           meeting.seconds);
+    if (!said && meeting.on_wait && watch.seconds() > kLong) {
+      said = true;
+      meeting.on_wait(
+          fmt::format("`{}`: {} yet; tried again for {:g} s", meeting.coordinator,
+                      found ? "this host has no way to it" : "the host's name cannot be resolved",
+                      meeting.seconds));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
 }
@@ -219,10 +228,12 @@ Coordinator::Coordinator(zmq::context_t& context, const TcpMeeting& meeting)
       return;
     } catch (const zmq::error_t& error) {
       const bool elsewhere = error.num() == EADDRNOTAVAIL || error.num() == ENODEV;
-      check(elsewhere && own != "*",
-            "[coordinator_address] process 0 cannot listen on {}: {}\n  another port: "
-            "coordinator_address={}:PORT for all processes",
-            meeting.coordinator, error.what(), at.host);
+      check(
+          elsewhere && own != "*",
+          "[coordinator_address] process 0 cannot listen on {}: {}\n  two processes with "
+          "process_id=0, which is the default? Else another port: coordinator_address={}:PORT for "
+          "all",
+          meeting.coordinator, error.what(), at.host);
       own = "*";
     }
   }
