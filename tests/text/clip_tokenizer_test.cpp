@@ -145,6 +145,8 @@ TEST(ClipTokenizer, FlagsOfSpecialTokensComeFromTheLastThatNamesThem) {
   const Texts apart{"<", "|</w>", "e", "n", "do", "f", "t", "e", "x", "t</w>", "|", "></w>"};
   // The pad token is written without flags and so is found as it is written, in small letters.
   EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>"), apart);
+  EXPECT_EQ(texts(first(), "<|ENDOFTEXT|><|ENDOFTEXT|>").size(), 2 * apart.size());
+  EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>'s").size(), apart.size() + 2);
   // Where it is another one, the end token's own flags count: it is found in the normalised text.
   EXPECT_EQ(texts(second(), "<|ENDOFTEXT|>"), Texts{"<|endoftext|>"});
   EXPECT_EQ(texts(first(), "<|STARTOFTEXT|>"), Texts{"<|startoftext|>"});

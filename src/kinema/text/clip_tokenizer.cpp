@@ -71,6 +71,17 @@ Kind kind_of(char32_t c) {
   return (category & U_GC_N_MASK) != 0 ? Kind::NUMBER : Kind::OTHER;
 }
 
+/// Bytes of the word in what looks like a special token, `<|WORD|>`, that a text begins with; 0: of
+/// none.
+size_t special_word(std::string_view text) {
+  for (const std::string_view token : {"<|startoftext|>", "<|endoftext|>"}) {
+    if (text.starts_with(token)) {
+      return token.size() - 4;
+    }
+  }
+  return 0;
+}
+
 /// Bytes of the contraction that a text begins with; 0: of none.
 size_t contraction(std::string_view text) {
   // In this order: the first that fits counts.
@@ -82,39 +93,37 @@ size_t contraction(std::string_view text) {
   return 0;
 }
 
+/// Bytes of the run of letters, the digit, the white space, or the run of what is neither.
+size_t run_of_kind(std::string_view text) {
+  size_t end = 0;
+  const Kind kind = kind_of(next_code_point(text, end));
+  for (size_t next = end; kind != Kind::NUMBER && next < text.size(); end = next) {
+    if (kind_of(next_code_point(text, next)) != kind) {
+      break;
+    }
+  }
+  return end;
+}
+
 /// Calls `piece` with what the expression
 /// `<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
 /// finds one after the other, each divided by GPT-2's expression, which takes what looks like a
 /// special token (one that was written in capitals) apart.
 void split_into_pieces(std::string_view text, const auto& piece) {
-  for (size_t start = 0; start < text.size();) {
-    const std::string_view rest = text.substr(start);
-    for (const std::string_view word : {"startoftext", "endoftext"}) {
-      if (rest.starts_with("<|") && rest.substr(2).starts_with(word) &&
-          rest.substr(2 + word.size()).starts_with("|>")) {
-        piece(rest.substr(0, 2));
-        piece(rest.substr(2, word.size()));
-        piece(rest.substr(2 + word.size(), 2));
-        start += word.size() + 4;
-        break;
-      }
-    }
-    size_t end = start + contraction(text.substr(start));
-    if (end > start) {
-      piece(text.substr(start, end - start));
-      start = end;
+  while (!text.empty()) {
+    if (const size_t word = special_word(text); word > 0) {
+      piece(text.substr(0, 2));
+      piece(text.substr(2, word));
+      piece(text.substr(2 + word, 2));
+      text.remove_prefix(word + 4);
       continue;
     }
-    const Kind kind = kind_of(next_code_point(text, end));
-    for (size_t next = end; kind != Kind::NUMBER && next < text.size(); end = next) {
-      if (kind_of(next_code_point(text, next)) != kind) {
-        break;
-      }
+    const size_t fixed = contraction(text);
+    const size_t taken = fixed > 0 ? fixed : run_of_kind(text);
+    if (size_t first = 0; kind_of(next_code_point(text, first)) != Kind::SPACE) {
+      piece(text.substr(0, taken));
     }
-    if (kind != Kind::SPACE) {
-      piece(text.substr(start, end - start));
-    }
-    start = end;
+    text.remove_prefix(taken);
   }
 }
 
