@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/models/umt5/encoder.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/transformers_config.h"
 
 namespace kinema::weights {
 namespace {
@@ -16,22 +17,6 @@ using io::Json;
 constexpr std::string_view kEncoder = "UMT5EncoderModel";
 constexpr std::string_view kShared = "shared.weight";
 constexpr std::string_view kOwn = "encoder.embed_tokens.weight";
-
-/// The first of `architectures`, or empty.
-std::string class_of(const Json& config) {
-  const Json* names = config.is_object() ? config.find("architectures") : nullptr;
-  const bool named = names != nullptr && names->is_array() && !names->items().empty();
-  return named && names->items()[0].is_string() ? names->items()[0].as_string() : "";
-}
-
-/// A key that has only one value that this build knows; it may be absent.
-void expect_word(const Json& json, std::string_view key, std::string_view word) {
-  const Json* value = json.find(key);
-  if (value != nullptr && !value->is_null()) {
-    check(value->as_string() == word, "[weights] {} is `{}` but this build knows `{}` only",
-          value->where(), value->as_string(), word);
-  }
-}
 
 }  // namespace
 
@@ -54,12 +39,7 @@ umt5::EncoderConfig parse_umt5_config(const Json& json) {
     c.relative_attention_max_distance = distance->as_int();
   }
   c.layer_norm_epsilon = json.at("layer_norm_epsilon").as_number();
-  try {
-    umt5::validate(c);
-  } catch (const Error& error) {
-    const std::string where = json.where();
-    fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
-  }
+  validated(json, [&] { umt5::validate(c); });
   return c;
 }
 
