@@ -2,13 +2,13 @@
 
 #include <functional>
 
-#include "kinema/models/umt5/config.h"
+#include "kinema/models/t5/config.h"
 #include "kinema/nn/norm.h"
 #include "kinema/nn/params.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 
-/// x W^T for a weight [out, in]; UMT5 has no biases.
+/// x W^T for a weight [out, in]; neither T5 v1.1 nor UMT5 has biases.
 class Projection {
  public:
   Projection(const nn::Params& params, int64_t in, int64_t out, const char* in_axis,
@@ -23,13 +23,19 @@ class Projection {
 
 /// What a block is told beside the tokens.
 struct BlockInputs {
-  Tensor mask;  // f32 [b, 1, 1, t]: added to the scores; very negative where there is no token
+  /// f32 [b, 1, 1, t]: added to the scores; very negative where there is no token. Empty: every
+  /// position is one.
+  Tensor mask = {};
+  Tensor bias_table = {};  // [buckets, heads], where the blocks share one
   Precision precision = Precision::DEFAULT;
   /// Heads are taken in groups whose scores stay below this.
   int64_t scores_bytes = 0;
   /// May be empty; is called with the layer's position bias, f32 [1, heads, t, t].
   std::function<void(Tensor bias)> bias_tap = {};
 };
+
+/// The table of the position bias [buckets, heads] at the place of an attention.
+Tensor relative_bias_table(const nn::Params& attention, const EncoderConfig& config);
 
 /// softmax(q k^T + bias + mask) v of every head, without 1 / sqrt(d), then the output projection.
 class SelfAttention {
@@ -43,7 +49,8 @@ class SelfAttention {
   Tensor heads(Tensor x) const;
 
   Tensor all_heads(Tensor q, Tensor k, Tensor v, Tensor table, const BlockInputs& given) const;
-  Tensor in_groups(Tensor q, Tensor k, Tensor v, int64_t groups, const BlockInputs& given) const;
+  Tensor in_groups(Tensor q, Tensor k, Tensor v, Tensor table, int64_t groups,
+                   const BlockInputs& given) const;
 
   int64_t groups(int64_t b, int64_t t, int64_t scores_bytes) const;
 
@@ -52,7 +59,7 @@ class SelfAttention {
   Projection k_;
   Projection v_;
   Projection o_;
-  Tensor bias_table_;
+  Tensor bias_table_;  // empty where the blocks share one
 };
 
 /// wo(gelu_tanh(wi_0 x) * wi_1 x)
@@ -86,4 +93,4 @@ class Block {
   GatedFeedForward feed_forward_;
 };
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "kinema/graph/ops.h"
-#include "kinema/models/umt5/config.h"
+#include "kinema/models/t5/config.h"
 #include "kinema/nn/params.h"
 
-namespace kinema::umt5 {
+/// The encoders of T5 v1.1 (arXiv:1910.10683, arXiv:2002.05202) and UMT5 (arXiv:2304.09151), which
+/// differ in their position bias alone.
+/// Source: transformers T5EncoderModel, UMT5EncoderModel.
+namespace kinema::t5 {
 
 /// How the encoder is computed; independent of the checkpoint.
 struct EncoderOptions {
@@ -26,9 +29,12 @@ struct EncoderOptions {
 
 struct EncoderInputs {
   Tensor embeddings;  // [b, t, d_model]: rows of the embedding table, float
-  Tensor mask;        // [b, t]: not 0 where there is a token, any numeric dtype
+  /// [b, t]: not 0 where there is a token, any numeric dtype. Empty: every position takes part,
+  /// padding too, as Flux.1 wants it.
+  Tensor mask = {};
   /// Called with intermediate values under the names of the reference cases' taps
-  /// ("layer0_input", "block0_bias"); with scan_layers it is not called.
+  /// ("layer0_input", "block0_bias", "block0" for what leaves it, "position_bias" where the blocks
+  /// share one); with scan_layers it is not called.
   std::function<void(const std::string& name, Tensor value)> tap = {};
 };
 
@@ -43,8 +49,8 @@ std::vector<nn::ParamSpec> parameters(const EncoderConfig& config, const Encoder
 /// The last hidden state, [b, t, d_model] in activations_dtype. Positions without a token are
 /// computed like the others but looked at by none.
 ///
-/// `params` are tensors of the shapes of `parameters(config, options)`, in that order.
-/// Source: transformers UMT5EncoderModel; arXiv:2304.09151, arXiv:1910.10683.
+/// `params` are tensors of the shapes of `parameters(config, options)`, in that order. Throws an
+/// Error naming the shapes when the inputs do not fit.
 Tensor encoder(std::span<const Tensor> params, const EncoderConfig& config,
                const EncoderOptions& options, const EncoderInputs& inputs);
 
@@ -55,13 +61,18 @@ std::vector<nn::ParamSpec> block_parameters(const EncoderConfig& config,
                                             const EncoderOptions& options, int64_t layer);
 std::vector<nn::ParamSpec> norm_parameters(const EncoderConfig& config,
                                            const EncoderOptions& options);
+/// What every block is given beside its own: the table of the position bias, or nothing where each
+/// block has its own.
+std::vector<nn::ParamSpec> shared_parameters(const EncoderConfig& config,
+                                             const EncoderOptions& options);
 
-/// x [b, t, d_model] in activations_dtype, mask [b, t] as in EncoderInputs -> the next block's x.
-/// `params` are of the shapes of any layer's block_parameters: blocks are alike.
+/// x [b, t, d_model] in activations_dtype, mask as in EncoderInputs -> the next block's x.
+/// `params` are of the shapes of any layer's block_parameters, since blocks are alike, and behind
+/// them of shared_parameters.
 Tensor block(std::span<const Tensor> params, const EncoderConfig& config,
              const EncoderOptions& options, Tensor x, Tensor mask);
 /// x as it leaves the last block -> the last hidden state, [b, t, d_model] in x's dtype.
 Tensor final_norm(std::span<const Tensor> params, const EncoderConfig& config,
                   const EncoderOptions& options, Tensor x);
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

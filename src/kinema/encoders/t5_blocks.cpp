@@ -1,4 +1,4 @@
-#include "kinema/encoders/umt5_blocks.h"
+#include "kinema/encoders/t5_blocks.h"
 
 #include <algorithm>
 #include <future>
@@ -12,15 +12,12 @@
 namespace kinema::encoders {
 namespace {
 
-/// Program::run, with what changes from run to run behind the parameters.
-pjrt::Buffer run_one(const runtime::Program& program, std::span<const pjrt::Buffer> parameters,
-                     std::initializer_list<const pjrt::Buffer*> others) {
-  std::vector<const pjrt::Buffer*> arguments;
-  for (const pjrt::Buffer& parameter : parameters) {
-    arguments.push_back(&parameter);
+using Arguments = std::vector<const pjrt::Buffer*>;
+
+void append(Arguments& to, std::span<const pjrt::Buffer> buffers) {
+  for (const pjrt::Buffer& buffer : buffers) {
+    to.push_back(&buffer);
   }
-  arguments.insert(arguments.end(), others);
-  return std::move(program.run(arguments).front());
 }
 
 }  // namespace
@@ -35,26 +32,27 @@ TextEncoderMemory text_encoder_memory(std::string_view word) {
   return TextEncoderMemory::STREAMED;
 }
 
-Umt5Blocks::Umt5Blocks(pjrt::Client client, const io::ModelFolder& files,
-                       umt5::EncoderConfig config, umt5::EncoderOptions options,
-                       runtime::ProgramOptions program, TextEncoderMemory memory)
+T5Blocks::T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
+                   t5::EncoderOptions options, runtime::ProgramOptions program,
+                   TextEncoderMemory memory, bool masked)
     : client_(std::move(client)),
       files_(files),
       config_(std::move(config)),
       options_(options),
       program_(std::move(program)),
-      memory_(memory) {}
+      memory_(memory),
+      masked_(masked) {}
 
-std::vector<nn::ParamSpec> Umt5Blocks::specs(int64_t layer) const {
-  return layer < config_.num_layers ? umt5::block_parameters(config_, options_, layer)
-                                    : umt5::norm_parameters(config_, options_);
+std::vector<nn::ParamSpec> T5Blocks::specs(int64_t layer) const {
+  return layer < config_.num_layers ? t5::block_parameters(config_, options_, layer)
+                                    : t5::norm_parameters(config_, options_);
 }
 
-Umt5Blocks::Parameters Umt5Blocks::load(int64_t layer) const {
+T5Blocks::Parameters T5Blocks::load(int64_t layer) const {
   return weights::load_tensors(files_, specs(layer), client_);
 }
 
-int64_t Umt5Blocks::parameter_bytes(int64_t layer) const {
+int64_t T5Blocks::parameter_bytes(int64_t layer) const {
   int64_t bytes = 0;
   for (const nn::ParamSpec& spec : specs(layer)) {
     bytes += spec.shape.bytes();
@@ -62,11 +60,29 @@ int64_t Umt5Blocks::parameter_bytes(int64_t layer) const {
   return bytes;
 }
 
-int64_t Umt5Blocks::parameter_bytes() const {
+pjrt::Buffer T5Blocks::run_block(const Item& item, const Parameters& parameters) const {
+  Arguments arguments;
+  append(arguments, parameters);
+  append(arguments, shared_);
+  arguments.push_back(&item.x);
+  if (item.mask) {
+    arguments.push_back(&*item.mask);
+  }
+  return std::move(item.programs->block.run(arguments).front());
+}
+
+HostArray T5Blocks::run_norm(const Item& item, const Parameters& parameters) const {
+  Arguments arguments;
+  append(arguments, parameters);
+  arguments.push_back(&item.x);
+  return item.programs->norm.run(arguments).front().to_host();
+}
+
+int64_t T5Blocks::parameter_bytes() const {
   return config_.num_layers * parameter_bytes(0) + parameter_bytes(config_.num_layers);
 }
 
-bool Umt5Blocks::will_stay() const {
+bool T5Blocks::will_stay() const {
   if (is_resident() || memory_ != TextEncoderMemory::AUTO) {
     return is_resident() || memory_ == TextEncoderMemory::RESIDENT;
   }
@@ -74,7 +90,7 @@ bool Umt5Blocks::will_stay() const {
   return ran_ && parameter_bytes() <= runtime::free_bytes(client_) / 3 * 2;
 }
 
-int64_t Umt5Blocks::memory_bytes(std::span<const Shape> embeddings) {
+int64_t T5Blocks::memory_bytes(std::span<const Shape> embeddings) {
   int64_t states = 0;
   int64_t working = 0;
   for (const Shape& shape : embeddings) {
@@ -85,7 +101,7 @@ int64_t Umt5Blocks::memory_bytes(std::span<const Shape> embeddings) {
   return states + working + (is_resident() ? 0 : will_stay() ? parameter_bytes() : two);
 }
 
-std::vector<HostArray> Umt5Blocks::run(std::span<const Umt5Input> inputs) {
+std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
   if (will_stay() && !is_resident()) {
     std::vector<Parameters> all;  // a block that cannot be read leaves none behind
     for (int64_t layer = 0; layer <= config_.num_layers; ++layer) {
@@ -93,17 +109,15 @@ std::vector<HostArray> Umt5Blocks::run(std::span<const Umt5Input> inputs) {
     }
     resident_ = std::move(all);
   }
+  if (shared_.empty()) {
+    shared_ = weights::load_tensors(files_, t5::shared_parameters(config_, options_), client_);
+  }
   ran_ = true;
-  struct Item {
-    const Programs* programs;
-    pjrt::Buffer x;
-    pjrt::Buffer mask;
-  };
   std::vector<Item> items;
-  for (const Umt5Input& input : inputs) {
+  for (const T5Input& input : inputs) {
     items.push_back({&programs(input.embeddings.shape),
                      client_.to_device(convert(input.embeddings, options_.activations_dtype)),
-                     client_.to_device(input.mask)});
+                     masked_ ? std::optional(client_.to_device(input.mask)) : std::nullopt});
   }
   const bool streamed = !is_resident();
   const auto read = [this](int64_t layer) {
@@ -117,7 +131,7 @@ std::vector<HostArray> Umt5Blocks::run(std::span<const Umt5Input> inputs) {
     }
     const Parameters& parameters = streamed ? own : resident_[static_cast<size_t>(layer)];
     for (Item& item : items) {
-      item.x = run_one(item.programs->block, parameters, {&item.x, &item.mask});
+      item.x = run_block(item, parameters);
     }
     if (streamed) {
       // Only now: a device lets go of a run's arguments shortly after its results are there, and by
@@ -131,51 +145,56 @@ std::vector<HostArray> Umt5Blocks::run(std::span<const Umt5Input> inputs) {
   const Parameters own = streamed ? next.get() : Parameters();
   std::vector<HostArray> out;
   for (const Item& item : items) {
-    out.push_back(
-        run_one(item.programs->norm, streamed ? own : resident_.back(), {&item.x}).to_host());
+    out.push_back(run_norm(item, streamed ? own : resident_.back()));
   }
   return out;
 }
 
-void Umt5Blocks::release() {
+void T5Blocks::release() {
   resident_.clear();
+  shared_.clear();
   ran_ = false;
   runtime::give_back_free_memory();
 }
 
-const Umt5Blocks::Programs& Umt5Blocks::programs(const Shape& embeddings) {
+const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {
   const auto known = programs_.find(embeddings.dims);
   if (known != programs_.end()) {
     return known->second;
   }
   const Shape states{options_.activations_dtype, embeddings.dims};
-  const auto compile = [&](const char* name, int64_t layer, const auto& output) {
+  const auto compile = [&](const char* name, std::vector<nn::ParamSpec> all, bool in_place,
+                           const auto& output) {
     Graph graph;
     std::vector<Tensor> params;
-    for (const nn::ParamSpec& spec : specs(layer)) {
+    for (const nn::ParamSpec& spec : all) {
       params.push_back(graph.input(spec.shape, spec.name));
     }
     const Tensor x = graph.input(states, "x");
     runtime::ProgramOptions options = program_;
     options.name = name;
     const std::vector<Tensor> outputs{output(graph, params, x)};
-    if (outputs[0].shape() == states && layer < config_.num_layers) {
+    if (in_place) {
       options.emit.donate[static_cast<int64_t>(params.size())] = 0;
     }
     return runtime::Program::compile(client_, graph, outputs, options);
   };
-  Programs made{
-      compile("umt5_block", 0,
-              [&](Graph& graph, std::span<const Tensor> params, Tensor x) {
-                const Tensor mask =
-                    graph.input({DType::F32, {embeddings.dims[0], embeddings.dims[1]}}, "mask");
-                return umt5::block(params, config_, options_, x, mask);
-              }),
-      compile(
-          "umt5_norm", config_.num_layers, [&](Graph&, std::span<const Tensor> params, Tensor x) {
-            const Tensor states_out = umt5::final_norm(params, config_, options_, x);
-            return states_out.dtype() == DType::F32 ? states_out : convert(states_out, DType::F32);
-          })};
+  std::vector<nn::ParamSpec> of_block = specs(0);
+  for (nn::ParamSpec& spec : t5::shared_parameters(config_, options_)) {
+    of_block.push_back(std::move(spec));
+  }
+  Programs made{compile("t5_block", std::move(of_block), true,
+                        [&](Graph& graph, std::span<const Tensor> params, Tensor x) {
+                          const Shape mask{DType::F32, {embeddings.dims[0], embeddings.dims[1]}};
+                          return t5::block(params, config_, options_, x,
+                                           masked_ ? graph.input(mask, "mask") : Tensor());
+                        }),
+                compile("t5_norm", specs(config_.num_layers), false,
+                        [&](Graph&, std::span<const Tensor> params, Tensor x) {
+                          const Tensor states_out = t5::final_norm(params, config_, options_, x);
+                          return states_out.dtype() == DType::F32 ? states_out
+                                                                  : convert(states_out, DType::F32);
+                        })};
   return programs_.emplace(embeddings.dims, std::move(made)).first->second;
 }
 

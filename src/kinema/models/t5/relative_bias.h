@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "kinema/graph/ops.h"
-#include "kinema/models/umt5/config.h"
+#include "kinema/models/t5/config.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 
 /// The bucket of each distance key - query from -(length - 1) to length - 1, in this order.
 ///
@@ -19,4 +19,4 @@ std::vector<int64_t> relative_buckets(const EncoderConfig& config, int64_t lengt
 /// key - query.
 Tensor relative_bias(Tensor table, const EncoderConfig& config, int64_t length);
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

@@ -3,10 +3,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/graph/emit.h"
-#include "kinema/models/umt5/encoder.h"
-#include "kinema/models/umt5/relative_bias.h"
+#include "kinema/models/t5/encoder.h"
+#include "kinema/models/t5/relative_bias.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 namespace {
 
 using ::testing::HasSubstr;
@@ -37,7 +37,7 @@ TEST(RelativeBuckets, OneTokenHasOneDistance) {
   EXPECT_EQ(relative_buckets({}, 1), std::vector<int64_t>{0});
 }
 
-TEST(Umt5, EveryLayerHasItsOwnBiasAndTheHeadsNeedNotFillTheWidth) {
+TEST(T5, EveryLayerHasItsOwnBiasAndTheHeadsNeedNotFillTheWidth) {
   const auto specs = parameters(tiny(), {.scan_layers = false});
 
   EXPECT_EQ(specs.size(), 1U + 2U * 10U);
@@ -54,7 +54,40 @@ TEST(Umt5, EveryLayerHasItsOwnBiasAndTheHeadsNeedNotFillTheWidth) {
   EXPECT_EQ(q->shape.dims, (Dims{12, 8}));
 }
 
-TEST(Umt5, TheProgramDoesNotGrowWithTheLayersWhenScanned) {
+TEST(T5, BlocksShareTheTableOfTheFirst) {
+  EncoderConfig config = tiny();
+  config.shared_relative_bias = true;
+  const auto names = [&](bool scan) {
+    std::vector<std::string> out;
+    for (const nn::ParamSpec& spec : parameters(config, {.scan_layers = scan})) {
+      for (int64_t i = 0; i < spec.count(); ++i) {
+        out.push_back(spec.key(i));
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(names(false).size(), 1U + 1U + 2U * 9U);
+  EXPECT_THAT(names(true), ::testing::UnorderedElementsAreArray(names(false)));
+  EXPECT_THAT(
+      names(true),
+      ::testing::Contains("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"));
+  EXPECT_EQ(block_parameters(config, {}, 1).size(), 9U);
+  EXPECT_EQ(shared_parameters(config, {}).size(), 1U);
+  EXPECT_EQ(block_parameters(tiny(), {}, 1).size(), 10U);
+  EXPECT_TRUE(shared_parameters(tiny(), {}).empty());
+}
+
+TEST(T5, PublishedSizesHaveTheirParameters) {
+  // T5 v1.1 XXL's encoder, as Flux.1 has it.
+  const EncoderConfig xxl{.vocab_size = 32128, .shared_relative_bias = true};
+  int64_t count = embedding_table(xxl).shape.elements();
+  for (const nn::ParamSpec& spec : parameters(xxl, {})) {
+    count += spec.shape.elements();
+  }
+  EXPECT_EQ(count, 4762310656);
+}
+
+TEST(T5, TheProgramDoesNotGrowWithTheLayersWhenScanned) {
   const auto text = [](int64_t layers) {
     EncoderConfig config = tiny();
     config.num_layers = layers;
@@ -71,7 +104,7 @@ TEST(Umt5, TheProgramDoesNotGrowWithTheLayersWhenScanned) {
   EXPECT_LT(text(24).size(), text(2).size() + 100);
 }
 
-TEST(Umt5, SizesThatCannotBeAreRefused) {
+TEST(T5, SizesThatCannotBeAreRefused) {
   const auto with = [](auto change) {
     EncoderConfig config = tiny();
     change(config);
@@ -85,17 +118,18 @@ TEST(Umt5, SizesThatCannotBeAreRefused) {
               ThrowsMessage<Error>(HasSubstr("`layer_norm_epsilon`")));
 }
 
-TEST(Umt5, InputsThatDoNotFitAreRefused) {
+TEST(T5, InputsThatDoNotFitAreRefused) {
   Graph graph;
   std::vector<Tensor> params;
   for (const nn::ParamSpec& spec : parameters(tiny(), {})) {
     params.push_back(graph.input(spec.shape, spec.name));
   }
-  const EncoderInputs in{.embeddings = graph.input({DType::F32, {1, 5, 8}}),
-                         .mask = graph.input({DType::F32, {1, 6}})};
+  EncoderInputs in{.embeddings = graph.input({DType::F32, {1, 5, 8}})};
+  EXPECT_NO_THROW(encoder(params, tiny(), {}, in)) << "without a mask";
+  in.mask = graph.input({DType::F32, {1, 6}});
   EXPECT_THAT([&] { encoder(params, tiny(), {}, in); },
               ThrowsMessage<Error>(HasSubstr("mask is f32[1,6] but must be [1, 5]")));
 }
 
 }  // namespace
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

@@ -1,16 +1,17 @@
-#include "kinema/models/umt5/config.h"
+#include "kinema/models/t5/config.h"
 
 #include "kinema/models/config_check.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 namespace {
 
-constexpr ConfigCheck kCheck{"umt5"};
+constexpr ConfigCheck kCheck{"t5"};
 
 }  // namespace
 
 void validate(const EncoderConfig& c) {
-  // The bounds leave an order of magnitude above umt5-xxl and keep products of sizes inside int64.
+  // The bounds leave an order of magnitude above the xxl sizes and keep products of sizes inside
+  // int64.
   kCheck.range("vocab_size", c.vocab_size, 1, 1 << 24);
   kCheck.range("d_model", c.d_model, 1, 1 << 17);
   kCheck.range("d_kv", c.d_kv, 1, 1 << 12);
@@ -24,4 +25,4 @@ void validate(const EncoderConfig& c) {
   kCheck.epsilon("layer_norm_epsilon", c.layer_norm_epsilon);
 }
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

@@ -1,11 +1,11 @@
-#include "kinema/models/umt5/block.h"
+#include "kinema/models/t5/block.h"
 
 #include "kinema/graph/scan.h"
-#include "kinema/models/umt5/relative_bias.h"
+#include "kinema/models/t5/relative_bias.h"
 #include "kinema/nn/attention.h"
 #include "kinema/nn/linear.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 
 // The quoted names are the keys of the released checkpoints.
 
@@ -21,15 +21,19 @@ Tensor Projection::operator()(Tensor x, Precision precision) const {
   return nn::as(y, x.dtype());
 }
 
+Tensor relative_bias_table(const nn::Params& attention, const EncoderConfig& c) {
+  return (attention / "relative_attention_bias")
+      .weight("weight", {c.relative_attention_num_buckets, c.num_heads}, {"", ""},
+              nn::Init::normal(1.0));
+}
+
 SelfAttention::SelfAttention(const nn::Params& params, const EncoderConfig& c)
     : config_(c),
       q_(params / "q", c.d_model, c.inner_dim(), "embed", "heads"),
       k_(params / "k", c.d_model, c.inner_dim(), "embed", "heads"),
       v_(params / "v", c.d_model, c.inner_dim(), "embed", "heads"),
       o_(params / "o", c.inner_dim(), c.d_model, "heads", "embed"),
-      bias_table_((params / "relative_attention_bias")
-                      .weight("weight", {c.relative_attention_num_buckets, c.num_heads}, {"", ""},
-                              nn::Init::normal(1.0))) {}
+      bias_table_(c.shared_relative_bias ? Tensor() : relative_bias_table(params, c)) {}
 
 Tensor SelfAttention::heads(Tensor x) const {
   return reshape(x, {x.dim(0), x.dim(1), config_.num_heads, config_.d_kv});
@@ -46,11 +50,11 @@ Tensor SelfAttention::all_heads(Tensor q, Tensor k, Tensor v, Tensor table,
                        {.kind = nn::AttentionKind::FLASH,
                         .precision = given.precision,
                         .scale = 1.0,
-                        .bias = bias + given.mask});
+                        .bias = given.mask ? bias + given.mask : bias});
 }
 
 /// The same, one group of neighbouring heads after the other.
-Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, int64_t groups,
+Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, Tensor table, int64_t groups,
                                 const BlockInputs& given) const {
   const int64_t n = config_.num_heads / groups;
   const Tensor first_heads = iota(q.graph(), {DType::S32, {groups}}, Axis(0)) *
@@ -60,7 +64,7 @@ Tensor SelfAttention::in_groups(Tensor q, Tensor k, Tensor v, int64_t groups,
       [&](std::span<const Tensor>, std::span<const Tensor> x) -> ScanResult {
         const auto group = [&](Tensor all, Axis axis) { return dynamic_slice(all, axis, x[0], n); };
         return {.ys = {all_heads(group(q, Axis(2)), group(k, Axis(2)), group(v, Axis(2)),
-                                 group(bias_table_, Axis(1)), given)}};
+                                 group(table, Axis(1)), given)}};
       });
   return reshape(transpose(result.ys[0], {1, 2, 0, 3, 4}), q.shape().dims);
 }
@@ -80,9 +84,10 @@ Tensor SelfAttention::operator()(Tensor x, const BlockInputs& given) const {
   const Tensor q = heads(q_(x, given.precision));
   const Tensor k = heads(k_(x, given.precision));
   const Tensor v = heads(v_(x, given.precision));
+  const Tensor table = config_.shared_relative_bias ? given.bias_table : bias_table_;
   const int64_t count = given.bias_tap ? 1 : groups(x.dim(0), x.dim(1), given.scores_bytes);
   const Tensor y =
-      count == 1 ? all_heads(q, k, v, bias_table_, given) : in_groups(q, k, v, count, given);
+      count == 1 ? all_heads(q, k, v, table, given) : in_groups(q, k, v, table, count, given);
   return o_(reshape(y, {x.dim(0), x.dim(1), config_.inner_dim()}), given.precision);
 }
 
@@ -107,4 +112,4 @@ Tensor Block::operator()(Tensor x, const BlockInputs& given) const {
   return x + feed_forward_(nn::as(feed_forward_norm_(x), x.dtype()), given.precision);
 }
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5

@@ -1,4 +1,4 @@
-#include "kinema/models/umt5/relative_bias.h"
+#include "kinema/models/t5/relative_bias.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "kinema/nn/linear.h"
 
-namespace kinema::umt5 {
+namespace kinema::t5 {
 
 std::vector<int64_t> relative_buckets(const EncoderConfig& c, int64_t length) {
   const int64_t half = c.relative_attention_num_buckets / 2;
@@ -48,4 +48,4 @@ Tensor relative_bias(Tensor table, const EncoderConfig& c, int64_t length) {
   return expand_dims(x, Axis(0));
 }
 
-}  // namespace kinema::umt5
+}  // namespace kinema::t5
