@@ -10,7 +10,7 @@
 #include "kinema/core/threefry.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/model_folder.h"
-#include "kinema/models/umt5/encoder.h"
+#include "kinema/models/t5/encoder.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/open.h"
@@ -118,7 +118,7 @@ networks::Network transformer_network(const Settings& s) {
   return networks::from_config(config);
 }
 
-io::Json text_config(const umt5::EncoderConfig& c) {
+io::Json text_config(const t5::EncoderConfig& c) {
   return io::Json::object({{"architectures", io::Json::array({"UMT5EncoderModel"})},
                            {"d_ff", c.d_ff},
                            {"d_kv", c.d_kv},
@@ -167,9 +167,9 @@ void run(const Settings& s) {
   vae.latents_std = vae::default_latents_std();
   write_model(folder / "vae", "diffusion_pytorch_model", weights::vae_config_json(vae),
               vae::parameters(vae, {}), DType::F32, s.seed);
-  const umt5::EncoderConfig text{.num_layers = s.text_layers};
-  std::vector<nn::ParamSpec> specs = umt5::parameters(text, {.scan_layers = false});
-  specs.push_back(umt5::embedding_table(text));
+  const t5::EncoderConfig text{.num_layers = s.text_layers};
+  std::vector<nn::ParamSpec> specs = t5::parameters(text, {.scan_layers = false});
+  specs.push_back(t5::embedding_table(text));
   write_model(folder / "text_encoder", "model", text_config(text), specs, DType::BF16, s.seed);
   fs::copy(s.tokenizer, folder / "tokenizer", fs::copy_options::recursive);
   fs::create_directories(folder / "scheduler");

@@ -1,7 +1,7 @@
 // UMT5 over one prompt that fills its length, as `kinema generate` runs it: rows of the embedding
 // table go in, states come out. One JSON line; bench/peers/torch_text_encoder.py takes the same
 // arguments.
-#include "kinema/models/umt5/encoder.h"
+#include "kinema/models/t5/encoder.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/program.h"
 #include "kinema/weights/weights.h"
@@ -19,20 +19,20 @@ struct Settings {
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
   pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
-  const umt5::EncoderConfig config{.num_layers = s.layers};  // the other sizes are umt5-xxl's
+  const t5::EncoderConfig config{.num_layers = s.layers};  // the other sizes are umt5-xxl's
   const DType dtype = s.run.precision();
-  const umt5::EncoderOptions options{.weights_dtype = dtype, .activations_dtype = dtype};
-  const auto specs = umt5::parameters(config, options);
+  const t5::EncoderOptions options{.weights_dtype = dtype, .activations_dtype = dtype};
+  const auto specs = t5::parameters(config, options);
   Graph graph;
   std::vector<Tensor> tensors;
   for (const nn::ParamSpec& spec : specs) {
     tensors.push_back(graph.input(spec.shape, spec.name));
   }
-  const umt5::EncoderInputs inputs{
+  const t5::EncoderInputs inputs{
       .embeddings = graph.input({dtype, {1, s.tokens, config.d_model}}, "embeddings"),
       .mask = graph.input({DType::F32, {1, s.tokens}}, "mask")};
   const std::vector<Tensor> outputs{
-      convert(umt5::encoder(tensors, config, options, inputs), DType::F32)};
+      convert(t5::encoder(tensors, config, options, inputs), DType::F32)};
   const auto params = weights::initialise(specs, 0, client);
   bench::weights_are_there(params);
   const auto program = runtime::Program::compile(

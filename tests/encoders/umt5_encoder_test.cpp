@@ -18,7 +18,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/networks/check_path.h"
-#include "kinema/weights/umt5.h"
+#include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 #include "runtime/cpu_client.h"
 
@@ -51,13 +51,13 @@ double rms_difference(const HostArray& a, const HostArray& b) {
 
 class Umt5Test : public runtime::CpuClientTest {
  protected:
-  static Umt5Settings settings() {
+  static T5Settings settings() {
     return {.model = kPipeline / "text_encoder",
             .tokenizer = kPipeline / "tokenizer",
             .max_sequence_length = 64};
   }
 
-  std::string problem_of(Umt5Settings given) const {
+  std::string problem_of(T5Settings given) const {
     try {
       umt5_text_encoder(client(), std::move(given));
     } catch (const Error& error) {
@@ -100,7 +100,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddings) {
   for (const bool scan : {false, true}) {
     for (const bool batched : {false, true}) {
       SCOPED_TRACE(fmt::format("scan {} batched {}", scan, batched));
-      Umt5Settings given = settings();
+      T5Settings given = settings();
       given.options.scan_layers = scan;
       given.batched = batched;
       const auto encoder = umt5_text_encoder(client(), given);
@@ -120,7 +120,7 @@ TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
     // Two groups of two heads, and each head alone.
     for (const int64_t bytes : {2 * 64 * 64 * 4, 1}) {
       SCOPED_TRACE(fmt::format("scan {} bytes {}", scan, bytes));
-      Umt5Settings grouped = settings();
+      T5Settings grouped = settings();
       grouped.options.scan_layers = scan;
       grouped.options.scores_bytes = bytes;
       EXPECT_LT(largest_difference(umt5_text_encoder(client(), grouped)->encode(prompts), want),
@@ -132,7 +132,7 @@ TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
 TEST_F(Umt5Test, HalfPrecisionStaysNear) {
   const std::vector<std::string> prompts{"A red ball rolls", ""};
   const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);
-  Umt5Settings half = settings();
+  T5Settings half = settings();
   half.options = {.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
   const HostArray got = umt5_text_encoder(client(), half)->encode(prompts);
 
@@ -157,7 +157,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddingsInBfloat16) {
   const double rms = rms_difference(want, exact);
   for (const bool scan : {false, true}) {
     SCOPED_TRACE(fmt::format("scan {}", scan));
-    Umt5Settings half = settings();
+    T5Settings half = settings();
     half.options = {.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
     half.options.scan_layers = scan;
 
@@ -186,7 +186,7 @@ TEST_F(Umt5Test, TheLengthThatItRunsInDoesNotMatter) {
   for (int i = 0; i < 40; ++i) {
     longer += "a red ball ";
   }
-  Umt5Settings given = settings();
+  T5Settings given = settings();
   given.max_sequence_length = 512;
   given.batched = true;
   const std::vector<std::string> both{"a red ball", longer};
@@ -215,7 +215,7 @@ TEST_F(Umt5Test, StreamedBlocksGiveTheBitsOfResidentOnes) {
   for (const DType type : {DType::F32, DType::BF16}) {
     for (const bool batched : {false, true}) {
       SCOPED_TRACE(fmt::format("{} batched {}", to_string(type), batched));
-      Umt5Settings given = settings();
+      T5Settings given = settings();
       given.options = {.weights_dtype = type, .activations_dtype = type};
       given.batched = batched;
       given.memory = TextEncoderMemory::RESIDENT;
@@ -235,7 +235,7 @@ TEST_F(Umt5Test, APromptHasTheSameBitsWhateverComesWithIt) {
   for (int i = 0; i < 40; ++i) {
     longer += "a red ball ";
   }
-  Umt5Settings given = settings();
+  T5Settings given = settings();
   given.max_sequence_length = 512;
   const std::vector<std::string> both{"a red ball", longer};
   const HostArray together = umt5_text_encoder(client(), given)->encode(both);
@@ -254,7 +254,7 @@ class Umt5MemoryTest : public Umt5Test {
     if (fs::is_empty(folder())) {
       write();
     }
-    Umt5Settings given = settings();
+    T5Settings given = settings();
     given.model = folder();
     given.memory = memory;
     return umt5_text_encoder(client(), given);
@@ -265,9 +265,9 @@ class Umt5MemoryTest : public Umt5Test {
     io::Json config = io::ModelFolder::open(kPipeline / "text_encoder").config();
     config.set("d_model", 256).set("d_kv", 64).set("num_heads", 4).set("d_ff", 1024);
     config.set("num_layers", kLayers);
-    const umt5::EncoderConfig sizes = weights::parse_umt5_config(config);
-    std::vector<nn::ParamSpec> specs = umt5::parameters(sizes, {.scan_layers = false});
-    specs.push_back(umt5::embedding_table(sizes));
+    const t5::EncoderConfig sizes = weights::parse_t5_config(config);
+    std::vector<nn::ParamSpec> specs = t5::parameters(sizes, {.scan_layers = false});
+    specs.push_back(t5::embedding_table(sizes));
     std::vector<io::TensorEntry> entries;
     for (const nn::ParamSpec& spec : specs) {
       entries.push_back(io::TensorEntry::lazy(
@@ -324,7 +324,7 @@ TEST_F(Umt5MemoryTest, AutoStaysForTheSecondCallAndGoesWhenReleased) {
 
 TEST_F(Umt5Test, APromptThatIsCutGivesANote) {
   std::vector<std::string> notes;
-  Umt5Settings given = settings();
+  T5Settings given = settings();
   given.max_sequence_length = 4;
   given.on_note = [&](const std::string& note) { notes.push_back(note); };
   const std::string prompt = "A cat walks on the grass";
@@ -341,7 +341,7 @@ TEST_F(Umt5Test, TheEmbeddingMayHaveItsOtherNameOrBoth) {
   for (const std::vector<std::string>& names :
        {std::vector<std::string>{"encoder.embed_tokens.weight"},
         std::vector<std::string>{"shared.weight", "encoder.embed_tokens.weight"}}) {
-    Umt5Settings given = settings();
+    T5Settings given = settings();
     given.model = with_embedding_as(names);
     EXPECT_EQ(umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).bytes, want.bytes);
     EXPECT_THAT(networks::check_path(given.model), HasSubstr("UMT5EncoderModel: 2 layers"));
@@ -349,7 +349,7 @@ TEST_F(Umt5Test, TheEmbeddingMayHaveItsOtherNameOrBoth) {
 }
 
 TEST_F(Umt5Test, ModelsThatDoNotFitAreRefused) {
-  Umt5Settings given = settings();
+  T5Settings given = settings();
   given.model = with_embedding_as({});
   EXPECT_THAT(problem_of(given), HasSubstr("shared.weight"));
   const auto changed = [&](const char* key, io::Json value) {
@@ -357,8 +357,10 @@ TEST_F(Umt5Test, ModelsThatDoNotFitAreRefused) {
                                     [&](io::Json& config) { config.set(key, std::move(value)); });
     return problem_of(given);
   };
+  EXPECT_THAT(changed("architectures", io::Json::array({"BertModel"})),
+              AllOf(HasSubstr("BertModel"), HasSubstr("`T5EncoderModel` or `UMT5EncoderModel`")));
   EXPECT_THAT(changed("architectures", io::Json::array({"T5EncoderModel"})),
-              AllOf(HasSubstr("T5EncoderModel"), HasSubstr("UMT5EncoderModel")));
+              HasSubstr("block.1.layer.0.SelfAttention.relative_attention_bias.weight"));
   EXPECT_THAT(changed("dense_act_fn", "relu"), HasSubstr("`gelu_new` only"));
   EXPECT_THAT(changed("num_layers", 3), HasSubstr("encoder.block.2."));
   EXPECT_THAT(changed("num_layers", 1), HasSubstr("not part of the model"));

@@ -66,6 +66,24 @@ TEST(Tokenizer, GivesTheReferencesIds) {
   }
 }
 
+/// T5's own folder: pieces alone, extra ids behind them, and prompts that nobody cleaned.
+TEST(Tokenizer, GivesTheReferencesIdsOfT5) {
+  const io::Json about = io::Json::read(io::golden("io/t5_tokenizer.json"));
+  const Tokenizer tokenizer = Tokenizer::open(io::golden(about.at("tokenizer").as_string()));
+  EXPECT_EQ(tokenizer.pad(), about.at("pad_id").as_int());
+  EXPECT_EQ(tokenizer.end(), about.at("eos_id").as_int());
+  for (const io::Json& each : about.at("prompts").items()) {
+    SCOPED_TRACE(each.at("name").as_string());
+    const std::vector<int64_t> want = each.at("ids").as_ints();
+    EXPECT_EQ(
+        tokenizer.encode(each.at("prompt").as_string(), static_cast<int64_t>(want.size())).ids,
+        want);
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(tokenizer.token(want[i]), each.at("tokens").items()[i].as_string());
+    }
+  }
+}
+
 TEST(Tokenizer, AFolderWithoutSpieceModelReadsItsPiecesFromTokenizerJson) {
   const io::Scratch scratch;
   fs::copy_file(kFolder / "tokenizer.json", scratch / "tokenizer.json");

@@ -51,7 +51,11 @@ TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
 
 TEST(Verify, TokenizerMatchesTheReference) { expect_matches("tokenizer"); }
 
-TEST(Verify, TextEncoderMatchesTheReference) { expect_matches("umt5"); }
+TEST(Verify, TextEncodersMatchTheReference) {
+  for (const char* name : {"umt5", "flux_clip", "sdxl_clip2", "flux_t5"}) {
+    expect_matches(name);
+  }
+}
 
 TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "kinema/encoders/umt5_blocks.h"
+#include "kinema/encoders/t5_blocks.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/text/clean.h"
 #include "kinema/text/tokenizer.h"
-#include "kinema/weights/umt5.h"
+#include "kinema/weights/t5.h"
 
 namespace kinema::encoders {
 namespace {
@@ -50,13 +50,13 @@ class Memory {
 
 class Umt5TextEncoder final : public TextEncoder {
  public:
-  Umt5TextEncoder(const pjrt::Client& client, Umt5Settings settings)
+  Umt5TextEncoder(const pjrt::Client& client, T5Settings settings)
       : settings_(std::move(settings)),
         tokenizer_(text::Tokenizer::open(settings_.tokenizer)),
         files_(io::ModelFolder::open(settings_.model)),
-        config_(weights::parse_umt5_config(files_.config())),
+        config_(weights::parse_t5_config(files_.config())),
         blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory) {
-    weights::check_umt5_tensors(files_, config_);
+    weights::check_t5_tensors(files_, config_);
     check(tokenizer_.size() <= config_.vocab_size,
           "[encoders] {} has {} tokens but the embedding of {} has {} rows",
           settings_.tokenizer.string(), tokenizer_.size(), settings_.model.string(),
@@ -160,7 +160,7 @@ class Umt5TextEncoder final : public TextEncoder {
 
   /// The rows of the embedding table for ids, straight from the file.
   HostArray embed(std::span<const Ids> prompts, int64_t length) const {
-    const io::TensorView& table = weights::umt5_embedding(files_);
+    const io::TensorView& table = weights::t5_embedding(files_);
     const auto count = static_cast<int64_t>(prompts.size());
     HostArray rows(Shape{table.shape.dtype, {count, length, config_.d_model}});
     const size_t bytes = rows.bytes.size() / static_cast<size_t>(count * length);
@@ -185,7 +185,7 @@ class Umt5TextEncoder final : public TextEncoder {
     return out;
   }
 
-  Umt5Input input_of(std::span<const Ids> prompts) const {
+  T5Input input_of(std::span<const Ids> prompts) const {
     const int64_t length = run_length(prompts);
     HostArray mask(Shape{DType::F32, {static_cast<int64_t>(prompts.size()), length}});
     for (size_t i = 0; i < prompts.size(); ++i) {
@@ -197,7 +197,7 @@ class Umt5TextEncoder final : public TextEncoder {
 
   void run(std::span<const Ids> prompts) const {
     const std::vector<std::span<const Ids>> all = batches(prompts);
-    std::vector<Umt5Input> inputs;
+    std::vector<T5Input> inputs;
     for (const std::span<const Ids> batch : all) {
       inputs.push_back(input_of(batch));
     }
@@ -213,20 +213,20 @@ class Umt5TextEncoder final : public TextEncoder {
     }
   }
 
-  Umt5Settings settings_;
+  T5Settings settings_;
   text::Tokenizer tokenizer_;
   io::ModelFolder files_;  // stays open: embeddings and streamed blocks come from it
-  umt5::EncoderConfig config_;
+  t5::EncoderConfig config_;
 
   // What a call leaves for the next; guarded by the mutex.
   mutable std::mutex mutex_;
-  mutable Umt5Blocks blocks_;
+  mutable T5Blocks blocks_;
   mutable Memory memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<TextEncoder> umt5_text_encoder(const pjrt::Client& client, Umt5Settings settings) {
+std::unique_ptr<TextEncoder> umt5_text_encoder(const pjrt::Client& client, T5Settings settings) {
   return std::make_unique<Umt5TextEncoder>(client, std::move(settings));
 }
 

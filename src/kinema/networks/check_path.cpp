@@ -12,7 +12,7 @@
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/lora.h"
-#include "kinema/weights/umt5.h"
+#include "kinema/weights/t5.h"
 #include "kinema/weights/vae_config.h"
 
 namespace kinema::networks {
@@ -55,11 +55,19 @@ std::string check_vae(const io::ModelFolder& folder) {
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
 
-std::string check_umt5(const io::ModelFolder& folder) {
-  const umt5::EncoderConfig config = weights::parse_umt5_config(folder.config());
-  weights::check_umt5_tensors(folder, config);
-  return fmt::format("UMT5EncoderModel: {} layers, width {}, {} tokens", config.num_layers,
-                     config.d_model, config.vocab_size);
+std::string check_clip_text(const io::ModelFolder& folder) {
+  const clip::TextConfig config = weights::parse_clip_text_config(folder.config());
+  weights::check_clip_text_tensors(folder, config);
+  return fmt::format("CLIPTextModel{}: {} layers, width {}, {} tokens",
+                     config.projection_dim > 0 ? "WithProjection" : "", config.num_hidden_layers,
+                     config.hidden_size, config.vocab_size);
+}
+
+std::string check_t5(const io::ModelFolder& folder) {
+  const t5::EncoderConfig config = weights::parse_t5_config(folder.config());
+  weights::check_t5_tensors(folder, config);
+  return fmt::format("{}: {} layers, width {}, {} tokens", weights::t5_class(config),
+                     config.num_layers, config.d_model, config.vocab_size);
 }
 
 std::string check_transformer(const weights::Checkpoint& checkpoint) {
@@ -96,8 +104,11 @@ std::string check_model(const std::filesystem::path& path) {
   if (weights::is_clip_vision(folder.config())) {
     return check_clip(folder);
   }
-  if (weights::is_umt5(folder.config())) {
-    return check_umt5(folder);
+  if (weights::is_clip_text(folder.config())) {
+    return check_clip_text(folder);
+  }
+  if (weights::is_t5(folder.config())) {
+    return check_t5(folder);
   }
   check(weights::is_transformer(weights::Checkpoint(folder)),
         "[weights] {}: the config's class is `{}` but must be {}", folder.path(),

@@ -6,26 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "kinema/text/added_tokens.h"
 #include "kinema/text/char_map.h"
+#include "kinema/text/tokens.h"
 #include "kinema/text/unigram.h"
 
 namespace kinema::text {
-
-/// A token that is found in the prompt as it is written, before anything else happens to it.
-struct AddedToken {
-  std::string text;
-  int64_t id = 0;
-  bool single_word = false;  // only where no letter, digit or underscore touches it
-  bool lstrip = false;       // takes the white space in front of it along
-  bool rstrip = false;       // and behind it
-  bool normalized = false;   // found in the normalised text instead
-};
-
-/// Token ids of one prompt.
-struct Tokens {
-  std::vector<int64_t> ids;  // the last is the end of the sequence
-  int64_t dropped = 0;       // tokens that did not fit
-};
 
 /// What a tokenizer is made of.
 struct TokenizerParts {
@@ -66,8 +52,8 @@ class Tokenizer {
 
   Unigram unigram_;
   CharMap normalization_;
-  std::vector<AddedToken> raw_;         // looked for in the text as it is, longest first
-  std::vector<AddedToken> normalized_;  // and in the normalised text
+  AddedTokens raw_;         // looked for in the text as it is
+  AddedTokens normalized_;  // and in the normalised text
   int64_t end_;
   int64_t pad_;
 };

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <utility>
 
@@ -23,40 +22,6 @@ constexpr int64_t kMostExtraIds = 100000;
 // Several times the largest vocabulary in use.
 constexpr int64_t kMostTokens = 1 << 20;
 constexpr size_t kLargestFile = size_t{512} << 20;
-
-/// `"eos_token": "</s>"` or `"eos_token": {"content": "</s>", ...}`.
-std::string token_text(const Json* config, std::string_view key, std::string_view otherwise) {
-  const Json* value = config == nullptr ? nullptr : config->find(key);
-  if (value == nullptr || value->is_null()) {
-    return std::string(otherwise);
-  }
-  return value->is_object() ? value->at("content").as_string() : value->as_string();
-}
-
-AddedToken added_token(const Json& json, int64_t id) {
-  const auto flag = [&](std::string_view key) {
-    const Json* value = json.find(key);
-    return value != nullptr && value->as_bool();
-  };
-  return {.text = json.at("content").as_string(),
-          .id = id,
-          .single_word = flag("single_word"),
-          .lstrip = flag("lstrip"),
-          .rstrip = flag("rstrip"),
-          .normalized = flag("normalized")};
-}
-
-/// `"added_tokens_decoder": {"0": {"content": "<pad>", ...}, ...}`.
-std::vector<AddedToken> decoder_tokens(const Json& decoder) {
-  std::vector<AddedToken> out;
-  for (const auto& [id, token] : decoder.members()) {
-    const bool digits = !id.empty() && id.size() < 10 &&
-                        std::ranges::all_of(id, [](char c) { return c >= '0' && c <= '9'; });
-    check(digits, "[text] {} is not named by a token id", token.where());
-    out.push_back(added_token(token, std::stoll(id)));
-  }
-  return out;
-}
 
 /// What T5 adds by itself: the last id is <extra_id_0>.
 std::vector<AddedToken> extra_ids(const Json* config, int64_t first) {
@@ -207,7 +172,9 @@ Tokenizer Tokenizer::open(const fs::path& folder) {
     }
   }
   const auto special = [&](std::string_view key, std::string_view otherwise) {
-    const std::string text = token_text(files.settings(), key, otherwise);
+    const Json* named = files.config ? files.config->find(key) : nullptr;
+    const std::string text =
+        named == nullptr ? std::string(otherwise) : token_text(*named, otherwise);
     const auto piece = std::ranges::find(parts.pieces, text, &Piece::text);
     check(piece != parts.pieces.end(),
           "[text] {}: `{}` is `{}`, which the vocabulary does not have", folder.string(), key,

@@ -55,11 +55,11 @@ const encoders::TextEncoder& Session::text_encoder(const std::filesystem::path& 
       pipeline.string() + " " + std::to_string(max_sequence_length) + (batched ? " batched" : "");
   std::unique_ptr<encoders::TextEncoder>& encoder = text_encoders_[key];
   if (encoder == nullptr) {
-    encoders::Umt5Settings settings{.model = pipeline / "text_encoder",
-                                    .tokenizer = pipeline / "tokenizer",
-                                    .max_sequence_length = max_sequence_length,
-                                    .batched = batched,
-                                    .program = options_.program};
+    encoders::T5Settings settings{.model = pipeline / "text_encoder",
+                                  .tokenizer = pipeline / "tokenizer",
+                                  .max_sequence_length = max_sequence_length,
+                                  .batched = batched,
+                                  .program = options_.program};
     settings.options.precision = model_options().precision;
     settings.options.scan_layers = options_.scan_on;
     encoder = encoders::umt5_text_encoder(client_, std::move(settings));

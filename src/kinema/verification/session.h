@@ -104,6 +104,10 @@ std::vector<Row> image_train_rows(const Case& c, Session& session);
 std::vector<Row> kl_autoencoder_rows(const Case& c, Session& session);
 std::vector<Row> image_forward_rows(const Case& c, Session& session);
 std::vector<Row> image_gradient_rows(const Case& c, Session& session);
+std::vector<Row> clip_tokenizer_rows(const Case& c, Session& session);
+std::vector<Row> t5_tokenizer_rows(const Case& c, Session& session);
+std::vector<Row> clip_text_rows(const Case& c, Session& session);
+std::vector<Row> t5_rows(const Case& c, Session& session);
 
 // Parts of a case about text.
 std::vector<Row> text_variant_rows(const Case& c, Session& session);  // of `variants`

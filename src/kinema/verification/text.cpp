@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -8,9 +6,11 @@
 #include "kinema/text/clean.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/verification/compare.h"
+#include "kinema/verification/counting.h"
 #include "kinema/verification/session.h"
+#include "kinema/weights/embedding.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/umt5.h"
+#include "kinema/weights/t5.h"
 
 namespace kinema::verification {
 namespace {
@@ -18,29 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Limit kHidden{.absolute = 1e-4};
-
-/// A row that counts: how many of the prompts differ, and how the first does.
-struct Count {
-  Row row;
-
-  void add(bool same, const std::string& prompt, const std::string& got, const std::string& want) {
-    if (!same) {
-      row.max_diff += 1.0;
-      row.ok = false;
-      if (row.message.empty()) {
-        row.message = fmt::format("prompt `{}`: {}, the reference has {}", prompt, got, want);
-      }
-    }
-  }
-};
-
-Count counting(const Case& c, const std::string& tensor) {
-  return {{.name = c.name(), .tensor = tensor, .ok = true}};
-}
-
-std::string joined(const std::vector<int64_t>& ids) {
-  return fmt::format("{}", fmt::join(ids, " "));
-}
 
 void pad(const text::Tokenizer& tokenizer, const text::Tokens& tokens, std::span<int64_t> ids,
          std::span<int64_t> mask) {
@@ -69,36 +46,28 @@ void add_table(std::vector<Row>& rows, const Case& c, const text::Tokenizer& tok
 
 /// The encoder of a folder on given ids and mask; with the taps asked for, by their names.
 std::map<std::string, HostArray> run_umt5(const fs::path& folder, const HostArray& ids,
-                                          const HostArray& mask, umt5::EncoderOptions options,
+                                          const HostArray& mask, t5::EncoderOptions options,
                                           const std::vector<std::string>& taps, Session& session) {
   const io::ModelFolder files = io::ModelFolder::open(folder);
-  const umt5::EncoderConfig config = weights::parse_umt5_config(files.config());
-  weights::check_umt5_tensors(files, config);
-  const auto specs = umt5::parameters(config, options);
+  const t5::EncoderConfig config = weights::parse_t5_config(files.config());
+  weights::check_t5_tensors(files, config);
+  const auto specs = t5::parameters(config, options);
   Graph graph;
   const std::vector<Tensor> params = parameter_inputs(graph, specs);
-  const HostArray table = convert(weights::umt5_embedding(files).copy(), DType::F32);
-  Shape shape{DType::F32, ids.shape.dims};
-  shape.dims.push_back(config.d_model);
-  HostArray rows(shape);
-  const auto width = static_cast<size_t>(config.d_model);
-  for (size_t i = 0; i < ids.as<int64_t>().size(); ++i) {
-    const int64_t id = ids.as<int64_t>()[i];
-    check(id >= 0 && id < config.vocab_size, "[verify] id {} of {} rows", id, config.vocab_size);
-    std::ranges::copy(table.as<float>().subspan(static_cast<size_t>(id) * width, width),
-                      rows.as<float>().begin() + static_cast<std::ptrdiff_t>(i * width));
-  }
+  const HostArray rows = convert(
+      weights::embedding_rows(weights::t5_embedding(files), ids.shape.dims, ids.as<int64_t>()),
+      DType::F32);
   std::vector<std::string> names{"hidden"};
   std::vector<Tensor> outputs(1);
-  umt5::EncoderInputs in{.embeddings = graph.input(rows.shape, "embeddings"),
-                         .mask = graph.input(mask.shape, "mask")};
+  t5::EncoderInputs in{.embeddings = graph.input(rows.shape, "embeddings"),
+                       .mask = graph.input(mask.shape, "mask")};
   in.tap = [&](const std::string& name, Tensor value) {
     if (std::ranges::find(taps, name) != taps.end()) {
       names.push_back(name);
       outputs.push_back(value);
     }
   };
-  outputs[0] = umt5::encoder(params, config, options, in);
+  outputs[0] = t5::encoder(params, config, options, in);
   const runtime::Program& program = session.program(graph, outputs, "umt5");
   std::vector<pjrt::Buffer> buffers = weights::load_tensors(files, specs, session.client());
   buffers.push_back(session.client().to_device(rows));
@@ -111,7 +80,7 @@ std::map<std::string, HostArray> run_umt5(const fs::path& folder, const HostArra
   return out;
 }
 
-umt5::EncoderOptions encoder_options(const Session::Form& form) {
+t5::EncoderOptions encoder_options(const Session::Form& form) {
   return {.precision = form.options.precision, .scan_layers = form.options.scan_layers};
 }
 
@@ -137,22 +106,14 @@ void add_hidden(std::vector<Row>& rows, const Case& c, const std::string& key,
   }
 }
 
-std::vector<std::string> strings(const io::Json& list) {
-  std::vector<std::string> out;
-  for (const io::Json& item : list.items()) {
-    out.push_back(item.as_string());
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<Row> tokenizer_rows(const Case& c, Session& /*session*/) {
   const auto tokenizer = text::Tokenizer::open(c.folder() / c.about().at("tokenizer").as_string());
   std::vector<Row> rows;
-  Count cleaned = counting(c, "cleaned");
-  Count tokens = counting(c, "tokens");
-  Count raw = counting(c, "raw_ids");
+  Count cleaned(c, "cleaned");
+  Count tokens(c, "tokens");
+  Count raw(c, "raw_ids");
   std::vector<std::string> prompts;
   const int64_t width = c.tensor("ids").shape.dims.back();
   for (const io::Json& each : c.about().at("prompts").items()) {
@@ -162,16 +123,12 @@ std::vector<Row> tokenizer_rows(const Case& c, Session& /*session*/) {
     const std::string got = text::clean_prompt(prompt);
     cleaned.add(got == want, name, io::Json(got).dump(), io::Json(want).dump());
     prompts.push_back(got);
-    const std::vector<int64_t> raw_ids = tokenizer.encode(prompt, width).ids;
-    const std::vector<int64_t> raw_wanted = each.at("raw_ids").as_ints();
-    raw.add(raw_ids == raw_wanted, name, joined(raw_ids), joined(raw_wanted));
+    raw.add(name, tokenizer.encode(prompt, width).ids, each.at("raw_ids").as_ints());
     std::vector<std::string> texts;
     for (const int64_t id : tokenizer.encode(want, width).ids) {
       texts.push_back(tokenizer.token(id));
     }
-    const std::vector<std::string> wanted = strings(each.at("tokens"));
-    tokens.add(texts == wanted, name, fmt::format("{}", fmt::join(texts, " ")),
-               fmt::format("{}", fmt::join(wanted, " ")));
+    tokens.add(name, texts, strings(each.at("tokens")));
   }
   rows = {cleaned.row, raw.row, tokens.row};
   add_table(rows, c, tokenizer, "", prompts);

@@ -56,6 +56,12 @@ CaseRows rows_for(const std::string& name) {
       {"sdxl_train_snr", image_train_rows},
       {"flux_vae", kl_autoencoder_rows},
       {"sdxl_vae", kl_autoencoder_rows},
+      {"clip_tokenizer", clip_tokenizer_rows},
+      {"clip_tokenizer_pad", clip_tokenizer_rows},
+      {"t5_tokenizer", t5_tokenizer_rows},
+      {"flux_clip", clip_text_rows},
+      {"sdxl_clip2", clip_text_rows},
+      {"flux_t5", t5_rows},
       {"vae", vae_rows},
       {"vae22", vae_rows},
   };

@@ -3,29 +3,30 @@
 #include <map>
 
 #include "kinema/core/error.h"
+#include "kinema/models/clip/text.h"
 #include "kinema/models/clip/vision.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/transformers_config.h"
 
 namespace kinema::weights {
 namespace {
 
 using io::Json;
 
-constexpr std::string_view kMark = "embeddings.class_embedding";
-constexpr std::string_view kPrefix = "vision_model";
+/// How keys of a side begin in published checkpoints, and one that is there under either name.
+struct Side {
+  std::string_view prefix;
+  std::string_view mark;
+  std::string_view what;
+};
+constexpr Side kVision{"vision_model", "embeddings.class_embedding", "vision"};
+constexpr Side kText{"text_model", "embeddings.token_embedding.weight", "text"};
+// Each side's own, and what may be in a file beside it.
+constexpr std::string_view kPositions = "embeddings.position_ids";
 
-std::string class_of(const Json& config) {
-  const Json* names = config.is_object() ? config.find("architectures") : nullptr;
-  return names != nullptr && names->is_array() && !names->items().empty() &&
-                 names->items()[0].is_string()
-             ? names->items()[0].as_string()
-             : "";
-}
-
-int64_t size_or(const Json& json, std::string_view key, int64_t otherwise) {
-  const Json* value = json.find(key);
-  return value == nullptr || value->is_null() ? otherwise : value->as_int();
-}
+constexpr std::string_view kVisionClass = "CLIPVisionModel";
+constexpr std::string_view kTextClass = "CLIPTextModel";
+constexpr std::string_view kWithProjection = "CLIPTextModelWithProjection";
 
 clip::Activation activation(const Json& json) {
   const Json* value = json.find("hidden_act");
@@ -44,54 +45,97 @@ clip::Activation activation(const Json& json) {
   return found->second;
 }
 
+/// The part of a document that is about a side: all of it where that is alone.
+const Json& part(const Json& document, std::string_view key) {
+  const Json* inner = document.find(key);
+  return inner != nullptr && inner->is_object() ? *inner : document;
+}
+
+std::string prefix_of(const io::ModelFolder& folder, const Side& side) {
+  const std::string published = std::string(side.prefix) + "." + std::string(side.mark);
+  if (folder.find(published) != nullptr) {
+    return std::string(side.prefix);
+  }
+  check(folder.find(side.mark) != nullptr,
+        "[weights] {} has neither `{}` nor `{}`: no CLIP {} model", folder.path(), published,
+        side.mark, side.what);
+  return "";
+}
+
+/// Of another side of CLIP, or a buffer of older files.
+bool beside(const std::string& key, const std::string& prefix) {
+  return key.ends_with(kPositions) || (!prefix.empty() && !key.starts_with(prefix + "."));
+}
+
 }  // namespace
 
-bool is_clip_vision(const Json& config) { return class_of(config).starts_with("CLIPVisionModel"); }
+bool is_clip_vision(const Json& config) { return class_of(config).starts_with(kVisionClass); }
+bool is_clip_text(const Json& config) { return class_of(config).starts_with(kTextClass); }
 
 clip::VisionConfig parse_clip_config(const Json& document) {
   check(is_clip_vision(document) || document.contains("vision_config"),
-        "[weights] {} is `{}`, expected a CLIPVisionModel", document.where() + "`architectures`",
-        class_of(document));
-  const Json* inner = document.find("vision_config");
-  const Json& json = inner != nullptr && inner->is_object() ? *inner : document;
+        "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
+        class_of(document), kVisionClass);
+  const Json& json = part(document, "vision_config");
   clip::VisionConfig c;
   c.hidden_size = json.at("hidden_size").as_int();
   c.intermediate_size = json.at("intermediate_size").as_int();
   c.num_hidden_layers = json.at("num_hidden_layers").as_int();
   c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.num_channels = size_or(json, "num_channels", 3);
+  c.num_channels = int_or(json, "num_channels", 3);
   c.image_size = json.at("image_size").as_int();
   c.patch_size = json.at("patch_size").as_int();
   c.hidden_act = activation(json);
-  if (const Json* eps = json.find("layer_norm_eps"); eps != nullptr && !eps->is_null()) {
-    c.layer_norm_eps = eps->as_number();
-  }
-  try {
-    clip::validate(c);
-  } catch (const Error& error) {
-    const std::string where = document.at("architectures").where();
-    fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
-  }
+  c.layer_norm_eps = number_or(json, "layer_norm_eps", c.layer_norm_eps);
+  validated(document, [&] { clip::validate(c); });
   return c;
 }
 
-std::string clip_prefix(const io::ModelFolder& folder) {
-  const std::string published = std::string(kPrefix) + "." + std::string(kMark);
-  if (folder.find(published) != nullptr) {
-    return std::string(kPrefix);
+clip::TextConfig parse_clip_text_config(const Json& document) {
+  check(is_clip_text(document) || document.contains("text_config"),
+        "[weights] {} is `{}`, expected a {}", document.where() + "`architectures`",
+        class_of(document), kTextClass);
+  const Json& json = part(document, "text_config");
+  // What is absent has transformers' default.
+  clip::TextConfig c;
+  c.vocab_size = int_or(json, "vocab_size", c.vocab_size);
+  c.hidden_size = json.at("hidden_size").as_int();
+  c.intermediate_size = json.at("intermediate_size").as_int();
+  c.num_hidden_layers = json.at("num_hidden_layers").as_int();
+  c.num_attention_heads = json.at("num_attention_heads").as_int();
+  c.max_position_embeddings = int_or(json, "max_position_embeddings", c.max_position_embeddings);
+  c.hidden_act = activation(json);
+  c.layer_norm_eps = number_or(json, "layer_norm_eps", c.layer_norm_eps);
+  c.eos_token_id = int_or(json, "eos_token_id", 49407);
+  // A model without a projection has the key too.
+  if (class_of(document) == kWithProjection) {
+    c.projection_dim = int_or(json, "projection_dim", 512);
+    check(c.projection_dim > 0, "[weights] {}`projection_dim` is {} but a {} has a projection",
+          json.where(), c.projection_dim, kWithProjection);
   }
-  check(folder.find(kMark) != nullptr,
-        "[weights] {} has neither `{}` nor `{}`: no CLIP vision model", folder.path(), published,
-        kMark);
-  return "";
+  validated(document, [&] { clip::validate(c); });
+  return c;
+}
+
+std::string clip_prefix(const io::ModelFolder& folder) { return prefix_of(folder, kVision); }
+std::string clip_text_prefix(const io::ModelFolder& folder) { return prefix_of(folder, kText); }
+
+const io::TensorView& clip_text_embedding(const io::ModelFolder& folder) {
+  return folder.at(clip::token_embedding({}, clip_text_prefix(folder)).name);
 }
 
 void check_clip_tensors(const io::ModelFolder& folder, const clip::VisionConfig& config) {
   const std::string prefix = clip_prefix(folder);
   check_tensors(folder, clip::parameters(config, prefix), [&](const std::string& key) {
-    return key.ends_with("embeddings.position_ids") || key == "visual_projection.weight" ||
-           (!prefix.empty() && !key.starts_with(prefix + "."));
+    return key == "visual_projection.weight" || beside(key, prefix);
   });
+}
+
+void check_clip_text_tensors(const io::ModelFolder& folder, const clip::TextConfig& config) {
+  const std::string prefix = clip_text_prefix(folder);
+  std::vector<nn::ParamSpec> specs = clip::text_parameters(config, prefix, {});
+  specs.push_back(clip::token_embedding(config, prefix));
+  check_tensors(folder, specs, [&](const std::string& key) { return beside(key, prefix); });
 }
 
 }  // namespace kinema::weights

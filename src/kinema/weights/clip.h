@@ -9,18 +9,28 @@ namespace kinema::weights {
 
 /// True when the class of a `config.json` is CLIP's vision side, alone or with its projection.
 bool is_clip_vision(const io::Json& config);
+/// True when it is CLIP's text side, alone or with its projection.
+bool is_clip_text(const io::Json& config);
 
 /// The sizes of a transformers `config.json` (its `vision_config` where it has one); throws an
 /// Error naming file and key for a wrong class, a missing or wrongly typed key, or sizes that
 /// cannot be.
 clip::VisionConfig parse_clip_config(const io::Json& json);
+/// The same of the text side (`text_config`). The class says whether there is a projection.
+clip::TextConfig parse_clip_text_config(const io::Json& json);
 
 /// Where the vision model's keys begin: `vision_model` (published checkpoints) or nothing (what
 /// newer transformers save).
 std::string clip_prefix(const io::ModelFolder& folder);
+/// The same of the text model: `text_model` or nothing.
+std::string clip_text_prefix(const io::ModelFolder& folder);
+
+/// The text model's embedding table.
+const io::TensorView& clip_text_embedding(const io::ModelFolder& folder);
 
 /// Checks that the folder's tensors are exactly those of its config; what other sides of CLIP add
 /// (projection, position ids) is let pass. Throws an Error as check_folder does.
 void check_clip_tensors(const io::ModelFolder& folder, const clip::VisionConfig& config);
+void check_clip_text_tensors(const io::ModelFolder& folder, const clip::TextConfig& config);
 
 }  // namespace kinema::weights

@@ -1,25 +1,11 @@
 #include "kinema/models/clip/vision.h"
 
 #include "kinema/core/error.h"
-#include "kinema/graph/scan.h"
-#include "kinema/nn/attention.h"
-#include "kinema/nn/linear.h"
-#include "kinema/nn/norm.h"
+#include "kinema/models/clip/layer.h"
+#include "kinema/nn/layers.h"
 
 namespace kinema::clip {
 namespace {
-
-Tensor activate(Tensor x, Activation kind) {
-  switch (kind) {
-    case Activation::GELU:
-      return gelu_erf(x);
-    case Activation::QUICK_GELU:
-      return x * logistic(1.702 * x);
-    case Activation::GELU_TANH:
-      return gelu_tanh(x);
-  }
-  fail("[clip] unknown activation {}", static_cast<int>(kind));
-}
 
 /// Pixels to tokens: a linear map of each patch, the class token before them, a learned position on
 /// each.
@@ -60,63 +46,15 @@ class Embeddings {
   Tensor position_;
 };
 
-nn::Linear linear(const nn::Params& params, int64_t in, int64_t out) {
-  return {params, in, out, {}};
-}
-
-/// x += Attention(norm(x)); x += MLP(norm(x)).
-class Layer {
- public:
-  Layer(const nn::Params& params, const VisionConfig& c)
-      : heads_(c.num_attention_heads),
-        activation_(c.hidden_act),
-        norm1_(params / "layer_norm1", c.hidden_size, c.layer_norm_eps),
-        q_(linear(params / "self_attn" / "q_proj", c.hidden_size, c.hidden_size)),
-        k_(linear(params / "self_attn" / "k_proj", c.hidden_size, c.hidden_size)),
-        v_(linear(params / "self_attn" / "v_proj", c.hidden_size, c.hidden_size)),
-        out_(linear(params / "self_attn" / "out_proj", c.hidden_size, c.hidden_size)),
-        norm2_(params / "layer_norm2", c.hidden_size, c.layer_norm_eps),
-        up_(linear(params / "mlp" / "fc1", c.hidden_size, c.intermediate_size)),
-        down_(linear(params / "mlp" / "fc2", c.intermediate_size, c.hidden_size)) {}
-
-  Tensor operator()(Tensor x, Precision precision) const {
-    const Tensor y = norm1_(x);
-    const Tensor attended =
-        nn::attention(heads(q_(y, precision)), heads(k_(y, precision)), heads(v_(y, precision)),
-                      {.kind = nn::AttentionKind::FLASH, .precision = precision});
-    x = x + out_(reshape(attended, x.shape().dims), precision);
-    return x + down_(activate(up_(norm2_(x), precision), activation_), precision);
-  }
-
- private:
-  /// [b, t, d] -> [b, t, n, d / n].
-  Tensor heads(Tensor x) const { return reshape(x, {x.dim(0), x.dim(1), heads_, -1}); }
-
-  int64_t heads_;
-  Activation activation_;
-  nn::LayerNorm norm1_;
-  nn::Linear q_, k_, v_, out_;
-  nn::LayerNorm norm2_;
-  nn::Linear up_, down_;
-};
-
-constexpr const char* kStackedLayer = "{}";
-
-nn::Params root(nn::Params::Source& source, const std::string& prefix) {
-  return prefix.empty() ? nn::Params(source, "") : nn::Params(source, prefix);
-}
-
-nn::Params layer_params(nn::Params::Source& source, const std::string& prefix) {
-  return root(source, prefix) / "encoder" / "layers" / kStackedLayer;
+nn::Layers layers_of(const std::string& prefix, int64_t count) {
+  return {(prefix.empty() ? "" : prefix + ".") + "encoder.layers", count};
 }
 
 /// The specs of so many layers; `whole` adds what comes behind the layers.
 std::vector<nn::ParamSpec> collect(const VisionConfig& config, const std::string& prefix,
                                    DType dtype, int64_t layers, bool whole) {
   validate(config);
-  nn::SpecCollector specs([&](const std::string& key) {
-    return key.find("norm") == std::string::npos ? dtype : DType::F32;
-  });
+  nn::SpecCollector specs([&](const std::string& key) { return parameter_dtype(key, dtype); });
   const nn::Params top = root(specs, prefix);
   const Embeddings embeddings(top / "embeddings", config);
   // The key is misspelt in every checkpoint.
@@ -125,8 +63,8 @@ std::vector<nn::ParamSpec> collect(const VisionConfig& config, const std::string
     const nn::LayerNorm after(top / "post_layernorm", config.hidden_size, config.layer_norm_eps);
   }
   if (layers > 0) {
-    specs.set_layers(layers);
-    const Layer layer(layer_params(specs, prefix), config);
+    nn::open_layers(specs, layers_of(prefix, layers), true,
+                    [&](const nn::Params& params) { const Layer layer(params, config.layer()); });
   }
   return specs.take();
 }
@@ -149,37 +87,20 @@ Tensor image_tokens(std::span<const Tensor> params, const VisionConfig& config,
             pixels.dim(2) == config.image_size && pixels.dim(3) == config.image_size,
         "[clip] pixels are {} but must be [b, {}, {}, {}]", to_string(pixels.shape()),
         config.num_channels, config.image_size, config.image_size);
-  const auto specs = token_parameters(config, prefix, options.dtype);
-  nn::Binder binder(specs, params);
-  const nn::Params top = root(binder, prefix);
+  nn::Bound bound(token_parameters(config, prefix, options.dtype), params);
+  const nn::Params top = prefix.empty() ? bound.root() : bound.root() / prefix;
   const Embeddings embeddings(top / "embeddings", config);
   const nn::LayerNorm before(top / "pre_layrnorm", config.hidden_size, config.layer_norm_eps);
   const Tensor x = before(embeddings(nn::as(pixels, options.dtype), options.precision));
   if (options.tap) {
     options.tap("embeddings", x);
   }
-
-  std::vector<std::string> keys;
-  std::vector<Tensor> stacks;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].layers > 0) {
-      keys.push_back(specs[i].name);
-      stacks.push_back(params[i]);
-    }
-  }
-  if (stacks.empty()) {
-    return x;  // one layer: the last but one is what it begins with
-  }
-  return scan({x}, stacks, {.length = config.num_hidden_layers - 1},
-              [&](std::span<const Tensor> carry, std::span<const Tensor> tensors) -> ScanResult {
-                nn::Binder one;
-                for (size_t i = 0; i < keys.size(); ++i) {
-                  one.add(keys[i], tensors[i]);
-                }
-                const Layer layer(layer_params(one, prefix), config);
-                return {.carry = {layer(carry[0], options.precision)}};
-              })
-      .carry[0];
+  // With one layer there is none to run: the last but one is what it begins with.
+  return bound.run(layers_of(prefix, config.num_hidden_layers - 1), {x}, {}, {},
+                   [&](const nn::Bound::Layer& layer, std::span<const Tensor> carry) {
+                     const Layer run(layer.params, config.layer());
+                     return std::vector<Tensor>{run(carry[0], {}, options.precision)};
+                   })[0];
 }
 
 }  // namespace kinema::clip

@@ -1,0 +1,201 @@
+#include "kinema/encoders/t5_blocks.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/runtime/device_memory.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/weights/folder.h"
+
+namespace kinema::encoders {
+namespace {
+
+using Arguments = std::vector<const pjrt::Buffer*>;
+
+void append(Arguments& to, std::span<const pjrt::Buffer> buffers) {
+  for (const pjrt::Buffer& buffer : buffers) {
+    to.push_back(&buffer);
+  }
+}
+
+}  // namespace
+
+TextEncoderMemory text_encoder_memory(std::string_view word) {
+  if (word == "auto") return TextEncoderMemory::AUTO;
+  if (word == "resident") return TextEncoderMemory::RESIDENT;
+  check(word == "streamed",
+        "[encoders] text_encoder_memory is `{}`, expected auto, resident or "
+        "streamed",
+        word);
+  return TextEncoderMemory::STREAMED;
+}
+
+T5Blocks::T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
+                   t5::EncoderOptions options, runtime::ProgramOptions program,
+                   TextEncoderMemory memory, bool masked)
+    : client_(std::move(client)),
+      files_(files),
+      config_(std::move(config)),
+      options_(options),
+      program_(std::move(program)),
+      memory_(memory),
+      masked_(masked) {}
+
+std::vector<nn::ParamSpec> T5Blocks::specs(int64_t layer) const {
+  return layer < config_.num_layers ? t5::block_parameters(config_, options_, layer)
+                                    : t5::norm_parameters(config_, options_);
+}
+
+T5Blocks::Parameters T5Blocks::load(int64_t layer) const {
+  return weights::load_tensors(files_, specs(layer), client_);
+}
+
+int64_t T5Blocks::parameter_bytes(int64_t layer) const {
+  int64_t bytes = 0;
+  for (const nn::ParamSpec& spec : specs(layer)) {
+    bytes += spec.shape.bytes();
+  }
+  return bytes;
+}
+
+pjrt::Buffer T5Blocks::run_block(const Item& item, const Parameters& parameters) const {
+  Arguments arguments;
+  append(arguments, parameters);
+  append(arguments, shared_);
+  arguments.push_back(&item.x);
+  if (item.mask) {
+    arguments.push_back(&*item.mask);
+  }
+  return std::move(item.programs->block.run(arguments).front());
+}
+
+HostArray T5Blocks::run_norm(const Item& item, const Parameters& parameters) const {
+  Arguments arguments;
+  append(arguments, parameters);
+  arguments.push_back(&item.x);
+  return item.programs->norm.run(arguments).front().to_host();
+}
+
+int64_t T5Blocks::parameter_bytes() const {
+  return config_.num_layers * parameter_bytes(0) + parameter_bytes(config_.num_layers);
+}
+
+bool T5Blocks::will_stay() const {
+  if (is_resident() || memory_ != TextEncoderMemory::AUTO) {
+    return is_resident() || memory_ == TextEncoderMemory::RESIDENT;
+  }
+  // What comes after the text (a VAE, the transformer) wants a part of the memory too.
+  return ran_ && parameter_bytes() <= runtime::free_bytes(client_) / 3 * 2;
+}
+
+int64_t T5Blocks::memory_bytes(std::span<const Shape> embeddings) {
+  int64_t states = 0;
+  int64_t working = 0;
+  for (const Shape& shape : embeddings) {
+    states += Shape{options_.activations_dtype, shape.dims}.bytes();
+    working = std::max(working, programs(shape).block.report().memory.temporary);
+  }
+  const int64_t two = std::min<int64_t>(2, config_.num_layers) * parameter_bytes(0);
+  return states + working + (is_resident() ? 0 : will_stay() ? parameter_bytes() : two);
+}
+
+std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
+  if (will_stay() && !is_resident()) {
+    std::vector<Parameters> all;  // a block that cannot be read leaves none behind
+    for (int64_t layer = 0; layer <= config_.num_layers; ++layer) {
+      all.push_back(load(layer));
+    }
+    resident_ = std::move(all);
+  }
+  if (shared_.empty()) {
+    shared_ = weights::load_tensors(files_, t5::shared_parameters(config_, options_), client_);
+  }
+  ran_ = true;
+  std::vector<Item> items;
+  for (const T5Input& input : inputs) {
+    items.push_back({&programs(input.embeddings.shape),
+                     client_.to_device(convert(input.embeddings, options_.activations_dtype)),
+                     masked_ ? std::optional(client_.to_device(input.mask)) : std::nullopt});
+  }
+  const bool streamed = !is_resident();
+  const auto read = [this](int64_t layer) {
+    return std::async(std::launch::async, [this, layer] { return load(layer); });
+  };
+  std::future<Parameters> next = streamed ? read(0) : std::future<Parameters>();
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    Parameters own;
+    if (streamed) {
+      own = next.get();
+    }
+    const Parameters& parameters = streamed ? own : resident_[static_cast<size_t>(layer)];
+    for (Item& item : items) {
+      item.x = run_block(item, parameters);
+    }
+    if (streamed) {
+      // Only now: a device lets go of a run's arguments shortly after its results are there, and by
+      // the time that this run has begun it has let go of those before.
+      next = read(layer + 1);
+      for (const Item& item : items) {
+        item.x.await();
+      }
+    }
+  }
+  const Parameters own = streamed ? next.get() : Parameters();
+  std::vector<HostArray> out;
+  for (const Item& item : items) {
+    out.push_back(run_norm(item, streamed ? own : resident_.back()));
+  }
+  return out;
+}
+
+void T5Blocks::release() {
+  resident_.clear();
+  shared_.clear();
+  ran_ = false;
+  runtime::give_back_free_memory();
+}
+
+const T5Blocks::Programs& T5Blocks::programs(const Shape& embeddings) {
+  const auto known = programs_.find(embeddings.dims);
+  if (known != programs_.end()) {
+    return known->second;
+  }
+  const Shape states{options_.activations_dtype, embeddings.dims};
+  const auto compile = [&](const char* name, std::vector<nn::ParamSpec> all, bool in_place,
+                           const auto& output) {
+    Graph graph;
+    std::vector<Tensor> params;
+    for (const nn::ParamSpec& spec : all) {
+      params.push_back(graph.input(spec.shape, spec.name));
+    }
+    const Tensor x = graph.input(states, "x");
+    runtime::ProgramOptions options = program_;
+    options.name = name;
+    const std::vector<Tensor> outputs{output(graph, params, x)};
+    if (in_place) {
+      options.emit.donate[static_cast<int64_t>(params.size())] = 0;
+    }
+    return runtime::Program::compile(client_, graph, outputs, options);
+  };
+  std::vector<nn::ParamSpec> of_block = specs(0);
+  for (nn::ParamSpec& spec : t5::shared_parameters(config_, options_)) {
+    of_block.push_back(std::move(spec));
+  }
+  Programs made{compile("t5_block", std::move(of_block), true,
+                        [&](Graph& graph, std::span<const Tensor> params, Tensor x) {
+                          const Shape mask{DType::F32, {embeddings.dims[0], embeddings.dims[1]}};
+                          return t5::block(params, config_, options_, x,
+                                           masked_ ? graph.input(mask, "mask") : Tensor());
+                        }),
+                compile("t5_norm", specs(config_.num_layers), false,
+                        [&](Graph&, std::span<const Tensor> params, Tensor x) {
+                          const Tensor states_out = t5::final_norm(params, config_, options_, x);
+                          return states_out.dtype() == DType::F32 ? states_out
+                                                                  : convert(states_out, DType::F32);
+                        })};
+  return programs_.emplace(embeddings.dims, std::move(made)).first->second;
+}
+
+}  // namespace kinema::encoders

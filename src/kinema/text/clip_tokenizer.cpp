@@ -1,0 +1,181 @@
+#include "kinema/text/clip_tokenizer.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uchar.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/text/unicode.h"
+
+namespace kinema::text {
+namespace {
+
+constexpr std::string_view kWordEnd = "</w>";
+constexpr char32_t kCapitalIWithDot = 0x130;
+constexpr char32_t kDotAbove = 0x307;
+
+std::string composed(std::string_view text) {
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out);
+  if (U_SUCCESS(status) != 0) {
+    const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
+    nfc->normalizeUTF8(0, piece, sink, nullptr, status);
+  }
+  check(U_SUCCESS(status) != 0, "[text] ICU cannot compose a text: {}", u_errorName(status));
+  return out;
+}
+
+/// NFC, one space for each run of white space, small letters.
+std::string normalized(std::string_view text) {
+  const std::string given = composed(text);
+  std::string out;
+  out.reserve(given.size());
+  bool in_space = false;
+  for (size_t at = 0; at < given.size();) {
+    const char32_t c = next_code_point(given, at);
+    if (is_white_space(c)) {
+      if (!in_space) {
+        out += ' ';
+      }
+      in_space = true;
+      continue;
+    }
+    in_space = false;
+    if (c == kCapitalIWithDot) {
+      // The only letter that becomes two, of those that are made small without their neighbours.
+      append_utf8(out, U'i');
+      append_utf8(out, kDotAbove);
+    } else {
+      append_utf8(out, static_cast<char32_t>(u_tolower(static_cast<UChar32>(c))));
+    }
+  }
+  return out;
+}
+
+enum class Kind : uint8_t { SPACE, LETTER, NUMBER, OTHER };
+
+Kind kind_of(char32_t c) {
+  if (is_white_space(c)) {
+    return Kind::SPACE;
+  }
+  const uint32_t category = U_GET_GC_MASK(static_cast<UChar32>(c));
+  if ((category & U_GC_L_MASK) != 0) {
+    return Kind::LETTER;
+  }
+  return (category & U_GC_N_MASK) != 0 ? Kind::NUMBER : Kind::OTHER;
+}
+
+/// Bytes of the word in what looks like a special token, `<|WORD|>`, that a text begins with; 0: of
+/// none.
+size_t special_word(std::string_view text) {
+  for (const std::string_view token : {"<|startoftext|>", "<|endoftext|>"}) {
+    if (text.starts_with(token)) {
+      return token.size() - 4;
+    }
+  }
+  return 0;
+}
+
+/// Bytes of the contraction that a text begins with; 0: of none.
+size_t contraction(std::string_view text) {
+  // In this order: the first that fits counts.
+  for (const std::string_view each : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
+    if (text.starts_with(each)) {
+      return each.size();
+    }
+  }
+  return 0;
+}
+
+/// Bytes of the run of letters, the digit, the white space, or the run of what is neither.
+size_t run_of_kind(std::string_view text) {
+  size_t end = 0;
+  const Kind kind = kind_of(next_code_point(text, end));
+  for (size_t next = end; kind != Kind::NUMBER && next < text.size(); end = next) {
+    if (kind_of(next_code_point(text, next)) != kind) {
+      break;
+    }
+  }
+  return end;
+}
+
+/// Calls `piece` with what the expression
+/// `<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
+/// finds one after the other, each divided by GPT-2's expression, which takes what looks like a
+/// special token (one that was written in capitals) apart.
+void split_into_pieces(std::string_view text, const auto& piece) {
+  while (!text.empty()) {
+    if (const size_t word = special_word(text); word > 0) {
+      piece(text.substr(0, 2));
+      piece(text.substr(2, word));
+      piece(text.substr(2 + word, 2));
+      text.remove_prefix(word + 4);
+      continue;
+    }
+    const size_t fixed = contraction(text);
+    const size_t taken = fixed > 0 ? fixed : run_of_kind(text);
+    if (size_t first = 0; kind_of(next_code_point(text, first)) != Kind::SPACE) {
+      piece(text.substr(0, taken));
+    }
+    text.remove_prefix(taken);
+  }
+}
+
+}  // namespace
+
+ClipTokenizer::ClipTokenizer(ClipTokenizerParts parts)
+    : bpe_(std::move(parts.vocabulary), parts.merges, kWordEnd, parts.unknown),
+      raw_(parts.added, false),
+      normalized_(parts.added, true),
+      start_(parts.start),
+      end_(parts.end),
+      pad_(parts.pad),
+      max_length_(parts.max_length) {
+  const auto inside = [&](int64_t id, std::string_view what) {
+    check(id >= 0 && id < size(), "[text] the id of `{}` is {}, outside the vocabulary of {}", what,
+          id, size());
+  };
+  inside(start_, "start of sequence");
+  inside(end_, "end of sequence");
+  inside(pad_, "padding");
+  for (const AddedToken& token : parts.added) {
+    inside(token.id, token.text);
+  }
+  normalized_.normalize(normalized);
+}
+
+void ClipTokenizer::encode_section(std::string_view text, std::vector<int64_t>& ids) const {
+  normalized_.split(
+      normalized(text),
+      [&](std::string_view section) {
+        split_into_pieces(section, [&](std::string_view piece) { bpe_.encode(piece, ids); });
+      },
+      [&](int64_t id) { ids.push_back(id); });
+}
+
+Tokens ClipTokenizer::encode(std::string_view text, int64_t max_length) const {
+  check(max_length >= 2,
+        "[text] max_length is {} but must hold the start and the end of the sequence", max_length);
+  const size_t wrong = invalid_utf8_at(text);
+  check(wrong == std::string_view::npos, "[text] the prompt is not UTF-8: byte {} is 0x{:02x}",
+        wrong, wrong < text.size() ? static_cast<unsigned char>(text[wrong]) : 0);
+  check(text.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+        "[text] the prompt has {} bytes, more than 2^31", text.size());
+  Tokens out{.ids = {start_}};
+  raw_.split(
+      text, [&](std::string_view section) { encode_section(section, out.ids); },
+      [&](int64_t id) { out.ids.push_back(id); });
+  const auto kept = std::min(static_cast<int64_t>(out.ids.size()), max_length - 1);
+  out.dropped = static_cast<int64_t>(out.ids.size()) - kept;
+  out.ids.resize(static_cast<size_t>(kept));
+  out.ids.push_back(end_);
+  return out;
+}
+
+}  // namespace kinema::text

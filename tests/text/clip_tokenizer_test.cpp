@@ -1,0 +1,281 @@
+#include "kinema/text/clip_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+
+namespace kinema::text {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+using Texts = std::vector<std::string>;
+
+ClipTokenizer first() { return ClipTokenizer::open(io::golden("sdxl/tokenizer")); }
+ClipTokenizer second() { return ClipTokenizer::open(io::golden("sdxl/tokenizer_2")); }
+
+/// Without the start and the end.
+Texts texts(const ClipTokenizer& tokenizer, std::string_view prompt) {
+  const std::vector<int64_t> ids = tokenizer.encode(prompt, 4096).ids;
+  Texts out;
+  for (size_t i = 1; i + 1 < ids.size(); ++i) {
+    out.push_back(tokenizer.token(ids[i]));
+  }
+  return out;
+}
+
+/// Tokens a b ab bc abc, with their ends of words.
+ClipTokenizerParts small_parts() {
+  ClipTokenizerParts parts;
+  parts.vocabulary = {"a",  "b",      "c",       "a</w>", "b</w>", "c</w>",
+                      "ab", "bc</w>", "abc</w>", "aa",    "<|s|>", "<|e|>"};
+  parts.merges = {{"a", "b"}, {"b", "c</w>"}, {"ab", "c</w>"}, {"a", "a"}};
+  parts.added = {{.text = "<|s|>", .id = 10}, {.text = "<|e|>", .id = 11}};
+  parts.start = 10;
+  parts.end = parts.pad = parts.unknown = 11;
+  return parts;
+}
+
+/// A copy of a tokenizer's folder whose small files may be changed.
+class Folder {
+ public:
+  Folder() {
+    for (const auto& file : fs::directory_iterator(io::golden("sdxl/tokenizer"))) {
+      fs::copy_file(file, scratch_ / file.path().filename().string());
+    }
+  }
+  Folder& write(const std::string& name, const std::string& text) {
+    std::ofstream(scratch_ / name) << text;
+    return *this;
+  }
+  Folder& remove(const std::string& name) {
+    fs::remove(scratch_ / name);
+    return *this;
+  }
+  ClipTokenizer open() const { return ClipTokenizer::open(scratch_.path()); }
+  void expect_refused(const std::string& file, const std::string& why) const {
+    EXPECT_THAT([&] { open(); }, ThrowsMessage<Error>(AllOf(HasSubstr(file), HasSubstr(why))));
+  }
+
+ private:
+  io::Scratch scratch_;
+};
+
+class Reference : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Cases, Reference,
+                         ::testing::Values("clip_tokenizer", "clip_tokenizer_pad"));
+
+TEST_P(Reference, IdsAndTokensAreThoseOfTransformers) {
+  const io::Json about = io::Json::read(io::golden("io/" + std::string(GetParam()) + ".json"));
+  const auto tokenizer = ClipTokenizer::open(io::golden(about.at("tokenizer").as_string()));
+  EXPECT_EQ(tokenizer.pad(), about.at("pad_id").as_int());
+  EXPECT_EQ(tokenizer.end(), about.at("eos_id").as_int());
+  EXPECT_EQ(tokenizer.max_length(), 77);
+  for (const io::Json& each : about.at("prompts").items()) {
+    SCOPED_TRACE(each.at("name").as_string());
+    const std::vector<int64_t> want = each.at("ids").as_ints();
+    const Tokens got =
+        tokenizer.encode(each.at("prompt").as_string(), static_cast<int64_t>(want.size()));
+    EXPECT_EQ(got.ids, want);
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(tokenizer.token(got.ids[i]), each.at("tokens").items()[i].as_string());
+    }
+  }
+}
+
+// What transformers 5.24 (tokenizers 0.23.3) makes of these with the same folder.
+TEST(ClipTokenizer, WritingIsMadeAlikeAsTransformersDoes) {
+  const ClipTokenizer tokenizer = first();
+  // Separators of ASCII are no white space, U+0085 and U+00A0 are, U+200B and U+180E are not.
+  EXPECT_THAT(texts(tokenizer,
+                    "a\x1c"
+                    "b a\xc2\x85"
+                    "b a\xc2\xa0"
+                    "b"),
+              ElementsAre("a</w>", "\xc4\x9c</w>", "b</w>", "a</w>", "b</w>", "a</w>", "b</w>"));
+  EXPECT_EQ(texts(tokenizer,
+                  "a\xe2\x80\x8b"
+                  "b")
+                .size(),
+            5U);
+  EXPECT_EQ(texts(tokenizer,
+                  "a\xe1\xa0\x8e"
+                  "b")
+                .size(),
+            5U);
+  // Small letters one by one: the last sigma is like the others.
+  EXPECT_EQ(texts(tokenizer, "\xce\x91\xce\xa3"), texts(tokenizer, "\xce\xb1\xcf\x83"));
+  EXPECT_EQ(texts(tokenizer, "\xc4\xb0"), (Texts{"i</w>", "\xc3\x8c", "\xc4\xa9</w>"}));
+  // Composed before it is split, so an accent is part of its letter where there is such a letter.
+  EXPECT_EQ(texts(tokenizer, "e\xcc\x81"), texts(tokenizer, "\xc3\xa9"));
+  EXPECT_EQ(texts(tokenizer, "x\xcc\x81"), (Texts{"x</w>", "\xc3\x8c", "\xc4\xa3</w>"}));
+  EXPECT_TRUE(texts(tokenizer, " \n\t").empty());
+}
+
+TEST(ClipTokenizer, PiecesAreContractionsLettersDigitsAndTheRest) {
+  const ClipTokenizer tokenizer = first();
+  EXPECT_EQ(texts(tokenizer, "'sun 're"), (Texts{"'", "s</w>", "u", "n</w>", "'", "re</w>"}));
+  EXPECT_EQ(texts(tokenizer, "it'S"), (Texts{"it</w>", "'", "s</w>"}));
+  // The apostrophe behind others is one of them, and no contraction follows.
+  EXPECT_EQ(texts(tokenizer, "a!'s"), (Texts{"a</w>", "!", "'</w>", "s</w>"}));
+  EXPECT_EQ(texts(tokenizer, "a_1b2"), (Texts{"a</w>", "_</w>", "1</w>", "b</w>", "2</w>"}));
+  EXPECT_EQ(texts(tokenizer, "64"), (Texts{"6</w>", "4</w>"}));
+}
+
+TEST(ClipTokenizer, SpecialTokensInAPromptAreThemselves) {
+  const ClipTokenizer tokenizer = first();
+  EXPECT_EQ(texts(tokenizer, "a<|endoftext|>b"), (Texts{"a</w>", "<|endoftext|>", "b</w>"}));
+  EXPECT_EQ(texts(tokenizer, "<|startoftext|>'s"), (Texts{"<|startoftext|>", "'", "s</w>"}));
+  EXPECT_EQ(texts(tokenizer, "<|endoftext").front(), "<");
+}
+
+TEST(ClipTokenizer, FlagsOfSpecialTokensComeFromTheLastThatNamesThem) {
+  const Texts apart{"<", "|</w>", "e", "n", "do", "f", "t", "e", "x", "t</w>", "|", "></w>"};
+  // The pad token is written without flags and so is found as it is written, in small letters.
+  EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>"), apart);
+  EXPECT_EQ(texts(first(), "<|ENDOFTEXT|><|ENDOFTEXT|>").size(), 2 * apart.size());
+  EXPECT_EQ(texts(first(), "<|ENDOFTEXT|>'s").size(), apart.size() + 2);
+  // Where it is another one, the end token's own flags count: it is found in the normalised text.
+  EXPECT_EQ(texts(second(), "<|ENDOFTEXT|>"), Texts{"<|endoftext|>"});
+  EXPECT_EQ(texts(first(), "<|STARTOFTEXT|>"), Texts{"<|startoftext|>"});
+  EXPECT_EQ(texts(Folder().remove("special_tokens_map.json").open(), "<|ENDOFTEXT|>"), apart);
+  EXPECT_EQ(texts(Folder().remove("special_tokens_map.json").remove("tokenizer_config.json").open(),
+                  "<|ENDOFTEXT|>"),
+            apart);
+}
+
+TEST(ClipTokenizer, ThePadTokenOfTheSecondEncoderIsASpecialToken) {
+  EXPECT_EQ(texts(first(), "a!b !!"), (Texts{"a</w>", "!</w>", "b</w>", "!", "!</w>"}));
+  EXPECT_EQ(texts(second(), "a!b !!"), (Texts{"a</w>", "!", "b</w>", "!", "!"}));
+  EXPECT_EQ(second().pad(), 0);
+}
+
+TEST(ClipTokenizer, TheMapOfSpecialTokensCountsBeforeTheConfig) {
+  const std::string pad = R"({"pad_token": "!"})";
+  EXPECT_EQ(Folder().write("special_tokens_map.json", pad).open().pad(), 0);
+  EXPECT_EQ(Folder().write("tokenizer_config.json", pad).open().pad(), first().end());
+  EXPECT_EQ(
+      Folder().write("tokenizer_config.json", pad).remove("special_tokens_map.json").open().pad(),
+      0);
+}
+
+TEST(ClipTokenizer, AddedTokensDecoderCountsAlone) {
+  const ClipTokenizer tokenizer = Folder()
+                                      .write("special_tokens_map.json", R"({"pad_token": "!"})")
+                                      .write("tokenizer_config.json", R"({"added_tokens_decoder": {
+             "609": {"content": "<|endoftext|>", "normalized": true, "special": true},
+             "610": {"content": "<new>", "lstrip": true, "rstrip": true, "single_word": true}},
+             "model_max_length": 1000000000000000019884624838656})")
+                                      .open();
+  EXPECT_EQ(tokenizer.pad(), 609);
+  EXPECT_EQ(tokenizer.size(), 611);
+  EXPECT_EQ(tokenizer.max_length(), std::nullopt);
+  EXPECT_EQ(texts(tokenizer, "a <|ENDOFTEXT|> <NEW>!"),
+            (Texts{"a</w>", "<|endoftext|>", "<new>", "!</w>"}));
+}
+
+TEST(Bpe, TheFirstOfTheMergesComesFirst) {
+  const ClipTokenizer tokenizer(small_parts());
+  EXPECT_EQ(texts(tokenizer, "abc"), Texts{"abc</w>"});
+  EXPECT_EQ(texts(tokenizer, "bc"), Texts{"bc</w>"});
+  EXPECT_EQ(texts(tokenizer, "aabc"), (Texts{"a", "abc</w>"}));
+  // The leftmost of equals: aa, then a.
+  EXPECT_EQ(texts(tokenizer, "aaab"), (Texts{"aa", "a", "b</w>"}));
+}
+
+TEST(Bpe, WhatNoTokenStandsForIsUnknown) {
+  const ClipTokenizer tokenizer(small_parts());
+  EXPECT_EQ(texts(tokenizer, "xa"), (Texts{"<|e|>", "a</w>"}));
+  EXPECT_EQ(texts(tokenizer, "\xc3\xa9").size(), 2U);
+}
+
+TEST(Bpe, WhatDoesNotFitIsDroppedBeforeTheEnd) {
+  const ClipTokenizer tokenizer(small_parts());
+  const Tokens tokens = tokenizer.encode("a b c", 4);
+  EXPECT_THAT(tokens.ids, ElementsAre(10, 3, 4, 11));
+  EXPECT_EQ(tokens.dropped, 1);
+  EXPECT_EQ(tokenizer.encode("a b c", 5).dropped, 0);
+  EXPECT_THAT(tokenizer.encode("a", 2).ids, ElementsAre(10, 11));
+  EXPECT_THAT([&] { tokenizer.encode("a", 1); },
+              ThrowsMessage<Error>(HasSubstr("max_length is 1")));
+  EXPECT_THAT([&] { tokenizer.encode("a\xff", 77); },
+              ThrowsMessage<Error>(HasSubstr("the prompt is not UTF-8: byte 1")));
+}
+
+TEST(Bpe, ALongWordTakesLittleTime) {
+  const ClipTokenizer tokenizer = first();
+  std::string text;
+  for (size_t i = 0; i < (1 << 20); ++i) {
+    text += static_cast<char>('a' + (i * 7 + i / 13) % 26);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_GT(tokenizer.encode(text, 77).dropped, 100000);
+  // A mebibyte of one word takes half a second; quadratic time would take hours.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST(Bpe, PartsThatDoNotFitAreRefused) {
+  const auto refused = [](const auto& change, const char* why) {
+    ClipTokenizerParts parts = small_parts();
+    change(parts);
+    EXPECT_THAT([&] { const ClipTokenizer made(std::move(parts)); },
+                ThrowsMessage<Error>(HasSubstr(why)));
+  };
+  refused([](auto& parts) { parts.merges.emplace_back("a", "c"); }, "needs `ac`");
+  refused([](auto& parts) { parts.merges.emplace_back("x", "c"); }, "needs `xc`");
+  refused([](auto& parts) { parts.vocabulary[1] = "a"; }, "has `a` twice, as 0 and 1");
+  refused([](auto& parts) { parts.pad = 12; }, "padding");
+  refused([](auto& parts) { parts.unknown = -1; }, "unknown token is -1");
+}
+
+TEST(ClipTokenizer, DamagedFilesAreRefusedByName) {
+  Folder().remove("vocab.json").expect_refused("vocab.json", "holds no");
+  Folder().remove("merges.txt").expect_refused("merges.txt", "holds no");
+  const auto vocabulary = [](const std::string& text, const std::string& why) {
+    Folder().write("vocab.json", text).expect_refused("vocab.json", why);
+  };
+  vocabulary("[]", "must be an object");
+  vocabulary("{}", "holds no token");
+  vocabulary(R"({"a": 0.5})", "`a`");
+  vocabulary(R"({"a": -1})", "expected an id from 0");
+  vocabulary(R"({"a": 1000000})", "expected an id from 0");
+  vocabulary(R"({"a": 3, "b": 3})", "as `a` is");
+  vocabulary(R"({"a": 0})", "does not have");
+  const auto merges = [](const std::string& text, const std::string& why) {
+    Folder().write("merges.txt", text).expect_refused("", why);
+  };
+  merges("#version: 0.2\nr o\na b c\n", "line 3 is not two tokens");
+  merges("r\n", "line 1 is not two tokens");
+  merges("r \n", "line 1 is not two tokens");
+  merges("r \xff\n", "not UTF-8");
+  merges("r zzz\n", "needs `rzzz`");
+  Folder()
+      .write("special_tokens_map.json", R"({"eos_token": 5})")
+      .expect_refused("special_tokens_map.json", "`eos_token`");
+  Folder()
+      .write("special_tokens_map.json", R"({"eos_token": "<none>"})")
+      .expect_refused("vocab.json", "`eos_token` is `<none>`");
+  Folder()
+      .write("tokenizer_config.json",
+             R"({"added_tokens_decoder": {"9999999": {"content": "x y"}}})")
+      .expect_refused("x y", "has id 9999999");
+  Folder()
+      .write("tokenizer_config.json", R"({"model_max_length": 1})")
+      .expect_refused("tokenizer_config.json", "expected 2 up");
+  EXPECT_THAT([] { ClipTokenizer::open("/nowhere"); }, ThrowsMessage<Error>(HasSubstr("/nowhere")));
+}
+
+}  // namespace
+}  // namespace kinema::text
