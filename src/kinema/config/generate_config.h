@@ -19,6 +19,8 @@ struct GenerateConfig {
   std::string prompt = "A cat and a dog baking a cake together in a kitchen.";
   std::string prompt_file;
   std::string negative_prompt;
+  Given<std::string> prompt_2;
+  Given<std::string> negative_prompt_2;
   std::string image_url;
   std::string last_image_url;
   Given<std::string> scheduler = std::string("unipc");
@@ -27,6 +29,14 @@ struct GenerateConfig {
   Given<double> guidance_scale_low = 3.0;
   Given<double> guidance_scale_high = 4.0;
   double guidance_rescale = 0.0;
+  double true_cfg_scale = 1.0;
+  int64_t clip_skip = 0;
+  std::vector<int64_t> original_size;
+  std::vector<int64_t> crops_coords_top_left;
+  std::vector<int64_t> target_size;
+  std::vector<int64_t> negative_original_size;
+  std::vector<int64_t> negative_crops_coords_top_left;
+  std::vector<int64_t> negative_target_size;
   Given<double> boundary_ratio = 0.875;
   Given<double> flow_shift = 5.0;
   bool use_ema = true;
@@ -39,6 +49,7 @@ struct GenerateConfig {
   bool contact_sheet = true;
   bool save_frames = false;
   Given<int64_t> num_videos_per_prompt = 1;
+  Given<int64_t> num_images_per_prompt = 1;
   int64_t first_video_index = 0;
   Given<int64_t> generate_batch_size = 1;
   bool guidance_in_two_passes = false;
@@ -85,6 +96,14 @@ struct GenerateConfig {
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, UNRELATED,
           {.help = "what guidance leads away from", .prose = true, .share = Share::YES});
+    visit("prompt_2", self.prompt_2, UNRELATED,
+          {.help = "flux, sdxl: what the second text encoder reads, where that is something else",
+           .prose = true,
+           .share = Share::YES});
+    visit("negative_prompt_2", self.negative_prompt_2, UNRELATED,
+          {.help = "flux, sdxl: the same of the negative prompt",
+           .prose = true,
+           .share = Share::YES});
     visit("image_url", self.image_url, UNRELATED,
           {.help = "image that the video begins with, a path or URL (image to video, TI2V)",
            .share = Share::FILE});
@@ -110,6 +129,36 @@ struct GenerateConfig {
                    "prompt's; 0 or "
                    "less: not at all",
            .max = 1,
+           .share = Share::YES});
+    visit("true_cfg_scale", self.true_cfg_scale, UNRELATED,
+          {.help = "flux: guidance by a negative prompt, in a second pass, beside guidance_scale, "
+                   "which the model is told; 1 or no negative prompt: none",
+           .min = 0,
+           .share = Share::YES});
+    visit("clip_skip", self.clip_skip, UNRELATED,
+          {.help = "sdxl: so many more of CLIP's last layers are left out",
+           .min = 0,
+           .max = 64,
+           .share = Share::YES});
+    visit("original_size", self.original_size, UNRELATED,
+          {.help = "sdxl: [height, width] that the model is told a picture had before it was cut; "
+                   "empty: as it is made",
+           .share = Share::YES});
+    visit("crops_coords_top_left", self.crops_coords_top_left, UNRELATED,
+          {.help = "sdxl: [top, left] where it is told that it was cut; empty: [0, 0]",
+           .share = Share::YES});
+    visit("target_size", self.target_size, UNRELATED,
+          {.help = "sdxl: [height, width] that it is told the picture has; empty: as it is made",
+           .share = Share::YES});
+    visit("negative_original_size", self.negative_original_size, UNRELATED,
+          {.help = "sdxl: original_size for the negative prompt; counts together with "
+                   "negative_target_size",
+           .share = Share::YES});
+    visit("negative_crops_coords_top_left", self.negative_crops_coords_top_left, UNRELATED,
+          {.help = "sdxl: crops_coords_top_left for the negative prompt", .share = Share::YES});
+    visit("negative_target_size", self.negative_target_size, UNRELATED,
+          {.help = "sdxl: target_size for the negative prompt; counts together with "
+                   "negative_original_size",
            .share = Share::YES});
     visit("boundary_ratio", self.boundary_ratio, MUST_MATCH,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",

@@ -151,6 +151,12 @@ struct KlAutoencoder::Model {
   Side decoder;
 };
 
+bool is_kl_autoencoder(const std::filesystem::path& folder) {
+  const io::Json config = io::Json::read(folder / "config.json");
+  const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+  return name != nullptr && name->is_string() && name->as_string() == kl::kClassName;
+}
+
 KlAutoencoder::KlAutoencoder(const runtime::Devices& devices, const std::filesystem::path& folder,
                              const KlAutoencoderOptions& options)
     : model_(std::make_unique<Model>(devices, folder, options)) {}

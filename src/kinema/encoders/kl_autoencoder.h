@@ -47,4 +47,7 @@ class KlAutoencoder final : public Autoencoder {
   std::unique_ptr<Model> model_;
 };
 
+/// Whether a `vae` folder's config.json says that it is one.
+bool is_kl_autoencoder(const std::filesystem::path& folder);
+
 }  // namespace kinema::encoders

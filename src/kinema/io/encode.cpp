@@ -14,6 +14,10 @@
 #include "kinema/io/image.h"
 #include "kinema/io/video.h"
 
+extern "C" {
+#include <libavutil/crc.h>
+}
+
 namespace kinema::io {
 namespace {
 
@@ -230,7 +234,31 @@ WrittenMp4 write_mp4(const fs::path& path, const HostArray& frames,
   return written;
 }
 
-void write_png(const fs::path& path, const HostArray& image) {
+namespace {
+
+void append_u32(std::vector<std::byte>& to, uint32_t value) {
+  for (const int shift : {24, 16, 8, 0}) {
+    to.push_back(static_cast<std::byte>(value >> shift));
+  }
+}
+
+/// The chunk of a text, neither compressed nor translated (ISO/IEC 15948, 11.3.3.4).
+std::vector<std::byte> text_chunk(const PngText& text) {
+  constexpr std::string_view kPlain("\0\0\0\0\0", 5);  // ends the keyword; flags; no languages
+  const std::string body = "iTXt" + text.keyword + std::string(kPlain) + text.text;
+  std::vector<std::byte> out;
+  append_u32(out, static_cast<uint32_t>(body.size() - 4));
+  const auto bytes = std::as_bytes(std::span(body));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+  const uint32_t crc = av_crc(av_crc_get_table(AV_CRC_32_IEEE_LE), 0xFFFFFFFFU,
+                              reinterpret_cast<const uint8_t*>(body.data()), body.size());
+  append_u32(out, ~crc);
+  return out;
+}
+
+}  // namespace
+
+void write_png(const fs::path& path, const HostArray& image, std::span<const PngText> texts) {
   const Shape& shape = image.shape;
   check(shape.dtype == DType::U8 && shape.rank() == 3 && shape.dims[2] == 3 && shape.elements() > 0,
         "[image] write_png was given {}, u8 [h, w, 3] was expected", to_string(shape));
@@ -260,8 +288,14 @@ void write_png(const fs::path& path, const HostArray& image) {
   must(avcodec_send_frame(codec.get(), frame.get()));
   must(avcodec_send_frame(codec.get(), nullptr));
   must(avcodec_receive_packet(codec.get(), packet.get()));
+  const auto bytes = std::as_bytes(std::span(packet->data, static_cast<size_t>(packet->size)));
+  constexpr size_t kHeader = 8 + 25;  // signature and the chunk IHDR, which is always the first
   AtomicFile file(path);
-  file.write(std::as_bytes(std::span(packet->data, static_cast<size_t>(packet->size))));
+  file.write(bytes.first(kHeader));
+  for (const PngText& text : texts) {
+    file.write(text_chunk(text));
+  }
+  file.write(bytes.subspan(kHeader));
   file.commit();
 }
 

@@ -25,8 +25,15 @@ struct ImageSize {
 /// The size that read_image would give; of JPEG and most PNG without decoding.
 ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name);
 
+/// A text inside a PNG, as its chunk `iTXt` has it.
+struct PngText {
+  std::string keyword;  // 1 to 79 of Latin-1's characters: `parameters`
+  std::string text;     // UTF-8
+};
+
 /// Writes u8 [h, w, 3] as PNG, beside `path` and then renamed.
-void write_png(const std::filesystem::path& path, const HostArray& image);
+void write_png(const std::filesystem::path& path, const HostArray& image,
+               std::span<const PngText> texts = {});
 
 /// u8 [h, w, 3] scaled to the given size, byte by byte as PIL does it: with antialiasing when it
 /// gets smaller.

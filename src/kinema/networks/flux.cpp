@@ -20,6 +20,7 @@ Sizes sizes_of(const flux::TransformerConfig& c) {
           .text_dim = c.joint_attention_dim,
           .pooled_dim = c.pooled_projection_dim,
           .takes_guidance = c.guidance_embeds,
+          .guidance_distilled = true,
           .makes_images = true,
           .num_layers = c.num_layers + c.num_single_layers,
           .num_heads = c.num_attention_heads,

@@ -35,8 +35,10 @@ struct Sizes {
   bool takes_last_image = false;  // makes the video between two images
   int64_t pooled_dim = 0;         // of the prompt as one vector, beside its tokens
   int64_t size_ids = 0;           // numbers about the picture's size, beside the text
-  bool takes_guidance = false;    // is told the guidance scale, which was distilled into it
-  bool makes_images = false;      // latents have one frame
+  bool takes_guidance = false;    // is told the guidance scale
+  /// Guidance was distilled into it: a negative prompt counts with a scale of its own alone.
+  bool guidance_distilled = false;
+  bool makes_images = false;  // latents have one frame
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t width = 0;

@@ -17,6 +17,7 @@
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/text/unicode.h"
+#include "kinema/weights/family.h"
 
 namespace kinema::runs {
 namespace {
@@ -34,10 +35,12 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
   schedulers::ScheduleConfig out = own.value_or(schedulers::ScheduleConfig{});
   const config::GenerateConfig& g = loaded.config.generate;
   if (!own || g.scheduler.given) {
-    out.sampler = schedulers::sampler_from_string(g.scheduler.value);
+    out.sampler =
+        schedulers::sampler_from_string(g.scheduler.value, schedulers::is_flow(out.sampler));
   }
   if (!own || g.flow_shift.given) {
     out.shift = g.flow_shift;
+    out.dynamic_shift.reset();
   }
   return out;
 }
@@ -89,6 +92,57 @@ sample::ReuseSettings reuse_of(const config::GenerateConfig& g) {
   return out;
 }
 
+/// A key's two numbers; nothing where it is empty. Throws an Error naming the key for others.
+std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values,
+                                              std::string_view key) {
+  if (values.empty()) {
+    return std::nullopt;
+  }
+  constexpr int64_t kMost = 1 << 20;
+  check(values.size() == 2 &&
+            std::ranges::all_of(values, [](int64_t value) { return value >= 0 && value <= kMost; }),
+        "[config] {} is [{}], expected two numbers of pixels, [height, width] or [top, left]", key,
+        fmt::join(values, ", "));
+  return std::array<int64_t, 2>{values[0], values[1]};
+}
+
+/// What pipelines that make images are asked beside, and in their own way where nothing else is
+/// said.
+void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& defaults,
+                    sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  request.height = loaded.gives("height") ? g.height : defaults.side;
+  request.width = loaded.gives("width") ? g.width : defaults.side;
+  request.num_inference_steps =
+      loaded.gives("num_inference_steps") ? g.num_inference_steps : defaults.num_inference_steps;
+  request.guidance_scale =
+      loaded.gives("guidance_scale") ? g.guidance_scale.value : defaults.guidance_scale;
+  request.num_frames = 1;
+  if (g.num_images_per_prompt.given) {
+    request.num_videos_per_prompt = g.num_images_per_prompt;
+  }
+  if (g.prompt_2.given) {
+    request.prompts_2.assign(request.prompts.size(), g.prompt_2.value);
+  }
+  if (g.negative_prompt_2.given) {
+    request.negative_prompt_2 = g.negative_prompt_2.value;
+    request.negative_prompt = request.negative_prompt.value_or("");
+  }
+  request.true_cfg_scale = g.true_cfg_scale;
+  constexpr std::array<int64_t, 2> kCorner{0, 0};
+  request.picture_sizes = {
+      .original = pair_of(g.original_size, "original_size"),
+      .crop = pair_of(g.crops_coords_top_left, "crops_coords_top_left").value_or(kCorner),
+      .target = pair_of(g.target_size, "target_size")};
+  const auto original = pair_of(g.negative_original_size, "negative_original_size");
+  const auto target = pair_of(g.negative_target_size, "negative_target_size");
+  const auto crop = pair_of(g.negative_crops_coords_top_left, "negative_crops_coords_top_left");
+  if (original && target) {
+    request.negative_picture_sizes = {
+        .original = original, .crop = crop.value_or(kCorner), .target = target};
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> read_prompts(const config::Loaded& loaded) {
@@ -126,7 +180,9 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request;
   request.prompts = read_prompts(loaded);
-  request.negative_prompt = g.negative_prompt;
+  if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
+    request.negative_prompt = g.negative_prompt;
+  }
   request.images = {.first = read_given_image(g.image_url),
                     .last = read_given_image(g.last_image_url)};
   request.num_videos_per_prompt = g.num_videos_per_prompt;
@@ -148,6 +204,10 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.schedule = schedule(loaded, model);
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
+  if (const weights::PipelineClass* of = weights::pipeline_class(model.folder.class_name);
+      of != nullptr && of->images.side > 0) {
+    ask_for_images(loaded, of->images, request);
+  }
   return request;
 }
 

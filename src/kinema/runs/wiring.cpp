@@ -9,6 +9,9 @@
 #include "kinema/data/synthetic.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/encoders/clip_sizes.h"
+#include "kinema/encoders/flux_encoder.h"
+#include "kinema/encoders/kl_autoencoder.h"
+#include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/encoders/umt5_encoder.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/graph/scan.h"
@@ -253,6 +256,9 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   if (fs::is_directory(path / part, ignored)) {
     return path / part;
   }
+  if (part == "transformer" && fs::is_directory(path / "unet", ignored)) {
+    return path / "unet";
+  }
   const std::string other = part == "transformer" ? "transformer_2" : "transformer";
   check(!fs::is_directory(path / other, ignored), "[config] {} has a {}/ but no {}/", path.string(),
         other, part);
@@ -306,6 +312,15 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     return encoders::space_to_depth_autoencoder(space_to_depth(config));
   }
+  const fs::path folder = vae_folder(config);
+  if (encoders::is_kl_autoencoder(folder)) {
+    return std::make_unique<encoders::KlAutoencoder>(
+        devices, folder,
+        encoders::KlAutoencoderOptions{.model = {.weights_dtype = dtype(m.vae_weights_dtype),
+                                                 .activations_dtype = dtype(m.vae_dtype),
+                                                 .precision = precision(m.precision)},
+                                       .program = program_options(config)});
+  }
   encoders::WanAutoencoderOptions options;
   options.model = {.weights_dtype = dtype(m.vae_weights_dtype),
                    .activations_dtype = dtype(m.vae_dtype),
@@ -320,7 +335,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
                                       .stride_width = m.vae_tile_stride_width};
   }
   options.program = program_options(config);
-  return std::make_unique<encoders::WanAutoencoder>(devices, vae_folder(config), options);
+  return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
 }
 
 fs::path text_encoder_folder(const config::Config& config) {
@@ -340,6 +355,48 @@ fs::path text_encoder_folder(const config::Config& config) {
   return named;
 }
 
+namespace {
+
+/// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
+std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& config,
+                                                          const fs::path& folder, int64_t text_dim,
+                                                          const pjrt::Client& client,
+                                                          const Job& job) {
+  const config::ModelConfig& m = config.model;
+  const DType type = dtype(m.text_encoder_dtype);
+  const auto on_note = [job](const std::string& note) { job.notice(note); };
+  std::error_code ignored;
+  check(fs::is_directory(folder / "tokenizer_2", ignored),
+        "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
+  const io::Json second = io::Json::read(folder / "text_encoder_2" / "config.json");
+  if (weights::is_t5(second)) {
+    constexpr int64_t kLongest = 512;
+    return encoders::flux_text_encoder(
+        client, {.pipeline = folder,
+                 .max_sequence_length = std::min(m.max_sequence_length, kLongest),
+                 .width = text_dim,
+                 .batched = m.use_batched_text_encoder,
+                 .memory = encoders::text_encoder_memory(m.text_encoder_memory),
+                 .options = {.weights_dtype = type,
+                             .activations_dtype = type,
+                             .precision = precision(m.precision),
+                             .scan_layers = m.scan_layers},
+                 .clip_dtype = type,
+                 .program = program_options(config),
+                 .on_note = on_note});
+  }
+  return encoders::sdxl_text_encoder(client, {.pipeline = folder,
+                                              .clip_skip = config.generate.clip_skip,
+                                              .width = text_dim,
+                                              .dtype = type,
+                                              .precision = precision(m.precision),
+                                              .scan_layers = m.scan_layers,
+                                              .program = program_options(config),
+                                              .on_note = on_note});
+}
+
+}  // namespace
+
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          int64_t text_dim,
                                                          const pjrt::Client& client, const Job& job,
@@ -350,6 +407,10 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
   }
   const fs::path folder = text_encoder_folder(config);
   const DType type = dtype(m.text_encoder_dtype);
+  std::error_code ignored;
+  if (fs::is_directory(folder / "text_encoder_2", ignored)) {
+    return image_text_encoder(config, folder, text_dim, client, job);
+  }
   return encoders::umt5_text_encoder(
       client, {.model = folder / "text_encoder",
                .tokenizer = folder / "tokenizer",

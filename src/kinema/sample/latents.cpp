@@ -55,8 +55,11 @@ HostArray read_latents(const std::filesystem::path& path, int64_t videos, const 
   const auto file = io::SafetensorsFile::open(path);
   const io::TensorView& tensor = latents_tensor(file);
   Dims dims = tensor.shape.dims;
+  // Of one video, or of images, which have no axis of frames.
+  const bool of_images = dims.size() == 4 && video[1] == 1 && dims[1] == video[0] &&
+                         dims[2] == video[2] && dims[3] == video[3];
   if (dims.size() == 4) {
-    dims.insert(dims.begin(), 1);
+    dims.insert(of_images ? dims.begin() + 2 : dims.begin(), 1);
   }
   check(is_float(tensor.shape.dtype) && dims.size() == 5 && (dims[0] == videos || dims[0] == 1) &&
             std::ranges::equal(dims.begin() + 1, dims.end(), video.begin(), video.end()),

@@ -71,7 +71,7 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   const PipelineFolder& folder = pipeline.folder();
   io::Json out = io::Json::object();
   out.set("prompt", video.prompt);
-  out.set("negative_prompt", request.negative_prompt);
+  out.set("negative_prompt", request.negative_prompt.value_or(""));
   out.set("condition", word(generated.condition));
   out.set("seed", static_cast<int64_t>(request.seed));
   out.set("index", video.index);
@@ -94,6 +94,13 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   if (!request.initial_latents.empty()) {
     out.set("initial_latents", request.initial_latents.string());
   }
+  if (request.true_cfg_scale != 1.0) {
+    out.set("true_cfg_scale", request.true_cfg_scale);
+  }
+  if (!request.prompts_2.empty()) {
+    out.set("prompt_2", request.prompts_2[static_cast<size_t>((video.index - request.first_index) /
+                                                              request.num_videos_per_prompt)]);
+  }
   out.set("num_frames", generated.sizes.num_frames);
   out.set("height", generated.sizes.height);
   out.set("width", generated.sizes.width);
@@ -101,6 +108,13 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   out.set("kinema", options.version);
   out.set("settings", settings_of(options, video));
   out.set("flags", options.flags);
+  return out;
+}
+
+/// The only frame [1, h, w, 3] as [h, w, 3].
+HostArray picture_of(const HostArray& frames) {
+  HostArray out = frames;
+  out.shape.dims.erase(out.shape.dims.begin());
   return out;
 }
 
@@ -239,13 +253,20 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
   const Names names(folder, options);
   OutputFiles out;
   for (const GeneratedVideo& video : generated.videos) {
+    const std::string_view ending = generated.images ? ".png" : ".mp4";
     const std::string stem = names.reserve(fmt::format("{:03}{}", video.index, slug(video.prompt)),
-                                           {".json", ".mp4", ""});
-    const fs::path path = folder / (stem + ".mp4");
+                                           {".json", ending, ""});
+    const fs::path path = folder / (stem + std::string(ending));
     const fs::path about = folder / (stem + ".json");
+    const std::string words = describe(request, generated, pipeline, video, options).dump();
     try {
-      io::write_file(about, describe(request, generated, pipeline, video, options).dump() + "\n");
-      io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+      io::write_file(about, words + "\n");
+      if (generated.images) {
+        const std::vector<io::PngText> inside{{.keyword = "kinema", .text = words}};
+        io::write_png(path, picture_of(video.frames), inside);
+      } else {
+        io::write_mp4(path, video.frames, {.fps = options.fps, .enlarge = options.enlarge});
+      }
     } catch (...) {  // a full disk: no words about a video that there is not
       std::error_code ignored;
       fs::remove(about, ignored);

@@ -42,9 +42,10 @@ struct OutputFiles {
   std::vector<std::filesystem::path> frames;  // folders of PNGs, one a video, or none
 };
 
-/// Writes `NNN_words_of_the_prompt.mp4` with a `.json` beside it (everything that the video follows
-/// from) for each video, a line of it into `metadata.jsonl`, and what the options ask for, into
-/// `folder`. NNN is the video's index. Two processes may write into one folder.
+/// Writes `NNN_words_of_the_prompt.mp4`, of pipelines that make images `.png` with the same words
+/// inside (`iTXt`, `kinema`), with a `.json` beside it (everything that the video follows from) for
+/// each video, a line of it into `metadata.jsonl`, and what the options ask for, into `folder`. NNN
+/// is the video's index. Two processes may write into one folder.
 OutputFiles write_outputs(const std::filesystem::path& folder, const GenerateRequest& request,
                           const Generated& generated, const Pipeline& pipeline,
                           const OutputOptions& options = {});

@@ -45,6 +45,9 @@ bool holds_latents(const std::filesystem::path& path) {
 
 void check_request(const GenerateRequest& request) {
   check(!request.prompts.empty(), "[sample] there is no prompt");
+  check(request.prompts_2.empty() || request.prompts_2.size() == request.prompts.size(),
+        "[sample] there are {} prompts and {} of a second encoder", request.prompts.size(),
+        request.prompts_2.size());
   check(request.num_videos_per_prompt >= 1,
         "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
   check(request.batch_size >= 1, "[sample] the batch size is {}, expected 1 or more",
@@ -81,6 +84,14 @@ HostArray row(const HostArray& x, int64_t i) {
   HostArray out = take_rows(x, {i});
   out.shape.dims.erase(out.shape.dims.begin());
   return out;
+}
+
+/// With one more entry of the first axis, all zeros.
+HostArray with_zeros(HostArray x) {
+  const size_t row = x.bytes.size() / static_cast<size_t>(x.shape.dims[0]);
+  ++x.shape.dims[0];
+  x.bytes.resize(x.bytes.size() + row);
+  return x;
 }
 
 /// `count` rows of the first axis.
@@ -151,6 +162,8 @@ struct Pipeline::Plan {
   int64_t step_bytes = 0;     // of the largest step, with parameters that are to be loaded
   int64_t loaded_bytes = 0;   // of these, the parameters
   bool encoders_go = false;   // to make room for the steps
+  bool takes_pooled = false;  // as the network says
+  bool takes_sizes = false;
 };
 
 Pipeline::Pipeline(const runtime::Devices& devices, PipelineFolder folder, PipelineParts parts,
@@ -197,9 +210,10 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.condition = condition_of(network, layout, experts_.folder().expand_timesteps, request.images);
   check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
-  out.sizes = video_sizes(request.num_frames, request.height, request.width, layout,
-                          network.patch_size, network.max_positions);
-  if (observer.note && out.sizes.num_frames != request.num_frames) {
+  const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
+  out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
+                          network.max_positions);
+  if (observer.note && out.sizes.num_frames != num_frames) {
     observer.note(fmt::format(
         "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
         out.sizes.num_frames, parts_.autoencoder->name(),
@@ -208,10 +222,15 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
+  // Where guidance was distilled, the scale is told, and a negative prompt has one of its own.
+  const bool distilled = network.guidance_distilled;
+  const double negative_scale = request.negative_prompt ? request.true_cfg_scale : 1.0;
+  const double scale = distilled ? negative_scale : request.guidance_scale;
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
                                                         network.tokens(out.sizes.latents)),
-                  .guidance_scale = request.guidance_scale,
-                  .guidance_scale_2 = request.guidance_scale_2.value_or(request.guidance_scale),
+                  .guidance_scale = scale,
+                  .guidance_scale_2 = request.guidance_scale_2.value_or(scale),
+                  .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
                   .guidance_rescale = request.guidance_rescale,
                   .two_passes = request.two_passes,
                   .reuse = request.reuse};
@@ -221,6 +240,8 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   if (out.settings.reuse.guidance) {
     out.settings.reuse.guidance->height = out.sizes.height;
   }
+  out.takes_pooled = network.pooled_dim > 0;
+  out.takes_sizes = network.size_ids > 0;
   bool all_guided = true;
   for (const float t : out.settings.schedule.timesteps) {
     const int64_t expert = experts_.at_timestep(t);
@@ -239,12 +260,25 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   return out;
 }
 
+/// Whether the negative prompt is zeros, and not encoded.
+static bool has_zero_negative(const GenerateRequest& request, const PipelineFolder& folder) {
+  return !request.negative_prompt && folder.zeros_for_no_negative;
+}
+
 /// All that are encoded, at once, so that an encoder may take prompts and negative prompt together.
-std::vector<std::string> Pipeline::texts(const Plan& plan, const GenerateRequest& request) const {
-  const auto first = request.prompts.begin() + plan.first_prompt;
-  std::vector<std::string> prompts(first, first + plan.prompts);
-  if (plan.guided) {
-    prompts.push_back(request.negative_prompt);
+std::vector<encoders::Prompt> Pipeline::texts(const Plan& plan,
+                                              const GenerateRequest& request) const {
+  std::vector<encoders::Prompt> prompts;
+  for (int64_t i = plan.first_prompt; i < plan.first_prompt + plan.prompts; ++i) {
+    const auto at = static_cast<size_t>(i);
+    prompts.push_back({.text = request.prompts[at]});
+    if (!request.prompts_2.empty()) {
+      prompts.back().second = request.prompts_2[at];
+    }
+  }
+  if (plan.guided && !has_zero_negative(request, experts_.folder())) {
+    prompts.push_back(
+        {.text = request.negative_prompt.value_or(""), .second = request.negative_prompt_2});
   }
   return prompts;
 }
@@ -254,9 +288,19 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
   Context out;
   {
     const AddSeconds watch(timings.text);
-    out.text = parts_.text_encoder->encode(texts(plan, request));
+    encoders::TextStates made =
+        parts_.text_encoder->encode(std::span<const encoders::Prompt>(texts(plan, request)));
+    const bool zeros = plan.guided && has_zero_negative(request, experts_.folder());
+    out.text = zeros ? with_zeros(std::move(made.states)) : std::move(made.states);
+    out.pooled = zeros && !made.pooled.bytes.empty() ? with_zeros(std::move(made.pooled))
+                                                     : std::move(made.pooled);
   }
   const networks::Sizes& network = experts_.network(0).sizes();
+  check(network.pooled_dim == 0 ||
+            (!out.pooled.bytes.empty() && out.pooled.shape.dims[1] == network.pooled_dim),
+        "[sample] the model wants pooled text of {} numbers, but the text encoder {} makes {}",
+        network.pooled_dim, parts_.text_encoder->name(),
+        out.pooled.bytes.empty() ? "none" : to_string(out.pooled.shape));
   check(network.text_tokens == 0 || out.text.shape.dims[1] == network.text_tokens,
         "[sample] this model takes {} text tokens, but the text encoder makes {}\n"
         "  max_sequence_length={} is needed",
@@ -293,8 +337,21 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
                        .condition_kind = plan.condition,
                        .condition = repeated(condition, count),
                        .image = repeated(context.image, count)};
+    const std::vector<int64_t> negatives(items.size(), negative);
     if (plan.guided) {
-      batch.negative_text = take_rows(context.text, std::vector<int64_t>(items.size(), negative));
+      batch.negative_text = take_rows(context.text, negatives);
+    }
+    if (plan.takes_pooled) {
+      batch.pooled = take_rows(context.pooled, prompts);
+      batch.negative_pooled = plan.guided ? take_rows(context.pooled, negatives) : HostArray();
+    }
+    if (plan.takes_sizes) {
+      const auto rows = [&](const PictureSizes& sizes) {
+        return repeated(size_ids(sizes, plan.sizes.height, plan.sizes.width), count);
+      };
+      batch.size_ids = rows(request.picture_sizes);
+      batch.negative_size_ids =
+          rows(request.negative_picture_sizes.value_or(request.picture_sizes));
     }
     batches.push_back(std::move(batch));
   }
@@ -397,8 +454,10 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
 MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request) const {
   const bool on_host = programs_->devices().client().platform_name() == "cpu";
   const Dims& latents = plan.sizes.latents;
-  const std::vector<std::string> prompts = texts(plan, request);
-  MemoryUse out{.text = parts_.text_encoder->memory_bytes(prompts), .steps = plan.step_bytes};
+  const std::vector<encoders::Prompt> prompts = texts(plan, request);
+  MemoryUse out{
+      .text = parts_.text_encoder->memory_bytes(std::span<const encoders::Prompt>(prompts)),
+      .steps = plan.step_bytes};
   if (request.decodes) {
     out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
   }
@@ -427,7 +486,10 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
                        runtime::available_memory_bytes());
     }
   });
-  Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
+  Generated out{.sizes = plan.sizes,
+                .schedule = plan.schedule,
+                .condition = plan.condition,
+                .images = experts_.network(0).sizes().makes_images};
   {
     // Nothing is loaded before it is known that all of it fits.
     const AddSeconds watch(out.timings.compile);

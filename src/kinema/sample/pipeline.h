@@ -17,6 +17,7 @@
 #include "kinema/sample/condition.h"
 #include "kinema/sample/denoiser.h"
 #include "kinema/sample/memory.h"
+#include "kinema/sample/picture_sizes.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
@@ -35,7 +36,11 @@ struct VideoShare {
 
 struct GenerateRequest {
   std::vector<std::string> prompts;
-  std::string negative_prompt;
+  /// What the second of two text encoders reads instead, one a prompt or none.
+  std::vector<std::string> prompts_2;
+  /// Absent: the empty text, or zeros where the pipeline says so (SDXL).
+  std::optional<std::string> negative_prompt;
+  std::optional<std::string> negative_prompt_2;
   /// Of all videos.
   GivenImages images;
   int64_t num_videos_per_prompt = 1;
@@ -47,6 +52,11 @@ struct GenerateRequest {
   /// For the low-noise expert; the same as guidance_scale when absent. See is_guided.
   std::optional<double> guidance_scale_2;
   double guidance_rescale = 0.0;
+  /// For networks that guidance was distilled into: that of a negative prompt, where one is given.
+  double true_cfg_scale = 1.0;
+  /// For networks that are told sizes; those of the negative prompt where they are others.
+  PictureSizes picture_sizes;
+  std::optional<PictureSizes> negative_picture_sizes;
   uint64_t seed = 0;
   /// Index of the first video: video i of the request is what it would be at first_index + i of a
   /// longer one.
@@ -105,6 +115,7 @@ struct Generated {
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
   Condition condition = Condition::NONE;
+  bool images = false;       // one frame each, which is all that the model makes
   int64_t steps = 0;         // of all batches
   int64_t reused_steps = 0;  // of these, those that took something from earlier ones
   Timings timings;
@@ -188,14 +199,15 @@ class Pipeline {
   struct Plan;
   /// What the transformer is told: prompts, then the negative one, and CLIP's tokens.
   struct Context {
-    HostArray text;   // f32 [n, t, d]
-    HostArray image;  // f32 [n, d], or no bytes
+    HostArray text;    // f32 [n, t, d]
+    HostArray pooled;  // f32 [n, p], or no bytes
+    HostArray image;   // f32 [n, d], or no bytes
   };
   Plan plan(const GenerateRequest& request, const GenerateObserver& observer) const;
   Context encode(const GenerateRequest& request, const Plan& plan, Timings& timings) const;
   void make_room(Plan& plan, const GenerateRequest& request, const GenerateObserver& observer);
   MemoryUse memory_use(const Plan& plan, const GenerateRequest& request) const;
-  std::vector<std::string> texts(const Plan& plan, const GenerateRequest& request) const;
+  std::vector<encoders::Prompt> texts(const Plan& plan, const GenerateRequest& request) const;
   void release_encoders() const;
   static std::vector<DenoiseBatch> make_batches(const GenerateRequest& request, const Plan& plan,
                                                 const Context& context, const HostArray& condition);

@@ -8,6 +8,13 @@
 
 namespace kinema::weights {
 
+/// How a pipeline that makes images is called where nothing else is said, as diffusers has it.
+struct ImageDefaults {
+  int64_t side = 0;  // pixels; 0: it makes videos
+  int64_t num_inference_steps = 0;
+  double guidance_scale = 0.0;
+};
+
 /// A class that a pipeline's model_index.json names.
 struct PipelineClass {
   std::string_view name;
@@ -15,6 +22,7 @@ struct PipelineClass {
   bool of_images = false;
   /// It hands its scheduler sigmas evenly from 1 to 1/steps.
   bool even_sigmas = false;
+  ImageDefaults images = {};
 };
 
 /// How files say which family of networks they are of. A family is a line of the table in
