@@ -253,7 +253,7 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
   Context out;
   {
     const AddSeconds watch(timings.text);
-    out.text = parts_.text_encoder->encode(texts(plan, request));
+    out.text = parts_.text_encoder->encode(texts(plan, request)).states;
   }
   const networks::Sizes& network = experts_.network(0).sizes();
   check(network.text_tokens == 0 || out.text.shape.dims[1] == network.text_tokens,
