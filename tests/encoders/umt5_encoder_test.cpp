@@ -105,7 +105,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddings) {
       given.batched = batched;
       const auto encoder = umt5_text_encoder(client(), given);
 
-      const HostArray got = encoder->encode(prompts);
+      const HostArray got = encoder->encode(prompts).states;
 
       EXPECT_EQ(got.shape, want.shape);
       EXPECT_LT(largest_difference(got, want), kF32Limit);
@@ -115,7 +115,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddings) {
 
 TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
   const std::vector<std::string> prompts{"A red ball rolls", "two dogs"};
-  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);
+  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts).states;
   for (const bool scan : {false, true}) {
     // Two groups of two heads, and each head alone.
     for (const int64_t bytes : {2 * 64 * 64 * 4, 1}) {
@@ -123,18 +123,19 @@ TEST_F(Umt5Test, HeadsInGroupsGiveTheSame) {
       T5Settings grouped = settings();
       grouped.options.scan_layers = scan;
       grouped.options.scores_bytes = bytes;
-      EXPECT_LT(largest_difference(umt5_text_encoder(client(), grouped)->encode(prompts), want),
-                kF32Limit);
+      EXPECT_LT(
+          largest_difference(umt5_text_encoder(client(), grouped)->encode(prompts).states, want),
+          kF32Limit);
     }
   }
 }
 
 TEST_F(Umt5Test, HalfPrecisionStaysNear) {
   const std::vector<std::string> prompts{"A red ball rolls", ""};
-  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts);
+  const HostArray want = umt5_text_encoder(client(), settings())->encode(prompts).states;
   T5Settings half = settings();
   half.options = {.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
-  const HostArray got = umt5_text_encoder(client(), half)->encode(prompts);
+  const HostArray got = umt5_text_encoder(client(), half)->encode(prompts).states;
 
   EXPECT_LT(largest_difference(got, want), kBf16Limit);
   EXPECT_GT(largest_difference(got, want), 0.0F);
@@ -161,7 +162,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddingsInBfloat16) {
     half.options = {.weights_dtype = DType::BF16, .activations_dtype = DType::BF16};
     half.options.scan_layers = scan;
 
-    const HostArray got = umt5_text_encoder(client(), half)->encode(prompts);
+    const HostArray got = umt5_text_encoder(client(), half)->encode(prompts).states;
 
     EXPECT_EQ(got.shape, want.shape);
     EXPECT_LT(largest_difference(got, want), 2.0 * largest);
@@ -173,7 +174,7 @@ TEST_F(Umt5Test, GivesTheReferencesPromptEmbeddingsInBfloat16) {
 TEST_F(Umt5Test, RowsBehindThePromptAreZero) {
   const auto encoder = umt5_text_encoder(client(), settings());
   const std::string empty;  // one token: the end
-  const HostArray states = encoder->encode(std::span(&empty, 1));
+  const HostArray states = encoder->encode(std::span(&empty, 1)).states;
   const auto values = states.as<float>();
   const auto width = static_cast<size_t>(states.shape.dims[2]);
 
@@ -191,8 +192,9 @@ TEST_F(Umt5Test, TheLengthThatItRunsInDoesNotMatter) {
   given.batched = true;
   const std::vector<std::string> both{"a red ball", longer};
   // In one run the short prompt is padded to the long one's length.
-  const HostArray together = umt5_text_encoder(client(), given)->encode(both);
-  const HostArray alone = umt5_text_encoder(client(), given)->encode(std::span(both).first(1));
+  const HostArray together = umt5_text_encoder(client(), given)->encode(both).states;
+  const HostArray alone =
+      umt5_text_encoder(client(), given)->encode(std::span(both).first(1)).states;
   HostArray first(alone.shape);
   std::copy_n(together.bytes.begin(), first.bytes.size(), first.bytes.begin());
 
@@ -202,12 +204,12 @@ TEST_F(Umt5Test, TheLengthThatItRunsInDoesNotMatter) {
 TEST_F(Umt5Test, ReleasedParametersAreLoadedAgain) {
   const auto encoder = umt5_text_encoder(client(), settings());
   const std::vector<std::string> prompts{"a cat", "a dog"};
-  const HostArray before = encoder->encode(std::span(prompts).first(1));
+  const HostArray before = encoder->encode(std::span(prompts).first(1)).states;
   encoder->release();
   encoder->release();
 
-  EXPECT_EQ(encoder->encode(std::span(prompts).first(1)).bytes, before.bytes);
-  EXPECT_NE(encoder->encode(std::span(prompts).last(1)).bytes, before.bytes);
+  EXPECT_EQ(encoder->encode(std::span(prompts).first(1)).states.bytes, before.bytes);
+  EXPECT_NE(encoder->encode(std::span(prompts).last(1)).states.bytes, before.bytes);
 }
 
 TEST_F(Umt5Test, StreamedBlocksGiveTheBitsOfResidentOnes) {
@@ -219,11 +221,11 @@ TEST_F(Umt5Test, StreamedBlocksGiveTheBitsOfResidentOnes) {
       given.options = {.weights_dtype = type, .activations_dtype = type};
       given.batched = batched;
       given.memory = TextEncoderMemory::RESIDENT;
-      const HostArray want = umt5_text_encoder(client(), given)->encode(prompts);
+      const HostArray want = umt5_text_encoder(client(), given)->encode(prompts).states;
       for (const TextEncoderMemory memory :
            {TextEncoderMemory::STREAMED, TextEncoderMemory::AUTO}) {
         given.memory = memory;
-        EXPECT_EQ(umt5_text_encoder(client(), given)->encode(prompts).bytes, want.bytes);
+        EXPECT_EQ(umt5_text_encoder(client(), given)->encode(prompts).states.bytes, want.bytes);
       }
     }
   }
@@ -238,8 +240,9 @@ TEST_F(Umt5Test, APromptHasTheSameBitsWhateverComesWithIt) {
   T5Settings given = settings();
   given.max_sequence_length = 512;
   const std::vector<std::string> both{"a red ball", longer};
-  const HostArray together = umt5_text_encoder(client(), given)->encode(both);
-  const HostArray alone = umt5_text_encoder(client(), given)->encode(std::span(both).first(1));
+  const HostArray together = umt5_text_encoder(client(), given)->encode(both).states;
+  const HostArray alone =
+      umt5_text_encoder(client(), given)->encode(std::span(both).first(1)).states;
 
   EXPECT_TRUE(std::ranges::equal(alone.bytes, std::span(together.bytes).first(alone.bytes.size())));
 }
@@ -287,12 +290,12 @@ TEST_F(Umt5MemoryTest, StreamedHoldsTwoBlocksAndResidentAll) {
   const auto most = [&] { return allocator::large_blocks().most_live_bytes - before; };
 
   const auto streamed = wide(TextEncoderMemory::STREAMED);
-  const HostArray states = streamed->encode(prompts);
+  const HostArray states = streamed->encode(prompts).states;
   // Two blocks, and for a moment a third: the plugin lets go of a run's arguments some time after
   // its results are there. Beside them what the products need.
   EXPECT_LT(most(), 4 * kBlockBytes);
 
-  EXPECT_EQ(wide(TextEncoderMemory::RESIDENT)->encode(prompts).bytes, states.bytes);
+  EXPECT_EQ(wide(TextEncoderMemory::RESIDENT)->encode(prompts).states.bytes, states.bytes);
   EXPECT_GE(most(), kLayers * kBlockBytes);
 }
 
@@ -328,7 +331,7 @@ TEST_F(Umt5Test, APromptThatIsCutGivesANote) {
   given.max_sequence_length = 4;
   given.on_note = [&](const std::string& note) { notes.push_back(note); };
   const std::string prompt = "A cat walks on the grass";
-  const HostArray states = umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1));
+  const HostArray states = umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).states;
 
   EXPECT_EQ(states.shape.dims[1], 4);
   ASSERT_EQ(notes.size(), 1U);
@@ -337,13 +340,15 @@ TEST_F(Umt5Test, APromptThatIsCutGivesANote) {
 
 TEST_F(Umt5Test, TheEmbeddingMayHaveItsOtherNameOrBoth) {
   const std::string prompt = "a cat";
-  const HostArray want = umt5_text_encoder(client(), settings())->encode(std::span(&prompt, 1));
+  const HostArray want =
+      umt5_text_encoder(client(), settings())->encode(std::span(&prompt, 1)).states;
   for (const std::vector<std::string>& names :
        {std::vector<std::string>{"encoder.embed_tokens.weight"},
         std::vector<std::string>{"shared.weight", "encoder.embed_tokens.weight"}}) {
     T5Settings given = settings();
     given.model = with_embedding_as(names);
-    EXPECT_EQ(umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).bytes, want.bytes);
+    EXPECT_EQ(umt5_text_encoder(client(), given)->encode(std::span(&prompt, 1)).states.bytes,
+              want.bytes);
     EXPECT_THAT(networks::check_path(given.model), HasSubstr("UMT5EncoderModel: 2 layers"));
   }
 }

@@ -15,15 +15,15 @@ class Lengths final : public encoders::TextEncoder {
  public:
   std::string name() const override { return "lengths"; }
   Shape shape() const override { return {DType::F32, {1, 1}}; }
-  HostArray encode(std::span<const std::string> prompts) const override {
+  encoders::TextStates encode_prompts(std::span<const encoders::Prompt> prompts) const override {
     ++calls;
     check(!broken, "the encoder is broken");
     std::vector<float> states;
-    for (const std::string& prompt : prompts) {
+    for (const auto& [prompt, second] : prompts) {
       check(!prompt.starts_with("bad"), "`{}` cannot be encoded", prompt);
       states.push_back(static_cast<float>(prompt.size()));
     }
-    return HostArray::f32({static_cast<int64_t>(prompts.size()), 1, 1}, states);
+    return {.states = HostArray::f32({static_cast<int64_t>(prompts.size()), 1, 1}, states)};
   }
   mutable int calls = 0;
   bool broken = false;

@@ -101,17 +101,17 @@ class Failing final : public encoders::Autoencoder, public encoders::TextEncoder
     autoencoder().decode(latents, sink);
   }
   Shape shape() const override { return text_encoder().shape(); }
-  HostArray encode(std::span<const std::string> prompts) const override {
-    HostArray out = text_encoder().encode(prompts);
+  encoders::TextStates encode_prompts(std::span<const encoders::Prompt> prompts) const override {
+    HostArray out = text_encoder().encode(prompts).states;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      check(prompts[i].find("blue triangle") == std::string::npos,
+      check(prompts[i].text.find("blue triangle") == std::string::npos,
             "[text] no triangles\n  square?");
-      if (prompts[i].find("green square") != std::string::npos) {
+      if (prompts[i].text.find("green square") != std::string::npos) {
         out.as<float>()[i * out.as<float>().size() / prompts.size()] =
             std::numeric_limits<float>::infinity();
       }
     }
-    return out;
+    return {.states = std::move(out)};
   }
 
  private:

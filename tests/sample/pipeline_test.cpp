@@ -357,11 +357,11 @@ class CountedText final : public encoders::TextEncoder {
  public:
   std::string name() const override { return "counted"; }
   Shape shape() const override { return words_->shape(); }
-  HostArray encode(std::span<const std::string> prompts) const override {
+  encoders::TextStates encode_prompts(std::span<const encoders::Prompt> prompts) const override {
     ++calls;
     return words_->encode(prompts);
   }
-  int64_t memory_bytes(std::span<const std::string>) const override { return 40'000'000'000; }
+  int64_t prompts_bytes(std::span<const encoders::Prompt>) const override { return 40'000'000'000; }
   mutable int calls = 0;
 
  private:

@@ -4,8 +4,19 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/error.h"
+
 namespace kinema::encoders {
 namespace {
+
+std::vector<Prompt> prompts_of(std::span<const std::string> texts) {
+  std::vector<Prompt> prompts;
+  prompts.reserve(texts.size());
+  for (const std::string& text : texts) {
+    prompts.push_back({text});
+  }
+  return prompts;
+}
 
 class HashedTextEncoder final : public TextEncoder {
  public:
@@ -15,18 +26,19 @@ class HashedTextEncoder final : public TextEncoder {
   Shape shape() const override {
     return {DType::F32, {settings_.max_sequence_length, settings_.text_dim}};
   }
-  HostArray encode(std::span<const std::string> prompts) const override {
+
+ private:
+  TextStates encode_prompts(std::span<const Prompt> prompts) const override {
     HostArray out(Shape{
         DType::F32,
         {static_cast<int64_t>(prompts.size()), settings_.max_sequence_length, settings_.text_dim}});
     auto to = out.bytes.begin();
-    for (const std::string& prompt : prompts) {
-      to = std::ranges::copy(settings_.encode(prompt).bytes, to).out;
+    for (const std::string& text : single_texts(prompts, name())) {
+      to = std::ranges::copy(settings_.encode(text).bytes, to).out;
     }
-    return out;
+    return {.states = std::move(out)};
   }
 
- private:
   text::HashedEncoder settings_;
 };
 
@@ -37,7 +49,11 @@ class RememberingTextEncoder final : public TextEncoder {
 
   std::string name() const override { return encoder_->name(); }
   Shape shape() const override { return encoder_->shape(); }
-  HostArray encode(std::span<const std::string> prompts) const override {
+  Shape pooled_shape() const override { return encoder_->pooled_shape(); }
+  void release() const override { encoder_->release(); }
+
+ private:
+  TextStates encode_prompts(std::span<const Prompt> prompts) const override {
     // All prompts of a call together: an encoder may take them as one batch.
     if (!std::ranges::equal(prompts, prompts_)) {
       states_ = encoder_->encode(prompts);
@@ -46,18 +62,35 @@ class RememberingTextEncoder final : public TextEncoder {
     }
     return states_;
   }
-  int64_t memory_bytes(std::span<const std::string> prompts) const override {
+  int64_t prompts_bytes(std::span<const Prompt> prompts) const override {
     return std::ranges::equal(prompts, prompts_) ? 0 : encoder_->memory_bytes(prompts);
   }
-  void release() const override { encoder_->release(); }
 
- private:
   std::shared_ptr<const TextEncoder> encoder_;
-  mutable std::vector<std::string> prompts_;
-  mutable HostArray states_;
+  mutable std::vector<Prompt> prompts_;
+  mutable TextStates states_;
 };
 
 }  // namespace
+
+TextStates TextEncoder::encode(std::span<const std::string> prompts) const {
+  return encode_prompts(prompts_of(prompts));
+}
+
+int64_t TextEncoder::memory_bytes(std::span<const std::string> prompts) const {
+  return prompts_bytes(prompts_of(prompts));
+}
+
+std::vector<std::string> single_texts(std::span<const Prompt> prompts, const std::string& encoder) {
+  std::vector<std::string> texts;
+  texts.reserve(prompts.size());
+  for (const Prompt& prompt : prompts) {
+    check(!prompt.second.has_value(),
+          "[encoders] a prompt has a text for a second encoder, but {} is the only one", encoder);
+    texts.push_back(prompt.text);
+  }
+  return texts;
+}
 
 std::unique_ptr<TextEncoder> remembering(std::shared_ptr<const TextEncoder> encoder) {
   return std::make_unique<RememberingTextEncoder>(std::move(encoder));

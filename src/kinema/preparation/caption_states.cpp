@@ -13,7 +13,7 @@ namespace {
 /// encoder.encode, by caption.
 std::map<std::string, HostArray> encoded(const encoders::TextEncoder& encoder,
                                          std::span<const std::string> captions) {
-  const HostArray all = encoder.encode(captions);
+  const HostArray all = encoder.encode(captions).states;
   const Shape one{all.shape.dtype, {all.shape.dims.begin() + 1, all.shape.dims.end()}};
   std::map<std::string, HostArray> out;
   auto from = all.bytes.begin();

@@ -108,7 +108,7 @@ void check_sizes(const config::Config& config, const data::ClipFormat& format,
 }
 
 HostArray encode_caption(const encoders::TextEncoder& encoder, const std::string& caption) {
-  HostArray states = encoder.encode(std::span(&caption, 1));
+  HostArray states = encoder.encode(std::span(&caption, 1)).states;
   states.shape.dims.erase(states.shape.dims.begin());
   return states;
 }
@@ -141,7 +141,7 @@ class LazyEncoders {
                     text_ = make_text_encoder(config_, model_.text_dim, client_, job_,
                                               TextUse::CAPTIONS);
                   }
-                  return text_->encode(captions);
+                  return text_->encode(captions).states;
                 },
             .release_text = [this] { text_.reset(); }};
   }

@@ -28,6 +28,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
 #include "kinema/runs/quantization.h"
+#include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -369,7 +370,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
   check(fs::is_directory(folder / "tokenizer_2", ignored),
         "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
   const io::Json second = io::Json::read(folder / "text_encoder_2" / "config.json");
-  if (weights::is_t5(second)) {
+  if (weights::is_t5(second)) {  // of either release
     constexpr int64_t kLongest = 512;
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,

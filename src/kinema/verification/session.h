@@ -100,6 +100,7 @@ std::vector<Row> flux_schedule_rows(const Case& c, Session& session);
 std::vector<Row> sdxl_schedule_rows(const Case& c, Session& session);
 std::vector<Row> flux_objective_rows(const Case& c, Session& session);
 std::vector<Row> sdxl_objective_rows(const Case& c, Session& session);
+std::vector<Row> image_pipeline_rows(const Case& c, Session& session);
 std::vector<Row> image_train_rows(const Case& c, Session& session);
 std::vector<Row> kl_autoencoder_rows(const Case& c, Session& session);
 std::vector<Row> image_forward_rows(const Case& c, Session& session);

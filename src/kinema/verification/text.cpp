@@ -152,7 +152,8 @@ std::vector<Row> umt5_rows(const Case& c, Session& session) {
     const HostArray states = session
                                  .text_encoder(c.model().parent_path(),
                                                about.at("max_sequence_length").as_int(), batched)
-                                 .encode(strings(about.at("prompts")));
+                                 .encode(strings(about.at("prompts")))
+                                 .states;
     rows.push_back(compare(c.name() + (batched ? " (batched)" : ""), "prompt_embeds", states,
                            c.tensor("prompt_embeds"), kHidden));
   }
@@ -202,10 +203,11 @@ std::vector<Row> caption_rows(const Case& c, Session& session) {
         clips, [&](const data::CaptionedClip& each) { return each.path.stem() == stem; });
     check(clip != clips.end(), "[verify] the data set has no clip {}", stem);
     const HostArray want = c.tensor(tensor);
-    rows.push_back(compare(
-        c.name(), tensor,
-        session.text_encoder(pipeline, want.shape.dims.at(0)).encode(std::span(&clip->caption, 1)),
-        want, kHidden));
+    rows.push_back(compare(c.name(), tensor,
+                           session.text_encoder(pipeline, want.shape.dims.at(0))
+                               .encode(std::span(&clip->caption, 1))
+                               .states,
+                           want, kHidden));
   }
   return rows;
 }
@@ -220,7 +222,7 @@ std::vector<Row> prompt_rows(const Case& c, Session& session) {
     if (c.has(tensor)) {
       // Without a negative prompt the empty one stands for it.
       const std::string text = prompt == nullptr || prompt->is_null() ? "" : prompt->as_string();
-      rows.push_back(compare(c.name(), tensor, encoder.encode(std::span(&text, 1)),
+      rows.push_back(compare(c.name(), tensor, encoder.encode(std::span(&text, 1)).states,
                              c.tensor(tensor), kHidden));
     }
   };

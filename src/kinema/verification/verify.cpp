@@ -68,6 +68,9 @@ CaseRows rows_for(const std::string& name) {
   if (name.starts_with("pipeline_")) {
     return pipeline_rows;
   }
+  if (name.starts_with("flux_pipeline") || name.starts_with("sdxl_pipeline")) {
+    return image_pipeline_rows;
+  }
   if (name.starts_with("quant_")) {
     return name.starts_with("quant_model_") ? quantized_model_rows : quantized_rows;
   }

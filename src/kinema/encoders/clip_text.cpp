@@ -1,0 +1,146 @@
+#include "kinema/encoders/clip_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/models/clip/text.h"
+#include "kinema/nn/linear.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/embedding.h"
+#include "kinema/weights/folder.h"
+
+namespace kinema::encoders {
+namespace {
+
+clip::TextOptions text_options(const ClipTextSettings& settings) {
+  return {.dtype = settings.dtype,
+          .precision = settings.precision,
+          .scan_layers = settings.scan_layers};
+}
+
+/// Appends the row of one prompt to those of all.
+void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
+  const HostArray one = row.to_host();
+  if (all.bytes.empty()) {
+    all.shape = one.shape;
+    all.shape.dims[0] = static_cast<int64_t>(prompts);
+    all.bytes.reserve(one.bytes.size() * prompts);
+  }
+  all.bytes.insert(all.bytes.end(), one.bytes.begin(), one.bytes.end());
+}
+
+}  // namespace
+
+ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
+    : settings_(std::move(settings)),
+      tokenizer_(text::ClipTokenizer::open(settings_.tokenizer)),
+      files_(io::ModelFolder::open(settings_.model)),
+      config_(weights::parse_clip_text_config(files_.config())),
+      prefix_(weights::clip_text_prefix(files_)),
+      length_(std::min(tokenizer_.max_length().value_or(config_.max_position_embeddings),
+                       config_.max_position_embeddings)),
+      client_(client) {
+  weights::check_clip_text_tensors(files_, config_);
+  check(tokenizer_.size() <= config_.vocab_size,
+        "[encoders] {} has {} tokens but the embedding of {} has {} rows",
+        settings_.tokenizer.string(), tokenizer_.size(), settings_.model.string(),
+        config_.vocab_size);
+  check(settings_.hidden_layer <= -1 && settings_.hidden_layer >= -1 - config_.num_hidden_layers,
+        "[encoders] layer {} from the end was asked for, but {} has {} layers",
+        settings_.hidden_layer, settings_.model.string(), config_.num_hidden_layers);
+}
+
+std::vector<int64_t> ClipText::tokenize(const std::string& prompt) const {
+  text::Tokens tokens = tokenizer_.encode(prompt, length_);
+  if (tokens.dropped > 0 && settings_.on_note) {
+    // Without the start and the end, which nobody has written.
+    const int64_t fit = length_ - 2;
+    settings_.on_note(fmt::format("a prompt has {} tokens, {} fit into CLIP: the rest is dropped",
+                                  fit + tokens.dropped, fit));
+  }
+  tokens.ids.resize(static_cast<size_t>(length_), tokenizer_.pad());
+  return std::move(tokens.ids);
+}
+
+const runtime::Program& ClipText::program() {
+  if (program_ == nullptr) {
+    Graph graph;
+    std::vector<Tensor> params;
+    for (const nn::ParamSpec& spec :
+         clip::text_parameters(config_, prefix_, text_options(settings_))) {
+      params.push_back(graph.input(spec.shape, spec.name));
+    }
+    const clip::TextInputs inputs{
+        .embeddings = graph.input({settings_.dtype, {1, length_, config_.hidden_size}}, "x"),
+        .ids = graph.input({DType::S64, {1, length_}}, "ids"),
+        .hidden_layer = settings_.hidden_layer};
+    const clip::TextOutputs out =
+        clip::text_states(params, config_, prefix_, text_options(settings_), inputs);
+    std::vector<Tensor> outputs{nn::as(out.hidden, DType::F32), nn::as(out.pooled, DType::F32)};
+    if (config_.projection_dim > 0) {
+      outputs.push_back(nn::as(out.text_embeds, DType::F32));
+    }
+    runtime::ProgramOptions options = settings_.program;
+    options.name = "clip_text";
+    program_ = std::make_unique<runtime::Program>(
+        runtime::Program::compile(client_, graph, outputs, options));
+  }
+  return *program_;
+}
+
+ClipText::States ClipText::encode(std::span<const std::string> prompts) {
+  // Callers may come from several threads; the device is one.
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::vector<int64_t>> all;
+  for (const std::string& prompt : prompts) {
+    all.push_back(tokenize(prompt));
+  }
+  const runtime::Program& run = program();
+  if (params_.empty()) {
+    params_ = weights::load_tensors(
+        files_, clip::text_parameters(config_, prefix_, text_options(settings_)), client_,
+        settings_.adapters);
+  }
+  States out;
+  for (const std::vector<int64_t>& ids : all) {
+    const pjrt::Buffer x = client_.to_device(
+        convert(weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, ids),
+                settings_.dtype));
+    const pjrt::Buffer places =
+        client_.to_device(HostArray::from<int64_t>(DType::S64, {1, length_}, ids));
+    std::vector<const pjrt::Buffer*> arguments;
+    for (const pjrt::Buffer& param : params_) {
+      arguments.push_back(&param);
+    }
+    arguments.insert(arguments.end(), {&x, &places});
+    const std::vector<pjrt::Buffer> results = run.run(arguments);
+    append(out.hidden, results[0], prompts.size());
+    append(out.pooled, results[1], prompts.size());
+    if (config_.projection_dim > 0) {
+      append(out.text_embeds, results[2], prompts.size());
+    }
+  }
+  return out;
+}
+
+int64_t ClipText::memory_bytes() {
+  const std::scoped_lock lock(mutex_);
+  int64_t bytes = program().report().memory.temporary;
+  if (params_.empty()) {
+    for (const nn::ParamSpec& spec :
+         clip::text_parameters(config_, prefix_, text_options(settings_))) {
+      bytes += spec.shape.bytes();
+    }
+  }
+  return bytes;
+}
+
+void ClipText::release() {
+  const std::scoped_lock lock(mutex_);
+  params_.clear();
+  runtime::give_back_free_memory();
+}
+
+}  // namespace kinema::encoders

@@ -1,0 +1,99 @@
+#include "kinema/encoders/sdxl_encoder.h"
+
+#include <cstring>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/encoders/two_texts.h"
+
+namespace kinema::encoders {
+namespace {
+
+ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& behind,
+                               const std::vector<weights::Adapter>& adapters) {
+  check(s.clip_skip >= 0, "[encoders] clip_skip is {}, expected 0 up", s.clip_skip);
+  return {.model = s.pipeline / ("text_encoder" + behind),
+          .tokenizer = s.pipeline / ("tokenizer" + behind),
+          .hidden_layer = -2 - s.clip_skip,
+          .dtype = s.dtype,
+          .precision = s.precision,
+          .scan_layers = s.scan_layers,
+          .program = s.program,
+          .adapters = adapters,
+          .on_note = s.on_note};
+}
+
+/// [n, t, a] and [n, t, b] -> [n, t, a + b].
+HostArray joined(const HostArray& a, const HostArray& b) {
+  Shape shape = a.shape;
+  shape.dims.back() += b.shape.dims.back();
+  HostArray out(shape);
+  const auto bytes = [](const HostArray& x) {
+    return static_cast<size_t>(x.shape.dims.back() * byte_size(x.shape.dtype));
+  };
+  std::byte* to = out.bytes.data();
+  for (size_t row = 0; row * bytes(a) < a.bytes.size(); ++row) {
+    for (const HostArray* part : {&a, &b}) {
+      std::memcpy(to, part->bytes.data() + row * bytes(*part), bytes(*part));
+      to += bytes(*part);
+    }
+  }
+  return out;
+}
+
+class SdxlTextEncoder final : public TextEncoder {
+ public:
+  SdxlTextEncoder(const pjrt::Client& client, const SdxlTextSettings& s)
+      : first_(client, clip_settings(s, "", s.adapters)),
+        second_(client, clip_settings(s, "_2", s.adapters_2)) {
+    const std::string where = s.pipeline.string();
+    check(first_.length() == second_.length(),
+          "[encoders] the text encoders of {} take {} and {} tokens, but must take as many", where,
+          first_.length(), second_.length());
+    check(second_.config().projection_dim > 0,
+          "[encoders] {}/text_encoder_2 has no projection: expected a CLIPTextModelWithProjection",
+          where);
+    check(s.width == 0 || s.width == width(),
+          "[encoders] the text encoders of {} give states of width {} but the network takes {}",
+          where, width(), s.width);
+    check(s.pooled_width == 0 || s.pooled_width == second_.config().projection_dim,
+          "[encoders] the second text encoder of {} pools {} numbers but the network takes {}",
+          where, second_.config().projection_dim, s.pooled_width);
+  }
+
+  std::string name() const override { return "sdxl"; }
+  Shape shape() const override { return {DType::F32, {first_.length(), width()}}; }
+  Shape pooled_shape() const override { return {DType::F32, {second_.config().projection_dim}}; }
+  void release() const override {
+    first_.release();
+    second_.release();
+  }
+
+ private:
+  int64_t width() const { return first_.config().hidden_size + second_.config().hidden_size; }
+
+  TextStates encode_prompts(std::span<const Prompt> prompts) const override {
+    if (prompts.empty()) {
+      return {.states = HostArray(Shape{DType::F32, {0, first_.length(), width()}}),
+              .pooled = HostArray(Shape{DType::F32, {0, second_.config().projection_dim}})};
+    }
+    const ClipText::States first = first_.encode(first_texts(prompts));
+    ClipText::States second = second_.encode(second_texts(prompts));
+    return {.states = joined(first.hidden, second.hidden), .pooled = std::move(second.text_embeds)};
+  }
+  int64_t prompts_bytes(std::span<const Prompt> /*prompts*/) const override {
+    return first_.memory_bytes() + second_.memory_bytes();
+  }
+
+  mutable ClipText first_;
+  mutable ClipText second_;
+};
+
+}  // namespace
+
+std::unique_ptr<TextEncoder> sdxl_text_encoder(const pjrt::Client& client,
+                                               SdxlTextSettings settings) {
+  return std::make_unique<SdxlTextEncoder>(client, settings);
+}
+
+}  // namespace kinema::encoders

@@ -1,0 +1,202 @@
+#include "kinema/encoders/t5_states.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kinema/core/error.h"
+#include "kinema/text/clean.h"
+#include "kinema/weights/embedding.h"
+#include "kinema/weights/t5.h"
+
+namespace kinema::encoders {
+namespace {
+
+// Masked positions behind a prompt change nothing, so a prompt runs in the shortest of these
+// lengths, times two and so on, that holds it.
+constexpr int64_t kShortestRun = 64;
+// More prompts in one array gain nothing: the products are large enough.
+constexpr size_t kLargestBatch = 8;
+// Prompts that pass the blocks together, in arrays of their own or not; bounds what they take.
+constexpr size_t kAtOnce = 32;
+constexpr size_t kRemembered = 32;
+// Of those whose padding is kept, 8 MB each at published sizes.
+constexpr size_t kRememberedWhole = 8;
+
+}  // namespace
+
+const HostArray* T5States::Memory::find(const Ids& ids) const {
+  const auto found =
+      std::ranges::find(entries_, ids, [](const auto& entry) -> const Ids& { return entry.first; });
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+void T5States::Memory::trim(size_t kept) {
+  while (entries_.size() > kept) {
+    entries_.pop_front();
+  }
+}
+
+T5States::T5States(const pjrt::Client& client, T5Settings settings)
+    : settings_(std::move(settings)),
+      tokenizer_(text::Tokenizer::open(settings_.tokenizer)),
+      files_(io::ModelFolder::open(settings_.model)),
+      config_(weights::parse_t5_config(files_.config())),
+      blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory,
+              settings_.masked) {
+  weights::check_t5_tensors(files_, config_);
+  check(tokenizer_.size() <= config_.vocab_size,
+        "[encoders] {} has {} tokens but the embedding of {} has {} rows",
+        settings_.tokenizer.string(), tokenizer_.size(), settings_.model.string(),
+        config_.vocab_size);
+  check(settings_.width == 0 || settings_.width == config_.d_model,
+        "[encoders] {} gives states of width {} but the transformer takes {}",
+        settings_.model.string(), config_.d_model, settings_.width);
+  check(settings_.max_sequence_length >= 1, "[encoders] max_sequence_length is {}, expected 1 up",
+        settings_.max_sequence_length);
+}
+
+Shape T5States::shape() const {
+  return {DType::F32, {settings_.max_sequence_length, config_.d_model}};
+}
+
+HostArray T5States::encode(std::span<const std::string> prompts) {
+  // Callers may come from several threads; the device and the memory are one.
+  const std::scoped_lock lock(mutex_);
+  std::vector<Ids> all;
+  for (const std::string& prompt : prompts) {
+    all.push_back(tokenize(prompt, true));
+  }
+  encode_new(all);
+  HostArray out(Shape{
+      DType::F32,
+      {static_cast<int64_t>(prompts.size()), settings_.max_sequence_length, config_.d_model}});
+  const size_t stride = out.bytes.size() / std::max<size_t>(1, prompts.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const HostArray& states = *memory_.find(all[i]);
+    std::memcpy(out.bytes.data() + i * stride, states.bytes.data(), states.bytes.size());
+  }
+  memory_.trim(settings_.masked ? kRemembered : kRememberedWhole);
+  return out;
+}
+
+int64_t T5States::memory_bytes(std::span<const std::string> prompts) {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Ids> all;
+  for (const std::string& prompt : prompts) {
+    all.push_back(tokenize(prompt, false));
+  }
+  const std::vector<Ids> missing = not_remembered(all);
+  std::vector<Shape> shapes;
+  for (const auto& batch : batches(std::span(missing).first(std::min(kAtOnce, missing.size())))) {
+    shapes.push_back(
+        {DType::F32, {static_cast<int64_t>(batch.size()), run_length(batch), config_.d_model}});
+  }
+  return blocks_.memory_bytes(shapes);
+}
+
+void T5States::release() {
+  const std::scoped_lock lock(mutex_);
+  blocks_.release();
+}
+
+T5States::Ids T5States::tokenize(const std::string& prompt, bool says_what_is_cut) const {
+  text::Tokens tokens = tokenizer_.encode(settings_.clean ? text::clean_prompt(prompt) : prompt,
+                                          settings_.max_sequence_length);
+  if (says_what_is_cut && tokens.dropped > 0 && settings_.on_note) {
+    settings_.on_note(fmt::format(
+        "a prompt has {} tokens more than max_sequence_length {} holds: they are dropped",
+        tokens.dropped, settings_.max_sequence_length));
+  }
+  return std::move(tokens.ids);
+}
+
+std::vector<T5States::Ids> T5States::not_remembered(const std::vector<Ids>& all) const {
+  std::vector<Ids> missing;
+  for (const Ids& ids : all) {
+    if (memory_.find(ids) == nullptr && std::ranges::find(missing, ids) == missing.end()) {
+      missing.push_back(ids);
+    }
+  }
+  return missing;
+}
+
+/// Puts what is not remembered yet into the memory.
+void T5States::encode_new(const std::vector<Ids>& all) {
+  const std::vector<Ids> missing = not_remembered(all);
+  for (size_t start = 0; start < missing.size(); start += kAtOnce) {
+    run(std::span(missing).subspan(start, std::min(kAtOnce, missing.size() - start)));
+  }
+}
+
+/// In a call of its own or with others, a prompt that is not batched runs in the same length and
+/// so has the same bits.
+int64_t T5States::run_length(std::span<const Ids> prompts) const {
+  if (!settings_.masked) {
+    return settings_.max_sequence_length;
+  }
+  size_t longest = 0;
+  for (const Ids& ids : prompts) {
+    longest = std::max(longest, ids.size());
+  }
+  int64_t length = std::min(kShortestRun, settings_.max_sequence_length);
+  while (length < static_cast<int64_t>(longest)) {
+    length = std::min(2 * length, settings_.max_sequence_length);
+  }
+  return length;
+}
+
+/// The rows of the embedding table for ids, straight from the file.
+HostArray T5States::embed(std::span<const Ids> prompts, int64_t length) const {
+  Ids padded;
+  for (const Ids& ids : prompts) {
+    padded.insert(padded.end(), ids.begin(), ids.end());
+    padded.insert(padded.end(), static_cast<size_t>(length) - ids.size(), tokenizer_.pad());
+  }
+  return weights::embedding_rows(weights::t5_embedding(files_),
+                                 {static_cast<int64_t>(prompts.size()), length}, padded);
+}
+
+/// Prompts that share an array.
+std::vector<std::span<const T5States::Ids>> T5States::batches(std::span<const Ids> prompts) const {
+  const size_t batch = settings_.batched ? kLargestBatch : 1;
+  std::vector<std::span<const Ids>> out;
+  for (size_t start = 0; start < prompts.size(); start += batch) {
+    out.push_back(prompts.subspan(start, std::min(batch, prompts.size() - start)));
+  }
+  return out;
+}
+
+T5Input T5States::input_of(std::span<const Ids> prompts) const {
+  const int64_t length = run_length(prompts);
+  T5Input input{.embeddings = embed(prompts, length)};
+  if (settings_.masked) {
+    input.mask = HostArray(Shape{DType::F32, {static_cast<int64_t>(prompts.size()), length}});
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      std::fill_n(input.mask.as<float>().begin() + static_cast<int64_t>(i) * length,
+                  prompts[i].size(), 1.0F);
+    }
+  }
+  return input;
+}
+
+void T5States::run(std::span<const Ids> prompts) {
+  const std::vector<std::span<const Ids>> all = batches(prompts);
+  std::vector<T5Input> inputs;
+  for (const std::span<const Ids> batch : all) {
+    inputs.push_back(input_of(batch));
+  }
+  const std::vector<HostArray> states = blocks_.run(inputs);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::byte* from = states[i].bytes.data();
+    for (const Ids& ids : all[i]) {
+      const int64_t rows =
+          settings_.masked ? static_cast<int64_t>(ids.size()) : settings_.max_sequence_length;
+      HostArray own(Shape{DType::F32, {rows, config_.d_model}});
+      std::memcpy(own.bytes.data(), from, own.bytes.size());
+      from += states[i].bytes.size() / all[i].size();
+      memory_.add(ids, std::move(own));
+    }
+  }
+}
+
+}  // namespace kinema::encoders

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kinema/encoders/text_encoder.h"
+
+namespace kinema::encoders {
+
+/// What the first of two encoders reads of prompts, and the second.
+inline std::vector<std::string> first_texts(std::span<const Prompt> prompts) {
+  std::vector<std::string> texts;
+  for (const Prompt& prompt : prompts) {
+    texts.push_back(prompt.text);
+  }
+  return texts;
+}
+
+inline std::vector<std::string> second_texts(std::span<const Prompt> prompts) {
+  std::vector<std::string> texts;
+  for (const Prompt& prompt : prompts) {
+    texts.push_back(prompt.for_second());
+  }
+  return texts;
+}
+
+}  // namespace kinema::encoders
