@@ -169,7 +169,7 @@ LatentLayout KlAutoencoder::layout() const {
   return {.channels = config().latent_channels,
           .spatial = config().spatial(),
           .temporal = 1,
-          .first_frame_alone = true};
+          .first_frame_alone = false};
 }
 
 HostArray KlAutoencoder::encode(const HostArray& pixels) const {

@@ -252,7 +252,8 @@ sample::OutputOptions output_options(const config::Loaded& loaded, const ModelTo
 io::Json given_settings(const config::Loaded& loaded) {
   io::Json out = io::Json::object();
   for (const config::KeyValue& each : config::describe(loaded.config)) {
-    if (loaded.gives(std::string(each.key))) {
+    // Which process made it says nothing of the video.
+    if (!each.field.of_process && loaded.gives(std::string(each.key))) {
       out.set(each.key, io::Json::parse(each.value, each.key));
     }
   }

@@ -89,13 +89,12 @@ sample::GenerateRequest request_of(const Case& c, const sample::PipelineFolder& 
 /// What the case says in place of the folder's scheduler: a configuration with its class.
 std::optional<schedulers::ScheduleConfig> schedule_of(const Case& c,
                                                       const sample::PipelineFolder& folder) {
-  const Json* config = given(c.about(), "scheduler_config");
-  const Json* name = given(c.about(), "scheduler_class");
-  if (config == nullptr || name == nullptr) {
+  const Json& config = c.about().at("scheduler");
+  if (!config.is_object()) {
     return folder.schedule;
   }
-  schedulers::ScheduleConfig out =
-      sample::schedule_of(schedulers::sampler_from_string(name->as_string(), false), *config);
+  schedulers::ScheduleConfig out = sample::schedule_of(
+      schedulers::sampler_from_string(config.at("class").as_string(), false), config);
   out.even_sigmas = folder.schedule && folder.schedule->even_sigmas;
   return out;
 }
