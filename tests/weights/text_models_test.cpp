@@ -10,6 +10,7 @@
 #include "kinema/io/json.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/embedding.h"
 #include "kinema/weights/t5.h"
@@ -149,6 +150,13 @@ TEST(ClipText, TensorsThatDoNotFitAreRefused) {
   expect_refused(kClip, "text_model.final_layer_norm.bias", "", "final_layer_norm.bias");
   expect_refused(kClip, "text_model.final_layer_norm.bias", "text_model.other", "final_layer_norm");
   expect_refused(kClip, "text_model.embeddings.token_embedding.weight", "", "no CLIP text model");
+}
+
+TEST(CheckPath, SaysWhatATextEncoderIs) {
+  const auto said = [](const char* folder) { return networks::check_path(io::golden(folder)); };
+  EXPECT_EQ(said(kClip), "CLIPTextModel: 2 layers, width 16, 610 tokens");
+  EXPECT_EQ(said(kClip2), "CLIPTextModelWithProjection: 3 layers, width 20, 610 tokens");
+  EXPECT_EQ(said(kT5), "T5EncoderModel: 2 layers, width 24, 256 tokens");
 }
 
 TEST(T5, TheEmbeddingMayHaveEitherName) {

@@ -81,8 +81,11 @@ int generate(const std::vector<std::string>& words, bool json) {
   show_on_console(observer, !json);
   if (!json) {  // a step of a large model takes minutes, and the bar comes with the first
     observer.on_start = [](const runs::GenerateStart& start) {
-      warn(fmt::format("sampling {} of {} frames of {} x {} in {}", counted(start.videos, "video"),
-                       start.num_frames, start.height, start.width,
+      const std::string what =
+          start.num_frames == 1
+              ? counted(start.videos, "image")
+              : fmt::format("{} of {} frames", counted(start.videos, "video"), start.num_frames);
+      warn(fmt::format("sampling {} of {} x {} in {}", what, start.height, start.width,
                        counted(start.num_inference_steps, "step")));
     };
   }

@@ -110,8 +110,9 @@ struct GenerateConfig {
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "image that the video ends with, a path or URL (first and last frame)",
            .share = Share::FILE});
-    visit("scheduler", self.scheduler, UNRELATED,
-          {.help = "how noise becomes video", .one_of = "unipc | euler", .share = Share::YES});
+    visit(
+        "scheduler", self.scheduler, UNRELATED,
+        {.help = "how noise becomes video", .one_of = "unipc | euler | ddim", .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
           {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
@@ -189,6 +190,11 @@ struct GenerateConfig {
           {.help = "write contact_sheet.png, some frames of every video", .share = Share::YES});
     visit("save_frames", self.save_frames, UNRELATED,
           {.help = "write every frame as a PNG too", .share = Share::YES});
+    visit("num_images_per_prompt", self.num_images_per_prompt, UNRELATED,
+          {.help = "flux, sdxl: images of each prompt",
+           .min = 1,
+           .max = 100000,
+           .share = Share::YES});
     visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
           {.help = "videos of each prompt, each from its own noise",
            .min = 1,

@@ -38,6 +38,12 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
     out.sampler =
         schedulers::sampler_from_string(g.scheduler.value, schedulers::is_flow(out.sampler));
   }
+  check(!own || schedulers::is_flow(out.sampler) == schedulers::is_flow(own->sampler),
+        "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
+        "{}",
+        g.scheduler.value, schedulers::is_flow(out.sampler) ? "rectified flows" : "diffusions",
+        own && schedulers::is_flow(own->sampler) ? "a rectified flow" : "a diffusion",
+        own ? class_name(own->sampler) : "");
   if (!own || g.flow_shift.given) {
     out.shift = g.flow_shift;
     out.dynamic_shift.reset();
