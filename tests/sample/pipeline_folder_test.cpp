@@ -89,10 +89,10 @@ TEST(PipelineFolder, RefusesAFolderOfNothing) {
 
 TEST(PipelineFolder, RefusesOtherPipelines) {
   const TemporaryFolder folder;
-  folder.write("model_index.json", R"({"_class_name": "FluxPipeline"})");
+  folder.write("model_index.json", R"({"_class_name": "HunyuanPipeline"})");
 
   EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
-              ThrowsMessage<Error>(HasSubstr("is a FluxPipeline")));
+              ThrowsMessage<Error>(HasSubstr("is a HunyuanPipeline")));
 }
 
 TEST(PipelineFolder, ListsThePartsOfAnImageToVideoPipeline) {

@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "kinema/core/error.h"
+#include "kinema/graph/emit.h"
+#include "kinema/io/json.h"
+#include "kinema/models/flux/config_file.h"
+#include "kinema/models/flux/transformer.h"
+#include "kinema/models/kl_autoencoder/coder.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/models/unet/config_file.h"
+#include "kinema/models/unet/unet.h"
+
+// What there is of the released networks of images, without any weights.
+namespace kinema {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+struct Count {
+  int64_t tensors = 0;
+  int64_t parameters = 0;
+  bool operator==(const Count&) const = default;
+};
+
+Count count(std::span<const nn::ParamSpec> specs) {
+  Count out;
+  for (const nn::ParamSpec& spec : specs) {
+    out.tensors += spec.count();
+    out.parameters += spec.shape.elements();
+  }
+  return out;
+}
+
+std::set<std::string> keys(std::span<const nn::ParamSpec> specs) {
+  std::set<std::string> out;
+  for (const nn::ParamSpec& spec : specs) {
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      out.insert(spec.key(layer));
+    }
+  }
+  return out;
+}
+
+// Counted of diffusers' classes at the released configurations.
+TEST(ImageStructure, CountsTheReleasedNetworks) {
+  flux::TransformerConfig dev;
+  EXPECT_EQ(count(flux::parameters(dev, {})), (Count{1160, 11'901'408'320}));
+  dev.guidance_embeds = false;
+  EXPECT_EQ(count(flux::parameters(dev, {})), (Count{1156, 11'891'178'560})) << "schnell";
+  EXPECT_EQ(count(unet::parameters({}, {})), (Count{1680, 2'567'463'684}));
+}
+
+TEST(ImageStructure, CountsTheReleasedAutoencoders) {
+  const auto both = [](const kl_autoencoder::AutoencoderConfig& config) {
+    const Count encoder = count(kl_autoencoder::encoder_parameters(config, {}));
+    const Count decoder = count(kl_autoencoder::decoder_parameters(config, {}));
+    return Count{encoder.tensors + decoder.tensors, encoder.parameters + decoder.parameters};
+  };
+  EXPECT_EQ(both({}), (Count{248, 83'653'863})) << "SDXL";
+  EXPECT_EQ(both({.latent_channels = 16, .use_quant_conv = false, .use_post_quant_conv = false}),
+            (Count{244, 83'819'683}))
+      << "Flux";
+}
+
+TEST(ImageStructure, HasTheSameTensorsWithAndWithoutScan) {
+  nn::ModelOptions unrolled;
+  unrolled.scan_layers = false;
+  EXPECT_EQ(keys(flux::parameters({}, {})), keys(flux::parameters({}, unrolled)));
+  EXPECT_EQ(keys(unet::parameters({}, {})), keys(unet::parameters({}, unrolled)));
+}
+
+TEST(ImageStructure, ReadsBackTheConfigurationsThatItWrites) {
+  const flux::TransformerConfig flux_config{.num_layers = 2, .guidance_embeds = false};
+  EXPECT_EQ(flux::parse_config(io::Json::parse(flux::config_json(flux_config).dump(), "c.json")),
+            flux_config);
+  const unet::UNetConfig unet_config{.layers_per_block = 3};
+  EXPECT_EQ(unet::parse_config(io::Json::parse(unet::config_json(unet_config).dump(), "c.json")),
+            unet_config);
+  const kl_autoencoder::AutoencoderConfig vae{.latent_channels = 16, .shift_factor = 0.1159};
+  EXPECT_EQ(kl_autoencoder::parse_config(
+                io::Json::parse(kl_autoencoder::config_json(vae).dump(), "c.json")),
+            vae);
+}
+
+TEST(ImageStructure, RefusesUNetsOfOtherModels) {
+  io::Json config = unet::config_json({});
+  config.set("addition_embed_type", io::Json());
+  EXPECT_THAT([&] { unet::parse_config(io::Json::parse(config.dump(), "c.json")); },
+              ThrowsMessage<Error>(HasSubstr("Stable Diffusion 1 and 2 are not supported")));
+}
+
+TEST(ImageStructure, NamesSizesThatCannotBe) {
+  EXPECT_THAT([] { flux::validate({.num_layers = int64_t{1} << 60}); },
+              ThrowsMessage<Error>(HasSubstr("`num_layers`")));
+  EXPECT_THAT(
+      [] {
+        flux::validate({.axes_dims_rope = {16, 56, 54}});
+      },
+      ThrowsMessage<Error>(HasSubstr("`attention_head_dim`")));
+  EXPECT_THAT(
+      [] {
+        unet::validate({.num_attention_heads = {5, 10, 21}});
+      },
+      ThrowsMessage<Error>(HasSubstr("heads")));
+  EXPECT_THAT([] { kl_autoencoder::validate({.norm_num_groups = 48}); },
+              ThrowsMessage<Error>(HasSubstr("`norm_num_groups`")));
+}
+
+/// Characters of the forward pass's program with so many single blocks.
+size_t program_size(int64_t blocks) {
+  const flux::TransformerConfig config{.in_channels = 16,
+                                       .out_channels = 16,
+                                       .num_layers = 2,
+                                       .num_single_layers = blocks,
+                                       .num_attention_heads = 2,
+                                       .attention_head_dim = 8,
+                                       .joint_attention_dim = 8,
+                                       .pooled_projection_dim = 4,
+                                       .guidance_embeds = false,
+                                       .axes_dims_rope = {2, 2, 4}};
+  Graph graph;
+  std::vector<Tensor> params;
+  for (const nn::ParamSpec& spec : flux::parameters(config, {})) {
+    params.push_back(graph.input(spec.shape, spec.name));
+  }
+  const Tensor y = flux::transformer(params, config, {},
+                                     {.latents = graph.input({DType::F32, {1, 4, 4, 4}}),
+                                      .timestep = graph.input({DType::F32, {1}}),
+                                      .text = graph.input({DType::F32, {1, 3, 8}}),
+                                      .pooled = graph.input({DType::F32, {1, 4}})})
+                       .velocity;
+  const std::vector<Tensor> outputs{y};
+  return emit(graph, outputs, {}).size();
+}
+
+TEST(ImageStructure, ProgramsDoNotGrowWithTheirBlocks) {
+  const auto few = static_cast<double>(program_size(3));
+  const auto many = static_cast<double>(program_size(30));
+  EXPECT_LT(many / few, 1.02) << "only numbers of layers get longer";
+}
+
+}  // namespace
+}  // namespace kinema

@@ -1,0 +1,157 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/gradient_check.h"
+#include "kinema/models/flux/block.h"
+#include "kinema/models/unet/transformer.h"
+#include "kinema/nn/conv.h"
+#include "kinema/nn/modulation.h"
+#include "kinema/nn/resnet.h"
+#include "kinema/nn/rope.h"
+
+// Layers by central differences, of their inputs and of every parameter.
+namespace kinema {
+namespace {
+
+using Layer = std::function<Tensor(std::span<const Tensor> x)>;
+/// Opens a layer's parameters.
+using Open = std::function<Layer(const nn::Params& params)>;
+
+GradientCase layer_case(const std::string& name, std::vector<HostArray> inputs, const Open& open) {
+  nn::SpecCollector collector([](const std::string&) { return DType::F64; });
+  open(nn::Params(collector, ""));
+  const std::vector<nn::ParamSpec> specs = collector.take();
+  const size_t given = inputs.size();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    inputs.push_back(random_f64(specs[i].shape.dims, 0.2, 0.8, i + 1));
+  }
+  return {.name = name,
+          .function =
+              [=](std::span<const Tensor> all) {
+                nn::Binder binder;
+                for (size_t i = 0; i < specs.size(); ++i) {
+                  binder.add(specs[i].name, all[given + i]);
+                }
+                return open(nn::Params(binder, ""))(all.first(given));
+              },
+          .inputs = std::move(inputs)};
+}
+
+constexpr Precision kExact = Precision::HIGHEST;
+
+TEST(LayerGradients, OfConvolutionsAndTheirNorms) {
+  expect_gradients_match({
+      layer_case("convolution", {random_f64({2, 3, 4, 5})},
+                 [](const nn::Params& params) -> Layer {
+                   const nn::Conv2d conv(params, 3, 2, 3);
+                   return [=](auto x) { return conv(x[0], kExact); };
+                 }),
+      layer_case("every second pixel, zeros below and to the right", {random_f64({1, 2, 4, 6})},
+                 [](const nn::Params& params) -> Layer {
+                   const nn::Conv2d conv(params, 2, 2, 3);
+                   return [=](auto x) { return conv(x[0], {0, 1}, 2, kExact); };
+                 }),
+      layer_case("group norm", {random_f64({2, 4, 3, 2})},
+                 [](const nn::Params& params) -> Layer {
+                   const nn::GroupNorm norm(params, 4, 2, 1e-3);
+                   return [=](auto x) { return norm(x[0]); };
+                 }),
+      layer_case("group norm through SiLU", {random_f64({2, 4, 3, 2})},
+                 [](const nn::Params& params) -> Layer {
+                   const nn::GroupNorm norm(params, 4, 2, 1e-3);
+                   return [=](auto x) { return norm.activated(x[0]); };
+                 }),
+      layer_case("twice as large", {random_f64({1, 2, 2, 3})},
+                 [](const nn::Params&) -> Layer {
+                   return [](auto x) { return nn::resize_nearest(x[0], 4, 6); };
+                 }),
+      layer_case("to an odd size", {random_f64({1, 2, 2, 3})},
+                 [](const nn::Params&) -> Layer {
+                   return [](auto x) { return nn::resize_nearest(x[0], 3, 5); };
+                 }),
+      layer_case("residual block", {random_f64({1, 2, 3, 3}), random_f64({1, 5}, -1, 1, 7)},
+                 [](const nn::Params& params) -> Layer {
+                   const nn::ResnetBlock block(params, 2, 4,
+                                               {.groups = 2, .eps = 1e-3, .time_dim = 5});
+                   return [=](auto x) { return block(x[0], x[1], kExact); };
+                 }),
+  });
+}
+
+TEST(LayerGradients, OfModulationAndRotation) {
+  expect_gradients_match({
+      layer_case(
+          "modulated norm",
+          {random_f64({1, 3, 4}), random_f64({1, 1, 4}, -1, 1, 2), random_f64({1, 1, 4}, -1, 1, 3)},
+          [](const nn::Params&) -> Layer {
+            return [](auto x) { return nn::modulated_norm(x[0], x[1], x[2], 1e-3); };
+          }),
+      layer_case(
+          "gated sum",
+          {random_f64({1, 3, 4}), random_f64({1, 3, 4}, -1, 1, 2), random_f64({1, 1, 4}, -1, 1, 3)},
+          [](const nn::Params&) -> Layer {
+            return [](auto x) { return nn::add_gated(x[0], x[1], x[2]); };
+          }),
+      layer_case(
+          "rotation behind tokens that are not turned", {random_f64({1, 8, 2, 6})},
+          [](const nn::Params&) -> Layer {
+            return [](auto x) {
+              return nn::rotate(x[0], nn::rope_of_axes(x[0].graph(), {1, 2, 3}, {2, 2, 2}, 2));
+            };
+          }),
+  });
+}
+
+const flux::TransformerConfig kFlux{
+    .num_attention_heads = 2, .attention_head_dim = 4, .axes_dims_rope = {0, 2, 2}};
+
+flux::Conditioning conditioning(Tensor temb, int64_t text) {
+  flux::Conditioning out;
+  out.temb = temb;
+  out.rope = nn::rope_of_axes(temb.graph(), {1, 1, 3}, kFlux.axes_dims_rope, text);
+  out.attention.precision = kExact;
+  return out;
+}
+
+TEST(LayerGradients, OfFluxsBlocks) {
+  expect_gradients_match({
+      layer_case("double block",
+                 {random_f64({1, 3, 8}), random_f64({1, 2, 8}, -1, 1, 2),
+                  random_f64({1, 8}, -0.2, 0.2, 3)},
+                 [](const nn::Params& params) -> Layer {
+                   const auto block = std::make_shared<flux::DoubleBlock>(params, kFlux);
+                   return [=](auto x) {
+                     const auto y = (*block)({x[0], x[1]}, conditioning(x[2], 2));
+                     return concatenate({y.text, y.image}, Axis(1));
+                   };
+                 }),
+      layer_case("single block", {random_f64({1, 5, 8}), random_f64({1, 8}, -0.2, 0.2, 3)},
+                 [](const nn::Params& params) -> Layer {
+                   const auto block = std::make_shared<flux::SingleBlock>(params, kFlux);
+                   return [=](auto x) { return (*block)(x[0], conditioning(x[1], 2)); };
+                 }),
+  });
+}
+
+TEST(LayerGradients, OfTheUNetsTransformerBlock) {
+  unet::UNetConfig config;
+  config.cross_attention_dim = 3;
+  expect_gradients_match({layer_case(
+      "transformer block", {random_f64({1, 4, 6}), random_f64({1, 2, 3}, -1, 1, 2)},
+      [config](const nn::Params& params) -> Layer {
+        const auto block = std::make_shared<unet::TransformerBlock>(params, 6, 2, config);
+        return [=](auto x) {
+          unet::TransformerGiven given;
+          given.self_attention.precision = kExact;
+          given.cross_attention.precision = kExact;
+          return (*block)(x[0], block->text_keys(x[1], kExact), given);
+        };
+      })});
+}
+
+}  // namespace
+}  // namespace kinema
