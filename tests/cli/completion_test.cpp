@@ -53,7 +53,7 @@ TEST_F(Completion, OffersKeysAndTheirValues) {
   EXPECT_EQ(offered({"kinema", "train", "hardware", "="}), "cpu\ngpu\ntpu\n");
   EXPECT_EQ(offered({"kinema", "train", "hardware", "=", "t"}), "tpu\n");
   EXPECT_EQ(offered({"kinema", "train", "enable_profiler", "=", "f"}), "false\n");
-  EXPECT_EQ(offered({"kinema", "plan", "tar"}), "target=\ntarget_fps=\n");
+  EXPECT_EQ(offered({"kinema", "plan", "tar"}), "target=\ntarget_fps=\ntarget_size=\n");
   EXPECT_THAT(offered({"kinema", "plan", "target", "=", "h"}),
               AllOf(HasSubstr("h100:\n"), HasSubstr("h200:\n")));
 }

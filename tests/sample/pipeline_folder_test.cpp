@@ -182,10 +182,10 @@ TEST(SchedulerConfig, ReadsEulersShift) {
 
 TEST(SchedulerConfig, RefusesAnUnknownClass) {
   const TemporaryFolder folder;
-  folder.write("c.json", R"({"_class_name": "DDIMScheduler"})");
+  folder.write("c.json", R"({"_class_name": "PNDMScheduler"})");
 
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`DDIMScheduler`"), HasSubstr("known:"))));
+              ThrowsMessage<Error>(AllOf(HasSubstr("`PNDMScheduler`"), HasSubstr("known:"))));
 }
 
 TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {

@@ -118,9 +118,9 @@ TEST(FlowMatchEuler, ShiftsTheLowerEndTwice) {
 }
 
 TEST(Schedule, ValuesAreInTheOrderOfDeclaration) {
-  const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const StepCoefficients k{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
-  EXPECT_THAT(k.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(k.values(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
   EXPECT_EQ(static_cast<int64_t>(k.values().size()), StepCoefficients::kCount);
 }
 
@@ -140,8 +140,65 @@ TEST(Schedule, RefusesNoiseLevelsThatCannotBeToldApart) {
 TEST(Schedule, NamesTheKnownSamplers) {
   EXPECT_EQ(sampler_from_string("FlowMatchEulerDiscreteScheduler"), Sampler::FLOW_MATCH_EULER);
   EXPECT_EQ(sampler_from_string("unipc"), Sampler::UNIPC);
-  EXPECT_THAT([] { sampler_from_string("DDIMScheduler"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`DDIMScheduler`"), HasSubstr("unipc"))));
+  EXPECT_EQ(sampler_from_string("FlaxDDIMScheduler"), Sampler::DDIM) << "MaxDiffusion's word";
+  EXPECT_EQ(sampler_from_string("euler"), Sampler::FLOW_MATCH_EULER);
+  EXPECT_EQ(sampler_from_string("euler", /*flow=*/false), Sampler::EULER);
+  EXPECT_THAT([] { sampler_from_string("PNDMScheduler"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`PNDMScheduler`"), HasSubstr("unipc"))));
+}
+
+/// Trailing by a range of floats would have one too many for some of these numbers.
+TEST(Discrete, VisitsAsManyTimestepsAsWereAskedFor) {
+  for (const Spacing spacing : {Spacing::LEADING, Spacing::TRAILING, Spacing::LINSPACE}) {
+    for (const int64_t steps : {1, 2, 61, 103, 121, 999, 1000}) {
+      ScheduleConfig config{.sampler = Sampler::EULER};
+      config.diffusion.timestep_spacing = spacing;
+      const Schedule schedule = make_schedule(config, steps);
+      ASSERT_EQ(schedule.size(), steps);
+      EXPECT_GE(schedule.timesteps.back(), 0.0F);
+      EXPECT_LE(schedule.timesteps.front(), 999.0F);
+      EXPECT_EQ(schedule.sigmas.back(), 0.0F);
+    }
+  }
+}
+
+TEST(Discrete, EndsAtTheDataWhereThePredictionIsRight) {
+  // One datum: the noise that a sample has follows from it, for either prediction.
+  constexpr double kData = 0.7;
+  for (const Prediction prediction : {Prediction::EPSILON, Prediction::V_PREDICTION}) {
+    for (const Sampler sampler : {Sampler::EULER, Sampler::DDIM}) {
+      ScheduleConfig config{.sampler = sampler};
+      config.diffusion.prediction_type = prediction;
+      config.diffusion.timestep_spacing = Spacing::TRAILING;
+      config.diffusion.set_alpha_to_one = true;
+      const Schedule schedule = make_schedule(config, 8);
+      // Euler's samples are those of the diffusion times sqrt(sigma^2 + 1); both begin with some
+      // noise over the datum.
+      double x = sampler == Sampler::EULER
+                     ? kData + schedule.sigmas[0] * 1.3
+                     : (kData + schedule.sigmas[0] * 1.3) / std::hypot(schedule.sigmas[0], 1.0);
+      for (int64_t i = 0; i < schedule.size(); ++i) {
+        const StepCoefficients& k = schedule.steps[i];
+        const double sigma = schedule.sigmas[i];
+        const double root = std::hypot(sigma, 1.0);
+        const double scaled = sampler == Sampler::EULER ? x : x * root;
+        const double noise = (scaled - kData) / sigma;
+        const double v = prediction == Prediction::EPSILON ? noise : (noise - sigma * kData) / root;
+        const double m0 = k.data_x * x + k.data_v * v;
+        EXPECT_NEAR(m0, kData, 1e-4) << "coefficients are floats, of sigmas up to 14.6";
+        x = k.from_c * x + k.from_m0 * m0 + k.from_v * v;
+      }
+      EXPECT_NEAR(x, kData, 1e-4);
+    }
+  }
+}
+
+TEST(Discrete, HasNothingToLearnFromWhereThereIsNoSignal) {
+  ScheduleConfig config{.sampler = Sampler::DDIM};
+  config.diffusion.rescale_betas_zero_snr = true;
+  EXPECT_THAT([&] { make_schedule(config, 4); }, ThrowsMessage<Error>(HasSubstr("v_prediction")));
+  config.diffusion.prediction_type = Prediction::V_PREDICTION;
+  EXPECT_NO_THROW(make_schedule(config, 4));
 }
 
 }  // namespace

@@ -44,7 +44,6 @@ constexpr IgnoredKey kIgnored[] = {
     {"norm_num_groups", kImages},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
-    {"prompt_2", kDead},
     {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},
     {"skip_jax_distributed_system", kJax},

@@ -27,37 +27,32 @@ bool lists(const io::Json& index, std::string_view part) {
          !entry->items()[1].is_null();
 }
 
-/// The classes that a part may be of; a part that is not named here may be of any.
-const std::vector<std::string_view>& classes_of(std::string_view part) {
-  static const std::vector<std::string_view> transformers = [] {
-    std::vector<std::string_view> out;
-    for (const weights::Family& family : weights::families()) {
-      out.push_back(family.transformer_class);
-    }
-    return out;
-  }();
-  static const std::map<std::string_view, std::vector<std::string_view>> known{
-      {"transformer", transformers},
-      {"transformer_2", transformers},
-      {"unet", transformers},
-      {"vae", {"AutoencoderKLWan", "AutoencoderKL"}},
-      {"text_encoder", {"UMT5EncoderModel", "CLIPTextModel"}},
-      {"text_encoder_2", {"T5EncoderModel", "CLIPTextModelWithProjection"}},
-      {"image_encoder", {"CLIPVisionModel", "CLIPVisionModelWithProjection"}},
-  };
-  static const std::vector<std::string_view> any;
-  const auto found = known.find(part);
-  return found == known.end() ? any : found->second;
+/// The classes that a part of a family's pipeline may be of; a part that is not named here may be
+/// of any.
+std::vector<std::string_view> classes_of(std::string_view part, const weights::Family& family) {
+  if (part == family.part || part == "transformer_2") {
+    return {family.transformer_class};
+  }
+  if (part == "image_encoder") {
+    return {"CLIPVisionModel", "CLIPVisionModelWithProjection"};
+  }
+  const std::map<std::string_view, std::string_view> one{
+      {"vae", family.vae_class},
+      {"text_encoder", family.text_encoder_class},
+      {"text_encoder_2", family.text_encoder_2_class}};
+  const auto found = one.find(part);
+  return found == one.end() ? std::vector<std::string_view>()
+                            : std::vector<std::string_view>{found->second};
 }
 
 /// The folder of a part that the index lists; empty for one that it does not list.
 fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
-                 PartsThere parts) {
+                 const weights::Family& family, PartsThere parts) {
   if (!lists(index, part)) {
     return {};
   }
   const io::Json& name = index.at(part).items()[1];
-  const auto& classes = classes_of(part);
+  const std::vector<std::string_view> classes = classes_of(part, family);
   check(classes.empty() || std::ranges::find(classes, name.as_string()) != classes.end(),
         "[sample] {} is a `{}`, expected {}", name.where(), name.as_string(),
         fmt::join(classes, " or "));
@@ -72,10 +67,13 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
         out.folder.string(), name, weights::pipeline_classes());
   out.class_name = name;
-  const std::string_view network = weights::family_of_pipeline(name)->part;
+  const weights::Family& family = *weights::family_of_pipeline(name);
+  const std::string_view network = family.part;
   check(lists(index, network), "[sample] {} lists no `{}`",
         (out.folder / "model_index.json").string(), network);
-  const auto part = [&](std::string_view part) { return part_of(out.folder, index, part, parts); };
+  const auto part = [&](std::string_view part) {
+    return part_of(out.folder, index, part, family, parts);
+  };
   out.transformer = part(network);
   out.vae = part("vae");
   out.text_encoder = part("text_encoder");

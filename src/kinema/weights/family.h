@@ -38,6 +38,10 @@ struct Family {
   std::span<const std::string_view> marks;
   /// The part of a pipeline that it is: the name of its folder, and in model_index.json.
   std::string_view part = "transformer";
+  /// Classes of the other parts of its pipelines, as model_index.json names them; empty: none.
+  std::string_view vae_class;
+  std::string_view text_encoder_class;
+  std::string_view text_encoder_2_class = {};
   /// `_class_name` of pipelines' model_index.json.
   std::span<const PipelineClass> pipelines;
 };
