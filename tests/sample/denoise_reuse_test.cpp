@@ -134,15 +134,16 @@ class PlainSolver {
 
   const HostArray& x() const { return x_; }
   void step(int64_t i, const HostArray& v) {
-    const auto k = schedule_.steps[static_cast<size_t>(i)].values();
+    const schedulers::StepCoefficients& k = schedule_.steps[static_cast<size_t>(i)];
     const auto add = [](const HostArray& a, double f, const HostArray& b) {
       return each(a, b, [f](double p, double q) { return p + f * q; });
     };
     const HostArray zero(x_.shape);
-    const HostArray m0 = add(x_, -k[0], v);
-    const HostArray c =
-        add(add(add(add(add(zero, k[1], x_), k[2], previous_), k[3], m0), k[4], m1_), k[5], m2_);
-    x_ = add(add(add(add(zero, k[6], c), k[7], m0), k[8], m1_), k[9], v);
+    const HostArray m0 = add(add(zero, k.data_x, x_), k.data_v, v);
+    const HostArray of_m0 =
+        add(add(add(zero, k.correct_x, x_), k.correct_previous, previous_), k.correct_m0, m0);
+    const HostArray c = add(add(of_m0, k.correct_m1, m1_), k.correct_m2, m2_);
+    x_ = add(add(add(add(zero, k.from_c, c), k.from_m0, m0), k.from_m1, m1_), k.from_v, v);
     previous_ = c;
     m2_ = m1_;
     m1_ = m0;

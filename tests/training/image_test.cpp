@@ -160,6 +160,7 @@ void expect_same_as_sampling(const std::string& folder, sample::Condition kind, 
     }
   }
   std::vector<float> numbers(sample::kNumbers, 0.0F);
+  numbers[sample::kInput] = 1.0F;
   numbers[sample::kTimestep] = timestep;
   given.numbers = subject.input(HostArray::f32({sample::kNumbers}, numbers));
 
@@ -354,9 +355,10 @@ TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
   const data::Batch without = tiny::batch(2, 0);
   EXPECT_EQ(batch_parts(with, image_shapes(2, true)).size(), 4U);
   EXPECT_THAT([&] { batch_parts(without, image_shapes(2, true)); },
-              ThrowsMessage<Error>(HasSubstr("has no image condition, but the step takes one")));
-  EXPECT_THAT([&] { batch_parts(with, image_shapes(2, false)); },
-              ThrowsMessage<Error>(HasSubstr("has an image condition, but the step takes none")));
+              ThrowsMessage<Error>(HasSubstr("has no image condition, which the step takes")));
+  EXPECT_THAT(
+      [&] { batch_parts(with, image_shapes(2, false)); },
+      ThrowsMessage<Error>(HasSubstr("brings image condition, which the step does not take")));
   BatchShapes other = image_shapes(2, true);
   other.condition->dims[2] = 3;
   EXPECT_THAT(

@@ -11,9 +11,11 @@ namespace {
 /// Throws unless the array is there exactly where the step takes one.
 void check_part(const data::Batch& batch, const HostArray& array,
                 const std::optional<Shape>& wanted, const char* what) {
-  check(array.bytes.empty() != wanted.has_value(), "[train] {} has {}{}, but the step takes {}",
-        batch.ids.empty() ? "the batch" : batch.ids[0], array.bytes.empty() ? "no " : "", what,
-        wanted ? "them" : "none");
+  const char* sample = batch.ids.empty() ? "the batch" : batch.ids[0].c_str();
+  check(!array.bytes.empty() || !wanted, "[train] {} has no {}, which the step takes", sample,
+        what);
+  check(array.bytes.empty() || wanted, "[train] {} brings {}, which the step does not take", sample,
+        what);
 }
 
 }  // namespace
