@@ -64,19 +64,20 @@ TEST(Verify, QuantizedProductsMatchTheReference) { expect_matches("quant_"); }
 TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }
 
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
-  const Report report = run(kGolden, client(), {.filter = "transformer_edge"});
+  const Report report = run(kGolden, client(), {.filter = "flux_transformer_edge"});
 
   std::set<std::string> names;
   for (const Row& row : report.rows) {
     names.insert(row.name);
   }
-  EXPECT_EQ(names, (std::set<std::string>{"transformer_edge", "transformer_edge (scan)"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"flux_transformer_edge", "flux_transformer_edge (scan)"}));
 }
 
 TEST(Verify, AStopIsMetWithinACaseBeforeTheNextProgram) {
   int asked = 0;
   std::set<std::string> done;
-  Options options{.filter = "transformer_edge", .threads = 1};
+  Options options{.filter = "flux_transformer_edge", .threads = 1};
   options.check_stop = [&] {
     if (++asked > 1) {  // the case has two forms, of a program each
       throw Stopped();
