@@ -8,36 +8,47 @@
 namespace kinema {
 
 void ConfigJson::check_class(std::string_view name) const {
-  const io::Json& given = json.at("_class_name");
-  check(given.as_string() == name, "[{}] {} is `{}` but must be `{}`", model, given.where(),
+  const io::Json& given = json_.at("_class_name");
+  check(given.as_string() == name, "[{}] {} is `{}` but must be `{}`", model_, given.where(),
         given.as_string(), name);
 }
 
-void ConfigJson::check_known(std::span<const std::string_view> keys) const {
-  for (const auto& [key, value] : json.members()) {
-    check(key.starts_with('_') || std::ranges::find(keys, key) != keys.end(),
-          "[{}] {} is not a key of {}", model, value.where(), what);
+void ConfigJson::check_known(std::initializer_list<std::string_view> others) const {
+  for (const auto& [key, value] : json_.members()) {
+    check(key.starts_with('_') || asked_.contains(key) ||
+              std::ranges::find(others, key) != others.end(),
+          "[{}] {} is not a key of {}", model_, value.where(), what_);
   }
+}
+
+const io::Json& ConfigJson::at(std::string_view key) const {
+  asked_.emplace(key);
+  return json_.at(key);
+}
+
+const io::Json* ConfigJson::find(std::string_view key) const {
+  asked_.emplace(key);
+  return json_.find(key);
 }
 
 void ConfigJson::check_fixed(
     std::initializer_list<std::pair<std::string_view, io::Json>> values) const {
   for (const auto& [key, value] : values) {
-    const io::Json* given = json.find(key);
+    const io::Json* given = find(key);
     if (given != nullptr) {
-      check(given->dump(-1) == value.dump(-1), "[{}] {} is {} but this build knows {} only", model,
+      check(given->dump(-1) == value.dump(-1), "[{}] {} is {} but this build knows {} only", model_,
             given->where(), given->dump(-1), value.dump(-1));
     }
   }
 }
 
 int64_t ConfigJson::optional_size(std::string_view key, int64_t none) const {
-  const io::Json* value = json.find(key);
+  const io::Json* value = find(key);
   if (value == nullptr || value->is_null()) {
     return none;
   }
   const int64_t size = value->as_int();
-  check(size > 0, "[{}] {} is {} but must be positive or null", model, value->where(), size);
+  check(size > 0, "[{}] {} is {} but must be positive or null", model_, value->where(), size);
   return size;
 }
 
@@ -45,7 +56,7 @@ void ConfigJson::validated(const std::function<void()>& validate) const {
   try {
     validate();
   } catch (const Error& error) {
-    const std::string where = json.where();
+    const std::string where = json_.where();
     fail("{}\n  read from {}", error.what(), where.substr(0, where.find(": ")));
   }
 }

@@ -130,12 +130,11 @@ flux::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint
   c.pooled_projection_dim = sizes.dims("time_text_embed.text_embedder.linear_1.weight", 2)[1];
   c.guidance_embeds =
       checkpoint.find("time_text_embed.guidance_embedder.linear_1.weight") != nullptr;
-  if (c.attention_head_dim != flux::TransformerConfig().attention_head_dim) {
-    // An eighth for the text's axis and the rest in halves, as the released 16, 56, 56 are; tables
-    // of positions are in no file.
-    const int64_t side = c.attention_head_dim * 7 / 16 / 2 * 2;
-    c.axes_dims_rope = {c.attention_head_dim - 2 * side, side, side};
-  }
+  // How many channels turn by each axis is in no file.
+  check(c.attention_head_dim == flux::TransformerConfig().attention_head_dim,
+        "[weights] {}: heads are of {}, but no released model has other ones than {}\n"
+        "  put a diffusers config.json beside the file, which says its axes_dims_rope",
+        checkpoint.path(), c.attention_head_dim, flux::TransformerConfig().attention_head_dim);
   return c;
 }
 

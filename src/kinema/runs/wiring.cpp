@@ -370,7 +370,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
   check(fs::is_directory(folder / "tokenizer_2", ignored),
         "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
   const io::Json second = io::Json::read(folder / "text_encoder_2" / "config.json");
-  if (weights::is_t5(second)) {  // of either release
+  if (weights::is_t5(second)) {
     constexpr int64_t kLongest = 512;
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,

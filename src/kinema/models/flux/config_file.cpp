@@ -11,11 +11,6 @@ namespace {
 
 using io::Json;
 
-constexpr std::array<std::string_view, 11> kKeys{
-    "attention_head_dim",  "axes_dims_rope",      "guidance_embeds",      "in_channels",
-    "joint_attention_dim", "num_attention_heads", "num_layers",           "num_single_layers",
-    "out_channels",        "patch_size",          "pooled_projection_dim"};
-
 std::array<int64_t, 3> rope_axes(const Json& value) {
   const std::vector<int64_t> sizes = value.as_ints();
   check(sizes.size() == 3, "[flux] {} has {} sizes but must have 3: text, rows, columns",
@@ -26,23 +21,23 @@ std::array<int64_t, 3> rope_axes(const Json& value) {
 }  // namespace
 
 TransformerConfig parse_config(const Json& json) {
-  const ConfigJson file{.model = "flux", .what = "a Flux transformer", .json = json};
+  const ConfigJson file("flux", "a Flux transformer", json);
   file.check_class(kClassName);
-  file.check_known(kKeys);
   file.check_fixed({{"patch_size", 1}});
   TransformerConfig c;
-  c.in_channels = json.at("in_channels").as_int();
+  c.in_channels = file.at("in_channels").as_int();
   c.out_channels = file.optional_size("out_channels", c.in_channels);
-  c.num_layers = json.at("num_layers").as_int();
-  c.num_single_layers = json.at("num_single_layers").as_int();
-  c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.attention_head_dim = json.at("attention_head_dim").as_int();
-  c.joint_attention_dim = json.at("joint_attention_dim").as_int();
-  c.pooled_projection_dim = json.at("pooled_projection_dim").as_int();
-  c.guidance_embeds = json.at("guidance_embeds").as_bool();
+  c.num_layers = file.at("num_layers").as_int();
+  c.num_single_layers = file.at("num_single_layers").as_int();
+  c.num_attention_heads = file.at("num_attention_heads").as_int();
+  c.attention_head_dim = file.at("attention_head_dim").as_int();
+  c.joint_attention_dim = file.at("joint_attention_dim").as_int();
+  c.pooled_projection_dim = file.at("pooled_projection_dim").as_int();
+  c.guidance_embeds = file.at("guidance_embeds").as_bool();
   // Configurations older than the key were of models with these.
   c.axes_dims_rope =
-      json.contains("axes_dims_rope") ? rope_axes(json.at("axes_dims_rope")) : c.axes_dims_rope;
+      file.contains("axes_dims_rope") ? rope_axes(file.at("axes_dims_rope")) : c.axes_dims_rope;
+  file.check_known();
   file.validated([&] { validate(c); });
   return c;
 }

@@ -1,6 +1,5 @@
 #include "kinema/models/kl_autoencoder/config_file.h"
 
-#include <array>
 #include <string>
 
 #include "kinema/core/error.h"
@@ -11,32 +10,14 @@ namespace {
 
 using io::Json;
 
-constexpr std::array<std::string_view, 18> kKeys{"act_fn",
-                                                 "block_out_channels",
-                                                 "down_block_types",
-                                                 "force_upcast",
-                                                 "in_channels",
-                                                 "latent_channels",
-                                                 "latents_mean",
-                                                 "latents_std",
-                                                 "layers_per_block",
-                                                 "mid_block_add_attention",
-                                                 "norm_num_groups",
-                                                 "out_channels",
-                                                 "sample_size",
-                                                 "scaling_factor",
-                                                 "shift_factor",
-                                                 "up_block_types",
-                                                 "use_post_quant_conv",
-                                                 "use_quant_conv"};
-
-bool given(const Json& json, std::string_view key) {
-  const Json* value = json.find(key);
+bool given(const ConfigJson& file, std::string_view key) {
+  const Json* value = file.find(key);
   return value != nullptr && !value->is_null();
 }
 
-void check_types(const Json& json, std::string_view key, std::string_view type, size_t levels) {
-  const Json& types = json.at(key);
+void check_types(const ConfigJson& file, std::string_view key, std::string_view type,
+                 size_t levels) {
+  const Json& types = file.at(key);
   check(types.items().size() == levels,
         "[kl_autoencoder] {} has {} levels but "
         "`block_out_channels` has {}",
@@ -47,10 +28,10 @@ void check_types(const Json& json, std::string_view key, std::string_view type, 
   }
 }
 
-std::vector<double> numbers(const Json& json, std::string_view key) {
+std::vector<double> numbers(const ConfigJson& file, std::string_view key) {
   std::vector<double> out;
-  if (given(json, key)) {
-    for (const Json& item : json.at(key).items()) {
+  if (given(file, key)) {
+    for (const Json& item : file.at(key).items()) {
       out.push_back(item.as_number());
     }
   }
@@ -71,28 +52,28 @@ Json list(const std::vector<double>& values) {
 }  // namespace
 
 AutoencoderConfig parse_config(const Json& json) {
-  const ConfigJson file{.model = "kl_autoencoder", .what = "a KL autoencoder", .json = json};
+  const ConfigJson file("kl_autoencoder", "a KL autoencoder", json);
   file.check_class(kClassName);
-  file.check_known(kKeys);
   file.check_fixed({{"act_fn", "silu"},
                     {"in_channels", 3},
                     {"out_channels", 3},
                     {"mid_block_add_attention", true}});
   AutoencoderConfig c;
-  c.block_out_channels = json.at("block_out_channels").as_ints();
-  check_types(json, "down_block_types", "DownEncoderBlock2D", c.block_out_channels.size());
-  check_types(json, "up_block_types", "UpDecoderBlock2D", c.block_out_channels.size());
-  c.layers_per_block = json.at("layers_per_block").as_int();
-  c.latent_channels = json.at("latent_channels").as_int();
-  c.norm_num_groups = json.at("norm_num_groups").as_int();
+  c.block_out_channels = file.at("block_out_channels").as_ints();
+  check_types(file, "down_block_types", "DownEncoderBlock2D", c.block_out_channels.size());
+  check_types(file, "up_block_types", "UpDecoderBlock2D", c.block_out_channels.size());
+  c.layers_per_block = file.at("layers_per_block").as_int();
+  c.latent_channels = file.at("latent_channels").as_int();
+  c.norm_num_groups = file.at("norm_num_groups").as_int();
   // Older configurations have neither key, and are of models with both convolutions.
-  c.use_quant_conv = !json.contains("use_quant_conv") || json.at("use_quant_conv").as_bool();
+  c.use_quant_conv = !file.contains("use_quant_conv") || file.at("use_quant_conv").as_bool();
   c.use_post_quant_conv =
-      !json.contains("use_post_quant_conv") || json.at("use_post_quant_conv").as_bool();
-  c.scaling_factor = json.at("scaling_factor").as_number();
-  c.shift_factor = given(json, "shift_factor") ? json.at("shift_factor").as_number() : 0.0;
-  c.latents_mean = numbers(json, "latents_mean");
-  c.latents_std = numbers(json, "latents_std");
+      !file.contains("use_post_quant_conv") || file.at("use_post_quant_conv").as_bool();
+  c.scaling_factor = file.at("scaling_factor").as_number();
+  c.shift_factor = given(file, "shift_factor") ? file.at("shift_factor").as_number() : 0.0;
+  c.latents_mean = numbers(file, "latents_mean");
+  c.latents_std = numbers(file, "latents_std");
+  file.check_known({"force_upcast", "sample_size"});
   file.validated([&] { validate(c); });
   return c;
 }

@@ -1,7 +1,6 @@
 #include "kinema/models/unet/config_file.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
@@ -13,31 +12,14 @@ namespace {
 
 using io::Json;
 
-constexpr std::array<std::string_view, 51> kKeys{
-    "act_fn", "addition_embed_type", "addition_embed_type_num_heads", "addition_time_embed_dim",
-    "attention_head_dim", "attention_type", "block_out_channels", "center_input_sample",
-    "class_embed_type", "class_embeddings_concat", "conv_in_kernel", "conv_out_kernel",
-    "cross_attention_dim", "cross_attention_norm", "down_block_types", "downsample_padding",
-    "dropout", "dual_cross_attention", "encoder_hid_dim", "encoder_hid_dim_type", "flip_sin_to_cos",
-    "freq_shift", "in_channels", "layers_per_block", "mid_block_only_cross_attention",
-    "mid_block_scale_factor", "mid_block_type", "norm_eps", "norm_num_groups",
-    "num_attention_heads", "num_class_embeds", "only_cross_attention", "out_channels",
-    "projection_class_embeddings_input_dim", "resnet_out_scale_factor", "resnet_skip_time_act",
-    "resnet_time_scale_shift", "reverse_transformer_layers_per_block", "sample_size",
-    "time_cond_proj_dim", "time_embedding_act_fn", "time_embedding_dim", "time_embedding_type",
-    "timestep_post_act", "transformer_layers_per_block", "up_block_types", "upcast_attention",
-    "use_linear_projection",
-    // Written by older releases.
-    "dropout_prob", "time_embed_dim", "use_quant_conv"};
-
 /// One value for all levels, or one for each.
 std::vector<int64_t> per_level(const Json& value, size_t levels) {
   return value.is_array() ? value.as_ints() : std::vector<int64_t>(levels, value.as_int());
 }
 
-std::vector<bool> cross_attention(const Json& json, std::string_view key, std::string_view with,
-                                  std::string_view without) {
-  const Json& types = json.at(key);
+std::vector<bool> cross_attention(const ConfigJson& file, std::string_view key,
+                                  std::string_view with, std::string_view without) {
+  const Json& types = file.at(key);
   std::vector<bool> out;
   for (const Json& type : types.items()) {
     const std::string& name = type.as_string();
@@ -49,8 +31,8 @@ std::vector<bool> cross_attention(const Json& json, std::string_view key, std::s
 }
 
 /// What tells SDXL's UNets from those of other families under the same class.
-void check_kind(const Json& json) {
-  const Json* kind = json.find("addition_embed_type");
+void check_kind(const Json& json, const ConfigJson& file) {
+  const Json* kind = file.find("addition_embed_type");
   const bool is_sdxl = kind != nullptr && kind->is_string() && kind->as_string() == "text_time";
   check(is_sdxl,
         "[unet] {} is {}: this is a UNet, but not one of Stable Diffusion XL, which has "
@@ -99,37 +81,39 @@ Json list(const std::vector<int64_t>& values) {
 }  // namespace
 
 UNetConfig parse_config(const Json& json) {
-  const ConfigJson file{.model = "unet", .what = "an SDXL UNet", .json = json};
+  const ConfigJson file("unet", "an SDXL UNet", json);
   file.check_class(kClassName);
-  check_kind(json);
-  file.check_known(kKeys);
+  check_kind(json, file);
   check_fixed(file);
   UNetConfig c;
-  c.in_channels = json.at("in_channels").as_int();
-  c.out_channels = json.at("out_channels").as_int();
-  c.block_out_channels = json.at("block_out_channels").as_ints();
+  c.in_channels = file.at("in_channels").as_int();
+  c.out_channels = file.at("out_channels").as_int();
+  c.block_out_channels = file.at("block_out_channels").as_ints();
   const size_t levels = c.block_out_channels.size();
   c.cross_attention =
-      cross_attention(json, "down_block_types", "CrossAttnDownBlock2D", "DownBlock2D");
-  std::vector<bool> up = cross_attention(json, "up_block_types", "CrossAttnUpBlock2D", "UpBlock2D");
+      cross_attention(file, "down_block_types", "CrossAttnDownBlock2D", "DownBlock2D");
+  std::vector<bool> up = cross_attention(file, "up_block_types", "CrossAttnUpBlock2D", "UpBlock2D");
   std::reverse(up.begin(), up.end());
   check(up == c.cross_attention,
         "[unet] {} is not the reverse of `down_block_types`, which this build needs",
-        json.at("up_block_types").where());
-  c.transformer_layers_per_block = json.contains("transformer_layers_per_block")
-                                       ? per_level(json.at("transformer_layers_per_block"), levels)
+        file.at("up_block_types").where());
+  c.transformer_layers_per_block = file.contains("transformer_layers_per_block")
+                                       ? per_level(file.at("transformer_layers_per_block"), levels)
                                        : std::vector<int64_t>(levels, 1);
   // The older key stands for numbers of heads; where the newer one is there, it counts.
-  const Json* heads = json.find("num_attention_heads");
+  const Json* heads = file.find("num_attention_heads");
   c.num_attention_heads = per_level(
-      heads != nullptr && !heads->is_null() ? *heads : json.at("attention_head_dim"), levels);
-  c.layers_per_block = json.at("layers_per_block").as_int();
-  c.cross_attention_dim = json.at("cross_attention_dim").as_int();
-  c.addition_time_embed_dim = json.at("addition_time_embed_dim").as_int();
+      heads != nullptr && !heads->is_null() ? *heads : file.at("attention_head_dim"), levels);
+  c.layers_per_block = file.at("layers_per_block").as_int();
+  c.cross_attention_dim = file.at("cross_attention_dim").as_int();
+  c.addition_time_embed_dim = file.at("addition_time_embed_dim").as_int();
   c.projection_class_embeddings_input_dim =
-      json.at("projection_class_embeddings_input_dim").as_int();
-  c.norm_num_groups = json.at("norm_num_groups").as_int();
-  c.norm_eps = json.at("norm_eps").as_number();
+      file.at("projection_class_embeddings_input_dim").as_int();
+  c.norm_num_groups = file.at("norm_num_groups").as_int();
+  c.norm_eps = file.at("norm_eps").as_number();
+  file.check_known({"addition_embed_type_num_heads", "class_embeddings_concat", "dropout",
+                    "mid_block_only_cross_attention", "mid_block_scale_factor",
+                    "resnet_out_scale_factor", "sample_size", "upcast_attention"});
   file.validated([&] { validate(c); });
   return c;
 }

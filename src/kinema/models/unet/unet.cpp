@@ -112,12 +112,9 @@ std::vector<const TransformerPlace*> transformers(const Plan& plan) {
   return out;
 }
 
-/// The place of a path, `mid_block.resnets.0`.
-nn::Params at(const nn::Params& root, std::string_view path) { return root / path; }
-
 nn::ResnetBlock resnet_at(const nn::Params& root, const Unit& unit, const UNetConfig& c) {
   // Zero: from scratch, blocks begin as the identity.
-  return {at(root, unit.resnet),
+  return {root / unit.resnet,
           unit.in,
           unit.out,
           {.groups = c.norm_num_groups,
@@ -154,16 +151,16 @@ void open_stage(nn::SpecCollector& specs, const Stage& stage, bool up, const UNe
       continue;
     }
     const TransformerPlace& place = *unit.attention;
-    const SpatialTransformer transformer(at(root, place.path), place, config);
+    const SpatialTransformer transformer(root / place.path, place, config);
     nn::open_layers(specs, place.blocks(), stacked, [&](const nn::Params& layer) {
       const TransformerBlock block(layer, place.channels, place.heads, config);
     });
   }
   if (!stage.resample.empty()) {
     if (up) {
-      const Upsample resample(at(root, stage.resample), stage.channels);
+      const Upsample resample(root / stage.resample, stage.channels);
     } else {
-      const Downsample resample(at(root, stage.resample), stage.channels);
+      const Downsample resample(root / stage.resample, stage.channels);
     }
   }
 }
@@ -198,7 +195,7 @@ class Walk {
       }
       if (!stage.resample.empty()) {
         const Scope scope(x.graph(), stage.resample);
-        x = Downsample(at(bound_.root(), stage.resample), stage.channels)(x, options_.precision);
+        x = Downsample(bound_.root() / stage.resample, stage.channels)(x, options_.precision);
         skips.push_back(x);
       }
       offer(stage.tap, x);
@@ -215,7 +212,7 @@ class Walk {
       }
       if (!stage.resample.empty()) {
         const Scope scope(x.graph(), stage.resample);
-        x = Upsample(at(bound_.root(), stage.resample), stage.channels)(
+        x = Upsample(bound_.root() / stage.resample, stage.channels)(
             x, skips.back().dim(2), skips.back().dim(3), options_.precision);
       }
       offer(stage.tap, x);
@@ -255,7 +252,7 @@ class Walk {
     }
     if (unit.attention) {
       const TransformerPlace& place = *unit.attention;
-      const SpatialTransformer transformer(at(bound_.root(), place.path), place, config_);
+      const SpatialTransformer transformer(bound_.root() / place.path, place, config_);
       const TextKeys keys{keys_[next_key_], keys_[next_key_ + 1]};
       next_key_ += 2;
       x = transformer(x, bound_, keys, config_, given_, tap(stage, "attention", number));

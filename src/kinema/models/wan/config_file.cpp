@@ -13,23 +13,6 @@ using io::Json;
 
 constexpr std::string_view kQkNorm = "rms_norm_across_heads";
 
-constexpr std::array<std::string_view, 16> kKeys{"patch_size",
-                                                 "num_attention_heads",
-                                                 "attention_head_dim",
-                                                 "in_channels",
-                                                 "out_channels",
-                                                 "text_dim",
-                                                 "freq_dim",
-                                                 "ffn_dim",
-                                                 "num_layers",
-                                                 "cross_attn_norm",
-                                                 "qk_norm",
-                                                 "eps",
-                                                 "image_dim",
-                                                 "added_kv_proj_dim",
-                                                 "rope_max_seq_len",
-                                                 "pos_embed_seq_len"};
-
 std::array<int64_t, 3> patch_size(const Json& value) {
   const std::vector<int64_t> sizes = value.as_ints();
   check(sizes.size() == 3, "[wan] {} has {} sizes but must have 3: frames, rows, columns",
@@ -40,26 +23,26 @@ std::array<int64_t, 3> patch_size(const Json& value) {
 }  // namespace
 
 TransformerConfig parse_config(const Json& json) {
-  const ConfigJson file{.model = "wan", .what = "a Wan transformer", .json = json};
+  const ConfigJson file("wan", "a Wan transformer", json);
   file.check_class(kClassName);
   file.check_fixed({{"qk_norm", kQkNorm}});
-  file.check_known(kKeys);
   TransformerConfig c;
-  c.patch_size = patch_size(json.at("patch_size"));
-  c.num_attention_heads = json.at("num_attention_heads").as_int();
-  c.attention_head_dim = json.at("attention_head_dim").as_int();
-  c.in_channels = json.at("in_channels").as_int();
+  c.patch_size = patch_size(file.at("patch_size"));
+  c.num_attention_heads = file.at("num_attention_heads").as_int();
+  c.attention_head_dim = file.at("attention_head_dim").as_int();
+  c.in_channels = file.at("in_channels").as_int();
   c.out_channels = file.optional_size("out_channels", c.in_channels);
-  c.text_dim = json.at("text_dim").as_int();
-  c.freq_dim = json.at("freq_dim").as_int();
-  c.ffn_dim = json.at("ffn_dim").as_int();
-  c.num_layers = json.at("num_layers").as_int();
-  c.cross_attn_norm = json.at("cross_attn_norm").as_bool();
-  c.eps = json.at("eps").as_number();
+  c.text_dim = file.at("text_dim").as_int();
+  c.freq_dim = file.at("freq_dim").as_int();
+  c.ffn_dim = file.at("ffn_dim").as_int();
+  c.num_layers = file.at("num_layers").as_int();
+  c.cross_attn_norm = file.at("cross_attn_norm").as_bool();
+  c.eps = file.at("eps").as_number();
   c.image_dim = file.optional_size("image_dim", 0);
   c.added_kv_proj_dim = file.optional_size("added_kv_proj_dim", 0);
   c.pos_embed_seq_len = file.optional_size("pos_embed_seq_len", 0);
   c.rope_max_seq_len = file.optional_size("rope_max_seq_len", c.rope_max_seq_len);
+  file.check_known();
   file.validated([&] { validate(c); });
   return c;
 }
