@@ -8,7 +8,7 @@
 
 #include "allocations.h"
 #include "kinema/core/error.h"
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 #include "kinema/io/example_proto.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/io/tfrecord_ranges.h"
@@ -33,7 +33,7 @@ class BytesElsewhere : public kinema::io::RangedFile {
 void read_records(std::span<const std::byte> bytes) {
   const auto file = kinema::io::TfRecordFile::parse(bytes, "input");
   for (int64_t i = 0; i < file.size(); ++i) {
-    kinema::data::parse_wan_record(file.at(i), file.where(i));
+    kinema::data::parse_record(file.at(i), file.where(i));
   }
 }
 
@@ -53,14 +53,14 @@ void read_by_ranges(std::span<const std::byte> bytes) {
 
 void read_record(std::span<const std::byte> bytes) {
   kinema::io::summarize_example(bytes, "input");
-  const auto record = kinema::data::parse_wan_record(bytes, "input");
-  if (kinema::data::serialize_wan_record(record).empty()) {
+  const auto record = kinema::data::parse_record(bytes, "input");
+  if (kinema::data::serialize_record(record).empty()) {
     std::abort();
   }
 }
 
 void read_shapes(std::span<const std::byte> bytes) {
-  kinema::data::read_wan_shapes(bytes, "input");
+  kinema::data::read_record_shapes(bytes, "input");
 }
 
 void read_tensor(std::span<const std::byte> bytes) {

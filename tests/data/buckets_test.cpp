@@ -11,9 +11,9 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/data/prefetch.h"
+#include "kinema/data/record.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/data/video_source.h"
-#include "kinema/data/wan_record.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/io/video.h"
@@ -168,7 +168,7 @@ class Clips {
   Scratch folder_;
 };
 
-Encoded plain(const Clip& clip) { return {clip.pixels, HostArray::f32({1, 1}, std::vector{1.F})}; }
+Sample plain(const Clip& clip) { return {clip.pixels, HostArray::f32({1, 1}, std::vector{1.F})}; }
 
 TEST(VideoSource, BringsClipsToTheirBuckets) {
   const Clips clips;
@@ -226,9 +226,9 @@ TEST(Prefetcher, GivesTheSameBatchesOfBucketsFromAnyPlaceOnAnyThreads) {
 void write_records(const std::filesystem::path& path, const std::vector<Dims>& latents) {
   io::TfRecordWriter writer(path);
   for (const Dims& dims : latents) {
-    WanRecord record{.latents = HostArray(Shape{DType::F32, dims}),
-                     .encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}})};
-    writer.append(serialize_wan_record(record));
+    Sample record{.latents = HostArray(Shape{DType::F32, dims}),
+                  .encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}})};
+    writer.append(serialize_record(record));
   }
   writer.close();
 }

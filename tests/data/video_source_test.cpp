@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 // The pixels themselves and the caption's length.
-Encoded plain(const Clip& clip) {
-  Encoded out;
+Sample plain(const Clip& clip) {
+  Sample out;
   out.latents = clip.pixels;
   out.encoder_hidden_states =
       HostArray::f32({1, 1}, std::vector{static_cast<float>(clip.caption.size())});
@@ -57,11 +57,11 @@ TEST(VideoSource, HandsOnWhatIsEncodedOfTheFirstFrame) {
   int encoded = 0;
   const auto source = video_source(reference_clips(), reference_options(), [&](const Clip& clip) {
     ++encoded;
-    Encoded out = plain(clip);
+    Sample out = plain(clip);
     out.condition =
         HostArray::f32({1, 1, 1, 1}, std::vector{static_cast<float>(clip.caption.size())});
     out.image_states = HostArray::f32({1, 1}, std::vector{2.0F});
-    EXPECT_EQ(out.bytes(), static_cast<int64_t>(clip.pixels.bytes.size()) + 12);
+    EXPECT_EQ(bytes_of(out), static_cast<int64_t>(clip.pixels.bytes.size()) + 12);
     return out;
   });
   for (int i = 0; i < 2; ++i) {

@@ -91,8 +91,8 @@ TEST(PrepareBuckets, GiveTheBatchesThatTheClipsGive) {
     SCOPED_TRACE(shuffle);
     wanted.shuffle = shuffle;
     const auto videos = data::video_source(clips, wanted, [](const data::Clip& clip) {
-      return data::Encoded{.latents = blocks().encode(clip.pixels),
-                           .encoder_hidden_states = words().encode(clip.caption)};
+      return data::Sample{.latents = blocks().encode(clip.pixels),
+                          .encoder_hidden_states = words().encode(clip.caption)};
     });
     const auto records = data::tfrecord_source({.folder = scratch / "records",
                                                 .seed = 5,

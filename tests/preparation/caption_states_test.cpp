@@ -39,7 +39,7 @@ class CaptionStatesTest : public testing::Test {
             }};
   }
   float at(CaptionStates& subject, int64_t place) {
-    const HostArray& found = subject.at(place, static_cast<int64_t>(captions.size()));
+    const HostArray& found = subject.at(place, static_cast<int64_t>(captions.size())).states;
     EXPECT_EQ(found.shape, (Shape{DType::F32, {1, 1}}));
     return found.as<float>()[0];
   }

@@ -9,6 +9,7 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/data/picture_sizes.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/mapped_file.h"
 
@@ -53,7 +54,7 @@ struct Counting {
     return {.pixels =
                 [this](const HostArray& given) {
                   ++pixels;
-                  return Tensors{{"latents", given}};
+                  return data::Sample{.latents = given};
                 },
             .text =
                 [this](std::span<const std::string> given) {
@@ -62,7 +63,8 @@ struct Counting {
                   for (const std::string& caption : given) {
                     states.insert(states.end(), {static_cast<float>(caption.size()) + 1.F, 0, 0});
                   }
-                  return HostArray::f32({static_cast<int64_t>(given.size()), 3, 1}, states);
+                  const auto n = static_cast<int64_t>(given.size());
+                  return encoders::TextStates{.states = HostArray::f32({n, 3, 1}, states)};
                 }};
   }
 };
@@ -89,7 +91,7 @@ TEST(EncodedClips, HoldWhatTheEncodersGave) {
 
   EXPECT_EQ(now.encoded, 3);
   EXPECT_EQ(now.captions, 2);
-  const data::Encoded found = clips.find(1, options().format, false);
+  const data::Sample found = clips.find(1, options().format, false);
   EXPECT_EQ(found.latents.bytes, data::read_clip(folder.clips() / "1.mp4", options().format).bytes);
   // The rows of zeros, which are not stored, are back.
   EXPECT_EQ(found.encoder_hidden_states.bytes,
@@ -102,16 +104,43 @@ TEST(EncodedClips, HoldWhatModelsOfImagesTakeToo) {
   Counting counting;
   EncodeWith with = counting.with();
   with.pixels = [](const HostArray& given) {
-    return Tensors{{"latents", given},
-                   {"condition", HostArray::f32({1, 1, 1, 1}, std::vector{4.F})},
-                   {"image_states", HostArray::f32({1, 2}, std::vector{5.F, 6.F})}};
+    return data::Sample{.latents = given,
+                        .condition = HostArray::f32({1, 1, 1, 1}, std::vector{4.F}),
+                        .image_states = HostArray::f32({1, 2}, std::vector{5.F, 6.F})};
   };
   EncodedClips clips(folder.list(), folder.kept(), options());
   clips.encode(with);
 
-  const data::Encoded found = clips.find(2, options().format, false);
+  const data::Sample found = clips.find(2, options().format, false);
   EXPECT_EQ(found.condition.as<float>()[0], 4.F);
   EXPECT_EQ(found.image_states.as<float>()[1], 6.F);
+}
+
+TEST(EncodedClips, HoldPooledTextAndSizesWhateverTheyAreKeptIn) {
+  const Folder folder;
+  Counting counting;
+  EncodeWith with = counting.with();
+  with.text = [text = with.text](std::span<const std::string> given) {
+    encoders::TextStates out = text(given);
+    out.pooled =
+        HostArray::f32({std::ssize(given), 2}, std::vector<float>(2 * given.size(), 0.25F));
+    return out;
+  };
+  EncodeOnceOptions how = options();
+  how.sizes = true;
+  how.flips = true;
+  how.dtype = DType::BF16;
+  EncodedClips clips(folder.list(), folder.kept(), how);
+  clips.encode(with);
+
+  const data::Sample found = clips.find(2, how.format, true);
+  EXPECT_EQ(found.pooled.bytes,
+            convert(HostArray::f32({2}, std::vector{0.25F, 0.25F}), DType::BF16).bytes);
+  EXPECT_EQ(found.latents.shape.dtype, DType::BF16);
+  const data::ClipSize size = folder.list()->measure(2);
+  EXPECT_EQ(found.size_ids.bytes, data::size_ids(size, how.format, {}, true).bytes);
+  // Without them it is another entry.
+  EXPECT_EQ(encode(folder, options()).first, 3);
 }
 
 TEST(EncodedClips, AreEncodedOnce) {
@@ -191,8 +220,8 @@ TEST(EncodedClips, RefuseLatentsThatAreNotFinite) {
   Counting counting;
   EncodeWith with = counting.with();
   with.pixels = [](const HostArray&) {
-    return Tensors{
-        {"latents", HostArray::f32({1}, std::vector{std::numeric_limits<float>::infinity()})}};
+    return data::Sample{
+        .latents = HostArray::f32({1}, std::vector{std::numeric_limits<float>::infinity()})};
   };
   EncodedClips clips(folder.list(), folder.kept(), options());
   EXPECT_THAT([&] { clips.encode(with); },

@@ -7,6 +7,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/checkpoint_folder.h"
 
@@ -62,8 +63,9 @@ class RunOfAPipeline : public testing::Test {
                                "pretrained_model_name_or_path=" + (scratch_ / "wan").string()});
     return config::load_defaults(more);
   }
+  static networks::Network wan() { return networks::from_config(networks::default_config()); }
   static ScheduleConfig schedule(const config::Loaded& loaded) {
-    return *make_request(loaded, find_model(loaded, {})).schedule;
+    return *make_request(loaded, find_model(loaded, {}), wan()).schedule;
   }
 
   io::Scratch scratch_;
@@ -87,7 +89,7 @@ TEST_F(RunOfAPipeline, IsSampledAsThePipelineSays) {
     const ModelToUse trained = model_of_checkpoint(
         again.config, scratch_ / "out" / run,
         {.folder = scratch_ / "out" / run / "checkpoints/4", .model_type = config::ModelType::T2V});
-    EXPECT_EQ(*make_request(again, trained).schedule, schedule(loaded));
+    EXPECT_EQ(*make_request(again, trained, wan()).schedule, schedule(loaded));
   }
 }
 

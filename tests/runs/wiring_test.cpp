@@ -6,6 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/networks/open.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
 #include "kinema/runs/models.h"
@@ -107,13 +108,14 @@ TEST(WeightsMemory, IsWhatItsWordSaysWhereALoopFetchesLayers) {
 }
 
 TEST(OptimizerMemory, IsThatOfTheStep) {
+  const networks::Network network = networks::from_config(networks::default_config());
   config::Config config;
-  EXPECT_EQ(step_options(config, {}).optimizer_memory, Memory::DEVICE);
+  EXPECT_EQ(step_options(config, network, {}).optimizer_memory, Memory::DEVICE);
   config.optimizer.optimizer_memory = config::OptimizerMemory::HOST;
-  EXPECT_EQ(step_options(config, {}).optimizer_memory, Memory::HOST);
-  EXPECT_EQ(training::optimizer_of(step_options(config, {}))->memory(), Memory::HOST);
+  EXPECT_EQ(step_options(config, network, {}).optimizer_memory, Memory::HOST);
+  EXPECT_EQ(training::optimizer_of(step_options(config, network, {}))->memory(), Memory::HOST);
   config.runtime.jit = false;
-  EXPECT_THAT([&] { step_options(config, {}); },
+  EXPECT_THAT([&] { step_options(config, network, {}); },
               ThrowsMessage<Error>(HasSubstr("optimizer_memory=device")));
 }
 

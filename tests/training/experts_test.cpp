@@ -90,7 +90,7 @@ TEST(ShareOfHighNoise, IsThatOfTheTimestepsThatAreDrawn) {
 constexpr double kBoundary = 875;
 const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1.0},
                            .objective = {.stratified = true},
-                           .ema_decay = 0.9};
+                           .ema = {.decay = 0.9}};
 
 class BothExperts : public pjrt::CpuTest {
  protected:

@@ -13,7 +13,7 @@
 namespace kinema::training {
 namespace {
 
-const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1e9}, .ema_decay = 0.9};
+const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1e9}, .ema = {.decay = 0.9}};
 
 /// Feed-forward layers, patches and the outermost layers are frozen; attention is trained.
 std::vector<nn::ParamSpec> half_frozen() {
@@ -37,7 +37,7 @@ Trainer trainer(pjrt::Client& client, const std::vector<nn::ParamSpec>& specs, S
 
 State fresh(pjrt::Client& client, const std::vector<nn::ParamSpec>& specs,
             const StepOptions& step = kOptions) {
-  return fresh_state(tiny::params(client), specs, step.ema_decay > 0, client);
+  return fresh_state(tiny::params(client), specs, step.ema.is_on(), client);
 }
 
 class Frozen : public pjrt::CpuTest {

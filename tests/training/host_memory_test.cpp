@@ -59,13 +59,13 @@ class HostMemory : public pjrt::CpuTest {
             network_model(tiny::network(), options),
             tiny::shapes(4),
             step,
-            fresh_state(values(specs), specs, step.ema_decay > 0, client_, *optimizer_of(step)),
+            fresh_state(values(specs), specs, step.ema.is_on(), client_, *optimizer_of(step)),
             {.program = {.executable_cache = tiny::program_cache().path().string()}}};
   }
 };
 
 TEST_F(HostMemory, OfFrozenWeightsChangesNoBitOfTheTraining) {
-  const StepOptions step{.accumulation = 2, .ema_decay = 0.9};
+  const StepOptions step{.accumulation = 2, .ema = {.decay = 0.9}};
   std::vector<std::vector<std::byte>> expected;
   for (const Memory memory : {Memory::DEVICE, Memory::HOST, Memory::STREAMED}) {
     const std::vector<nn::ParamSpec> specs = adapted_specs(memory);
@@ -111,7 +111,7 @@ TEST_F(HostMemory, OfAnOptimizerChangesNoBitOfTheTraining) {
     StepOptions step{.optimizer = kind,
                      .adamw = {.weight_decay = 0.01, .max_norm = 1.0},
                      .adafactor = {.b1 = 0.9},
-                     .ema_decay = 0.9};
+                     .ema = {.decay = 0.9}};
     const auto trained = [&](Memory memory) {
       step.optimizer_memory = memory;
       Trainer one = trainer(tiny::specs(), tiny::options(), step);
@@ -152,7 +152,7 @@ TEST_F(HostMemory, IsUpdatedLayerByLayerAsTheWhole) {
 
 TEST_F(HostMemory, OfAnOptimizerIsSavedAndLoaded) {
   const io::Scratch scratch;
-  const StepOptions step{.optimizer_memory = Memory::HOST, .ema_decay = 0.9};
+  const StepOptions step{.optimizer_memory = Memory::HOST, .ema = {.decay = 0.9}};
   Trainer one = trainer(tiny::specs(), tiny::options(), step);
   one.run(0, 1e-2, tiny::batch(4, 0));
   save_state(scratch.path(), tiny::network(), one.state(), {.step = 1});
@@ -163,7 +163,7 @@ TEST_F(HostMemory, OfAnOptimizerIsSavedAndLoaded) {
 }
 
 TEST_F(HostMemory, OfAStepIsWhatItsPartsSay) {
-  const StepOptions step{.optimizer_memory = Memory::HOST, .ema_decay = 0.9};
+  const StepOptions step{.optimizer_memory = Memory::HOST, .ema = {.decay = 0.9}};
   const StepGraph graph = build_step(tiny::specs(), network_model(tiny::network(), tiny::options()),
                                      tiny::shapes(2), step);
   size_t position = 0;

@@ -21,10 +21,10 @@ Trainer without_state(pjrt::Client& client, const StepOptions& step = {}) {
 
 TEST(TrainingMemory, TheStateIsKnownBeforeItIsThere) {
   pjrt::Client client = pjrt::cpu_client();
-  for (const StepOptions& step : {StepOptions{}, StepOptions{.ema_decay = 0.9}}) {
+  for (const StepOptions& step : {StepOptions{}, StepOptions{.ema = {.decay = 0.9}}}) {
     const Trainer trainer = without_state(client, step);
     const int64_t expected =
-        state_bytes(state_parts(state_specs(tiny::specs(), step.state), step.ema_decay > 0), {});
+        state_bytes(state_parts(state_specs(tiny::specs(), step.state), step.ema.is_on()), {});
 
     EXPECT_EQ(trainer.state_bytes(), expected);
     int64_t really = 0;

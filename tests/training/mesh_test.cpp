@@ -63,7 +63,7 @@ struct Outcome {
 
 Outcome outcome(const runtime::Devices& on, const StepOptions& step,
                 const nn::ModelOptions& model = tiny::options(), int64_t samples = kBatch) {
-  Trainer of = trainer(on, step, state(on, step.ema_decay > 0), model, samples);
+  Trainer of = trainer(on, step, state(on, step.ema.is_on()), model, samples);
   Outcome out;
   for (int64_t i = 0; i < 3; ++i) {
     out.steps.push_back(of.run(i, 1e-3, tiny::batch(samples, i)));
@@ -129,7 +129,7 @@ TEST_F(MeshStep, GivesOneDevicesLossAndGradientsInEveryLayout) {
 TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
   // Accumulation, recomputation and blocks one after the other go with it: every draw of a step is
   // a function of its position alone.
-  StepOptions step{.accumulation = 2, .ema_decay = 0.9};
+  StepOptions step{.accumulation = 2, .ema = {.decay = 0.9}};
   step.objective.stratified = true;
   step.objective.caption_dropout = 0.5;
   nn::ModelOptions model = tiny::options();

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Resume = pjrt::CpuTest;
 
-const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1.0}, .ema_decay = 0.9};
+const StepOptions kOptions{.adamw = {.weight_decay = 0.01, .max_norm = 1.0}, .ema = {.decay = 0.9}};
 
 std::vector<double> run(Trainer& trainer, int64_t from, int64_t to) {
   std::vector<double> losses;

@@ -136,7 +136,7 @@ TEST_F(Step, LeavesTheStateAloneAndNamesTheBlockWhenAWeightIsNaN) {
   poisoned.as<float>()[poisoned.as<float>().size() - 1] =
       std::numeric_limits<float>::quiet_NaN();  // in the second and last layer
   params[index] = client.to_device(poisoned);
-  const StepOptions options{.ema_decay = 0.9};
+  const StepOptions options{.ema = {.decay = 0.9}};
   Trainer trainer =
       tiny::trainer(client, 2, options, fresh_state(std::move(params), specs, true, client));
   const auto before = tiny::bytes_of(trainer.state());
@@ -164,7 +164,7 @@ TEST_F(Step, NamesTheBatchWhenItsLatentsAreNotFinite) {
 
 TEST_F(Step, KeepsAnAverageThatFollowsTheParameters) {
   pjrt::Client client = pjrt::cpu_client();
-  Trainer trainer = tiny::fresh_trainer(client, 2, {.ema_decay = 0.9});
+  Trainer trainer = tiny::fresh_trainer(client, 2, {.ema = {.decay = 0.9}});
   const HostArray start = trainer.state().params()[0]->to_host();
 
   trainer.run(0, 1e-2, tiny::batch(2, 0));
@@ -225,7 +225,7 @@ TEST_F(Step, KeepsItsStateInTheWeightsDtypesWhereAsked) {
   Trainer masters(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2), {},
                   fresh_state(std::move(wide), specs, false, client), {});
   Trainer trainer(client, specs, network_model(tiny::network(), narrow), tiny::shapes(2),
-                  {.state = StateDType::WEIGHTS, .ema_decay = 0.9},
+                  {.state = StateDType::WEIGHTS, .ema = {.decay = 0.9}},
                   fresh_state(std::move(half), specs, true, client), {});
 
   const StepResult a = masters.run(0, 1e-2, tiny::batch(2, 0));

@@ -87,7 +87,7 @@ inline Trainer trainer(const runtime::Devices& client, int64_t batch_size, const
 inline Trainer fresh_trainer(pjrt::Client& client, int64_t batch_size, const StepOptions& step,
                              const TrainerOptions& more = {}) {
   return trainer(client, batch_size, step,
-                 fresh_state(params(client), specs(), step.ema_decay > 0.0, client), more);
+                 fresh_state(params(client), specs(), step.ema.is_on(), client), more);
 }
 
 /// The bytes of every buffer of a state.

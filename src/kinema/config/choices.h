@@ -90,6 +90,16 @@ constexpr std::string_view choices(TrainExpert /*value*/) {
 enum class IdleExpert : uint8_t { DEVICE, HOST };
 constexpr std::string_view choices(IdleExpert /*value*/) { return "device | host"; }
 
+/// What a diffusion's network predicts.
+enum class PredictionType : uint8_t { EPSILON, V_PREDICTION };
+constexpr std::string_view choices(PredictionType /*value*/) { return "epsilon | v_prediction"; }
+
+/// How a flow's timesteps are drawn and weighed: diffusers' words, and BELL, Wan's.
+enum class WeightingScheme : uint8_t { NONE, SIGMA_SQRT, COSMAP, LOGIT_NORMAL, MODE, BELL };
+constexpr std::string_view choices(WeightingScheme /*value*/) {
+  return "none | sigma_sqrt | cosmap | logit_normal | mode | bell";
+}
+
 enum class OnNonfinite : uint8_t { STOP, SKIP };
 constexpr std::string_view choices(OnNonfinite /*value*/) { return "stop | skip"; }
 

@@ -28,6 +28,7 @@ struct GenerateConfig {
   Given<double> guidance_scale = 5.0;
   Given<double> guidance_scale_low = 3.0;
   Given<double> guidance_scale_high = 4.0;
+  bool do_classifier_free_guidance = true;
   double guidance_rescale = 0.0;
   double true_cfg_scale = 1.0;
   int64_t clip_skip = 0;
@@ -39,6 +40,7 @@ struct GenerateConfig {
   std::vector<int64_t> negative_target_size;
   Given<double> boundary_ratio = 0.875;
   Given<double> flow_shift = 5.0;
+  Tree diffusion_scheduler_config;
   bool use_ema = true;
 
   std::string initial_latents;
@@ -117,6 +119,8 @@ struct GenerateConfig {
           {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
           {.help = "classifier-free guidance; 1: none", .min = 0, .share = Share::YES});
+    visit("do_classifier_free_guidance", self.do_classifier_free_guidance, UNRELATED,
+          {.help = "false: as guidance_scale 1", .share = Share::YES});
     visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
           {.help = "wan2.2: of the low-noise expert, where there is guidance",
            .min = 0,
@@ -168,6 +172,10 @@ struct GenerateConfig {
            .share = Share::YES});
     visit("flow_shift", self.flow_shift, UNRELATED,
           {.help = "shift of the sampler's steps", .above = 0, .share = Share::YES});
+    visit("diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
+          {.help = "sdxl: _class_name, prediction_type, rescale_zero_terminal_snr and "
+                   "timestep_spacing in place of the model's scheduler_config.json",
+           .share = Share::YES});
     visit("use_ema", self.use_ema, UNRELATED,
           {.help = "prefer the averaged weights of a run", .share = Share::YES});
     visit("initial_latents", self.initial_latents, UNRELATED,

@@ -16,42 +16,45 @@ namespace kinema::config {
 namespace {
 
 constexpr std::string_view kDead = "MaxDiffusion does not read it for Wan either";
-constexpr std::string_view kImages = "belongs to image models";
+constexpr std::string_view kControl = "ControlNets are not known here";
+constexpr std::string_view kScheduler = "the model's scheduler_config.json says it";
+constexpr std::string_view kEncoders = "text encoders are those of the model's folder";
 constexpr std::string_view kJax = "belongs to JAX or PyTorch";
 
 constexpr IgnoredKey kIgnored[] = {
     {"aot_cache_dir", "executable_cache is the cache of compiled programs"},
+    {"base_shift", kScheduler},
+    {"clip_model_name_or_path", kEncoders},
     {"compile_text_encoder", kJax},
-    {"controlnet_conditioning_scale", kImages},
-    {"controlnet_from_pt", kImages},
-    {"controlnet_image", kImages},
-    {"controlnet_model_name_or_path", kImages},
+    {"controlnet_conditioning_scale", kControl},
+    {"controlnet_from_pt", kControl},
+    {"controlnet_image", kControl},
+    {"controlnet_model_name_or_path", kControl},
     {"converted_weights_dir", "diffusers folders are read as they are"},
     {"dataset_config_name", kDead},
-    {"diffusion_scheduler_config", kDead},
-    {"do_classifier_free_guidance", "guidance_scale: 1 turns guidance off"},
     {"enable_jax_named_scopes", "programs always name the model path"},
     {"enable_ml_diagnostics", "belongs to a Google Cloud service"},
     {"enable_mllog", kDead},
     {"enable_ondemand_xprof", "belongs to a Google Cloud service"},
+    {"flux_name", "the model's own files say what it is"},
     {"from_pt", kDead},
     {"hf_access_token", "a token in a file is seen by others: set HF_TOKEN"},
     {"jax_cache_dir", "executable_cache is the cache of compiled programs"},
     {"jit_initializers", kDead},
-    {"lightning_ckpt", kImages},
-    {"lightning_from_pt", kImages},
-    {"lightning_repo", kImages},
-    {"norm_num_groups", kImages},
+    {"lightning_from_pt", kDead},
+    {"max_shift", kScheduler},
+    {"norm_num_groups", "the model's config.json says it"},
+    {"offload_encoders", "text_encoder_memory says where the text encoder waits"},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
     {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},
     {"skip_jax_distributed_system", kJax},
-    {"snr_gamma", kDead},
-    {"timestep_bias", kDead},
+    {"t5xxl_model_name_or_path", kEncoders},
+    {"time_shift", kScheduler},
     {"tokenize_captions_num_proc", kDead},
     {"transform_images_num_proc", kDead},
-    {"unet_checkpoint", kImages},
+    {"unet_checkpoint", "wan_transformer_pretrained_model_name_or_path names another UNet"},
 };
 
 // The type's name and the value as YAML, for each type that a member may have.

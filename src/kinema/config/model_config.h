@@ -21,6 +21,11 @@ struct ModelConfig {
   Dtype weights_dtype = Dtype::BFLOAT16;
   Dtype activations_dtype = Dtype::BFLOAT16;
   MatmulPrecision precision = MatmulPrecision::DEFAULT;
+  bool train_new_flux = false;
+  bool train_new_unet = false;
+  std::string network_config;
+  std::string lightning_repo;
+  std::string lightning_ckpt;
   bool scan_layers = true;
   double dropout = 0.0;
 
@@ -164,6 +169,21 @@ struct ModelConfig {
           {.help = "precision of float32 matmuls",
            .one_of = choices(self.precision),
            .share = Share::YES});
+    visit("train_new_flux", self.train_new_flux, MAY_CHANGE,
+          {.help = "random weights in place of the model's, whose sizes and other parts are kept",
+           .with = "pretrained_model_name_or_path"});
+    visit("train_new_unet", self.train_new_unet, MAY_CHANGE,
+          {.help = "the same: both are for models of any family",
+           .with = "pretrained_model_name_or_path"});
+    visit("network_config", self.network_config, MAY_CHANGE,
+          {.help =
+               "from scratch: a config.json of a transformer or UNet, in place of the sizes below",
+           .without = kPretrained});
+    visit("lightning_repo", self.lightning_repo, MAY_CHANGE,
+          {.help = "folder or hub id that holds lightning_ckpt, a UNet for few steps; empty: none",
+           .share = Share::MODEL});
+    visit("lightning_ckpt", self.lightning_ckpt, MAY_CHANGE,
+          {.help = "its file", .with = "lightning_repo", .share = Share::YES});
     visit("scan_layers", self.scan_layers, MAY_CHANGE,
           {.help = "one loop over the blocks: compile time does not grow with depth",
            .share = Share::YES});
@@ -324,7 +344,8 @@ struct ModelConfig {
   template <typename Self, typename Visitor>
   static void encoder_fields(Self& self, Visitor&& visit) {
     visit("autoencoder", self.autoencoder, MUST_MATCH,
-          {.help = "wan: the VAE; space_to_depth: blocks of pixels as channels, without loss",
+          {.help = "wan: the pipeline's VAE, of whichever family; space_to_depth: blocks of pixels "
+                   "as channels, without loss",
            .one_of = choices(self.autoencoder),
            .share = Share::YES});
     visit("space_to_depth_block", self.space_to_depth_block, MUST_MATCH,
@@ -394,10 +415,12 @@ struct ModelConfig {
           {.help = "devices that share a frame of the VAE, by columns; -1: all",
            .min = -1,
            .not_zero = true});
-    visit("text_encoder", self.text_encoder, MUST_MATCH,
-          {.help = "umt5, or hashed: a fixed random vector per word of the caption",
-           .one_of = choices(self.text_encoder),
-           .share = Share::YES});
+    visit(
+        "text_encoder", self.text_encoder, MUST_MATCH,
+        {.help = "umt5: the pipeline's text encoders, of whichever family; hashed: a fixed random "
+                 "vector per word of the caption",
+         .one_of = choices(self.text_encoder),
+         .share = Share::YES});
     visit("wan_text_encoder_pretrained_model_name_or_path",
           self.wan_text_encoder_pretrained_model_name_or_path, MAY_CHANGE,
           {.help = "folder with text_encoder/ and tokenizer/; empty: "

@@ -5,6 +5,7 @@
 
 #include "kinema/config/choices.h"
 #include "kinema/config/field.h"
+#include "kinema/config/given.h"
 
 namespace kinema::config {
 
@@ -38,11 +39,25 @@ struct OptimizerConfig {
   bool opt_enable_grad_global_norm_clipping = false;
   double max_grad_norm = 1.0;
   double ema_decay = 0.0;
+  int64_t ema_update_after_step = -1;
+  bool use_ema_warmup = false;
+  double ema_inv_gamma = 1.0;
+  double ema_power = 2.0 / 3.0;
   StateDtype train_state_dtype = StateDtype::FLOAT32;
   OptimizerMemory optimizer_memory = OptimizerMemory::DEVICE;
 
   bool disable_training_weights = false;
-  double training_shift = 3.0;
+  Given<double> training_shift = 3.0;
+  Given<WeightingScheme> weighting_scheme = WeightingScheme::BELL;
+  double logit_mean = 0.0;
+  double logit_std = 1.0;
+  double mode_scale = 1.29;
+  Given<PredictionType> prediction_type = PredictionType::EPSILON;
+  double snr_gamma = -1.0;
+  double noise_offset = 0.0;
+  Tree timestep_bias{
+      R"({"strategy": "none", "multiplier": 1.0, "begin": 0, "end": 1000, "portion": 0.25})"};
+  double train_guidance_scale = 1.0;
   bool stratified_timesteps = false;
   double caption_dropout = 0.0;
   TrainExpert train_expert = TrainExpert::NONE;
@@ -135,6 +150,20 @@ struct OptimizerConfig {
           {.help = "decay of an average of the weights, used by generate; 0: none",
            .min = 0,
            .max = 0.999999});
+    visit(
+        "ema_update_after_step", self.ema_update_after_step, MAY_CHANGE,
+        {.help = "the average begins after so many steps more than one: its decay at step n is at "
+                 "most (1 + s) / (10 + s) for s = n - 1 - this, and 0 for s = 0; diffusers' "
+                 "scripts have 0",
+         .min = -1,
+         .with = "ema_decay"});
+    visit("use_ema_warmup", self.use_ema_warmup, MAY_CHANGE,
+          {.help = "the average's decay is at most 1 - (1 + s / ema_inv_gamma)^-ema_power instead",
+           .with = "ema_decay"});
+    visit("ema_inv_gamma", self.ema_inv_gamma, MAY_CHANGE,
+          {.help = "see use_ema_warmup", .above = 0, .with = "use_ema_warmup"});
+    visit("ema_power", self.ema_power, MAY_CHANGE,
+          {.help = "see use_ema_warmup", .max = 10, .above = 0, .with = "use_ema_warmup"});
     visit("train_state_dtype", self.train_state_dtype, MAY_CHANGE,
           {.help = "dtype of parameters and adamw's moments between steps; weights_dtype: "
                    "MaxDiffusion's, half the memory, but updates below a bf16 step are lost",
@@ -145,9 +174,40 @@ struct OptimizerConfig {
                    "are the same",
            .one_of = choices(self.optimizer_memory)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
-          {.help = "every timestep counts the same, instead of more in the middle"});
+          {.help = "every timestep counts the same, instead of more in the middle (wan)"});
     visit("training_shift", self.training_shift, MAY_CHANGE,
-          {.help = "shift of the timestep distribution", .above = 0});
+          {.help = "shift of the timestep distribution of flows; not given: 3 for wan, 1 for flux",
+           .above = 0});
+    visit(
+        "weighting_scheme", self.weighting_scheme, MAY_CHANGE,
+        {.help = "how flows draw timesteps (logit_normal, mode) or weigh them (sigma_sqrt, cosmap, "
+                 "bell); not given: bell for wan, none for flux",
+         .one_of = choices(WeightingScheme{})});
+    visit("logit_mean", self.logit_mean, MAY_CHANGE,
+          {.help = "weighting_scheme=logit_normal: mean of the logits", .min = -100, .max = 100});
+    visit("logit_std", self.logit_std, MAY_CHANGE,
+          {.help = "weighting_scheme=logit_normal: their standard deviation",
+           .max = 100,
+           .above = 0});
+    visit("mode_scale", self.mode_scale, MAY_CHANGE,
+          {.help = "weighting_scheme=mode: its scale", .min = -1, .max = 1.75});
+    visit("prediction_type", self.prediction_type, MUST_MATCH,
+          {.help = "sdxl: what is learned; not given: what the model's scheduler says",
+           .one_of = choices(PredictionType{}),
+           .share = Share::YES});
+    visit("snr_gamma", self.snr_gamma, MAY_CHANGE,
+          {.help = "sdxl: samples are weighed by min(snr, this) / snr (v_prediction: / (snr + 1)), "
+                   "arXiv:2303.09556; 0 or less: all alike"});
+    visit("noise_offset", self.noise_offset, MAY_CHANGE,
+          {.help = "sdxl: so much of another normal number for each channel of a sample on top of "
+                   "the noise",
+           .min = 0,
+           .max = 10});
+    visit("timestep_bias", self.timestep_bias, MAY_CHANGE,
+          {.help = "sdxl: timesteps drawn `multiplier` times as often: strategy none, later or "
+                   "earlier (the last or first `portion`), range ([begin, end))"});
+    visit("train_guidance_scale", self.train_guidance_scale, MAY_CHANGE,
+          {.help = "flux dev: the guidance scale that the model is told in training", .min = 0});
     visit("stratified_timesteps", self.stratified_timesteps, MAY_CHANGE,
           {.help = "one timestep from each of batch-many equal parts"});
     visit("caption_dropout", self.caption_dropout, MAY_CHANGE,

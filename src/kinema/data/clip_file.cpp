@@ -98,6 +98,20 @@ void check_length(const ClipSize& clip, const std::string& name, const ClipForma
         format.fps > 0 ? "" : fmt::format(" with frame_stride {}", format.frame_stride), needed);
 }
 
+Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
+           std::optional<float> crop) {
+  // The smallest size of the same proportions that covers height x width.
+  const double scale = std::max(static_cast<double>(height) / shown_height,
+                                static_cast<double>(width) / shown_width);
+  const auto scaled = [scale](double size, int64_t at_least) {
+    return std::max(at_least, static_cast<int64_t>(std::lround(size * scale)));
+  };
+  Fit out{.height = scaled(shown_height, height), .width = scaled(shown_width, width)};
+  out.top = offset(crop, out.height - height);
+  out.left = offset(crop, out.width - width);
+  return out;
+}
+
 HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
                      std::optional<float> crop, double pixel_aspect) {
   const Shape& shape = frames.shape;
@@ -107,17 +121,9 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
   const int64_t count = shape.dims[0];
   const int64_t in_height = shape.dims[1];
   const int64_t in_width = shape.dims[2];
-  // The smallest size of the same proportions, as they are shown, that covers height x width.
-  const double shown_width = static_cast<double>(in_width) * pixel_aspect;
-  const double scale = std::max(static_cast<double>(height) / static_cast<double>(in_height),
-                                static_cast<double>(width) / shown_width);
-  const auto scaled = [scale](double size, int64_t at_least) {
-    return std::max(at_least, static_cast<int64_t>(std::lround(size * scale)));
-  };
-  const int64_t tall = scaled(static_cast<double>(in_height), height);
-  const int64_t wide = scaled(shown_width, width);
-  const int64_t top = offset(crop, tall - height);
-  const int64_t left = offset(crop, wide - width);
+  const auto [tall, wide, top, left] =
+      fit_of(static_cast<double>(in_height), static_cast<double>(in_width) * pixel_aspect, height,
+             width, crop);
 
   HostArray out(Shape{DType::F32, {3, count, height, width}});
   const auto bytes = frames.as<uint8_t>();

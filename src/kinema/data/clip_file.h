@@ -42,10 +42,21 @@ HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                     const ClipFormat& format, const ClipWindow& window = {});
 
-/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear) and cropped, as f32
-/// [3, f, height, width] in [-1, 1]. What is kept lies at `crop` of the columns or rows to spare,
-/// from 0 (the left and top edge) to 1; without one, in the middle. `pixel_aspect` is width over
-/// height of a given pixel as it is to be shown: what comes out has square ones.
+/// How pictures are brought to another size: scaled so that they cover it, and cut.
+struct Fit {
+  int64_t height = 0;  // when scaled
+  int64_t width = 0;
+  int64_t top = 0;  // of what is kept
+  int64_t left = 0;
+};
+/// For a picture of these sides as it is shown. What is kept lies at `crop` of the columns or rows
+/// to spare, from 0 (the left and top edge) to 1; without one, in the middle.
+Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
+           std::optional<float> crop = std::nullopt);
+
+/// Frames u8 [f, h, w, 3] scaled to cover height x width (antialiased bilinear) and cropped as
+/// fit_of says, as f32 [3, f, height, width] in [-1, 1]. `pixel_aspect` is width over height of a
+/// given pixel as it is to be shown: what comes out has square ones.
 HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
                      std::optional<float> crop = std::nullopt, double pixel_aspect = 1);
 

@@ -1,6 +1,8 @@
 #include "kinema/data/source.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "kinema/core/error.h"
@@ -56,6 +58,33 @@ HostArray stack_part(const std::vector<Sample>& samples, HostArray Sample::*part
 
 }  // namespace
 
+int64_t bytes_of(const Sample& sample) {
+  size_t sum = 0;
+  for (const SamplePart& part : kParts) {
+    sum += (sample.*part.of_sample).bytes.size();
+  }
+  return static_cast<int64_t>(sum);
+}
+
+std::string not_finite(const Sample& sample) {
+  for (const SamplePart& part : kParts) {
+    const HostArray& array = sample.*part.of_sample;
+    if (!std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); })) {
+      return part.what;
+    }
+  }
+  return "";
+}
+
+void convert_to(DType dtype, Sample& sample) {
+  for (const SamplePart& part : kParts) {
+    HostArray& array = sample.*part.of_sample;
+    if (!array.bytes.empty() && !part.exact && array.shape.dtype != dtype) {
+      array = convert(array, dtype);
+    }
+  }
+}
+
 int64_t shuffled_index(uint64_t seed, int64_t position, int64_t size) {
   check(size > 0 && size < int64_t{1} << 62 && position >= 0,
         "[data] position {} in a data set of {} samples", position, size);
@@ -84,10 +113,7 @@ Batch stack(std::vector<Sample> samples) {
     }
     batch.ids.push_back(sample.id);
   }
-  batch.latents = stack_part(samples, &Sample::latents, "latents");
-  batch.encoder_hidden_states =
-      stack_part(samples, &Sample::encoder_hidden_states, "encoder_hidden_states");
-  for (const ExtraPart& part : kExtraParts) {
+  for (const SamplePart& part : kParts) {
     batch.*part.of_batch = stack_part(samples, part.of_sample, part.what);
   }
   return batch;

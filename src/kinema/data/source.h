@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,17 +43,34 @@ struct Batch {
   std::vector<int64_t> rows = {};
 };
 
-/// What samples may have beside latents and text, and what messages call it.
-struct ExtraPart {
+/// An array of a sample: its name where samples are kept, what messages call it, and how many axes
+/// it has.
+struct SamplePart {
   HostArray Sample::*of_sample;
   HostArray Batch::*of_batch;
+  const char* name;
   const char* what;
+  size_t rank;
+  bool exact = false;  // kept in F32 whatever the others are kept in
 };
-inline constexpr std::array<ExtraPart, 4> kExtraParts{
-    {{&Sample::condition, &Batch::condition, "image condition"},
-     {&Sample::image_states, &Batch::image_states, "image states"},
-     {&Sample::pooled, &Batch::pooled, "pooled text"},
-     {&Sample::size_ids, &Batch::size_ids, "sizes"}}};
+inline constexpr std::array<SamplePart, 6> kParts{
+    {{&Sample::latents, &Batch::latents, "latents", "latents", 4},
+     {&Sample::encoder_hidden_states, &Batch::encoder_hidden_states, "encoder_hidden_states",
+      "text states", 2},
+     {&Sample::condition, &Batch::condition, "condition", "image condition", 4},
+     {&Sample::image_states, &Batch::image_states, "encoder_hidden_states_image", "image states",
+      2},
+     {&Sample::pooled, &Batch::pooled, "pooled", "pooled text", 1},
+     {&Sample::size_ids, &Batch::size_ids, "size_ids", "sizes", 1, true}}};
+/// Those that not every sample has.
+inline constexpr std::span<const SamplePart> kExtraParts = std::span(kParts).subspan(2);
+
+/// Bytes of a sample's arrays.
+int64_t bytes_of(const Sample& sample);
+/// What of a sample is not finite, as messages call it; empty: all is. Its arrays are F32.
+std::string not_finite(const Sample& sample);
+/// The sample in the dtype that samples are kept in.
+void convert_to(DType dtype, Sample& sample);
 
 /// A data set with an endless deterministic order.
 ///

@@ -6,6 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
+#include "kinema/data/picture_sizes.h"
 
 namespace kinema::data {
 namespace {
@@ -27,7 +28,7 @@ class SyntheticSource : public Source {
               o.text_embed_dim > 0 && o.num_channels_latents > 0 &&
               o.vae_scale_factor_spatial > 0 && o.vae_scale_factor_temporal > 0 &&
               o.num_samples >= 0 && o.condition_channels >= 0 && o.image_tokens >= 0 &&
-              o.image_dim >= 0,
+              o.image_dim >= 0 && o.pooled_dim >= 0,
           "[synthetic] sizes must be positive: height {}, width {}, num_frames {}, "
           "max_sequence_length {}, text_embed_dim {}, channels {}",
           o.height, o.width, o.num_frames, o.max_sequence_length, o.text_embed_dim,
@@ -63,6 +64,13 @@ class SyntheticSource : public Source {
     }
     sample.encoder_hidden_states = normal_array({o.max_sequence_length, o.text_embed_dim}, o.dtype,
                                                 random_key(o.seed, "synthetic text", n));
+    if (o.pooled_dim > 0) {
+      sample.pooled =
+          normal_array({o.pooled_dim}, o.dtype, random_key(o.seed, "synthetic pooled", n));
+    }
+    if (o.sizes) {
+      sample.size_ids = size_ids(PictureSizes{}, o.height, o.width);
+    }
     sample.id = fmt::format("synthetic {}", n);
     return sample;
   }

@@ -25,13 +25,17 @@ struct SyntheticOptions {
   int64_t condition_channels = 0;
   int64_t image_tokens = 0;
   int64_t image_dim = 0;
+  /// Of models that are told the prompt as one vector, and the picture's sizes; 0, false: none.
+  int64_t pooled_dim = 0;
+  bool sizes = false;
   uint64_t seed = 0;
   DType dtype = DType::F32;
 };
 
 /// Latents [c, (frames - 1) / temporal + 1, height / spatial, width / spatial], text states and,
-/// where asked for, condition and image states, all N(0, 1), a function of (seed, position). Throws
-/// an Error when a size does not divide.
+/// where asked for, condition, image states and pooled text, all N(0, 1), a function of
+/// (seed, position); sizes are those of a picture that was not cut. Throws an Error when a size
+/// does not divide.
 std::unique_ptr<Source> synthetic_source(const SyntheticOptions& options);
 
 }  // namespace kinema::data

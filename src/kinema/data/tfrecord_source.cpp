@@ -9,7 +9,7 @@
 #include "kinema/core/error.h"
 #include "kinema/data/buckets.h"
 #include "kinema/data/dataset_type.h"
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 #include "kinema/io/tfrecord.h"
 
 namespace kinema::data {
@@ -23,8 +23,8 @@ class Shard {
   virtual ~Shard() = default;
   virtual int64_t size() const = 0;
   virtual const std::string& path() const = 0;
-  virtual WanRecord record(int64_t i) const = 0;
-  virtual WanShapes shapes(int64_t i) const = 0;
+  virtual Sample record(int64_t i) const = 0;
+  virtual RecordShapes shapes(int64_t i) const = 0;
 };
 
 class LocalShard : public Shard {
@@ -32,11 +32,9 @@ class LocalShard : public Shard {
   explicit LocalShard(const fs::path& path) : file_(io::TfRecordFile::open(path)) {}
   int64_t size() const override { return file_.size(); }
   const std::string& path() const override { return file_.path(); }
-  WanRecord record(int64_t i) const override {
-    return parse_wan_record(file_.at(i), file_.where(i));
-  }
-  WanShapes shapes(int64_t i) const override {
-    return read_wan_shapes(file_.unchecked(i), file_.where(i));
+  Sample record(int64_t i) const override { return parse_record(file_.at(i), file_.where(i)); }
+  RecordShapes shapes(int64_t i) const override {
+    return read_record_shapes(file_.unchecked(i), file_.where(i));
   }
 
  private:
@@ -48,11 +46,9 @@ class RangedShard : public Shard {
   explicit RangedShard(io::RangedTfRecords file) : file_(std::move(file)) {}
   int64_t size() const override { return file_.size(); }
   const std::string& path() const override { return file_.path(); }
-  WanRecord record(int64_t i) const override {
-    return parse_wan_record(file_.at(i), file_.where(i));
-  }
-  WanShapes shapes(int64_t i) const override {
-    return read_wan_shapes(file_.at(i), file_.where(i));
+  Sample record(int64_t i) const override { return parse_record(file_.at(i), file_.where(i)); }
+  RecordShapes shapes(int64_t i) const override {
+    return read_record_shapes(file_.at(i), file_.where(i));
   }
 
  private:
@@ -141,11 +137,11 @@ class TfRecordSource : public Source {
 
   /// Orders the records by their shapes, in which they first appear.
   void group() {
-    std::vector<WanShapes> shapes;
+    std::vector<RecordShapes> shapes;
     std::vector<std::vector<int64_t>> groups;
     for (int64_t index = 0; index < size_; ++index) {
       const auto [shard, number] = find(index);
-      WanShapes own = shard->shapes(number);
+      RecordShapes own = shard->shapes(number);
       const auto known = std::ranges::find(shapes, own);
       const auto group = static_cast<size_t>(known - shapes.begin());
       if (known == shapes.end()) {
@@ -170,13 +166,7 @@ class TfRecordSource : public Source {
 
   Sample record(int64_t index) const {
     const auto [shard, number] = find(index);
-    WanRecord read = shard->record(number);
-    Sample sample;
-    sample.latents = std::move(read.latents);
-    sample.encoder_hidden_states = std::move(read.encoder_hidden_states);
-    sample.condition = std::move(read.condition);
-    sample.image_states = std::move(read.image_states);
-    sample.timestep = read.timestep;
+    Sample sample = shard->record(number);
     sample.id = name_of(*shard, number);
     return sample;
   }

@@ -26,7 +26,7 @@ struct TfRecordOptions {
   Split split = {};
 };
 
-/// Records of MaxDiffusion's Wan schema from all shards of a folder. Opening checks every shard's
+/// Records (record.h) from all shards of a folder. Opening checks every shard's
 /// framing; a record's CRC and contents are checked when it is read, with an Error that names file
 /// and record.
 std::unique_ptr<Source> tfrecord_source(const TfRecordOptions& options);

@@ -10,6 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/threefry.h"
+#include "kinema/data/picture_sizes.h"
 
 namespace kinema::data {
 namespace {
@@ -119,22 +120,17 @@ class VideoSource : public Source {
       window.crop = crop;
     }
 
-    const std::shared_ptr<const Encoded> encoded = encoded_clip(index, window, flip);
-    Sample sample;
-    sample.latents = encoded->latents;
-    sample.encoder_hidden_states = encoded->encoder_hidden_states;
-    sample.condition = encoded->condition;
-    sample.image_states = encoded->image_states;
+    Sample sample = *encoded_clip(index, window, flip);
     sample.id = clips_->name(index);
     return sample;
   }
 
   // Shared, since the cache and a sample being made may both hold it.
-  std::shared_ptr<const Encoded> encoded_clip(int64_t index, const ClipWindow& window,
-                                              bool flip) const {
+  std::shared_ptr<const Sample> encoded_clip(int64_t index, const ClipWindow& window,
+                                             bool flip) const {
     const ClipFormat format = options_.buckets.format(index, options_.format);
     if (find_) {
-      return std::make_shared<const Encoded>(find_(index, format, flip));
+      return std::make_shared<const Sample>(find_(index, format, flip));
     }
     const std::pair key(index, flip);
     const bool keep = !options_.varies() && options_.cache_bytes > 0;
@@ -149,11 +145,14 @@ class VideoSource : public Source {
     if (flip) {
       given.pixels = flipped(given.pixels);
     }
+    if (options_.sizes) {
+      given.size_ids = size_ids(clips_->measure(index), format, window.crop, flip);
+    }
     given.caption = clips_->caption(index);
     given.id = clips_->name(index);
-    auto encoded = std::make_shared<const Encoded>(encode_(given));
+    auto encoded = std::make_shared<const Sample>(encode_(given));
     if (keep) {
-      const int64_t bytes = encoded->bytes();
+      const int64_t bytes = bytes_of(*encoded);
       const std::lock_guard lock(mutex_);
       if (cached_bytes_ + bytes <= options_.cache_bytes && cache_.emplace(key, encoded).second) {
         cached_bytes_ += bytes;
@@ -176,7 +175,7 @@ class VideoSource : public Source {
   int64_t size_;
   std::optional<GroupedOrder> order_;  // where there are buckets
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Encoded>> cache_;
+  mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Sample>> cache_;
   mutable int64_t cached_bytes_ = 0;
   mutable std::mutex skip_mutex_;
   mutable std::set<int64_t> skipped_;
@@ -193,14 +192,6 @@ HostArray flipped(const HostArray& pixels) {
                  values.begin() + static_cast<int64_t>(row + width));
   }
   return out;
-}
-
-int64_t Encoded::bytes() const {
-  size_t sum = 0;
-  for (const HostArray* array : {&latents, &encoder_hidden_states, &condition, &image_states}) {
-    sum += array->bytes.size();
-  }
-  return static_cast<int64_t>(sum);
 }
 
 HostArray first_frame(const HostArray& pixels) {

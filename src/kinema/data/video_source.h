@@ -19,25 +19,18 @@ namespace kinema::data {
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
-  HostArray pixels;  // f32 [3, f, h, w] in [-1, 1]
+  HostArray pixels;         // f32 [3, f, h, w] in [-1, 1]
+  HostArray size_ids = {};  // f32 [6] (picture_sizes.h), where they were asked for
   std::string caption;
   std::string id;
 };
 
-/// Pixels and caption to latents and text states, and what Sample has for models of images.
-struct Encoded {
-  HostArray latents;                // [c, f, h, w]
-  HostArray encoder_hidden_states;  // [t, d]
-  HostArray condition = {};         // [k, f, h, w], or no bytes
-  HostArray image_states = {};      // [n, d], or no bytes
-
-  int64_t bytes() const;
-};
-using EncodeClip = std::function<Encoded(const Clip&)>;
+/// Makes a sample of pixels and caption; its name is given to it afterwards.
+using EncodeClip = std::function<Sample(const Clip&)>;
 
 /// Where clips are found that were encoded before: by number, in a format, mirrored or not. Throws
 /// an Error that names the clip when it is not there.
-using FindEncoded = std::function<Encoded(int64_t clip, const ClipFormat& format, bool flipped)>;
+using FindEncoded = std::function<Sample(int64_t clip, const ClipFormat& format, bool flipped)>;
 
 enum class BadClip : uint8_t { Fail, Skip };
 
@@ -55,6 +48,8 @@ struct VideoOptions {
   /// chosen by (seed, position).
   bool center_crop = true;
   bool random_flip = false;
+  /// Clips come with their sizes.
+  bool sizes = false;
   bool shuffle = true;
   uint64_t seed = 0;
   /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: the next one stands in.

@@ -26,17 +26,27 @@ class HashedTextEncoder final : public TextEncoder {
   Shape shape() const override {
     return {DType::F32, {settings_.max_sequence_length, settings_.text_dim}};
   }
+  Shape pooled_shape() const override {
+    return settings_.pooled_dim > 0 ? Shape{DType::F32, {settings_.pooled_dim}} : Shape();
+  }
 
  private:
   TextStates encode_prompts(std::span<const Prompt> prompts) const override {
-    HostArray out(Shape{
-        DType::F32,
-        {static_cast<int64_t>(prompts.size()), settings_.max_sequence_length, settings_.text_dim}});
-    auto to = out.bytes.begin();
-    for (const std::string& text : single_texts(prompts, name())) {
-      to = std::ranges::copy(settings_.encode(text).bytes, to).out;
+    const auto n = static_cast<int64_t>(prompts.size());
+    TextStates out{.states = HostArray(
+                       Shape{DType::F32, {n, settings_.max_sequence_length, settings_.text_dim}})};
+    if (settings_.pooled_dim > 0) {
+      out.pooled = HostArray(Shape{DType::F32, {n, settings_.pooled_dim}});
     }
-    return {.states = std::move(out)};
+    auto states = out.states.bytes.begin();
+    auto pooled = out.pooled.bytes.begin();
+    for (const std::string& text : single_texts(prompts, name())) {
+      states = std::ranges::copy(settings_.encode(text).bytes, states).out;
+      if (settings_.pooled_dim > 0) {
+        pooled = std::ranges::copy(settings_.pooled(text).bytes, pooled).out;
+      }
+    }
+    return out;
   }
 
   text::HashedEncoder settings_;
@@ -72,6 +82,19 @@ class RememberingTextEncoder final : public TextEncoder {
 };
 
 }  // namespace
+
+TextStates row(const TextStates& all, int64_t i) {
+  const auto own = [i](const HostArray& x) {
+    if (x.bytes.empty()) {
+      return HostArray();
+    }
+    HostArray out(Shape{x.shape.dtype, {x.shape.dims.begin() + 1, x.shape.dims.end()}});
+    const auto size = static_cast<int64_t>(out.bytes.size());
+    std::copy_n(x.bytes.begin() + i * size, size, out.bytes.begin());
+    return out;
+  };
+  return {.states = own(all.states), .pooled = own(all.pooled)};
+}
 
 TextStates TextEncoder::encode(std::span<const std::string> prompts) const {
   return encode_prompts(prompts_of(prompts));

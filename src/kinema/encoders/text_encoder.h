@@ -27,6 +27,9 @@ struct TextStates {
   HostArray pooled;  // f32 [n, p]; without bytes for encoders that have none
 };
 
+/// Those of one prompt among several, without the first axis.
+TextStates row(const TextStates& all, int64_t i);
+
 /// What turns prompts into the transformer's context.
 class TextEncoder {
  public:

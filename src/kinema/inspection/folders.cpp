@@ -4,7 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/weights/lora.h"
@@ -23,7 +23,7 @@ bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state
 int64_t check_records(const fs::path& path) {
   const io::TfRecordFile file = io::TfRecordFile::open(path);
   for (int64_t i = 0; i < file.size(); ++i) {
-    data::parse_wan_record(file.at(i), file.where(i));
+    data::parse_record(file.at(i), file.where(i));
   }
   return file.size();
 }

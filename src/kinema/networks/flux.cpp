@@ -35,6 +35,12 @@ class Flux final : public Architecture {
   }
 
   const Sizes& sizes() const override { return sizes_; }
+  schedulers::Learned learned() const override {
+    return {
+        .flow = {.shift = 1.0, .sigma_min = 0.0, .weighting = schedulers::Weighting::NONE},
+        .sampled = {
+            .sampler = schedulers::Sampler::FLOW_MATCH_EULER, .shift = 1.0, .even_sigmas = true}};
+  }
   io::Json config() const override { return flux::config_json(config_); }
   io::Json original_config() const override {
     fail("[flux] the original release has no configuration file");

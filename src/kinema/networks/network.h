@@ -16,6 +16,7 @@
 #include "kinema/mesh/placement.h"
 #include "kinema/nn/model_options.h"
 #include "kinema/nn/params.h"
+#include "kinema/schedulers/learned.h"
 
 /// What training, sampling, planning and verifying know of a denoising network, whatever family it
 /// is of.
@@ -29,8 +30,9 @@ struct Sizes {
   std::array<int64_t, 3> patch_size{1, 1, 1};
   int64_t max_positions = 0;  // tokens along one axis that have a position of their own
   int64_t text_dim = 0;
-  int64_t text_tokens = 0;  // that the text must have; 0: any number
-  int64_t image_dim = 0;    // of an image encoder's states
+  int64_t text_tokens = 0;     // that the text must have; 0: any number
+  int64_t encoder_tokens = 0;  // that the family's text encoders always give; 0: as many as asked
+  int64_t image_dim = 0;       // of an image encoder's states
   int64_t image_tokens = 0;
   bool takes_last_image = false;  // makes the video between two images
   int64_t pooled_dim = 0;         // of the prompt as one vector, beside its tokens
@@ -93,6 +95,8 @@ class Architecture {
   virtual ~Architecture() = default;
 
   virtual const Sizes& sizes() const = 0;
+  /// What the family's networks predict.
+  virtual schedulers::Learned learned() const = 0;
   /// What is written as the model folder's `config.json`; architectures of equal configurations are
   /// the same.
   virtual io::Json config() const = 0;

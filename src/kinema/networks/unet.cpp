@@ -17,6 +17,7 @@ Sizes sizes_of(const unet::UNetConfig& c) {
           .out_channels = c.out_channels,
           .max_positions = 1 << 16,  // there are none
           .text_dim = c.cross_attention_dim,
+          .encoder_tokens = 77,
           .pooled_dim = c.pooled_dim(),
           .size_ids = unet::UNetConfig::kTimeIds,
           .makes_images = true,
@@ -33,6 +34,10 @@ class UNet final : public Architecture {
   }
 
   const Sizes& sizes() const override { return sizes_; }
+  schedulers::Learned learned() const override {
+    return {.diffusion = schedulers::Diffusion(),
+            .sampled = {.sampler = schedulers::Sampler::EULER, .shift = 1.0}};
+  }
   io::Json config() const override { return unet::config_json(config_); }
   io::Json original_config() const override {
     fail("[unet] the original release has no configuration file");

@@ -61,6 +61,9 @@ class Wan final : public Architecture {
   }
 
   const Sizes& sizes() const override { return sizes_; }
+  schedulers::Learned learned() const override {
+    return {.sampled = {.sampler = schedulers::Sampler::UNIPC, .shift = 5.0}};
+  }
   io::Json config() const override { return wan::config_json(config_); }
   io::Json original_config() const override { return wan::original_config_json(config_); }
 

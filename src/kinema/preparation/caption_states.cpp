@@ -11,16 +11,12 @@ namespace kinema::preparation {
 namespace {
 
 /// encoder.encode, by caption.
-std::map<std::string, HostArray> encoded(const encoders::TextEncoder& encoder,
-                                         std::span<const std::string> captions) {
-  const HostArray all = encoder.encode(captions).states;
-  const Shape one{all.shape.dtype, {all.shape.dims.begin() + 1, all.shape.dims.end()}};
-  std::map<std::string, HostArray> out;
-  auto from = all.bytes.begin();
-  for (const std::string& caption : captions) {
-    HostArray& states = out[caption] = HostArray(one);
-    std::copy_n(from, states.bytes.size(), states.bytes.begin());
-    from += static_cast<std::ptrdiff_t>(states.bytes.size());
+std::map<std::string, encoders::TextStates> encoded(const encoders::TextEncoder& encoder,
+                                                    std::span<const std::string> captions) {
+  const encoders::TextStates all = encoder.encode(captions);
+  std::map<std::string, encoders::TextStates> out;
+  for (size_t i = 0; i < captions.size(); ++i) {
+    out[captions[i]] = encoders::row(all, static_cast<int64_t>(i));
   }
   return out;
 }
@@ -54,7 +50,7 @@ void CaptionStates::begin(int64_t first, int64_t end) {
   }
 }
 
-const HostArray& CaptionStates::at(int64_t place, int64_t end) {
+const encoders::TextStates& CaptionStates::at(int64_t place, int64_t end) {
   const std::string caption = caption_(place);
   if (!states_.contains(caption)) {
     try {

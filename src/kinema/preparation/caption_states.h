@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "kinema/core/host_array.h"
 #include "kinema/encoders/text_encoder.h"
 
 namespace kinema::preparation {
@@ -25,16 +24,16 @@ class CaptionStates {
   /// Encodes the places from `first` on, before `end`, ahead of their being asked for. Throws an
   /// Error for what fails with any caption; one that fails alone is left for `at` to tell.
   void begin(int64_t first, int64_t end);
-  /// f32 [t, d] of the caption at a place, until the next call; places from `end` on will not be
-  /// asked for. Throws an Error for a caption that cannot be encoded.
-  const HostArray& at(int64_t place, int64_t end);
+  /// Those of the caption at a place, states f32 [t, d], until the next call; places from `end` on
+  /// will not be asked for. Throws an Error for a caption that cannot be encoded.
+  const encoders::TextStates& at(int64_t place, int64_t end);
 
  private:
   void encode_ahead(int64_t place, int64_t end);
 
   const encoders::TextEncoder& encoder_;
   std::function<std::string(int64_t)> caption_;
-  std::map<std::string, HostArray> states_;
+  std::map<std::string, encoders::TextStates> states_;
 };
 
 }  // namespace kinema::preparation

@@ -10,28 +10,21 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
+#include "kinema/data/picture_sizes.h"
 #include "kinema/preparation/caption_states.h"
 #include "kinema/preparation/decode_ahead.h"
 
 namespace kinema::preparation {
 namespace {
 
-/// The first that is not finite; empty: none.
-std::string not_finite(const Tensors& tensors) {
-  for (const auto& [name, array] : tensors) {
-    if (array.shape.dtype == DType::F32 &&
-        !std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); })) {
-      return name;
+/// The sample's arrays by name.
+Tensors tensors_of(data::Sample sample) {
+  Tensors out;
+  for (const data::SamplePart& part : data::kParts) {
+    if (HostArray& array = sample.*part.of_sample; !array.bytes.empty()) {
+      out.emplace(part.name, std::move(array));
     }
   }
-  return "";
-}
-
-/// Row i of the first axis, without it.
-HostArray row(const HostArray& x, size_t i) {
-  HostArray out(Shape{x.shape.dtype, {x.shape.dims.begin() + 1, x.shape.dims.end()}});
-  std::copy_n(x.bytes.begin() + static_cast<std::ptrdiff_t>(i * out.bytes.size()), out.bytes.size(),
-              out.bytes.begin());
   return out;
 }
 
@@ -77,6 +70,9 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
   out[data::frames_key(format)] = data::frames_text(format);
   out["flipped"] = flipped ? "true" : "false";
   out["dtype"] = to_string(options_.dtype);
+  if (options_.sizes) {
+    out["sizes"] = "true";
+  }
   return out;
 }
 
@@ -138,9 +134,9 @@ void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& ho
     }
     const auto some =
         std::span(all).subspan(first, std::min<size_t>(kCaptionsAtOnce, all.size() - first));
-    const HostArray states = with.text(some);
+    const encoders::TextStates states = with.text(some);
     for (size_t i = 0; i < some.size(); ++i) {
-      text_.write(some[i], row(states, i));
+      text_.write(some[i], encoders::row(states, static_cast<int64_t>(i)));
     }
     out.captions += static_cast<int64_t>(some.size());
     if (hooks.on_progress) {
@@ -188,21 +184,20 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
     if ((flipped && !options_.flips) || latents_.has(settings)) {
       continue;
     }
-    Tensors tensors = with.pixels(flipped ? data::flipped(pixels) : pixels);
-    if (const std::string name = not_finite(tensors); !name.empty()) {
-      return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), name);
+    data::Sample sample = with.pixels(flipped ? data::flipped(pixels) : pixels);
+    if (const std::string what = data::not_finite(sample); !what.empty()) {
+      return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), what);
     }
-    for (auto& [name, array] : tensors) {
-      if (array.shape.dtype == DType::F32 && options_.dtype != DType::F32) {
-        array = convert(array, options_.dtype);
-      }
+    if (options_.sizes) {
+      sample.size_ids = data::size_ids(clips_->measure(clip), format, {}, flipped);
     }
-    latents_.write(settings, tensors);
+    data::convert_to(options_.dtype, sample);
+    latents_.write(settings, tensors_of(std::move(sample)));
   }
   return "";
 }
 
-data::Encoded EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
+data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
   check(content(clip).problem.empty(), "{}", content(clip).problem);
   const Settings settings = key(clip, format, flipped);
   check(latents_.has(settings),
@@ -210,11 +205,15 @@ data::Encoded EncodedClips::find(int64_t clip, const data::ClipFormat& format, b
         "  the same command, begun again, encodes it",
         clips_->name(clip), latents_.folder().string());
   Tensors tensors = latents_.read(settings);
-  data::Encoded out;
-  out.latents = std::move(tensors["latents"]);
-  out.condition = std::move(tensors["condition"]);
-  out.image_states = std::move(tensors["image_states"]);
-  out.encoder_hidden_states = text_.read(clips_->caption(clip));
+  data::Sample out;
+  for (const data::SamplePart& part : data::kParts) {
+    if (const auto found = tensors.find(part.name); found != tensors.end()) {
+      out.*part.of_sample = std::move(found->second);
+    }
+  }
+  encoders::TextStates text = text_.read(clips_->caption(clip));
+  out.encoder_hidden_states = std::move(text.states);
+  out.pooled = std::move(text.pooled);
   return out;
 }
 

@@ -18,11 +18,10 @@ namespace kinema::preparation {
 
 /// What makes tensors of pixels and of words. Either may load its model when it is first called.
 struct EncodeWith {
-  /// f32 [3, f, h, w] -> what a sample takes from pixels, by name: `latents`, and for models that
-  /// make videos of images `condition` and `image_states`.
-  std::function<Tensors(const HostArray& pixels)> pixels;
-  /// f32 [n, t, d] of so many captions.
-  std::function<HostArray(std::span<const std::string> captions)> text;
+  /// f32 [3, f, h, w] -> what a sample takes from pixels.
+  std::function<data::Sample(const HostArray& pixels)> pixels;
+  /// Of so many captions.
+  std::function<encoders::TextStates(std::span<const std::string> captions)> text;
   /// Called when the captions are done, so that the models need not lie beside each other.
   std::function<void()> release_text = [] {};
 };
@@ -35,6 +34,8 @@ struct EncodeOnceOptions {
   int64_t max_clips = -1;
   /// Also what comes of the clips mirrored.
   bool flips = false;
+  /// And the clips' sizes (data/picture_sizes.h).
+  bool sizes = false;
   DType dtype = DType::F32;  // of what is kept: F32 or BF16
   /// What decides the result beside clip and format, and beside the caption.
   Settings pixels_settings;
@@ -78,7 +79,7 @@ class EncodedClips {
   EncodedNow encode(const EncodeWith& with, const EncodeHooks& hooks = {});
 
   /// What a clip was encoded to. Throws an Error that names the clip when it is not there.
-  data::Encoded find(int64_t clip, const data::ClipFormat& format, bool flipped) const;
+  data::Sample find(int64_t clip, const data::ClipFormat& format, bool flipped) const;
 
  private:
   struct Content {

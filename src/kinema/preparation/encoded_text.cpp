@@ -14,6 +14,10 @@ bool is_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
+bool is_finite(const HostArray& array) {
+  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
+}
+
 }  // namespace
 
 EncodedText::EncodedText(const std::filesystem::path& folder, Settings settings, DType dtype)
@@ -32,10 +36,10 @@ Settings EncodedText::key(const std::string& caption) const {
 bool EncodedText::has(const std::string& caption) const { return store_.has(key(caption)); }
 
 // Behind the end of a caption all is zeros, which is most of it: those rows are left out.
-void EncodedText::write(const std::string& caption, const HostArray& states) const {
-  check(std::ranges::all_of(states.as<float>(), [](float x) { return std::isfinite(x); }),
+void EncodedText::write(const std::string& caption, const encoders::TextStates& text) const {
+  check(is_finite(text.states) && is_finite(text.pooled),
         "[prepare] the text states of `{}` are not finite", caption);
-  HostArray all = dtype_ == DType::F32 ? states : convert(states, dtype_);
+  HostArray all = convert(text.states, dtype_);
   const int64_t length = all.shape.dims[0];
   const size_t row = all.bytes.size() / static_cast<size_t>(std::max<int64_t>(length, 1));
   int64_t used = length;
@@ -44,11 +48,15 @@ void EncodedText::write(const std::string& caption, const HostArray& states) con
   }
   all.shape.dims[0] = used;
   all.bytes.resize(static_cast<size_t>(used) * row);
-  store_.write(key(caption), {{"states", std::move(all)},
-                              {"length", HostArray::from<int64_t>(DType::S64, {1}, {{length}})}});
+  Tensors kept{{"states", std::move(all)},
+               {"length", HostArray::from<int64_t>(DType::S64, {1}, {{length}})}};
+  if (!text.pooled.bytes.empty()) {
+    kept.emplace("pooled", convert(text.pooled, dtype_));
+  }
+  store_.write(key(caption), kept);
 }
 
-HostArray EncodedText::read(const std::string& caption) const {
+encoders::TextStates EncodedText::read(const std::string& caption) const {
   Tensors tensors = store_.read(key(caption));
   HostArray& states = tensors["states"];
   const HostArray& length = tensors["length"];
@@ -58,10 +66,11 @@ HostArray EncodedText::read(const std::string& caption) const {
         "[prepare] the text states kept of `{}` are {}", caption, to_string(states.shape));
   states.shape.dims[0] = length.as<int64_t>()[0];
   states.bytes.resize(static_cast<size_t>(states.shape.bytes()));
-  return std::move(states);
+  return {.states = std::move(states), .pooled = std::move(tensors["pooled"])};
 }
 
-HostArray EncodedText::read_or(const std::string& caption, const EncodeText& make) const {
+encoders::TextStates EncodedText::read_or(const std::string& caption,
+                                          const EncodeText& make) const {
   if (!has(caption)) {
     write(caption, make(caption));
   }

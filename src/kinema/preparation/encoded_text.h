@@ -5,12 +5,13 @@
 #include <string>
 
 #include "kinema/core/dtype.h"
+#include "kinema/encoders/text_encoder.h"
 #include "kinema/preparation/tensor_store.h"
 
 namespace kinema::preparation {
 
-/// f32 [t, d] of a caption.
-using EncodeText = std::function<HostArray(const std::string& caption)>;
+/// Of one caption: states f32 [t, d], and pooled [p] where the encoder has them.
+using EncodeText = std::function<encoders::TextStates(const std::string& caption)>;
 
 /// Text states kept in a folder, by caption and by what decides them beside it.
 class EncodedText {
@@ -20,11 +21,11 @@ class EncodedText {
 
   bool has(const std::string& caption) const;
   /// Throws an Error when they are not finite, or the disk refuses.
-  void write(const std::string& caption, const HostArray& states) const;
-  /// [t, d]; throws an Error when they are not there or damaged.
-  HostArray read(const std::string& caption) const;
+  void write(const std::string& caption, const encoders::TextStates& text) const;
+  /// Throws an Error when they are not there or damaged.
+  encoders::TextStates read(const std::string& caption) const;
   /// The same, made and kept first where they are not there.
-  HostArray read_or(const std::string& caption, const EncodeText& make) const;
+  encoders::TextStates read_or(const std::string& caption, const EncodeText& make) const;
 
  private:
   Settings key(const std::string& caption) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/data/picture_sizes.h"
 #include "kinema/io/hash.h"
 
 namespace kinema::preparation {
@@ -51,6 +52,10 @@ int64_t ListedClips::bucket(int64_t place) const {
 
 data::ClipFormat ListedClips::format(int64_t place) const {
   return buckets_.format(clip(place), options_.format);
+}
+
+HostArray ListedClips::size_ids(int64_t place) const {
+  return data::size_ids(clips_->measure(clip(place)), format(place));
 }
 
 HostArray ListedClips::read(int64_t place) const {

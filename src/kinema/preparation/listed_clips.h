@@ -34,6 +34,8 @@ class ListedClips {
   std::string where(int64_t place) const { return clips_->where(clip(place)); }
   std::string caption(int64_t place) const { return clips_->caption(clip(place)); }
   data::ClipFormat format(int64_t place) const;
+  /// f32 [6] (data/picture_sizes.h). Throws an Error for a clip that cannot be read.
+  HostArray size_ids(int64_t place) const;
   /// The middle of the clip. Throws an Error for one that cannot be used.
   HostArray read(int64_t place) const;
   /// True for the last place of a bucket.

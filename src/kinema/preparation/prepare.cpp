@@ -10,7 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/preparation/listed_clips.h"
@@ -179,7 +179,7 @@ class Run {
     return std::min(clips_.end(), at_ + most_records_ - out_.records);
   }
 
-  void append(data::WanRecord record, int64_t place) {
+  void append(data::Sample record, int64_t place) {
     const AddSeconds watch(out_.seconds.writing);
     if (!options_.timesteps.empty()) {
       const auto each = most_records_ / static_cast<int64_t>(options_.timesteps.size());
@@ -189,7 +189,7 @@ class Run {
     out_.text = record.encoder_hidden_states.shape;
     out_.condition = record.condition.shape;
     out_.image = record.image_states.shape;
-    const std::string bytes = data::serialize_wan_record(record);
+    const std::string bytes = data::serialize_record(record);
     if (per_shard_ == 0) {  // the first record tells how large those of the largest size may be
       const double largest = static_cast<double>(bytes.size()) * clips_.largest_over(place);
       per_shard_ =

@@ -60,6 +60,8 @@ struct Encoders {
   /// Records for a model that makes videos of images also hold the condition of the clip's first
   /// frame and, with an image encoder, its tokens.
   bool image_condition = false;
+  /// Records also hold the clip's sizes, for models that are told them.
+  bool sizes = false;
   const encoders::ImageEncoder* image = nullptr;
 };
 

@@ -11,14 +11,6 @@
 #include "kinema/encoders/image_condition.h"
 
 namespace kinema::preparation {
-namespace {
-
-bool is_finite(const HostArray& array) {
-  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
-}
-
-}  // namespace
-
 RecordMaker::RecordMaker(const Options& options, const Encoders& encoders, const ListedClips& clips,
                          const Places& places, int64_t end)
     : options_(options),
@@ -66,10 +58,12 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& 
   if (!clip.problem.empty()) {
     return clip.problem;
   }
-  data::WanRecord& record = out.record;
+  data::Sample& record = out.record;
   try {
     const AddSeconds watch(out.seconds.text);
-    record.encoder_hidden_states = captions_.at(clip.clip, count_before(end));
+    const encoders::TextStates& text = captions_.at(clip.clip, count_before(end));
+    record.encoder_hidden_states = text.states;
+    record.pooled = text.pooled;
   } catch (const Error& error) {
     return error.what();
   }
@@ -80,21 +74,14 @@ std::string RecordMaker::make(const DecodedClip& clip, int64_t end, MadeRecord& 
   if (encoders_.image_condition) {
     add_image(clip.pixels, out);
   }
-  for (const auto& [array, what] : {std::pair{&record.latents, "latents"},
-                                    std::pair{&record.encoder_hidden_states, "text states"},
-                                    std::pair{&record.condition, "condition's latents"},
-                                    std::pair{&record.image_states, "image states"}}) {
-    if (!is_finite(*array)) {
-      return fmt::format("[prepare] its {} are not finite", what);
-    }
+  if (encoders_.sizes) {
+    record.size_ids = clips_.size_ids(out.place);
+  }
+  if (const std::string what = data::not_finite(record); !what.empty()) {
+    return fmt::format("[prepare] its {} are not finite", what);
   }
   const AddSeconds watch(out.seconds.writing);
-  for (HostArray* array :
-       {&record.latents, &record.encoder_hidden_states, &record.condition, &record.image_states}) {
-    if (options_.dtype != DType::F32 && !array->bytes.empty()) {
-      *array = convert(*array, options_.dtype);
-    }
-  }
+  data::convert_to(options_.dtype, record);
   return "";
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kinema/data/wan_record.h"
+#include "kinema/data/source.h"
 #include "kinema/preparation/caption_states.h"
 #include "kinema/preparation/decode_ahead.h"
 #include "kinema/preparation/listed_clips.h"
@@ -15,9 +15,9 @@ namespace kinema::preparation {
 /// A clip's record, or why there is none.
 struct MadeRecord {
   int64_t place = 0;
-  data::WanRecord record;  // in the dtype of the records, without a timestep
-  std::string problem;     // of a clip that is left out, one line
-  Seconds seconds;         // what it took
+  data::Sample record;  // in the dtype of the records, without a timestep
+  std::string problem;  // of a clip that is left out, one line
+  Seconds seconds;      // what it took
 };
 
 /// Records of clips, in the order of their places: of every `stride`-th place from `first` on.

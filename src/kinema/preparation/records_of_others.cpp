@@ -4,6 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/read_ahead.h"
+#include "kinema/data/record.h"
 #include "kinema/io/json.h"
 
 namespace kinema::preparation {
@@ -30,7 +31,7 @@ void send(const MadeRecord& made, bool stop, world::World& world) {
                                            {"writing", made.seconds.writing}});
   const world::Wait wait = for_what("a record");
   world.talk().send(about.dump(-1), 0, wait);
-  world.talk().send(made.problem.empty() ? data::serialize_wan_record(made.record) : "", 0, wait);
+  world.talk().send(made.problem.empty() ? data::serialize_record(made.record) : "", 0, wait);
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ MadeRecord RecordsOfOthers::take(int64_t from) {
                              .image = about.at("image").as_number(),
                              .writing = about.at("writing").as_number()}};
   if (out.problem.empty()) {
-    out.record = data::parse_wan_record(std::as_bytes(std::span(record)), name);
+    out.record = data::parse_record(std::as_bytes(std::span(record)), name);
   }
   stop_ = stop_ || about.at("stop").as_bool();
   return out;

@@ -19,10 +19,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kModelIndex = "model_index.json";
 constexpr std::string_view kIndexEnd = ".safetensors.index.json";
 
-// The parts of a Wan pipeline; a repository may hold samples and other things beside them.
-constexpr std::array<std::string_view, 8> kParts{"transformer",   "transformer_2",  "vae",
-                                                 "text_encoder",  "tokenizer",      "scheduler",
-                                                 "image_encoder", "image_processor"};
+// The parts of pipelines; a repository may hold samples and other things beside them.
+constexpr std::array<std::string_view, 11> kParts{
+    "transformer",  "transformer_2",  "unet",           "vae",
+    "text_encoder", "text_encoder_2", "tokenizer",      "tokenizer_2",
+    "scheduler",    "image_encoder",  "image_processor"};
 
 /// The files that lie in `folder` itself (`` or `vae/`), without the folder's name.
 std::vector<std::string> names_in(const std::vector<std::string>& all, const std::string& folder) {
@@ -76,7 +77,7 @@ void add_folder(const std::vector<std::string>& all, const std::string& folder,
   const std::vector<std::string> names = names_in(all, folder);
   for (const std::string& name : names) {
     const bool index = name.find(".index.") != std::string::npos;
-    if ((name.ends_with(".json") && !index) || name.ends_with(".model")) {
+    if ((name.ends_with(".json") && !index) || name.ends_with(".model") || name == "merges.txt") {
       out.push_back(folder + name);
     }
   }
@@ -132,8 +133,9 @@ std::string missing_in(const fs::path& folder, const std::string& part) {
   if (part == "scheduler") {
     return lacks("scheduler_config.json") ? "scheduler_config.json" : "";
   }
-  if (part == "tokenizer") {
-    return lacks("tokenizer.json") && lacks("spiece.model") ? "tokenizer.json" : "";
+  if (part.starts_with("tokenizer")) {
+    const bool pairs = !lacks("vocab.json") && !lacks("merges.txt");  // CLIP's
+    return !pairs && lacks("tokenizer.json") && lacks("spiece.model") ? "tokenizer.json" : "";
   }
   if (part == "image_processor") {
     return lacks("preprocessor_config.json") ? "preprocessor_config.json" : "";

@@ -7,7 +7,7 @@
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
-#include "kinema/runs/training_step.h"
+#include "kinema/runs/objective.h"
 #include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
@@ -54,6 +54,7 @@ std::vector<fs::path> pretrained_networks(const config::Config& config, const Ex
 }
 
 std::optional<training::TwoExperts> two_experts(const config::Config& config,
+                                                const networks::Network& network,
                                                 const Expert& expert) {
   if (!expert.is_both()) {
     return std::nullopt;
@@ -61,7 +62,7 @@ std::optional<training::TwoExperts> two_experts(const config::Config& config,
   const config::OptimizerConfig& o = config.optimizer;
   return training::TwoExperts{
       .turns = {.seed = static_cast<uint64_t>(config.run.seed),
-                .share_high = training::share_of_high_noise(step_options(config, expert).objective),
+                .share_high = training::share_of_high_noise(objective_of(config, network, expert)),
                 .length = o.expert_steps},
       .idle_on_host = o.idle_expert == config::IdleExpert::HOST};
 }

@@ -23,7 +23,9 @@ std::vector<std::filesystem::path> pretrained_networks(const config::Config& con
                                                        const Expert& expert);
 
 /// Nothing unless both are trained.
-std::optional<training::TwoExperts> two_experts(const config::Config& config, const Expert& expert);
+std::optional<training::TwoExperts> two_experts(const config::Config& config,
+                                                const networks::Network& network,
+                                                const Expert& expert);
 
 /// The schedule of each network that the run trains: of both, over its own steps of the whole's.
 std::vector<training::Schedule> schedules_of(const training::Schedule& whole,

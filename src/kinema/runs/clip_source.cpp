@@ -77,9 +77,9 @@ std::unique_ptr<encoders::ImageEncoder> needed_image_encoder(const config::Confi
 }
 
 /// What a sample takes from pixels; with `condition`, of their first frame too.
-data::Encoded encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
-                            bool condition, const encoders::ImageEncoder* image) {
-  data::Encoded out;
+data::Sample encode_pixels(const HostArray& pixels, const encoders::Autoencoder& autoencoder,
+                           bool condition, const encoders::ImageEncoder* image) {
+  data::Sample out;
   out.latents = autoencoder.encode(pixels);
   if (condition) {
     const Dims& dims = pixels.shape.dims;
@@ -107,10 +107,9 @@ void check_sizes(const config::Config& config, const data::ClipFormat& format,
   }
 }
 
-HostArray encode_caption(const encoders::TextEncoder& encoder, const std::string& caption) {
-  HostArray states = encoder.encode(std::span(&caption, 1)).states;
-  states.shape.dims.erase(states.shape.dims.begin());
-  return states;
+encoders::TextStates encode_caption(const encoders::TextEncoder& encoder,
+                                    const std::string& caption) {
+  return encoders::row(encoder.encode(std::span(&caption, 1)), 0);
 }
 
 bool keeps_encoded(const config::Config& config) {
@@ -132,32 +131,21 @@ class LazyEncoders {
                     autoencoder_ = checked_autoencoder(config_, model_, client_);
                     image_ = needed_image_encoder(config_, model_, client_);
                   }
-                  return named(encode_pixels(pixels, *autoencoder_, has_image_condition(config_),
-                                             image_.get()));
+                  return encode_pixels(pixels, *autoencoder_, has_image_condition(config_),
+                                       image_.get());
                 },
             .text =
                 [this](std::span<const std::string> captions) {
                   if (!text_) {
-                    text_ = make_text_encoder(config_, model_.text_dim, client_, job_,
+                    text_ = make_text_encoder(config_, text_widths(model_), client_, job_,
                                               TextUse::CAPTIONS);
                   }
-                  return text_->encode(captions).states;
+                  return text_->encode(captions);
                 },
             .release_text = [this] { text_.reset(); }};
   }
 
  private:
-  static preparation::Tensors named(data::Encoded made) {
-    preparation::Tensors out{{"latents", std::move(made.latents)}};
-    if (!made.condition.bytes.empty()) {
-      out.emplace("condition", std::move(made.condition));
-    }
-    if (!made.image_states.bytes.empty()) {
-      out.emplace("image_states", std::move(made.image_states));
-    }
-    return out;
-  }
-
   const config::Config& config_;
   const networks::Sizes& model_;
   const pjrt::Client& client_;
@@ -201,16 +189,18 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
   const fs::path folder = config.data.dataset_save_location;
   const auto encoded = std::make_shared<preparation::EncodedClips>(
       clips, folder,
-      preparation::EncodeOnceOptions{.format = options.format,
-                                     .buckets = options.buckets,
-                                     .max_clips = options.max_samples,
-                                     .flips = options.random_flip,
-                                     .dtype = dtype(config.data.records_dtype),
-                                     .pixels_settings = kept_pixels_settings(config),
-                                     .text_settings = kept_text_settings(config, model.text_dim),
-                                     .bad_clip = options.bad_clip,
-                                     .threads = static_cast<int>(config.data.decode_threads),
-                                     .decode_ahead = config.data.prefetch_batches});
+      preparation::EncodeOnceOptions{
+          .format = options.format,
+          .buckets = options.buckets,
+          .max_clips = options.max_samples,
+          .flips = options.random_flip,
+          .sizes = options.sizes,
+          .dtype = dtype(config.data.records_dtype),
+          .pixels_settings = kept_pixels_settings(config),
+          .text_settings = kept_text_settings(config, text_widths(model)),
+          .bad_clip = options.bad_clip,
+          .threads = static_cast<int>(config.data.decode_threads),
+          .decode_ahead = config.data.prefetch_batches});
   LazyEncoders encoders(config, model, client, job);
   std::optional<EncodingTask> task(std::in_place, job);
   const preparation::EncodedNow now = encoded->encode(
@@ -257,33 +247,38 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
     }
   };
   options.batch = batch;
+  options.sizes = model.size_ids > 0;
   if (keeps_encoded(config)) {
     autoencoder.reset();
     return make_encoded_source(config, model, std::move(clips), options, client, job);
   }
   const std::shared_ptr<const encoders::TextEncoder> words =
-      make_text_encoder(config, model.text_dim, client, job, TextUse::CAPTIONS);
+      make_text_encoder(config, text_widths(model), client, job, TextUse::CAPTIONS);
   const std::shared_ptr<const encoders::ImageEncoder> image =
       needed_image_encoder(config, model, client);
   return data::video_source(
       std::move(clips), options,
       [autoencoder, words, image, condition = has_image_condition(config)](const data::Clip& clip) {
-        data::Encoded out = encode_pixels(clip.pixels, *autoencoder, condition, image.get());
-        out.encoder_hidden_states = encode_caption(*words, clip.caption);
+        data::Sample out = encode_pixels(clip.pixels, *autoencoder, condition, image.get());
+        encoders::TextStates text = encode_caption(*words, clip.caption);
+        out.encoder_hidden_states = std::move(text.states);
+        out.pooled = std::move(text.pooled);
+        out.size_ids = clip.size_ids;
         return out;
       });
 }
 
-HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,
-                         const pjrt::Client& client, const Job& job) {
+encoders::TextStates caption_states(const config::Config& config, const std::string& caption,
+                                    const TextWidths& widths, const pjrt::Client& client,
+                                    const Job& job) {
   const auto encode = [&](const std::string& text) {
-    return encode_caption(*make_text_encoder(config, width, client, job, TextUse::CAPTIONS), text);
+    return encode_caption(*make_text_encoder(config, widths, client, job, TextUse::CAPTIONS), text);
   };
   if (!has_clips(config.data) || !keeps_encoded(config)) {
     return encode(caption);
   }
   const preparation::EncodedText kept(fs::path(config.data.dataset_save_location) / "text",
-                                      kept_text_settings(config, width),
+                                      kept_text_settings(config, widths),
                                       dtype(config.data.records_dtype));
   return kept.read_or(caption, encode);
 }

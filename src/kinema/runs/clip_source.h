@@ -24,8 +24,9 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
                                                const pjrt::Client& client, const Job& job,
                                                const ClipReport& report, data::Split::Part part);
 
-/// Text states f32 or bf16 [t, d] of a caption, from dataset_save_location where clips use that.
-HostArray caption_states(const config::Config& config, const std::string& caption, int64_t width,
-                         const pjrt::Client& client, const Job& job);
+/// Of a caption, states f32 or bf16 [t, d], from dataset_save_location where clips use that.
+encoders::TextStates caption_states(const config::Config& config, const std::string& caption,
+                                    const TextWidths& widths, const pjrt::Client& client,
+                                    const Job& job);
 
 }  // namespace kinema::runs

@@ -18,12 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Grows when the same settings begin to give other latents or text states.
-constexpr const char* kEncoding = "2";
+constexpr const char* kEncoding = "3";
 
 /// The settings with what a model's folder holds in place of where it lies.
 preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
   const std::map<std::string, std::vector<std::string>> parts_of{
-      {"text encoder's folder", {"text_encoder", "tokenizer"}},
+      {"text encoder's folder", {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"}},
       {"image encoder's folder", {"image_encoder", "image_processor"}}};
   for (const char* folder : {"vae", "text encoder's folder", "image encoder's folder"}) {
     const auto found = settings.find(folder);
@@ -35,7 +35,11 @@ preparation::Settings by_content(preparation::Settings settings, preparation::Co
       content = index.folder_hash(found->second);
     } else {
       for (const std::string& part : parts_of.at(found->first)) {
-        content += index.folder_hash(fs::path(found->second) / part);
+        const fs::path inside = fs::path(found->second) / part;
+        std::error_code ignored;
+        if (fs::is_directory(inside, ignored)) {
+          content += index.folder_hash(inside);
+        }
       }
     }
     settings.erase(found);
@@ -76,24 +80,30 @@ preparation::Settings pixels_settings(const config::Config& config) {
   return out;
 }
 
-preparation::Settings text_settings(const config::Config& config, int64_t width) {
+preparation::Settings text_settings(const config::Config& config, const TextWidths& widths) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
   out["text_encoder"] = config::word_of(m.text_encoder);
   out["max_sequence_length"] = fmt::format("{}", m.max_sequence_length);
   if (m.text_encoder == config::TextEncoder::HASHED) {
-    out["text_dim"] = fmt::format("{}", width);
+    out["text_dim"] = fmt::format("{}", widths.states);
+    if (widths.pooled > 0) {
+      out["pooled_dim"] = fmt::format("{}", widths.pooled);
+    }
   } else {
     const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
     out["text encoder's folder"] = own.empty() ? m.pretrained_model_name_or_path : own;
     out["text_encoder_dtype"] = config::word_of(m.text_encoder_dtype);
+    if (config.generate.clip_skip > 0) {
+      out["clip_skip"] = fmt::format("{}", config.generate.clip_skip);
+    }
   }
   return out;
 }
 
-preparation::Settings kept_text_settings(const config::Config& config, int64_t width) {
+preparation::Settings kept_text_settings(const config::Config& config, const TextWidths& widths) {
   preparation::ContentIndex models(fs::path(config.data.dataset_save_location) / "models.json");
-  preparation::Settings out = by_content(text_settings(config, width), models);
+  preparation::Settings out = by_content(text_settings(config, widths), models);
   models.save();
   return out;
 }

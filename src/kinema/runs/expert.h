@@ -19,6 +19,8 @@ struct Expert {
   /// The timestep that divides two: from here up it is high noise.
   double boundary() const { return 1000 * boundary_ratio.value_or(0); }
 
+  /// All timesteps of one network.
+  bool is_whole() const { return min_timestep <= 0 && max_timestep >= 1000; }
   bool is_both() const { return which == config::TrainExpert::BOTH; }
   /// This one; of both each, high noise first, at the timesteps of its side.
   std::vector<Expert> each() const;

@@ -169,7 +169,8 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   const fs::path output =
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   io::check_writable(output);
-  sample::GenerateRequest request = make_request(loaded, model);
+  const networks::Network network = networks::open(model.folder.transformer);
+  sample::GenerateRequest request = make_request(loaded, model, network);
   request.share.all_texts = config.model.use_batched_text_encoder;
   check_same_request(request, store.is_remote() ? fs::path() : output, job);
   job.begin();
@@ -199,7 +200,6 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
     }
   };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
-    const networks::Network network = networks::open(model.folder.transformer);
     sample::PipelineOptions how{
         .model = options, .program = trying_kernels(step_program_options(config), devices, job)};
     if (over.together) {

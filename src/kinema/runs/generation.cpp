@@ -29,22 +29,57 @@ bool prompt_wins(const config::Loaded& loaded) {
   return on_command_line(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
 }
 
-/// The model's own schedule where there is one, with what was given on top.
-schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model) {
-  const std::optional<schedulers::ScheduleConfig>& own = model.folder.schedule;
-  schedulers::ScheduleConfig out = own.value_or(schedulers::ScheduleConfig{});
-  const config::GenerateConfig& g = loaded.config.generate;
-  if (!own || g.scheduler.given) {
-    out.sampler =
-        schedulers::sampler_from_string(g.scheduler.value, schedulers::is_flow(out.sampler));
+/// A diffusion's schedule with what diffusion_scheduler_config says in its place.
+schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
+                                                 const config::GenerateConfig& g) {
+  const io::Json given =
+      io::Json::parse(g.diffusion_scheduler_config.json, "diffusion_scheduler_config");
+  if (given.is_null()) {
+    return out;
   }
-  check(!own || schedulers::is_flow(out.sampler) == schedulers::is_flow(own->sampler),
+  check(given.is_object(),
+        "[config] diffusion_scheduler_config is {}, expected {{_class_name: ...}}",
+        given.describe());
+  for (const auto& [key, value] : given.members()) {
+    if (value.is_null() || (value.is_string() && value.as_string().empty())) {
+      continue;  // the model's own
+    }
+    if (key == "_class_name") {
+      out.sampler = schedulers::sampler_from_string(value.as_string(), /*flow=*/false);
+    } else if (key == "prediction_type") {
+      out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
+    } else if (key == "rescale_zero_terminal_snr") {
+      out.diffusion.rescale_betas_zero_snr = value.as_bool();
+    } else if (key == "timestep_spacing") {
+      out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
+    } else {
+      fail(
+          "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
+          "rescale_zero_terminal_snr, timestep_spacing",
+          key);
+    }
+  }
+  return out;
+}
+
+/// The model's own schedule, with what was given on top.
+schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model,
+                                    const networks::Network& network) {
+  const schedulers::ScheduleConfig usual = network->learned().sampled;
+  const schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
+  const bool is_flow = schedulers::is_flow(own.sampler);
+  const config::GenerateConfig& g = loaded.config.generate;
+  schedulers::ScheduleConfig out = is_flow ? own : with_scheduler_config(own, g);
+  if (g.scheduler.given) {
+    out.sampler = schedulers::sampler_from_string(g.scheduler.value, is_flow);
+  }
+  check(schedulers::is_flow(out.sampler) == is_flow,
         "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
         "{}",
-        g.scheduler.value, schedulers::is_flow(out.sampler) ? "rectified flows" : "diffusions",
-        own && schedulers::is_flow(own->sampler) ? "a rectified flow" : "a diffusion",
-        own ? class_name(own->sampler) : "");
-  if (!own || g.flow_shift.given) {
+        g.scheduler.value, is_flow ? "diffusions" : "rectified flows",
+        is_flow ? "a rectified flow" : "a diffusion", class_name(own.sampler));
+  out.even_sigmas = usual.even_sigmas && out.sampler == usual.sampler;
+  if (g.flow_shift.given) {
     out.shift = g.flow_shift;
     out.dynamic_shift.reset();
   }
@@ -149,6 +184,14 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   }
 }
 
+void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& request) {
+  request.true_cfg_scale = 1.0;
+  if (!network.guidance_distilled) {  // else it is told the scale, and not guided by it
+    request.guidance_scale = 1.0;
+    request.guidance_scale_2 = 1.0;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> read_prompts(const config::Loaded& loaded) {
@@ -182,7 +225,8 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   return prompts;
 }
 
-sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model) {
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
+                                     const networks::Network& network) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request;
   request.prompts = read_prompts(loaded);
@@ -207,12 +251,16 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.batch_size = g.generate_batch_size;
   request.two_passes = g.guidance_in_two_passes;
   request.reuse = reuse_of(g);
-  request.schedule = schedule(loaded, model);
+  request.schedule = schedule(loaded, model, network);
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
-  if (const weights::PipelineClass* of = weights::pipeline_class(model.folder.class_name);
-      of != nullptr && of->images.side > 0) {
-    ask_for_images(loaded, of->images, request);
+  if (network.sizes().makes_images) {
+    const weights::Family* family = weights::family_of_config(network->config());
+    check(family != nullptr, "[generate] a network of images of no known family");
+    ask_for_images(loaded, family->pipelines.front().images, request);
+  }
+  if (!g.do_classifier_free_guidance) {
+    turn_guidance_off(network.sizes(), request);
   }
   return request;
 }
@@ -231,7 +279,7 @@ sample::PipelineParts make_parts(const config::Config& config, const ModelToUse&
                                  const Job& job) {
   sample::PipelineParts parts;
   parts.autoencoder = make_autoencoder(config, {client, vae_placement(config, client)});
-  parts.text_encoder = make_text_encoder(config, transformer.text_dim, client, job);
+  parts.text_encoder = make_text_encoder(config, text_widths(transformer), client, job);
   if (transformer.image_dim > 0) {
     parts.image_encoder = make_image_encoder(config, model.folder, transformer.image_dim, client);
   }

@@ -21,7 +21,8 @@ namespace kinema::runs {
 std::vector<std::string> read_prompts(const config::Loaded& loaded);
 
 /// Prompts, images, sizes, guidance and schedule. Reads the images.
-sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model);
+sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
+                                     const networks::Network& network);
 
 /// The videos of each prompt that per_device_batch_size or global_batch_size ask for on generate's
 /// command line: a batch on this many devices, as in MaxDiffusion. Nothing where neither stands

@@ -51,7 +51,7 @@ int64_t step_bytes(const training::Trainer& trainer, const Two& two) {
 int64_t held_bytes(const TrainingStep& what, const Two& two, const runtime::Devices& devices) {
   const auto parts =
       training::state_parts(training::state_specs(what.specs, what.step.state),
-                            what.step.ema_decay > 0, *training::optimizer_of(what.step));
+                            what.step.ema.is_on(), *training::optimizer_of(what.step));
   const mesh::Placement& place = devices.placement();
   return training::state_bytes(parts, place) -
          (has_own_memory(devices) ? training::waiting_bytes(parts, place) : 0) +

@@ -79,6 +79,7 @@ ModelToUse from_checkpoint(const config::Config& given, const fs::path& run,
        .average = fs::is_directory(checkpoint / training::average_part(state.weights)),
        .adapter = adapter,
        .adapter_start = adapter ? start_of(state) : std::nullopt,
+       .part = adapter ? CheckpointModel().part : state.weights,
        .boundary_ratio = boundary_of(state)});
 }
 
@@ -259,7 +260,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     add(0, model.adapter ? training::kAdapter : "transformer");
     add(1, model.adapter ? training::kAdapter + std::string("_2") : "transformer_2");
   } else {
-    add(low ? 1 : 0, model.adapter ? training::kAdapter : expert.part());
+    add(low ? 1 : 0, model.adapter ? training::kAdapter : low ? expert.part() : model.part);
   }
   for (size_t place = 0; model.adapter && place < 2; ++place) {
     fs::path& trained = transformers.at(place);
@@ -278,6 +279,7 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
   out.folder.expand_timesteps =
       model.model_type == config::ModelType::TI2V || (pipeline && pipeline->expand_timesteps);
   out.folder.schedule = trained_schedule(model.folder, pipeline);
+  out.folder.zeros_for_no_negative = pipeline && pipeline->zeros_for_no_negative;
   if (pipeline && is_here(pipeline->image_encoder) && is_here(pipeline->image_processor)) {
     out.folder.image_encoder = pipeline->image_encoder;
     out.folder.image_processor = pipeline->image_processor;

@@ -47,6 +47,7 @@ struct CheckpointModel {
   bool average = false;                                  // it has averaged weights
   bool adapter = false;                                  // it is one of a pretrained transformer
   std::optional<config::LoraChoice> adapter_start = {};  // ModelToUse::adapter_start
+  std::string part = "transformer";                      // of one network: its folder
   std::optional<double> boundary_ratio = {};             // that both experts were trained with
 };
 

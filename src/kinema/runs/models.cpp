@@ -54,7 +54,10 @@ std::vector<std::string> needed_parts(const config::Config& config, Use use) {
   const bool reads_text = encodes || config.optimizer.caption_dropout > 0;
   if (reads_text && m.text_encoder == config::TextEncoder::UMT5 &&
       m.wan_text_encoder_pretrained_model_name_or_path.empty()) {
-    parts.insert(parts.end(), {"text_encoder", "tokenizer"});
+    parts.insert(parts.end(), {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"});
+  }
+  if (std::ranges::find(parts, "transformer") != parts.end()) {
+    parts.emplace_back("unet");  // in the pipelines that have one in its place
   }
   // A checkpoint keeps it; a transformer from elsewhere is no reason to ask for the pipeline.
   if (use != Use::PREPARE && !parts.empty()) {
@@ -129,7 +132,8 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
     resolve(m.wan_vae_pretrained_model_name_or_path, {"vae"});
   }
   if (m.text_encoder == config::TextEncoder::UMT5) {
-    resolve(m.wan_text_encoder_pretrained_model_name_or_path, {"text_encoder", "tokenizer"});
+    resolve(m.wan_text_encoder_pretrained_model_name_or_path,
+            {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"});
   }
 }
 

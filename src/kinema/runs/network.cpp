@@ -65,6 +65,9 @@ void read(const Json& from, T& value) {
 }  // namespace
 
 networks::Network scratch_network(const config::Loaded& loaded) {
+  if (const std::string& file = loaded.config.model.network_config; !file.empty()) {
+    return networks::from_config(Json::read(file));
+  }
   Json sizes = networks::default_config();
   config::ModelConfig keys = loaded.config.model;
   if (keys.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
@@ -107,6 +110,10 @@ networks::Network planned_network(const config::Loaded& loaded) {
 
 void set_sizes(config::ModelConfig& keys, const networks::Network& network) {
   const Json sizes = network->config();
+  if (sizes.at("_class_name").as_string() !=
+      networks::default_config().at("_class_name").as_string()) {
+    return;  // the keys are those of another family
+  }
   for_sizes(keys, sizes,
             [&](std::string_view key, auto& member) { read(sizes.at(key), member.value); });
 }

@@ -6,7 +6,7 @@
 /// Which network a configuration means, and its sizes as keys.
 namespace kinema::runs {
 
-/// The network of a run that starts from scratch: the configuration's sizes. With
+/// The network of a run that starts from scratch: of network_config or of the sizes' keys. With
 /// `autoencoder: space_to_depth` the channels follow from the block unless they are given.
 networks::Network scratch_network(const config::Loaded& loaded);
 
@@ -15,7 +15,8 @@ networks::Network scratch_network(const config::Loaded& loaded);
 /// Error where the name is of none.
 networks::Network planned_network(const config::Loaded& loaded);
 
-/// Writes a network's sizes into the keys that say them, so that a run's configuration is whole.
+/// Writes a network's sizes into the keys that say them, where they are of its family, so that a
+/// run's configuration is whole.
 void set_sizes(config::ModelConfig& keys, const networks::Network& network);
 
 }  // namespace kinema::runs

@@ -69,7 +69,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   }
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
-  const int64_t text = config.model.max_sequence_length;
+  const int64_t text = text_tokens(config, model);
   training::BatchShapes shapes{.latents = {DType::F32, latents},
                                .text = {DType::F32, {what.batch, text, model.text_dim}}};
   if (model.condition_channels() > 0) {
@@ -79,6 +79,12 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   }
   if (model.image_dim > 0) {
     shapes.image_states = Shape{DType::F32, {what.batch, model.image_tokens, model.image_dim}};
+  }
+  if (model.pooled_dim > 0) {
+    shapes.pooled = Shape{DType::F32, {what.batch, model.pooled_dim}};
+  }
+  if (model.size_ids > 0) {
+    shapes.size_ids = Shape{DType::F32, {what.batch, model.size_ids}};
   }
   auto step = std::make_shared<training::StepGraph>(what.build(shapes));
   PlannedStep out;
@@ -94,7 +100,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
     out.model += fmt::format(", trained {}: {} parameters", what.adapters.front().text(),
                              count_text(parameter_count(training::trained_of(what.specs))));
   }
-  if (const auto two = two_experts(config, expert)) {
+  if (const auto two = two_experts(config, network, expert)) {
     out.model += ", of two experts in turn";
     out.idle = training::idle_bytes(step->state, what.options.place, two->idle_on_host);
   }
@@ -122,7 +128,7 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
   spec.latents = sample;
   spec.latents.insert(spec.latents.begin(),
                       videos_of_batch(loaded, asked.devices()).value_or(g.generate_batch_size));
-  spec.text_length = loaded.config.model.max_sequence_length;
+  spec.text_length = text_tokens(loaded.config, model);
   const bool guided = g.guidance_scale > 1.0;
   spec.guidance = !guided                    ? sample::Guidance::NONE
                   : g.guidance_in_two_passes ? sample::Guidance::TWO_PASSES

@@ -15,6 +15,8 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoder_settings.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/network.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/trained_model.h"
@@ -26,20 +28,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Width of the text states: the transformer's, where there is one; 0: what the encoder gives.
-int64_t text_dim(const config::Config& config) {
-  if (config.model.text_encoder != config::TextEncoder::HASHED) {
-    return 0;
+/// Widths of the text: the transformer's, where the encoder could give any; 0: what it gives.
+TextWidths widths_of(const config::Loaded& loaded) {
+  if (loaded.config.model.text_encoder != config::TextEncoder::HASHED) {
+    return {};
   }
-  const fs::path transformer = pretrained_transformer(config);
-  return transformer.empty() ? config.model.text_dim.value
-                             : networks::open(transformer).sizes().text_dim;
+  const fs::path transformer = pretrained_transformer(loaded.config);
+  return text_widths(
+      (transformer.empty() ? scratch_network(loaded) : networks::open(transformer)).sizes());
 }
 
+/// What the records are made with, beside the clips.
+struct Made {
+  TextWidths text;
+  bool sizes = false;  // of pictures
+};
+
 /// What decides latents and text states beside the clips.
-preparation::Settings encoder_settings(const config::Config& config, int64_t text_dim) {
+preparation::Settings encoder_settings(const config::Config& config, const Made& with) {
   preparation::Settings out = pixels_settings(config);
-  out.merge(text_settings(config, text_dim));
+  out.merge(text_settings(config, with.text));
+  if (with.sizes) {
+    out["sizes"] = "true";
+  }
   return out;
 }
 
@@ -63,7 +74,7 @@ std::unique_ptr<encoders::ImageEncoder> image_encoder(const config::Config& conf
   return pipeline ? make_image_encoder(config, *pipeline, 0, client) : nullptr;
 }
 
-preparation::Options options_of(const config::Config& config, int64_t text_dim) {
+preparation::Options options_of(const config::Config& config, const Made& with) {
   const config::DataConfig& d = config.data;
   preparation::Options out;
   out.name = clips_name(d);
@@ -72,7 +83,7 @@ preparation::Options options_of(const config::Config& config, int64_t text_dim) 
   out.output = d.tfrecords_dir;
   out.dtype = dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;
-  out.settings = encoder_settings(config, text_dim);
+  out.settings = encoder_settings(config, with);
   out.decode_threads = static_cast<int>(d.decode_threads);
   out.decode_ahead = d.prefetch_batches;
   return out;
@@ -86,11 +97,11 @@ struct Part {
   RecordStore* store;  // null where another process writes
 };
 std::vector<Part> parts_of(const config::Config& config,
-                           const std::shared_ptr<const data::ClipSet>& clips, int64_t text_dim,
+                           const std::shared_ptr<const data::ClipSet>& clips, const Made& with,
                            RecordStore* records, RecordStore* eval_records) {
   const config::DataConfig& d = config.data;
   std::vector<Part> out;
-  preparation::Options all = options_of(config, text_dim);
+  preparation::Options all = options_of(config, with);
   all.clips = clips;
   if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
     preparation::Options eval = all;
@@ -152,23 +163,26 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
   }
   const config::Config& config = loaded.config;
   job.begin();
-  const int64_t width = text_dim(config);
+  const Pictures pictures = pictures_of(loaded);
+  set_image_keys(loaded, pictures);
+  const Made with{.text = widths_of(loaded), .sizes = pictures.sizes};
   const std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
   if (writes) {
     const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
     const std::string list = folder.parent_path().string() + ".skipped.jsonl";
     job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
   }
-  std::vector<Part> parts = parts_of(config, clips, width, records ? &*records : nullptr,
+  std::vector<Part> parts = parts_of(config, clips, with, records ? &*records : nullptr,
                                      eval_records ? &*eval_records : nullptr);
   const pjrt::Client client = open_own_client(config, job);
   check_same_devices(client, job);
   const auto autoencoder = make_autoencoder(config, client);
-  const auto text_encoder = make_text_encoder(config, width, client, job, TextUse::CAPTIONS);
+  const auto text_encoder = make_text_encoder(config, with.text, client, job, TextUse::CAPTIONS);
   const auto clip = image_encoder(config, client);
   const preparation::Encoders models{.autoencoder = *autoencoder,
                                      .text = *text_encoder,
                                      .image_condition = has_image_condition(config),
+                                     .sizes = with.sizes,
                                      .image = clip.get()};
   PrepareResult result;
   int64_t first_clip = 0;

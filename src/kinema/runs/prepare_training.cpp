@@ -19,9 +19,11 @@
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/less_memory.h"
 #include "kinema/runs/network.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/wiring.h"
+#include "kinema/sample/scheduler_config.h"
 #include "kinema/training/flops.h"
 #include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
@@ -43,28 +45,41 @@ training::Schedule schedule_of(const config::Config& config, int64_t samples) {
                                                               : training::Schedule::Fall::LINE};
 }
 
-/// The empty caption's text states [t, d], which caption dropout trains with; `text` is that of a
-/// batch, [b, t, d].
-std::optional<HostArray> empty_text(const config::Config& config, const Shape& text,
-                                    const pjrt::Client& client, const Job& job) {
+/// What caption dropout trains with: the empty caption's text states [t, d], pooled [p] where a
+/// batch has them.
+void add_empty_text(const config::Config& config, const networks::Sizes& model,
+                    const training::BatchShapes& batch, const pjrt::Client& client, const Job& job,
+                    training::TrainerOptions& out) {
   if (config.optimizer.caption_dropout <= 0) {
-    return std::nullopt;
+    return;
   }
-  const HostArray states = caption_states(config, "", text.dims[2], client, job);
-  const Shape wanted{text.dtype, {text.dims[1], text.dims[2]}};
-  check(states.shape.dims == wanted.dims,
+  const encoders::TextStates text = caption_states(config, "", text_widths(model), client, job);
+  const Dims wanted{batch.text.dims[1], batch.text.dims[2]};
+  check(text.states.shape.dims == wanted,
         "[train] caption_dropout: the empty caption's text states are {}, those of the data {}\n  "
         "max_sequence_length must be that of the data, or caption_dropout=0",
-        to_string(states.shape), to_string(wanted));
-  return convert(states, wanted.dtype);
+        to_string(text.states.shape), to_string(wanted));
+  out.empty_text = convert(text.states, batch.text.dtype);
+  if (batch.pooled) {
+    out.empty_pooled = convert(text.pooled, batch.pooled->dtype);
+  }
 }
 
-/// The file that says how the named pipeline samples; empty where there is none.
-std::string scheduler_config_of(const config::Config& config) {
+/// The file that says how what is trained is sampled: the named pipeline's; without one, of a
+/// diffusion its own. Empty where neither is.
+std::string scheduler_config_of(const config::Config& config, const networks::Network& network,
+                                const training::ObjectiveOptions& objective) {
   const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  return pipeline && pipeline->schedule
-             ? io::Json::read(pipeline->folder / sample::kSchedulerConfig).dump() + "\n"
-             : "";
+  const bool is_there = pipeline && pipeline->schedule;
+  if (!is_there && !objective.diffusion) {
+    return "";
+  }
+  io::Json out = is_there ? io::Json::read(pipeline->folder / sample::kSchedulerConfig)
+                          : sample::scheduler_json(network->learned().sampled);
+  if (objective.diffusion) {
+    out.set("prediction_type", schedulers::name_of(objective.diffusion->diffusion.prediction_type));
+  }
+  return out.dump() + "\n";
 }
 
 int64_t count(std::span<const nn::ParamSpec> specs) {
@@ -306,14 +321,15 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
   const auto span = out.timings.measure("compiling");
   runtime::ProgramOptions program = trying_kernels(step_program_options(config), devices, job);
   program.trace_kernels = config.run.enable_profiler;
-  const TrainerParts parts{
-      .devices = devices,
-      .what = out.step,
-      .batches = out.batches,
-      .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
-                  .empty_text = empty_text(config, out.batches[0].text, devices.client(), job),
-                  .program = program},
-      .two = out.two};
+  TrainerParts parts{.devices = devices,
+                     .what = out.step,
+                     .batches = out.batches,
+                     .trainer = {.seed = static_cast<uint64_t>(config.run.seed),
+                                 .empty_text = {},
+                                 .program = program},
+                     .two = out.two};
+  add_empty_text(config, out.step.network.sizes(), out.batches[0], devices.client(), job,
+                 parts.trainer);
   std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
   job.meet("the compiled step");
   if (job.stop_requested()) {
@@ -341,7 +357,7 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
   options.dropout = 0;
   options.low_rank_dropout = 0;
   options.remat.kind = RematPolicy::Kind::NONE;
-  training::StepOptions step = step_options(config, what.expert);
+  training::StepOptions step = step_options(config, what.network, what.expert);
   step.batch_axes =
       mesh::batch_axes(devices.placement(), config.parallel.data_sharding, what.samples);
   training::EvaluationOptions evaluation = evaluation_options(config, what.expert);
@@ -375,9 +391,13 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const Expert expert = trained_expert(config);
   check_videos(config, expert);
   out.pretrained = pretrained_networks(config, expert);
-  out.two = two_experts(config, expert);
   const fs::path& first = out.pretrained.front();
   const networks::Network network = first.empty() ? scratch_network(loaded) : networks::open(first);
+  if (config.model.train_new_flux || config.model.train_new_unet) {
+    std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
+  }
+  set_image_keys(loaded, pictures_of(network));
+  out.two = two_experts(config, network, expert);
   out.step =
       training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
   const TrainingStep& what = out.step;
@@ -392,7 +412,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const int64_t networks = std::ssize(out.pretrained);
   out.parameters = networks * count(what.specs);
   out.trained_parameters = networks * count(training::trained_of(what.specs));
-  out.scheduler_config = scheduler_config_of(config);
+  out.scheduler_config = scheduler_config_of(config, network, what.step.objective);
   config::Config resolved = resolved_config(config, what, expert);
   if (start.resumes()) {
     config::check_matches(start.saved.settings, record_of(resolved), start.folder);
@@ -407,7 +427,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
     out.writers = std::make_unique<world::Communicator>(world.communicator());
   }
-  const bool ema = what.step.ema_decay > 0;
+  const bool ema = what.step.ema.is_on();
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
   const training::StateParts<nn::ParamSpec> state = training::state_parts(kept, ema, *optimizer);

@@ -72,7 +72,7 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
           make_parts(loaded.config, model_at(0), model_.network.sizes(), devices.client(), job_))),
       programs_(std::make_shared<sample::StepPrograms>(devices,
                                                        programs_of(loaded.config, devices, job_))),
-      request_(make_request(loaded, model_at(0))) {
+      request_(make_request(loaded, model_at(0), model_.network)) {
   if (writes()) {
     io::check_writable(model_at(0).output);
   } else {
@@ -89,7 +89,8 @@ ModelToUse RunVideos::model_at(int64_t steps) const {
                                         .model_type = loaded_.config.model.model_type,
                                         .train_expert = model_.expert.which,
                                         .average = model_.average,
-                                        .adapter = model_.adapter});
+                                        .adapter = model_.adapter,
+                                        .part = trained_part(model_.network, model_.expert)});
   out.folder.boundary_ratio = model_.expert.boundary_ratio;
   return out;
 }

@@ -6,6 +6,7 @@
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/wiring.h"
+#include "kinema/weights/family.h"
 
 namespace kinema::runs {
 namespace {
@@ -73,6 +74,32 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
   }
 }
 
+/// What a model is told of the prompt as one vector, and of the picture's sizes.
+void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64_t batch,
+                 training::BatchShapes& out) {
+  const auto add = [&](const HostArray& array, int64_t wanted, std::string_view what,
+                       std::optional<Shape>& shape) {
+    check(!array.bytes.empty() || wanted == 0,
+          "[train] {} has no {}, which this model is told
+  `kinema prepare` with this model
+          "
+          "writes records that have it",
+          sample.id, what);
+    check(array.bytes.empty() || wanted > 0,
+          "[train] {} has {}, but this model is told none
+  give records that were prepared for it",
+          sample.id, what);
+    if (wanted > 0) {
+      check(array.shape.dims == Dims({wanted}),
+            "[train] the {} of {} is {}, but the model takes [{}]", what, sample.id,
+            to_string(array.shape), wanted);
+      shape = batched(array.shape, batch);
+    }
+  };
+  add(sample.pooled, model.pooled_dim, "pooled text", out.pooled);
+  add(sample.size_ids, model.size_ids, "picture's sizes", out.size_ids);
+}
+
 }  // namespace
 
 std::optional<sample::PipelineFolder> pipeline_index(const config::Config& config) {
@@ -90,6 +117,11 @@ bool makes_videos(const config::RunConfig& run) {
 
 std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
 std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
+
+std::string trained_part(const networks::Network& network, const Expert& expert) {
+  const weights::Family* family = weights::family_of_config(network->config());
+  return family == nullptr || expert.is_low_noise() ? expert.part() : std::string(family->part);
+}
 
 std::vector<Expert> Expert::each() const {
   if (!is_both()) {
@@ -183,6 +215,10 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "[train] model_type is I2V, but the transformer takes {} channels and makes as many: it is "
         "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
         model.in_channels);
+  check(!model.makes_images || type == config::ModelType::T2V,
+        "[train] model_type is {}, but this model makes images of text
+        leave model_type out ",
+        config::word_of(type));
   check(!model.takes_last_image,
         "[train] models that are told of a first and a last image (pos_embed_seq_len above 0) "
         "cannot be trained yet");
@@ -247,7 +283,10 @@ training::BatchShapes batch_shapes(const data::Sample& sample, const networks::S
           to_string(latents), model.patch_size[0], model.patch_size[1], model.patch_size[2]);
   }
   training::BatchShapes out{.latents = batched(latents, batch), .text = batched(text, batch)};
+  check(latents.dims[1] == 1 || !model.makes_images,
+        "[train] {} has {} latent frames, but this model makes images", sample.id, latents.dims[1]);
   add_images(sample, model, batch, out);
+  add_vectors(sample, model, batch, out);
   return out;
 }
 

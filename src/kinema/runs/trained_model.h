@@ -30,6 +30,10 @@ bool makes_videos(const config::RunConfig& run);
 /// one of both without timesteps.
 Expert trained_expert(const config::Config& config);
 
+/// The folder of a network that is trained, in its pipeline and in a checkpoint: `transformer`,
+/// `transformer_2` for low noise, `unet`.
+std::string trained_part(const networks::Network& network, const Expert& expert);
+
 /// Throws an Error when a run of one expert makes videos and the other expert is not here.
 void check_videos(const config::Config& config, const Expert& expert);
 
@@ -49,7 +53,7 @@ std::unique_ptr<encoders::ImageEncoder> make_image_encoder(const config::Config&
                                                            const pjrt::Client& client);
 
 /// Shapes of a batch by its first sample. Throws an Error when that does not fit the model: other
-/// sizes, no image condition where the model takes one, or one where it takes none.
+/// sizes, something that the model takes and the sample has not, or the other way round.
 training::BatchShapes batch_shapes(const data::Sample& sample, const networks::Sizes& model,
                                    int64_t batch);
 

@@ -131,7 +131,8 @@ void Training::save(int64_t steps, bool go_on) {
       .data_position = position(steps),
       .seed = seed,
       .settings = settings,
-      .weights = step.adapters.empty() ? step.expert.part() : training::kAdapter,
+      .weights =
+          step.adapters.empty() ? trained_part(step.network, step.expert) : training::kAdapter,
       .adapter = step.adapters.empty() ? std::nullopt : std::optional(step.adapters.front().config),
       .gain = gain};
   const auto write = [this, reached](std::span<const training::StateSource> states) {

@@ -5,12 +5,14 @@
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/objective.h"
 #include "kinema/runs/wiring.h"
 #include "kinema/training/network_model.h"
 
 namespace kinema::runs {
 
-training::StepOptions step_options(const config::Config& config, const Expert& expert) {
+training::StepOptions step_options(const config::Config& config, const networks::Network& network,
+                                   const Expert& expert) {
   const config::OptimizerConfig& o = config.optimizer;
   training::StepOptions out;
   out.optimizer = o.optimizer == config::Optimizer::ADAMW8BIT   ? training::OptimizerKind::ADAMW8BIT
@@ -33,19 +35,13 @@ training::StepOptions step_options(const config::Config& config, const Expert& e
   if (o.opt_enable_grad_global_norm_clipping) {
     out.adamw.max_norm = o.max_grad_norm;
   }
-  out.objective.flow.shift = o.training_shift;
-  out.objective.weigh = !o.disable_training_weights;
-  out.objective.stratified = o.stratified_timesteps;
-  out.objective.caption_dropout = o.caption_dropout;
-  out.objective.min_timestep = expert.min_timestep;
-  out.objective.max_timestep = expert.max_timestep;
-  if (expert.is_both()) {
-    out.objective.boundary = expert.boundary();
-  }
-  out.objective.first_frame =
-      config.model.model_type == config::ModelType::TI2V ? o.first_frame_conditioning_p : 0.0;
+  out.objective = objective_of(config, network, expert);
   out.accumulation = o.gradient_accumulation_steps;
-  out.ema_decay = o.ema_decay;
+  out.ema = {.decay = o.ema_decay,
+             .update_after_step = o.ema_update_after_step,
+             .warmup = o.use_ema_warmup,
+             .inv_gamma = o.ema_inv_gamma,
+             .power = o.ema_power};
   out.state = o.train_state_dtype == config::StateDtype::WEIGHTS_DTYPE
                   ? training::StateDType::WEIGHTS
                   : training::StateDType::F32;
@@ -69,7 +65,7 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   TrainingStep out{.expert = expert,
                    .network = network,
                    .options = model_options(config),
-                   .step = step_options(config, expert),
+                   .step = step_options(config, network, expert),
                    .adapters = std::move(adapters)};
   out.samples = batch_sizes(config, asked.devices()).train;
   out.batch = out.samples * o.gradient_accumulation_steps;

@@ -38,7 +38,8 @@ TrainingStep training_step(const config::Config& config, const networks::Network
                            const Expert& expert, std::vector<TrainedAdapter> adapters,
                            const mesh::Placement& asked);
 
-/// What of a configuration decides the step beside model and mesh.
-training::StepOptions step_options(const config::Config& config, const Expert& expert);
+/// What of a configuration decides the step beside the network's sizes and mesh.
+training::StepOptions step_options(const config::Config& config, const networks::Network& network,
+                                   const Expert& expert);
 
 }  // namespace kinema::runs

@@ -20,7 +20,7 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
                   VideoModel{.network = training.step.network,
                              .expert = training.step.expert,
                              .options = training.step.options,
-                             .average = training.step.step.ema_decay > 0,
+                             .average = training.step.step.ema.is_on(),
                              .adapter = !training.step.adapters.empty(),
                              .run = training.run,
                              .checkpoints = training.checkpoints->path()},

@@ -6,6 +6,7 @@
 #include "kinema/config/lora.h"
 #include "kinema/core/error.h"
 #include "kinema/data/dataset_type.h"
+#include "kinema/data/picture_sizes.h"
 #include "kinema/data/synthetic.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/encoders/clip_sizes.h"
@@ -123,6 +124,15 @@ Memory weights_memory(const config::Config& config) {
   return given == config::WeightsMemory::HOST ? Memory::HOST : Memory::STREAMED;
 }
 
+/// Pixels a side of a latent cell where no VAE is opened: as those of images, and most of videos,
+/// have.
+int64_t cell_side(const config::Config& config) {
+  constexpr int64_t kVae = 8;
+  return config.model.autoencoder == config::Autoencoder::SPACE_TO_DEPTH
+             ? space_to_depth(config).side()
+             : kVae;
+}
+
 std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
                                              const networks::Sizes& model, int64_t batch) {
   const config::DataConfig& d = config.data;
@@ -132,16 +142,17 @@ std::unique_ptr<data::Source> make_synthetic(const config::Config& config,
   options.width = or_else(d.synthetic_override_width, config.generate.width);
   options.num_frames = or_else(d.synthetic_override_num_frames, config.generate.num_frames);
   options.max_sequence_length =
-      or_else(d.synthetic_override_max_sequence_length, config.model.max_sequence_length);
+      or_else(d.synthetic_override_max_sequence_length, text_tokens(config, model));
   options.text_embed_dim = or_else(d.synthetic_override_text_embed_dim, model.text_dim);
   options.num_channels_latents =
       or_else(d.synthetic_override_num_channels_latents, model.out_channels);
   options.condition_channels = model.condition_channels();
   options.image_dim = model.image_dim;
   options.image_tokens = model.image_tokens;
+  options.pooled_dim = model.pooled_dim;
+  options.sizes = model.size_ids > 0;
   options.vae_scale_factor_spatial =
-      or_else(d.synthetic_override_vae_scale_factor_spatial,
-              blocks ? space_to_depth(config).side() : options.vae_scale_factor_spatial);
+      or_else(d.synthetic_override_vae_scale_factor_spatial, cell_side(config));
   options.vae_scale_factor_temporal =
       or_else(d.synthetic_override_vae_scale_factor_temporal,
               blocks ? space_to_depth(config).frames() : options.vae_scale_factor_temporal);
@@ -280,10 +291,21 @@ data::SpaceToDepth space_to_depth(const config::Config& config) {
   return out;
 }
 
-text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim) {
+TextWidths text_widths(const networks::Sizes& network) {
+  return {.states = network.text_dim, .pooled = network.pooled_dim};
+}
+
+int64_t text_tokens(const config::Config& config, const networks::Sizes& network) {
+  const bool own = config.model.text_encoder != config::TextEncoder::HASHED;
+  return own && network.encoder_tokens > 0 ? network.encoder_tokens
+                                           : config.model.max_sequence_length;
+}
+
+text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths) {
   text::HashedEncoder out;
   out.max_sequence_length = config.model.max_sequence_length;
-  out.text_dim = text_dim;
+  out.text_dim = widths.states;
+  out.pooled_dim = widths.pooled;
   return out;
 }
 
@@ -360,9 +382,10 @@ namespace {
 
 /// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& config,
-                                                          const fs::path& folder, int64_t text_dim,
+                                                          const fs::path& folder,
+                                                          const TextWidths& widths,
                                                           const pjrt::Client& client,
-                                                          const Job& job) {
+                                                          const Job& job, TextUse use) {
   const config::ModelConfig& m = config.model;
   const DType type = dtype(m.text_encoder_dtype);
   const auto on_note = [job](const std::string& note) { job.notice(note); };
@@ -375,8 +398,9 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,
                  .max_sequence_length = std::min(m.max_sequence_length, kLongest),
-                 .width = text_dim,
-                 .batched = m.use_batched_text_encoder,
+                 .width = widths.states,
+                 .pooled_width = widths.pooled,
+                 .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
                  .memory = encoders::text_encoder_memory(m.text_encoder_memory),
                  .options = {.weights_dtype = type,
                              .activations_dtype = type,
@@ -388,7 +412,8 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
   }
   return encoders::sdxl_text_encoder(client, {.pipeline = folder,
                                               .clip_skip = config.generate.clip_skip,
-                                              .width = text_dim,
+                                              .width = widths.states,
+                                              .pooled_width = widths.pooled,
                                               .dtype = type,
                                               .precision = precision(m.precision),
                                               .scan_layers = m.scan_layers,
@@ -399,24 +424,24 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
 }  // namespace
 
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
-                                                         int64_t text_dim,
+                                                         const TextWidths& widths,
                                                          const pjrt::Client& client, const Job& job,
                                                          TextUse use) {
   const config::ModelConfig& m = config.model;
   if (m.text_encoder == config::TextEncoder::HASHED) {
-    return encoders::hashed_text_encoder(hashed_encoder(config, text_dim));
+    return encoders::hashed_text_encoder(hashed_encoder(config, widths));
   }
   const fs::path folder = text_encoder_folder(config);
   const DType type = dtype(m.text_encoder_dtype);
   std::error_code ignored;
   if (fs::is_directory(folder / "text_encoder_2", ignored)) {
-    return image_text_encoder(config, folder, text_dim, client, job);
+    return image_text_encoder(config, folder, widths, client, job, use);
   }
   return encoders::umt5_text_encoder(
       client, {.model = folder / "text_encoder",
                .tokenizer = folder / "tokenizer",
                .max_sequence_length = m.max_sequence_length,
-               .width = text_dim,
+               .width = widths.states,
                .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
                .memory = encoders::text_encoder_memory(m.text_encoder_memory),
                .options = {.weights_dtype = type,
@@ -449,8 +474,11 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
                                       .by_shape = config::read_buckets(config.data).on,
                                       .batch = batch,
                                       .split = split_of(config, part)};
-  return remote::is_store_path(folder) ? data::tfrecord_source(stored_records(folder, job), options)
-                                       : data::tfrecord_source(options);
+  std::unique_ptr<data::Source> records =
+      remote::is_store_path(folder) ? data::tfrecord_source(stored_records(folder, job), options)
+                                    : data::tfrecord_source(options);
+  return model.size_ids > 0 ? data::with_sizes(std::move(records), cell_side(config))
+                            : std::move(records);
 }
 
 namespace {

@@ -34,7 +34,16 @@ std::filesystem::path pretrained_transformer(const config::Config& config,
                                              const std::string& part = "transformer");
 
 data::SpaceToDepth space_to_depth(const config::Config& config);
-text::HashedEncoder hashed_encoder(const config::Config& config, int64_t text_dim);
+
+/// Widths that a network expects of text; 0: any, and of pooled text none.
+struct TextWidths {
+  int64_t states = 0;
+  int64_t pooled = 0;
+};
+TextWidths text_widths(const networks::Sizes& network);
+/// Tokens of the text that a configuration's encoder gives a network.
+int64_t text_tokens(const config::Config& config, const networks::Sizes& network);
+text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths);
 
 /// The VAE's folder; throws an Error that says what to set when there is none.
 std::filesystem::path vae_folder(const config::Config& config);
@@ -47,7 +56,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
 /// captions, unlike prompts, never share an array.
 enum class TextUse { PROMPTS, CAPTIONS };
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
-                                                         int64_t text_dim,
+                                                         const TextWidths& widths,
                                                          const pjrt::Client& client, const Job& job,
                                                          TextUse use = TextUse::PROMPTS);
 

@@ -346,8 +346,8 @@ std::vector<DenoiseBatch> Pipeline::make_batches(const GenerateRequest& request,
       batch.negative_pooled = plan.guided ? take_rows(context.pooled, negatives) : HostArray();
     }
     if (plan.takes_sizes) {
-      const auto rows = [&](const PictureSizes& sizes) {
-        return repeated(size_ids(sizes, plan.sizes.height, plan.sizes.width), count);
+      const auto rows = [&](const data::PictureSizes& sizes) {
+        return repeated(data::size_ids(sizes, plan.sizes.height, plan.sizes.width), count);
       };
       batch.size_ids = rows(request.picture_sizes);
       batch.negative_size_ids =

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/data/picture_sizes.h"
 #include "kinema/encoders/autoencoder.h"
 #include "kinema/encoders/image_encoder.h"
 #include "kinema/encoders/text_encoder.h"
@@ -17,7 +18,6 @@
 #include "kinema/sample/condition.h"
 #include "kinema/sample/denoiser.h"
 #include "kinema/sample/memory.h"
-#include "kinema/sample/picture_sizes.h"
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/sample/sizes.h"
 #include "kinema/schedulers/schedule.h"
@@ -55,8 +55,8 @@ struct GenerateRequest {
   /// For networks that guidance was distilled into: that of a negative prompt, where one is given.
   double true_cfg_scale = 1.0;
   /// For networks that are told sizes; those of the negative prompt where they are others.
-  PictureSizes picture_sizes;
-  std::optional<PictureSizes> negative_picture_sizes;
+  data::PictureSizes picture_sizes;
+  std::optional<data::PictureSizes> negative_picture_sizes;
   uint64_t seed = 0;
   /// Index of the first video: video i of the request is what it would be at first_index + i of a
   /// longer one.

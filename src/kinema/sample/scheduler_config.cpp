@@ -178,4 +178,37 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
   return schedule_of(schedulers::sampler_from_string(config.at("_class_name").as_string()), config);
 }
 
+Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
+  Json out = Json::object({{"_class_name", schedulers::class_name(schedule.sampler)},
+                           {"num_train_timesteps", schedule.num_train_timesteps}});
+  if (schedulers::is_flow(schedule.sampler)) {
+    if (schedule.sampler == Sampler::UNIPC) {
+      out.set("prediction_type", "flow_prediction");
+      out.set("use_flow_sigmas", true);
+    }
+    out.set(schedule.sampler == Sampler::UNIPC ? "flow_shift" : "shift", schedule.shift);
+    if (const auto& shift = schedule.dynamic_shift) {
+      out.set("use_dynamic_shifting", true);
+      out.set("base_shift", shift->base);
+      out.set("max_shift", shift->max);
+      out.set("base_image_seq_len", shift->base_tokens);
+      out.set("max_image_seq_len", shift->max_tokens);
+    }
+    return out;
+  }
+  const schedulers::Diffusion& d = schedule.diffusion;
+  out.set("beta_start", d.beta_start);
+  out.set("beta_end", d.beta_end);
+  out.set("beta_schedule", schedulers::name_of(d.beta_schedule));
+  out.set("prediction_type", schedulers::name_of(d.prediction_type));
+  out.set("rescale_betas_zero_snr", d.rescale_betas_zero_snr);
+  out.set("timestep_spacing", schedulers::name_of(d.timestep_spacing));
+  out.set("steps_offset", d.steps_offset);
+  if (schedule.sampler == Sampler::DDIM) {
+    out.set("set_alpha_to_one", d.set_alpha_to_one);
+    out.set("clip_sample", false);
+  }
+  return out;
+}
+
 }  // namespace kinema::sample

@@ -15,4 +15,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
 /// read).
 schedulers::ScheduleConfig schedule_of(schedulers::Sampler sampler, const io::Json& config);
 
+/// A schedule as such a file holds it.
+io::Json scheduler_json(const schedulers::ScheduleConfig& schedule);
+
 }  // namespace kinema::sample

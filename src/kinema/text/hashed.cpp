@@ -62,4 +62,21 @@ HostArray HashedEncoder::encode(std::string_view caption) const {
   return out;
 }
 
+HostArray HashedEncoder::pooled(std::string_view caption) const {
+  check(pooled_dim > 0, "[hashed] pooled_dim {} must be positive", pooled_dim);
+  HostArray out(Shape{DType::F32, {pooled_dim}});
+  const auto sum = out.as<float>();
+  std::vector<std::string> all = words(caption);
+  if (static_cast<int64_t>(all.size()) > max_sequence_length) {
+    all.resize(static_cast<size_t>(max_sequence_length));
+  }
+  for (const std::string& word : all) {
+    RandomStream random(random_key(kSeed, word));
+    for (float& each : sum) {
+      each += random.normal() / std::sqrt(static_cast<float>(all.size()));
+    }
+  }
+  return out;
+}
+
 }  // namespace kinema::text

@@ -13,10 +13,14 @@ namespace kinema::text {
 struct HashedEncoder {
   int64_t max_sequence_length = 16;
   int64_t text_dim = 64;
+  int64_t pooled_dim = 0;
 
   /// f32 [max_sequence_length, text_dim]: a unit-normal vector by the word's hash plus a sinusoid
   /// of its position; zeros after the last word. Words beyond the length are cut off.
   HostArray encode(std::string_view caption) const;
+  /// f32 [pooled_dim]: the sum of its words' unit-normal vectors of that width, with the square
+  /// root of their number as divisor; zeros without words.
+  HostArray pooled(std::string_view caption) const;
 };
 
 /// Lower-cased runs of letters and digits.

@@ -359,7 +359,9 @@ void save_states(const fs::path& folder, const networks::Network& network,
 
 std::vector<std::string> weights_parts(const fs::path& folder) {
   std::vector<std::string> out;
-  const char* first = fs::exists(folder / kAdapter) ? kAdapter : "transformer";
+  const char* first = fs::exists(folder / kAdapter) ? kAdapter
+                      : fs::exists(folder / "unet") ? "unet"
+                                                    : "transformer";
   for (const int64_t expert : {0, 1}) {
     if (std::string part = of_expert(first, expert); fs::exists(folder / part)) {
       out.push_back(std::move(part));

@@ -22,7 +22,8 @@
 ///
 ///   transformer/        diffusers folder, the parameters in the dtypes they are kept in
 ///   transformer_ema/    the average of the parameters in F32, when one is kept
-///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/
+///     or, of the expert for low noise, transformer_2/ and transformer_2_ema/, of a UNet unet/ and
+///     unet_ema/
 ///   adapter/            where an adapter alone is trained, in their place: its factors in a LoRA
 ///                       file as diffusers has them, with PEFT's adapter_config.json
 ///   adapter_ema/        their average

@@ -218,12 +218,18 @@ void Evaluator::add_losses(std::span<const runtime::Array* const> params,
   const auto list = [](const std::vector<float>& values) {
     return HostArray::from<float>(DType::F32, {static_cast<int64_t>(values.size())}, values);
   };
-  const std::vector<HostArray> drawn_lists{list(timesteps), list(weights), list(given)};
+  const std::vector<HostArray> drawn_lists{
+      list(timesteps), list(weights), list(given),
+      list(std::vector<float>(timesteps.size(),
+                              static_cast<float>(objective_.guidance.value_or(0.0))))};
   std::vector<const HostArray*> arrays;
   for (const BatchPart& part : batch_parts(batch, batch_)) {
     arrays.push_back(part.array);
   }
   arrays.insert(arrays.end(), {&drawn, &drawn_lists[0], &drawn_lists[1]});
+  if (objective_.guidance) {
+    arrays.push_back(&drawn_lists[3]);
+  }
   if (gives_first_frames(objective_, batch_.latents)) {
     arrays.push_back(&drawn_lists[2]);
   }

@@ -147,9 +147,8 @@ StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& s
 }
 
 std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<const Tensor> ema,
-                            const OptimizerState& next, double decay, Tensor ok) {
-  const Tensor t = convert(next.count, DType::F32);
-  const Tensor d = minimum((t + 1.0) / (t + 10.0), decay);
+                            const OptimizerState& next, const Ema& rule, Tensor ok) {
+  const Tensor d = rule.decay_at(convert(next.count, DType::F32));
   std::vector<Tensor> out;
   for (size_t i = 0; i < ema.size(); ++i) {
     const auto mixed = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
@@ -242,7 +241,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   step.graph = std::make_unique<Graph>();
   step.specs.assign(specs.begin(), specs.end());
   const std::shared_ptr<const Optimizer> optimizer = optimizer_of(options);
-  step.state = state_parts(state_specs(specs, options.state), options.ema_decay > 0.0, *optimizer);
+  step.state = state_parts(state_specs(specs, options.state), options.ema.is_on(), *optimizer);
   const std::vector<nn::ParamSpec> trained = trained_of(specs);
   check(!trained.empty(), "[train] none of {} parameters is trained", specs.size());
   for (const nn::ParamSpec& spec : trained) {
@@ -291,7 +290,7 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   StateParts<Tensor> after{
       .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};
   if (!state.ema.empty()) {
-    after.ema = average(step.state.ema, state.ema, next, options.ema_decay, ok);
+    after.ema = average(step.state.ema, state.ema, next, options.ema, ok);
   }
   after.each_changed([&](std::span<const Tensor> part) {
     step.outputs.insert(step.outputs.end(), part.begin(), part.end());

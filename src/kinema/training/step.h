@@ -15,6 +15,7 @@
 #include "kinema/nn/params.h"
 #include "kinema/training/adafactor.h"
 #include "kinema/training/adamw.h"
+#include "kinema/training/ema.h"
 #include "kinema/training/objective.h"
 #include "kinema/training/state.h"
 
@@ -51,9 +52,8 @@ struct StepOptions {
   Memory optimizer_memory = Memory::DEVICE;
   /// The batch is worked through in this many equal parts, whose gradients are averaged in F32.
   int64_t accumulation = 1;
-  /// > 0: keep an average of the parameters, e' = d e + (1 - d) p with
-  /// d = min(ema_decay, (1 + t) / (10 + t)) after update t.
-  double ema_decay = 0.0;
+  /// An average of the parameters that is kept beside them.
+  Ema ema = {};
   /// Noise, timesteps and weights come as inputs instead of being drawn.
   bool given_draw = false;
   /// A step whose loss or gradients are not finite leaves the state as it was.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/io/tfrecord.h"
 #include "kinema/io/video.h"
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Records of every shard of a folder, in order of name.
-std::vector<data::WanRecord> read_records(const fs::path& folder) {
+std::vector<data::Sample> read_records(const fs::path& folder) {
   std::vector<fs::path> shards;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() == ".tfrec") {
@@ -24,11 +24,11 @@ std::vector<data::WanRecord> read_records(const fs::path& folder) {
   }
   std::ranges::sort(shards);
   check(!shards.empty(), "[verify] {} holds no .tfrec file", folder.string());
-  std::vector<data::WanRecord> records;
+  std::vector<data::Sample> records;
   for (const fs::path& shard : shards) {
     const auto file = io::TfRecordFile::open(shard);
     for (int64_t i = 0; i < file.size(); ++i) {
-      records.push_back(data::parse_wan_record(file.at(i), file.where(i)));
+      records.push_back(data::parse_record(file.at(i), file.where(i)));
     }
   }
   return records;
@@ -58,7 +58,7 @@ void add_records(std::vector<Row>& rows, const Case& c, const std::string& set, 
   const std::string name = "tfrecords/" + set;
   try {
     const HostArray latents = c.tensor("latents");
-    const std::vector<data::WanRecord> records =
+    const std::vector<data::Sample> records =
         read_records(c.folder() / "dataset" / "tfrecords" / set);
     const auto count = static_cast<int64_t>(records.size());
     check(count <= latents.shape.dims.at(0) && (!complete || count == latents.shape.dims[0]),

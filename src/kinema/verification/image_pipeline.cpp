@@ -41,9 +41,9 @@ std::optional<std::array<int64_t, 2>> pair_of(const Json& call, std::string_view
   return std::array<int64_t, 2>{both[0], both[1]};
 }
 
-sample::PictureSizes picture_sizes(const Json& call, const std::string& prefix) {
-  sample::PictureSizes out{.original = pair_of(call, prefix + "original_size"),
-                           .target = pair_of(call, prefix + "target_size")};
+data::PictureSizes picture_sizes(const Json& call, const std::string& prefix) {
+  data::PictureSizes out{.original = pair_of(call, prefix + "original_size"),
+                         .target = pair_of(call, prefix + "target_size")};
   out.crop = pair_of(call, prefix + "crops_coords_top_left").value_or(out.crop);
   return out;
 }

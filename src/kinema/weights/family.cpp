@@ -10,13 +10,13 @@ constexpr std::array<PipelineClass, 2> kWanPipelines{
     {{"WanPipeline"}, {"WanImageToVideoPipeline", true}}};
 
 constexpr std::array<PipelineClass, 1> kFluxPipelines{
-
     {{.name = "FluxPipeline",
       .even_sigmas = true,
       .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}}}};
 constexpr std::array<PipelineClass, 1> kSdxlPipelines{
     {{.name = "StableDiffusionXLPipeline",
-      .images = {.side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0}}}};
+      .images = {
+          .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .told_sizes = true}}}};
 
 constexpr std::array<std::string_view, 1> kWanMarks{"patch_embedding.weight"};
 constexpr std::array<std::string_view, 2> kFluxMarks{

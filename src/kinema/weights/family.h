@@ -13,6 +13,7 @@ struct ImageDefaults {
   int64_t side = 0;  // pixels; 0: it makes videos
   int64_t num_inference_steps = 0;
   double guidance_scale = 0.0;
+  bool told_sizes = false;  // the network is told a picture's sizes
 };
 
 /// A class that a pipeline's model_index.json names.

@@ -1,4 +1,4 @@
-#include "kinema/data/wan_record.h"
+#include "kinema/data/record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-TEST(WanRecord, ReadsTheReferenceShards) {
+TEST(Record, ReadsTheReferenceShards) {
   const io::SafetensorsFile expected =
       io::SafetensorsFile::open(io::golden("io/dataset.safetensors"));
   const auto latents = expected.at("latents").bytes;
@@ -33,7 +33,7 @@ TEST(WanRecord, ReadsTheReferenceShards) {
     const io::TfRecordFile file = io::TfRecordFile::open(io::golden("dataset/tfrecords") / name);
     for (int64_t i = 0; i < file.size(); ++i, ++sample) {
       SCOPED_TRACE(file.where(i));
-      const WanRecord record = parse_wan_record(file.at(i), file.where(i));
+      const Sample record = parse_record(file.at(i), file.where(i));
       const auto want = latents.subspan(sample * sample_bytes, sample_bytes);
       EXPECT_EQ(record.latents.shape, (Shape{DType::F32, {16, 5, 8, 8}}));
       EXPECT_TRUE(std::ranges::equal(record.latents.bytes, want));
@@ -48,31 +48,30 @@ TEST(WanRecord, ReadsTheReferenceShards) {
   EXPECT_EQ(sample, 12U);
 }
 
-TEST(WanRecord, ReadsTimestepsAndBfloat16) {
+TEST(Record, ReadsTimestepsAndBfloat16) {
   const io::TfRecordFile eval =
       io::TfRecordFile::open(io::golden("dataset/tfrecords/eval/file_00-7.tfrec"));
-  EXPECT_EQ(parse_wan_record(eval.at(0), eval.where(0)).timestep, 125);
-  EXPECT_EQ(parse_wan_record(eval.at(6), eval.where(6)).timestep, 875);
+  EXPECT_EQ(parse_record(eval.at(0), eval.where(0)).timestep, 125);
+  EXPECT_EQ(parse_record(eval.at(6), eval.where(6)).timestep, 875);
 
   const io::TfRecordFile half =
       io::TfRecordFile::open(io::golden("dataset/tfrecords/bf16/file_00-2.tfrec"));
   const io::TfRecordFile full =
       io::TfRecordFile::open(io::golden("dataset/tfrecords/train/file_00-8.tfrec"));
-  const HostArray rounded =
-      convert(parse_wan_record(full.at(1), full.where(1)).latents, DType::BF16);
-  EXPECT_EQ(parse_wan_record(half.at(1), half.where(1)).latents.bytes, rounded.bytes);
+  const HostArray rounded = convert(parse_record(full.at(1), full.where(1)).latents, DType::BF16);
+  EXPECT_EQ(parse_record(half.at(1), half.where(1)).latents.bytes, rounded.bytes);
 }
 
-TEST(WanRecord, ReadsBackImageConditionsAndRefusesOnesOfOtherSizes) {
-  WanRecord record;
+TEST(Record, ReadsBackImageConditionsAndRefusesOnesOfOtherSizes) {
+  Sample record;
   record.latents = HostArray(Shape{DType::F32, {2, 1, 2, 2}});
   record.encoder_hidden_states = HostArray(Shape{DType::F32, {1, 2}});
   record.condition = HostArray(Shape{DType::BF16, {6, 1, 2, 2}});
   record.condition.bytes[5] = std::byte{9};
   record.image_states = HostArray::f32({2, 1}, std::vector{0.5F, 2.0F});
 
-  const std::string bytes = serialize_wan_record(record);
-  const WanRecord back = parse_wan_record(bytes_of(bytes), "r");
+  const std::string bytes = serialize_record(record);
+  const Sample back = parse_record(bytes_of(bytes), "r");
   EXPECT_EQ(back.condition.shape, record.condition.shape);
   EXPECT_EQ(back.condition.bytes, record.condition.bytes);
   EXPECT_EQ(back.image_states.bytes, record.image_states.bytes);
@@ -82,20 +81,20 @@ TEST(WanRecord, ReadsBackImageConditionsAndRefusesOnesOfOtherSizes) {
   EXPECT_EQ(summary[2].name, "encoder_hidden_states_image");
 
   record.condition = HostArray(Shape{DType::F32, {6, 2, 2, 2}});
-  const std::string longer = serialize_wan_record(record);
-  EXPECT_THAT([&] { parse_wan_record(bytes_of(longer), "r"); },
+  const std::string longer = serialize_record(record);
+  EXPECT_THAT([&] { parse_record(bytes_of(longer), "r"); },
               ThrowsMessage<Error>(HasSubstr("frames, rows and columns must agree")));
 }
 
-TEST(WanRecord, ReadsBackWhatItWrites) {
-  WanRecord record;
+TEST(Record, ReadsBackWhatItWrites) {
+  Sample record;
   record.latents = HostArray(Shape{DType::BF16, {2, 1, 2, 2}});
   record.latents.bytes[3] = std::byte{7};
   record.encoder_hidden_states = HostArray::f32({1, 2}, std::vector{1.5F, -2.0F});
   record.timestep = 250;
-  const std::string bytes = serialize_wan_record(record);
+  const std::string bytes = serialize_record(record);
 
-  const WanRecord back = parse_wan_record(bytes_of(bytes), "r");
+  const Sample back = parse_record(bytes_of(bytes), "r");
 
   EXPECT_EQ(back.latents.shape, record.latents.shape);
   EXPECT_EQ(back.latents.bytes, record.latents.bytes);
@@ -108,14 +107,14 @@ TEST(WanRecord, ReadsBackWhatItWrites) {
   EXPECT_EQ(summary[2].kind, "int64");
 }
 
-TEST(WanRecord, FindsShapesWithoutReadingValues) {
+TEST(Record, FindsShapesWithoutReadingValues) {
   for (const char* part : {"train", "bf16"}) {
     for (const auto& entry : std::filesystem::directory_iterator(
              io::golden(std::string("dataset/tfrecords/") + part))) {
       const io::TfRecordFile file = io::TfRecordFile::open(entry.path());
       for (int64_t i = 0; i < file.size(); ++i) {
-        const WanRecord whole = parse_wan_record(file.at(i), file.where(i));
-        const WanShapes shapes = read_wan_shapes(file.unchecked(i), file.where(i));
+        const Sample whole = parse_record(file.at(i), file.where(i));
+        const RecordShapes shapes = read_record_shapes(file.unchecked(i), file.where(i));
         EXPECT_EQ(shapes.latents, whole.latents.shape);
         EXPECT_EQ(shapes.encoder_hidden_states, whole.encoder_hidden_states.shape);
       }
@@ -123,32 +122,32 @@ TEST(WanRecord, FindsShapesWithoutReadingValues) {
   }
 }
 
-TEST(WanRecord, RefusesToFindShapesInAnythingElse) {
-  WanRecord record;
+TEST(Record, RefusesToFindShapesInAnythingElse) {
+  Sample record;
   record.latents = HostArray(Shape{DType::F32, {1, 2, 3, 4}});
   record.encoder_hidden_states = HostArray(Shape{DType::F32, {2, 3}});
-  const std::string bytes = serialize_wan_record(record);
-  EXPECT_THAT([] { read_wan_shapes({}, "r"); }, ThrowsMessage<Error>(HasSubstr("no feature")));
+  const std::string bytes = serialize_record(record);
+  EXPECT_THAT([] { read_record_shapes({}, "r"); }, ThrowsMessage<Error>(HasSubstr("no feature")));
   // Every cut is refused or, behind both shapes, still gives them; none reads past the end.
   for (size_t size = 0; size < bytes.size(); ++size) {
     try {
-      EXPECT_EQ(read_wan_shapes(bytes_of(bytes.substr(0, size)), "r").latents.dims.size(), 4U);
+      EXPECT_EQ(read_record_shapes(bytes_of(bytes.substr(0, size)), "r").latents.dims.size(), 4U);
     } catch (const Error&) {
     }
   }
-  EXPECT_THROW(read_wan_shapes(bytes_of(bytes.substr(0, bytes.size() - 1)), "r"), Error);
+  EXPECT_THROW(read_record_shapes(bytes_of(bytes.substr(0, bytes.size() - 1)), "r"), Error);
 }
 
-TEST(WanRecord, WithoutAFeatureIsRefused) {
+TEST(Record, WithoutAFeatureIsRefused) {
   const io::TfRecordFile file =
       io::TfRecordFile::open(io::golden("dataset/tfrecords/corrupt/missing_feature.tfrec"));
-  EXPECT_THAT([&] { parse_wan_record(file.at(0), file.where(0)); },
+  EXPECT_THAT([&] { parse_record(file.at(0), file.where(0)); },
               ThrowsMessage<Error>(HasSubstr("no feature `encoder_hidden_states`")));
 }
 
-TEST(WanRecord, WithValuesOfAnotherKindIsRefused) {
+TEST(Record, WithValuesOfAnotherKindIsRefused) {
   const auto parse = [](io::Example example) {
-    return [bytes = io::serialize_example(example)] { parse_wan_record(bytes_of(bytes), "r"); };
+    return [bytes = io::serialize_example(example)] { parse_record(bytes_of(bytes), "r"); };
   };
   const auto tensor = [](Dims dims) {
     return std::vector{io::serialize_tensor_proto(HostArray(Shape{DType::F32, std::move(dims)}))};

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "kinema/data/source.h"
+#include "kinema/io/example_proto.h"
+
+/// Records as MaxDiffusion's trainers of images have them. The two name text the other way round:
+///
+///                    Flux                                      Stable Diffusion XL
+///   pixel_values     latents in packed tokens [s, 4 c]         latents [c, h, w]
+///   text_embeds      T5's states [t, d]                        pooled [p]
+///   prompt_embeds    pooled [p]                                states of both encoders [t, d]
+///   img_ids          (0, row, column) of each token [s, 3]     -
+///   input_ids        zeros, not read                           token ids, not read
+namespace kinema::data {
+
+/// True for an example with `pixel_values`.
+bool is_image_record(const io::Example& example);
+
+/// The features that hold latents and text states; `packed` where it has img_ids.
+inline constexpr const char* kPixelValues = "pixel_values";
+inline constexpr const char* kTextEmbeds = "text_embeds";
+inline constexpr const char* kPromptEmbeds = "prompt_embeds";
+inline constexpr const char* kImageIds = "img_ids";
+
+/// Latents come out as those of a video of one frame, [c, 1, h, w]. Throws an Error with `where`
+/// for a missing feature, another rank or type, and positions that are not those of a whole
+/// picture.
+Sample parse_image_record(const io::Example& example, const std::string& where);
+
+}  // namespace kinema::data

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kinema/config/config.h"
+#include "kinema/networks/network.h"
+
+/// Configurations of models that make images: the keys of a video's size with an image's values.
+namespace kinema::runs {
+
+/// What a model makes and takes of pictures.
+struct Pictures {
+  bool images = false;  // one frame
+  bool sizes = false;   // it is told a picture's sizes
+  int64_t side = 0;     // pixels, where nothing else is said
+};
+
+Pictures pictures_of(const networks::Network& network);
+/// Of the model that a configuration names, by its model_index.json or its network, here or not
+/// yet.
+Pictures pictures_of(const config::Loaded& loaded);
+
+/// Of images, brings num_frames, height and width to those of an image where they were not given.
+/// Throws an Error where other frames were.
+void set_image_keys(config::Loaded& loaded, const Pictures& pictures);
+
+}  // namespace kinema::runs

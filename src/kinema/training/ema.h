@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kinema/graph/ops.h"
+
+namespace kinema::training {
+
+/// An average of the parameters, e' = d e + (1 - d) p, that follows quickly at first: after update
+/// n, with s = n - update_after_step - 1,
+///
+///     d = min(decay, (1 + s) / (10 + s)),    with warmup    d = min(decay, 1 - (1 + s /
+///     inv_gamma)^-power)
+///
+/// and 0 up to s = 0, where the average is the parameters. diffusers' EMAModel, whose scripts have
+/// update_after_step 0.
+struct Ema {
+  double decay = 0.0;  // 0: no average is kept
+  int64_t update_after_step = -1;
+  bool warmup = false;
+  double inv_gamma = 1.0;
+  double power = 2.0 / 3.0;
+
+  bool is_on() const { return decay > 0.0; }
+  /// d after update n, and the same of a scalar F32.
+  double decay_at(int64_t n) const;
+  Tensor decay_at(Tensor n) const;
+};
+
+}  // namespace kinema::training
