@@ -5,13 +5,14 @@
 #include <string>
 
 #include "kinema/config/config.h"
-#include "kinema/core/host_array.h"
 #include "kinema/data/source.h"
 #include "kinema/data/split.h"
+#include "kinema/encoders/text_encoder.h"
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 

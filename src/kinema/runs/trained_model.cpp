@@ -80,14 +80,11 @@ void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64
   const auto add = [&](const HostArray& array, int64_t wanted, std::string_view what,
                        std::optional<Shape>& shape) {
     check(!array.bytes.empty() || wanted == 0,
-          "[train] {} has no {}, which this model is told
-  `kinema prepare` with this model
-          "
+          "[train] {} has no {}, which this model is told\n  `kinema prepare` with this model "
           "writes records that have it",
           sample.id, what);
     check(array.bytes.empty() || wanted > 0,
-          "[train] {} has {}, but this model is told none
-  give records that were prepared for it",
+          "[train] {} has {}, but this model is told none\n  give records that were prepared for it",
           sample.id, what);
     if (wanted > 0) {
       check(array.shape.dims == Dims({wanted}),
@@ -216,8 +213,8 @@ std::vector<std::string> check_model_type(const config::Config& config,
         "not shown images so\n  model_type=T2V, or TI2V for one that takes a first frame",
         model.in_channels);
   check(!model.makes_images || type == config::ModelType::T2V,
-        "[train] model_type is {}, but this model makes images of text
-        leave model_type out ",
+        "[train] model_type is {}, but this model makes images of text\n  leave "
+        "model_type out",
         config::word_of(type));
   check(!model.takes_last_image,
         "[train] models that are told of a first and a last image (pos_embed_seq_len above 0) "
