@@ -48,6 +48,11 @@ TEST(StopSignal, TakesOneAtOnceForTheSameWish) {
   EXPECT_EQ(status_after({SIGTERM, SIGTERM, SIGINT, SIGTERM}), 1);
 }
 
+TEST(StopSignal, TakesASecondKeyForTheWishToEndNow) {
+  EXPECT_EQ(status_after({SIGINT, SIGINT}, std::chrono::milliseconds(100)), 2);
+  EXPECT_EQ(status_after({SIGINT, SIGINT}), 1) << "timeout --signal=INT";
+}
+
 TEST(StopSignal, LetsTheThirdEndTheProcess) {
   EXPECT_EQ(status_after({SIGINT, SIGINT, SIGINT}, kApart), 128 + SIGINT);
 }

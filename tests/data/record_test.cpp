@@ -116,7 +116,7 @@ TEST(Record, FindsShapesWithoutReadingValues) {
         const Sample whole = parse_record(file.at(i), file.where(i));
         const RecordShapes shapes = read_record_shapes(file.unchecked(i), file.where(i));
         EXPECT_EQ(shapes.latents, whole.latents.shape);
-        EXPECT_EQ(shapes.encoder_hidden_states, whole.encoder_hidden_states.shape);
+        EXPECT_EQ(shapes.text, whole.encoder_hidden_states.shape);
       }
     }
   }

@@ -284,8 +284,9 @@ TEST(EncodedSource, GivesWhatEncodingNowWouldGive) {
   const auto kept = encoded_source(
       reference_clips(), options, [&](int64_t clip, const ClipFormat& format, bool mirrored) {
         const HostArray pixels = reference_clips()->read(clip, format, {});
-        return plain(
-            {mirrored ? flipped(pixels) : pixels, reference_clips()->caption(clip), "not asked"});
+        return plain({.pixels = mirrored ? flipped(pixels) : pixels,
+                      .caption = reference_clips()->caption(clip),
+                      .id = "not asked"});
       });
   for (int64_t position = 0; position < 24; ++position) {
     const Sample expected = now->at(position);

@@ -86,7 +86,7 @@ TEST_F(CaptionStatesTest, OnlyPlacesBeforeTheEndAreEncoded) {
 
   subject.begin(0, 1);
 
-  EXPECT_EQ(subject.at(0, 1).as<float>()[0], 1.0F);
+  EXPECT_EQ(subject.at(0, 1).states.as<float>()[0], 1.0F);
   EXPECT_EQ(encoder.calls, 1);
 }
 

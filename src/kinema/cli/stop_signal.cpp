@@ -11,20 +11,26 @@ volatile std::sig_atomic_t g_requested = 0;
 volatile std::sig_atomic_t g_insisted = 0;
 timespec g_first = {};  // when the first came; written before g_requested
 
-/// Half a second.
+volatile std::sig_atomic_t g_first_signal = 0;
+
+/// How soon after the first a signal is the same wish once more, in nanoseconds.
 constexpr int64_t kSameWish = 500'000'000;
+/// Of SIGINT after SIGINT, which a person may type one after the other.
+constexpr int64_t kSameKey = 50'000'000;
 
 void on_signal(int signal) {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (g_requested == 0) {
     g_first = now;
+    g_first_signal = signal;
     g_requested = 1;
     return;
   }
   constexpr int64_t kSecond = 1'000'000'000;
   const int64_t since = (now.tv_sec - g_first.tv_sec) * kSecond + (now.tv_nsec - g_first.tv_nsec);
-  if (since < kSameWish || signal == SIGHUP) {
+  const bool typed = signal == SIGINT && g_first_signal == SIGINT;
+  if (since < (typed ? kSameKey : kSameWish) || signal == SIGHUP) {
     return;
   }
   g_insisted = signal;

@@ -83,9 +83,10 @@ void add_vectors(const data::Sample& sample, const networks::Sizes& model, int64
           "[train] {} has no {}, which this model is told\n  `kinema prepare` with this model "
           "writes records that have it",
           sample.id, what);
-    check(array.bytes.empty() || wanted > 0,
-          "[train] {} has {}, but this model is told none\n  give records that were prepared for it",
-          sample.id, what);
+    check(
+        array.bytes.empty() || wanted > 0,
+        "[train] {} has {}, but this model is told none\n  give records that were prepared for it",
+        sample.id, what);
     if (wanted > 0) {
       check(array.shape.dims == Dims({wanted}),
             "[train] the {} of {} is {}, but the model takes [{}]", what, sample.id,

@@ -3,6 +3,7 @@
 
 #include "kinema/schedulers/diffusion.h"
 #include "kinema/schedulers/flow_match.h"
+#include "kinema/training/ema.h"
 #include "kinema/training/objective.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/limits.h"
@@ -162,8 +163,12 @@ std::vector<Row> sdxl_objective_rows(const Case& c, Session& session) {
     const std::vector<double> each = schedulers::timestep_probabilities(bias);
     rows.add(std::string("bias.") + name, as_f32({each.begin(), each.end()}));
   }
-  for (const std::string& name : c.names("ema.decay")) {
-    rows.add_unsupported(name);
+  for (const bool warmup : {false, true}) {
+    const training::Ema ema{.decay = 0.999, .update_after_step = 2, .warmup = warmup};
+    const std::vector<HostArray> decay = evaluated(
+        session, {as_floats(c.tensor("ema.step"))},
+        [&](std::span<const Tensor> in) -> std::vector<Tensor> { return {ema.decay_at(in[0])}; });
+    rows.add(warmup ? "ema.decay_warmup" : "ema.decay", decay[0]);
   }
   return rows.take();
 }
