@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "cli/run_kinema.h"
 
 namespace kinema::cli_test {
@@ -65,6 +68,7 @@ TEST_F(OnTerminal, AnswersCtrlCWhileCompilingAtOnceAndEndsAtTheSecond) {
   terminal.type("\x03");
   EXPECT_TRUE(terminal.shows("stopping after the compile; again to end now")) << terminal.shown();
   EXPECT_THAT(terminal.shown(), Not(HasSubstr("step compiled")));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // nobody types faster
   terminal.type("\x03");
   EXPECT_EQ(terminal.wait(), 128 + SIGINT);
 }

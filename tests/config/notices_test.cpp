@@ -20,10 +20,10 @@ using ::testing::ThrowsMessage;
 TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
   const Loaded loaded = load_defaults(
       std::vector<std::string>{"run_name=a", "dataset_type=synthetic", "enable_mllog=True",
-                               "snr_gamma=5.0", "scan_diffusion_loop=true"});
+                               "hf_access_token=x", "scan_diffusion_loop=true"});
 
   EXPECT_THAT(notices(loaded, "train"),
-              ElementsAre(HasSubstr("enable_mllog, snr_gamma"), HasSubstr("scan_diffusion_loop")));
+              ElementsAre(HasSubstr("enable_mllog, hf_access_token"), HasSubstr("scan_diffusion_loop")));
   // A mesh splits training and generating.
   const Loaded split = load_defaults(
       std::vector<std::string>{"ici_fsdp_parallelism=4", "train_data_dir=a", "tfrecords_dir=b"});
