@@ -43,6 +43,9 @@ struct Options {
       "blue square up";
 };
 
+/// Of one frame, which does not move.
+constexpr const char* kStillCaption = "a {colour} {shape}";
+
 std::string caption_of(const Combination& c, const std::string& form) {
   std::string out = form;
   const std::pair<const char*, const char*> parts[] = {
@@ -155,7 +158,9 @@ void run(const Options& o) {
     const std::string name = fmt::format("videos/clip_{:04}.mp4", i);
     io::write_mp4(folder / name, render(scene, o.size, o.frames, o.scale),
                   {.fps = o.fps, .crf = static_cast<int>(o.crf)});
-    io::Json row = io::Json::object({{"file_name", name}, {"text", caption_of(c, o.caption)}});
+    io::Json row = io::Json::object({{"file_name", name},
+                                     {"text", caption_of(c, o.caption)},
+                                     {"still", caption_of(c, kStillCaption)}});
     metadata += row.dump(-1) + "\n";
   }
   io::write_file(folder / "metadata.jsonl", metadata);

@@ -1,5 +1,5 @@
-// Measures videos of moving shapes against their captions: colour, shape, direction, one coherent
-// shape a frame.
+// Measures videos, or pictures, of moving shapes against their captions: colour, shape, direction,
+// one coherent shape a frame.
 
 #include <fmt/format.h>
 
@@ -10,8 +10,10 @@
 #include "kinema/command/command.h"
 #include "kinema/core/error.h"
 #include "kinema/data/video_source.h"
+#include "kinema/io/image.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/io/media_name.h"
 #include "kinema/io/video.h"
 #include "shapes.h"
 
@@ -78,6 +80,16 @@ std::set<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
+/// u8 [f, h, w, 3]; of a picture, one frame.
+HostArray frames_of(const std::filesystem::path& path) {
+  if (io::is_video_name(path.filename().string())) {
+    return io::read_video(path).frames;
+  }
+  HostArray image = io::read_image(path);
+  image.shape.dims.insert(image.shape.dims.begin(), 1);
+  return image;
+}
+
 bool run(const Options& o) {
   const auto clips = data::list_clips(o.folder);
   const std::set<std::string> held =
@@ -86,7 +98,7 @@ bool run(const Options& o) {
   Totals unseen;
   io::Json videos = io::Json::array();
   for (const auto& clip : clips) {
-    const Seen seen = measure(io::read_video(clip.path).frames);
+    const Seen seen = measure(frames_of(clip.path));
     const Score s = score(parse_caption(clip.caption), seen);
     all.add(s);
     if (held.contains(clip.caption)) {
@@ -138,9 +150,11 @@ bool run(const Options& o) {
 int main(int argc, char** argv) {
   kinema::shapes::Options o;
   kinema::command::Program program("shapes_score", "",
-                                   "Measures videos of moving shapes against their captions");
+                                   "Measures videos and pictures of shapes against their captions");
   kinema::command::Command command = program.itself();
-  command.option("folder", o.folder, "videos with metadata.jsonl, metadata.csv or .txt files")
+  command
+      .option("folder", o.folder,
+              "videos or pictures with metadata.jsonl, metadata.csv or .txt files")
       .required();
   command.option("--held-out", o.held_out, "file of captions to count on their own as well");
   command.flag("--json", o.json, "one JSON report");

@@ -22,8 +22,8 @@ TEST(Notices, AreOneLineForWhatHasNoMeaningAndOneForWhatIsNotBuilt) {
       std::vector<std::string>{"run_name=a", "dataset_type=synthetic", "enable_mllog=True",
                                "hf_access_token=x", "scan_diffusion_loop=true"});
 
-  EXPECT_THAT(notices(loaded, "train"),
-              ElementsAre(HasSubstr("enable_mllog, hf_access_token"), HasSubstr("scan_diffusion_loop")));
+  EXPECT_THAT(notices(loaded, "train"), ElementsAre(HasSubstr("enable_mllog, hf_access_token"),
+                                                    HasSubstr("scan_diffusion_loop")));
   // A mesh splits training and generating.
   const Loaded split = load_defaults(
       std::vector<std::string>{"ici_fsdp_parallelism=4", "train_data_dir=a", "tfrecords_dir=b"});

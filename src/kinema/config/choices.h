@@ -63,10 +63,11 @@ constexpr std::string_view choices(WeightsMemory /*value*/) { return "device | h
 enum class OptimizerMemory : uint8_t { DEVICE, HOST };
 constexpr std::string_view choices(OptimizerMemory /*value*/) { return "device | host"; }
 
-/// TF and GRAIN are other programs' names for how the same files are read.
-enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN };
+/// TF and GRAIN are other programs' names for how the same files are read; IMAGES is VIDEOS of one
+/// frame, which it is turned into when a configuration is loaded.
+enum class DatasetType : uint8_t { TFRECORD, VIDEOS, SYNTHETIC, HF, TF, GRAIN, IMAGES };
 constexpr std::string_view choices(DatasetType /*value*/) {
-  return "tfrecord | videos | synthetic | hf | tf | grain";
+  return "tfrecord | videos | synthetic | hf | tf | grain | images";
 }
 
 enum class StateDtype : uint8_t { FLOAT32, WEIGHTS_DTYPE };

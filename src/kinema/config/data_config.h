@@ -59,10 +59,12 @@ struct DataConfig {
 
   template <typename Self, typename Visitor>
   static void fields(Self& self, Visitor&& visit) {
-    visit("dataset_type", self.dataset_type, MUST_MATCH,
-          {.help = "videos: a folder of clips or tars and their captions; hf: Parquet "
-                   "or Arrow files of a Hugging Face data set; tf, grain: as tfrecord",
-           .one_of = choices(self.dataset_type)});
+    visit(
+        "dataset_type", self.dataset_type, MUST_MATCH,
+        {.help = "videos, images: a folder of clips or pictures, or tars, and their captions; hf: "
+                 "Parquet or Arrow files of a Hugging Face data set; tf, grain: as tfrecord, or as "
+                 "hf where dataset_name is given and train_data_dir is not",
+         .one_of = choices(self.dataset_type)});
     visit("train_data_dir", self.train_data_dir, MAY_CHANGE,
           {.help = "folder of TFRecords, videos or Parquet files"});
     visit("cache_latents_text_encoder_outputs", self.cache_latents_text_encoder_outputs, MAY_CHANGE,
@@ -101,7 +103,7 @@ struct DataConfig {
           {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle"});
     visit("center_crop", self.center_crop, MAY_CHANGE,
           {.help = "frames of another shape are cropped in the middle; false: at a place chosen by "
-                   "(seed, position)"});
+                   "(seed, position), or once by the clip and seed with dataset_save_location"});
     visit("random_flip", self.random_flip, MAY_CHANGE, {.help = "mirror half of the clips"});
     visit("prefetch_batches", self.prefetch_batches, UNRELATED,
           {.help = "batches made ready ahead of the step", .min = 1, .max = 1024});

@@ -220,6 +220,18 @@ void apply_resolution(Loaded& loaded) {
   }
 }
 
+/// Names that are for the same: what is left are the ways in which samples are read.
+void apply_dataset_type(Loaded& loaded) {
+  DataConfig& data = loaded.config.data;
+  const bool by_name = loaded.origin.contains("dataset_name") && !data.dataset_name.empty() &&
+                       data.train_data_dir.empty();
+  if (data.dataset_type == DatasetType::IMAGES) {
+    data.dataset_type = DatasetType::VIDEOS;
+  } else if (data.dataset_type == DatasetType::TF && by_name) {
+    data.dataset_type = DatasetType::HF;
+  }
+}
+
 /// MaxDiffusion's files give the rank, and others what else is trained, within lora_config; our
 /// keys win.
 void apply_lora_config(Loaded& loaded) {
@@ -249,6 +261,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
     apply_override(loaded, each);
   }
   apply_resolution(loaded);
+  apply_dataset_type(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
 }
@@ -275,6 +288,7 @@ void set(Loaded& loaded, const std::string& key, const std::string& value) {
         "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
   apply_value(loaded, key, value, std::string(kCommandLine));
   apply_resolution(loaded);
+  apply_dataset_type(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
 }

@@ -190,9 +190,10 @@ struct ModelConfig {
     visit("dropout", self.dropout, MAY_CHANGE,
           {.help = "share of the blocks' outputs dropped in training", .min = 0, .max = 0.999});
     visit("remat_policy", self.remat_policy, MAY_CHANGE,
-          {.help = "what the forward pass keeps for the backward pass",
+          {.help = "what the forward pass keeps for the backward pass; FLUX_OPTIMIZED is "
+                   "MATMUL_WITHOUT_BATCH",
            .one_of = "NONE | FULL | MATMUL_WITHOUT_BATCH | OFFLOAD_MATMUL_WITHOUT_BATCH | "
-                     "HIDDEN_STATE_WITH_OFFLOAD | CUSTOM",
+                     "HIDDEN_STATE_WITH_OFFLOAD | FLUX_OPTIMIZED | CUSTOM",
            .any_case = true});
     visit("names_which_can_be_saved", self.names_which_can_be_saved, MAY_CHANGE,
           {.help = "remat_policy CUSTOM: values kept",

@@ -17,7 +17,8 @@ RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved
   if (upper == "FULL") {
     return {.kind = Kind::FULL};
   }
-  if (upper == "MATMUL_WITHOUT_BATCH") {
+  // The second is MaxDiffusion's for Flux.
+  if (upper == "MATMUL_WITHOUT_BATCH" || upper == "FLUX_OPTIMIZED") {
     return {.kind = Kind::MATMUL_WITHOUT_BATCH};
   }
   if (upper == "OFFLOAD_MATMUL_WITHOUT_BATCH") {
@@ -31,7 +32,7 @@ RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved
   }
   fail(
       "[remat] the policy `{}` is not known\n  use NONE, FULL, MATMUL_WITHOUT_BATCH, "
-      "OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD or CUSTOM",
+      "OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, FLUX_OPTIMIZED or CUSTOM",
       name);
 }
 

@@ -10,6 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
+#include "kinema/core/threefry.h"
 #include "kinema/data/picture_sizes.h"
 #include "kinema/preparation/caption_states.h"
 #include "kinema/preparation/decode_ahead.h"
@@ -61,6 +62,15 @@ EncodedClips::EncodedClips(std::shared_ptr<const data::ClipSet> clips,
   index_.save();
 }
 
+data::ClipWindow EncodedClips::window(int64_t clip) const {
+  data::ClipWindow out;
+  if (options_.crop_seed) {
+    out.crop =
+        RandomStream(random_key(*options_.crop_seed, "crop of " + content(clip).hash)).uniform();
+  }
+  return out;
+}
+
 Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool flipped) const {
   Settings out = options_.pixels_settings;
   out["clip"] = content(clip).hash;
@@ -72,6 +82,9 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
   out["dtype"] = to_string(options_.dtype);
   if (options_.sizes) {
     out["sizes"] = "true";
+  }
+  if (options_.crop_seed) {
+    out["crop"] = fmt::format("by seed {}", *options_.crop_seed);
   }
   return out;
 }
@@ -153,7 +166,7 @@ void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks
       total,
       [&](int64_t i) {
         const int64_t clip = wanted[static_cast<size_t>(i)];
-        return clips_->read(clip, options_.buckets.format(clip, options_.format), {});
+        return clips_->read(clip, options_.buckets.format(clip, options_.format), window(clip));
       },
       {.threads = options_.threads, .depth = std::max<int64_t>(options_.decode_ahead, 1)});
   for (int64_t i = 0; i < total; ++i) {
@@ -189,7 +202,7 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
       return fmt::format("[prepare] {}: its {} are not finite", clips_->name(clip), what);
     }
     if (options_.sizes) {
-      sample.size_ids = data::size_ids(clips_->measure(clip), format, {}, flipped);
+      sample.size_ids = data::size_ids(clips_->measure(clip), format, window(clip).crop, flipped);
     }
     data::convert_to(options_.dtype, sample);
     latents_.write(settings, tensors_of(std::move(sample)));

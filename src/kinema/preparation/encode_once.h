@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ struct EncodeOnceOptions {
   int64_t max_clips = -1;
   /// Also what comes of the clips mirrored.
   bool flips = false;
+  /// Clips of another shape are cropped at a place chosen once by this seed and their content;
+  /// none: in the middle.
+  std::optional<uint64_t> crop_seed = {};
   /// And the clips' sizes (data/picture_sizes.h).
   bool sizes = false;
   DType dtype = DType::F32;  // of what is kept: F32 or BF16
@@ -89,6 +93,7 @@ class EncodedClips {
   };
   int64_t size() const { return static_cast<int64_t>(contents_.size()); }
   const Content& content(int64_t clip) const { return contents_.at(static_cast<size_t>(clip)); }
+  data::ClipWindow window(int64_t clip) const;
   Settings key(int64_t clip, const data::ClipFormat& format, bool flipped) const;
   /// The clips of which something is missing.
   std::vector<int64_t> missing() const;

@@ -183,9 +183,6 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
   check(!options.random_start,
         "[config] random_start makes another clip each time: none can be kept in "
         "dataset_save_location\n  set dataset_save_location='' or random_start=false");
-  check(options.center_crop,
-        "[config] center_crop=false makes another clip each time: none can be kept in "
-        "dataset_save_location\n  set dataset_save_location='' or center_crop=true");
   const fs::path folder = config.data.dataset_save_location;
   const auto encoded = std::make_shared<preparation::EncodedClips>(
       clips, folder,
@@ -194,6 +191,7 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
           .buckets = options.buckets,
           .max_clips = options.max_samples,
           .flips = options.random_flip,
+          .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
           .sizes = options.sizes,
           .dtype = dtype(config.data.records_dtype),
           .pixels_settings = kept_pixels_settings(config),
@@ -216,7 +214,8 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
   if (now.stopped) {
     return nullptr;
   }
-  options.on_skip = {};  // they were named
+  options.center_crop = true;  // where they were cropped was chosen
+  options.on_skip = {};        // they were named
   return data::encoded_source(
       std::move(clips), options,
       [encoded](int64_t clip, const data::ClipFormat& format, bool flipped) {

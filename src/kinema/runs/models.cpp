@@ -121,6 +121,11 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
       name = local_model(name, m.revision, {.parts = parts}, job);
     }
   };
+  if (!m.lightning_repo.empty() && m.wan_transformer_pretrained_model_name_or_path.empty()) {
+    check(!m.lightning_ckpt.empty(), "[config] lightning_repo is {}, but lightning_ckpt is empty",
+          m.lightning_repo);
+    m.wan_transformer_pretrained_model_name_or_path = m.lightning_repo + "/" + m.lightning_ckpt;
+  }
   resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
   if (use == Use::GENERATE || use == Use::TRAIN) {
     const Expert expert{.which = config.optimizer.train_expert};

@@ -184,7 +184,8 @@ Tensor mean(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
 namespace {
 
 /// A wider dtype changes no extremum, and XLA for CPUs with bfloat16 instructions ends the process
-/// where one is taken in bfloat16: it fuses the conversions that it puts into the combining function.
+/// where one is taken in bfloat16: it fuses the conversions that it puts into the combining
+/// function.
 Tensor extremum(const Op& op, Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   const DType wide = is_float(x.dtype()) ? accumulation_dtype(x.dtype()) : x.dtype();
   return convert(reduce(op, convert(x, wide), std::move(axes), keep_dims), x.dtype());
