@@ -28,6 +28,7 @@
 #include "kinema/runs/data_sets.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
+#include "kinema/runs/objective.h"
 #include "kinema/runs/quantization.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
@@ -187,6 +188,7 @@ void check_values(const config::Loaded& loaded) {
   config::lora_choices(config.model);
   config::read_buckets(config.data);
   weights_memory(config);
+  timestep_bias(config.optimizer.timestep_bias);
   resolve_flags(loaded, {});
 }
 
