@@ -128,5 +128,121 @@ image_url: 'https://127.0.0.1/astronaut.jpg'
   EXPECT_EQ(config.generate.boundary_ratio, 0.9);
 }
 
+// What its files for images have beside the keys that they share (maxdiffusion_images.yml).
+constexpr const char* kFluxDev = R"(
+pretrained_model_name_or_path: 'black-forest-labs/FLUX.1-dev'
+clip_model_name_or_path: 'ariG23498/clip-vit-large-patch14-text-flax'
+t5xxl_model_name_or_path: 'ariG23498/t5-v1-1-xxl-flax'
+flux_name: "flux-dev"
+max_sequence_length: 512
+time_shift: True
+base_shift: 0.5
+max_shift: 1.15
+offload_encoders: True
+weights_dtype: 'bfloat16'
+activations_dtype: 'bfloat16'
+from_pt: True
+attention: 'flash'
+train_new_flux: False
+dcn_data_parallelism: 1
+dcn_fsdp_parallelism: -1
+dataset_type: 'tfrecord'
+remat_policy: 'FLUX_OPTIMIZED'
+names_which_can_be_saved: []
+names_which_can_be_offloaded: []
+flash_min_seq_length: 0
+synthetic_num_samples: 1000
+learning_rate: 1.e-5
+max_train_steps: 1500
+per_device_batch_size: 1
+warmup_steps_fraction: 0.1
+adam_weight_decay: 0
+prompt_2: "A magical castle in the middle of a forest, artistic drawing"
+guidance_scale: 3.5
+num_inference_steps: 50
+save_final_checkpoint: False
+profiler: ""
+logical_axis_rules: [
+  ['batch', 'data'],
+  ['activation_batch', ['data','fsdp']],
+  ['activation_heads', 'tensor'],
+  ['activation_kv', 'tensor'], [mlp,tensor],
+  ['embed','fsdp'],
+  ['heads', 'tensor'],
+  ['conv_batch', ['data','fsdp']],
+  ['out_channels', 'tensor'],
+  ['conv_out', 'fsdp']]
+)";
+constexpr const char* kXl = R"(
+pretrained_model_name_or_path: 'stabilityai/stable-diffusion-xl-base-1.0'
+weights_dtype: 'float32'
+activations_dtype: 'bfloat16'
+from_pt: False
+attention: 'dot_product'
+train_new_unet: False
+dcn_data_parallelism: -1
+learning_rate: 4.e-7
+max_train_steps: 200
+per_device_batch_size: 2
+warmup_steps_fraction: 0.0
+adam_weight_decay: 1.e-2
+guidance_scale: 9.0
+num_inference_steps: 20
+logical_axis_rules: [
+  ['batch', 'data'],
+  ['activation_batch', ['data','fsdp']],
+  ['activation_heads', 'tensor'],
+  ['activation_kv', 'tensor'],
+  ['embed','fsdp'],
+  ['heads', 'tensor'],
+  ['conv_batch', ['data','fsdp']],
+  ['out_channels', 'tensor'],
+  ['conv_out', 'fsdp']]
+)";
+
+class MaxDiffusionImagesTest : public ::testing::Test {
+ protected:
+  static Loaded load_with(const std::string& differences) {
+    const fs::path keys = fs::path(KINEMA_SOURCE_DIR) / "tests/config/maxdiffusion_images.yml";
+    const fs::path file = fs::path(::testing::TempDir()) / "kinema_maxdiffusion_images.yml";
+    std::ofstream(file) << "base: " << keys.string() << '\n' << differences;
+    Loaded loaded = load(file, std::vector<std::string>{"run_name=a"});
+    const io::Yaml own = io::Yaml::read(file);
+    for (const io::Yaml::Member& member : own.members()) {
+      EXPECT_TRUE(member.key == "base" || loaded.origin.contains(member.key)) << member.key;
+    }
+    const std::vector<std::string> lines = notices(loaded, "train");
+    EXPECT_THAT(lines, ElementsAre(HasSubstr("no meaning here")));
+    return loaded;
+  }
+};
+
+TEST_F(MaxDiffusionImagesTest, FluxIsTrainedOnRecordsAsItsFileSays) {
+  const Config config = load_with(kFluxDev).config;
+  EXPECT_EQ(config.data.dataset_type, DatasetType::TFRECORD);
+  EXPECT_EQ(config.generate.height, 1024);
+  EXPECT_EQ(config.optimizer.learning_rate, 1e-5);
+  // Its files leave devices to data alone.
+  EXPECT_EQ(config.parallel.ici_data_parallelism, -1);
+  EXPECT_EQ(config.parallel.dcn_context_parallelism, 1);
+}
+
+TEST_F(MaxDiffusionImagesTest, StableDiffusionXlIsTrainedOnADataSetOfTheHub) {
+  const Config config = load_with(kXl).config;
+  EXPECT_EQ(config.data.dataset_type, DatasetType::HF);
+  EXPECT_EQ(config.data.dataset_name, "diffusers/pokemon-gpt4-captions");
+  EXPECT_FALSE(config.model.train_new_unet);
+}
+
+TEST_F(MaxDiffusionImagesTest, TheAxisThatIsGivenToTakeWhatIsLeftTakesIt) {
+  Loaded loaded = load_with(kXl);
+  EXPECT_EQ(loaded.config.parallel.ici_context_parallelism, 1);
+  set(loaded, "ici_data_parallelism", "2");
+  EXPECT_EQ(loaded.config.parallel.ici_context_parallelism, -1);
+  set(loaded, "ici_context_parallelism", "4");
+  set(loaded, "ici_fsdp_parallelism", "-1");
+  EXPECT_EQ(loaded.config.parallel.ici_context_parallelism, 4);
+}
+
 }  // namespace
 }  // namespace kinema::config

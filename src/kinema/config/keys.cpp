@@ -46,6 +46,7 @@ constexpr IgnoredKey kIgnored[] = {
     {"norm_num_groups", "the model's config.json says it"},
     {"offload_encoders", "text_encoder_memory says where the text encoder waits"},
     {"pretrained_orbax_dir", "checkpoints are diffusers folders"},
+    {"profiler", "enable_profiler takes a profile"},
     {"profiler_gcs_path", "belongs to a Google Cloud service"},
     {"quantization_calibration_method", kDead},
     {"quantization_local_shard_count", kDead},

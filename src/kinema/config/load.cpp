@@ -220,6 +220,21 @@ void apply_resolution(Loaded& loaded) {
   }
 }
 
+/// One axis takes the devices that the others leave: context, unless another one was given to.
+void apply_open_axis(Loaded& loaded) {
+  ParallelConfig& p = loaded.config.parallel;
+  const auto leave = [&](const char* context_key, int64_t& context,
+                         std::initializer_list<int64_t> others) {
+    if (!loaded.origin.contains(context_key)) {
+      context = std::ranges::count(others, -1) > 0 ? 1 : -1;
+    }
+  };
+  leave("ici_context_parallelism", p.ici_context_parallelism,
+        {p.ici_data_parallelism, p.ici_fsdp_parallelism, p.ici_tensor_parallelism});
+  leave("dcn_context_parallelism", p.dcn_context_parallelism,
+        {p.dcn_data_parallelism, p.dcn_fsdp_parallelism, p.dcn_tensor_parallelism});
+}
+
 /// Names that are for the same: what is left are the ways in which samples are read.
 void apply_dataset_type(Loaded& loaded) {
   DataConfig& data = loaded.config.data;
@@ -261,6 +276,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
     apply_override(loaded, each);
   }
   apply_resolution(loaded);
+  apply_open_axis(loaded);
   apply_dataset_type(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
@@ -288,6 +304,7 @@ void set(Loaded& loaded, const std::string& key, const std::string& value) {
         "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
   apply_value(loaded, key, value, std::string(kCommandLine));
   apply_resolution(loaded);
+  apply_open_axis(loaded);
   apply_dataset_type(loaded);
   apply_lora_config(loaded);
   note_given(loaded);

@@ -11,6 +11,7 @@
 #include "kinema/runs/generation.h"
 #include "kinema/runs/lora.h"
 #include "kinema/runs/network.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/training_step.h"
 #include "kinema/runs/wiring.h"
@@ -159,9 +160,10 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
 
 }  // namespace
 
-PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Target& target,
-                               PlanMode mode, const Job& job) {
+PlannedStep build_planned_step(config::Loaded loaded, const planning::Target& target, PlanMode mode,
+                               const Job& job) {
   const networks::Network network = planned_network(loaded);
+  set_image_keys(loaded, pictures_of(network));
   const networks::Sizes& model = network.sizes();
   const config::GenerateConfig& g = loaded.config.generate;
   const sample::VideoSizes sizes =

@@ -37,7 +37,7 @@ struct PlannedStep {
 };
 
 /// Builds the step for a target's devices. Throws an Error where a run would.
-PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Target& target,
-                               PlanMode mode, const Job& job);
+PlannedStep build_planned_step(config::Loaded loaded, const planning::Target& target, PlanMode mode,
+                               const Job& job);
 
 }  // namespace kinema::runs
