@@ -1,0 +1,151 @@
+// One denoising step, or one training step, of a network that makes images, by its config.json: one
+// JSON line. bench/peers/torch_image_step.py takes the same arguments, jax_flux_step.py those of
+// training.
+#include "kinema/io/json.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/sample/denoise_step.h"
+#include "kinema/schedulers/schedule.h"
+#include "kinema/training/checkpoint.h"
+#include "kinema/training/network_model.h"
+#include "kinema/training/trainer.h"
+#include "kinema/weights/weights.h"
+#include "measure.h"
+#include "options.h"
+
+namespace kinema {
+namespace {
+
+struct Settings {
+  std::string network;
+  int64_t side = 64, text = 512;  // of the latents; tokens
+  bool train = false;
+  bench::RunSettings run;
+};
+
+std::optional<Shape> vector_of(int64_t width) {
+  return width > 0 ? std::optional(Shape{DType::F32, {1, width}}) : std::nullopt;
+}
+
+void denoise(const Settings& s, const networks::Network& network) {
+  const bench::Clock::time_point start = bench::Clock::now();
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  const networks::Sizes& sizes = network.sizes();
+  sample::StepSpec spec{.network = network,
+                        .latents = {1, sizes.out_channels, 1, s.side, s.side},
+                        .text_length = s.text,
+                        .guidance = sample::Guidance::NONE};
+  spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
+  const auto params = weights::initialise(network->parameters(spec.options), 0, client);
+  bench::weights_are_there(params);
+  sample::StepPrograms programs(client, {.executable_cache = s.run.cache, .dump = s.run.dump});
+  const runtime::Program& program = programs.get(spec);
+  const auto schedule =
+      schedulers::make_schedule(network->learned().sampled, s.run.runs + s.run.warmup);
+
+  std::vector<pjrt::Buffer> given;
+  given.push_back(client.to_device(bench::noise({1, s.text, sizes.text_dim}, 1)));
+  for (const int64_t width : {sizes.pooled_dim, sizes.size_ids}) {
+    if (width > 0) {
+      given.push_back(client.to_device(bench::noise({1, width}, 3)));
+    }
+  }
+  pjrt::Buffer x = client.to_device(bench::noise(spec.latents, 2));
+  const auto zeros = [&] { return client.to_device(HostArray(Shape{DType::F32, spec.latents})); };
+  pjrt::Buffer previous = zeros();
+  pjrt::Buffer m1 = zeros();
+  pjrt::Buffer m2 = zeros();
+  double first = 0;
+  int64_t step = 0;
+  const auto seconds = bench::time_runs(s.run.warmup, s.run.runs, [&] {
+    const pjrt::Buffer numbers =
+        client.to_device(sample::step_numbers(schedule, step, {.embedded_guidance = 3.5}));
+    std::vector<const pjrt::Buffer*> arguments;
+    for (const pjrt::Buffer& param : params) {
+      arguments.push_back(&param);
+    }
+    arguments.insert(arguments.end(), {&x, &previous, &m1, &m2});
+    for (const pjrt::Buffer& each : given) {
+      arguments.push_back(&each);
+    }
+    arguments.push_back(&numbers);
+    std::vector<pjrt::Buffer> made = program.run(arguments);
+    made[0].await();
+    m2 = std::move(m1);
+    x = std::move(made[0]);
+    previous = std::move(made[1]);
+    m1 = std::move(made[2]);
+    first = step++ == 0 ? bench::seconds_since(start) : first;
+  });
+  bench::print_result(seconds, programs.compile_seconds(), first, bench::magnitude(x.to_host()));
+}
+
+void train(const Settings& s, const networks::Network& network) {
+  const bench::Clock::time_point start = bench::Clock::now();
+  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  const networks::Sizes& sizes = network.sizes();
+  nn::ModelOptions model;
+  model.weights_dtype = model.activations_dtype = s.run.precision();
+  model.scan_layers = false;
+  const std::vector<nn::ParamSpec> specs = network->parameters(model);
+  const training::BatchShapes shapes{
+      .latents = {DType::F32, {1, sizes.out_channels, 1, s.side, s.side}},
+      .text = {DType::F32, {1, s.text, sizes.text_dim}},
+      .pooled = vector_of(sizes.pooled_dim),
+      .size_ids = vector_of(sizes.size_ids)};
+  training::StepOptions step;
+  step.adamw.max_norm = 1.0;
+  const schedulers::Learned learned = network->learned();
+  step.objective.flow = learned.flow;
+  if (learned.diffusion) {
+    step.objective.diffusion = training::DiffusionObjective{.diffusion = *learned.diffusion};
+  }
+  if (sizes.takes_guidance) {
+    step.objective.guidance = 1.0;
+  }
+  const std::vector<nn::ParamSpec> kept = training::state_specs(specs, step.state);
+  auto state = training::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
+  for (const runtime::Array* each : state.all()) {
+    bench::weights_are_there(each->shards());
+  }
+  training::Trainer trainer(client, specs, training::network_model(network, model), shapes, step,
+                            std::move(state),
+                            {.program = {.name = "train_step",
+                                         .executable_cache = s.run.cache,
+                                         .dump = s.run.dump}});
+  data::Batch batch{.latents = bench::noise(shapes.latents.dims, 1),
+                    .encoder_hidden_states = bench::noise(shapes.text.dims, 2)};
+  if (shapes.pooled) {
+    batch.pooled = bench::noise(shapes.pooled->dims, 3);
+  }
+  if (shapes.size_ids) {
+    batch.size_ids = bench::noise(shapes.size_ids->dims, 4);
+  }
+  double first = 0;
+  double loss = 0;
+  int64_t i = 0;
+  const auto times = bench::time_runs(s.run.warmup, s.run.runs, [&] {
+    loss = trainer.run(i++, 1e-5, batch).loss;
+    first = first > 0 ? first : bench::seconds_since(start);
+  });
+  bench::print_result(times, trainer.report().compile_seconds, first, loss);
+}
+
+}  // namespace
+}  // namespace kinema
+
+int main(int argc, char** argv) {
+  kinema::Settings s;
+  kinema::command::Program program("image_step", "", "one step of a network that makes images");
+  kinema::command::Command command = program.itself();
+  command.option("network", s.network, "its config.json").required();
+  command.option("--side", s.side, "rows and columns of the latents");
+  command.option("--text", s.text, "text tokens");
+  command.flag("--train", s.train, "a training step with AdamW");
+  s.run.add_to(command, "--steps");
+  command.run(kinema::bench::action([&s] {
+    const auto network = kinema::networks::from_config(kinema::io::Json::read(s.network));
+    (s.train ? kinema::train : kinema::denoise)(s, network);
+  }));
+  return kinema::bench::parse_and_run(program, argc, argv);
+}

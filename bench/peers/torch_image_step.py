@@ -1,0 +1,70 @@
+"""diffusers' FluxTransformer2DModel or UNet2DConditionModel by its config.json: the forward pass under no_grad or, with
+--train, a step with clipping and AdamW, in bf16 by autocast over float32 weights. Takes bench/image_step.cpp's arguments."""
+
+import argparse
+import json
+
+from torch_measure import DTYPES, build, measure, peak_rss_bytes
+
+import torch
+from diffusers import FluxTransformer2DModel, UNet2DConditionModel
+
+
+def inputs(config, side, text):
+    """Latents, and a call of the model on them."""
+    if config["_class_name"] == "FluxTransformer2DModel":
+        tokens = (side // 2) ** 2
+        ids = torch.zeros(side // 2, side // 2, 3)
+        ids[..., 1] = torch.arange(side // 2)[:, None]
+        ids[..., 2] = torch.arange(side // 2)[None]
+        words = torch.randn(1, text, config["joint_attention_dim"])
+        pooled = torch.randn(1, config["pooled_projection_dim"])
+        return torch.randn(1, tokens, config["in_channels"]), lambda model, x, dtype: model(
+            hidden_states=x.to(dtype), encoder_hidden_states=words.to(dtype), pooled_projections=pooled.to(dtype),
+            timestep=torch.tensor([0.6]), img_ids=ids.reshape(tokens, 3), txt_ids=torch.zeros(text, 3),
+            guidance=torch.tensor([3.5]), return_dict=False)[0]
+    words = torch.randn(1, text, config["cross_attention_dim"])
+    pooled = torch.randn(1, config["projection_class_embeddings_input_dim"] - 6 * config["addition_time_embed_dim"])
+    ids = torch.tensor([[1024.0, 1024, 0, 0, 1024, 1024]])
+    return torch.randn(1, config["in_channels"], side, side), lambda model, x, dtype: model(
+        x.to(dtype), torch.tensor([600]), words.to(dtype),
+        added_cond_kwargs={"text_embeds": pooled.to(dtype), "time_ids": ids}, return_dict=False)[0]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("network")
+    for name, value in dict(side=64, text=512, steps=5, warmup=1).items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    a = parser.parse_args()
+    imported = peak_rss_bytes()
+    with open(a.network) as file:
+        config = json.load(file)
+    family = {"FluxTransformer2DModel": FluxTransformer2DModel, "UNet2DConditionModel": UNet2DConditionModel}[config["_class_name"]]
+    model = build("float32" if a.train else a.dtype, lambda: family.from_config(config))
+    latents, predict = inputs(config, a.side, a.text)
+    dtype = torch.float32 if a.train else DTYPES[a.dtype]
+    if not a.train:
+        measure(imported, a.warmup, a.steps, lambda: float(predict(model, latents, dtype).float().abs().mean()))
+        return
+    torch.set_grad_enabled(True)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=1e-2)
+    noise = torch.randn_like(latents)
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bfloat16"):
+            out = predict(model, 0.4 * latents + 0.6 * noise, dtype)
+        loss = torch.nn.functional.mse_loss(out.float(), noise - latents)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(loss)
+
+    measure(imported, a.warmup, a.steps, step)
+
+
+main()
