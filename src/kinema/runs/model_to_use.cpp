@@ -174,6 +174,9 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
     out.folder.folder = fs::path(pipeline).parent_path();
     // As the released pipelines with two CLIP text encoders have it, which alone are such files.
     out.folder.zeros_for_no_negative = !text_encoder_file(config).empty();
+    if (const fs::path beside = out.folder.folder / sample::kSchedulerConfig; fs::exists(beside)) {
+      out.folder.schedule = sample::read_scheduler_config(beside);
+    }
   } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights, and nothing beside
     out.folder.folder = transformer.parent_path();
   } else {

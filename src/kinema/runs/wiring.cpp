@@ -374,7 +374,7 @@ fs::path text_encoder_file(const config::Config& config) {
   const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
   const fs::path pipeline(config.model.pretrained_model_name_or_path);
   std::error_code ignored;
-  const bool elsewhere = fs::is_directory(own / "text_encoder", ignored);
+  const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
   return !pipeline.empty() && !elsewhere && fs::is_regular_file(pipeline, ignored) &&
                  is_pipeline_file(pipeline)
              ? pipeline

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kinema/core/error.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/weights/cut.h"
 #include "kinema/weights/file_names.h"
 #include "kinema/weights/scaled_weights.h"
@@ -55,6 +56,37 @@ int64_t columns_of(const io::TensorView& tensor, const std::string& path,
   return weight->shape.dims[1];
 }
 
+/// The configuration of a model in a single file: that beside it, or in the folder in which a
+/// pipeline would have the model; null where there is none.
+Json config_beside(const fs::path& file, std::string_view part, const NameTable* names) {
+  const auto family =
+      std::ranges::find_if(families(), [&](const Family& each) { return each.names == names; });
+  const std::string_view own = !part.empty()                ? part
+                               : family != families().end() ? family->part
+                               : names != nullptr           ? kVae
+                                                            : "";
+  for (const fs::path& place : {file.parent_path(), file.parent_path() / own}) {
+    std::error_code ignored;
+    if (!fs::exists(place / "config.json", ignored)) {
+      continue;
+    }
+    // One for another of the pipeline's models says nothing of this one.
+    Json config = Json::read(place / "config.json");
+    const Family* said = family_of_config(config);
+    const bool is_network = own.empty() || family != families().end();
+    const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+    const bool is_vae =
+        name != nullptr && name->is_string() && name->as_string() == kl_autoencoder::kClassName;
+    const bool fits = is_network    ? said != nullptr && is_transformer_config(config)
+                      : own == kVae ? is_vae
+                                    : said == nullptr && !is_vae;
+    if (fits) {
+      return config;
+    }
+  }
+  return {};
+}
+
 std::string_view word_of(std::string_view part) {
   return part == kVae            ? "autoencoder that is known"
          : part == kTextEncoder  ? "text encoder (CLIP-L)"
@@ -94,13 +126,6 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
         out.files_.push_back(&file);
       }
     }
-    const fs::path beside = path.parent_path() / "config.json";
-    if (fs::exists(beside, ignored)) {
-      Json config = Json::read(beside);
-      if (part.empty() ? is_transformer_config(config) : !is_transformer_config(config)) {
-        out.config_ = std::move(config);
-      }
-    }
     std::vector<const io::TensorView*> all;
     if (out.gguf_) {
       all = views(*out.gguf_);
@@ -110,6 +135,7 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
       all.insert(all.end(), part.begin(), part.end());
     }
     out.read(all, part);
+    out.config_ = config_beside(path, part, out.names_->table);
     check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}", out.path_,
           word_of(part));
     return out;
