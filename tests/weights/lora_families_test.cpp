@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -177,6 +178,13 @@ TEST(LoraOfFamilies, CountByTheModelsLayers) {
   config.set("layers_per_block", 1);
   const auto specs = networks::from_config(config)->parameters({.scan_layers = false});
   const Layout one{.layers_per_block = 1};
+  std::vector<std::string> originals;
+  for (const nn::ParamSpec& spec : specs) {
+    originals.push_back(original_key(kUNetNames, spec.name, one)->name);
+  }
+  EXPECT_EQ(layout_of(kUNetNames, std::vector<std::string_view>(originals.begin(), originals.end()))
+                .layers_per_block,
+            1);
   const io::Scratch scratch;
   std::map<std::string, HostArray> arrays;
   size_t pairs = 0;

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/networks/check_path.h"
 #include "kinema/networks/convert.h"
@@ -162,6 +165,37 @@ TEST(SingleFile, RowsOfCodesKeepTheirScales) {
   }
 }
 
+// Codes of GGUF are made floats as a whole, and the rows taken of them.
+TEST(SingleFile, RowsOfGgufAreThoseOfItsFloats) {
+  const io::Scratch scratch;
+  std::vector<float> values(96 * 32);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 251) - 125.0F;
+  }
+  const std::vector<io::GgufEntry> entries{
+      {"double_blocks.0.img_attn.qkv.weight", {96, 32}, io::GgmlType::Q8_0, [&] { return values; }},
+      {"single_blocks.0.modulation.lin.weight", {96, 32}, io::GgmlType::F32, [&] {
+         return values;
+       }}};
+  io::write_gguf(scratch / "flux.gguf", entries, {{"general.architecture", "flux"}});
+  const Checkpoint checkpoint = Checkpoint::open(scratch / "flux.gguf");
+  EXPECT_EQ(family_of(checkpoint)->name, "Flux");
+  const io::GgufFile file = io::GgufFile::open(scratch / "flux.gguf");
+  const auto whole = std::ranges::find(file.tensors(), "double_blocks.0.img_attn.qkv.weight",
+                                       &io::TensorView::name);
+  const HostArray all = whole->copy();
+  size_t part = 0;
+  for (const char* key : {"to_q", "to_k", "to_v"}) {
+    const io::TensorView& view =
+        checkpoint.at(std::string("transformer_blocks.0.attn.") + key + ".weight");
+    EXPECT_EQ(view.shape, (Shape{DType::F32, {32, 32}}));
+    const HostArray rows = view.copy();
+    EXPECT_TRUE(std::ranges::equal(rows.as<float>(), all.as<float>().subspan(1024 * part, 1024)))
+        << key;
+    ++part;
+  }
+}
+
 TEST(SingleFile, ReadsOldNamesOfTheAutoencodersAttention) {
   const io::Scratch scratch;
   Arrays arrays;
@@ -271,6 +305,35 @@ TEST_P(Conversion, ToOriginalNamesAndBackChangesNothing) {
     networks::convert_transformer(inside / "one.safetensors", inside / "back",
                                   {.to = networks::Format::DIFFUSERS});
     expect_same(Checkpoint::open(inside / "back"), GetParam(), DType::F32);
+  }
+}
+
+// What the original joins is stored as codes together, and read as codes apart.
+TEST(Conversion, ToCodesKeepsThemInEveryPart) {
+  const io::Scratch scratch;
+  const fs::path folder = io::golden("flux_dev/transformer");
+  fs::copy_file(folder / "config.json", scratch / "config.json");
+  for (const networks::Format format : {networks::Format::FP8, networks::Format::INT8}) {
+    const fs::path file = scratch / (std::to_string(static_cast<int>(format)) + ".safetensors");
+    networks::convert_transformer(folder, file, {.to = format});
+    const Checkpoint checkpoint = Checkpoint::open(file);
+    const Checkpoint before = Checkpoint::open(folder);
+    check_tensors(checkpoint, networks::open(checkpoint)->parameters({}));
+    for (const char* key : {"transformer_blocks.0.attn.add_k_proj.weight",
+                            "single_transformer_blocks.1.proj_mlp.weight"}) {
+      EXPECT_NE(checkpoint.codes(checkpoint.at(key)), nullptr) << key;
+      const HostArray exact = before.at(key).copy();
+      const HostArray read = checkpoint.at(key).copy();
+      float largest = 0;
+      float off = 0;
+      for (size_t i = 0; i < exact.as<float>().size(); ++i) {
+        largest = std::max(largest, std::abs(exact.as<float>()[i]));
+        off = std::max(off, std::abs(exact.as<float>()[i] - read.as<float>()[i]));
+      }
+      EXPECT_GT(off, 0.0F) << key;
+      // Half of the last of float8's four bits; the scale is the largest of a whole joined weight.
+      EXPECT_LT(off, largest / 16) << key;
+    }
   }
 }
 

@@ -172,8 +172,8 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   const bool is_pipeline = !pipeline.empty() && fs::path(pipeline).filename() != "transformer";
   if (is_pipeline && fs::is_regular_file(pipeline)) {  // all models in one, and no settings
     out.folder.folder = fs::path(pipeline).parent_path();
-    // As the released pipelines with two CLIP text encoders have it, which alone are such files.
-    out.folder.zeros_for_no_negative = !text_encoder_file(config).empty();
+    // As the released pipelines with two CLIP text encoders have it.
+    out.folder.zeros_for_no_negative = has_both_text_encoders(pipeline);
     if (const fs::path beside = out.folder.folder / sample::kSchedulerConfig; fs::exists(beside)) {
       out.folder.schedule = sample::read_scheduler_config(beside);
     }

@@ -370,15 +370,19 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
 }
 
+bool has_both_text_encoders(const fs::path& file) {
+  const std::vector<std::string_view> parts =
+      is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
+  return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
+         std::ranges::count(parts, weights::kTextEncoder2) > 0;
+}
+
 fs::path text_encoder_file(const config::Config& config) {
   const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
   const fs::path pipeline(config.model.pretrained_model_name_or_path);
   std::error_code ignored;
   const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
-  return !pipeline.empty() && !elsewhere && fs::is_regular_file(pipeline, ignored) &&
-                 is_pipeline_file(pipeline)
-             ? pipeline
-             : fs::path();
+  return !elsewhere && has_both_text_encoders(pipeline) ? pipeline : fs::path();
 }
 
 fs::path text_encoder_folder(const config::Config& config) {
@@ -403,7 +407,7 @@ fs::path text_encoder_folder(const config::Config& config) {
   }
   for (const char* part : {"text_encoder", "tokenizer"}) {
     check(fs::is_directory(named / part, ignored),
-          "[config] there is no {0}/ in {1}: expected the folder of a Wan pipeline", part,
+          "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
           named.string());
   }
   return named;

@@ -36,6 +36,8 @@ std::filesystem::path pretrained_transformer(const config::Config& config,
 
 /// A safetensors file that holds models of a pipeline beside the network, or one of them.
 bool is_pipeline_file(const std::filesystem::path& path);
+/// One that holds CLIP's two text encoders, which are all that Stable Diffusion XL has.
+bool has_both_text_encoders(const std::filesystem::path& file);
 
 data::SpaceToDepth space_to_depth(const config::Config& config);
 
