@@ -20,7 +20,10 @@
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/kl_config.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/stored.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
@@ -102,6 +105,27 @@ void read_tensor(const Checkpoint& checkpoint, const TensorView& view) {
   values = convert(values, DType::F32);
   if (values.shape.rank() >= 2) {
     check_stored(values);
+  }
+}
+
+/// The other models of a pipeline.
+void read_parts(const std::filesystem::path& path, size_t size) {
+  using namespace kinema::weights;
+  for (const std::string_view part : parts_in(path)) {
+    try {
+      const Checkpoint checkpoint = Checkpoint::open(path, part);
+      for (const Checkpoint::Entry& entry : checkpoint.tensors()) {
+        if (entry.view->shape.bytes() <= static_cast<int64_t>(8 * size)) {
+          read_tensor(checkpoint, *entry.view);
+        }
+      }
+      if (part == kVae) {
+        check_kl_tensors(checkpoint, kl_config(checkpoint));
+      } else {
+        check_clip_text_tensors(checkpoint, clip_text_config(checkpoint));
+      }
+    } catch (const kinema::Error&) {
+    }
   }
 }
 
@@ -374,6 +398,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       }
     }
     checkpoint.check_intact();
+    read_parts(path, size);
     if (kinema::weights::is_transformer(checkpoint)) {
       // The sizes of a network are read off the shapes.
       kinema::weights::check_tensors(checkpoint,

@@ -15,8 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const AllocationLimit limit(size);
     const Lora lora = Lora::open(path);
-    for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
-      for (const auto& [module, target] : lora.targets(expert)) {
+    using kinema::weights::LoraMember;
+    for (const Lora::Targets* targets :
+         {&lora.targets(0), &lora.targets(1), &lora.targets(LoraMember::TEXT_ENCODER),
+          &lora.targets(LoraMember::TEXT_ENCODER_2)}) {
+      for (const auto& [module, target] : *targets) {
         if ((target.down == nullptr) != (target.up == nullptr) || !std::isfinite(target.factor) ||
             (target.down != nullptr && target.up->shape.dims.at(1) != target.rank())) {
           std::abort();

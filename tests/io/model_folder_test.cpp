@@ -76,6 +76,33 @@ TEST(ModelFolder, WritesShardsWithAnIndexAndReadsThemBack) {
   }
 }
 
+TEST(ModelFolder, ReadsAVariantWhereNothingElseIs) {
+  namespace fs = std::filesystem;
+  const Five five;
+  for (const int64_t shard : {int64_t{1} << 20, int64_t{100}}) {
+    const Scratch scratch;
+    write_model_folder(scratch.path(), Json::object(), five.entries, {.max_shard_bytes = shard});
+    const fs::path index = scratch / "diffusion_pytorch_model.safetensors.index.json";
+    if (fs::exists(index)) {  // shards may keep their names: the index says them
+      fs::rename(index, scratch / "diffusion_pytorch_model.safetensors.index.fp16.json");
+    } else {
+      fs::rename(scratch / "diffusion_pytorch_model.safetensors",
+                 scratch / "diffusion_pytorch_model.fp16.safetensors");
+      // Another variant beside it is not taken.
+      write_file(scratch / "diffusion_pytorch_model.non_ema.safetensors", "damaged");
+    }
+    EXPECT_EQ(ModelFolder::open(scratch.path()).tensors().size(), 5U);
+  }
+}
+
+TEST(ModelFolder, PrefersWholeWeightsToAVariant) {
+  const Five five;
+  const Scratch scratch;
+  write_model_folder(scratch.path(), Json::object(), five.entries);
+  write_file(scratch / "diffusion_pytorch_model.fp16.safetensors", "damaged");
+  EXPECT_EQ(ModelFolder::open(scratch.path()).tensors().size(), 5U);
+}
+
 TEST(ModelFolder, LeavesNoStaleShardsBehind) {
   const Scratch scratch;
   const Five five;

@@ -59,6 +59,8 @@ TEST(Verify, TextEncodersMatchTheReference) {
 
 TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
 
+TEST(Verify, SingleFilesMatchTheReference) { expect_matches("_single"); }
+
 TEST(Verify, QuantizedProductsMatchTheReference) { expect_matches("quant_"); }
 
 TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }

@@ -15,6 +15,7 @@
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/check_path.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/names.h"
 #include "kinema/weights/weights.h"
 #include "networks/wan.h"
 #include "pjrt/cpu_plugin.h"
@@ -35,7 +36,8 @@ class Original {
                     DType dtype = DType::F32)
       : folder_(io::ModelFolder::open(io::golden(folder))) {
     for (const io::TensorView* view : folder_.tensors()) {
-      arrays_.emplace(prefix + original_key(view->name).value(), convert(view->copy(), dtype));
+      arrays_.emplace(prefix + original_key(kWanNames, view->name)->name,
+                      convert(view->copy(), dtype));
     }
   }
   std::vector<io::TensorEntry> entries() const {
@@ -61,7 +63,7 @@ std::map<std::string, HostArray> smallest(bool image, bool position) {
   const wan::TransformerConfig config = smallest_config(image, position);
   std::map<std::string, HostArray> out;
   for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
-    out.emplace(original_key(spec.name).value(), HostArray(spec.shape));
+    out.emplace(original_key(kWanNames, spec.name)->name, HostArray(spec.shape));
   }
   return out;
 }
@@ -269,9 +271,9 @@ TEST(Checkpoint, NamesGgufFilesOfOtherArchitectures) {
   const io::Scratch scratch;
   const std::vector<io::GgufEntry> entries{
       {"x", {1}, io::GgmlType::F32, [] { return std::vector{1.0F}; }}};
-  io::write_gguf(scratch / "a.gguf", entries, {{"general.architecture", "flux"}});
+  io::write_gguf(scratch / "a.gguf", entries, {{"general.architecture", "sd3"}});
   EXPECT_THAT([&] { Checkpoint::open(scratch / "a.gguf"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("a.gguf: general.architecture is `flux`"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("a.gguf: general.architecture is `sd3`"),
                                          HasSubstr("expected `wan`"))));
   io::write_gguf(scratch / "b.gguf", entries, {});
   EXPECT_NO_THROW(Checkpoint::open(scratch / "b.gguf"));
@@ -279,7 +281,7 @@ TEST(Checkpoint, NamesGgufFilesOfOtherArchitectures) {
 
 TEST(Checkpoint, SaysWhatALoraFileIs) {
   EXPECT_EQ(networks::check_path(io::golden("lora/comfy.safetensors")),
-            "LoRA: original Wan names, rank 4, 20 modules");
+            "LoRA: original Wan names, rank 4, 20 modules of Wan");
 }
 
 // ---- Loading -------------------------------------------------------------------------------
@@ -377,7 +379,7 @@ TEST_F(LoadingTest, CastsEveryFloatDtypeAsItReads) {
     const auto loaded = values(scratch / "wan.safetensors", options);
 
     for (size_t i = 0; i < specs.size(); ++i) {
-      const HostArray& kept = original.arrays().at(original_key(specs[i].name).value());
+      const HostArray& kept = original.arrays().at(original_key(kWanNames, specs[i].name)->name);
       EXPECT_EQ(loaded[i].bytes, convert(kept, specs[i].shape.dtype).bytes) << specs[i].name;
     }
   }

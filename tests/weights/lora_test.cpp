@@ -11,6 +11,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/models/wan/transformer.h"
+#include "kinema/weights/lora_key.h"
 #include "kinema/weights/weights.h"
 #include "networks/wan.h"
 
@@ -30,8 +31,9 @@ std::string read(std::string_view key) {
     return "";
   }
   constexpr std::array kParts{"down", "up", "up bias", "alpha", "diff", "diff bias"};
-  return found->module + " " + kParts.at(static_cast<size_t>(found->part)) +
-         (found->underscored ? " kohya" : "") + (found->second ? " second" : "");
+  return found->pieces.front().name + " " + kParts.at(static_cast<size_t>(found->part)) +
+         (found->underscored ? " kohya" : "") +
+         (found->member == LoraMember::SECOND_NETWORK ? " second" : "");
 }
 
 TEST(LoraKey, ReadsEveryFormat) {
@@ -91,13 +93,13 @@ TEST(Names, TranslateEveryParameterBothWays) {
   wan::TransformerConfig config = wan_config(io::golden("wan21_i2v/transformer"));
   config.pos_embed_seq_len = 34;
   for (const nn::ParamSpec& spec : wan::parameters(config, {.scan_layers = false})) {
-    const auto original = original_key(spec.name);
+    const auto original = original_key(kWanNames, spec.name);
     ASSERT_TRUE(original.has_value()) << spec.name;
-    EXPECT_EQ(diffusers_key(*original), spec.name);
+    EXPECT_EQ(diffusers_keys(kWanNames, original->name), std::vector<Piece>{{spec.name}});
   }
-  EXPECT_EQ(original_key("blocks.11.norm2.bias"), "blocks.11.norm3.bias");
-  EXPECT_EQ(original_key("decoder.conv_in.weight"), std::nullopt);
-  EXPECT_EQ(diffusers_key("blocks.0.attn1.to_q.weight"), std::nullopt);
+  EXPECT_EQ(original_key(kWanNames, "blocks.11.norm2.bias")->name, "blocks.11.norm3.bias");
+  EXPECT_EQ(original_key(kWanNames, "decoder.conv_in.weight"), std::nullopt);
+  EXPECT_TRUE(diffusers_keys(kWanNames, "blocks.0.attn1.to_q.weight").empty());
 }
 
 // ---- Files ---------------------------------------------------------------------------------
@@ -145,9 +147,9 @@ TEST_F(LoraFile, SaysWhatTheReferenceFilesAre) {
   const auto summary = [](const char* name) {
     return Lora::open(io::golden(std::string("lora/") + name + ".safetensors")).summary();
   };
-  EXPECT_EQ(summary("diffusers"), "diffusers names, rank 4, 16 modules");
-  EXPECT_EQ(summary("comfy"), "original Wan names, rank 4, 20 modules");
-  EXPECT_EQ(summary("comfy_bias"), "original Wan names, rank 4, 16 modules");
+  EXPECT_EQ(summary("diffusers"), "diffusers names, rank 4, 16 modules of Wan");
+  EXPECT_EQ(summary("comfy"), "original Wan names, rank 4, 20 modules of Wan");
+  EXPECT_EQ(summary("comfy_bias"), "original Wan names, rank 4, 16 modules of Wan");
 }
 
 TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
@@ -183,7 +185,7 @@ TEST_F(LoraFile, AddsScaleTimesAlphaOverRankTimesTheProduct) {
   EXPECT_FALSE(adapters.change("blocks.1.attn1.to_q.weight"));
   EXPECT_THAT(adapters.report(),
               ElementsAre("lora.safetensors: all 5 keys matched, 2 parameters, scale 0.25 "
-                          "(diffusers names, rank 3, 1 module)"));
+                          "(diffusers names, rank 3, 1 module of Wan)"));
 }
 
 TEST_F(LoraFile, AddsSeveralAdaptersInTheirOrder) {
@@ -398,7 +400,7 @@ TEST_F(LoraFile, KeepsTheTwoExpertsApart) {
   EXPECT_TRUE(lora.targets(0).contains("blocks.0.attn1.to_q"));
   EXPECT_TRUE(lora.targets(1).contains("blocks.0.attn1.to_k"));
   EXPECT_EQ(lora.targets(1).size(), 1U);
-  EXPECT_EQ(lora.summary(), "diffusers names, ranks 2 to 4, 2 modules of two experts");
+  EXPECT_EQ(lora.summary(), "diffusers names, ranks 2 to 4, 2 modules of two experts of Wan");
 }
 
 TEST_F(LoraFile, GivesAFileOfOneExpertToEither) {
@@ -441,7 +443,7 @@ TEST_F(LoraFile, RefusesFilesThatMakeNoSense) {
   refuses("no pair of down and up to go with it");
   tensors_.clear();
   put("lora_te_text_model.alpha", {1});
-  refuses("no LoRA key of a Wan transformer");
+  refuses("no LoRA key of a known network");
   tensors_.clear();
   put("transformer.blocks.0.attn1.to_q.lora_A.weight", HostArray(Shape{DType::S8, {4, 64}}));
   refuses("must be floating-point");

@@ -36,8 +36,8 @@ void append(HostArray& all, const pjrt::Buffer& row, size_t prompts) {
 ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
     : settings_(std::move(settings)),
       tokenizer_(text::ClipTokenizer::open(settings_.tokenizer)),
-      files_(io::ModelFolder::open(settings_.model)),
-      config_(weights::parse_clip_text_config(files_.config())),
+      files_(weights::Checkpoint::open(settings_.model, settings_.part)),
+      config_(weights::clip_text_config(files_)),
       prefix_(weights::clip_text_prefix(files_)),
       length_(std::min(tokenizer_.max_length().value_or(config_.max_position_embeddings),
                        config_.max_position_embeddings)),

@@ -10,19 +10,21 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
-#include "kinema/io/model_folder.h"
 #include "kinema/models/clip/config.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
 #include "kinema/text/clip_tokenizer.h"
+#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 
 namespace kinema::encoders {
 
 /// Where CLIP's text side lies and how it is run.
 struct ClipTextSettings {
-  std::filesystem::path model;      // `text_encoder` or `text_encoder_2` of a pipeline
+  std::filesystem::path model;      // `text_encoder` or `text_encoder_2` of a pipeline, or a file
   std::filesystem::path tokenizer;  // `tokenizer` or `tokenizer_2`
+  /// Which of the two, in a file that holds both.
+  std::string_view part = weights::kTextEncoder;
   /// Of which layer `hidden` is, counted from the end: -2 is the last but one.
   int64_t hidden_layer = -2;
   /// Weights and activations; norms stay f32. Files of another dtype are converted as they are
@@ -70,7 +72,7 @@ class ClipText {
 
   ClipTextSettings settings_;
   text::ClipTokenizer tokenizer_;
-  io::ModelFolder files_;  // stays open: embeddings come from it
+  weights::Checkpoint files_;  // stays open: embeddings come from it
   clip::TextConfig config_;
   std::string prefix_;
   int64_t length_;

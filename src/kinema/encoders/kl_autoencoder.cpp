@@ -7,11 +7,12 @@
 
 #include "kinema/core/error.h"
 #include "kinema/encoders/tiling.h"
-#include "kinema/io/model_folder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/environment.h"
+#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/kl_config.h"
 
 namespace kinema::encoders {
 
@@ -19,13 +20,9 @@ namespace kl = kl_autoencoder;
 
 namespace {
 
-kl::AutoencoderConfig checked_config(const io::ModelFolder& files) {
-  const kl::AutoencoderConfig config = kl::parse_config(files.config());
-  std::vector<nn::ParamSpec> all = kl::encoder_parameters(config, {});
-  for (nn::ParamSpec& spec : kl::decoder_parameters(config, {})) {
-    all.push_back(std::move(spec));
-  }
-  weights::check_tensors(files, all);
+kl::AutoencoderConfig checked_config(const weights::Checkpoint& files) {
+  const kl::AutoencoderConfig config = weights::kl_config(files);
+  weights::check_kl_tensors(files, config);
   return config;
 }
 
@@ -34,7 +31,7 @@ kl::AutoencoderConfig checked_config(const io::ModelFolder& files) {
 /// The encoder or the decoder on its devices.
 class KlAutoencoder::Side {
  public:
-  Side(bool encodes, const runtime::Devices& devices, const io::ModelFolder& files,
+  Side(bool encodes, const runtime::Devices& devices, const weights::Checkpoint& files,
        const kl::AutoencoderConfig& config, const KlAutoencoderOptions& options)
       : encodes_(encodes),
         devices_(devices),
@@ -127,7 +124,7 @@ class KlAutoencoder::Side {
 
   bool encodes_;
   runtime::Devices devices_;
-  const io::ModelFolder& files_;
+  const weights::Checkpoint& files_;
   const kl::AutoencoderConfig& config_;
   KlAutoencoderOptions options_;
   std::vector<nn::ParamSpec> specs_;
@@ -140,18 +137,22 @@ class KlAutoencoder::Side {
 struct KlAutoencoder::Model {
   Model(const runtime::Devices& devices, const std::filesystem::path& folder,
         const KlAutoencoderOptions& options)
-      : files(io::ModelFolder::open(folder)),
+      : files(weights::Checkpoint::open(folder, weights::kVae)),
         config(checked_config(files)),
         encoder(true, devices, files, config, options),
         decoder(false, devices, files, config, options) {}
 
-  io::ModelFolder files;  // mapped, not read
+  weights::Checkpoint files;  // mapped, not read
   kl::AutoencoderConfig config;
   Side encoder;
   Side decoder;
 };
 
 bool is_kl_autoencoder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(folder, ignored)) {
+    return true;  // the only one that is read from a single file
+  }
   const io::Json config = io::Json::read(folder / "config.json");
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
   return name != nullptr && name->is_string() && name->as_string() == kl::kClassName;

@@ -16,9 +16,9 @@ struct KlAutoencoderOptions {
   runtime::ProgramOptions program = {};
 };
 
-/// The autoencoder of Stable Diffusion XL and Flux, from a diffusers `vae` folder: images are
-/// videos of one frame, and longer ones pass frame by frame. Over a mesh every device holds all of
-/// it.
+/// The autoencoder of Stable Diffusion XL and Flux, from a diffusers `vae` folder or a single
+/// file, which may hold other models too: images are videos of one frame, and longer ones pass
+/// frame by frame. Over a mesh every device holds all of it.
 ///
 /// Programs are compiled for each size when it is first seen; parameters of a side are loaded when
 /// it is first used, and again after release(). Safe to use from several threads.
@@ -47,7 +47,7 @@ class KlAutoencoder final : public Autoencoder {
   std::unique_ptr<Model> model_;
 };
 
-/// Whether a `vae` folder's config.json says that it is one.
+/// Whether a `vae` folder's config.json says that it is one. A file may hold no other.
 bool is_kl_autoencoder(const std::filesystem::path& folder);
 
 }  // namespace kinema::encoders

@@ -12,8 +12,9 @@ namespace {
 ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& behind,
                                const std::vector<weights::Adapter>& adapters) {
   check(s.clip_skip >= 0, "[encoders] clip_skip is {}, expected 0 up", s.clip_skip);
-  return {.model = s.pipeline / ("text_encoder" + behind),
+  return {.model = s.file.empty() ? s.pipeline / ("text_encoder" + behind) : s.file,
           .tokenizer = s.pipeline / ("tokenizer" + behind),
+          .part = behind.empty() ? weights::kTextEncoder : weights::kTextEncoder2,
           .hidden_layer = -2 - s.clip_skip,
           .dtype = s.dtype,
           .precision = s.precision,

@@ -10,6 +10,8 @@ namespace kinema::encoders {
 /// The text encoders of a Stable Diffusion XL pipeline and how they are run.
 struct SdxlTextSettings {
   std::filesystem::path pipeline;  // with text_encoder, tokenizer, text_encoder_2, tokenizer_2
+  /// A single file that holds both encoders in the place of the pipeline's; empty: none.
+  std::filesystem::path file = {};
   /// So many layers more than the last one are left out.
   int64_t clip_skip = 0;
   /// Widths that the network expects of states and pooled; 0: any.

@@ -15,6 +15,7 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::inspection {
@@ -91,7 +92,8 @@ std::string accept(const fs::path& path) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }
   if (weights::is_gguf(path) ||
-      (kind == io::PathKind::Safetensors && weights::file_kind(path) != weights::FileKind::OTHER)) {
+      (kind == io::PathKind::Safetensors && (weights::file_kind(path) != weights::FileKind::OTHER ||
+                                             !weights::parts_in(path).empty()))) {
     return "accepted: " + networks::check_path(path);
   }
   if (kind == io::PathKind::TfRecord) {

@@ -18,6 +18,7 @@
 #include "kinema/io/tfrecord.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::inspection {
@@ -44,6 +45,17 @@ void add_tensors(Contents& out, const Tensors& tensors) {
       fmt::format("{} tensors, {} elements, {}", tensors.size(), elements, as_gigabytes(bytes));
 }
 
+std::string line_of(const std::string& module, const weights::Lora::Target& target) {
+  std::string line = fmt::format("{:<60}", module);
+  if (target.down != nullptr) {
+    line += fmt::format(" rank {}, alpha {}", target.rank(),
+                        target.factor * static_cast<double>(target.rank()));
+  }
+  line += target.diff != nullptr ? " diff" : "";
+  line += target.diff_bias != nullptr || target.up_bias != nullptr ? " bias" : "";
+  return line;
+}
+
 /// A line a module: what changes it, at which rank and alpha.
 Contents list_lora(const fs::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
@@ -52,18 +64,18 @@ Contents list_lora(const fs::path& path) {
     const std::string prefix =
         lora.has_two_parts() ? (expert == 0 ? "transformer." : "transformer_2.") : "";
     for (const auto& [module, target] : lora.targets(expert)) {
-      std::string line = fmt::format("{:<60}", prefix + module);
-      if (target.down != nullptr) {
-        line += fmt::format(" rank {}, alpha {}", target.rank(),
-                            target.factor * static_cast<double>(target.rank()));
-      }
-      line += target.diff != nullptr ? " diff" : "";
-      line += target.diff_bias != nullptr || target.up_bias != nullptr ? " bias" : "";
-      out.add(std::move(line));
+      out.add(line_of(prefix + module, target));
+    }
+  }
+  for (const auto& [member, prefix] :
+       {std::pair(weights::LoraMember::TEXT_ENCODER, "text_encoder."),
+        std::pair(weights::LoraMember::TEXT_ENCODER_2, "text_encoder_2.")}) {
+    for (const auto& [module, target] : lora.targets(member)) {
+      out.add(line_of(prefix + module, target));
     }
   }
   for (const std::string& key : lora.unknown()) {
-    out.add(fmt::format("{:<60} is no key of a Wan transformer", key));
+    out.add(fmt::format("{:<60} is no key of its family", key));
   }
   return out;
 }
@@ -73,7 +85,9 @@ Contents list_safetensors(const fs::path& path) {
     return list_lora(path);
   }
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
-  Contents out{.summary = "safetensors file: "};
+  const std::string models = weights::models_in(path);
+  Contents out{.summary =
+                   models.empty() ? "safetensors file: " : "safetensors file (" + models + "): "};
   std::vector<const io::TensorView*> tensors;
   for (const io::TensorView& tensor : file.tensors()) {
     tensors.push_back(&tensor);

@@ -18,7 +18,10 @@ struct Weights {
   bool is_index = false;
 };
 
-bool ends_with_index(const std::string& name) { return name.ends_with(".safetensors.index.json"); }
+/// `STEM.safetensors.index.json`, or of a variant `STEM.safetensors.index.fp16.json`.
+bool ends_with_index(const std::string& name) {
+  return name.ends_with(".json") && name.find(".safetensors.index.") != std::string::npos;
+}
 
 // The names that diffusers and transformers write come first; any other lone safetensors file
 // (a precision variant, say) is taken too.
@@ -30,6 +33,17 @@ Weights find_weights(const fs::path& folder) {
       return {index, true};
     }
     if (fs::exists(single)) {
+      return {single, false};
+    }
+  }
+  for (const char* stem :
+       {"diffusion_pytorch_model", "model"}) {  // the variant that pipelines have
+    const fs::path index = folder / (std::string(stem) + ".safetensors.index.fp16.json");
+    if (fs::exists(index)) {
+      return {index, true};
+    }
+    if (const fs::path single = folder / (std::string(stem) + ".fp16.safetensors");
+        fs::exists(single)) {
       return {single, false};
     }
   }

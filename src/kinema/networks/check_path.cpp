@@ -7,13 +7,17 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/model_folder.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/models/vae/coder.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
+#include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/vae_config.h"
+#include "kinema/weights/weights.h"
 
 namespace kinema::networks {
 namespace {
@@ -55,14 +59,6 @@ std::string check_vae(const io::ModelFolder& folder) {
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
 
-std::string check_clip_text(const io::ModelFolder& folder) {
-  const clip::TextConfig config = weights::parse_clip_text_config(folder.config());
-  weights::check_clip_text_tensors(folder, config);
-  return fmt::format("CLIPTextModel{}: {} layers, width {}, {} tokens",
-                     config.projection_dim > 0 ? "WithProjection" : "", config.num_hidden_layers,
-                     config.hidden_size, config.vocab_size);
-}
-
 std::string check_t5(const io::ModelFolder& folder) {
   const t5::EncoderConfig config = weights::parse_t5_config(folder.config());
   weights::check_t5_tensors(folder, config);
@@ -83,14 +79,47 @@ std::string check_transformer(const weights::Checkpoint& checkpoint) {
                      network.sizes().num_layers, network.sizes().width, parameter_count(specs));
 }
 
+std::string check_image_vae(const weights::Checkpoint& files) {
+  const kl_autoencoder::AutoencoderConfig config = weights::kl_config(files);
+  weights::check_kl_tensors(files, config);
+  return fmt::format("AutoencoderKL: {} latent channels, {} x {} pixels a cell",
+                     config.latent_channels, config.spatial(), config.spatial());
+}
+
+std::string check_clip_text(const weights::Checkpoint& files) {
+  const clip::TextConfig config = weights::clip_text_config(files);
+  weights::check_clip_text_tensors(files, config);
+  return fmt::format("CLIPTextModel{}: {} layers, width {}, {} tokens",
+                     config.projection_dim > 0 ? "WithProjection" : "", config.num_hidden_layers,
+                     config.hidden_size, config.vocab_size);
+}
+
+/// The other models in the file of a network.
+std::string check_beside(const std::filesystem::path& path) {
+  std::string out;
+  for (const std::string_view part : weights::parts_in(path)) {
+    const weights::Checkpoint files = weights::Checkpoint::open(path, part);
+    out += "; " + (part == weights::kVae ? check_image_vae(files) : check_clip_text(files));
+  }
+  return out;
+}
+
+/// A file of no network: an autoencoder.
+std::string check_other(const std::filesystem::path& path) {
+  return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
+}
+
 /// A file: a LoRA, or a transformer's checkpoint.
 std::string check_file(const std::filesystem::path& path) {
   const weights::Checkpoint checkpoint = weights::Checkpoint::open(path);
   if (weights::is_transformer(checkpoint)) {
-    return check_transformer(checkpoint);
+    return check_transformer(checkpoint) + check_beside(path);
+  }
+  if (weights::file_kind(path) == weights::FileKind::OTHER) {
+    return check_other(path);
   }
   const weights::Lora lora = weights::Lora::open(path);
-  check(lora.unknown().empty(), "[lora] {}: {} keys are none of a Wan transformer, `{}` for one",
+  check(lora.unknown().empty(), "[lora] {}: {} keys name no module that is known, `{}` for one",
         path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
   lora.check_finite();
   return "LoRA: " + lora.summary();
@@ -109,6 +138,9 @@ std::string check_model(const std::filesystem::path& path) {
   }
   if (weights::is_t5(folder.config())) {
     return check_t5(folder);
+  }
+  if (class_of(folder.config()) == kl_autoencoder::kClassName) {
+    return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
   }
   check(weights::is_transformer(weights::Checkpoint(folder)),
         "[weights] {}: the config's class is `{}` but must be {}", folder.path(),

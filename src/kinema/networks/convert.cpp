@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,12 +35,6 @@ constexpr Word kWords[] = {{"diffusers", Format::DIFFUSERS}, {"original", Format
                            {"comfyui", Format::COMFYUI},     {"fp8", Format::FP8},
                            {"int8", Format::INT8},           {"gguf", Format::GGUF}};
 
-/// What is written as codes: where nearly all of a network's bytes are, and rounding shows least.
-bool is_block_weight(const weights::Checkpoint::Entry& entry) {
-  return entry.key.starts_with("blocks.") && entry.key.ends_with(".weight") &&
-         entry.view->shape.rank() == 2;
-}
-
 /// Rounded, where no finite value becomes infinite.
 HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
   HostArray from = view.copy();
@@ -62,64 +57,128 @@ HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& n
 bool is_bare(Format format) { return format == Format::ORIGINAL || format == Format::GGUF; }
 bool is_stored(Format format) { return format == Format::FP8 || format == Format::INT8; }
 
-std::string name_in(Format format, const std::string& key) {
-  if (format == Format::DIFFUSERS) {
-    return key;
+/// A tensor as it is written: one of the checkpoint's, or those that the original release joins.
+struct Written {
+  std::string name;
+  std::string key;  // of the first
+  Shape shape;      // in the dtype of the first
+  std::vector<const io::TensorView*> parts;
+  weights::Cut cut = weights::Cut::WHOLE;
+
+  bool is_plain() const { return parts.size() == 1 && cut == weights::Cut::WHOLE; }
+  /// Their values, rounded where no finite one becomes infinite.
+  HostArray values(DType dtype) const {
+    HostArray out(Shape{dtype, shape.dims});
+    auto to = out.bytes.begin();
+    for (const io::TensorView* part : parts) {
+      const HostArray own = narrowed(*part, dtype, name);
+      to = std::ranges::copy(own.bytes, to).out;
+    }
+    if (cut == weights::Cut::SWAPPED) {
+      const auto half = static_cast<std::ptrdiff_t>(out.bytes.size() / 2);
+      std::ranges::rotate(out.bytes, out.bytes.begin() + half);
+    }
+    return out;
   }
-  const std::optional<std::string> name = weights::original_key(key);
-  check(name.has_value(), "[weights] the original release has no name for `{}`", key);
-  return (is_bare(format) ? "" : std::string(kComfyPrefix)) + *name;
+};
+
+/// All tensors under the names of the format, in the checkpoint's order.
+std::vector<Written> written(const weights::Checkpoint& checkpoint, Format format) {
+  const weights::NameTable& table = *weights::family_of(checkpoint)->names;
+  std::vector<std::string_view> keys;
+  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
+    keys.push_back(each.key);
+  }
+  const weights::Layout layout = weights::layout_of(table, keys);
+  const std::string prefix =
+      format == Format::DIFFUSERS || is_bare(format) ? "" : std::string(kComfyPrefix);
+  struct Part {
+    int64_t number;
+    const io::TensorView* view;
+  };
+  std::vector<Written> out;
+  std::map<std::string, size_t> places;
+  std::map<std::string, std::vector<Part>> parts;
+  for (const auto& [key, view] : checkpoint.tensors()) {
+    weights::Piece piece{.name = key};
+    if (format != Format::DIFFUSERS) {
+      const auto original = weights::original_key(table, key, layout);
+      check(original.has_value(), "[weights] the original release has no name for `{}`", key);
+      piece = *original;
+    }
+    if (places.emplace(piece.name, out.size()).second) {
+      Shape shape = view->shape;
+      shape.dtype = checkpoint.float_type(*view);
+      out.push_back({prefix + piece.name, key, shape, {}, piece.cut});
+    }
+    parts[piece.name].push_back({piece.part, view});
+  }
+  for (auto& [name, own] : parts) {
+    Written& tensor = out[places.at(name)];
+    std::ranges::sort(own, {}, &Part::number);
+    tensor.shape.dims = own[0].view->shape.dims;
+    for (const Part& part : own) {
+      tensor.shape.dims[0] += tensor.parts.empty() ? 0 : part.view->shape.dims[0];
+      tensor.parts.push_back(part.view);
+    }
+  }
+  return out;
+}
+
+/// What is written as codes: where nearly all of a network's bytes are, and rounding shows least.
+bool is_block_weight(const Written& tensor) {
+  return tensor.key.find("blocks.") != std::string::npos && tensor.key.ends_with(".weight") &&
+         tensor.shape.rank() == 2;
 }
 
 /// The codes of a weight [out, in], with a scale each or (`one`) one for all.
-weights::StoredCodes codes_of(const io::TensorView& view, DType codes, bool one) {
-  HostArray values = convert(view.copy(), DType::F32);
+weights::StoredCodes codes_of(const Written& tensor, DType codes, bool one) {
+  HostArray values = tensor.values(DType::F32);
   const Dims dims = values.shape.dims;
   if (one) {
     values.shape.dims = {1, values.shape.elements()};
   }
-  weights::StoredCodes out = weights::stored_codes(values, codes, view.name);
+  weights::StoredCodes out = weights::stored_codes(values, codes, tensor.parts[0]->name);
   out.values.shape.dims = dims;
   out.scale.shape.dims = one ? Dims{} : Dims{dims[0], 1};
   return out;
 }
 
 /// A weight as codes, and its scales beside it under ComfyUI's name for them.
-std::vector<io::TensorEntry> stored_entries(const std::string& name, const io::TensorView& view,
-                                            Format format) {
+std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format) {
   const bool one = format == Format::FP8;
   const DType codes = one ? DType::F8E4M3FN : DType::S8;
-  const Dims scales = one ? Dims{} : Dims{view.shape.dims[0], 1};
-  const std::string module = name.substr(0, name.size() - std::string_view("weight").size());
-  return {io::TensorEntry::lazy(name, {codes, view.shape.dims},
-                                [&view, codes, one] { return codes_of(view, codes, one).values; }),
-          io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales},
-                                [&view, codes, one] { return codes_of(view, codes, one).scale; })};
+  const Dims scales = one ? Dims{} : Dims{tensor.shape.dims[0], 1};
+  const std::string module =
+      tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
+  return {
+      io::TensorEntry::lazy(tensor.name, {codes, tensor.shape.dims},
+                            [tensor, codes, one] { return codes_of(tensor, codes, one).values; }),
+      io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales},
+                            [tensor, codes, one] { return codes_of(tensor, codes, one).scale; })};
 }
 
 std::vector<io::TensorEntry> entries_of(const weights::Checkpoint& checkpoint,
                                         const ConvertOptions& options) {
   std::vector<io::TensorEntry> entries;
-  const auto total = static_cast<int64_t>(checkpoint.tensors().size());
-  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
-    const std::string name = name_in(options.to, each.key);
-    const io::TensorView& view = *each.view;
-    if (is_stored(options.to) && is_block_weight(each)) {
-      for (io::TensorEntry& entry : stored_entries(name, view, options.to)) {
+  const std::vector<Written> tensors = written(checkpoint, options.to);
+  const auto total = static_cast<int64_t>(tensors.size());
+  for (const Written& tensor : tensors) {
+    if (is_stored(options.to) && is_block_weight(tensor)) {
+      for (io::TensorEntry& entry : stored_entries(tensor, options.to)) {
         entries.push_back(std::move(entry));
       }
       continue;
     }
-    Shape shape = view.shape;
+    Shape shape = tensor.shape;
     shape.dtype = options.dtype.value_or(shape.dtype);
     const io::TensorEntry plain =
-        shape.dtype == view.shape.dtype
-            ? io::TensorEntry::of(name, view)
-            : io::TensorEntry::lazy(name, shape, [&view, name, dtype = shape.dtype] {
-                return narrowed(view, dtype, name);
-              });
+        tensor.is_plain() && shape.dtype == tensor.parts[0]->shape.dtype
+            ? io::TensorEntry::of(tensor.name, *tensor.parts[0])
+            : io::TensorEntry::lazy(tensor.name, shape,
+                                    [tensor, dtype = shape.dtype] { return tensor.values(dtype); });
     const auto at = static_cast<int64_t>(entries.size());
-    entries.push_back({name, shape, [plain, at, total, &options](const io::ByteSink& sink) {
+    entries.push_back({tensor.name, shape, [plain, at, total, &options](const io::ByteSink& sink) {
                          if (options.progress) {
                            options.progress(at, total);
                          }
@@ -147,23 +206,22 @@ io::GgmlType ggml_type(DType dtype) {
 void write_gguf(const fs::path& target, const weights::Checkpoint& checkpoint,
                 const ConvertOptions& options) {
   std::vector<io::GgufEntry> entries;
-  const auto total = static_cast<int64_t>(checkpoint.tensors().size());
-  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
-    const io::TensorView& view = *each.view;
-    const bool codes = !options.dtype && is_block_weight(each) &&
-                       io::gguf_can_write(io::GgmlType::Q8_0, view.shape.dims);
+  const std::vector<Written> tensors = written(checkpoint, options.to);
+  const auto total = static_cast<int64_t>(tensors.size());
+  for (const Written& tensor : tensors) {
+    const bool codes = !options.dtype && is_block_weight(tensor) &&
+                       io::gguf_can_write(io::GgmlType::Q8_0, tensor.shape.dims);
     const DType dtype =
-        view.shape.rank() == 2 ? options.dtype.value_or(view.shape.dtype) : DType::F32;
+        tensor.shape.rank() == 2 ? options.dtype.value_or(tensor.shape.dtype) : DType::F32;
     const auto at = static_cast<int64_t>(entries.size());
-    const std::string name = name_in(options.to, each.key);
-    entries.push_back({.name = name,
-                       .dims = view.shape.dims,
+    entries.push_back({.name = tensor.name,
+                       .dims = tensor.shape.dims,
                        .type = codes ? io::GgmlType::Q8_0 : ggml_type(dtype),
-                       .values = [&view, &options, at, total, name, dtype] {
+                       .values = [tensor, &options, at, total, dtype] {
                          if (options.progress) {
                            options.progress(at, total);
                          }
-                         const HostArray values = convert(narrowed(view, dtype, name), DType::F32);
+                         const HostArray values = convert(tensor.values(dtype), DType::F32);
                          const auto all = values.as<float>();
                          return std::vector<float>(all.begin(), all.end());
                        }});
@@ -198,8 +256,14 @@ void convert_transformer(const fs::path& source, const fs::path& target,
         source.string(), weights::transformer_classes());
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
-  const Json config =
-      options.to == Format::DIFFUSERS ? network->config() : network->original_config();
+  const bool is_wan = weights::family_of(checkpoint)->names == &weights::kWanNames;
+  // A file has none; but Wan's tells whether its sizes could be read from it.
+  const Json config = options.to == Format::DIFFUSERS || (!is_wan && is_file(target))
+                          ? network->config()
+                          : network->original_config();
+  check(is_wan || options.to != Format::GGUF,
+        "[weights] GGUF files are written of Wan only; {} is {}", source.string(),
+        weights::family_of(checkpoint)->name);
   check(options.to != Format::DIFFUSERS || !is_file(target),
         "[weights] {} is a file's name, but diffusers wants a folder with its config.json",
         target.string());

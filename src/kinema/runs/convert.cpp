@@ -25,8 +25,12 @@ namespace fs = std::filesystem;
 /// The transformer of a pipeline's folder, a checkpoint's or a run's step; else the path itself.
 fs::path transformer_of(const fs::path& source) {
   std::error_code ignored;
-  const fs::path inside = source / "transformer";
-  return fs::is_directory(inside, ignored) ? inside : source;
+  for (const char* part : {"transformer", "unet"}) {
+    if (const fs::path inside = source / part; fs::is_directory(inside, ignored)) {
+      return inside;
+    }
+  }
+  return source;
 }
 
 /// A file of low-rank or other differences, or PEFT's folder of one.

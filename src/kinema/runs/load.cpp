@@ -39,6 +39,12 @@ bool is_hub_id(const std::string& word) {
          !exists(word);
 }
 
+/// A file of weights, which may hold a whole pipeline.
+bool is_weights(const std::string& word) {
+  std::error_code ignored;
+  return word.ends_with(".safetensors") && fs::is_regular_file(word, ignored);
+}
+
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
 }  // namespace
@@ -74,7 +80,7 @@ config::Loaded load_generation(std::span<const std::string> words,
   std::vector<std::string> rest;
   std::vector<SharedSettings> videos;
   for (const std::string& word : words) {
-    if (!is_key(word) && (is_folder(word) || is_hub_id(word))) {
+    if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
       first.push_back("pretrained_model_name_or_path=" + word);
     } else if (!is_key(word) && word.ends_with(".json")) {
       const SharedSettings& video = videos.emplace_back(read_shared_settings(word));

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "kinema/config/lora.h"
@@ -116,6 +117,33 @@ void add_ranks(const config::Config& config, std::span<const weights::Adapter> a
   }
 }
 
+bool is_for_text_alone(const weights::Lora& lora) {
+  return lora.targets().empty() && lora.unknown().empty();
+}
+
+/// Hands the parts for text encoders to the model, with a line about each. `network`: whose text
+/// they encode.
+void add_text(std::span<const weights::Adapter> adapters, const networks::Network& network,
+              ModelToUse& model, std::vector<std::string>& lines) {
+  TextAdapters& text = model.text_adapters;
+  const weights::Family* family = weights::family_of_config(network->config());
+  const std::string_view class_1 = family == nullptr ? "" : family->text_encoder_class;
+  const std::string_view class_2 = family == nullptr ? "" : family->text_encoder_2_class;
+  for (const auto& [member, name, type, into] :
+       {std::tuple{weights::LoraMember::TEXT_ENCODER, "text_encoder", class_1, &text.first},
+        std::tuple{weights::LoraMember::TEXT_ENCODER_2, "text_encoder_2", class_2, &text.second}}) {
+    *into = weights::for_text(adapters, member);
+    for (const weights::Adapter& each : *into) {
+      check(type.starts_with("CLIPText"),
+            "[lora] {} changes {}, which is {} in this model, but only CLIP takes adapters",
+            each.lora->path(), name, type.empty() ? "not there" : type);
+      lines.push_back(fmt::format("{}: {}: {} modules, scale {}", name,
+                                  fs::path(each.lora->path()).filename().string(),
+                                  each.targets().size(), each.scale));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<weights::Adapter> open_adapters(const config::Config& config, const Expert& expert,
@@ -174,6 +202,7 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
       }
     }
     if (!experts[i].empty()) {
+      // Keys of text encoders are checked when those are loaded.
       const weights::Adapters fitted(experts[i],
                                      networks::open(transformers[i])->parameters(options));
       for (const std::string& line : fitted.report()) {
@@ -181,6 +210,11 @@ std::vector<std::string> add_lora(const config::Config& config, nn::ModelOptions
       }
     }
   }
+  if (!experts[0].empty()) {
+    add_text(experts[0], networks::open(transformers[0]), model, lines);
+  }
+  std::erase_if(experts[0],
+                [](const weights::Adapter& each) { return is_for_text_alone(*each.lora); });
   folder.adapters = std::move(experts[0]);
   folder.adapters_2 = std::move(experts[1]);
   return lines;

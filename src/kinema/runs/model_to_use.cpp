@@ -170,7 +170,14 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   ModelToUse out;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;
   const bool is_pipeline = !pipeline.empty() && fs::path(pipeline).filename() != "transformer";
-  if (!is_pipeline && fs::is_regular_file(transformer)) {  // a file of weights, and nothing beside
+  if (is_pipeline && fs::is_regular_file(pipeline)) {  // all models in one, and no settings
+    out.folder.folder = fs::path(pipeline).parent_path();
+    // As the released pipelines with two CLIP text encoders have it.
+    out.folder.zeros_for_no_negative = has_both_text_encoders(pipeline);
+    if (const fs::path beside = out.folder.folder / sample::kSchedulerConfig; fs::exists(beside)) {
+      out.folder.schedule = sample::read_scheduler_config(beside);
+    }
+  } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights, and nothing beside
     out.folder.folder = transformer.parent_path();
   } else {
     out.folder =

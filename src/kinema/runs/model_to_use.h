@@ -9,6 +9,7 @@
 #include "kinema/config/config.h"
 #include "kinema/config/lora.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/text_adapters.h"
 #include "kinema/sample/pipeline_folder.h"
 
 /// Which model a command samples or evaluates: a run's checkpoint, or the one that is named.
@@ -23,6 +24,7 @@ struct ModelToUse {
   /// (1: the low-noise one), and the entry of lora_config that it began as.
   std::array<std::filesystem::path, 2> adapters = {};
   std::optional<config::LoraChoice> adapter_start = {};
+  TextAdapters text_adapters = {};
 
   bool has_adapter() const { return !adapters[0].empty() || !adapters[1].empty(); }
 };

@@ -30,6 +30,7 @@
 #include "kinema/runs/load.h"
 #include "kinema/runs/objective.h"
 #include "kinema/runs/quantization.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
@@ -250,6 +251,10 @@ void check_is_model(const fs::path& folder) {
 
 }  // namespace
 
+bool is_pipeline_file(const fs::path& path) {
+  return path.extension() == ".safetensors" && !weights::parts_in(path).empty();
+}
+
 fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
   const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
   const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
@@ -257,8 +262,9 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
     return {};
   }
   std::error_code ignored;
-  // Only the transformer alone may be a file.
-  const bool there = own.empty() ? fs::is_directory(path, ignored) : fs::exists(path, ignored);
+  // A file may be the transformer alone, or hold the pipeline's other models too.
+  const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
+                                 : fs::exists(path, ignored);
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
         "[config] pretrained_model_name_or_path is the file {0}, expected a folder\n"
         "  wan_transformer_pretrained_model_name_or_path={0} takes a transformer's file",
@@ -319,6 +325,9 @@ fs::path vae_folder(const config::Config& config) {
         "[config] autoencoder=wan needs a VAE: set wan_vae_pretrained_model_name_or_path=FOLDER, "
         "or autoencoder=space_to_depth");
   std::error_code ignored;
+  if (fs::is_regular_file(named, ignored)) {
+    return named;
+  }
   const fs::path inside = named / "vae";
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
   check(!fs::exists(named / "train_state.json", ignored),
@@ -363,6 +372,21 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
 }
 
+bool has_both_text_encoders(const fs::path& file) {
+  const std::vector<std::string_view> parts =
+      is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
+  return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
+         std::ranges::count(parts, weights::kTextEncoder2) > 0;
+}
+
+fs::path text_encoder_file(const config::Config& config) {
+  const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
+  const fs::path pipeline(config.model.pretrained_model_name_or_path);
+  std::error_code ignored;
+  const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
+  return !elsewhere && has_both_text_encoders(pipeline) ? pipeline : fs::path();
+}
+
 fs::path text_encoder_folder(const config::Config& config) {
   const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;
@@ -372,9 +396,20 @@ fs::path text_encoder_folder(const config::Config& config) {
         "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
         "  or text_encoder=hashed where the model was trained with that");
   std::error_code ignored;
+  if (const fs::path file = text_encoder_file(config); !file.empty()) {
+    const fs::path folder = own.empty() ? file.parent_path() : named;
+    for (const char* part : {"tokenizer", "tokenizer_2"}) {
+      check(fs::is_directory(folder / part, ignored),
+            "[config] {} holds no tokenizers, and there is no {}/ in {}\n  set "
+            "wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that has "
+            "tokenizer/ and tokenizer_2/",
+            file.string(), part, folder.empty() ? "its folder" : folder.string());
+    }
+    return folder;
+  }
   for (const char* part : {"text_encoder", "tokenizer"}) {
     check(fs::is_directory(named / part, ignored),
-          "[config] there is no {0}/ in {1}: expected the folder of a Wan pipeline", part,
+          "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
           named.string());
   }
   return named;
@@ -383,19 +418,17 @@ fs::path text_encoder_folder(const config::Config& config) {
 namespace {
 
 /// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
-std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& config,
-                                                          const fs::path& folder,
-                                                          const TextWidths& widths,
-                                                          const pjrt::Client& client,
-                                                          const Job& job, TextUse use) {
+std::unique_ptr<encoders::TextEncoder> image_text_encoder(
+    const config::Config& config, const fs::path& folder, const TextWidths& widths,
+    const pjrt::Client& client, const Job& job, TextUse use, const TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
   const DType type = dtype(m.text_encoder_dtype);
   const auto on_note = [job](const std::string& note) { job.notice(note); };
   std::error_code ignored;
   check(fs::is_directory(folder / "tokenizer_2", ignored),
         "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
-  const io::Json second = io::Json::read(folder / "text_encoder_2" / "config.json");
-  if (weights::is_t5(second)) {
+  const fs::path file = text_encoder_file(config);
+  if (file.empty() && weights::is_t5(io::Json::read(folder / "text_encoder_2" / "config.json"))) {
     constexpr int64_t kLongest = 512;
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,
@@ -409,10 +442,12 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
                              .precision = precision(m.precision),
                              .scan_layers = m.scan_layers},
                  .clip_dtype = type,
+                 .clip_adapters = adapters.first,
                  .program = program_options(config),
                  .on_note = on_note});
   }
   return encoders::sdxl_text_encoder(client, {.pipeline = folder,
+                                              .file = file,
                                               .clip_skip = config.generate.clip_skip,
                                               .width = widths.states,
                                               .pooled_width = widths.pooled,
@@ -420,6 +455,8 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
                                               .precision = precision(m.precision),
                                               .scan_layers = m.scan_layers,
                                               .program = program_options(config),
+                                              .adapters = adapters.first,
+                                              .adapters_2 = adapters.second,
                                               .on_note = on_note});
 }
 
@@ -428,7 +465,8 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(const config::Config& 
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          const TextWidths& widths,
                                                          const pjrt::Client& client, const Job& job,
-                                                         TextUse use) {
+                                                         TextUse use,
+                                                         const TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
   if (m.text_encoder == config::TextEncoder::HASHED) {
     return encoders::hashed_text_encoder(hashed_encoder(config, widths));
@@ -436,8 +474,8 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
   const fs::path folder = text_encoder_folder(config);
   const DType type = dtype(m.text_encoder_dtype);
   std::error_code ignored;
-  if (fs::is_directory(folder / "text_encoder_2", ignored)) {
-    return image_text_encoder(config, folder, widths, client, job, use);
+  if (fs::is_directory(folder / "text_encoder_2", ignored) || !text_encoder_file(config).empty()) {
+    return image_text_encoder(config, folder, widths, client, job, use, adapters);
   }
   return encoders::umt5_text_encoder(
       client, {.model = folder / "text_encoder",

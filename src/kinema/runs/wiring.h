@@ -14,6 +14,7 @@
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/job.h"
+#include "kinema/runs/text_adapters.h"
 #include "kinema/runtime/array.h"
 #include "kinema/text/hashed.h"
 
@@ -33,6 +34,11 @@ nn::InitOptions init_options(const config::Config& config);
 std::filesystem::path pretrained_transformer(const config::Config& config,
                                              const std::string& part = "transformer");
 
+/// A safetensors file that holds models of a pipeline beside the network, or one of them.
+bool is_pipeline_file(const std::filesystem::path& path);
+/// One that holds CLIP's two text encoders, which are all that Stable Diffusion XL has.
+bool has_both_text_encoders(const std::filesystem::path& file);
+
 data::SpaceToDepth space_to_depth(const config::Config& config);
 
 /// Widths that a network expects of text; 0: any, and of pooled text none.
@@ -45,8 +51,12 @@ TextWidths text_widths(const networks::Sizes& network);
 int64_t text_tokens(const config::Config& config, const networks::Sizes& network);
 text::HashedEncoder hashed_encoder(const config::Config& config, const TextWidths& widths);
 
-/// The VAE's folder; throws an Error that says what to set when there is none.
+/// The VAE's folder, or a file that holds it; throws an Error that says what to set when there is
+/// none.
 std::filesystem::path vae_folder(const config::Config& config);
+
+/// The single file that the text encoders lie in; empty: they have folders.
+std::filesystem::path text_encoder_file(const config::Config& config);
 
 /// The text encoder and autoencoder of a configuration, with models of the pipeline's folder or of
 /// folders of their own. Throw an Error naming what is missing.
@@ -58,7 +68,8 @@ enum class TextUse { PROMPTS, CAPTIONS };
 std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& config,
                                                          const TextWidths& widths,
                                                          const pjrt::Client& client, const Job& job,
-                                                         TextUse use = TextUse::PROMPTS);
+                                                         TextUse use = TextUse::PROMPTS,
+                                                         const TextAdapters& adapters = {});
 
 /// Training samples for a transformer; `batch` samples make a batch. Videos are encoded on the
 /// client's device; null when the process is told to stop while they are (make_clip_source).

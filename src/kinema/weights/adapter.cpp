@@ -232,7 +232,7 @@ void train_alone(std::vector<nn::ParamSpec>& specs, const AdapterConfig& config)
 UniformRank uniform_rank(const Adapter& adapter) {
   std::optional<UniformRank> out;
   const Lora& lora = *adapter.lora;
-  for (const auto& [module, target] : lora.targets(adapter.expert)) {
+  for (const auto& [module, target] : adapter.targets()) {
     check(target.down != nullptr && target.up_bias == nullptr && target.diff == nullptr &&
               target.diff_bias == nullptr,
           "[lora] {} changes `{}` by more than a low-rank pair, so it cannot be trained on\n"

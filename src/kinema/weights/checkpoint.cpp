@@ -7,7 +7,10 @@
 #include <span>
 
 #include "kinema/core/error.h"
-#include "kinema/weights/family.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/weights/cut.h"
+#include "kinema/weights/file_names.h"
+#include "kinema/weights/scaled_weights.h"
 #include "kinema/weights/stored.h"
 
 namespace kinema::weights {
@@ -15,15 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-
-// A bundle of a whole pipeline in one file has these beside the transformer.
-constexpr std::array<std::string_view, 5> kOtherParts{
-    "vae.", "first_stage_model.", "text_encoders.", "cond_stage_model.", "conditioner."};
-
-bool is_of_other_part(std::string_view name) {
-  return std::ranges::any_of(kOtherParts,
-                             [&](std::string_view part) { return name.starts_with(part); });
-}
 
 template <typename File>
 std::vector<const io::TensorView*> views(const File& file) {
@@ -34,162 +28,70 @@ std::vector<const io::TensorView*> views(const File& file) {
   return out;
 }
 
-// Scales of weights, by who wrote the file, and of activations.
-constexpr std::array<std::string_view, 2> kScaleNames{".scale_weight", ".weight_scale"};
-constexpr std::array<std::string_view, 2> kUnusedScales{".scale_input", ".input_scale"};
-// How a layer is stored, in ComfyUI's files: JSON as bytes, or for all layers in the metadata.
-constexpr std::array<std::string_view, 1> kLayerFormat{".comfy_quant"};
-constexpr const char* kLayerFormats = "_quantization_metadata";
-
-/// `X` of a tensor that says something of `X.weight`: a name that ends with one of these.
-std::optional<std::string_view> module_of(std::string_view name,
-                                          std::span<const std::string_view> ends) {
-  for (const std::string_view end : ends) {
-    if (name.ends_with(end)) {
-      return name.substr(0, name.size() - end.size());
-    }
-  }
-  return std::nullopt;
-}
-
-// A tensor that says that weights are scaled; its values do not matter.
-bool is_mark(std::string_view name) {
-  return name == "scaled_fp8" || name.ends_with(".scaled_fp8");
-}
-
-/// What a file says of its weights, by the module's name.
-class Storage {
- public:
-  Storage(std::span<const io::TensorView* const> tensors, const std::string& path) : path_(path) {
-    for (const io::TensorView* tensor : tensors) {
-      const std::string_view name = tensor->name;
-      if (const auto module = module_of(name, kWeightName)) {
-        weights_.emplace(*module, tensor);
-      } else if (const auto scaled = module_of(name, kScaleNames)) {
-        const auto [found, fresh] = scales_.emplace(*scaled, tensor);
-        check(fresh, "[weights] {}: `{}` has the scales `{}` and `{}`, expected one of them", path_,
-              std::string(*scaled) + ".weight", found->second->name, name);
-      } else if (const auto described = module_of(name, kLayerFormat)) {
-        add_format(*described, *tensor);
-      }
-    }
-  }
-
-  /// ComfyUI's later files may say it of all layers in the metadata, where names may lack `prefix`.
-  void add_formats(const io::SafetensorsFile& file, const std::string& prefix) {
-    const auto found = file.metadata().find(kLayerFormats);
-    if (found == file.metadata().end()) {
-      return;
-    }
-    const Json all = Json::parse(found->second, file.path() + " (" + kLayerFormats + ")");
-    const Json* layers = all.find("layers");
-    for (const auto& [name, layer] :
-         layers == nullptr ? std::vector<Json::Member>{} : layers->members()) {
-      const bool is_whole = weights_.contains(name);
-      add_format(is_whole ? name : prefix + name, layer, file.path() + ": `" + name + "`");
-    }
-  }
-
-  /// Throws an Error where what is said does not fit the weights.
-  void check_all(std::span<const io::TensorView* const> tensors) const {
-    for (const io::TensorView* tensor : tensors) {
-      for (const auto& names : {std::span<const std::string_view>(kScaleNames),
-                                std::span<const std::string_view>(kUnusedScales),
-                                std::span<const std::string_view>(kLayerFormat)}) {
-        const auto module = module_of(tensor->name, names);
-        check(!module || weights_.contains(*module),
-              "[weights] {}: `{}` is there without `{}.weight`, expected both", path_, tensor->name,
-              module.value_or(""));
-      }
-    }
-    for (const auto& [module, weight] : weights_) {
-      const DType dtype = weight->shape.dtype;
-      const auto format = formats_.find(module);
-      check(format == formats_.end() || format->second == dtype,
-            "[weights] {}: `{}` is {}, but the file says that it is {}: expected one type", path_,
-            weight->name, to_string(weight->shape),
-            format == formats_.end() ? "" : to_string(format->second));
-      const bool wants_scale = format != formats_.end() ||
-                               (!scales_.empty() && is_f8(dtype) && weight->shape.rank() >= 2);
-      check(!wants_scale || scales_.contains(module),
-            "[weights] {}: `{}` is {} without a scale, expected `{}.scale_weight` as other layers "
-            "have it\n  the file is damaged: fetch it anew",
-            path_, weight->name, to_string(weight->shape), module);
-    }
-  }
-
-  /// The scales of `X.weight`, or null.
-  const io::TensorView* scale_of(std::string_view name) const {
-    const auto module = module_of(name, kWeightName);
-    const auto found = module ? scales_.find(*module) : scales_.end();
-    return found == scales_.end() ? nullptr : found->second;
-  }
-
- private:
-  void add_format(std::string_view module, const io::TensorView& tensor) {
-    constexpr int64_t kMostBytes = 1 << 16;
-    check(tensor.shape.dtype == DType::U8 && tensor.shape.elements() <= kMostBytes,
-          "[weights] {}: `{}` is {}, expected JSON as bytes", path_, tensor.name,
-          to_string(tensor.shape));
-    std::string text;
-    for (const std::byte byte : tensor.bytes) {
-      text += static_cast<char>(byte);
-    }
-    const std::string where = path_ + ": `" + tensor.name + "`";
-    add_format(std::string(module), Json::parse(text, where), where);
-  }
-
-  /// Others turn codes or pack them.
-  void add_format(const std::string& module, const Json& layer, const std::string& where) {
-    const std::string& format = layer.at("format").as_string();
-    check(format == "float8_e4m3fn" || format == "float8_e5m2",
-          "[weights] {} is stored as `{}`, which is not read\n  float8_e4m3fn and float8_e5m2 are: "
-          "take such a file of the model",
-          where, format);
-    const DType dtype = format == "float8_e5m2" ? DType::F8E5M2 : DType::F8E4M3FN;
-    const auto [found, fresh] = formats_.emplace(module, dtype);
-    check(fresh || found->second == dtype,
-          "[weights] {} says `{}`, and another place of the file {}: expected one type", where,
-          format, to_string(found->second));
-  }
-
-  static constexpr std::array<std::string_view, 1> kWeightName{".weight"};
-
-  const std::string& path_;
-  std::map<std::string_view, const io::TensorView*> weights_;
-  std::map<std::string_view, const io::TensorView*> scales_;
-  std::map<std::string, DType, std::less<>> formats_;
-};
-
 /// Throws an Error for a file that says of itself that it is another network.
 void check_architecture(const io::GgufFile& file) {
   constexpr std::string_view kKey = "general.architecture";
-  constexpr std::array kOthers{"flux",    "sd1",        "sd2",       "sd3",  "sdxl",  "aura",
-                               "ltxv",    "hyvid",      "cosmos",    "t5",   "llama", "hidream",
-                               "lumina2", "qwen_image", "t5encoder", "clip", "gemma", "qwen2vl"};
+  constexpr std::array kOthers{"sd1",     "sd2",        "sd3",       "aura",    "ltxv",  "hyvid",
+                               "cosmos",  "t5",         "llama",     "hidream", "gemma", "qwen2vl",
+                               "lumina2", "qwen_image", "t5encoder", "clip"};
   const auto found = file.texts().find(std::string(kKey));
   check(found == file.texts().end() || std::ranges::count(kOthers, found->second) == 0,
-        "[weights] {}: {} is `{}`, expected `wan`\n  take a file of the model that is meant",
+        "[weights] {}: {} is `{}`, expected `wan`, `flux` or `sdxl`\n  take a file of the model "
+        "that is meant",
         file.path(), kKey, found == file.texts().end() ? "" : found->second);
 }
 
-// What stands before the transformer's keys, by who wrote the file.
-constexpr std::array<std::string_view, 5> kPrefixes{"model.diffusion_model.", "diffusion_model.",
-                                                    "transformer.", "model.", "module."};
+/// The width of the weight beside a bias, or of the weight itself.
+int64_t columns_of(const io::TensorView& tensor, const std::string& path,
+                   const std::function<const io::TensorView*(const std::string&)>& find_tensor) {
+  const io::TensorView* weight = &tensor;
+  if (tensor.name.ends_with(".bias")) {
+    const std::string name = tensor.name.substr(0, tensor.name.size() - 4) + "weight";
+    weight = find_tensor(name);
+    check(weight != nullptr, "[weights] {}: `{}` is there without `{}`, expected both", path,
+          tensor.name, name);
+  }
+  check(weight->shape.rank() == 2, "[weights] {}: `{}` is {}, expected a matrix", path,
+        weight->name, to_string(weight->shape));
+  return weight->shape.dims[1];
+}
 
-std::string prefix_of(std::span<const io::TensorView* const> tensors) {
-  for (const std::string_view prefix : kPrefixes) {
-    for (const Family& family : families()) {
-      for (const std::string_view mark : family.marks) {
-        const std::string name = std::string(prefix) + std::string(mark);
-        if (std::ranges::any_of(tensors,
-                                [&](const io::TensorView* t) { return t->name == name; })) {
-          return std::string(prefix);
-        }
-      }
+/// The configuration of a model in a single file: that beside it, or in the folder in which a
+/// pipeline would have the model; null where there is none.
+Json config_beside(const fs::path& file, std::string_view part, const NameTable* names) {
+  const auto family =
+      std::ranges::find_if(families(), [&](const Family& each) { return each.names == names; });
+  const std::string_view own = !part.empty()                ? part
+                               : family != families().end() ? family->part
+                               : names != nullptr           ? kVae
+                                                            : "";
+  for (const fs::path& place : {file.parent_path(), file.parent_path() / own}) {
+    std::error_code ignored;
+    if (!fs::exists(place / "config.json", ignored)) {
+      continue;
+    }
+    // One for another of the pipeline's models says nothing of this one.
+    Json config = Json::read(place / "config.json");
+    const Family* said = family_of_config(config);
+    const bool is_network = own.empty() || family != families().end();
+    const Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+    const bool is_vae =
+        name != nullptr && name->is_string() && name->as_string() == kl_autoencoder::kClassName;
+    const bool fits = is_network    ? said != nullptr && is_transformer_config(config)
+                      : own == kVae ? is_vae
+                                    : said == nullptr && !is_vae;
+    if (fits) {
+      return config;
     }
   }
-  return "";
+  return {};
+}
+
+std::string_view word_of(std::string_view part) {
+  return part == kVae            ? "autoencoder that is known"
+         : part == kTextEncoder  ? "text encoder (CLIP-L)"
+         : part == kTextEncoder2 ? "second text encoder (OpenCLIP)"
+                                 : part;
 }
 
 }  // namespace
@@ -206,7 +108,9 @@ void refuse_other_formats(const fs::path& path) {
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
-Checkpoint Checkpoint::open(const fs::path& path) {
+Checkpoint::Checkpoint() : names_(std::make_shared<const FileNames>()) {}
+
+Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
   refuse_other_formats(path);
   Checkpoint out;
   out.path_ = path.string();
@@ -222,13 +126,6 @@ Checkpoint Checkpoint::open(const fs::path& path) {
         out.files_.push_back(&file);
       }
     }
-    const fs::path beside = path.parent_path() / "config.json";
-    if (fs::exists(beside, ignored)) {
-      Json config = Json::read(beside);
-      if (is_transformer_config(config)) {
-        out.config_ = std::move(config);
-      }
-    }
     std::vector<const io::TensorView*> all;
     if (out.gguf_) {
       all = views(*out.gguf_);
@@ -237,7 +134,10 @@ Checkpoint Checkpoint::open(const fs::path& path) {
       const std::vector<const io::TensorView*> part = views(file);
       all.insert(all.end(), part.begin(), part.end());
     }
-    out.index(out.with_scales(all));
+    out.read(all, part);
+    out.config_ = config_beside(path, part, out.names_->table);
+    check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}", out.path_,
+          word_of(part));
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);
@@ -245,11 +145,17 @@ Checkpoint Checkpoint::open(const fs::path& path) {
   for (const io::SafetensorsFile& file : out.folder_->files()) {
     out.files_.push_back(&file);
   }
-  out.index(out.with_scales(out.folder_->tensors()));
+  out.read(out.folder_->tensors(), part);
   return out;
 }
 
-Checkpoint::Checkpoint(const io::ModelFolder& folder) : path_(folder.path()) {
+void Checkpoint::read(const std::vector<const io::TensorView*>& tensors, std::string_view part) {
+  names_ = std::make_shared<const FileNames>(find_names(tensors, part));
+  index(with_scales(tensors));
+}
+
+Checkpoint::Checkpoint(const io::ModelFolder& folder) : Checkpoint() {
+  path_ = folder.path();
   config_ = folder.config();
   for (const io::TensorView* tensor : folder.tensors()) {
     index_.emplace(tensor->name, tensor);
@@ -280,25 +186,20 @@ void Checkpoint::check_scales() const {
 /// activations, which are not used.
 std::vector<const io::TensorView*> Checkpoint::with_scales(
     std::span<const io::TensorView* const> all) {
-  const std::string prefix = prefix_of(all);
   std::vector<const io::TensorView*> tensors;
-  std::ranges::copy_if(all, std::back_inserter(tensors), [&](const io::TensorView* tensor) {
-    return prefix.empty() || tensor->name.starts_with(prefix) || !is_of_other_part(tensor->name);
-  });
-  Storage storage(tensors, path_);
+  std::ranges::copy_if(all, std::back_inserter(tensors),
+                       [&](const io::TensorView* t) { return names_->is_of_model(t->name); });
+  ScaledWeights scaled(tensors, path_);
   for (const io::SafetensorsFile* file : files_) {
-    storage.add_formats(*file, prefix);
+    scaled.add_formats(*file, names_->prefix);
   }
-  storage.check_all(tensors);
+  scaled.check_all(tensors);
   std::vector<const io::TensorView*> out;
   for (const io::TensorView* tensor : tensors) {
-    const std::string_view name = tensor->name;
-    if (is_mark(name) || module_of(name, kLayerFormat) || module_of(name, kUnusedScales) ||
-        module_of(name, kScaleNames)) {
-      continue;
+    if (!ScaledWeights::is_beside(tensor->name)) {
+      const io::TensorView* scale = scaled.scale_of(tensor->name);
+      out.push_back(scale == nullptr ? tensor : decoded(*tensor, *scale));
     }
-    const io::TensorView* scale = storage.scale_of(name);
-    out.push_back(scale == nullptr ? tensor : decoded(*tensor, *scale));
   }
   return out;
 }
@@ -322,7 +223,7 @@ const io::TensorView* Checkpoint::decoded(const io::TensorView& codes,
           "  the file is damaged: fetch it anew",
           path_, scale.name, value);
   }
-  const io::TensorView& view = decoded_.emplace_back(
+  const io::TensorView& view = made_.emplace_back(
       io::TensorView{.name = codes.name,
                      .shape = {DType::F32, codes.shape.dims},
                      .bytes = codes.bytes,
@@ -338,29 +239,71 @@ const Checkpoint::Codes* Checkpoint::codes(const io::TensorView& tensor) const {
   return found == codes_.end() ? nullptr : &found->second;
 }
 
+void Checkpoint::add(std::string key, const io::TensorView* view) {
+  check(index_.emplace(key, view).second,
+        "[weights] {}: `{}` stands for `{}`, which is there already", path_, view->name, key);
+  tensors_.push_back({std::move(key), view});
+}
+
 void Checkpoint::index(const std::vector<const io::TensorView*>& tensors) {
-  prefix_ = prefix_of(tensors);
-  const auto has = [&](std::string_view name) {
-    return std::ranges::any_of(tensors, [&](const io::TensorView* view) {
-      return view->name == prefix_ + std::string(name);
-    });
+  const auto find_tensor = [&](const std::string& name) -> const io::TensorView* {
+    const auto found = std::ranges::find_if(
+        tensors, [&](const io::TensorView* tensor) { return tensor->name == name; });
+    return found == tensors.end() ? nullptr : *found;
   };
-  naming_ = has("head.modulation") || has("blocks.0.self_attn.q.weight") ? Naming::ORIGINAL
-                                                                         : Naming::DIFFUSERS;
   for (const io::TensorView* tensor : tensors) {
-    std::string key = tensor->name;
-    if (!prefix_.empty() && key.starts_with(prefix_)) {
-      key.erase(0, prefix_.size());
-    } else if (!prefix_.empty() && is_of_other_part(key)) {
-      continue;
+    const std::string key = names_->without_prefix(tensor->name);
+    const std::vector<Piece> pieces = names_->pieces(key);
+    if (pieces.empty()) {
+      add(key, tensor);
     }
-    if (naming_ == Naming::ORIGINAL) {
-      key = diffusers_key(key).value_or(key);
+    for (const Piece& piece : pieces) {
+      const auto rows =
+          rows_of(*tensor, piece, path_, [&] { return columns_of(*tensor, path_, find_tensor); });
+      add(piece.name, rows ? rows_from(*tensor, *rows) : turned_from(*tensor, piece));
     }
-    check(index_.emplace(key, tensor).second,
-          "[weights] {}: `{}` stands for `{}`, which is there already", path_, tensor->name, key);
-    tensors_.push_back({std::move(key), tensor});
   }
+}
+
+/// Rows of a tensor of the file. Those of codes are codes, with their rows' scales.
+const io::TensorView* Checkpoint::rows_from(const io::TensorView& tensor, const Rows& rows) {
+  io::TensorView& view = made_.emplace_back(rows_view(tensor, rows));
+  if (const Codes* all = codes(tensor)) {
+    Codes own{{all->shape.dtype, view.shape.dims}, view.bytes, all->scales};
+    const auto scales = all->scales.as<float>();
+    if (scales.size() > 1) {
+      own.scales = HostArray::f32({rows.count}, scales.subspan(static_cast<size_t>(rows.first),
+                                                               static_cast<size_t>(rows.count)));
+    }
+    view.decode = [bytes = own.bytes, dtype = own.shape.dtype,
+                   scales = own.scales](std::span<float> values) {
+      decode_stored(bytes, dtype, scales.as<float>(), values);
+    };
+    codes_.emplace(&view, std::move(own));
+  }
+  return &view;
+}
+
+/// A tensor of the file in another order or shape, or itself.
+const io::TensorView* Checkpoint::turned_from(const io::TensorView& tensor, const Piece& piece) {
+  std::optional<io::TensorView> turned = turned_view(tensor, piece, path_);
+  if (!turned) {
+    return &tensor;
+  }
+  const io::TensorView& view = made_.emplace_back(std::move(*turned));
+  if (view.decode && !tensor.decode) {
+    floats_.emplace(&view, tensor.shape.dtype);
+  } else if (const Codes* all = codes(tensor); all != nullptr && piece.cut == Cut::LINEAR) {
+    codes_.emplace(&view, Codes{{all->shape.dtype, view.shape.dims}, all->bytes, all->scales});
+  }
+  return &view;
+}
+
+Naming Checkpoint::naming() const { return names_->naming; }
+
+DType Checkpoint::float_type(const io::TensorView& tensor) const {
+  const auto found = floats_.find(&tensor);
+  return found == floats_.end() ? tensor.shape.dtype : found->second;
 }
 
 const io::TensorView* Checkpoint::find(std::string_view key) const {
@@ -375,9 +318,7 @@ const io::TensorView& Checkpoint::at(std::string_view key) const {
   return *view;
 }
 
-std::string Checkpoint::name_in_file(const std::string& key) const {
-  return prefix_ + (naming_ == Naming::ORIGINAL ? original_key(key).value_or(key) : key);
-}
+std::string Checkpoint::name_in_file(const std::string& key) const { return names_->in_file(key); }
 
 bool is_transformer_config(const Json& config) {
   const Family* family = family_of_config(config);

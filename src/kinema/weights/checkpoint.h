@@ -3,6 +3,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,13 +12,23 @@
 #include "kinema/io/gguf.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/weights/family.h"
-#include "kinema/weights/names.h"
+#include "kinema/weights/naming.h"
 
 namespace kinema::weights {
 
+struct FileNames;
+struct Piece;
+struct Rows;
+
+// Models of a pipeline beside the network that is sampled, by the names of their folders.
+inline constexpr std::string_view kVae = "vae";
+inline constexpr std::string_view kTextEncoder = "text_encoder";
+inline constexpr std::string_view kTextEncoder2 = "text_encoder_2";
+
 /// A model's tensors under diffusers keys, whatever holds them. That may be a model folder of
-/// diffusers or transformers, one of the original Wan release, or a single safetensors or GGUF file
-/// in the names of either, with or without a prefix such as `model.diffusion_model.`. Weights that
+/// diffusers or transformers, one of the original release, or a single safetensors or GGUF file in
+/// the names of either, with or without a prefix such as `model.diffusion_model.`. Where the
+/// original joins several tensors in one, they are rows of it, and lie where it lies. Weights that
 /// are codes beside their scales (`X.weight` with `X.scale_weight`, as ComfyUI's fp8 files have
 /// them) are what these stand for. Codes without scales are the numbers that they are, in files
 /// without any scale.
@@ -34,17 +45,22 @@ class Checkpoint {
     const io::TensorView* view;
   };
 
+  /// The network that is sampled, or the model that is `part` of its pipeline, which one file may
+  /// hold together: kVae, kTextEncoder, kTextEncoder2. A file of an autoencoder alone is opened
+  /// without a part too.
+  ///
   /// Throws what ModelFolder::open, SafetensorsFile::open and GgufFile::open throw, and an Error
   /// with a remedy for pickles, which are not read. Throws an Error naming the tensor where codes,
   /// scales and what the file says of them do not fit together, and for GGUF files of other
-  /// architectures.
-  static Checkpoint open(const std::filesystem::path& path);
+  /// architectures. Throws an Error naming a tensor that cannot be divided as its name says, and
+  /// one for a file without that part.
+  static Checkpoint open(const std::filesystem::path& path, std::string_view part = {});
   /// A model folder under its own keys; it must outlive the result.
   Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
 
   const std::string& path() const { return path_; }
-  /// Which names the file uses; only Wan transformers have two.
-  Naming naming() const { return naming_; }
+  /// Which names the file uses.
+  Naming naming() const;
   /// The folder's `config.json`, or that beside a single file; null where there is none.
   const io::Json& config() const { return config_; }
   const std::vector<Entry>& tensors() const { return tensors_; }
@@ -54,6 +70,9 @@ class Checkpoint {
   const io::TensorView& at(std::string_view key) const;
   /// What a tensor of this checkpoint is stored as; null where that has no scales.
   const Codes* codes(const io::TensorView& tensor) const;
+  /// What the values of a tensor are stored as: where they change places (F32 when read), what they
+  /// were before.
+  DType float_type(const io::TensorView& tensor) const;
   /// A key as this file writes it, for messages.
   std::string name_in_file(const std::string& key) const;
   /// Throws an Error when a file became shorter since it was opened; to be asked after reading.
@@ -62,21 +81,25 @@ class Checkpoint {
   void check_scales() const;
 
  private:
-  Checkpoint() = default;
+  Checkpoint();
+  void read(const std::vector<const io::TensorView*>& tensors, std::string_view part);
   std::vector<const io::TensorView*> with_scales(std::span<const io::TensorView* const> all);
   const io::TensorView* decoded(const io::TensorView& codes, const io::TensorView& scale);
   void index(const std::vector<const io::TensorView*>& tensors);
+  const io::TensorView* rows_from(const io::TensorView& tensor, const Rows& rows);
+  const io::TensorView* turned_from(const io::TensorView& tensor, const Piece& piece);
+  void add(std::string key, const io::TensorView* view);
 
   std::string path_;
   std::optional<io::ModelFolder> folder_;
   std::vector<io::SafetensorsFile> single_;        // on the heap, so that addresses stay when moved
   std::vector<const io::SafetensorsFile*> files_;  // all of them
   std::optional<io::GgufFile> gguf_;
-  std::deque<io::TensorView> decoded_;  // codes with their scales
+  std::deque<io::TensorView> made_;  // codes with their scales, parts of tensors
   std::map<const io::TensorView*, Codes> codes_;
   io::Json config_;
-  Naming naming_ = Naming::DIFFUSERS;
-  std::string prefix_;
+  std::map<const io::TensorView*, DType> floats_;
+  std::shared_ptr<const FileNames> names_;  // shared, so that the type need not be known here
   std::vector<Entry> tensors_;
   std::map<std::string, const io::TensorView*, std::less<>> index_;
 };

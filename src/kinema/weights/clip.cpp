@@ -22,6 +22,7 @@ struct Side {
 constexpr Side kVision{"vision_model", "embeddings.class_embedding", "vision"};
 constexpr Side kText{"text_model", "embeddings.token_embedding.weight", "text"};
 // Each side's own, and what may be in a file beside it.
+constexpr std::string_view kProjectionKey = "text_projection.weight";
 constexpr std::string_view kPositions = "embeddings.position_ids";
 
 constexpr std::string_view kVisionClass = "CLIPVisionModel";
@@ -51,20 +52,21 @@ const Json& part(const Json& document, std::string_view key) {
   return inner != nullptr && inner->is_object() ? *inner : document;
 }
 
-std::string prefix_of(const io::ModelFolder& folder, const Side& side) {
+std::string prefix_of(const Checkpoint& files, const Side& side) {
   const std::string published = std::string(side.prefix) + "." + std::string(side.mark);
-  if (folder.find(published) != nullptr) {
+  if (files.find(published) != nullptr) {
     return std::string(side.prefix);
   }
-  check(folder.find(side.mark) != nullptr,
-        "[weights] {} has neither `{}` nor `{}`: no CLIP {} model", folder.path(), published,
+  check(files.find(side.mark) != nullptr,
+        "[weights] {} has neither `{}` nor `{}`: no CLIP {} model", files.path(), published,
         side.mark, side.what);
   return "";
 }
 
 /// Of another side of CLIP, or a buffer of older files.
 bool beside(const std::string& key, const std::string& prefix) {
-  return key.ends_with(kPositions) || (!prefix.empty() && !key.starts_with(prefix + "."));
+  return key.ends_with(kPositions) || key == "logit_scale" ||
+         (!prefix.empty() && !key.starts_with(prefix + "."));
 }
 
 }  // namespace
@@ -117,25 +119,64 @@ clip::TextConfig parse_clip_text_config(const Json& document) {
   return c;
 }
 
-std::string clip_prefix(const io::ModelFolder& folder) { return prefix_of(folder, kVision); }
-std::string clip_text_prefix(const io::ModelFolder& folder) { return prefix_of(folder, kText); }
-
-const io::TensorView& clip_text_embedding(const io::ModelFolder& folder) {
-  return folder.at(clip::token_embedding({}, clip_text_prefix(folder)).name);
+clip::TextConfig clip_text_config(const Checkpoint& files) {
+  if (files.config().is_object()) {
+    return parse_clip_text_config(files.config());
+  }
+  constexpr int64_t kHead = 64;
+  const std::string prefix = clip_text_prefix(files) + ".";
+  const auto dims = [&](const std::string& key) -> const Dims& {
+    const io::TensorView& view = files.at(key);
+    check(view.shape.rank() == 2, "[weights] {}: `{}` is {}, expected a matrix", files.path(),
+          view.name, to_string(view.shape));
+    return view.shape.dims;
+  };
+  const auto layer = [&](int64_t number) {
+    return fmt::format("{}encoder.layers.{}.mlp.fc1.weight", prefix, number);
+  };
+  clip::TextConfig c;
+  c.vocab_size = dims(prefix + "embeddings.token_embedding.weight")[0];
+  c.max_position_embeddings = dims(prefix + "embeddings.position_embedding.weight")[0];
+  c.intermediate_size = dims(layer(0))[0];
+  c.hidden_size = dims(layer(0))[1];
+  c.num_attention_heads = c.hidden_size / kHead;
+  for (c.num_hidden_layers = 0; files.find(layer(c.num_hidden_layers)) != nullptr;) {
+    ++c.num_hidden_layers;
+  }
+  if (files.find(kProjectionKey) != nullptr) {
+    c.projection_dim = dims(std::string(kProjectionKey))[0];
+    c.hidden_act = clip::Activation::GELU;
+  }
+  check(c.hidden_size % kHead == 0,
+        "[weights] {}: the text encoder is {} wide, which is no number of heads of {}",
+        files.path(), c.hidden_size, kHead);
+  try {
+    clip::validate(c);
+  } catch (const Error& error) {
+    fail("{}\n  read off the shapes in {}", error.what(), files.path());
+  }
+  return c;
 }
 
-void check_clip_tensors(const io::ModelFolder& folder, const clip::VisionConfig& config) {
-  const std::string prefix = clip_prefix(folder);
-  check_tensors(folder, clip::parameters(config, prefix), [&](const std::string& key) {
+std::string clip_prefix(const Checkpoint& files) { return prefix_of(files, kVision); }
+std::string clip_text_prefix(const Checkpoint& files) { return prefix_of(files, kText); }
+
+const io::TensorView& clip_text_embedding(const Checkpoint& files) {
+  return files.at(clip::token_embedding({}, clip_text_prefix(files)).name);
+}
+
+void check_clip_tensors(const Checkpoint& files, const clip::VisionConfig& config) {
+  const std::string prefix = clip_prefix(files);
+  check_tensors(files, clip::parameters(config, prefix), [&](const std::string& key) {
     return key == "visual_projection.weight" || beside(key, prefix);
   });
 }
 
-void check_clip_text_tensors(const io::ModelFolder& folder, const clip::TextConfig& config) {
-  const std::string prefix = clip_text_prefix(folder);
+void check_clip_text_tensors(const Checkpoint& files, const clip::TextConfig& config) {
+  const std::string prefix = clip_text_prefix(files);
   std::vector<nn::ParamSpec> specs = clip::text_parameters(config, prefix, {});
   specs.push_back(clip::token_embedding(config, prefix));
-  check_tensors(folder, specs, [&](const std::string& key) { return beside(key, prefix); });
+  check_tensors(files, specs, [&](const std::string& key) { return beside(key, prefix); });
 }
 
 }  // namespace kinema::weights

@@ -1,6 +1,7 @@
 #include "kinema/weights/convert_lora.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/weights/join_lora.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/names.h"
 
@@ -17,19 +19,47 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-/// The module's name in the format, up to the part.
-std::string module_in(LoraFormat to, const std::string& module, bool second) {
-  if (to == LoraFormat::DIFFUSERS) {
-    return (second ? "transformer_2." : "transformer.") + module;
+/// How modules of a text encoder begin, in the format.
+std::string text_prefix(LoraFormat to, LoraMember member, const std::string& module) {
+  const bool second = member == LoraMember::TEXT_ENCODER_2;
+  switch (to) {
+    case LoraFormat::DIFFUSERS:
+      return second ? "text_encoder_2." : "text_encoder.";
+    case LoraFormat::COMFYUI:
+      return second ? "text_encoders.clip_g.transformer." : "text_encoders.clip_l.transformer.";
+    case LoraFormat::KOHYA:
+      return second ? "lora_te2_" : "lora_te1_";
+    case LoraFormat::ORIGINAL:
+      break;
   }
-  const std::optional<std::string> original = original_key(module);
-  check(original.has_value(), "[lora] the original release has no name for `{}`", module);
-  std::string name = *original;
+  fail(
+      "[lora] `{}` is of a text encoder, which the original release has in a file of its own\n"
+      "  --to comfyui or kohya holds both",
+      module);
+}
+
+/// The name of a module of the network in the format, up to the part; `original` of what it is in.
+std::string network_name(LoraFormat to, const Family& family, const std::string& module,
+                         const std::string& original, bool second) {
+  switch (to) {
+    case LoraFormat::DIFFUSERS:
+      return (second ? "transformer_2" : std::string(family.part)) + "." + module;
+    case LoraFormat::ORIGINAL:
+      return original;
+    case LoraFormat::COMFYUI:
+      return "diffusion_model." + original;
+    case LoraFormat::KOHYA:
+      return "lora_unet_" + original;
+  }
+  return original;
+}
+
+/// kohya's names have no dots.
+std::string spelt(LoraFormat to, std::string name) {
   if (to == LoraFormat::KOHYA) {
     std::ranges::replace(name, '.', '_');
-    return "lora_unet_" + name;
   }
-  return (to == LoraFormat::COMFYUI ? "diffusion_model." : "") + name;
+  return name;
 }
 
 bool says_a_and_b(LoraFormat to) {
@@ -40,8 +70,7 @@ class Writer {
  public:
   Writer(LoraFormat to, std::optional<DType> dtype) : to_(to), dtype_(dtype) {}
 
-  void add(const std::string& module, const Lora::Target& target, bool second) {
-    const std::string name = module_in(to_, module, second);
+  void add(const std::string& name, const std::string& module, const Lora::Target& target) {
     const bool ab = says_a_and_b(to_);
     add(name + (ab ? ".lora_A.weight" : ".lora_down.weight"), target.down);
     add(name + (ab ? ".lora_B.weight" : ".lora_up.weight"), target.up);
@@ -174,8 +203,8 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
                   std::optional<DType> dtype) {
   const Lora lora = Lora::open(source);
   check(lora.unknown().empty(),
-        "[lora] {} has {} keys that name no module of a Wan transformer, the first is `{}`",
-        lora.path(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
+        "[lora] {} has {} keys that name no module that is known, the first is `{}`", lora.path(),
+        lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
   check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
         target.string());
   check(!lora.has_two_parts() || to == LoraFormat::DIFFUSERS,
@@ -185,9 +214,33 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());
   Writer writer(to, dtype);
+  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
+  std::deque<Joined> joined;  // what the writer's entries are of
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
+    std::map<std::string, std::vector<JoinedPart>> together;
     for (const auto& [module, parts] : lora.targets(expert)) {
-      writer.add(module, parts, expert == 1);
+      Piece piece{.name = module};
+      if (to != LoraFormat::DIFFUSERS) {
+        const auto original = original_module(*family.names, module);
+        check(original.has_value(), "[lora] the original release has no name for `{}`", module);
+        piece = *original;
+      }
+      if (piece.cut == Cut::WHOLE) {
+        writer.add(spelt(to, network_name(to, family, module, piece.name, expert == 1)), module,
+                   parts);
+      } else {
+        together[piece.name].push_back({module, piece, &parts});
+      }
+    }
+    for (const auto& [original, parts] : together) {
+      const Joined& one = joined.emplace_back(join(*family.names, original, parts, lora.path()));
+      writer.add(spelt(to, network_name(to, family, "", original, expert == 1)), original,
+                 one.target);
+    }
+  }
+  for (const LoraMember member : {LoraMember::TEXT_ENCODER, LoraMember::TEXT_ENCODER_2}) {
+    for (const auto& [module, parts] : lora.targets(member)) {
+      writer.add(spelt(to, text_prefix(to, member, module) + module), module, parts);
     }
   }
   std::map<std::string, std::string> metadata = writer.metadata();

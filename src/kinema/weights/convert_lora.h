@@ -24,9 +24,13 @@ LoraFormat lora_format_from_string(const std::string& name);
 /// must not be there yet. Tensors are those of the source, to the bit without a dtype, and
 /// what is added to a model's weights stays the same.
 ///
-/// Throws what Lora::open throws, and an Error when the source has keys that name no module of a
-/// Wan transformer, or when the format cannot hold it: differences of whole weights (diffusers), or
-/// both experts of Wan 2.2 (all but diffusers).
+/// Pairs of modules that the original release joins become one pair, whose rank is the sum of
+/// theirs where their downs differ.
+///
+/// Throws what Lora::open throws, and an Error when the source has keys that name no module that is
+/// known, or when the format cannot hold it: differences of whole weights (diffusers), both experts
+/// of Wan 2.2 (all but diffusers), text encoders (original), or some of the modules that the
+/// original joins where nothing tells the size of the others.
 void convert_lora(const std::filesystem::path& source, const std::filesystem::path& target,
                   LoraFormat to, std::optional<DType> dtype = {});
 

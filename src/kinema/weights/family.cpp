@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kinema/weights/names.h"
+
 namespace kinema::weights {
 namespace {
 
@@ -28,12 +30,14 @@ constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
                                             .transformer_class = "WanTransformer3DModel",
                                             .original_class = "WanModel",
                                             .marks = kWanMarks,
+                                            .names = &kWanNames,
                                             .vae_class = "AutoencoderKLWan",
                                             .text_encoder_class = "UMT5EncoderModel",
                                             .pipelines = kWanPipelines},
                                            {.name = "Flux",
                                             .transformer_class = "FluxTransformer2DModel",
                                             .marks = kFluxMarks,
+                                            .names = &kFluxNames,
                                             .vae_class = "AutoencoderKL",
                                             .text_encoder_class = "CLIPTextModel",
                                             .text_encoder_2_class = "T5EncoderModel",
@@ -41,6 +45,7 @@ constexpr std::array<Family, 3> kFamilies{{{.name = "Wan",
                                            {.name = "Stable Diffusion XL",
                                             .transformer_class = "UNet2DConditionModel",
                                             .marks = kSdxlMarks,
+                                            .names = &kUNetNames,
                                             .part = "unet",
                                             .vae_class = "AutoencoderKL",
                                             .text_encoder_class = "CLIPTextModel",

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kinema/io/json.h"
+#include "kinema/weights/naming.h"
 
 namespace kinema::weights {
 
@@ -37,6 +38,8 @@ struct Family {
   std::string_view original_class;
   /// Tensors, of which every transformer of the family has one: each naming's.
   std::span<const std::string_view> marks;
+  /// What its tensors are called in other namings.
+  const NameTable* names;
   /// The part of a pipeline that it is: the name of its folder, and in model_index.json.
   std::string_view part = "transformer";
   /// Classes of the other parts of its pipelines, as model_index.json names them; empty: none.

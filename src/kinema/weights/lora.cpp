@@ -13,6 +13,8 @@
 #include "kinema/core/error.h"
 #include "kinema/core/pattern.h"
 #include "kinema/io/json.h"
+#include "kinema/weights/cut.h"
+#include "kinema/weights/lora_key.h"
 
 namespace kinema::weights {
 namespace {
@@ -88,16 +90,29 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
         path, word);
 }
 
-/// How the keys of diffusers' metadata begin for one of two transformers: a pipeline's file says
+/// How the keys of diffusers' metadata begin for one model of a pipeline: a pipeline's file says
 /// `transformer.r`, and one of a transformer's own save_lora_adapter `r`.
-std::string metadata_prefix(const Json& metadata, size_t part) {
+std::string metadata_prefix(const Json& metadata, LoraMember member) {
   const auto begins = [&](std::string_view prefix) {
     return std::ranges::any_of(metadata.members(),
                                [&](const auto& each) { return each.first.starts_with(prefix); });
   };
-  return begins("transformer.") || begins("transformer_2.")
-             ? (part == 0 ? "transformer." : "transformer_2.")
-             : "";
+  constexpr std::array<std::string_view, 5> kAll{"transformer.", "transformer_2.", "unet.",
+                                                 "text_encoder.", "text_encoder_2."};
+  if (std::ranges::none_of(kAll, begins)) {
+    return "";
+  }
+  switch (member) {
+    case LoraMember::NETWORK:
+      return begins("unet.") ? "unet." : "transformer.";
+    case LoraMember::SECOND_NETWORK:
+      return "transformer_2.";
+    case LoraMember::TEXT_ENCODER:
+      return "text_encoder.";
+    case LoraMember::TEXT_ENCODER_2:
+      return "text_encoder_2.";
+  }
+  return "";
 }
 
 double scalar(const io::TensorView& view, const std::string& path) {
@@ -130,11 +145,35 @@ void check_pair(const Lora::Target& target, const std::string& module, const std
         path, target.down->name, to_string(down), target.up->name, to_string(up));
 }
 
-std::string format_of(const LoraKey& key) {
+std::string format_of(const LoraKey& key, const Family* family) {
   if (key.underscored) {
     return "kohya names";
   }
-  return key.naming == Naming::DIFFUSERS ? "diffusers names" : "original Wan names";
+  return key.naming == Naming::DIFFUSERS
+             ? "diffusers names"
+             : fmt::format("original {}names",
+                           family == nullptr ? "" : std::string(family->name) + " ");
+}
+
+bool is_text(const LoraKey& key) {
+  return key.member == LoraMember::TEXT_ENCODER || key.member == LoraMember::TEXT_ENCODER_2;
+}
+
+/// The family of which most keys are; null where none is of a network.
+const Family* family_of(std::span<const io::TensorView> tensors) {
+  const Family* best = nullptr;
+  int64_t most = 0;
+  for (const Family& family : families()) {
+    const int64_t known = std::ranges::count_if(tensors, [&](const io::TensorView& tensor) {
+      const auto key = read_lora_key(tensor.name, *family.names);
+      return key && !is_text(*key);
+    });
+    if (known > most) {
+      most = known;
+      best = &family;
+    }
+  }
+  return best;
 }
 
 std::string plural(size_t count, std::string_view word) {
@@ -143,7 +182,7 @@ std::string plural(size_t count, std::string_view word) {
 
 }  // namespace
 
-Lora Lora::open(const fs::path& path) {
+Lora Lora::open(const fs::path& path, const Layout* layout) {
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);
   Lora out;
@@ -152,23 +191,14 @@ Lora Lora::open(const fs::path& path) {
       folder && fs::exists(path / kLoraFile, ignored) && !fs::exists(path / kPeftFile, ignored);
   const fs::path file = folder ? path / (of_diffusers ? kLoraFile : kPeftFile) : path;
   const fs::path peft_config = file.parent_path() / kPeftConfig;
-  bool of_peft = file.filename() == kPeftFile;
   out.file_ = io::SafetensorsFile::open(file);
-  for (const io::TensorView& tensor : out.file_.tensors()) {
-    const std::string_view method = other_method(tensor.name);
-    check(method.empty(), "[lora] {}: `{}` belongs to {}, which is not supported: only LoRA is",
-          out.path_, tensor.name, method);
-    of_peft = of_peft || tensor.name.starts_with("base_model.model.");
-    if (const std::optional<LoraKey> key = read_lora_key(tensor.name)) {
-      out.add(tensor, *key);
-    } else {
-      out.unknown_.push_back(tensor.name);
-    }
-  }
-  check(!out.targets_[0].empty() || !out.targets_[1].empty(),
-        "[lora] {} has no LoRA key of a Wan transformer among its {} (the first is `{}`)",
-        out.path_, out.unknown_.size(), out.unknown_.empty() ? "" : out.unknown_[0]);
-  out.finish();
+  std::array<Groups, 4> groups;
+  out.read(layout, groups);
+  out.finish(groups);
+  const bool of_peft = file.filename() == kPeftFile ||
+                       std::ranges::any_of(out.file_.tensors(), [](const io::TensorView& tensor) {
+                         return tensor.name.starts_with("base_model.model.");
+                       });
   if (of_peft && fs::exists(peft_config, ignored)) {
     const Json configured = Json::read(peft_config);
     check_init(configured, "", out.path_);
@@ -182,10 +212,41 @@ Lora Lora::open(const fs::path& path) {
   return out;
 }
 
-void Lora::add(const io::TensorView& tensor, const LoraKey& key) {
+/// Finds the family and what each key is of.
+void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
+  for (const io::TensorView& tensor : file_.tensors()) {
+    const std::string_view method = other_method(tensor.name);
+    check(method.empty(), "[lora] {}: `{}` belongs to {}, which is not supported: only LoRA is",
+          path_, tensor.name, method);
+  }
+  family_ = family_of(file_.tensors());
+  const NameTable& names = family_ == nullptr ? *families().front().names : *family_->names;
+  for (const io::TensorView& tensor : file_.tensors()) {
+    const std::optional<LoraKey> key =
+        read_lora_key(tensor.name, names, layout == nullptr ? Layout() : *layout);
+    if (key) {
+      add(tensor, *key, groups);
+    } else {
+      unknown_.push_back(tensor.name);
+    }
+    counts_by_layout_ =
+        counts_by_layout_ || (names.layout != nullptr && (!key || key->naming == Naming::ORIGINAL));
+  }
+  check(std::ranges::any_of(groups, [](const Groups& each) { return !each.empty(); }),
+        "[lora] {} has no LoRA key of a known network among its {} (the first is `{}`)", path_,
+        unknown_.size(), unknown_.empty() ? "" : unknown_[0]);
+}
+
+void Lora::add(const io::TensorView& tensor, const LoraKey& key, std::array<Groups, 4>& groups) {
   check(is_float(tensor.shape.dtype), "[lora] {}: `{}` is {} but must be floating-point", path_,
         tensor.name, to_string(tensor.shape));
-  Target& target = targets_[key.second ? 1 : 0][key.module];
+  std::string module;
+  for (const Piece& piece : key.pieces) {
+    module += (module.empty() ? "" : ", ") + piece.name;
+  }
+  Group& group = groups[static_cast<size_t>(key.member)][module];
+  group.pieces = key.pieces;
+  Target& target = group.whole;
   const io::TensorView** slot = nullptr;
   switch (key.part) {
     case LoraPart::DOWN:
@@ -208,35 +269,38 @@ void Lora::add(const io::TensorView& tensor, const LoraKey& key) {
       break;
   }
   check(*slot == nullptr, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
-        *slot == nullptr ? "" : (*slot)->name, tensor.name, key.module);
+        *slot == nullptr ? "" : (*slot)->name, tensor.name, module);
   *slot = &tensor;
-  const std::string format = format_of(key);
+  const std::string format = format_of(key, is_text(key) ? nullptr : family_);
   if (std::ranges::find(formats_, format) == formats_.end()) {
     formats_.push_back(format);
   }
 }
 
-/// Checks pairs and works out the factors once all keys are in.
-void Lora::finish() {
+/// Checks pairs, works out the factors once all keys are in, and divides what is joined.
+void Lora::finish(const std::array<Groups, 4>& groups) {
   const auto metadata = file_.metadata().find("lora_adapter_metadata");
   const Json configured = metadata == file_.metadata().end()
                               ? Json::object()
                               : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
-  two_parts_ = !targets_[0].empty() && !targets_[1].empty();
-  for (size_t part = 0; part < targets_.size(); ++part) {
-    const std::string prefix = metadata_prefix(configured, part);
+  for (size_t member = 0; member < groups.size(); ++member) {
+    const std::string prefix = metadata_prefix(configured, static_cast<LoraMember>(member));
     check_init(configured, prefix, path_);
     const ConfiguredAlpha alpha = read_alpha(configured, prefix, path_);
-    for (auto& [module, target] : targets_[part]) {
+    for (const auto& [module, given] : groups[member]) {
+      Group group = given;
+      Target& target = group.whole;
       check_pair(target, module, path_);
       if (target.down != nullptr) {
         target.factor = target.alpha != nullptr
                             ? scalar(*target.alpha, path_) / static_cast<double>(target.rank())
-                            : alpha.factor(module, target.rank());
+                            : alpha.factor(group.pieces[0].name, target.rank());
       }
+      divide(group, targets_[member]);
     }
   }
-  if (targets_[0].empty()) {
+  two_parts_ = !targets_[0].empty() && !targets_[1].empty();
+  if (targets_[0].empty() && !targets_[1].empty()) {
     std::swap(targets_[0], targets_[1]);  // a file for the second transformer alone
     only_expert_ = 1;
   }
@@ -244,6 +308,51 @@ void Lora::finish() {
   if (!two_parts_ && expert != file_.metadata().end()) {
     only_expert_ = expert->second == kLowNoise ? 1 : 0;
   }
+}
+
+/// A target for each module of diffusers.
+void Lora::divide(const Group& group, Targets& targets) {
+  for (const Piece& piece : group.pieces) {
+    const auto [found, fresh] = targets.emplace(piece.name, part_of(group.whole, piece));
+    const auto name_of = [](const Target& target) {
+      for (const io::TensorView* view : {target.up, target.diff, target.diff_bias}) {
+        if (view != nullptr) {
+          return view->name;
+        }
+      }
+      return std::string();
+    };
+    check(fresh, "[lora] {}: `{}` and `{}` are the same part of `{}`", path_,
+          name_of(found->second), name_of(group.whole), piece.name);
+  }
+}
+
+Lora::Target Lora::part_of(const Target& whole, const Piece& piece) {
+  Target out = whole;
+  const auto keep = [&](io::TensorView view) { return &made_.emplace_back(std::move(view)); };
+  if (piece.cut == Cut::TRANSPOSED && whole.down != nullptr) {
+    // (up down)^T = down^T up^T
+    out.down = keep(*turned_view(*whole.up, piece, path_));
+    out.up = keep(*turned_view(*whole.down, piece, path_));
+  }
+  const auto columns = [&] {
+    const io::TensorView* weight = whole.down != nullptr ? whole.down : whole.diff;
+    check(weight != nullptr && weight->shape.rank() == 2,
+          "[lora] {}: `{}` is joined of several modules, but no weight tells how", path_,
+          piece.name);
+    return weight->shape.dims[1];
+  };
+  for (const io::TensorView** slot : {&out.up, &out.up_bias, &out.diff, &out.diff_bias}) {
+    if (*slot == nullptr) {
+      continue;
+    }
+    if (const auto rows = rows_of(**slot, piece, path_, columns)) {
+      *slot = keep(rows_view(**slot, *rows));
+    } else if (piece.cut == Cut::SWAPPED || (piece.cut == Cut::TRANSPOSED && slot == &out.diff)) {
+      *slot = keep(*turned_view(**slot, piece, path_));
+    }
+  }
+  return out;
 }
 
 std::string Lora::summary() const {
@@ -262,7 +371,8 @@ std::string Lora::summary() const {
     out += ranks.size() == 1 ? fmt::format(", rank {}", *ranks.begin())
                              : fmt::format(", ranks {} to {}", *ranks.begin(), *ranks.rbegin());
   }
-  return out + ", " + plural(modules, "module") + (two_parts_ ? " of two experts" : "");
+  return out + ", " + plural(modules, "module") + (two_parts_ ? " of two experts" : "") +
+         (family_ == nullptr ? " of text encoders" : fmt::format(" of {}", family_->name));
 }
 
 }  // namespace kinema::weights

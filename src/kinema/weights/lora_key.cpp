@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kinema/weights/family.h"
+
 namespace kinema::weights {
 namespace {
 
@@ -12,21 +14,49 @@ struct Ending {
 };
 
 constexpr std::array kEndings{
-    Ending{".lora_A.weight", LoraPart::DOWN},    Ending{".lora_B.weight", LoraPart::UP},
-    Ending{".lora_B.bias", LoraPart::UP_BIAS},   Ending{".lora_down.weight", LoraPart::DOWN},
-    Ending{".lora_up.weight", LoraPart::UP},     Ending{".lora_up.bias", LoraPart::UP_BIAS},
-    Ending{".lora.down.weight", LoraPart::DOWN}, Ending{".lora.up.weight", LoraPart::UP},
-    Ending{"_lora.down.weight", LoraPart::DOWN}, Ending{"_lora.up.weight", LoraPart::UP},
-    Ending{".alpha", LoraPart::ALPHA},           Ending{".diff", LoraPart::DIFF},
+    Ending{".lora_A.weight", LoraPart::DOWN},
+    Ending{".lora_B.weight", LoraPart::UP},
+    Ending{".lora_B.bias", LoraPart::UP_BIAS},
+    Ending{".lora_down.weight", LoraPart::DOWN},
+    Ending{".lora_up.weight", LoraPart::UP},
+    Ending{".lora_up.bias", LoraPart::UP_BIAS},
+    Ending{".lora.down.weight", LoraPart::DOWN},
+    Ending{".lora.up.weight", LoraPart::UP},
+    Ending{"_lora.down.weight", LoraPart::DOWN},
+    Ending{"_lora.up.weight", LoraPart::UP},
+    Ending{".lora_linear_layer.down.weight", LoraPart::DOWN},
+    Ending{".lora_linear_layer.up.weight", LoraPart::UP},
+    Ending{".alpha", LoraPart::ALPHA},
+    Ending{".diff", LoraPart::DIFF},
     Ending{".diff_b", LoraPart::DIFF_BIAS},
 };
+
+// XLabs' names for whole pairs are modules here, down and up of which have nothing before them.
+constexpr std::array kXlabsEndings{
+    Ending{".down.weight", LoraPart::DOWN},
+    Ending{".up.weight", LoraPart::UP},
+};
+constexpr std::string_view kProcessor = ".processor.";
 
 struct Split {
   std::string_view module;
   LoraPart part;
 };
 
+/// `double_blocks.0.processor.qkv_lora1`
+bool is_xlabs(std::string_view module) {
+  const size_t at = module.find(kProcessor);
+  return at != std::string_view::npos &&
+         (module.substr(0, at).find("double_blocks.") != std::string_view::npos ||
+          module.substr(0, at).find("single_blocks.") != std::string_view::npos);
+}
+
 std::optional<Split> plain_ending(std::string_view key) {
+  for (const Ending& ending : kXlabsEndings) {
+    if (key.ends_with(ending.text) && is_xlabs(key.substr(0, key.size() - ending.text.size()))) {
+      return Split{key.substr(0, key.size() - ending.text.size()), ending.part};
+    }
+  }
   for (const Ending& ending : kEndings) {
     if (key.ends_with(ending.text)) {
       return Split{key.substr(0, key.size() - ending.text.size()), ending.part};
@@ -62,21 +92,73 @@ bool strip(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// Removes what wraps the module's name, in the order in which the writers nest it.
-std::string_view unwrapped(std::string_view name, bool& second) {
-  while (strip(name, "base_model.") || strip(name, "model.") || strip(name, "module.") ||
-         strip(name, "pipe.dit.")) {
+struct Prefix {
+  std::string_view text;
+  LoraMember member;
+};
+
+constexpr std::array kDotted{
+    Prefix{"transformer_2.", LoraMember::SECOND_NETWORK},
+    Prefix{"transformer.", LoraMember::NETWORK},
+    Prefix{"unet.", LoraMember::NETWORK},
+    Prefix{"diffusion_model.", LoraMember::NETWORK},
+    Prefix{"text_encoder.", LoraMember::TEXT_ENCODER},
+    Prefix{"text_encoder_2.", LoraMember::TEXT_ENCODER_2},
+    Prefix{"text_encoders.clip_l.transformer.", LoraMember::TEXT_ENCODER},
+    Prefix{"text_encoders.clip_g.transformer.", LoraMember::TEXT_ENCODER_2},
+    Prefix{"conditioner.embedders.0.transformer.", LoraMember::TEXT_ENCODER},
+    Prefix{"conditioner.embedders.1.model.", LoraMember::TEXT_ENCODER_2},
+};
+
+constexpr std::array kUnderscored{
+    Prefix{"lora_unet_", LoraMember::NETWORK},
+    Prefix{"lora_transformer_", LoraMember::NETWORK},
+    Prefix{"lora_te1_", LoraMember::TEXT_ENCODER},
+    Prefix{"lora_te_", LoraMember::TEXT_ENCODER},
+    Prefix{"lora_te2_", LoraMember::TEXT_ENCODER_2},
+};
+
+std::optional<LoraMember> strip_one(std::string_view& name, std::span<const Prefix> prefixes) {
+  for (const Prefix& prefix : prefixes) {
+    if (strip(name, prefix.text)) {
+      return prefix.member;
+    }
   }
-  second = strip(name, "transformer_2.");
-  if (!second && !strip(name, "transformer.")) {
-    strip(name, "diffusion_model.");
+  return std::nullopt;
+}
+
+bool is_text(LoraMember member) {
+  return member == LoraMember::TEXT_ENCODER || member == LoraMember::TEXT_ENCODER_2;
+}
+
+/// `X.attn1.processor.to_out` of diffusers before PEFT as the module that it is for.
+std::string without_processor(std::string_view name) {
+  std::string out(name);
+  if (const size_t at = out.find(kProcessor); at != std::string::npos) {
+    out.erase(at, kProcessor.size() - 1);
+    out += out.ends_with(".to_out") ? ".0" : "";
   }
-  return name;
+  return out;
+}
+
+std::optional<NamedModule> read_any(std::string_view name, LoraMember member, Spelling spelling,
+                                    const NameTable& network, const Layout& layout) {
+  const auto read = [&](const NameTable& table) {
+    auto found = read_module(table, name, spelling, layout);
+    const std::string plain = without_processor(name);
+    return found || plain == name ? found : read_module(table, plain, spelling, layout);
+  };
+  if (!is_text(member)) {
+    return read(network);
+  }
+  const auto found = read(kClipNames);
+  return found ? found : read(kOpenClipNames);
 }
 
 }  // namespace
 
-std::optional<LoraKey> read_lora_key(std::string_view key) {
+std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,
+                                     const Layout& layout) {
   std::optional<Split> split = plain_ending(key);
   if (!split) {
     split = named_ending(key);
@@ -89,20 +171,38 @@ std::optional<LoraKey> read_lora_key(std::string_view key) {
   if (!split) {
     return std::nullopt;
   }
-  LoraKey out{.module = "", .part = split->part, .naming = Naming::DIFFUSERS};
   std::string_view name = split->module;
-  out.underscored = strip(name, "lora_unet_") || strip(name, "lora_transformer_");
-  if (!out.underscored) {
-    name = unwrapped(name, out.second);
+  std::optional<LoraMember> member = strip_one(name, kUnderscored);
+  const bool underscored = member.has_value();
+  if (!underscored) {
+    // What wraps the module's name, in the order in which the writers nest it.
+    while (strip(name, "base_model.") || strip(name, "model.") || strip(name, "module.") ||
+           strip(name, "pipe.dit.")) {
+    }
+    member = strip_one(name, kDotted);
   }
-  const std::optional<ModuleName> module =
-      out.underscored ? read_underscored(name) : read_module(name);
+  LoraKey out{.pieces = {},
+              .part = split->part,
+              .naming = Naming::DIFFUSERS,
+              .underscored = underscored,
+              .member = member.value_or(LoraMember::NETWORK)};
+  std::optional<NamedModule> module = read_any(
+      name, out.member, underscored ? Spelling::UNDERSCORES : Spelling::DOTS, network, layout);
   if (!module) {
     return std::nullopt;
   }
-  out.module = module->diffusers;
+  out.pieces = std::move(module->pieces);
   out.naming = module->naming;
   return out;
+}
+
+std::optional<LoraKey> read_lora_key(std::string_view key) {
+  for (const Family& family : families()) {
+    if (auto found = read_lora_key(key, *family.names)) {
+      return found;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string_view other_method(std::string_view key) {

@@ -3,7 +3,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "kinema/weights/lora_member.h"
 #include "kinema/weights/names.h"
 
 namespace kinema::weights {
@@ -19,18 +21,25 @@ enum class LoraPart {
 };
 
 struct LoraKey {
-  std::string module;  // diffusers' name: `blocks.0.attn1.to_q`
+  /// The module, or the several that the original joins in one, under diffusers' names:
+  /// `blocks.0.attn1.to_q`.
+  std::vector<Piece> pieces;
   LoraPart part;
   Naming naming;             // of the module
   bool underscored = false;  // kohya's `lora_unet_blocks_0_self_attn_q`
-  bool second = false;       // begins with `transformer_2.`: for the low-noise expert
+  LoraMember member = LoraMember::NETWORK;
 };
 
-/// Reads a key of any of the formats in use. These are diffusers and PEFT (`transformer.` or
-/// `base_model.model.` before, an adapter's name after `lora_A`), ComfyUI and original Wan
-/// (`diffusion_model.`), kohya and musubi (`lora_unet_`), and keys with no prefix.
+/// Reads a key of any of the formats in use, as one of a network with these names or of a text
+/// encoder beside it. Formats are diffusers and PEFT (`transformer.`, `unet.`, `text_encoder.` or
+/// `base_model.model.` before, an adapter's name after `lora_A`), diffusers before PEFT
+/// (`.processor.to_q_lora.down`), ComfyUI and the original release (`diffusion_model.`), kohya and
+/// musubi (`lora_unet_`, `lora_te1_`), XLabs, and keys with no prefix.
 ///
-/// Nothing for a key that is none of these or names no module of a Wan transformer.
+/// Nothing for a key that is none of these or names no module.
+std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& network,
+                                     const Layout& layout = {});
+/// The same of the first family that has such a module.
 std::optional<LoraKey> read_lora_key(std::string_view key);
 
 /// The method, when a key's ending belongs to one that is not low-rank addition (`DoRA`, `LoHa`,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/names.h"
 
 namespace kinema::weights {
 namespace {
@@ -15,8 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kWeight = ".weight";
 
-/// Some files carry it, no implementation reads it.
-bool is_ignored(const std::string& module) { return module.ends_with(".norm_added_q"); }
+/// Some files of Wan carry it, no implementation reads it.
+bool is_ignored(const std::string& module) { return module.ends_with(".attn2.norm_added_q"); }
 
 /// The checkpoint keys of a model and the shape of one layer.
 std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpec> specs) {
@@ -27,6 +29,46 @@ std::map<std::string, Shape, std::less<>> shapes_of(std::span<const nn::ParamSpe
     }
   }
   return out;
+}
+
+using Shapes = std::map<std::string, Shape, std::less<>>;
+
+/// The family of the network that has these parameters; null for something else.
+const Family* family_of(const Shapes& shapes) {
+  for (const Family& family : families()) {
+    for (const std::string_view mark : family.marks) {
+      if (shapes.contains(mark)) {
+        return &family;
+      }
+    }
+  }
+  return nullptr;
+}
+
+/// The adapter's file, read with the sizes that its names count by where those are of this model.
+std::shared_ptr<const Lora> fitted(const Adapter& adapter, const Shapes& shapes) {
+  const Family* family = family_of(shapes);
+  const Lora& lora = *adapter.lora;
+  if (adapter.member != LoraMember::NETWORK || family == nullptr || family != lora.family() ||
+      !lora.counts_by_layout()) {
+    return adapter.lora;
+  }
+  std::vector<std::string_view> names;
+  for (const auto& [name, shape] : shapes) {
+    names.emplace_back(name);
+  }
+  const Layout layout = layout_of(*family->names, names);
+  return layout == Layout() ? adapter.lora
+                            : std::make_shared<const Lora>(Lora::open(lora.path(), &layout));
+}
+
+/// How the model calls a module: text encoders begin with `text_model.` or with nothing.
+std::string name_in_model(const std::string& module, LoraMember member, const Shapes& shapes) {
+  constexpr std::string_view kText = "text_model.";
+  const auto begins = shapes.lower_bound(kText);
+  const bool is_bare = member != LoraMember::NETWORK && module.starts_with(kText) &&
+                       (begins == shapes.end() || !begins->first.starts_with(kText));
+  return is_bare ? module.substr(kText.size()) : module;
 }
 
 /// [out, rank, 1...] times [rank, in...]: the shape of the product.
@@ -119,7 +161,7 @@ class Matcher {
   }
 
   /// How many keys have their parameter.
-  int64_t matched() const { return matched_; }
+  size_t matched() const { return matched_.size(); }
 
   /// Throws for the first shape that differs, else for the first key without a parameter.
   void finish() const {
@@ -131,8 +173,8 @@ class Matcher {
     unmatched.insert(unmatched.end(), missing_.begin(), missing_.end());
     check(unmatched.empty(),
           "[lora] {}: {} of {} keys fit no parameter of the model, `{}` for one; the other {} do",
-          lora_.path(), unmatched.size(), unmatched.size() + static_cast<size_t>(matched_),
-          unmatched.empty() ? "" : unmatched[0].substr(0, 200), matched_);
+          lora_.path(), unmatched.size(), unmatched.size() + matched_.size(),
+          unmatched.empty() ? "" : unmatched[0].substr(0, 200), matched_.size());
   }
 
  private:
@@ -142,9 +184,9 @@ class Matcher {
     const auto found = shapes_.find(key);
     for (const io::TensorView* tensor : tensors) {
       if (tensor != nullptr && found == shapes_.end()) {
-        missing_.push_back(tensor->name);
+        missing_.insert(tensor->name);
       } else if (tensor != nullptr) {
-        ++matched_;
+        matched_.insert(tensor->name);
       }
     }
     if (found == shapes_.end()) {
@@ -161,8 +203,9 @@ class Matcher {
 
   const Lora& lora_;
   const std::map<std::string, Shape, std::less<>>& shapes_;
-  int64_t matched_ = 0;
-  std::vector<std::string> missing_;
+  // By names, as several modules may share a tensor.
+  std::set<std::string> matched_;
+  std::set<std::string> missing_;
   std::vector<std::string> misfits_;
 };
 
@@ -186,6 +229,11 @@ nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::Pa
   const auto module_of = [](const std::string& key) {
     return key.substr(0, key.size() - kWeight.size());
   };
+  const Shapes shapes = shapes_of(specs);
+  std::vector<Adapter> fitting(adapters.begin(), adapters.end());
+  for (Adapter& adapter : fitting) {
+    adapter.lora = fitted(adapter, shapes);
+  }
   for (const nn::ParamSpec& spec : specs) {
     if (!spec.name.ends_with(kWeight) || spec.layer_shape().rank() != 2) {
       continue;  // no linear layer's
@@ -193,8 +241,8 @@ nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::Pa
     int64_t greatest = 0;
     for (int64_t layer = 0; layer < spec.count(); ++layer) {
       int64_t rank = 0;
-      for (const Adapter& adapter : adapters) {
-        const Lora::Targets& targets = adapter.lora->targets(adapter.expert);
+      for (const Adapter& adapter : fitting) {
+        const Lora::Targets& targets = adapter.targets();
         const auto found = targets.find(module_of(spec.key(layer)));
         rank += found == targets.end() ? 0 : found->second.rank();
       }
@@ -205,6 +253,17 @@ nn::LowRanks low_ranks(std::span<const Adapter> adapters, std::span<const nn::Pa
     }
   }
   return ranks;
+}
+
+std::vector<Adapter> for_text(std::span<const Adapter> adapters, LoraMember text) {
+  std::vector<Adapter> out;
+  for (Adapter adapter : adapters) {
+    adapter.member = text;
+    if (!adapter.targets().empty()) {
+      out.push_back(std::move(adapter));
+    }
+  }
+  return out;
 }
 
 nn::LowRanks greatest(nn::LowRanks a, const nn::LowRanks& b) {
@@ -219,13 +278,21 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     return;
   }
   const auto shapes = shapes_of(specs);
-  for (const Adapter& adapter : adapters) {
-    check(std::isfinite(adapter.scale), "[lora] {}: the scale is {}", adapter.lora->path(),
-          adapter.scale);
+  const Family* family = family_of(shapes);
+  for (const Adapter& given : adapters) {
+    check(std::isfinite(given.scale), "[lora] {}: the scale is {}", given.lora->path(),
+          given.scale);
+    const Family* made_for = given.lora->family();
+    check(family == nullptr || made_for == nullptr || family == made_for,
+          "[lora] {} is for {}, but the model is {}", given.lora->path(),
+          made_for == nullptr ? "" : made_for->name, family == nullptr ? "" : family->name);
+    Adapter adapter = given;
+    adapter.lora = fitted(given, shapes);
     Matcher matcher(*adapter.lora, shapes);
     int64_t parameters = 0;
     int64_t apart = 0;
-    for (const auto& [module, target] : adapter.lora->targets(adapter.expert)) {
+    for (const auto& [name, target] : adapter.targets()) {
+      const std::string module = name_in_model(name, adapter.member, shapes);
       if (is_ignored(module)) {
         continue;
       }

@@ -1,158 +1,200 @@
 #include "kinema/weights/names.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
+#include <charconv>
 
 namespace kinema::weights {
 namespace {
 
-struct Pair {
-  std::string_view original;
-  std::string_view diffusers;
-};
+constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kBias = ".bias";
+constexpr std::string_view kHole = "{}";
 
-// Outside the blocks. `head.modulation` and `img_emb.emb_pos` are parameters, not modules.
-constexpr std::array kOutside{
-    Pair{"patch_embedding", "patch_embedding"},
-    Pair{"text_embedding.0", "condition_embedder.text_embedder.linear_1"},
-    Pair{"text_embedding.2", "condition_embedder.text_embedder.linear_2"},
-    Pair{"time_embedding.0", "condition_embedder.time_embedder.linear_1"},
-    Pair{"time_embedding.2", "condition_embedder.time_embedder.linear_2"},
-    Pair{"time_projection.1", "condition_embedder.time_proj"},
-    Pair{"img_emb.proj.0", "condition_embedder.image_embedder.norm1"},
-    Pair{"img_emb.proj.1", "condition_embedder.image_embedder.ff.net.0.proj"},
-    Pair{"img_emb.proj.3", "condition_embedder.image_embedder.ff.net.2"},
-    Pair{"img_emb.proj.4", "condition_embedder.image_embedder.norm2"},
-    Pair{"img_emb.emb_pos", "condition_embedder.image_embedder.pos_embed"},
-    Pair{"head.head", "proj_out"},
-    Pair{"head.modulation", "scale_shift_table"},
-};
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Inside a block. The original norm3, before cross-attention, is diffusers' norm2; the other two
-// norms of a block have no parameters. `modulation` is a parameter.
-constexpr std::array kInside{
-    Pair{"self_attn.q", "attn1.to_q"},
-    Pair{"self_attn.k", "attn1.to_k"},
-    Pair{"self_attn.v", "attn1.to_v"},
-    Pair{"self_attn.o", "attn1.to_out.0"},
-    Pair{"self_attn.norm_q", "attn1.norm_q"},
-    Pair{"self_attn.norm_k", "attn1.norm_k"},
-    Pair{"cross_attn.q", "attn2.to_q"},
-    Pair{"cross_attn.k", "attn2.to_k"},
-    Pair{"cross_attn.v", "attn2.to_v"},
-    Pair{"cross_attn.o", "attn2.to_out.0"},
-    Pair{"cross_attn.norm_q", "attn2.norm_q"},
-    Pair{"cross_attn.norm_k", "attn2.norm_k"},
-    Pair{"cross_attn.k_img", "attn2.add_k_proj"},
-    Pair{"cross_attn.v_img", "attn2.add_v_proj"},
-    Pair{"cross_attn.norm_q_img", "attn2.norm_added_q"},
-    Pair{"cross_attn.norm_k_img", "attn2.norm_added_k"},
-    Pair{"ffn.0", "ffn.net.0.proj"},
-    Pair{"ffn.2", "ffn.net.2"},
-    Pair{"norm3", "norm2"},
-    Pair{"modulation", "scale_shift_table"},
-};
-
-bool same(std::string_view plain, std::string_view given) { return plain == given; }
-
-bool same_underscored(std::string_view plain, std::string_view given) {
-  return std::ranges::equal(plain, given, [](char a, char b) { return (a == '.' ? '_' : a) == b; });
+/// Takes the number that `text` begins with: at most four digits, none of them a leading zero.
+std::optional<int64_t> take_number(std::string_view& text) {
+  size_t size = 0;
+  while (size < text.size() && is_digit(text[size])) {
+    ++size;
+  }
+  if (size == 0 || size > 4 || (size > 1 && text[0] == '0')) {
+    return std::nullopt;
+  }
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + size, value);
+  text.remove_prefix(size);
+  return value;
 }
 
-using Same = bool (*)(std::string_view, std::string_view);
+/// Matches the beginning of `text`, which is taken off, and appends the numbers.
+bool take(std::string_view pattern, std::string_view& text, Spelling spelling, Numbers& numbers) {
+  while (!pattern.empty()) {
+    if (pattern.starts_with(kHole)) {
+      const auto number = take_number(text);
+      if (!number) {
+        return false;
+      }
+      numbers.push_back(*number);
+      pattern.remove_prefix(kHole.size());
+      continue;
+    }
+    const char wanted = pattern[0] == '.' && spelling == Spelling::UNDERSCORES ? '_' : pattern[0];
+    if (text.empty() || text[0] != wanted) {
+      return false;
+    }
+    pattern.remove_prefix(1);
+    text.remove_prefix(1);
+  }
+  return true;
+}
 
-std::optional<ModuleName> find(std::span<const Pair> table, std::string_view name, Same equal,
-                               const std::string& prefix) {
-  // Names of diffusers first: `norm2` is a module with parameters there only, and what both name
-  // alike counts as theirs.
-  for (const Pair& pair : table) {
-    if (equal(pair.diffusers, name)) {
-      return ModuleName{prefix + std::string(pair.diffusers), Naming::DIFFUSERS};
+/// Appends the pattern with its numbers, which begin at `next`.
+void append(std::string& out, std::string_view pattern, const Numbers& numbers, size_t& next) {
+  while (!pattern.empty()) {
+    const size_t at = pattern.find(kHole);
+    out += pattern.substr(0, at);
+    if (at == std::string_view::npos) {
+      return;
+    }
+    out += std::to_string(numbers.at(next++));
+    pattern.remove_prefix(at + kHole.size());
+  }
+}
+
+/// One side of the table's lines: what is read, or what is written.
+struct Side {
+  std::string_view Place::*place;
+  std::string_view Name::*name;
+  std::optional<Numbers> (*Numbering::*numbering)(const Numbers&, const Layout&);
+};
+constexpr Side kOriginal{&Place::original, &Name::original, &Numbering::original};
+constexpr Side kDiffusers{&Place::diffusers, &Name::diffusers, &Numbering::diffusers};
+
+/// A line of the table that the beginning of a name matches.
+struct Found {
+  const Place* place;
+  const Name* name;
+  Numbers own;            // as the side that was read has them
+  Numbers other;          // as the other side has them
+  std::string_view rest;  // of the name
+};
+
+std::vector<Found> find(const NameTable& table, std::string_view text, const Side& from,
+                        const Side& to, Spelling spelling, const Layout& layout) {
+  std::vector<Found> out;
+  for (const Place& place : table.places) {
+    std::string_view inside = text;
+    Numbers own;
+    if (!take(place.*from.place, inside, spelling, own)) {
+      continue;
+    }
+    Numbers other = own;
+    if (place.numbering != nullptr) {
+      auto counted = (place.numbering->*to.numbering)(own, layout);
+      if (!counted) {
+        continue;
+      }
+      other = std::move(*counted);
+    }
+    for (const Name& name : place.names) {
+      Found found{&place, &name, own, {}, inside};
+      if (take(name.*from.name, found.rest, spelling, found.own)) {
+        found.other = other;
+        found.other.insert(found.other.end(), found.own.begin() + static_cast<int64_t>(own.size()),
+                           found.own.end());
+        out.push_back(std::move(found));
+      }
     }
   }
-  for (const Pair& pair : table) {
-    if (equal(pair.original, name)) {
-      return ModuleName{prefix + std::string(pair.diffusers), Naming::ORIGINAL};
+  return out;
+}
+
+std::string written(const Found& found, const Side& side, const Numbers& numbers,
+                    std::string_view end = "") {
+  std::string out;
+  size_t next = 0;
+  append(out, found.place->*side.place, numbers, next);
+  append(out, found.name->*side.name, numbers, next);
+  return out + std::string(end);
+}
+
+/// The end of a diffusers key that the end of an original one stands for.
+std::optional<std::string_view> diffusers_end(const Name& name, std::string_view original) {
+  return original == name.weight ? std::optional(kWeight)
+         : original == name.bias ? std::optional(kBias)
+         : original.empty()      ? std::optional(original)
+                                 : std::nullopt;
+}
+
+std::optional<std::string_view> original_end(const Name& name, std::string_view diffusers) {
+  return diffusers == kWeight ? std::optional(name.weight)
+         : diffusers == kBias ? std::optional(name.bias)
+         : diffusers.empty()  ? std::optional(diffusers)
+                              : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Numbers> match(std::string_view pattern, std::string_view name, Spelling spelling,
+                             bool prefix) {
+  Numbers numbers;
+  return take(pattern, name, spelling, numbers) && (prefix || name.empty())
+             ? std::optional(std::move(numbers))
+             : std::nullopt;
+}
+
+std::optional<NamedModule> read_module(const NameTable& table, std::string_view name,
+                                       Spelling spelling, const Layout& layout) {
+  // Names of diffusers first: Wan's `norm2` is a module with parameters there only.
+  for (const Found& each : find(table, name, kDiffusers, kOriginal, spelling, layout)) {
+    if (each.rest.empty()) {
+      return NamedModule{{{written(each, kDiffusers, each.own)}}, Naming::DIFFUSERS};
+    }
+  }
+  NamedModule out{{}, Naming::ORIGINAL};
+  for (const Found& each : find(table, name, kOriginal, kDiffusers, spelling, layout)) {
+    if (each.rest.empty()) {
+      out.pieces.push_back(
+          {written(each, kDiffusers, each.other), each.name->cut, each.name->part});
+    }
+  }
+  return out.pieces.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
+std::vector<Piece> diffusers_keys(const NameTable& table, std::string_view original,
+                                  const Layout& layout) {
+  std::vector<Piece> out;
+  for (const Found& each : find(table, original, kOriginal, kDiffusers, Spelling::DOTS, layout)) {
+    if (const auto end = diffusers_end(*each.name, each.rest)) {
+      out.push_back({written(each, kDiffusers, each.other, *end), each.name->cut, each.name->part});
+    }
+  }
+  return out;
+}
+
+std::optional<Piece> original_key(const NameTable& table, std::string_view diffusers,
+                                  const Layout& layout) {
+  for (const Found& each : find(table, diffusers, kDiffusers, kOriginal, Spelling::DOTS, layout)) {
+    if (const auto end = original_end(*each.name, each.rest)) {
+      return Piece{written(each, kOriginal, each.other, *end), each.name->cut, each.name->part};
     }
   }
   return std::nullopt;
 }
 
-/// `blocks.12.rest` in two: the number as written, at most four digits, and the rest.
-struct InBlock {
-  std::string_view number;
-  std::string_view rest;
-};
-
-std::optional<InBlock> split_block(std::string_view name, char separator) {
-  constexpr std::string_view kBlocks = "blocks";
-  if (!name.starts_with(kBlocks)) {
-    return std::nullopt;
-  }
-  name.remove_prefix(kBlocks.size());
-  const size_t end = name.find(separator, 1);
-  if (!name.starts_with(separator) || end == std::string_view::npos) {
-    return std::nullopt;
-  }
-  const std::string_view number = name.substr(1, end - 1);
-  const bool plain = !number.empty() && number.size() <= 4 &&
-                     std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; }) &&
-                     (number.size() == 1 || number[0] != '0');
-  return plain ? std::optional(InBlock{number, name.substr(end + 1)}) : std::nullopt;
-}
-
-std::optional<ModuleName> read(std::string_view name, char separator, Same equal) {
-  if (const auto block = split_block(name, separator)) {
-    return find(kInside, block->rest, equal, "blocks." + std::string(block->number) + ".");
-  }
-  return find(kOutside, name, equal, "");
-}
-
-/// `name` with `.weight` or `.bias` split off; parameters that are no module's have neither.
-struct Key {
-  std::string_view module;
-  std::string_view leaf;  // `.weight`, `.bias` or nothing
-};
-
-Key split_key(std::string_view key) {
-  for (const std::string_view leaf : {".weight", ".bias"}) {
-    if (key.ends_with(leaf)) {
-      return {key.substr(0, key.size() - leaf.size()), key.substr(key.size() - leaf.size())};
+std::optional<Piece> original_module(const NameTable& table, std::string_view diffusers,
+                                     const Layout& layout) {
+  for (const Found& each : find(table, diffusers, kDiffusers, kOriginal, Spelling::DOTS, layout)) {
+    if (each.rest.empty()) {
+      return Piece{written(each, kOriginal, each.other), each.name->cut, each.name->part};
     }
   }
-  return {key, ""};
+  return std::nullopt;
 }
 
-std::optional<std::string> translate(std::string_view key, std::string_view Pair::*from,
-                                     std::string_view Pair::*to) {
-  const auto [module, leaf] = split_key(key);
-  const auto block = split_block(module, '.');
-  const std::span<const Pair> table = block ? std::span<const Pair>(kInside) : kOutside;
-  const std::string_view name = block ? block->rest : module;
-  const auto found =
-      std::ranges::find_if(table, [&](const Pair& pair) { return pair.*from == name; });
-  if (found == table.end()) {
-    return std::nullopt;
-  }
-  const std::string prefix = block ? "blocks." + std::string(block->number) + "." : "";
-  return prefix + std::string((*found).*to) + std::string(leaf);
-}
-
-}  // namespace
-
-std::optional<ModuleName> read_module(std::string_view name) { return read(name, '.', same); }
-
-std::optional<ModuleName> read_underscored(std::string_view name) {
-  return read(name, '_', same_underscored);
-}
-
-std::optional<std::string> diffusers_key(std::string_view original) {
-  return translate(original, &Pair::original, &Pair::diffusers);
-}
-
-std::optional<std::string> original_key(std::string_view diffusers) {
-  return translate(diffusers, &Pair::diffusers, &Pair::original);
+Layout layout_of(const NameTable& table, std::span<const std::string_view> names) {
+  return table.layout == nullptr ? Layout() : table.layout(names);
 }
 
 }  // namespace kinema::weights

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <vector>
+
+#include "kinema/weights/lora.h"
+
+namespace kinema::runs {
+
+/// What LoRA files change of a pipeline's two CLIP text encoders.
+struct TextAdapters {
+  std::vector<weights::Adapter> first;
+  std::vector<weights::Adapter> second;
+
+  bool empty() const { return first.empty() && second.empty(); }
+};
+
+}  // namespace kinema::runs

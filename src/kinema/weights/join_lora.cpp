@@ -1,0 +1,117 @@
+#include "kinema/weights/join_lora.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/weights/cut.h"
+
+namespace kinema::weights {
+namespace {
+
+const io::TensorView* keep(Joined& out, const std::string& name, HostArray array, DType dtype) {
+  const HostArray& kept =
+      out.arrays.emplace_back(dtype == DType::F32 ? std::move(array) : convert(array, dtype));
+  return &out.views.emplace_back(
+      io::TensorView{.name = name, .shape = kept.shape, .bytes = kept.bytes});
+}
+
+HostArray f32(const io::TensorView& view) { return convert(view.copy(), DType::F32); }
+
+/// The halves back in the original's order: swapping is its own reverse.
+Joined swapped(const std::string& original, const JoinedPart& part, const std::string& path) {
+  Joined out;
+  out.target = *part.target;
+  for (const io::TensorView** slot :
+       {&out.target.up, &out.target.up_bias, &out.target.diff, &out.target.diff_bias}) {
+    if (*slot != nullptr) {
+      const auto turned = turned_view(**slot, part.piece, path);
+      *slot = keep(out, original, turned->copy(),
+                   out.target.down == nullptr ? DType::F32 : out.target.down->shape.dtype);
+    }
+  }
+  return out;
+}
+
+/// The parts in the original's order, null where one is missing.
+std::vector<const Lora::Target*> in_order(const NameTable& names, const std::string& original,
+                                          std::span<const JoinedPart> parts,
+                                          const std::string& path) {
+  const std::optional<NamedModule> all = read_module(names, original);
+  check(all.has_value(), "[lora] {}: the original release has no `{}`", path, original);
+  std::vector<const Lora::Target*> out;
+  for (const Piece& piece : all->pieces) {
+    const auto found = std::ranges::find(parts, piece.name, &JoinedPart::module);
+    check(found != parts.end() || piece.cut == Cut::THIRD,
+          "[lora] {}: the original release joins `{}` with what the file has, in `{}`: a file in "
+          "its names must have all\n  --to diffusers holds some",
+          path, piece.name, original);
+    out.push_back(found == parts.end() ? nullptr : found->target);
+  }
+  return out;
+}
+
+}  // namespace
+
+Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
+            const std::string& path) {
+  if (parts[0].piece.cut == Cut::SWAPPED) {
+    return swapped(original, parts[0], path);
+  }
+  for (const JoinedPart& part : parts) {
+    const Lora::Target& target = *part.target;
+    check(target.down != nullptr && target.up_bias == nullptr && target.diff == nullptr &&
+              target.diff_bias == nullptr && target.down->shape.rank() == 2 &&
+              target.up->shape.rank() == 2,
+          "[lora] {}: `{}` is more than a low-rank pair, and the original release joins it with "
+          "others\n  --to diffusers holds it",
+          path, part.module);
+  }
+  const std::vector<const Lora::Target*> all = in_order(names, original, parts, path);
+  const Lora::Target& first = *parts[0].target;
+  const DType dtype = first.down->shape.dtype;
+  const int64_t columns = first.down->shape.dims[1];
+  const bool shared = std::ranges::all_of(parts, [&](const JoinedPart& part) {
+    return part.target->down == first.down && part.target->factor == first.factor;
+  });
+  const bool scaled = std::ranges::any_of(
+      parts, [&](const JoinedPart& part) { return part.target->factor != first.factor; });
+  int64_t rows = 0;
+  int64_t rank = shared ? first.rank() : 0;
+  for (const Lora::Target* target : all) {
+    rows += (target == nullptr ? first : *target).up->shape.dims[0];
+    rank += shared || target == nullptr ? 0 : target->rank();
+  }
+  Joined out;
+  HostArray down(Shape{DType::F32, {rank, columns}});
+  HostArray up(Shape{DType::F32, {rows, rank}});
+  int64_t row = 0;
+  int64_t column = 0;
+  for (const Lora::Target* target : all) {
+    if (target == nullptr) {
+      row += first.up->shape.dims[0];
+      continue;
+    }
+    check(target->down->shape.dims[1] == columns,
+          "[lora] {}: `{}` takes {} and `{}` {} inputs, but the original release joins them", path,
+          first.down->name, columns, target->down->name, target->down->shape.dims[1]);
+    const HostArray own_down = f32(*target->down);
+    std::ranges::copy(own_down.as<float>(), down.as<float>().begin() + column * columns);
+    const HostArray own_up = f32(*target->up);
+    const float factor = scaled ? static_cast<float>(target->factor) : 1.0F;
+    for (int64_t i = 0; i < target->up->shape.dims[0]; ++i, ++row) {
+      for (int64_t j = 0; j < target->rank(); ++j) {
+        up.as<float>()[static_cast<size_t>(row * rank + column + j)] =
+            factor * own_up.as<float>()[static_cast<size_t>(i * target->rank() + j)];
+      }
+    }
+    column += shared ? 0 : target->rank();
+  }
+  out.target.factor = scaled ? 1.0 : first.factor;
+  out.target.down = keep(out, original + " (down)", std::move(down), dtype);
+  out.target.up = keep(out, original + " (up)", std::move(up), dtype);
+  return out;
+}
+
+}  // namespace kinema::weights

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <deque>
+#include <span>
+#include <string>
+
+#include "kinema/core/host_array.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/names.h"
+
+namespace kinema::weights {
+
+/// One of the modules that the original release has in one.
+struct JoinedPart {
+  std::string module;  // diffusers'
+  Piece piece;         // which part of the original it is
+  const Lora::Target* target;
+};
+
+/// The pair of the original's module, and the memory that it lies in.
+struct Joined {
+  std::deque<HostArray> arrays;
+  std::deque<io::TensorView> views;
+  Lora::Target target;
+};
+
+/// Joins pairs by rows of up:
+///
+///   down = [down_0; down_1; ...]     up = diag(s_0 up_0, s_1 up_1, ...),   s = alpha / rank
+///
+/// and down = down_0 where all share it. Throws an Error naming the module where there is more than
+/// pairs, or a part is missing whose size the others do not tell.
+Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
+            const std::string& path);
+
+}  // namespace kinema::weights

@@ -1,0 +1,340 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/models/clip/text.h"
+#include "kinema/networks/open.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/convert_lora.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/lora_key.h"
+#include "kinema/weights/names.h"
+
+// LoRA files of Flux and Stable Diffusion XL, whose originals join modules and count them
+// otherwise.
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<nn::ParamSpec> specs_of(const std::string& folder) {
+  return networks::open(io::golden(folder))->parameters({.scan_layers = false});
+}
+
+Adapter adapter_of(const fs::path& path) {
+  return {.lora = std::make_shared<const Lora>(Lora::open(path))};
+}
+
+/// What is added to each parameter.
+std::map<std::string, std::vector<float>> changes(const std::vector<Adapter>& adapters,
+                                                  const std::vector<nn::ParamSpec>& specs) {
+  std::map<std::string, std::vector<float>> out;
+  const Adapters fitted(adapters, specs);
+  for (const nn::ParamSpec& spec : specs) {
+    if (fitted.change(spec.name)) {
+      std::vector<float> values(static_cast<size_t>(spec.shape.elements()));
+      fitted.add_to(spec.name, values);
+      out.emplace(spec.name, std::move(values));
+    }
+  }
+  return out;
+}
+
+void expect_same(const std::map<std::string, std::vector<float>>& a,
+                 const std::map<std::string, std::vector<float>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [key, values] : a) {
+    ASSERT_TRUE(b.contains(key)) << key;
+    // Sums of a handful of products of numbers of order one, in another order.
+    EXPECT_THAT(values, testing::Pointwise(testing::FloatNear(2e-6F), b.at(key))) << key;
+  }
+}
+
+// ---- Keys ----------------------------------------------------------------------------------
+
+/// The modules that a key is of, as a network of these names has them.
+std::string read(std::string_view key, const NameTable& names) {
+  const auto found = read_lora_key(key, names);
+  std::string out;
+  for (const Piece& piece : found ? found->pieces : std::vector<Piece>()) {
+    out += (out.empty() ? "" : " ") + piece.name;
+  }
+  if (found && found->member >= LoraMember::TEXT_ENCODER) {
+    out += found->member == LoraMember::TEXT_ENCODER ? " (text)" : " (text 2)";
+  }
+  return out;
+}
+
+TEST(LoraKeyOfFlux, ReadsEveryFormat) {
+  const std::string joined =
+      "transformer_blocks.3.attn.to_q transformer_blocks.3.attn.to_k "
+      "transformer_blocks.3.attn.to_v";
+  const auto flux = [](std::string_view key) { return read(key, kFluxNames); };
+  EXPECT_EQ(flux("transformer.transformer_blocks.3.attn.to_q.lora_A.weight"),
+            "transformer_blocks.3.attn.to_q");
+  EXPECT_EQ(flux("lora_unet_double_blocks_3_img_attn_qkv.lora_down.weight"), joined);
+  EXPECT_EQ(flux("diffusion_model.double_blocks.3.img_attn.qkv.alpha"), joined);
+  EXPECT_EQ(flux("base_model.model.double_blocks.3.img_attn.qkv.lora_A.weight"), joined);
+  EXPECT_EQ(flux("double_blocks.3.processor.qkv_lora1.up.weight"), joined);
+  EXPECT_EQ(flux("double_blocks.3.processor.proj_lora2.down.weight"),
+            "transformer_blocks.3.attn.to_add_out");
+  EXPECT_EQ(flux("single_blocks.3.processor.proj_lora.down.weight"),
+            "single_transformer_blocks.3.proj_out");
+  EXPECT_EQ(flux("lora_transformer_single_transformer_blocks_3_attn_to_q.lora_up.weight"),
+            "single_transformer_blocks.3.attn.to_q");
+  EXPECT_EQ(flux("lora_unet_single_blocks_3_modulation_lin.lora_up.weight"),
+            "single_transformer_blocks.3.norm.linear");
+  EXPECT_EQ(flux("lora_te1_text_model_encoder_layers_5_self_attn_q_proj.alpha"),
+            "text_model.encoder.layers.5.self_attn.q_proj (text)");
+  EXPECT_EQ(flux("text_encoders.clip_l.transformer.text_model.encoder.layers.5.mlp.fc1.alpha"),
+            "text_model.encoder.layers.5.mlp.fc1 (text)");
+  EXPECT_EQ(flux("lora_te2_encoder_block_0_layer_0_SelfAttention_q.alpha"), "");
+  EXPECT_EQ(flux("double_blocks.0.img_attn.norm.query_norm.scale"), "");
+}
+
+TEST(LoraKeyOfTheUNet, ReadsEveryFormat) {
+  const std::string query = "down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q";
+  const auto unet = [](std::string_view key) { return read(key, kUNetNames); };
+  EXPECT_EQ(unet("unet." + query + ".lora_A.weight"), query);
+  EXPECT_EQ(unet("lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q.lora_up.weight"),
+            query);
+  EXPECT_EQ(unet("lora_unet_down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q.alpha"),
+            query);
+  EXPECT_EQ(unet("unet.down_blocks.1.attentions.0.transformer_blocks.0.attn1.processor.to_q_lora."
+                 "down.weight"),
+            query);
+  EXPECT_EQ(unet("unet.mid_block.attentions.0.transformer_blocks.0.attn2.processor.to_out_lora.up."
+                 "weight"),
+            "mid_block.attentions.0.transformer_blocks.0.attn2.to_out.0");
+  EXPECT_EQ(unet("lora_unet_input_blocks_3_0_op.lora_down.weight"),
+            "down_blocks.0.downsamplers.0.conv");
+  EXPECT_EQ(unet("lora_te2_text_model_encoder_layers_31_mlp_fc2.lora_down.weight"),
+            "text_model.encoder.layers.31.mlp.fc2 (text 2)");
+  EXPECT_EQ(unet("text_encoder_2.text_model.encoder.layers.0.self_attn.out_proj.lora_B.weight"),
+            "text_model.encoder.layers.0.self_attn.out_proj (text 2)");
+  EXPECT_EQ(
+      unet("conditioner.embedders.1.model.transformer.resblocks.2.attn.in_proj.lora_B.weight"),
+      "text_model.encoder.layers.2.self_attn.q_proj text_model.encoder.layers.2.self_attn."
+      "k_proj text_model.encoder.layers.2.self_attn.v_proj (text 2)");
+}
+
+// ---- Files ---------------------------------------------------------------------------------
+
+TEST(LoraOfFamilies, KnowTheirs) {
+  for (const char* name : {"flux_diffusers", "flux_metadata", "flux_kohya", "flux_comfyui",
+                           "flux_original_all", "flux_xlabs"}) {
+    const Lora lora = Lora::open(io::golden(std::string("lora/") + name + ".safetensors"));
+    ASSERT_NE(lora.family(), nullptr) << name;
+    EXPECT_EQ(lora.family()->name, "Flux") << name;
+    EXPECT_TRUE(lora.unknown().empty()) << name;
+  }
+  for (const char* name : {"sdxl_diffusers", "sdxl_diffusers_old", "sdxl_kohya", "sdxl_kohya_conv",
+                           "sdxl_kohya_diffusers_names"}) {
+    const Lora lora = Lora::open(io::golden(std::string("lora/") + name + ".safetensors"));
+    ASSERT_NE(lora.family(), nullptr) << name;
+    EXPECT_EQ(lora.family()->name, "Stable Diffusion XL") << name;
+    EXPECT_TRUE(lora.unknown().empty()) << name;
+  }
+}
+
+TEST(LoraOfFamilies, AreRefusedByOtherModels) {
+  const std::map<std::string, std::string> models{{"Wan", "wan21_t2v/transformer"},
+                                                  {"Flux", "flux_dev/transformer"},
+                                                  {"Stable Diffusion XL", "sdxl/unet"}};
+  const std::map<std::string, std::string> files{
+      {"Wan", "comfy"}, {"Flux", "flux_kohya"}, {"Stable Diffusion XL", "sdxl_kohya"}};
+  for (const auto& [model, folder] : models) {
+    const auto specs = specs_of(folder);
+    for (const auto& [made_for, file] : files) {
+      SCOPED_TRACE(file + " on " + folder);
+      const std::vector<Adapter> adapters{adapter_of(io::golden("lora/" + file + ".safetensors"))};
+      if (made_for == model) {
+        EXPECT_NO_THROW(Adapters(adapters, specs));
+        continue;
+      }
+      EXPECT_THAT(
+          [&] { Adapters(adapters, specs); },
+          ThrowsMessage<Error>(HasSubstr("is for " + made_for + ", but the model is " + model)));
+    }
+  }
+}
+
+// The numbers of kohya's names depend on how many layers a block has, which is the model's to say.
+TEST(LoraOfFamilies, CountByTheModelsLayers) {
+  io::Json config = io::Json::read(io::golden("sdxl/unet/config.json"));
+  config.set("layers_per_block", 1);
+  const auto specs = networks::from_config(config)->parameters({.scan_layers = false});
+  const Layout one{.layers_per_block = 1};
+  std::vector<std::string> originals;
+  for (const nn::ParamSpec& spec : specs) {
+    originals.push_back(original_key(kUNetNames, spec.name, one)->name);
+  }
+  EXPECT_EQ(layout_of(kUNetNames, std::vector<std::string_view>(originals.begin(), originals.end()))
+                .layers_per_block,
+            1);
+  const io::Scratch scratch;
+  std::map<std::string, HostArray> arrays;
+  size_t pairs = 0;
+  for (const nn::ParamSpec& spec : specs) {
+    if (!spec.name.ends_with(".weight") || spec.shape.rank() != 2) {
+      continue;
+    }
+    std::string name =
+        original_module(kUNetNames, spec.name.substr(0, spec.name.size() - 7), one)->name;
+    std::ranges::replace(name, '.', '_');
+    arrays.emplace("lora_unet_" + name + ".lora_down.weight",
+                   HostArray(Shape{DType::F32, {1, spec.shape.dims[1]}}));
+    arrays.emplace("lora_unet_" + name + ".lora_up.weight",
+                   HostArray(Shape{DType::F32, {spec.shape.dims[0], 1}}));
+    ++pairs;
+  }
+  std::vector<io::TensorEntry> entries;
+  for (const auto& [name, array] : arrays) {
+    entries.push_back(io::TensorEntry::of(name, array));
+  }
+  io::write_safetensors(scratch / "one.safetensors", entries);
+
+  const std::vector<Adapter> adapters{adapter_of(scratch / "one.safetensors")};
+  const Adapters fitted(adapters, specs);
+  EXPECT_THAT(fitted.report().at(0), HasSubstr(fmt::format("all {} keys matched", 2 * pairs)));
+  EXPECT_EQ(low_ranks(adapters, specs).size(), pairs);
+}
+
+TEST(LoraOfFamilies, FitTextEncodersWithAndWithoutAPrefix) {
+  const std::vector<Adapter> adapters{adapter_of(io::golden("lora/sdxl_kohya.safetensors"))};
+  const Checkpoint files = Checkpoint::open(io::golden("sdxl/text_encoder_2"), kTextEncoder2);
+  const clip::TextConfig config = clip_text_config(files);
+  const auto text = for_text(adapters, LoraMember::TEXT_ENCODER_2);
+  ASSERT_EQ(text.size(), 1U);
+  const auto with =
+      changes(text, clip::text_parameters(config, "text_model", {.scan_layers = false}));
+  const auto without = changes(text, clip::text_parameters(config, "", {.scan_layers = false}));
+  EXPECT_EQ(with.size(), text[0].targets().size());
+  ASSERT_EQ(with.size(), without.size());
+  for (const auto& [key, values] : without) {
+    EXPECT_EQ(values, with.at("text_model." + key)) << key;
+  }
+  EXPECT_TRUE(for_text(std::vector{adapter_of(io::golden("lora/flux_kohya.safetensors"))},
+                       LoraMember::TEXT_ENCODER)
+                  .empty());
+}
+
+// ---- Conversion ----------------------------------------------------------------------------
+
+class LoraConversion : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(LoraConversion, AddsTheSameInEveryFormat) {
+  const auto& [name, folder] = GetParam();
+  const fs::path source = io::golden(std::string("lora/") + name + ".safetensors");
+  const auto specs = specs_of(folder);
+  const auto expected = changes({adapter_of(source)}, specs);
+  const io::Scratch scratch;
+  int number = 0;
+  for (const LoraFormat to : {LoraFormat::DIFFUSERS, LoraFormat::KOHYA, LoraFormat::COMFYUI}) {
+    const fs::path target = scratch / (std::to_string(number++) + ".safetensors");
+    convert_lora(source, target, to);
+    SCOPED_TRACE(target.string());
+    expect_same(expected, changes({adapter_of(target)}, specs));
+    for (const LoraMember text : {LoraMember::TEXT_ENCODER, LoraMember::TEXT_ENCODER_2}) {
+      EXPECT_EQ(Lora::open(target).targets(text).size(), Lora::open(source).targets(text).size());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, LoraConversion,
+                         testing::Values(std::pair{"flux_diffusers", "flux_dev/transformer"},
+                                         std::pair{"flux_kohya", "flux_dev/transformer"},
+                                         std::pair{"flux_original_all", "flux_dev/transformer"},
+                                         std::pair{"flux_xlabs", "flux_dev/transformer"},
+                                         std::pair{"sdxl_diffusers", "sdxl/unet"},
+                                         std::pair{"sdxl_kohya", "sdxl/unet"},
+                                         std::pair{"sdxl_kohya_conv", "sdxl/unet"},
+                                         std::pair{"sdxl_diffusers_old", "sdxl/unet"}));
+
+// Nothing tells how many rows the MLP would have.
+TEST(LoraConversion, RefusesSomeOfWhatTheOriginalJoins) {
+  const io::Scratch scratch;
+  EXPECT_THAT(
+      [&] {
+        convert_lora(io::golden("lora/flux_metadata.safetensors"), scratch / "x.safetensors",
+                     LoraFormat::KOHYA);
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("single_transformer_blocks.0.proj_mlp"),
+                                 HasSubstr("`single_blocks.0.linear1`"))));
+}
+
+// ---- Files that do not fit together --------------------------------------------------------
+
+class HostileLora : public testing::Test {
+ protected:
+  void refuses(const std::map<std::string, Dims>& tensors, const std::string& expected) {
+    std::map<std::string, HostArray> arrays;
+    std::vector<io::TensorEntry> entries;
+    for (const auto& [name, dims] : tensors) {
+      const HostArray& array =
+          arrays.emplace(name, HostArray(Shape{DType::F32, dims})).first->second;
+      entries.push_back(io::TensorEntry::of(name, array));
+    }
+    io::write_safetensors(scratch_ / "bad.safetensors", entries);
+    EXPECT_THAT([&] { Lora::open(scratch_ / "bad.safetensors"); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("bad.safetensors"), HasSubstr(expected))));
+  }
+  static std::map<std::string, Dims> pair(const std::string& module, Dims down, Dims up) {
+    return {{"diffusion_model." + module + ".lora_down.weight", std::move(down)},
+            {"diffusion_model." + module + ".lora_up.weight", std::move(up)}};
+  }
+
+  io::Scratch scratch_;
+};
+
+TEST_F(HostileLora, RowsThatDoNotDivide) {
+  refuses(pair("double_blocks.0.img_attn.qkv", {2, 24}, {71, 2}), "three parts");
+}
+
+TEST_F(HostileLora, LinearsThatAreTooSmall) {
+  refuses(pair("single_blocks.0.linear1", {2, 24}, {72, 2}), "24 rows and more");
+  refuses(pair("single_blocks.0.linear1", {2, 24, 1, 1}, {168, 2}), "no weight tells how");
+}
+
+TEST_F(HostileLora, HalvesThatAreNone) {
+  refuses(pair("final_layer.adaLN_modulation.1", {2, 24}, {47, 2}), "two halves");
+}
+
+TEST_F(HostileLora, HalfAPairAndOtherRanks) {
+  refuses({{"diffusion_model.double_blocks.0.img_attn.qkv.lora_up.weight", {72, 2}}},
+          "no other half");
+  refuses(pair("double_blocks.0.img_attn.qkv", {2, 24}, {72, 3}), "of one rank");
+  refuses(pair("double_blocks.0.img_attn.qkv", {}, {72, 2}), "of one rank");
+  refuses({{"diffusion_model.single_blocks.0.linear1.diff_b", {168}}}, "no weight tells how");
+}
+
+TEST_F(HostileLora, TwoKeysForOneModule) {
+  auto tensors = pair("double_blocks.0.img_attn.qkv", {2, 24}, {72, 2});
+  tensors.emplace("transformer.transformer_blocks.0.attn.to_q.lora_A.weight", Dims{2, 24});
+  tensors.emplace("transformer.transformer_blocks.0.attn.to_q.lora_B.weight", Dims{24, 2});
+  refuses(tensors, "are the same part of `transformer_blocks.0.attn.to_q`");
+}
+
+TEST_F(HostileLora, OtherMethods) {
+  auto tensors = pair("double_blocks.0.img_attn.qkv", {2, 24}, {72, 2});
+  tensors.emplace("diffusion_model.double_blocks.0.img_attn.qkv.dora_scale", Dims{72});
+  refuses(tensors, "belongs to DoRA");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.hada_w1_a", {2, 2}}}, "belongs to LoHa");
+  refuses({{"lora_unet_input_blocks_4_1_proj_in.lokr_w1", {2, 2}}}, "belongs to LoKr");
+}
+
+}  // namespace
+}  // namespace kinema::weights
