@@ -53,11 +53,11 @@ int convert(const Words& words) {
 void add_convert(Program& program) {
   Command command = program.add(
       "convert",
-      "Write a Wan transformer or a LoRA file in the names and layout of another program");
+      "Write a transformer, a UNet or a LoRA file in the names and layout of another program");
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,
-              "a diffusers or original Wan folder, a pipeline, a checkpoint, or a safetensors or "
+              "a diffusers or original folder, a pipeline, a checkpoint, or a safetensors or "
               "GGUF file in any of these names; a LoRA file or PEFT folder")
       .required();
   command

@@ -13,7 +13,7 @@ namespace kinema::networks {
 /// What a transformer is written as.
 enum class Format {
   DIFFUSERS,  // a folder with config.json and, above a size, shards
-  ORIGINAL,   // names of the Wan release: a folder with its config.json, or one .safetensors file
+  ORIGINAL,   // names of the release: one .safetensors file, or (Wan) a folder with config.json
   COMFYUI,    // one .safetensors file, those names after `model.diffusion_model.`
   FP8,        // the same, blocks' linear weights as float8_e4m3fn with one scale each: `scaled_fp8`
   INT8,       // the same with int8 and a scale an output
@@ -34,12 +34,14 @@ struct ConvertOptions {
   std::function<void(int64_t done, int64_t total)> progress = {};
 };
 
-/// Writes the Wan transformer in `source` (anything weights::Checkpoint::open takes) as `target`,
-/// which must not be there yet. One tensor at a time is in memory. Values are those of the source,
-/// rounded to nearest even where the dtype is narrower, or to the codes of FP8, INT8 and GGUF.
+/// Writes the transformer or UNet in `source` (anything weights::Checkpoint::open takes) as
+/// `target`, which must not be there yet. One tensor at a time is in memory. Values are those of
+/// the source, rounded to nearest even where the dtype is narrower, or to the codes of FP8, INT8
+/// and GGUF.
 ///
-/// Throws an Error when the source is no whole Wan transformer, when its sizes could not be read
-/// from the target (original names tell heads of 128 only), or when a value that is finite is not
+/// What the original release joins is joined. Throws an Error when the source is no whole network,
+/// when Wan's sizes could not be read from the target (original names tell heads of 128 only), when
+/// the format is Wan's alone (GGUF, an original folder), or when a value that is finite is not
 /// so in the new dtype. What was begun is then removed.
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);

@@ -156,7 +156,16 @@ std::vector<weights::Adapter> open_adapters(const config::Config& config, const 
       other = other && !two;
     }
   }
-  return opened(choices, two, job)[expert.is_low_noise() ? 1 : 0];
+  std::vector<weights::Adapter> out = opened(choices, two, job)[expert.is_low_noise() ? 1 : 0];
+  for (const weights::Adapter& each : out) {
+    const size_t text = each.lora->targets(weights::LoraMember::TEXT_ENCODER).size() +
+                        each.lora->targets(weights::LoraMember::TEXT_ENCODER_2).size();
+    if (text > 0) {
+      job.notice(fmt::format("{}: {} modules of text encoders are left out: none is trained",
+                             each.lora->path(), text));
+    }
+  }
+  return out;
 }
 
 std::vector<std::string> of_other_expert(std::span<const weights::Adapter> adapters,

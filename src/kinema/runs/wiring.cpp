@@ -252,7 +252,14 @@ void check_is_model(const fs::path& folder) {
 }  // namespace
 
 bool is_pipeline_file(const fs::path& path) {
-  return path.extension() == ".safetensors" && !weights::parts_in(path).empty();
+  if (path.extension() != ".safetensors") {
+    return false;
+  }
+  try {
+    return !weights::parts_in(path).empty();
+  } catch (const Error&) {
+    return false;  // what is damaged is told where it is opened
+  }
 }
 
 fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
