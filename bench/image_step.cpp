@@ -108,11 +108,9 @@ void train(const Settings& s, const networks::Network& network) {
   for (const runtime::Array* each : state.all()) {
     bench::weights_are_there(each->shards());
   }
-  training::Trainer trainer(client, specs, training::network_model(network, model), shapes, step,
-                            std::move(state),
-                            {.program = {.name = "train_step",
-                                         .executable_cache = s.run.cache,
-                                         .dump = s.run.dump}});
+  training::Trainer trainer(
+      client, specs, training::network_model(network, model), shapes, step, std::move(state),
+      {.program = {.name = "train_step", .executable_cache = s.run.cache, .dump = s.run.dump}});
   data::Batch batch{.latents = bench::noise(shapes.latents.dims, 1),
                     .encoder_hidden_states = bench::noise(shapes.text.dims, 2)};
   if (shapes.pooled) {

@@ -77,16 +77,17 @@ void run(const Settings& s) {
   const fs::path folder = s.folder;
   const networks::Network transformer = transformer_network(s);
   bench::write_model(folder / "transformer", "diffusion_pytorch_model", transformer->config(),
-              transformer->parameters({.scan_layers = false}), DType::BF16, s.seed);
+                     transformer->parameters({.scan_layers = false}), DType::BF16, s.seed);
   vae::Config vae;
   vae.latents_mean = vae::default_latents_mean();
   vae.latents_std = vae::default_latents_std();
   bench::write_model(folder / "vae", "diffusion_pytorch_model", weights::vae_config_json(vae),
-              vae::parameters(vae, {}), DType::F32, s.seed);
+                     vae::parameters(vae, {}), DType::F32, s.seed);
   const t5::EncoderConfig text{.num_layers = s.text_layers};
   std::vector<nn::ParamSpec> specs = t5::parameters(text, {.scan_layers = false});
   specs.push_back(t5::embedding_table(text));
-  bench::write_model(folder / "text_encoder", "model", text_config(text), specs, DType::BF16, s.seed);
+  bench::write_model(folder / "text_encoder", "model", text_config(text), specs, DType::BF16,
+                     s.seed);
   fs::copy(s.tokenizer, folder / "tokenizer", fs::copy_options::recursive);
   fs::create_directories(folder / "scheduler");
   io::write_file(folder / "scheduler" / "scheduler_config.json", scheduler().dump());

@@ -52,7 +52,8 @@ inline Range range_of(const nn::ParamSpec& spec) {
 }
 
 /// Random values of a tensor, in pieces, each a function of seed, name and its number.
-inline void write_random(const nn::ParamSpec& spec, DType dtype, uint64_t seed, const io::ByteSink& sink) {
+inline void write_random(const nn::ParamSpec& spec, DType dtype, uint64_t seed,
+                         const io::ByteSink& sink) {
   constexpr int64_t kChunk = int64_t{1} << 20;
   constexpr int64_t kAtOnce = 16;
   const Range range = range_of(spec);
@@ -85,8 +86,9 @@ inline void write_random(const nn::ParamSpec& spec, DType dtype, uint64_t seed, 
 }
 
 /// A diffusers or transformers folder of these parameters.
-inline void write_model(const std::filesystem::path& folder, const std::string& stem, const io::Json& config,
-                 const std::vector<nn::ParamSpec>& specs, DType dtype, uint64_t seed) {
+inline void write_model(const std::filesystem::path& folder, const std::string& stem,
+                        const io::Json& config, const std::vector<nn::ParamSpec>& specs,
+                        DType dtype, uint64_t seed) {
   std::vector<io::TensorEntry> entries;
   for (const nn::ParamSpec& spec : specs) {
     entries.push_back(

@@ -11,6 +11,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/runs/lora.h"
+#include "kinema/runs/trained_model.h"
 #include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
@@ -87,6 +88,7 @@ std::optional<TrainedAdapter> trained_adapter(const config::Config& config,
       .alpha = model.lora_alpha > 0 ? model.lora_alpha.value
                                     : static_cast<double>(model.lora_rank.value),
       .use_rslora = model.use_rslora,
+      .part = part_of_one(network),
       .expert = expert.which == config::TrainExpert::NONE ? "" : std::string(expert.name()),
       .base_model = model.pretrained_model_name_or_path,
       .dropout = model.lora_dropout,

@@ -116,9 +116,13 @@ bool makes_videos(const config::RunConfig& run) {
 std::string Expert::part() const { return is_low_noise() ? "transformer_2" : "transformer"; }
 std::string Expert::other_part() const { return is_low_noise() ? "transformer" : "transformer_2"; }
 
-std::string trained_part(const networks::Network& network, const Expert& expert) {
+std::string part_of_one(const networks::Network& network) {
   const weights::Family* family = weights::family_of_config(network->config());
-  return family == nullptr || expert.is_low_noise() ? expert.part() : std::string(family->part);
+  return std::string(family == nullptr ? weights::Family().part : family->part);
+}
+
+std::string trained_part(const networks::Network& network, const Expert& expert) {
+  return expert.is_low_noise() ? expert.part() : part_of_one(network);
 }
 
 std::vector<Expert> Expert::each() const {

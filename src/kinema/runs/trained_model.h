@@ -33,6 +33,8 @@ Expert trained_expert(const config::Config& config);
 /// The folder of a network that is trained, in its pipeline and in a checkpoint: `transformer`,
 /// `transformer_2` for low noise, `unet`.
 std::string trained_part(const networks::Network& network, const Expert& expert);
+/// The same of the only network, or the first of two: as the family's pipelines call it.
+std::string part_of_one(const networks::Network& network);
 
 /// Throws an Error when a run of one expert makes videos and the other expert is not here.
 void check_videos(const config::Config& config, const Expert& expert);

@@ -164,8 +164,7 @@ std::vector<Row> sdxl_objective_rows(const Case& c, Session& session) {
     rows.add(std::string("bias.") + name, as_f32({each.begin(), each.end()}));
   }
   for (const bool warmup : {false, true}) {
-    const training::Ema ema{
-        .decay = 0.999, .update_after_step = warmup ? 0 : 2, .warmup = warmup};
+    const training::Ema ema{.decay = 0.999, .update_after_step = warmup ? 0 : 2, .warmup = warmup};
     const std::vector<HostArray> decay = evaluated(
         session, {as_floats(c.tensor("ema.step"))},
         [&](std::span<const Tensor> in) -> std::vector<Tensor> { return {ema.decay_at(in[0])}; });

@@ -26,16 +26,17 @@ using io::Json;
 constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kDown = ".lora_A.weight";
 constexpr const char* kTargets = "lora_target_modules";
-constexpr const char* kDiffusersPrefix = "transformer.";
 
 const std::vector<std::string>& attention_modules() {
-  static const std::vector<std::string> names{"to_q",     "to_k",       "to_v",
-                                              "to_out.0", "add_k_proj", "add_v_proj"};
+  static const std::vector<std::string> names{
+      "to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"};
   return names;
 }
 
 const std::vector<std::string>& ffn_modules() {
-  static const std::vector<std::string> names{"ffn.net.0.proj", "ffn.net.2"};
+  static const std::vector<std::string> names{"ffn.net.0.proj",        "ffn.net.2",
+                                              "ff.net.0.proj",         "ff.net.2",
+                                              "ff_context.net.0.proj", "ff_context.net.2"};
   return names;
 }
 
@@ -134,7 +135,7 @@ std::vector<nn::ParamSpec> those(std::span<const nn::ParamSpec> specs, bool low_
 }
 
 std::string diffusers_metadata(const AdapterConfig& config, const Json& modules) {
-  const std::string at = kDiffusersPrefix;
+  const std::string at = config.part + ".";
   Json about = Json::object();
   about.set(at + "r", config.rank)
       .set(at + "lora_alpha", config.alpha)
@@ -291,7 +292,7 @@ void save_adapter(const fs::path& folder, const AdapterConfig& config,
     const Shape shape = factors[i].layer_shape();
     for (int64_t layer = 0; layer < factors[i].count(); ++layer) {
       entries.push_back(
-          {kDiffusersPrefix + factors[i].key(layer), shape,
+          {config.part + "." + factors[i].key(layer), shape,
            [fetched, i, layer, shape, &to_host](const io::ByteSink& sink) {
              if (fetched->number != i) {
                fetched->array = to_host(i);

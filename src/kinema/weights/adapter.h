@@ -24,10 +24,11 @@ struct AdapterConfig {
   int64_t rank = 16;
   double alpha = 16;
   bool use_rslora = false;
-  nn::LowRanks modules;    // the linear layers that it changes, all by `rank`
-  std::string expert;      // kHighNoise or kLowNoise; empty where the pipeline has no two
-  std::string base_model;  // where the network is from, for its configuration file
-  double dropout = 0;      // likewise
+  nn::LowRanks modules;              // the linear layers that it changes, all by `rank`
+  std::string part = "transformer";  // of the pipeline, with which keys begin: unet of a UNet
+  std::string expert;                // kHighNoise or kLowNoise; empty where the pipeline has no two
+  std::string base_model;            // where the network is from, for its configuration file
+  double dropout = 0;                // likewise
   AdapterInit init = AdapterInit::KAIMING;
 
   /// s: alpha / rank, rank-stabilised alpha / sqrt(rank) (arXiv:2312.03732).
@@ -37,8 +38,9 @@ struct AdapterConfig {
 /// The linear layers that `targets` mean, each with `rank`; `specs` are those of the network
 /// without additions. A target is
 ///
-///   attention      to_q, to_k, to_v, to_out.0 of every block, and add_k_proj, add_v_proj
-///   attention+ffn  these, and ffn.net.0.proj, ffn.net.2
+///   attention      to_q, to_k, to_v, to_out.0 of every block, and add_q_proj, add_k_proj,
+///                  add_v_proj, to_add_out where there are such
+///   attention+ffn  these, and net.0.proj, net.2 of ffn, ff and ff_context
 ///   all            every linear layer of the network
 ///
 /// or what named_by takes. Throws an Error for a target that means no linear layer, and for one
