@@ -103,7 +103,7 @@ TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
                                  HasSubstr("a number, at least 0"), HasSubstr("1e-05"),
                                  HasSubstr("may go on with another value")));
   EXPECT_THAT(run({"config", "num_layers"}).out, HasSubstr("not beside pretrained weights"));
-  EXPECT_THAT(run({"config", "snr_gamma"}).out, HasSubstr("no meaning here"));
+  EXPECT_THAT(run({"config", "enable_mllog"}).out, HasSubstr("no meaning here"));
   EXPECT_EQ(io::Json::parse(run({"config", "seed", "--json"}).out, "out").at("default").as_int(),
             0);
   run({"config", "learning_rte"}).expect_error("the nearest is `learning_rate`");
