@@ -21,7 +21,8 @@
 
 namespace {
 
-constexpr const char* kAbout = "Trains and samples Wan video models on XLA.";
+constexpr const char* kAbout =
+    "Trains and samples diffusion models on XLA: Wan video, Flux.1 and SDXL images.";
 
 int run(int argc, char** argv) {
   kinema::command::Program program("kinema", KINEMA_VERSION, kAbout);

@@ -139,11 +139,47 @@ struct KlAutoencoder::Model {
         const KlAutoencoderOptions& options)
       : files(weights::Checkpoint::open(folder, weights::kVae)),
         config(checked_config(files)),
+        tiling(options.tiling),
         encoder(true, devices, files, config, options),
-        decoder(false, devices, files, config, options) {}
+        decoder(false, devices, files, config, options) {
+    if (tiling) {
+      check_tiling(*tiling, config.spatial());
+    }
+  }
+
+  /// Whether an image of so many latent cells is cut.
+  bool is_cut(int64_t rows, int64_t columns) const {
+    const int64_t cell = config.spatial();
+    return tiling && (rows > tiling->height / cell || columns > tiling->width / cell);
+  }
+
+  /// One frame by tiles of `in` units a cell on the side that is cut, and `out` on the other.
+  HostArray by_tiles(Side& side, const HostArray& frame, int64_t channels, int64_t in,
+                     int64_t out) const {
+    const int64_t cell = config.spatial();
+    const auto axis = [&](int64_t size, int64_t tile, int64_t stride) {
+      return TileAxis{size / in * out, stride / cell * out, (tile - stride) / cell * out};
+    };
+    const auto starts = [&](int64_t size, int64_t tile, int64_t stride) {
+      return tiles(size, tile / cell * in, stride / cell * in);
+    };
+    const Dims& d = frame.shape.dims;
+    TileBlender blender(channels, 1, axis(d[2], tiling->height, tiling->stride_height),
+                        axis(d[3], tiling->width, tiling->stride_width));
+    const std::vector<Tile> rows = starts(d[2], tiling->height, tiling->stride_height);
+    const std::vector<Tile> columns = starts(d[3], tiling->width, tiling->stride_width);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (size_t j = 0; j < columns.size(); ++j) {
+        blender.add(static_cast<int64_t>(i), static_cast<int64_t>(j),
+                    side.run(cut(frame, rows[i], columns[j])));
+      }
+    }
+    return blender.take();
+  }
 
   weights::Checkpoint files;  // mapped, not read
   kl::AutoencoderConfig config;
+  std::optional<Tiling> tiling;
   Side encoder;
   Side decoder;
 };
@@ -182,8 +218,13 @@ HostArray KlAutoencoder::encode(const HostArray& pixels) const {
         "[encoders] the image is {} x {} pixels, expected multiples of {} (the VAE's cells)", d[3],
         d[2], cell);
   HostArray out(Shape{DType::F32, {config().latent_channels, d[1], d[2] / cell, d[3] / cell}});
+  const bool is_cut = model_->is_cut(d[2] / cell, d[3] / cell);
   for (int64_t i = 0; i < d[1]; ++i) {
-    put_frames(out, model_->encoder.run(cut_frames(pixels, i, 1)), i);
+    const HostArray frame = cut_frames(pixels, i, 1);
+    put_frames(out,
+               is_cut ? model_->by_tiles(model_->encoder, frame, config().latent_channels, cell, 1)
+                      : model_->encoder.run(frame),
+               i);
   }
   return out;
 }
@@ -194,13 +235,25 @@ void KlAutoencoder::decode(const HostArray& latents, const FrameSink& sink) cons
             d[1] > 0 && d[2] > 0 && d[3] > 0,
         "[encoders] the latents are {} but this VAE has {} channels: f32[{},f,h,w]",
         to_string(latents.shape), config().latent_channels, config().latent_channels);
+  const bool is_cut = model_->is_cut(d[2], d[3]);
   for (int64_t i = 0; i < d[1]; ++i) {
-    sink(model_->decoder.run(cut_frames(latents, i, 1)));
+    const HostArray frame = cut_frames(latents, i, 1);
+    sink(is_cut ? model_->by_tiles(model_->decoder, frame, 3, 1, config().spatial())
+                : model_->decoder.run(frame));
   }
 }
 
 int64_t KlAutoencoder::decode_memory_bytes(const Dims& latents) const {
-  return model_->decoder.memory_bytes({latents[0], 1, latents[2], latents[3]});
+  const int64_t cell = config().spatial();
+  Dims frame{latents[0], 1, latents[2], latents[3]};
+  if (!model_->is_cut(frame[2], frame[3])) {
+    return model_->decoder.memory_bytes(frame);
+  }
+  // The whole image lies in memory beside the tiles.
+  const int64_t image = Shape{DType::F32, {3, 1, frame[2] * cell, frame[3] * cell}}.bytes();
+  frame[2] = std::min(frame[2], model_->tiling->height / cell);
+  frame[3] = std::min(frame[3], model_->tiling->width / cell);
+  return 2 * image + model_->decoder.memory_bytes(frame);
 }
 
 void KlAutoencoder::release() const {

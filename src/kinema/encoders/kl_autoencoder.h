@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "kinema/encoders/autoencoder.h"
+#include "kinema/encoders/tiling.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/runtime/array.h"
 #include "kinema/runtime/program.h"
@@ -12,6 +14,8 @@ namespace kinema::encoders {
 
 struct KlAutoencoderOptions {
   kl_autoencoder::CoderOptions model;
+  /// Images larger than a tile are cut; the statistics of norms are then a tile's.
+  std::optional<Tiling> tiling = {};
   /// Kernels of the target, compiler flags, and the folder of compiled programs.
   runtime::ProgramOptions program = {};
 };

@@ -66,6 +66,23 @@ void blend_columns(const HostArray& left, HostArray& right, int64_t blend, int64
 
 }  // namespace
 
+void check_multiple(const char* what, int64_t value, int64_t unit) {
+  const int64_t below = std::max(value / unit, int64_t{1}) * unit;
+  check(value > 0 && value % unit == 0,
+        "[encoders] {} is {}, expected a multiple of {} (the VAE's cells)\n  {} and {} work", what,
+        value, unit, below, below + unit);
+}
+
+void check_tiling(const Tiling& t, int64_t spatial) {
+  check_multiple("the tiles' height", t.height, spatial);
+  check_multiple("the tiles' width", t.width, spatial);
+  check_multiple("the tiles' stride in height", t.stride_height, spatial);
+  check_multiple("the tiles' stride in width", t.stride_width, spatial);
+  check(t.stride_height <= t.height && t.stride_width <= t.width,
+        "[encoders] tiles of {} x {} cannot be {} x {} apart: they would not touch", t.height,
+        t.width, t.stride_height, t.stride_width);
+}
+
 std::vector<Tile> tiles(int64_t size, int64_t tile, int64_t stride) {
   std::vector<Tile> out;
   for (int64_t start = 0; start < size; start += stride) {

@@ -19,6 +19,12 @@ struct Tiling {
   int64_t stride_width = 192;
 };
 
+/// Throws an Error that names the nearest multiples where `what` is none of `unit`.
+void check_multiple(const char* what, int64_t value, int64_t unit);
+/// Throws an Error where a tile or stride is no multiple of `spatial` pixels, or tiles would not
+/// touch.
+void check_tiling(const Tiling& tiling, int64_t spatial);
+
 /// Tiles along one axis, counted in cells of what is cut: [start, start + size).
 struct Tile {
   int64_t start = 0;

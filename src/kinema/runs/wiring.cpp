@@ -353,6 +353,13 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     return encoders::space_to_depth_autoencoder(space_to_depth(config));
   }
+  std::optional<encoders::Tiling> tiling;
+  if (m.vae_tiling) {
+    tiling = encoders::Tiling{.height = m.vae_tile_height,
+                              .width = m.vae_tile_width,
+                              .stride_height = m.vae_tile_stride_height,
+                              .stride_width = m.vae_tile_stride_width};
+  }
   const fs::path folder = vae_folder(config);
   if (encoders::is_kl_autoencoder(folder)) {
     return std::make_unique<encoders::KlAutoencoder>(
@@ -360,6 +367,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
         encoders::KlAutoencoderOptions{.model = {.weights_dtype = dtype(m.vae_weights_dtype),
                                                  .activations_dtype = dtype(m.vae_dtype),
                                                  .precision = precision(m.precision)},
+                                       .tiling = tiling,
                                        .program = program_options(config)});
   }
   encoders::WanAutoencoderOptions options;
@@ -369,12 +377,7 @@ std::unique_ptr<encoders::Autoencoder> make_autoencoder(const config::Config& co
   options.replicate = m.replicate_vae;
   options.encode_chunk = m.vae_encode_chunk;
   options.decode_chunk = m.vae_decode_chunk;
-  if (m.vae_tiling) {
-    options.tiling = encoders::Tiling{.height = m.vae_tile_height,
-                                      .width = m.vae_tile_width,
-                                      .stride_height = m.vae_tile_stride_height,
-                                      .stride_width = m.vae_tile_stride_width};
-  }
+  options.tiling = tiling;
   options.program = program_options(config);
   return std::make_unique<encoders::WanAutoencoder>(devices, folder, options);
 }

@@ -1,0 +1,86 @@
+#include "kinema/encoders/kl_autoencoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kinema/core/error.h"
+#include "kinema/core/threefry.h"
+#include "pjrt/cpu_plugin.h"
+
+namespace kinema::encoders {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+/// The reference's tiny VAE, whose cells have a side of 4 pixels or more.
+class KlAutoencoderTest : public pjrt::CpuTest {
+ protected:
+  static KlAutoencoder vae(std::optional<Tiling> tiling = {}) {
+    return KlAutoencoder(runtime::Devices(pjrt::cpu_client()),
+                         std::string(KINEMA_SOURCE_DIR) + "/tests/golden/sdxl/vae",
+                         {.tiling = tiling});
+  }
+  static HostArray noise(Dims dims) {
+    HostArray out(Shape{DType::F32, std::move(dims)});
+    RandomStream random(random_key(1, "kl autoencoder test"));
+    for (float& x : out.as<float>()) {
+      x = 0.3F * random.normal();
+    }
+    return out;
+  }
+};
+
+TEST_F(KlAutoencoderTest, LeavesImagesOfATileAlone) {
+  const KlAutoencoder whole = vae();
+  const int64_t cell = whole.layout().spatial;
+  const HostArray latents = noise({whole.layout().channels, 1, 4, 4});
+  const Tiling tile{4 * cell, 4 * cell, 4 * cell, 4 * cell};
+  EXPECT_EQ(vae(tile).decode(latents).bytes, whole.decode(latents).bytes);
+}
+
+TEST_F(KlAutoencoderTest, PutsTilesWhereTheyLie) {
+  const KlAutoencoder whole = vae();
+  const int64_t cell = whole.layout().spatial;
+  const HostArray latents = noise({whole.layout().channels, 1, 4, 6});
+  // Tiles [0, 4) and [3, 6) of the columns: what lies outside of their overlap is of one alone.
+  const HostArray made = vae(Tiling{4 * cell, 4 * cell, 4 * cell, 3 * cell}).decode(latents);
+  ASSERT_EQ(made.shape.dims, (Dims{3, 1, 4 * cell, 6 * cell}));
+  const HostArray left = whole.decode(cut(latents, {0, 4}, {0, 4}));
+  const HostArray right = whole.decode(cut(latents, {0, 4}, {3, 3}));
+  const Tile rows{0, 4 * cell};
+  EXPECT_EQ(cut(made, rows, {0, 3 * cell}).bytes, cut(left, rows, {0, 3 * cell}).bytes);
+  EXPECT_EQ(cut(made, rows, {4 * cell, 2 * cell}).bytes, cut(right, rows, {cell, 2 * cell}).bytes);
+}
+
+TEST_F(KlAutoencoderTest, EncodesByTilesToo) {
+  const KlAutoencoder whole = vae();
+  const int64_t cell = whole.layout().spatial;
+  const HostArray pixels = noise({3, 1, 6 * cell, 4 * cell});
+  const HostArray made = vae(Tiling{4 * cell, 4 * cell, 2 * cell, 4 * cell}).encode(pixels);
+  ASSERT_EQ(made.shape.dims, (Dims{whole.layout().channels, 1, 6, 4}));
+  const HostArray first = whole.encode(cut(pixels, {0, 4 * cell}, {0, 4 * cell}));
+  EXPECT_EQ(cut(made, {0, 2}, {0, 4}).bytes, cut(first, {0, 2}, {0, 4}).bytes);
+}
+
+TEST_F(KlAutoencoderTest, TakesLessMemoryByTiles) {
+  const KlAutoencoder whole = vae();
+  const int64_t cell = whole.layout().spatial;
+  const Dims latents{whole.layout().channels, 1, 64, 64};
+  EXPECT_LT(vae(Tiling{16 * cell, 16 * cell, 12 * cell, 12 * cell}).decode_memory_bytes(latents),
+            whole.decode_memory_bytes(latents));
+}
+
+TEST_F(KlAutoencoderTest, RefusesTilesThatAreNoCells) {
+  const int64_t cell = vae().layout().spatial;
+  EXPECT_THAT(
+      [&] {
+        vae(Tiling{4 * cell + 1, 4 * cell, cell, cell});
+      },
+      ThrowsMessage<Error>(HasSubstr("the tiles' height")));
+}
+
+}  // namespace
+}  // namespace kinema::encoders
