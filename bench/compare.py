@@ -3,7 +3,8 @@
 Sections: step (time and memory of a training step against plain JAX), start (process start to first
 step), layers (compile time of scanned layers), remat (temporaries of FULL against NONE); and against
 PyTorch: denoise, text and vae (time and memory of the parts of generating a video), first (process start
-to the first denoising step).
+to the first denoising step); images (steps of Flux and of a level of SDXL's UNet at the published widths, and
+their VAE; training of Flux against plain JAX too).
 """
 
 import argparse
@@ -167,6 +168,41 @@ def sampling(a, part):
               f"({imported / 1e9:.2f}) GB   ratio {rss / torch_rss:.2f}", flush=True)
 
 
+# What: (title, our program and its words, the peers').
+IMAGES = {
+    "Flux, 2 + 2 blocks, 1,024 + 512 tokens": ("bench_image_step", ["networks/flux.json"], {"torch": "torch_image_step.py"}, []),
+    "a level of SDXL's UNet, 64 x 64": ("bench_image_step", ["networks/sdxl_level.json", "--text", "77"], {"torch": "torch_image_step.py"}, []),
+    "training Flux, 2 + 2 blocks, 1,024 + 512 tokens": ("bench_image_step", ["networks/flux.json"],
+                                                        {"torch": "torch_image_step.py", "jax": "jax_flux_step.py"}, ["--train"]),
+    "training a level of SDXL's UNet, 64 x 64": ("bench_image_step", ["networks/sdxl_level.json", "--text", "77"],
+                                                 {"torch": "torch_image_step.py"}, ["--train"]),
+    "VAE of images, 256 x 256": ("bench_kl_decode", ["--side", "256"], {"torch": "torch_kl_decode.py"}, []),
+    "VAE of images, 512 x 512": ("bench_kl_decode", ["--side", "512"], {"torch": "torch_kl_decode.py"}, []),
+}
+
+
+def images(a):
+    """Each in turn, min / median of all runs. RSS is the peak; in brackets what PyTorch has before it begins."""
+    python = {"torch": a.torch, "jax": a.jax}
+    for title, (program, words, peers, more) in IMAGES.items():
+        words = [str(HERE / w) if w.endswith(".json") else w for w in words] + more
+        print(title, flush=True)
+        for dtype in ("float32", "bfloat16"):
+            options = [*words, "--dtype", dtype, *(["--steps", str(a.steps)] if program == "bench_image_step" else [])]
+            results = {name: [] for name in ("ours", *peers)}
+            for _ in range(a.rounds):
+                results["ours"].append(run([str(Path(a.kinema) / program), *options, "--isa", a.isa]))
+                for name, script in peers.items():
+                    results[name].append(run([python[name], str(HERE / "peers" / script), *options]))
+            low, mid, rss = summary(results["ours"])
+            print(f"  {dtype:9} kinema {low:.3f}/{mid:.3f} s, {rss / 1e9:.2f} GB", flush=True)
+            for name in peers:
+                other_low, other_mid, other_rss = summary(results[name])
+                imported = max(r["imported_rss_bytes"] for r in results[name])
+                print(f"    {name:6} {other_low:.3f}/{other_mid:.3f} s, {other_rss / 1e9:.2f} ({imported / 1e9:.2f}) GB: time ratio "
+                      f"{low / other_low:.2f}/{mid / other_mid:.2f}, CPU {cpu(results['ours']) / cpu(results[name]):.2f}, memory {rss / other_rss:.2f}", flush=True)
+
+
 def seconds_until(word, command):
     """From the start of a process to the moment it shows the word on its terminal."""
     begin = time.time()
@@ -245,6 +281,8 @@ def main():
             sampling(a, part)
     if "first" in a.sections:
         first(a)
+    if "images" in a.sections:
+        images(a)
 
 
 main()

@@ -13,7 +13,7 @@ for word in "$@"; do
   case $word in
     checkpoint | data | store | processes) runs+=("$word") ;;
     real | memory | plan | quality) alone=$word ;;
-    step | lora | start | layers | remat | denoise | text | vae | first) sections+=("$word") ;;
+    step | lora | start | layers | remat | denoise | text | vae | first | images) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
 done
@@ -39,10 +39,10 @@ fi
 jax=/nonexistent torch=/nonexistent
 for section in "${sections[@]}"; do
   case $section in
-    step | start | lora) jax=$(peers requirements.txt) ;;
+    step | start | lora | images) jax=$(peers requirements.txt) ;;
   esac
   case $section in
-    denoise | text | vae | first | lora) torch=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)} ;;
+    denoise | text | vae | first | lora | images) torch=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)} ;;
   esac
 done
 exec python3 compare.py --kinema "$build" --jax "$jax/bin/python" --torch "$torch/bin/python" \
