@@ -19,10 +19,10 @@ Stopping::Stopping(std::string when, std::stop_source stop)
         if (!StopSignal::requested()) {
           return;
         }
+        // What begins because of the stop is not what is waited for.
+        const std::string after = is_compiling() ? "the compile" : when;
         stop.request_stop();
-        warn_of_all(when.empty() ? "stopping"
-                                 : "stopping after " + (is_compiling() ? "the compile" : when) +
-                                       "; again to end now");
+        warn_of_all(when.empty() ? "stopping" : "stopping after " + after + "; again to end now");
         while (!end.stop_requested() && StopSignal::insisted() == 0) {
           std::this_thread::sleep_for(kPause);
         }

@@ -285,11 +285,21 @@ void Pulse::tell() {
 
 void Pulse::work() {
   constexpr std::chrono::milliseconds kPause(10);
+  constexpr double kStopped = 3;  // seconds without a turn: this process was suspended
   Stopwatch since_beat;
+  Stopwatch since_turn;
   bool first = true;
   while (!ends_) {
     {
       const std::lock_guard lock(mutex_);
+      if (since_turn.seconds() > kStopped) {  // the others with it, maybe: all have time again
+        own_advanced_.restart();
+        std::ranges::for_each(peers_, [](Peer& peer) {
+          peer.heard.restart();
+          peer.advanced.restart();
+        });
+      }
+      since_turn.restart();
       hear();
       judge();
       std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // told at once
