@@ -1,7 +1,7 @@
 // Writes a diffusers folder of Stable Diffusion XL (in float16) or Flux.1 dev (in bfloat16) at the
-// published sizes with random weights, for `./dev bench images`. The same seed gives the same bytes.
-// Configurations, tokenizers and scheduler are those of a small pipeline of the family, with sizes
-// in place of its own.
+// published sizes with random weights, for `./dev bench images`. The same seed gives the same
+// bytes. Configurations, tokenizers and scheduler are those of a small pipeline of the family, with
+// sizes in place of its own.
 #include <filesystem>
 #include <map>
 
@@ -35,8 +35,8 @@ Json with(Json config, const std::map<std::string, int64_t>& sizes) {
   return config;
 }
 
-void write_clip(const Settings& s, const std::string& part, const std::map<std::string, int64_t>& sizes,
-                DType dtype) {
+void write_clip(const Settings& s, const std::string& part,
+                const std::map<std::string, int64_t>& sizes, DType dtype) {
   const Json config = with(Json::read(fs::path(s.small) / part / "config.json"), sizes);
   const clip::TextConfig c = weights::parse_clip_text_config(config);
   std::vector<nn::ParamSpec> specs = clip::text_parameters(c, "text_model", {.scan_layers = false});
@@ -46,14 +46,13 @@ void write_clip(const Settings& s, const std::string& part, const std::map<std::
 }
 
 void write_t5(const Settings& s, DType dtype) {
-  const Json config =
-      with(Json::read(fs::path(s.small) / "text_encoder_2" / "config.json"),
-           {{"d_model", 4096},
-            {"d_kv", 64},
-            {"d_ff", 10240},
-            {"num_heads", 64},
-            {"num_layers", static_cast<int64_t>(24 * s.share)},
-            {"vocab_size", 32128}});
+  const Json config = with(Json::read(fs::path(s.small) / "text_encoder_2" / "config.json"),
+                           {{"d_model", 4096},
+                            {"d_kv", 64},
+                            {"d_ff", 10240},
+                            {"num_heads", 64},
+                            {"num_layers", static_cast<int64_t>(24 * s.share)},
+                            {"vocab_size", 32128}});
   const t5::EncoderConfig c = weights::parse_t5_config(config);
   std::vector<nn::ParamSpec> specs = t5::parameters(c, {.scan_layers = false});
   specs.push_back(t5::embedding_table(c));
@@ -85,9 +84,9 @@ void run(const Settings& s) {
   bench::write_model(folder / (is_flux ? "transformer" : "unet"), "diffusion_pytorch_model",
                      network->config(), network->parameters({.scan_layers = false}), dtype,
                      static_cast<uint64_t>(s.seed));
-  const std::map<std::string, int64_t> large{
-      {"hidden_size", 768},      {"intermediate_size", 3072}, {"num_hidden_layers", 12},
-      {"num_attention_heads", 12}, {"projection_dim", 768},   {"vocab_size", 49408}};
+  const std::map<std::string, int64_t> large{{"hidden_size", 768},      {"intermediate_size", 3072},
+                                             {"num_hidden_layers", 12}, {"num_attention_heads", 12},
+                                             {"projection_dim", 768},   {"vocab_size", 49408}};
   write_clip(s, "text_encoder", large, dtype);
   kl_autoencoder::AutoencoderConfig vae;
   if (is_flux) {

@@ -394,7 +394,8 @@ struct ModelConfig {
            .not_zero = true,
            .multiple_of = 4});
     visit("vae_tiling", self.vae_tiling, MAY_CHANGE,
-          {.help = "cut videos and images larger than a tile into tiles that overlap: less memory, a slightly "
+          {.help = "cut videos and images larger than a tile into tiles that overlap: less memory, "
+                   "a slightly "
                    "different picture",
            .share = Share::YES});
     visit(

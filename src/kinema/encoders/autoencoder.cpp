@@ -71,6 +71,9 @@ HostArray to_frames(const HostArray& pixels) {
   const auto from = pixels.as<float>();
   const auto to = frames.as<uint8_t>();
   const size_t plane = from.size() / 3;
+  check(std::ranges::none_of(from, [](float x) { return std::isnan(x); }),
+        "[encoders] what the VAE decoded is not finite: its weights hold such values, or its dtype "
+        "is too narrow\n  vae_dtype=float32 and vae_weights_dtype=float32 are the widest");
   for (size_t i = 0; i < plane; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       const float unit = std::clamp(from[c * plane + i] * 0.5F + 0.5F, 0.0F, 1.0F);

@@ -11,6 +11,7 @@
 #include "kinema/networks/check_path.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
+#include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
@@ -70,6 +71,19 @@ std::string accept_checkpoints(const fs::path& path) {
          path.string();
 }
 
+/// CLIP's is a list of merges; of no path there is nothing to check.
+void check_tokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  if (folder.empty()) {
+    return;
+  }
+  if (fs::exists(folder / "merges.txt", ignored)) {
+    text::ClipTokenizer::open(folder);
+  } else {
+    text::Tokenizer::open(folder);
+  }
+}
+
 }  // namespace
 
 std::string accept(const fs::path& path) {
@@ -79,8 +93,8 @@ std::string accept(const fs::path& path) {
   }
   if (kind == io::PathKind::Pipeline && !is_checkpoint(path)) {
     const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
-    if (!pipeline.tokenizer.empty()) {
-      text::Tokenizer::open(pipeline.tokenizer);
+    for (const fs::path& tokenizer : {pipeline.tokenizer, pipeline.tokenizer_2}) {
+      check_tokenizer(tokenizer);
     }
     return "accepted: " + networks::check_path(path);
   }

@@ -273,6 +273,7 @@ void write_png(const fs::path& path, const HostArray& image, std::span<const Png
   codec->width = frame->width = static_cast<int>(shape.dims[1]);
   codec->pix_fmt = AV_PIX_FMT_RGB24;
   codec->time_base = {1, 25};
+  codec->sample_aspect_ratio = frame->sample_aspect_ratio = {1, 1};
   codec->thread_count = 1;
   frame->format = AV_PIX_FMT_RGB24;
   const auto must = [&](int result) {

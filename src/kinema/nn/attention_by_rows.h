@@ -5,7 +5,9 @@
 namespace kinema::nn {
 
 /// Attention among the pixels of an image, for autoencoders: q, k, v [b, s, n, d] -> [b, s, n, d].
-/// Some queries after the others: scores among all pixels would be larger than all else together.
-Tensor attention_by_rows(Tensor q, Tensor k, Tensor v, Precision precision);
+/// Some queries after the others, whose scores are at most `most_scores`: among all pixels they
+/// would be larger than all else together.
+Tensor attention_by_rows(Tensor q, Tensor k, Tensor v, Precision precision,
+                         int64_t most_scores = int64_t{1} << 24);
 
 }  // namespace kinema::nn

@@ -15,6 +15,7 @@
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/training.h"
 #include "kinema/runs/wiring.h"
@@ -76,6 +77,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   const networks::Network network = networks::open(transformers.front());
+  set_image_keys(loaded, pictures_of(network));
   const TrainingStep what = training_step(config, network, expert,
                                           evaluated_adapters(config, model, network, expert, job),
                                           placement(config, client));

@@ -62,6 +62,9 @@ io::Json settings_of(const OutputOptions& options, const GeneratedVideo& video) 
   io::Json out = options.settings;
   out.set("prompt", video.prompt).set("prompt_file", "");
   out.set("num_videos_per_prompt", 1).set("first_video_index", video.index);
+  if (out.find("num_images_per_prompt") != nullptr) {
+    out.set("num_images_per_prompt", 1);
+  }
   return out;
 }
 
