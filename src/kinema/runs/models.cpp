@@ -124,6 +124,11 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
   if (!m.lightning_repo.empty() && m.wan_transformer_pretrained_model_name_or_path.empty()) {
     check(!m.lightning_ckpt.empty(), "[config] lightning_repo is {}, but lightning_ckpt is empty",
           m.lightning_repo);
+    // It may come from a picture's settings, whose author must not reach files elsewhere.
+    const bool is_inside = !fs::path(m.lightning_ckpt).is_absolute() &&
+                           std::ranges::count(fs::path(m.lightning_ckpt), "..") == 0;
+    check(is_inside, "[config] lightning_ckpt is {}, expected a file inside of lightning_repo",
+          m.lightning_ckpt);
     m.wan_transformer_pretrained_model_name_or_path = m.lightning_repo + "/" + m.lightning_ckpt;
   }
   resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
