@@ -63,7 +63,9 @@ TEST_F(Parallel, MistakesAreAnsweredWithTheRemedy) {
     const char* remedy;
   };
   const std::vector<Mistake> mistakes = {
-      {{"ici_data_parallelism=-1"}, "but only one axis of a network", "ici_context_parallelism=1"},
+      {{"ici_data_parallelism=-1", "ici_context_parallelism=-1"},
+       "but only one axis of a network",
+       "ici_context_parallelism=1"},
       {{"ici_data_parallelism=2", "ici_context_parallelism=1"}, "makes 2", "is 4"},
       {{"ici_data_parallelism=4", "global_batch_size=6"},
        "does not divide over data=4",
