@@ -76,6 +76,38 @@ TEST_F(ProgramTest, ConsumesDonatedArguments) {
       ThrowsMessage<Error>("[program] argument 2 was donated to an earlier run or dropped"));
 }
 
+// XNNPACK keeps what it packed of a parameter by the parameter's address.
+TEST_F(ProgramTest, MultipliesByWhatAWeightIsAfterItWasUpdatedInPlace) {
+  constexpr char kStep[] = R"(module @step {
+  func.func public @main(%x: tensor<300x144xf32>, %w: tensor<144x192xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<300x192xf32>, tensor<144x192xf32>) {
+    %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<300x144xf32>, tensor<144x192xf32>) -> tensor<300x192xf32>
+    %s = stablehlo.slice %y [0:1, 0:192] : (tensor<300x192xf32>) -> tensor<1x192xf32>
+    %r = stablehlo.reshape %s : (tensor<1x192xf32>) -> tensor<192xf32>
+    %zero = stablehlo.constant dense<0.0> : tensor<192xf32>
+    %one = stablehlo.constant dense<1.0> : tensor<144x192xf32>
+    %n = stablehlo.multiply %r, %zero : tensor<192xf32>
+    %b = stablehlo.broadcast_in_dim %n, dims = [1] : (tensor<192xf32>) -> tensor<144x192xf32>
+    %v = stablehlo.add %w, %one : tensor<144x192xf32>
+    %next = stablehlo.add %v, %b : tensor<144x192xf32>
+    return %y, %next : tensor<300x192xf32>, tensor<144x192xf32>
+  }
+})";
+  const Shape x{DType::F32, {300, 144}};
+  const Shape w{DType::F32, {144, 192}};
+  const Shape y{DType::F32, {300, 192}};
+  const Program program = Program::compile_text(client(), kStep, {{"x", x, x}, {"w", w, w}},
+                                                {{"y", y, y}, {"w", w, w}});
+  std::vector<pjrt::Buffer> arguments;
+  arguments.push_back(client().to_device(HostArray::f32(x.dims, std::vector<float>(300 * 144, 1))));
+  arguments.push_back(client().to_device(HostArray(w)));
+  for (int step = 0; step < 4; ++step) {
+    std::vector<pjrt::Buffer> results = program.run(arguments);
+
+    EXPECT_EQ(values(results[0].to_host()), std::vector<float>(300 * 192, 144.0F * step));
+    arguments[1] = std::move(results[1]);
+  }
+}
+
 TEST_F(ProgramTest, NamesTheArgumentThatDoesNotFit) {
   const Program program = axpy();
   const HostArray wrong[] = {scalar(2), scalar(1), three(10, 20, 30)};

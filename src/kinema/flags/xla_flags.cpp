@@ -60,6 +60,9 @@ constexpr auto kFlags = std::to_array<Flag>({
      "compiles in "
      "half the time",
      kList},
+    {"xla_cpu_use_xnnpack", Backend::CPU, kXla, BOOL, kTrue,
+     "products by XNNPACK, which packs a weight once",
+     "wrong results: a weight that was updated in place is multiplied by as it was first", kList},
     {"xla_cpu_enable_fast_math", Backend::CPU, kXla, BOOL, kFalse,
      "arithmetic that breaks the rules of IEEE 754", "NaN and infinity lose their meaning", kList},
     {"xla_force_host_platform_device_count", Backend::CPU, kXla, INTEGER, "xla: 1; cpu: ignored",

@@ -5,6 +5,11 @@
 #include "kinema/kernels/cpu/lowering.h"
 
 namespace kinema::kernels {
+namespace {
+
+constexpr const char* kXnnpackFlag = "xla_cpu_use_xnnpack";
+
+}  // namespace
 
 std::vector<Handler> cpu_handlers() {
   return {{kDotTarget, dot_handler()},
@@ -20,6 +25,9 @@ std::vector<Handler> cpu_handlers() {
 
 KernelSet cpu_kernel_set(const Target& target, const KernelOptions& options) {
   KernelSet out;
+  // XLA's products by XNNPACK keep what they packed of a weight under the weight's address, and
+  // go on with it when the weight was updated in place.
+  out.flags.emplace(kXnnpackFlag, false);
   if (isa() != machine_isa()) {
     out.flags.emplace(kIsaFlag, xla_isa(isa()));
   }
