@@ -29,6 +29,9 @@ const std::vector<Case>& cases() {
       {2, 70, 50, 4, 24, {2, 1, 1, 50}},
       {2, 70, 50, 4, 24, {1, 4, 70, 1}},
       {2, 70, 50, 4, 24, {50}},
+      {1, 150, 1300, 2, 24},  // several tiles of keys
+      {1, 70, 700, 2, 16, {1, 2, 70, 700}},
+      {2, 70, 530, 2, 16, {530}},
   };
   return kCases;
 }
@@ -137,6 +140,33 @@ TEST_P(CpuAttention, WeighsTheFarthestScoresAsZeroAndKeepsWhatIsNotANumber) {
   EXPECT_EQ(y.as<float>()[0], 3.0F);
   EXPECT_EQ(y.as<float>()[1], 3.0F);
   EXPECT_TRUE(std::isnan(y.as<float>()[2]) && std::isnan(y.as<float>()[3]));
+}
+
+// Scores that rise from tile to tile of keys, and tiles without a key that is not masked.
+TEST_P(CpuAttention, IgnoresTilesOfMaskedKeys) {
+  constexpr int64_t kMasked = 1100;
+  constexpr int64_t kKeys = 2300;
+  std::vector<HostArray> given = arguments({1, 5, kKeys, 1, 16}, GetParam());
+  std::vector<float> keys(kKeys * 16);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    keys[i] = static_cast<float>(i % 16) * 0.01F + static_cast<float>(i) * 1e-4F;
+  }
+  given[1] = convert(HostArray::f32(given[1].shape.dims, keys), GetParam());
+  std::vector<float> mask(kKeys, 0.0F);
+  std::fill_n(mask.begin(), kMasked, -std::numeric_limits<float>::infinity());
+  AttentionPlan plan{1, 5, kKeys, 1, 16, {0, 0, 0, 1}};
+  HostArray y(given[0].shape);
+  attention(plan, GetParam(), 0.3, given[0].bytes.data(), given[1].bytes.data(),
+            given[2].bytes.data(), mask.data(), y.bytes.data(), on_threads(1));
+
+  plan.keys = kKeys - kMasked;
+  plan.bias = {};
+  HostArray expected(y.shape);
+  const size_t skipped = static_cast<size_t>(kMasked * 16 * byte_size(GetParam()));
+  attention(plan, GetParam(), 0.3, given[0].bytes.data(), given[1].bytes.data() + skipped,
+            given[2].bytes.data() + skipped, nullptr, expected.bytes.data(), on_threads(1));
+
+  expect_near(convert(y, DType::F32), convert(expected, DType::F32), false);
 }
 
 TEST(AttentionPlan, SurvivesTheWayThroughAProgram) {

@@ -1,7 +1,9 @@
 #include "kinema/kernels/cpu/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "kinema/core/error.h"
@@ -59,16 +61,38 @@ struct AddBias {
   }
 };
 
-/// weights = e^(scores - largest), in place; returns their sum.
+/// The largest score.
+struct Largest {
+  [[gnu::always_inline]] static float run(const float* scores, int64_t n) {
+    float largest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : largest)
+    for (int64_t i = 0; i < n; ++i) {
+      largest = std::max(largest, scores[i]);
+    }
+    return largest;
+  }
+};
+
+/// weights = e^(scores * scale - largest), in place; returns their sum.
 struct Exponentials {
-  [[gnu::always_inline]] static float run(float* scores, int64_t n, float largest) {
+  [[gnu::always_inline]] static float run(float* scores, int64_t n, float scale, float largest) {
     float total = 0.0F;
 #pragma omp simd reduction(+ : total)
     for (int64_t i = 0; i < n; ++i) {
-      scores[i] = exponential(scores[i] - largest);
+      scores[i] = exponential(scores[i] * scale - largest);
       total += scores[i];
     }
     return total;
+  }
+};
+
+/// sum = sum * factor + x.
+struct Accumulate {
+  [[gnu::always_inline]] static void run(float* sum, int64_t n, float factor, const float* x) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      sum[i] = sum[i] * factor + x[i];
+    }
   }
 };
 
@@ -82,68 +106,128 @@ struct Multiply {
   }
 };
 
-/// Queries whose scores are worked on together: about half a megabyte of them, and enough for the
-/// products to be fast.
-int64_t rows_at_once(const AttentionPlan& p) {
-  constexpr int64_t kScores = int64_t{1} << 17;
-  return std::min(p.queries, std::clamp<int64_t>(kScores / p.keys / 16 * 16, 64, 256));
-}
+/// Queries and keys whose scores are worked on together.
+struct Tile {
+  int64_t queries, keys;
 
-/// One block of queries of one head.
-struct Block {
-  const AttentionPlan& p;
-  DType dtype;
-  float scale;
-  const char* q;
-  const char* k;
-  const char* v;
-  const float* bias;  // of the first query and key
-  char* y;
-  int64_t rows;
+  /// A quarter of a megabyte of scores stays in a core's second cache between the two products and
+  /// what is done to them in between, however many keys there are.
+  explicit Tile(const AttentionPlan& p) {
+    constexpr int64_t kKeys = 512;
+    constexpr int64_t kScores = int64_t{1} << 16;
+    const int64_t parts = (p.keys + kKeys - 1) / kKeys;
+    keys = std::min(p.keys, ((p.keys + parts - 1) / parts + 15) / 16 * 16);
+    queries = std::min(p.queries, std::clamp<int64_t>(kScores / keys / 16 * 16, 128, 256));
+  }
+};
 
-  void run() const {
-    const int64_t step = p.heads * p.width;  // between neighbouring queries or keys
-    thread_local Buffer scores_buffer;
-    thread_local Buffer weights_buffer;
-    thread_local Buffer sums_buffer;
-    thread_local Buffer totals_buffer;
-    auto* scores = reinterpret_cast<float*>(scores_buffer.at_least(bytes(rows * p.keys)));
-    auto* sums = reinterpret_cast<float*>(sums_buffer.at_least(bytes(rows * p.width)));
-    auto* totals = reinterpret_cast<float*>(totals_buffer.at_least(bytes(rows)));
-    const char* weights = reinterpret_cast<const char*>(scores);
-    multiply_alone({rows, p.keys, p.width, step, 1, 1, step, p.keys, 1, {}}, dtype, DType::F32, q,
-                   k, reinterpret_cast<char*>(scores));
-    for (int64_t i = 0; i < rows; ++i) {
-      float* row = scores + i * p.keys;
-      const float* added = bias != nullptr ? bias + i * p.bias[2] : nullptr;
-      const float largest = vector_loop<AddBias>(row, p.keys, scale, added, p.bias[3]);
-      totals[i] = vector_loop<Exponentials>(row, p.keys, largest);
+/// One block of queries of one head, against a tile of keys after the other: "FlashAttention",
+/// Dao et al. 2022, algorithm 1 (a running maximum and sum of each query).
+class Block {
+ public:
+  struct Operands {
+    const char* q;
+    const char* k;
+    const char* v;
+    const float* bias;  // of the first query and key
+    char* y;
+  };
+
+  Block(const AttentionPlan& plan, const Tile& tile, DType dtype, float scale, int64_t rows)
+      : p_(plan), tile_(tile), dtype_(dtype), scale_(scale), rows_(rows) {
+    static thread_local std::array<Buffer, 6> buffers;
+    const auto floats = [&](size_t i, int64_t count) {
+      return reinterpret_cast<float*>(
+          buffers[i].at_least(static_cast<size_t>(count) * sizeof(float)));
+    };
+    scores_ = floats(0, rows * tile.keys);
+    narrow_ = reinterpret_cast<char*>(floats(1, rows * tile.keys / 2 + 1));
+    sums_ = floats(2, rows * p_.width);
+    part_ = floats(3, rows * p_.width);
+    largest_ = floats(4, 2 * rows);
+    totals_ = largest_ + rows;
+    factors_ = floats(5, rows);
+  }
+
+  void run(const Operands& at) const {
+    const int64_t key_bytes = step() * byte_size(dtype_);
+    std::fill_n(largest_, rows_, -std::numeric_limits<float>::infinity());
+    std::fill_n(totals_, rows_, 0.0F);
+    for (int64_t first = 0; first < p_.keys; first += tile_.keys) {
+      const int64_t keys = std::min(tile_.keys, p_.keys - first);
+      multiply_alone({rows_, keys, p_.width, step(), 1, 1, step(), keys, 1, {}}, dtype_, DType::F32,
+                     at.q, at.k + first * key_bytes, reinterpret_cast<char*>(scores_));
+      weigh(keys, at.bias == nullptr ? nullptr : at.bias + first * p_.bias[3]);
+      add(keys, at.v + first * key_bytes, first == 0);
     }
-    const StridedDot weighted{rows, p.width, p.keys, p.keys, 1, step, 1, p.width, 1, {}};
-    if (product_dtype(dtype) != dtype) {
-      // The weights need not be rounded where products are F32 anyway.
-      panel_product(weighted, DType::F32, dtype, DType::F32, weights, v,
-                    reinterpret_cast<char*>(sums));
-    } else {
-      if (dtype == DType::BF16) {
-        char* narrow = weights_buffer.at_least(bytes(rows * p.keys) / 2);
-        to_bf16(scores, rows * p.keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
-        weights = narrow;
-      }
-      multiply_alone(weighted, dtype, DType::F32, weights, v, reinterpret_cast<char*>(sums));
-    }
-    for (int64_t i = 0; i < rows; ++i) {
-      char* to = y + i * step * byte_size(dtype);
-      const float* from = sums + i * p.width;
-      if (dtype == DType::BF16) {
-        to_bf16(from, p.width, 1.0F / totals[i], reinterpret_cast<uint16_t*>(to));
+    for (int64_t i = 0; i < rows_; ++i) {
+      char* to = at.y + i * key_bytes;
+      const float* from = sums_ + i * p_.width;
+      if (dtype_ == DType::BF16) {
+        to_bf16(from, p_.width, 1.0F / totals_[i], reinterpret_cast<uint16_t*>(to));
       } else {
-        vector_loop<Multiply>(from, p.width, 1.0F / totals[i], reinterpret_cast<float*>(to));
+        vector_loop<Multiply>(from, p_.width, 1.0F / totals_[i], reinterpret_cast<float*>(to));
       }
     }
   }
 
-  static size_t bytes(int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); }
+ private:
+  int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
+
+  /// Scores become weights, relative to the largest score so far.
+  void weigh(int64_t keys, const float* bias) const {
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    const bool scaled_late = bias == nullptr && scale_ > 0.0F;
+    for (int64_t i = 0; i < rows_; ++i) {
+      float* row = scores_ + i * keys;
+      const float* added = bias != nullptr ? bias + i * p_.bias[2] : nullptr;
+      const float before = largest_[i];
+      largest_[i] =
+          std::max(before, scaled_late
+                               ? vector_loop<Largest>(row, keys) * scale_
+                               : vector_loop<AddBias>(row, keys, scale_, added, p_.bias[3]));
+      // Where all keys so far are masked there is no largest: their weights are zeros, and what is
+      // NaN stays so.
+      const float subtracted = largest_[i] == kNone ? 0.0F : largest_[i];
+      factors_[i] = before == kNone ? 0.0F : std::exp(before - subtracted);
+      totals_[i] =
+          totals_[i] * factors_[i] +
+          vector_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+    }
+  }
+
+  /// The weighted values of a tile of keys are added to those of the tiles before.
+  void add(int64_t keys, const char* v, bool is_first) const {
+    char* out = reinterpret_cast<char*>(is_first ? sums_ : part_);
+    const char* weights = reinterpret_cast<const char*>(scores_);
+    const StridedDot weighted{rows_, p_.width, keys, keys, 1, step(), 1, p_.width, 1, {}};
+    if (product_dtype(dtype_) != dtype_) {
+      // The weights need not be rounded where products are F32 anyway.
+      panel_product(weighted, DType::F32, dtype_, DType::F32, weights, v, out);
+    } else {
+      if (dtype_ == DType::BF16) {
+        to_bf16(scores_, rows_ * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow_));
+        weights = narrow_;
+      }
+      multiply_alone(weighted, dtype_, DType::F32, weights, v, out);
+    }
+    for (int64_t i = 0; i < rows_ && !is_first; ++i) {
+      vector_loop<Accumulate>(sums_ + i * p_.width, p_.width, factors_[i], part_ + i * p_.width);
+    }
+  }
+
+  const AttentionPlan& p_;
+  const Tile& tile_;
+  DType dtype_;
+  float scale_;
+  int64_t rows_;
+  float* scores_;
+  char* narrow_;
+  float* sums_;
+  float* part_;
+  float* largest_;
+  float* totals_;
+  float* factors_;
 };
 
 }  // namespace
@@ -155,27 +239,25 @@ double AttentionPlan::flops() const {
 
 void attention(const AttentionPlan& p, DType dtype, double scale, const void* q, const void* k,
                const void* v, const float* bias, void* y, const ParallelFor& parallel_for) {
-  const int64_t rows = rows_at_once(p);
-  const int64_t blocks = (p.queries + rows - 1) / rows;
+  const Tile tile(p);
+  const int64_t blocks = (p.queries + tile.queries - 1) / tile.queries;
   const int64_t step = p.heads * p.width;
   parallel_for(p.batch * p.heads * blocks, [&](int64_t i) {
-    const int64_t first = i % blocks * rows;
+    const int64_t first = i % blocks * tile.queries;
     const int64_t head = i / blocks % p.heads;
     const int64_t batch = i / blocks / p.heads;
     const int64_t at_query =
         ((batch * p.queries + first) * step + head * p.width) * byte_size(dtype);
     const int64_t at_key = (batch * p.keys * step + head * p.width) * byte_size(dtype);
-    Block{.p = p,
-          .dtype = dtype,
-          .scale = static_cast<float>(scale),
-          .q = static_cast<const char*>(q) + at_query,
-          .k = static_cast<const char*>(k) + at_key,
-          .v = static_cast<const char*>(v) + at_key,
-          .bias = bias == nullptr ? nullptr
-                                  : bias + batch * p.bias[0] + head * p.bias[1] + first * p.bias[2],
-          .y = static_cast<char*>(y) + at_query,
-          .rows = std::min(rows, p.queries - first)}
-        .run();
+    const Block block(p, tile, dtype, static_cast<float>(scale),
+                      std::min(tile.queries, p.queries - first));
+    block.run({.q = static_cast<const char*>(q) + at_query,
+               .k = static_cast<const char*>(k) + at_key,
+               .v = static_cast<const char*>(v) + at_key,
+               .bias = bias == nullptr
+                           ? nullptr
+                           : bias + batch * p.bias[0] + head * p.bias[1] + first * p.bias[2],
+               .y = static_cast<char*>(y) + at_query});
   });
 }
 
