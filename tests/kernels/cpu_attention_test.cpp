@@ -32,6 +32,7 @@ const std::vector<Case>& cases() {
       {1, 150, 1300, 2, 24},  // several tiles of keys
       {1, 70, 700, 2, 16, {1, 2, 70, 700}},
       {2, 70, 530, 2, 16, {530}},
+      {1, 1300, 600, 2, 16, {1, 2, 1300, 600}},  // several blocks of queries
   };
   return kCases;
 }

@@ -4,11 +4,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/panel_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
@@ -38,38 +40,53 @@ namespace {
   return x < -87.0F ? 0.0F : y;
 }
 
+/// The largest score; what is NaN is passed over. Several at a time, each with a maximum of its
+/// own: compilers do not make vectors of one maximum, which signs of zeros and NaN would tell
+/// apart.
+struct Largest {
+  [[gnu::always_inline]] static float run(const float* scores, int64_t n) {
+    constexpr int64_t kLanes = 64;
+    std::array<float, kLanes> lanes;
+    lanes.fill(-std::numeric_limits<float>::infinity());
+    int64_t at = 0;
+    for (; at + kLanes <= n; at += kLanes) {
+#pragma omp simd
+      for (int64_t i = 0; i < kLanes; ++i) {
+        lanes[static_cast<size_t>(i)] = scores[at + i] > lanes[static_cast<size_t>(i)]
+                                            ? scores[at + i]
+                                            : lanes[static_cast<size_t>(i)];
+      }
+    }
+    for (; at < n; ++at) {
+      lanes[0] = scores[at] > lanes[0] ? scores[at] : lanes[0];
+    }
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (size_t i = 0; i < half; ++i) {
+        lanes[i] = lanes[i + half] > lanes[i] ? lanes[i + half] : lanes[i];
+      }
+    }
+    return lanes[0];
+  }
+};
+
 /// scores = scores * scale + bias; returns the largest.
 struct AddBias {
   [[gnu::always_inline]] static float run(float* scores, int64_t n, float scale, const float* bias,
                                           int64_t stride) {
-    float largest = -std::numeric_limits<float>::infinity();
     if (bias != nullptr && stride == 1) {
-#pragma omp simd reduction(max : largest)
+#pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
         scores[i] = scores[i] * scale + bias[i];
-        largest = std::max(largest, scores[i]);
       }
-      return largest;
+    } else {
+      const float all = bias != nullptr ? *bias : 0.0F;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        scores[i] = scores[i] * scale + all;
+      }
     }
-    const float all = bias != nullptr ? *bias : 0.0F;
-#pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < n; ++i) {
-      scores[i] = scores[i] * scale + all;
-      largest = std::max(largest, scores[i]);
-    }
-    return largest;
-  }
-};
-
-/// The largest score.
-struct Largest {
-  [[gnu::always_inline]] static float run(const float* scores, int64_t n) {
-    float largest = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : largest)
-    for (int64_t i = 0; i < n; ++i) {
-      largest = std::max(largest, scores[i]);
-    }
-    return largest;
+    return Largest::run(scores, n);
   }
 };
 
@@ -106,24 +123,28 @@ struct Multiply {
   }
 };
 
-/// Queries and keys whose scores are worked on together.
-struct Tile {
-  int64_t queries, keys;
+/// How a head is cut. It depends on the plan alone, and so do the bits of the result.
+struct Cut {
+  int64_t keys;     // of a tile
+  int64_t queries;  // of a block, whose scores of a tile are worked on together
+  int64_t blocks;   // that use each tile of keys one after the other
 
   /// A quarter of a megabyte of scores stays in a core's second cache between the two products and
   /// what is done to them in between, however many keys there are.
-  explicit Tile(const AttentionPlan& p) {
+  explicit Cut(const AttentionPlan& p) {
     constexpr int64_t kKeys = 512;
     constexpr int64_t kScores = int64_t{1} << 16;
-    const int64_t parts = (p.keys + kKeys - 1) / kKeys;
-    keys = std::min(p.keys, ((p.keys + parts - 1) / parts + 15) / 16 * 16);
+    constexpr int64_t kBlocks = 4;
+    const int64_t tiles = (p.keys + kKeys - 1) / kKeys;
+    keys = std::min(p.keys, ((p.keys + tiles - 1) / tiles + 15) / 16 * 16);
     queries = std::min(p.queries, std::clamp<int64_t>(kScores / keys / 16 * 16, 128, 256));
+    blocks = std::min(kBlocks, (p.queries + queries - 1) / queries);
   }
 };
 
-/// One block of queries of one head, against a tile of keys after the other: "FlashAttention",
-/// Dao et al. 2022, algorithm 1 (a running maximum and sum of each query).
-class Block {
+/// Queries of one head against a tile of keys after the other: "FlashAttention", Dao et al. 2022,
+/// algorithm 1 (a running maximum and sum of each query).
+class Queries {
  public:
   struct Operands {
     const char* q;
@@ -133,35 +154,45 @@ class Block {
     char* y;
   };
 
-  Block(const AttentionPlan& plan, const Tile& tile, DType dtype, float scale, int64_t rows)
-      : p_(plan), tile_(tile), dtype_(dtype), scale_(scale), rows_(rows) {
-    static thread_local std::array<Buffer, 6> buffers;
-    const auto floats = [&](size_t i, int64_t count) {
-      return reinterpret_cast<float*>(
-          buffers[i].at_least(static_cast<size_t>(count) * sizeof(float)));
+  Queries(const AttentionPlan& plan, const Cut& cut, DType dtype, float scale, int64_t count)
+      : p_(plan), cut_(cut), dtype_(dtype), scale_(scale), count_(count) {
+    thread_local Memory memory;
+    memory_ = &memory;
+    const auto floats = [](Buffer& buffer, int64_t size) {
+      return reinterpret_cast<float*>(buffer.at_least(static_cast<size_t>(size) * sizeof(float)));
     };
-    scores_ = floats(0, rows * tile.keys);
-    narrow_ = reinterpret_cast<char*>(floats(1, rows * tile.keys / 2 + 1));
-    sums_ = floats(2, rows * p_.width);
-    part_ = floats(3, rows * p_.width);
-    largest_ = floats(4, 2 * rows);
-    totals_ = largest_ + rows;
-    factors_ = floats(5, rows);
+    scores_ = floats(memory.scores, cut.queries * cut.keys);
+    part_ = floats(memory.part, cut.queries * p_.width);
+    sums_ = floats(memory.sums, count * p_.width);
+    largest_ = floats(memory.rows, 3 * count);
+    totals_ = largest_ + count;
+    factors_ = totals_ + count;
   }
 
   void run(const Operands& at) const {
-    const int64_t key_bytes = step() * byte_size(dtype_);
-    std::fill_n(largest_, rows_, -std::numeric_limits<float>::infinity());
-    std::fill_n(totals_, rows_, 0.0F);
-    for (int64_t first = 0; first < p_.keys; first += tile_.keys) {
-      const int64_t keys = std::min(tile_.keys, p_.keys - first);
-      multiply_alone({rows_, keys, p_.width, step(), 1, 1, step(), keys, 1, {}}, dtype_, DType::F32,
-                     at.q, at.k + first * key_bytes, reinterpret_cast<char*>(scores_));
-      weigh(keys, at.bias == nullptr ? nullptr : at.bias + first * p_.bias[3]);
-      add(keys, at.v + first * key_bytes, first == 0);
+    std::fill_n(largest_, count_, -std::numeric_limits<float>::infinity());
+    std::fill_n(totals_, count_, 0.0F);
+    if (packs()) {
+      gather(at.q);
     }
-    for (int64_t i = 0; i < rows_; ++i) {
-      char* to = at.y + i * key_bytes;
+    for (int64_t key = 0; key < p_.keys; key += cut_.keys) {
+      const int64_t keys = std::min(cut_.keys, p_.keys - key);
+      const char* k = at.k + key * key_bytes();
+      const char* v = at.v + key * key_bytes();
+      if (packs()) {
+        memory_->k.pack(dtype_, cut_.queries, p_.width, keys, k, 1, step());
+        memory_->v.pack(dtype_, cut_.queries, keys, p_.width, v, step(), 1);
+      }
+      for (int64_t first = 0; first < count_; first += cut_.queries) {
+        const int64_t rows = std::min(cut_.queries, count_ - first);
+        score(first, rows, keys, at.q, k);
+        weigh(first, rows, keys,
+              at.bias == nullptr ? nullptr : at.bias + first * p_.bias[2] + key * p_.bias[3]);
+        add(first, rows, keys, v, key == 0);
+      }
+    }
+    for (int64_t i = 0; i < count_; ++i) {
+      char* to = at.y + i * key_bytes();
       const float* from = sums_ + i * p_.width;
       if (dtype_ == DType::BF16) {
         to_bf16(from, p_.width, 1.0F / totals_[i], reinterpret_cast<uint16_t*>(to));
@@ -172,59 +203,93 @@ class Block {
   }
 
  private:
+  struct Memory {
+    Buffer scores, weights, part, sums, rows, q;
+    PackedRight k, v;
+  };
+
   int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
+  int64_t key_bytes() const { return step() * byte_size(dtype_); }
+  int64_t row_bytes() const { return p_.width * byte_size(dtype_); }
+  /// Whether tiles are packed, which pays where several blocks use them.
+  bool packs() const { return cut_.blocks > 1 && product_dtype(dtype_) == dtype_; }
+
+  void gather(const char* q) const {
+    char* to = memory_->q.at_least(static_cast<size_t>(count_ * row_bytes()));
+    for (int64_t i = 0; i < count_; ++i) {
+      std::memcpy(to + i * row_bytes(), q + i * key_bytes(), static_cast<size_t>(row_bytes()));
+    }
+  }
+
+  void score(int64_t first, int64_t rows, int64_t keys, const char* q, const char* k) const {
+    if (packs()) {
+      memory_->k.multiply(rows, memory_->q.data() + first * row_bytes(), scores_);
+      return;
+    }
+    multiply_alone({rows, keys, p_.width, step(), 1, 1, step(), keys, 1, {}}, dtype_, DType::F32,
+                   q + first * key_bytes(), k, reinterpret_cast<char*>(scores_));
+  }
 
   /// Scores become weights, relative to the largest score so far.
-  void weigh(int64_t keys, const float* bias) const {
+  void weigh(int64_t first, int64_t rows, int64_t keys, const float* bias) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     const bool scaled_late = bias == nullptr && scale_ > 0.0F;
-    for (int64_t i = 0; i < rows_; ++i) {
+    for (int64_t i = 0; i < rows; ++i) {
       float* row = scores_ + i * keys;
+      float& largest = largest_[first + i];
+      float& total = totals_[first + i];
       const float* added = bias != nullptr ? bias + i * p_.bias[2] : nullptr;
-      const float before = largest_[i];
-      largest_[i] =
-          std::max(before, scaled_late
-                               ? vector_loop<Largest>(row, keys) * scale_
-                               : vector_loop<AddBias>(row, keys, scale_, added, p_.bias[3]));
+      const float before = largest;
+      largest = std::max(before, scaled_late
+                                     ? vector_loop<Largest>(row, keys) * scale_
+                                     : vector_loop<AddBias>(row, keys, scale_, added, p_.bias[3]));
       // Where all keys so far are masked there is no largest: their weights are zeros, and what is
       // NaN stays so.
-      const float subtracted = largest_[i] == kNone ? 0.0F : largest_[i];
-      factors_[i] = before == kNone ? 0.0F : std::exp(before - subtracted);
-      totals_[i] =
-          totals_[i] * factors_[i] +
-          vector_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+      const float subtracted = largest == kNone ? 0.0F : largest;
+      const float factor = before == kNone ? 0.0F : std::exp(before - subtracted);
+      total = total * factor +
+              vector_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+      factors_[first + i] = factor;
     }
   }
 
   /// The weighted values of a tile of keys are added to those of the tiles before.
-  void add(int64_t keys, const char* v, bool is_first) const {
-    char* out = reinterpret_cast<char*>(is_first ? sums_ : part_);
+  void add(int64_t first, int64_t rows, int64_t keys, const char* v, bool is_first) const {
+    float* sums = sums_ + first * p_.width;
+    float* out = is_first ? sums : part_;
     const char* weights = reinterpret_cast<const char*>(scores_);
-    const StridedDot weighted{rows_, p_.width, keys, keys, 1, step(), 1, p_.width, 1, {}};
+    const StridedDot weighted{rows, p_.width, keys, keys, 1, step(), 1, p_.width, 1, {}};
     if (product_dtype(dtype_) != dtype_) {
       // The weights need not be rounded where products are F32 anyway.
-      panel_product(weighted, DType::F32, dtype_, DType::F32, weights, v, out);
+      panel_product(weighted, DType::F32, dtype_, DType::F32, weights, v,
+                    reinterpret_cast<char*>(out));
     } else {
       if (dtype_ == DType::BF16) {
-        to_bf16(scores_, rows_ * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow_));
-        weights = narrow_;
+        char* narrow = memory_->weights.at_least(static_cast<size_t>(2 * rows * keys));
+        to_bf16(scores_, rows * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
+        weights = narrow;
       }
-      multiply_alone(weighted, dtype_, DType::F32, weights, v, out);
+      if (packs()) {
+        memory_->v.multiply(rows, weights, out);
+      } else {
+        multiply_alone(weighted, dtype_, DType::F32, weights, v, reinterpret_cast<char*>(out));
+      }
     }
-    for (int64_t i = 0; i < rows_ && !is_first; ++i) {
-      vector_loop<Accumulate>(sums_ + i * p_.width, p_.width, factors_[i], part_ + i * p_.width);
+    for (int64_t i = 0; i < rows && !is_first; ++i) {
+      vector_loop<Accumulate>(sums + i * p_.width, p_.width, factors_[first + i],
+                              part_ + i * p_.width);
     }
   }
 
   const AttentionPlan& p_;
-  const Tile& tile_;
+  const Cut& cut_;
   DType dtype_;
   float scale_;
-  int64_t rows_;
+  int64_t count_;
+  Memory* memory_;
   float* scores_;
-  char* narrow_;
-  float* sums_;
   float* part_;
+  float* sums_;
   float* largest_;
   float* totals_;
   float* factors_;
@@ -239,25 +304,26 @@ double AttentionPlan::flops() const {
 
 void attention(const AttentionPlan& p, DType dtype, double scale, const void* q, const void* k,
                const void* v, const float* bias, void* y, const ParallelFor& parallel_for) {
-  const Tile tile(p);
-  const int64_t blocks = (p.queries + tile.queries - 1) / tile.queries;
+  const Cut cut(p);
+  const int64_t together = cut.blocks * cut.queries;
+  const int64_t groups = (p.queries + together - 1) / together;
   const int64_t step = p.heads * p.width;
-  parallel_for(p.batch * p.heads * blocks, [&](int64_t i) {
-    const int64_t first = i % blocks * tile.queries;
-    const int64_t head = i / blocks % p.heads;
-    const int64_t batch = i / blocks / p.heads;
+  parallel_for(p.batch * p.heads * groups, [&](int64_t i) {
+    const int64_t first = i % groups * together;
+    const int64_t head = i / groups % p.heads;
+    const int64_t batch = i / groups / p.heads;
     const int64_t at_query =
         ((batch * p.queries + first) * step + head * p.width) * byte_size(dtype);
     const int64_t at_key = (batch * p.keys * step + head * p.width) * byte_size(dtype);
-    const Block block(p, tile, dtype, static_cast<float>(scale),
-                      std::min(tile.queries, p.queries - first));
-    block.run({.q = static_cast<const char*>(q) + at_query,
-               .k = static_cast<const char*>(k) + at_key,
-               .v = static_cast<const char*>(v) + at_key,
-               .bias = bias == nullptr
-                           ? nullptr
-                           : bias + batch * p.bias[0] + head * p.bias[1] + first * p.bias[2],
-               .y = static_cast<char*>(y) + at_query});
+    const Queries queries(p, cut, dtype, static_cast<float>(scale),
+                          std::min(together, p.queries - first));
+    queries.run({.q = static_cast<const char*>(q) + at_query,
+                 .k = static_cast<const char*>(k) + at_key,
+                 .v = static_cast<const char*>(v) + at_key,
+                 .bias = bias == nullptr
+                             ? nullptr
+                             : bias + batch * p.bias[0] + head * p.bias[1] + first * p.bias[2],
+                 .y = static_cast<char*>(y) + at_query});
   });
 }
 
