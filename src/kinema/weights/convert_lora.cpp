@@ -62,6 +62,19 @@ std::string spelt(LoraFormat to, std::string name) {
   return name;
 }
 
+/// ComfyUI and diffusers both read UNets' adapters in kohya's names; in ComfyUI's own, diffusers
+/// finds nothing in them.
+LoraFormat format_for(LoraFormat to, const Family& family) {
+  return to == LoraFormat::COMFYUI && family.part == "unet" ? LoraFormat::KOHYA : to;
+}
+
+/// A module as PEFT is to match it: by its end, as newer transformers call those of CLIP's text
+/// side without this beginning.
+std::string peft_module(const std::string& module) {
+  constexpr std::string_view kText = "text_model.";
+  return module.starts_with(kText) ? module.substr(kText.size()) : module;
+}
+
 bool says_a_and_b(LoraFormat to) {
   return to == LoraFormat::DIFFUSERS || to == LoraFormat::ORIGINAL;
 }
@@ -94,8 +107,8 @@ class Writer {
                              : target.factor * static_cast<double>(target.rank());
     if (to_ == LoraFormat::DIFFUSERS) {
       const std::string at = name.substr(0, name.find('.') + 1);
-      alphas_[at][module] = alpha;
-      ranks_[at][module] = target.rank();
+      alphas_[at][peft_module(module)] = alpha;
+      ranks_[at][peft_module(module)] = target.rank();
       has_bias_[at] = has_bias_[at] || target.up_bias != nullptr;
     } else if (target.alpha != nullptr) {
       add(name + ".alpha", target.alpha);
@@ -199,7 +212,7 @@ LoraFormat lora_format_from_string(const std::string& name) {
   return found->second;
 }
 
-void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
+void convert_lora(const fs::path& source, const fs::path& target, LoraFormat format,
                   std::optional<DType> dtype) {
   const Lora lora = Lora::open(source);
   check(lora.unknown().empty(),
@@ -207,6 +220,8 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
         lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
   check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
         target.string());
+  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
+  const LoraFormat to = format_for(format, family);
   check(!lora.has_two_parts() || to == LoraFormat::DIFFUSERS,
         "[lora] {} is for both experts of Wan 2.2, which only --to diffusers holds in one file",
         lora.path());
@@ -214,7 +229,6 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());
   Writer writer(to, dtype);
-  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
   std::deque<Joined> joined;  // what the writer's entries are of
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
     std::map<std::string, std::vector<JoinedPart>> together;
