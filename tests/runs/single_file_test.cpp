@@ -9,6 +9,7 @@
 
 #include "io/scratch.h"
 #include "kinema/core/host_array.h"
+#include "kinema/io/image.h"
 #include "kinema/io/safetensors.h"
 #include "runs/call_kinema.h"
 
@@ -81,6 +82,18 @@ TEST_F(OnePipelineFile, MakesPicturesWithTokenizersOfAPipeline) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("all 576 keys matched"),
                                  HasSubstr("text_encoder: sdxl_kohya.safetensors: 12 modules"),
                                  HasSubstr("text_encoder_2: sdxl_kohya.safetensors: 18 modules")));
+}
+
+TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
+  bring_tokenizers(folder_);
+  ASSERT_EQ(generate({"seed=5"}).status, 0);
+  const std::string picture = "out/samples/000_a_red_square.png";
+  run({"generate", picture}).expect_error("was made with pretrained_model_name_or_path");
+  const Outcome again = run(
+      {"generate", picture, "pretrained_model_name_or_path=sdxl.safetensors", "output_dir=again"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(io::read_image(folder_ / "again/samples/000_a_red_square.png").bytes,
+            io::read_image(folder_ / picture).bytes);
 }
 
 TEST_F(OnePipelineFile, RefusesAdaptersOfAnotherFamily) {
