@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "io/scratch.h"
@@ -131,6 +132,38 @@ TEST_F(OnePipelineFile, BecomesAFolderThatMakesTheSamePicture) {
   EXPECT_TRUE(fs::exists(folder_ / "narrow/config.json"));
   const Outcome comfy = run({"convert", "sdxl.safetensors", "unet.safetensors", "--to", "comfyui"});
   EXPECT_THAT(comfy.err, HasSubstr("vae, text_encoder, text_encoder_2 stay"));
+}
+
+// As ComfyUI's files of Flux have them, without T5.
+TEST_F(OnePipelineFile, OfFluxBecomesTheModelsThatItHolds) {
+  std::vector<io::SafetensorsFile> files;
+  std::vector<io::TensorEntry> entries;
+  fs::create_directory(folder_ / "flux");
+  for (const auto& [file, prefix, part] :
+       {std::tuple{"single/flux_schnell.safetensors", "model.diffusion_model.", "transformer"},
+        std::tuple{"single/flux_ae.safetensors", "vae.", "vae"},
+        std::tuple{"flux_schnell/text_encoder/model.safetensors",
+                   "text_encoders.clip_l.transformer.", "text_encoder"}}) {
+    files.push_back(io::SafetensorsFile::open(io::golden(file)));
+    for (const io::TensorView& tensor : files.back().tensors()) {
+      entries.push_back(io::TensorEntry::of(prefix + tensor.name, tensor));
+    }
+    fs::create_directory(folder_ / "flux" / part);
+    fs::copy_file(io::golden(std::string("flux_schnell/") + part + "/config.json"),
+                  folder_ / "flux" / part / "config.json");
+  }
+  io::write_safetensors(folder_ / "flux/flux.safetensors", entries);
+  const Outcome made = run({"convert", "flux/flux.safetensors", "whole", "--to", "diffusers"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, AllOf(HasSubstr("whole lacks tokenizer/, text_encoder_2/, tokenizer_2/"),
+                              HasSubstr("of a FluxPipeline")));
+  for (const char* part : {"text_encoder_2", "tokenizer", "tokenizer_2"}) {
+    fs::copy(io::golden(std::string("flux_schnell/") + part), folder_ / "whole" / part,
+             fs::copy_options::recursive);
+  }
+  const Outcome picture = generate({"max_sequence_length=16"}, "whole");
+  EXPECT_EQ(picture.status, 0) << picture.err;
+  EXPECT_TRUE(has_picture());
 }
 
 TEST_F(OnePipelineFile, LeavesNothingOfAFolderThatCannotBeMade) {

@@ -102,7 +102,14 @@ TEST(LoraKeyOfFlux, ReadsEveryFormat) {
             "text_model.encoder.layers.5.self_attn.q_proj (text)");
   EXPECT_EQ(flux("text_encoders.clip_l.transformer.text_model.encoder.layers.5.mlp.fc1.alpha"),
             "text_model.encoder.layers.5.mlp.fc1 (text)");
-  EXPECT_EQ(flux("lora_te2_encoder_block_0_layer_0_SelfAttention_q.alpha"), "");
+  for (const char* begin : {"lora_te3_encoder_block_3_layer_1_DenseReluDense_wi_0",
+                            "lora_te2_encoder_block_3_layer_1_DenseReluDense_wi_0",
+                            "text_encoder_2.encoder.block.3.layer.1.DenseReluDense.wi_0",
+                            "text_encoders.t5xxl.transformer.encoder.block.3.layer.1."
+                            "DenseReluDense.wi_0"}) {
+    EXPECT_EQ(flux(std::string(begin) + ".lora_up.weight"),
+              "encoder.block.3.layer.1.DenseReluDense.wi_0 (text 2)");
+  }
   EXPECT_EQ(flux("double_blocks.0.img_attn.norm.query_norm.scale"), "");
 }
 
@@ -342,6 +349,35 @@ TEST(LoraConversion, WritesUNetsForComfyUIInKohyasNames) {
     EXPECT_TRUE(tensor.name.starts_with("lora_unet_") || tensor.name.starts_with("lora_te1_") ||
                 tensor.name.starts_with("lora_te2_"))
         << tensor.name;
+  }
+}
+
+TEST(LoraConversion, KeepsT5UnderTheNamesOfEachProgram) {
+  const io::Scratch scratch;
+  const HostArray down = normal({2, 24}, 1);
+  const HostArray up = normal({24, 2}, 2);
+  const std::string module = "encoder.block.0.layer.0.SelfAttention.v";
+  const std::string clip = "text_model.encoder.layers.0.self_attn.q_proj";
+  std::vector<io::TensorEntry> entries;
+  for (const std::string& name : {"text_encoder_2." + module, "text_encoder." + clip,
+                                  std::string("transformer.transformer_blocks.0.attn.to_out.0")}) {
+    entries.push_back(io::TensorEntry::of(name + ".lora_A.weight", down));
+    entries.push_back(io::TensorEntry::of(name + ".lora_B.weight", up));
+  }
+  io::write_safetensors(scratch / "a.safetensors", entries);
+  for (const auto& [to, key] :
+       {std::pair{LoraFormat::KOHYA,
+                  "lora_te3_encoder_block_0_layer_0_SelfAttention_v.lora_up.weight"},
+        std::pair{LoraFormat::COMFYUI,
+                  "text_encoders.t5xxl.transformer.encoder.block.0.layer.0.SelfAttention.v."
+                  "lora_up.weight"},
+        std::pair{LoraFormat::DIFFUSERS,
+                  "text_encoder_2.encoder.block.0.layer.0.SelfAttention.v.lora_B.weight"}}) {
+    const fs::path file = scratch / (std::to_string(static_cast<int>(to)) + ".safetensors");
+    convert_lora(scratch / "a.safetensors", file, to);
+    EXPECT_EQ(io::SafetensorsFile::open(file).at(key).copy().bytes, up.bytes);
+    EXPECT_EQ(Lora::open(file).targets(LoraMember::TEXT_ENCODER_2).count(module), 1U);
+    EXPECT_EQ(Lora::open(file).targets(LoraMember::TEXT_ENCODER).size(), 1U);
   }
 }
 

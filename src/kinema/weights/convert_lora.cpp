@@ -22,13 +22,16 @@ using io::Json;
 /// How modules of a text encoder begin, in the format.
 std::string text_prefix(LoraFormat to, LoraMember member, const std::string& module) {
   const bool second = member == LoraMember::TEXT_ENCODER_2;
+  const bool t5 = is_of_t5(module);
   switch (to) {
     case LoraFormat::DIFFUSERS:
       return second ? "text_encoder_2." : "text_encoder.";
     case LoraFormat::COMFYUI:
-      return second ? "text_encoders.clip_g.transformer." : "text_encoders.clip_l.transformer.";
+      return t5       ? "text_encoders.t5xxl.transformer."
+             : second ? "text_encoders.clip_g.transformer."
+                      : "text_encoders.clip_l.transformer.";
     case LoraFormat::KOHYA:
-      return second ? "lora_te2_" : "lora_te1_";
+      return t5 ? "lora_te3_" : second ? "lora_te2_" : "lora_te1_";
     case LoraFormat::ORIGINAL:
       break;
   }
