@@ -1,5 +1,5 @@
-// Any bytes as vocab.json, and behind a line of dashes as merges.txt: an Error, or a tokenizer that
-// gives ids inside its vocabulary.
+// Any bytes as vocab.json, and behind a line of dashes as merges.txt or the list in tokenizer.json:
+// an Error, or a tokenizer that gives ids inside its vocabulary.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     text::ClipTokenizerParts parts;
     parts.vocabulary = text::parse_vocabulary(input.substr(0, between), "vocab.json");
     if (between != std::string_view::npos) {
-      parts.merges = text::parse_merges(input.substr(between + kBetween.size()), "merges.txt");
+      const std::string_view merges = input.substr(between + kBetween.size());
+      parts.merges = merges.starts_with('[')
+                         ? text::parse_merges(kinema::io::Json::parse(merges, "tokenizer.json"))
+                         : text::parse_merges(merges, "merges.txt");
     }
     parts.added = {{.text = parts.vocabulary.back(), .id = 0, .normalized = true}};
     const text::ClipTokenizer tokenizer(std::move(parts));

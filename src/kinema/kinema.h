@@ -56,10 +56,10 @@ class Config {
 };
 
 /// Reads a YAML file (of this machine, gs:// or s3://) and lays `key=value` words over it. To
-/// sample with, it may also be a pipeline's folder or hub id, or the .json beside a video, of which
-/// the observer is told what was not taken. Names are relative to the working directory; those of
-/// the configurations that are installed with kinema lie in its share/kinema, which a CMake project
-/// has as kinema_DATADIR.
+/// sample with, it may also be a pipeline's folder or hub id, or the .json beside a video or a
+/// picture that kinema made, of which the observer is told what was not taken. Names are relative
+/// to the working directory; those of the configurations that are installed with kinema lie in its
+/// share/kinema, which a CMake project has as kinema_DATADIR.
 Config load_config(const std::string& file, const std::vector<std::string>& overrides = {},
                    const runs::Observer& observer = {});
 

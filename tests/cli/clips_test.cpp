@@ -56,6 +56,15 @@ TEST_F(InspectClips, IsATableOfSizesLengthsAndCaptions) {
   EXPECT_EQ(report.at("left_out").items().size(), 1U);
 }
 
+TEST_F(InspectClips, CountsEmptyCaptionsAndSaysWhatOfKohyasFoldersIsNotRead) {
+  video("clips/10_fox/a.mp4");
+  video("clips/10_fox/b.mp4");
+  write("clips/10_fox/b.txt", "\n");
+  const Outcome table = run({"inspect", "clips"});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("1 of 2 clips has an empty caption, "),
+                               HasSubstr("the number that 10_fox/ begins with is not read")));
+}
+
 TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
   video("clips/a.mp4");
   video("clips/b.mp4");
@@ -143,6 +152,24 @@ TEST_F(TrainOnClips, WarnsOfRatesAndOfSmallClips) {
   ASSERT_EQ(train({"run_name=time", "target_fps=8", "fps=8"}).status, 0);
   ASSERT_EQ(train({"run_name=number", "frame_stride=2", "fps=8"}).status, 0);
   EXPECT_EQ(losses("time"), losses("number"));
+}
+
+TEST_F(TrainOnClips, WarnsOfEmptyCaptionsAndOfNumbersThatAreNotRead) {
+  fs::create_directories(folder_ / "clips/10_fox");
+  fs::remove(folder_ / "clips/metadata.jsonl");
+  fs::remove(folder_ / "clips/metadata.csv");
+  for (const char* name : {"clip_00", "clip_01", "clip_02"}) {
+    fs::rename(folder_ / "clips/videos" / (std::string(name) + ".mp4"),
+               folder_ / "clips/10_fox" / (std::string(name) + ".mp4"));
+    write("clips/10_fox/" + std::string(name) + ".caption",
+          name == std::string("clip_01") ? "x" : "");
+  }
+  fs::remove_all(folder_ / "clips/videos");
+  const Outcome outcome = train({});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("warning: 2 of 3 clips have an empty caption\n"),
+                    HasSubstr("data: the number that 10_fox/ begins with is not read")));
 }
 
 }  // namespace

@@ -249,6 +249,54 @@ TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {
               ThrowsMessage<Error>(HasSubstr("b.png is an image, but num_frames is 5")));
 }
 
+// As kohya's scripts have them: captions, and folders that say how often.
+TEST(ListFolder, ReadsFoldersOfKohyasScripts) {
+  const Folder folder;
+  folder.clip("10_fox/a.mp4");
+  folder.text("10_fox/a.caption", " a fox\n");
+  folder.clip("10_fox/b.mp4");
+  folder.text("10_fox/b.caption", "not this");
+  folder.text("10_fox/b.txt", "a fox in snow");
+  folder.captioned("2_owl/c.mp4", "an owl");
+  folder.captioned("2024/d.mp4", "a year");
+  EXPECT_EQ(folder.list(), (Pairs{{"10_fox/a.mp4", "a fox"},
+                                  {"10_fox/b.mp4", "a fox in snow"},
+                                  {"2_owl/c.mp4", "an owl"},
+                                  {"2024/d.mp4", "a year"}}));
+  EXPECT_THAT(list_folder(folder.path()).notes,
+              ElementsAre(AllOf(HasSubstr("10_fox/ (and 1 more) begins with is not read"),
+                                HasSubstr("a clip that metadata.jsonl names n times"))));
+
+  // Which is so.
+  folder.text("metadata.jsonl", R"({"file_name": "2024/d.mp4", "text": "x"})"
+                                "\n"
+                                R"({"file_name": "2024/d.mp4", "text": "x"})"
+                                "\n");
+  const Listing listed = list_folder(folder.path());
+  EXPECT_EQ(listed.clips.size(), 2U);
+  EXPECT_THAT(listed.notes, IsEmpty());
+}
+
+TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
+  const Folder folder;
+  folder.image("a.png");
+  std::string bytes = io::read_text(folder / "a.png", size_t{1} << 20);
+  // Behind the header: a chunk of two frames that play for ever; its checksum is not looked at.
+  bytes.insert(33, std::string("\0\0\0\x08"
+                               "acTL\0\0\0\x02\0\0\0\0\0\0\0\0",
+                               20));
+  folder.text("a.png", bytes);
+  folder.text("b.webp",
+              std::string("RIFF\x20\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0f\0\0\x0b\0\0ANIM", 40));
+  folder.text("b.txt", "x");
+  const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
+  const Survey survey = survey_clips(*clips, {.clips = 2, .any_length = true});
+  for (int64_t i = 0; i < 2; ++i) {
+    EXPECT_THAT(short_reason(clips->name(i), survey.problems[static_cast<size_t>(i)]),
+                HasSubstr(clips->name(i) + " is an animation, of which no picture is read"));
+  }
+}
+
 TEST(DatasetTypes, AreNamedWhereAnotherOneIsRead) {
   const Folder clips;
   clips.captioned("a.mp4");
@@ -351,6 +399,17 @@ TEST(Survey, FindsEveryClipThatCannotBeUsed) {
   EXPECT_THAT(why["broken.mp4"], HasSubstr("cannot read broken.mp4: "));
   EXPECT_THAT(why["silent.mp4"], HasSubstr("silent.mp4 has no caption: silent.txt is not there"));
   EXPECT_EQ(survey_clips(*clips, {.clips = clips->size(), .any_length = true}).bad(), 3);
+}
+
+TEST(Survey, CountsCaptionsWithoutWords) {
+  const Folder folder;
+  folder.captioned("a.mp4", "");
+  folder.captioned("b.mp4", " \n");
+  folder.captioned("c.mp4", "words");
+  folder.text("d.mp4", "no video");
+  folder.text("d.txt", "");
+  const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
+  EXPECT_EQ(survey_clips(*clips, {.clips = 4, .any_length = true}).empty_captions, 2);
 }
 
 TEST(Survey, CountsRatesAndEnlargement) {

@@ -1,17 +1,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/encoders/flux_encoder.h"
 #include "kinema/encoders/sdxl_encoder.h"
 #include "kinema/io/json.h"
+#include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/weights/lora.h"
 #include "models/text_reference.h"
 #include "runtime/cpu_client.h"
 
@@ -20,6 +25,7 @@ namespace kinema::encoders {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -128,6 +134,74 @@ class FluxText : public runtime::CpuClientTest {
             .options = {.precision = Precision::HIGHEST}};
   }
 };
+
+/// A LoRA file of T5 in kohya's names, and a pipeline whose T5 has its differences.
+TEST_F(FluxText, MergesAdaptersOfT5) {
+  const Case c("flux_pipeline_two");
+  const Pipeline changed("flux_dev");
+  const io::ModelFolder files = io::ModelFolder::open(c.pipeline() / "text_encoder_2");
+  std::vector<HostArray> arrays;  // of the adapter, then of the merged model
+  std::vector<io::TensorEntry> adapter;
+  std::vector<io::TensorEntry> merged;
+  arrays.reserve(4 * files.tensors().size());
+  for (const io::TensorView* tensor : files.tensors()) {
+    HostArray own = convert(tensor->copy(), DType::F32);
+    std::string module = tensor->name.substr(0, tensor->name.rfind('.'));
+    if (module.ends_with("SelfAttention.q") || module.ends_with("DenseReluDense.wo")) {
+      std::ranges::replace(module, '.', '_');
+      const int64_t out = own.shape.dims[0];
+      const int64_t in = own.shape.dims[1];
+      const HostArray& down = arrays.emplace_back(normal({1, in}, 1));
+      const HostArray& up = arrays.emplace_back(normal({out, 1}, 2));
+      const float half = 0.5F;
+      const HostArray& alpha = arrays.emplace_back(HostArray::f32({}, std::span(&half, 1)));
+      adapter.push_back(io::TensorEntry::of("lora_te3_" + module + ".lora_down.weight", down));
+      adapter.push_back(io::TensorEntry::of("lora_te3_" + module + ".lora_up.weight", up));
+      adapter.push_back(io::TensorEntry::of("lora_te3_" + module + ".alpha", alpha));
+      for (int64_t i = 0; i < out * in; ++i) {
+        own.as<float>()[static_cast<size_t>(i)] += half *
+                                                   up.as<float>()[static_cast<size_t>(i / in)] *
+                                                   down.as<float>()[static_cast<size_t>(i % in)];
+      }
+    }
+    merged.push_back(io::TensorEntry::of(tensor->name, arrays.emplace_back(std::move(own))));
+  }
+  const fs::path file = changed / "t5.safetensors";
+  io::write_safetensors(file, adapter);
+  io::write_safetensors(changed / "text_encoder_2/model.safetensors", merged);
+
+  FluxTextSettings with = settings(c);
+  const auto lora = std::make_shared<const weights::Lora>(weights::Lora::open(file));
+  EXPECT_TRUE(lora->unknown().empty());
+  with.t5_adapters = weights::for_text(std::vector<weights::Adapter>{{.lora = lora}},
+                                       weights::LoraMember::TEXT_ENCODER_2);
+  ASSERT_EQ(with.t5_adapters.size(), 1U);
+  FluxTextSettings merged_settings = settings(c);
+  merged_settings.pipeline = changed.path();
+  const HostArray states = flux_text_encoder(client(), with)->encode(c.prompts()).states;
+  const HostArray expected =
+      flux_text_encoder(client(), merged_settings)->encode(c.prompts()).states;
+  EXPECT_LT(text_difference(states, expected), kLimit);
+  const HostArray plain = flux_text_encoder(client(), settings(c))->encode(c.prompts()).states;
+  EXPECT_GT(text_difference(plain, expected), 1000 * kLimit) << "too little to see";
+
+  // Streamed and resident alike.
+  with.memory = TextEncoderMemory::STREAMED;
+  EXPECT_EQ(flux_text_encoder(client(), with)->encode(c.prompts()).states.bytes, states.bytes);
+
+  // Of more blocks than the model has.
+  const HostArray& down = arrays.emplace_back(normal({1, 24}, 1));
+  const HostArray& up = arrays.emplace_back(normal({24, 1}, 1));
+  const std::string other = "text_encoder_2.encoder.block.77.layer.0.SelfAttention.q";
+  io::write_safetensors(changed / "other.safetensors",
+                        std::vector{io::TensorEntry::of(other + ".lora_A.weight", down),
+                                    io::TensorEntry::of(other + ".lora_B.weight", up)});
+  with.t5_adapters = {{.lora = std::make_shared<const weights::Lora>(
+                           weights::Lora::open(changed / "other.safetensors")),
+                       .member = weights::LoraMember::TEXT_ENCODER_2}};
+  EXPECT_THAT(problem_of([&] { flux_text_encoder(client(), with); }),
+              AllOf(HasSubstr("other.safetensors"), HasSubstr("fit no parameter")));
+}
 
 TEST_F(FluxText, StatesAreTheReferencesOfBothPrompts) {
   for (const char* name :

@@ -20,6 +20,7 @@
 #include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/orientation.h"
+#include "kinema/io/png_text.h"
 #include "kinema/io/safetensors.h"
 
 namespace kinema::io {
@@ -319,6 +320,17 @@ TEST(Image, StandsUprightAsAChunkOfAPngSays) {
   const HostArray shown = read_image(scratch / "b.png");
   ASSERT_EQ(shown.shape.dims, (Dims{3, 2, 3}));
   EXPECT_EQ(std::to_integer<int>(shown.bytes[3]), 0) << "what was first is at the top right now";
+}
+
+TEST(Image, TextsInAPngAreReadWithoutThePixels) {
+  const std::string bytes =
+      read_text(std::filesystem::path(KINEMA_SOURCE_DIR) / "fuzz/corpus/png_text/texts.png");
+  const std::vector<PngText> texts = read_png_texts(std::as_bytes(std::span(bytes)), "texts.png");
+  ASSERT_EQ(texts.size(), 2U);
+  EXPECT_EQ(texts[0].keyword, "Author");
+  EXPECT_EQ(texts[0].text, "André");  // Latin-1 in the file
+  EXPECT_EQ(texts[1].keyword, "kinema");
+  EXPECT_EQ(texts[1].text, R"({"settings": {"seed": 1}})");
 }
 
 // x' = a x + c y, y' = b x + d y, y downwards.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <set>
 
 #include "arrays.h"
 #include "io/scratch.h"
@@ -18,6 +19,7 @@
 #include "kinema/io/safetensors.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/check_path.h"
+#include "kinema/networks/open.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/weights.h"
 #include "networks/wan.h"
@@ -257,6 +259,38 @@ TEST_F(Convert, NarrowFormatsKeepTheBlocksWeightsAsCodes) {
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.weight").shape,
             (Shape{DType::F8E4M3FN, {128, 128}}));
   EXPECT_EQ(fp8.at("model.diffusion_model.blocks.0.self_attn.q.scale_weight").shape.rank(), 0);
+}
+
+/// What becomes codes is what the family keeps as codes where its weights are stored narrow.
+TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
+  for (const char* folder : {"sdxl/unet", "flux_dev/transformer"}) {
+    SCOPED_TRACE(folder);
+    std::set<std::string> expected;
+    for (const nn::ParamSpec& spec :
+         open(io::golden(folder))
+             ->parameters({.scan_layers = false, .weights_storage = DType::F8E4M3FN})) {
+      if (spec.shape.dtype == DType::F8E4M3FN) {
+        expected.insert(spec.name);
+      }
+    }
+    EXPECT_FALSE(expected.empty());
+    for (const Format format : {Format::FP8, Format::INT8}) {
+      const io::Scratch scratch;
+      // Sizes of these are not those that original names tell.
+      fs::create_directory(scratch / "x");
+      fs::copy_file(io::golden(std::string(folder) + "/config.json"), scratch / "x/config.json");
+      const fs::path file = scratch / "x/narrow.safetensors";
+      convert_transformer(io::golden(folder), file, {.to = format});
+      const weights::Checkpoint found = weights::Checkpoint::open(file);
+      std::set<std::string> codes;
+      for (const auto& [key, view] : found.tensors()) {
+        if (found.codes(*view) != nullptr) {
+          codes.insert(key);
+        }
+      }
+      EXPECT_EQ(codes, expected);
+    }
+  }
 }
 
 TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {

@@ -133,5 +133,18 @@ TEST(Networks, CountTheirOperations) {
   EXPECT_DOUBLE_EQ(network_of(deeper)->forward_flops({4, 1, 4, 4}, 5), 2 * once);
 }
 
+TEST(Networks, SayWhereTapsLookInTheNamesOfTheirCheckpoints) {
+  EXPECT_EQ(network_of(tiny())->key_of_tap("block3.attn1"), "blocks.3.attn1");
+  EXPECT_EQ(network_of(tiny())->key_of_tap("rope_cos"), "rope_cos");
+  const Network flux = open(io::golden("flux_dev/transformer"));
+  EXPECT_EQ(flux->key_of_tap("double0.hidden"), "transformer_blocks.0.hidden");
+  EXPECT_EQ(flux->key_of_tap("single12"), "single_transformer_blocks.12");
+  const Network unet = open(io::golden("sdxl/unet"));
+  EXPECT_EQ(unet->key_of_tap("down1.attention0.block2"),
+            "down_blocks.1.attentions.0.transformer_blocks.2");
+  EXPECT_EQ(unet->key_of_tap("mid.resnet1.norm1"), "mid_block.resnets.1.norm1");
+  EXPECT_EQ(unet->key_of_tap(""), "");
+}
+
 }  // namespace
 }  // namespace kinema::networks

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
 
 #include "io/scratch.h"
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/image.h"
 
 namespace kinema::runs {
 namespace {
@@ -108,6 +110,51 @@ TEST_F(VideoSettings, AreRefusedWhereTheyAreNone) {
   EXPECT_THAT([&] { load(read(R"({"seed": "many"})")); }, ThrowsMessage<Error>(HasSubstr("seed")));
   EXPECT_THAT([&] { config::run_folder(load(read(R"({"run_name": "../../x"})")).config); },
               ThrowsMessage<Error>(HasSubstr("output_dir")));
+}
+
+/// A picture with the text that kinema writes into it.
+fs::path picture(const fs::path& path, const std::string& text) {
+  const std::vector<io::PngText> inside{{.keyword = "Author", .text = "somebody"},
+                                        {.keyword = "kinema", .text = text}};
+  io::write_png(path, HostArray(Shape{DType::U8, {4, 6, 3}}), inside);
+  return path;
+}
+
+TEST_F(VideoSettings, OfAPictureAreThoseInside) {
+  const SharedSettings shared = read_shared_settings(
+      picture(scratch_ / "fox.png", R"({"settings": {"seed": 7, "prompt": "ein Füchslein",
+          "pjrt_plugin": "/tmp/evil.so", "image_url": "/home/them/a.png"}})"));
+  EXPECT_THAT(shared.words, ElementsAre("seed=7", "prompt=ein Füchslein"));
+  EXPECT_THAT(shared.left_out, ElementsAre("pjrt_plugin"));
+  EXPECT_THAT(shared.made_of, ElementsAre("image_url"));
+}
+
+TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {
+  const auto refuses = [&](const fs::path& file, const std::string& why) {
+    EXPECT_THAT([&] { read_shared_settings(file); },
+                ThrowsMessage<Error>(AllOf(HasSubstr(file.filename().string()), HasSubstr(why))));
+  };
+  io::write_png(scratch_ / "foreign.png", HostArray(Shape{DType::U8, {4, 6, 3}}));
+  refuses(scratch_ / "foreign.png", "no settings of kinema inside");
+  io::write_file(scratch_ / "text.png", "no picture at all");
+  refuses(scratch_ / "text.png", "is no PNG");
+  refuses(picture(scratch_ / "list.png", "[]"), "not a picture of kinema");
+  refuses(picture(scratch_ / "words.png", "a red fox"), "`kinema`");
+  refuses(scratch_ / "nowhere.png", "");
+
+  // Cut off anywhere, also before the text: an Error.
+  const fs::path whole = picture(scratch_ / "whole.png", R"({"settings": {"seed": 7}})");
+  std::ifstream in(whole, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    io::write_file(scratch_ / "cut.png", bytes.substr(0, size));
+    refuses(scratch_ / "cut.png", size < 8 ? "is no PNG" : "is cut off");
+  }
+  // A digit of the seed.
+  std::string changed = bytes;
+  changed[changed.find("\"seed\": 7") + 8] = '8';
+  io::write_file(scratch_ / "changed.png", changed);
+  refuses(scratch_ / "changed.png", "is damaged");
 }
 
 // Text that is neither read by a model nor one of a few words may be a path. These are checked

@@ -1,11 +1,17 @@
 // A whole pipeline in one file, and LoRA files of its family, as a user of `generate` gives them.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "io/scratch.h"
+#include "kinema/core/host_array.h"
+#include "kinema/io/image.h"
+#include "kinema/io/safetensors.h"
 #include "runs/call_kinema.h"
 
 namespace kinema::runs_test {
@@ -31,12 +37,29 @@ class OnePipelineFile : public RunsTest {
     }
   }
 
-  Outcome generate(const std::vector<std::string>& keys) {
-    std::vector<std::string> words{
-        "generate", "sdxl.safetensors",      "prompt=a red square", "height=32",
-        "width=32", "num_inference_steps=1", "contact_sheet=False", "output_dir=out"};
+  Outcome generate(const std::vector<std::string>& keys,
+                   const std::string& model = "sdxl.safetensors") {
+    std::vector<std::string> words{"generate",
+                                   model,
+                                   "prompt=a red square",
+                                   "height=32",
+                                   "width=32",
+                                   "num_inference_steps=1",
+                                   "contact_sheet=False",
+                                   "output_dir=out"};
     words.insert(words.end(), keys.begin(), keys.end());
     return run(words);
+  }
+  void bring_tokenizers(const fs::path& to) {
+    for (const char* part : {"tokenizer", "tokenizer_2"}) {
+      fs::copy(io::golden(std::string("sdxl/") + part), to / part, fs::copy_options::recursive);
+    }
+  }
+  HostArray latents(std::vector<std::string> keys, const std::string& model) {
+    keys.emplace_back("save_latents=latents.safetensors");
+    const Outcome outcome = generate(keys, model);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return io::SafetensorsFile::open(folder_ / "latents.safetensors").at("latents").copy();
   }
   bool has_picture() const { return fs::exists(folder_ / "out/samples/000_a_red_square.png"); }
 };
@@ -50,9 +73,7 @@ TEST_F(OnePipelineFile, SaysThatTokenizersAreMissing) {
 
 TEST_F(OnePipelineFile, MakesPicturesWithTokenizersOfAPipeline) {
   fs::create_directory(folder_ / "words");
-  for (const char* part : {"tokenizer", "tokenizer_2"}) {
-    fs::copy(io::golden(std::string("sdxl/") + part), folder_ / "words" / part);
-  }
+  bring_tokenizers(folder_ / "words");
   const Outcome outcome =
       generate({"wan_text_encoder_pretrained_model_name_or_path=words", "enable_lora=true",
                 "lora_config={lora_model_name_or_path: [" +
@@ -64,6 +85,18 @@ TEST_F(OnePipelineFile, MakesPicturesWithTokenizersOfAPipeline) {
                                  HasSubstr("text_encoder_2: sdxl_kohya.safetensors: 18 modules")));
 }
 
+TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
+  bring_tokenizers(folder_);
+  ASSERT_EQ(generate({"seed=5"}).status, 0);
+  const std::string picture = "out/samples/000_a_red_square.png";
+  run({"generate", picture}).expect_error("was made with pretrained_model_name_or_path");
+  const Outcome again = run(
+      {"generate", picture, "pretrained_model_name_or_path=sdxl.safetensors", "output_dir=again"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(io::read_image(folder_ / "again/samples/000_a_red_square.png").bytes,
+            io::read_image(folder_ / picture).bytes);
+}
+
 TEST_F(OnePipelineFile, RefusesAdaptersOfAnotherFamily) {
   const Outcome outcome =
       generate({"enable_lora=true", "lora_config={lora_model_name_or_path: [" +
@@ -72,6 +105,101 @@ TEST_F(OnePipelineFile, RefusesAdaptersOfAnotherFamily) {
   EXPECT_THAT(
       outcome.err,
       HasSubstr("flux_kohya.safetensors is for Flux, but the model is Stable Diffusion XL"));
+}
+
+TEST_F(OnePipelineFile, BecomesAFolderThatMakesTheSamePicture) {
+  const Outcome bare = run({"convert", "sdxl.safetensors", "bare", "--to", "diffusers"});
+  ASSERT_EQ(bare.status, 0) << bare.err;
+  EXPECT_THAT(bare.err, AllOf(HasSubstr("bare lacks tokenizer/, tokenizer_2/, which "
+                                        "sdxl.safetensors does not hold"),
+                              HasSubstr("of a StableDiffusionXLPipeline")));
+  bring_tokenizers(folder_);
+  const Outcome whole = run({"convert", "sdxl.safetensors", "whole", "--to", "diffusers"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.err, testing::Not(HasSubstr("lacks")));
+  for (const char* part : {"unet", "vae", "text_encoder", "text_encoder_2", "tokenizer",
+                           "tokenizer_2", "scheduler", "model_index.json"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "whole" / part)) << part;
+  }
+  EXPECT_EQ(run({"inspect", "--check", "whole"}).status, 0);
+  EXPECT_EQ(latents({}, "whole").bytes, latents({}, "sdxl.safetensors").bytes);
+
+  run({"convert", "whole", "again", "--to", "diffusers"})
+      .expect_error("whole is a folder of diffusers already");
+  const Outcome narrow =
+      run({"convert", "whole", "narrow", "--to", "diffusers", "--dtype", "bfloat16"});
+  EXPECT_EQ(narrow.status, 0) << narrow.err;
+  EXPECT_TRUE(fs::exists(folder_ / "narrow/config.json"));
+  const Outcome comfy = run({"convert", "sdxl.safetensors", "unet.safetensors", "--to", "comfyui"});
+  EXPECT_THAT(comfy.err, HasSubstr("vae, text_encoder, text_encoder_2 stay"));
+}
+
+// As ComfyUI's files of Flux have them, without T5.
+TEST_F(OnePipelineFile, OfFluxBecomesTheModelsThatItHolds) {
+  std::vector<io::SafetensorsFile> files;
+  std::vector<io::TensorEntry> entries;
+  fs::create_directory(folder_ / "flux");
+  for (const auto& [file, prefix, part] :
+       {std::tuple{"single/flux_schnell.safetensors", "model.diffusion_model.", "transformer"},
+        std::tuple{"single/flux_ae.safetensors", "vae.", "vae"},
+        std::tuple{"flux_schnell/text_encoder/model.safetensors",
+                   "text_encoders.clip_l.transformer.", "text_encoder"}}) {
+    files.push_back(io::SafetensorsFile::open(io::golden(file)));
+    for (const io::TensorView& tensor : files.back().tensors()) {
+      entries.push_back(io::TensorEntry::of(prefix + tensor.name, tensor));
+    }
+    fs::create_directory(folder_ / "flux" / part);
+    fs::copy_file(io::golden(std::string("flux_schnell/") + part + "/config.json"),
+                  folder_ / "flux" / part / "config.json");
+  }
+  io::write_safetensors(folder_ / "flux/flux.safetensors", entries);
+  const Outcome made = run({"convert", "flux/flux.safetensors", "whole", "--to", "diffusers"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_THAT(made.err, AllOf(HasSubstr("whole lacks tokenizer/, text_encoder_2/, tokenizer_2/"),
+                              HasSubstr("of a FluxPipeline")));
+  for (const char* part : {"text_encoder_2", "tokenizer", "tokenizer_2"}) {
+    fs::copy(io::golden(std::string("flux_schnell/") + part), folder_ / "whole" / part,
+             fs::copy_options::recursive);
+  }
+  const Outcome picture = generate({"max_sequence_length=16"}, "whole");
+  EXPECT_EQ(picture.status, 0) << picture.err;
+  EXPECT_TRUE(has_picture());
+}
+
+TEST_F(OnePipelineFile, LeavesNothingOfAFolderThatCannotBeMade) {
+  fs::create_directory(folder_ / "scheduler");
+  std::ofstream(folder_ / "scheduler/scheduler_config.json") << "{}";
+  run({"convert", "sdxl.safetensors", "whole", "--to", "diffusers"}).expect_error("_class_name");
+  EXPECT_FALSE(fs::exists(folder_ / "whole"));
+}
+
+TEST_F(OnePipelineFile, KeepsTheUNetsBlocksNarrow) {
+  ASSERT_EQ(run({"convert", "sdxl.safetensors", "whole", "--to", "diffusers"}).status, 0);
+  bring_tokenizers(folder_ / "whole");
+  const HostArray plain = latents({}, "whole");
+  const auto expect_near = [&](const HostArray& found) {
+    double most = 0;
+    for (size_t i = 0; i < found.as<float>().size(); ++i) {
+      most = std::max<double>(most, std::abs(found.as<float>()[i] - plain.as<float>()[i]));
+    }
+    EXPECT_GT(most, 0);  // something was rounded,
+    EXPECT_LT(most,
+              0.02);  // to 7 or 3 bits, of latents of up to 2.4 that are noise for the most part
+  };
+  const HostArray int8 = latents({"weights_storage=int8"}, "whole");
+  expect_near(int8);
+  expect_near(latents({"weights_storage=float8_e4m3fn"}, "whole"));
+  for (const std::string to : {"int8", "fp8"}) {
+    const std::string file = to + ".safetensors";
+    ASSERT_EQ(run({"convert", "whole/unet", file, "--to", to}).status, 0);
+    expect_near(latents({"wan_transformer_pretrained_model_name_or_path=" + file}, "whole"));
+  }
+  // Codes that a file has are not rounded again.
+  EXPECT_EQ(latents({"wan_transformer_pretrained_model_name_or_path=int8.safetensors",
+                     "weights_storage=int8"},
+                    "whole")
+                .bytes,
+            int8.bytes);
 }
 
 }  // namespace

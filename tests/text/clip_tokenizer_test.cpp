@@ -64,6 +64,7 @@ class Folder {
     fs::remove(scratch_ / name);
     return *this;
   }
+  const fs::path& path() const { return scratch_.path(); }
   ClipTokenizer open() const { return ClipTokenizer::open(scratch_.path()); }
   void expect_refused(const std::string& file, const std::string& why) const {
     EXPECT_THAT([&] { open(); }, ThrowsMessage<Error>(AllOf(HasSubstr(file), HasSubstr(why))));
@@ -93,6 +94,67 @@ TEST_P(Reference, IdsAndTokensAreThoseOfTransformers) {
       EXPECT_EQ(tokenizer.token(got.ids[i]), each.at("tokens").items()[i].as_string());
     }
   }
+}
+
+/// The files of a tokenizer's folder as one, as transformers 5 saves it.
+std::string as_one_file(const fs::path& folder, bool pairs) {
+  const std::string vocabulary = io::Json::read(folder / "vocab.json").dump(-1);
+  std::ifstream in(folder / "merges.txt");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  io::Json merges = io::Json::array();
+  for (const auto& [left, right] : parse_merges(text, "merges.txt")) {
+    merges.append(pairs ? io::Json::array({left, right}) : io::Json(left + " " + right));
+  }
+  return R"({"version": "1.0", "added_tokens": [
+    {"id": 608, "content": "<|startoftext|>", "normalized": true, "special": true},
+    {"id": 609, "content": "<|endoftext|>", "normalized": false, "special": true}],
+    "model": {"type": "BPE", "vocab": )" +
+         vocabulary + ", \"merges\": " + merges.dump(-1) + "}}";
+}
+
+TEST(ClipTokenizer, TokenizerJsonAloneIsTheSame) {
+  const ClipTokenizer apart = first();
+  for (const bool pairs : {false, true}) {
+    Folder folder;
+    folder.write("tokenizer.json", as_one_file(io::golden("sdxl/tokenizer"), pairs))
+        .remove("vocab.json")
+        .remove("merges.txt")
+        .remove("special_tokens_map.json");
+    EXPECT_TRUE(ClipTokenizer::is_in(folder.path()));
+    const ClipTokenizer one = folder.open();
+    EXPECT_EQ(one.size(), apart.size());
+    EXPECT_EQ(one.start(), apart.start());
+    EXPECT_EQ(one.end(), apart.end());
+    EXPECT_EQ(one.pad(), apart.pad());
+    EXPECT_EQ(one.max_length(), apart.max_length());
+    for (const char* prompt :
+         {"a red ball's 12 bb!! <|endoftext|>", "Caf\xc3\xa9  the other thing"}) {
+      EXPECT_EQ(one.encode(prompt, 77).ids, apart.encode(prompt, 77).ids) << prompt;
+    }
+  }
+}
+
+TEST(ClipTokenizer, TokenizerJsonThatIsDamagedIsRefused) {
+  Folder folder;
+  folder.remove("vocab.json").remove("merges.txt");
+  folder.expect_refused("vocab.json", "or tokenizer.json");
+  const std::string whole = as_one_file(io::golden("sdxl/tokenizer"), true);
+  folder.write("tokenizer.json", whole.substr(0, whole.size() / 2))
+      .expect_refused("tokenizer.json", "");
+  folder.write("tokenizer.json", "{}").expect_refused("tokenizer.json", "no `model`");
+  folder.write("tokenizer.json", R"({"model": {"type": "Unigram", "vocab": []}})")
+      .expect_refused("tokenizer.json", "expected `BPE`");
+  EXPECT_FALSE(ClipTokenizer::is_in(folder.path()));
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}}})")
+      .expect_refused("tokenizer.json", "no `merges`");
+  for (const char* merge : {R"("ab")", R"(["a"])", R"(["a", "b", "c"])"}) {
+    folder
+        .write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [)" +
+                                     std::string(merge) + "]}}")
+        .expect_refused("tokenizer.json", "two tokens");
+  }
+  folder.write("tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [3]}})")
+      .expect_refused("tokenizer.json", "string");
 }
 
 // What transformers 5.24 (tokenizers 0.23.3) makes of these with the same folder.

@@ -5,11 +5,14 @@
 #include <cmath>
 
 #include "cpu_isa.h"
+#include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/mesh/batch.h"
+#include "kinema/networks/open.h"
 #include "kinema/sample/velocity.h"
 #include "kinema/training/batch.h"
+#include "kinema/training/nonfinite.h"
 #include "models/reference.h"
 #include "runtime/cpu_mesh.h"
 #include "training/tiny.h"
@@ -368,6 +371,40 @@ TEST_F(ImageTraining, SaysWhatABatchLacksOrHasTooMuch) {
                    network_model(network_of(config), tiny::options()), other, {});
       },
       ThrowsMessage<Error>(HasSubstr("f32[2,3,3,2,2] does not fit latents")));
+}
+
+/// The places that a step that is not finite is looked for in, as the family's checkpoints call
+/// them.
+std::vector<std::string> looked_at(const char* folder, const nn::ModelOptions& options) {
+  const networks::Network network = networks::open(io::golden(folder));
+  const networks::Sizes& sizes = network.sizes();
+  const BatchShapes batch{.latents = {DType::F32, {1, sizes.in_channels, 1, 8, 8}},
+                          .text = {DType::F32, {1, 77, sizes.text_dim}},
+                          .pooled = Shape{DType::F32, {1, sizes.pooled_dim}},
+                          .size_ids = sizes.size_ids > 0
+                                          ? std::optional(Shape{DType::F32, {1, sizes.size_ids}})
+                                          : std::nullopt};
+  StepOptions step;
+  if (sizes.takes_guidance) {
+    step.objective.guidance = 1.0;
+  }
+  return build_probe(network->parameters(options), tapped_network_model(network, options), batch,
+                     step)
+      .names;
+}
+
+TEST(NonfinitePlaces, OfImagesHaveTheNamesOfTheirCheckpoints) {
+  for (const bool scan : {false, true}) {
+    EXPECT_THAT(looked_at("sdxl/unet", {.scan_layers = scan}),
+                testing::IsSupersetOf(
+                    {"down_blocks.1.attentions.0.transformer_blocks.0", "mid_block.resnets.1",
+                     "up_blocks.0",
+                     "parameter down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q.weight",
+                     "parameter down_blocks.0.resnets.1.conv1.weight"}));
+    EXPECT_THAT(looked_at("flux_dev/transformer", {.scan_layers = scan}),
+                testing::IsSupersetOf({"transformer_blocks.0.hidden", "single_transformer_blocks.1",
+                                       "parameter transformer_blocks.1.attn.to_q.weight"}));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -101,7 +102,14 @@ TEST(LoraKeyOfFlux, ReadsEveryFormat) {
             "text_model.encoder.layers.5.self_attn.q_proj (text)");
   EXPECT_EQ(flux("text_encoders.clip_l.transformer.text_model.encoder.layers.5.mlp.fc1.alpha"),
             "text_model.encoder.layers.5.mlp.fc1 (text)");
-  EXPECT_EQ(flux("lora_te2_encoder_block_0_layer_0_SelfAttention_q.alpha"), "");
+  for (const char* begin : {"lora_te3_encoder_block_3_layer_1_DenseReluDense_wi_0",
+                            "lora_te2_encoder_block_3_layer_1_DenseReluDense_wi_0",
+                            "text_encoder_2.encoder.block.3.layer.1.DenseReluDense.wi_0",
+                            "text_encoders.t5xxl.transformer.encoder.block.3.layer.1."
+                            "DenseReluDense.wi_0"}) {
+    EXPECT_EQ(flux(std::string(begin) + ".lora_up.weight"),
+              "encoder.block.3.layer.1.DenseReluDense.wi_0 (text 2)");
+  }
   EXPECT_EQ(flux("double_blocks.0.img_attn.norm.query_norm.scale"), "");
 }
 
@@ -264,16 +272,127 @@ INSTANTIATE_TEST_SUITE_P(Files, LoraConversion,
                                          std::pair{"sdxl_kohya_conv", "sdxl/unet"},
                                          std::pair{"sdxl_diffusers_old", "sdxl/unet"}));
 
-// Nothing tells how many rows the MLP would have.
-TEST(LoraConversion, RefusesSomeOfWhatTheOriginalJoins) {
+/// Attention alone, and of one block its queries and values alone: `linear1` and `qkv` have zeros
+/// for the rest. Alphas differ in the second file, so that they go into the factors.
+TEST(LoraConversion, WritesSomeOfWhatTheOriginalJoinsAsZeros) {
+  const auto specs = specs_of("flux_dev/transformer");
   const io::Scratch scratch;
+  for (const bool alike : {true, false}) {
+    std::map<std::string, HostArray> arrays;
+    const auto add = [&](const std::string& module, uint64_t seed, float alpha) {
+      arrays.emplace("transformer." + module + ".lora_A.weight", normal({2, 24}, seed));
+      arrays.emplace("transformer." + module + ".lora_B.weight", normal({24, 2}, seed + 1));
+      arrays.emplace("transformer." + module + ".alpha", HostArray::f32({}, std::span(&alpha, 1)));
+    };
+    add("transformer_blocks.1.attn.to_q", 1, 1);
+    add("transformer_blocks.1.attn.to_v", 3, 1);
+    add("single_transformer_blocks.0.attn.to_k", 5, 1);
+    add("single_transformer_blocks.0.attn.to_v", 7, alike ? 1 : 4);
+    std::vector<io::TensorEntry> entries;
+    for (const auto& [name, array] : arrays) {
+      entries.push_back(io::TensorEntry::of(name, array));
+    }
+    const fs::path source = scratch / (alike ? "alike.safetensors" : "apart.safetensors");
+    io::write_safetensors(source, entries);
+    const auto expected = changes({adapter_of(source)}, specs);
+    for (const LoraFormat to : {LoraFormat::KOHYA, LoraFormat::COMFYUI}) {
+      const fs::path joined =
+          source.string() + (to == LoraFormat::KOHYA ? ".k" : ".c") + ".safetensors";
+      const fs::path back = joined.string() + ".back.safetensors";
+      convert_lora(source, joined, to);
+      convert_lora(joined, back, LoraFormat::DIFFUSERS);
+      // Zeros are changes too, of modules that the source does not name.
+      auto zeros = changes({adapter_of(joined)}, specs);
+      EXPECT_EQ(zeros, changes({adapter_of(back)}, specs));
+      EXPECT_EQ(zeros.size(), 7U);  // q, k, v; q, k, v and the feed-forward layer
+      for (const auto& [key, values] : expected) {
+        EXPECT_EQ(values, zeros.at(key)) << key;
+        zeros.erase(key);
+      }
+      for (const auto& [key, values] : zeros) {
+        EXPECT_EQ(std::ranges::count(values, 0.0F), static_cast<int64_t>(values.size())) << key;
+      }
+    }
+    const auto file = io::SafetensorsFile::open(source.string() + ".k.safetensors");
+    const std::string linear1 = "lora_unet_single_blocks_0_linear1";
+    EXPECT_EQ(file.at(linear1 + ".lora_up.weight").shape.dims, (Dims{7 * 24, 4}));
+    EXPECT_EQ(file.at(linear1 + ".lora_down.weight").shape.dims, (Dims{4, 24}));
+    // alpha / rank stays where it is one.
+    EXPECT_EQ(file.at(linear1 + ".alpha").copy().as<float>()[0], alike ? 2 : 4);
+  }
+}
+
+TEST(LoraConversion, RefusesToJoinModulesOfOtherSizes) {
+  const io::Scratch scratch;
+  std::vector<io::TensorEntry> entries;
+  const HostArray down = normal({2, 24}, 1);
+  const HostArray up = normal({20, 2}, 2);
+  const std::string module = "transformer.single_transformer_blocks.0.attn.to_q";
+  entries.push_back(io::TensorEntry::of(module + ".lora_A.weight", down));
+  entries.push_back(io::TensorEntry::of(module + ".lora_B.weight", up));
+  io::write_safetensors(scratch / "odd.safetensors", entries);
   EXPECT_THAT(
       [&] {
-        convert_lora(io::golden("lora/flux_metadata.safetensors"), scratch / "x.safetensors",
-                     LoraFormat::KOHYA);
+        convert_lora(scratch / "odd.safetensors", scratch / "x.safetensors", LoraFormat::KOHYA);
       },
-      ThrowsMessage<Error>(AllOf(HasSubstr("single_transformer_blocks.0.proj_mlp"),
-                                 HasSubstr("`single_blocks.0.linear1`"))));
+      ThrowsMessage<Error>(AllOf(HasSubstr("single_transformer_blocks.0.attn.to_q"),
+                                 HasSubstr("20 outputs, expected 24"))));
+}
+
+// diffusers finds nothing in ComfyUI's own names of a UNet; both read kohya's.
+TEST(LoraConversion, WritesUNetsForComfyUIInKohyasNames) {
+  const io::Scratch scratch;
+  const fs::path source = io::golden("lora/sdxl_diffusers.safetensors");
+  convert_lora(source, scratch / "comfyui.safetensors", LoraFormat::COMFYUI);
+  const auto file = io::SafetensorsFile::open(scratch / "comfyui.safetensors");
+  for (const io::TensorView& tensor : file.tensors()) {
+    EXPECT_TRUE(tensor.name.starts_with("lora_unet_") || tensor.name.starts_with("lora_te1_") ||
+                tensor.name.starts_with("lora_te2_"))
+        << tensor.name;
+  }
+}
+
+TEST(LoraConversion, KeepsT5UnderTheNamesOfEachProgram) {
+  const io::Scratch scratch;
+  const HostArray down = normal({2, 24}, 1);
+  const HostArray up = normal({24, 2}, 2);
+  const std::string module = "encoder.block.0.layer.0.SelfAttention.v";
+  const std::string clip = "text_model.encoder.layers.0.self_attn.q_proj";
+  std::vector<io::TensorEntry> entries;
+  for (const std::string& name : {"text_encoder_2." + module, "text_encoder." + clip,
+                                  std::string("transformer.transformer_blocks.0.attn.to_out.0")}) {
+    entries.push_back(io::TensorEntry::of(name + ".lora_A.weight", down));
+    entries.push_back(io::TensorEntry::of(name + ".lora_B.weight", up));
+  }
+  io::write_safetensors(scratch / "a.safetensors", entries);
+  for (const auto& [to, key] :
+       {std::pair{LoraFormat::KOHYA,
+                  "lora_te3_encoder_block_0_layer_0_SelfAttention_v.lora_up.weight"},
+        std::pair{LoraFormat::COMFYUI,
+                  "text_encoders.t5xxl.transformer.encoder.block.0.layer.0.SelfAttention.v."
+                  "lora_up.weight"},
+        std::pair{LoraFormat::DIFFUSERS,
+                  "text_encoder_2.encoder.block.0.layer.0.SelfAttention.v.lora_B.weight"}}) {
+    const fs::path file = scratch / (std::to_string(static_cast<int>(to)) + ".safetensors");
+    convert_lora(scratch / "a.safetensors", file, to);
+    EXPECT_EQ(io::SafetensorsFile::open(file).at(key).copy().bytes, up.bytes);
+    EXPECT_EQ(Lora::open(file).targets(LoraMember::TEXT_ENCODER_2).count(module), 1U);
+    EXPECT_EQ(Lora::open(file).targets(LoraMember::TEXT_ENCODER).size(), 1U);
+  }
+}
+
+// PEFT matches a module by its end: transformers 5 calls CLIP's without `text_model.`.
+TEST(LoraConversion, NamesModulesOfTextEncodersSoThatEveryTransformersFindsThem) {
+  const io::Scratch scratch;
+  convert_lora(io::golden("lora/sdxl_kohya.safetensors"), scratch / "diffusers.safetensors",
+               LoraFormat::DIFFUSERS);
+  const auto file = io::SafetensorsFile::open(scratch / "diffusers.safetensors");
+  const io::Json about = io::Json::parse(file.metadata().at("lora_adapter_metadata"), "metadata");
+  for (const char* part : {"text_encoder", "text_encoder_2"}) {
+    const auto& modules = about.at(std::string(part) + ".target_modules").items();
+    ASSERT_FALSE(modules.empty());
+    EXPECT_TRUE(modules[0].as_string().starts_with("encoder.layers.0.")) << modules[0].as_string();
+  }
 }
 
 // ---- Files that do not fit together --------------------------------------------------------

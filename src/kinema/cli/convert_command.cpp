@@ -53,7 +53,8 @@ int convert(const Words& words) {
 void add_convert(Program& program) {
   Command command = program.add(
       "convert",
-      "Write a transformer, a UNet or a LoRA file in the names and layout of another program");
+      "Write a transformer, a UNet, a whole checkpoint or a LoRA file in the names and layout of "
+      "another program");
   const auto words = std::make_shared<Words>();
   command
       .option("SOURCE", words->source,

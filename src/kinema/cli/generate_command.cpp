@@ -110,8 +110,9 @@ void add_generate(Program& program) {
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
-              "a YAML file, the folder or hub id of a pipeline, or the .json beside a video, and "
-              "keys that win over it: prompt, prompt_file, image_url, run_name, "
+              "a YAML file, the folder or hub id of a pipeline, the .json beside a video or a "
+              "picture that kinema made, and keys that win over it: prompt, prompt_file, "
+              "image_url, run_name, "
               "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written");

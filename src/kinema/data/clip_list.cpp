@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 
 /// What stands beside clips and is none by intention.
 bool is_companion(const fs::path& path) {
-  constexpr std::array<std::string_view, 15> kEndings = {
-      ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",  ".yaml",
-      ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow"};
+  constexpr std::array<std::string_view, 16> kEndings = {
+      ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",   ".yaml",
+      ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow", ".caption"};
   const std::string name = path.filename().string();
   return name == "LICENSE" || name == "README" ||
          std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
@@ -51,6 +51,24 @@ std::string split_of(const std::string& name) {
   return found == kWords.end() ? "" : std::string(found->second);
 }
 
+/// The file beside a clip that says what is to be seen: `.txt`, else `.caption` as kohya's scripts
+/// have it. The first of them where neither is there.
+fs::path text_beside(const fs::path& clip) {
+  std::error_code ignored;
+  fs::path text = clip;
+  text.replace_extension(".caption");
+  return fs::is_regular_file(text, ignored) &&
+                 !fs::exists(fs::path(clip).replace_extension(".txt"), ignored)
+             ? text
+             : text.replace_extension(".txt");
+}
+
+/// `10_fox`: kohya's scripts take such a folder's pictures so many times an epoch.
+bool says_repeats(const std::string& folder) {
+  const size_t digits = folder.find_first_not_of("0123456789");
+  return digits != 0 && digits != std::string::npos && folder[digits] == '_';
+}
+
 /// Reads a folder and those below it.
 class Walk {
  public:
@@ -59,6 +77,7 @@ class Walk {
     visit(root, std::nullopt);
     leave_out_unlisted();
     leave_out_others();
+    note_repeats();
   }
 
   Listing take() { return std::move(out_); }
@@ -164,12 +183,11 @@ class Walk {
     }
     CaptionedClip clip{path, "", ""};
     keep(clip, [&] {
-      fs::path text = path;
-      text.replace_extension(".txt");
+      const fs::path text = text_beside(path);
       std::error_code ignored;
       check(fs::is_regular_file(text, ignored),
-            "[videos] {} has no caption: {} is not there, and the folder has no metadata.jsonl or "
-            "metadata.csv",
+            "[videos] {} has no caption: {} is not there (nor a .caption), and the folder has no "
+            "metadata.jsonl or metadata.csv",
             path.string(), text.filename().string());
       std::string words = io::read_text(text, size_t{1} << 20);
       if (words.starts_with("\xef\xbb\xbf")) {
@@ -178,6 +196,9 @@ class Walk {
       check_caption(words, text.string());
       clip.caption = trimmed(words);
     });
+    if (const std::string holder = path.parent_path().filename().string(); says_repeats(holder)) {
+      repeats_.insert(name(path.parent_path()));
+    }
     out_.clips.push_back(std::move(clip));
   }
 
@@ -193,6 +214,16 @@ class Walk {
               ? LeftOut{names.front(), "neither a video nor an image by its name"}
               : LeftOut{"*" + extension, std::to_string(names.size()) +
                                              " files, neither videos nor images by their names"});
+    }
+  }
+
+  void note_repeats() {
+    if (!repeats_.empty()) {
+      out_.notes.push_back(fmt::format(
+          "the number that {}/{} begins with is not read: each clip counts once an epoch (a clip "
+          "that metadata.jsonl names n times counts n times)",
+          *repeats_.begin(),
+          repeats_.size() == 1 ? "" : fmt::format(" (and {} more)", repeats_.size() - 1)));
     }
   }
 
@@ -223,7 +254,8 @@ class Walk {
   const ListOptions& options_;
   bool by_split_ = false;
   Listing out_;
-  std::set<fs::path> seen_;  // folders
+  std::set<fs::path> seen_;        // folders
+  std::set<std::string> repeats_;  // folders that kohya's scripts would repeat
   std::map<std::string, std::vector<std::string>>
       others_;                                           // neither videos nor images, by extension
   std::set<fs::path> listed_;                            // files that a list names

@@ -34,12 +34,13 @@ struct ListOptions {
 struct Listing {
   std::vector<CaptionedClip> clips;
   std::vector<LeftOut> left_out;
+  std::vector<std::string> notes;  // ClipSet::notes
 };
 
 /// Clips of a folder and the folders below it, links followed. A folder's captions come from its
 /// `metadata.jsonl` or `metadata.csv` or that of the nearest folder above, whose file names are
-/// meant from where it lies; where there is none, from a `.txt` of the clip's name. Hidden files
-/// are not looked at.
+/// meant from where it lies; where there is none, from a `.txt` of the clip's name, else a
+/// `.caption`. Hidden files are not looked at.
 ///
 /// Throws an Error that names file and line for metadata that cannot be read and, unless it is to
 /// be kept with the reason as its `problem`, for a clip that is not there, lies outside of the

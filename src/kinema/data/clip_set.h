@@ -70,6 +70,8 @@ class ClipSet {
   virtual void verify(int64_t clip) const { measure(clip); }
   /// What lies beside the clips and may have been meant as one.
   virtual std::vector<LeftOut> left_out() const { return {}; }
+  /// What of the set is not read as its author may have meant it, a line each.
+  virtual std::vector<std::string> notes() const { return {}; }
   /// True where a look at each clip reads all of the set.
   virtual bool is_slow_to_measure() const { return false; }
 };

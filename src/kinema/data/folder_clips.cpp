@@ -23,7 +23,8 @@ class FolderClips : public ClipSet {
   FolderClips(fs::path folder, Listing listing)
       : folder_(std::move(folder)),
         clips_(std::move(listing.clips)),
-        left_out_(std::move(listing.left_out)) {}
+        left_out_(std::move(listing.left_out)),
+        notes_(std::move(listing.notes)) {}
 
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
@@ -45,6 +46,7 @@ class FolderClips : public ClipSet {
     verify_clip(file.bytes(), file.path());
   }
   std::vector<LeftOut> left_out() const override { return left_out_; }
+  std::vector<std::string> notes() const override { return notes_; }
 
  private:
   const CaptionedClip& at(int64_t clip) const { return clips_.at(static_cast<size_t>(clip)); }
@@ -56,6 +58,7 @@ class FolderClips : public ClipSet {
   fs::path folder_;
   std::vector<CaptionedClip> clips_;
   std::vector<LeftOut> left_out_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

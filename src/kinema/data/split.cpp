@@ -33,6 +33,7 @@ class SplitClips : public ClipSet {
   std::string hash(int64_t clip) const override { return clips_->hash(at(clip)); }
   void verify(int64_t clip) const override { clips_->verify(at(clip)); }
   std::vector<LeftOut> left_out() const override { return clips_->left_out(); }
+  std::vector<std::string> notes() const override { return clips_->notes(); }
   bool is_slow_to_measure() const override { return clips_->is_slow_to_measure(); }
 
  private:

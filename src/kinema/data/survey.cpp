@@ -27,12 +27,14 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
   out.sizes.resize(count);
   out.problems.resize(count);
   out.left_out = clips.left_out();
+  out.notes = clips.notes();
   std::mutex mutex;
   int64_t done = 0;
   for_each_in_parallel(count, options.threads, [&](size_t i) {
     const auto clip = static_cast<int64_t>(i);
+    bool is_empty = false;
     try {
-      clips.caption(clip);
+      is_empty = clips.caption(clip).empty();
       const ClipSize size = clips.measure(clip);
       if (options.buckets.empty() && !options.any_length) {
         check_length(size, clips.name(clip), options.format);
@@ -43,6 +45,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
     }
     const std::lock_guard lock(mutex);
     ++done;
+    out.empty_captions += is_empty && out.problems[i].empty() ? 1 : 0;
     if (options.on_progress) {
       options.on_progress(done);
     }

@@ -16,6 +16,8 @@ struct Survey {
   std::vector<std::string> problems;  // by clip: why it cannot be used; empty: it can
   ClipBuckets buckets;                // where there are any
   std::vector<LeftOut> left_out;      // files that are no clips of the set
+  std::vector<std::string> notes;     // ClipSet::notes
+  int64_t empty_captions = 0;         // of clips that can be used
 
   int64_t bad() const;
 };

@@ -124,7 +124,8 @@ class TarClips : public ClipSet {
   std::string caption_of(const TarSample& sample, const io::TarMember& media,
                          const ListOptions& options) const {
     const std::string where = place(tars_.size() - 1, media);
-    if (const io::TarMember* text = sample.find("txt")) {
+    const io::TarMember* txt = sample.find("txt");
+    if (const io::TarMember* text = txt != nullptr ? txt : sample.find("caption")) {
       std::string caption = trimmed(text_of(*text));
       check_caption(caption, where);
       return caption;

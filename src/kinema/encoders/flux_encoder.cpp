@@ -24,6 +24,7 @@ T5Settings t5_settings(const FluxTextSettings& s) {
           .options = s.options,
           .program = s.program,
           .on_note = s.on_note,
+          .adapters = s.t5_adapters,
           .clean = false,
           .masked = false};
 }

@@ -24,6 +24,7 @@ struct FluxTextSettings {
   /// Of CLIP.
   DType clip_dtype = DType::F32;
   std::vector<weights::Adapter> clip_adapters = {};
+  std::vector<weights::Adapter> t5_adapters = {};
   runtime::ProgramOptions program;
   /// Called with a line about a prompt that was cut.
   std::function<void(const std::string& note)> on_note = {};

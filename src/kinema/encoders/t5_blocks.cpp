@@ -34,14 +34,19 @@ TextEncoderMemory text_encoder_memory(std::string_view word) {
 
 T5Blocks::T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
                    t5::EncoderOptions options, runtime::ProgramOptions program,
-                   TextEncoderMemory memory, bool masked)
+                   TextEncoderMemory memory, bool masked,
+                   std::span<const weights::Adapter> adapters)
     : client_(std::move(client)),
       files_(files),
       config_(std::move(config)),
       options_(options),
       program_(std::move(program)),
       memory_(memory),
-      masked_(masked) {}
+      masked_(masked) {
+  t5::EncoderOptions apart = options_;
+  apart.scan_layers = false;
+  changes_ = weights::Adapters(adapters, t5::parameters(config_, apart));
+}
 
 std::vector<nn::ParamSpec> T5Blocks::specs(int64_t layer) const {
   return layer < config_.num_layers ? t5::block_parameters(config_, options_, layer)
@@ -49,7 +54,7 @@ std::vector<nn::ParamSpec> T5Blocks::specs(int64_t layer) const {
 }
 
 T5Blocks::Parameters T5Blocks::load(int64_t layer) const {
-  return weights::load_tensors(files_, specs(layer), client_);
+  return weights::load_tensors(files_, specs(layer), client_, changes_);
 }
 
 int64_t T5Blocks::parameter_bytes(int64_t layer) const {

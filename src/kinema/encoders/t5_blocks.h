@@ -13,6 +13,7 @@
 #include "kinema/pjrt/buffer.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runtime/program.h"
+#include "kinema/weights/lora.h"
 
 namespace kinema::encoders {
 
@@ -42,10 +43,10 @@ struct T5Input {
 class T5Blocks {
  public:
   /// `files` is checked against the configuration already, and outlives the object. Without
-  /// `masked`, every position takes part.
+  /// `masked`, every position takes part. Throws what weights::Adapters throws.
   T5Blocks(pjrt::Client client, const io::ModelFolder& files, t5::EncoderConfig config,
            t5::EncoderOptions options, runtime::ProgramOptions program, TextEncoderMemory memory,
-           bool masked = true);
+           bool masked = true, std::span<const weights::Adapter> adapters = {});
 
   /// f32 [b, t, d_model] of each input.
   std::vector<HostArray> run(std::span<const T5Input> inputs);
@@ -86,6 +87,7 @@ class T5Blocks {
   runtime::ProgramOptions program_;
   TextEncoderMemory memory_;
   bool masked_;
+  weights::Adapters changes_;         // of the parameters of all blocks
   Parameters shared_;                 // by all blocks; kilobytes
   bool ran_ = false;                  // since the last release
   std::vector<Parameters> resident_;  // by layer, then the norm's; empty: streamed

@@ -42,7 +42,7 @@ T5States::T5States(const pjrt::Client& client, T5Settings settings)
       files_(io::ModelFolder::open(settings_.model)),
       config_(weights::parse_t5_config(files_.config())),
       blocks_(client, files_, config_, settings_.options, settings_.program, settings_.memory,
-              settings_.masked) {
+              settings_.masked, settings_.adapters) {
   weights::check_t5_tensors(files_, config_);
   check(tokenizer_.size() <= config_.vocab_size,
         "[encoders] {} has {} tokens but the embedding of {} has {} rows",

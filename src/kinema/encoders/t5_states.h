@@ -34,6 +34,8 @@ struct T5Settings {
   runtime::ProgramOptions program;
   /// Called with a line about a prompt that was cut.
   std::function<void(const std::string& note)> on_note = {};
+  /// Merged into the weights of the blocks.
+  std::vector<weights::Adapter> adapters = {};
   /// Prompts are cleaned as Wan's pipelines do.
   bool clean = true;
   /// Padding is masked, and its rows are zero. Without, it takes part: prompts run in their full

@@ -71,13 +71,12 @@ std::string accept_checkpoints(const fs::path& path) {
          path.string();
 }
 
-/// CLIP's is a list of merges; of no path there is nothing to check.
+/// Of no path there is nothing to check.
 void check_tokenizer(const fs::path& folder) {
-  std::error_code ignored;
   if (folder.empty()) {
     return;
   }
-  if (fs::exists(folder / "merges.txt", ignored)) {
+  if (text::ClipTokenizer::is_in(folder)) {
     text::ClipTokenizer::open(folder);
   } else {
     text::Tokenizer::open(folder);

@@ -97,6 +97,9 @@ class Table {
     for (const data::LeftOut& each : survey.left_out) {
       out_.lines.push_back(fmt::format("left out: {}: {}", printable(each.file), each.reason));
     }
+    for (const std::string& each : survey.notes) {
+      out_.lines.push_back(printable(each));
+    }
   }
 
   ClipTable take() {
@@ -105,7 +108,11 @@ class Table {
     out_.summary =
         fmt::format("data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
                     counted(count() - bad, "clip"), length_text(seconds_),
-                    empty_ > 0 ? fmt::format("{} without words, ", counted(empty_, "caption")) : "",
+                    survey_.empty_captions > 0
+                        ? fmt::format("{} of {} {} an empty caption, ", survey_.empty_captions,
+                                      counted(count(), images_ == count() ? "picture" : "clip"),
+                                      survey_.empty_captions == 1 ? "has" : "have")
+                        : "",
                     bad, counted(static_cast<int64_t>(others), "file"));
     if (!sizes_.empty()) {
       out_.summary += fmt::format("; sizes {}", counts_text(sizes_));
@@ -122,6 +129,7 @@ class Table {
     out_.report.set("clips", std::move(parts_))
         .set("left_out", std::move(left_out))
         .set("usable", count() - bad)
+        .set("empty_captions", survey_.empty_captions)
         .set("seconds", seconds_);
     return std::move(out_);
   }
@@ -154,7 +162,7 @@ class Table {
       out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_,
                                        shape, size.frames, rate, length_text(size.seconds),
                                        caption.empty() ? "(none)" : shortened(caption, 60)));
-      empty_ += caption.empty() ? 1 : 0;
+      images_ += size.frames == 1 && size.fps <= 0 ? 1 : 0;
       ++sizes_[shape];
       if (size.fps > 0) {
         ++rates_[rate];
@@ -180,7 +188,7 @@ class Table {
   Json parts_ = Json::array();
   std::map<std::string, int64_t> sizes_;
   std::map<std::string, int64_t> rates_;
-  int64_t empty_ = 0;  // captions
+  int64_t images_ = 0;
   double seconds_ = 0;
 };
 

@@ -9,12 +9,25 @@
 namespace kinema::io {
 namespace {
 
+/// Whether a PNG or WebP holds several pictures: a chunk `acTL` before the pixels, a flag of
+/// `VP8X`.
+bool is_animation(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr size_t kFlags = 20;
+  constexpr unsigned char kAnimated = 2;
+  return text.starts_with("\x89PNG")
+             ? text.substr(0, text.find("IDAT")).find("acTL") != std::string_view::npos
+             : text.starts_with("RIFF") && text.size() > kFlags &&
+                   text.substr(8, 8) == "WEBPVP8X" &&
+                   (static_cast<unsigned char>(text[kFlags]) & kAnimated) != 0;
+}
+
 /// Width and height in a PNG's first chunk (ISO/IEC 15948, 11.2.2), unless an Exif chunk may turn
-/// the picture; zeros: not known.
+/// the picture, or one may make it an animation; zeros: not known.
 ImageSize png_size(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.size() < 24 || !text.starts_with("\x89PNG") || text.substr(12, 4) != "IHDR" ||
-      text.find("eXIf") != std::string_view::npos) {
+      text.find("eXIf") != std::string_view::npos || is_animation(bytes)) {
     return {};
   }
   const auto number = [&](size_t at) {
@@ -45,6 +58,10 @@ HostArray read_image(std::span<const std::byte> bytes, const std::string& name) 
     image = is_jpeg(bytes) ? decode_jpeg(bytes, options.max_pixels)
                            : decode(bytes, name, "png_pipe,webp_pipe,bmp_pipe,gif", options).frames;
   } catch (const Error& error) {
+    check(!is_animation(bytes),
+          "[image] {} is an animation, of which no picture is read\n  save one of its pictures "
+          "alone, or all of them as a GIF or mp4",
+          name);
     fail("[image] {} cannot be decoded, expected a valid PNG, JPEG, WebP, BMP or GIF: {}", name,
          error.what());
   }

@@ -13,7 +13,7 @@
 namespace kinema::io {
 
 /// Reads a PNG, JPEG, WebP, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif says; an alpha
-/// channel is dropped. Throws an Error with the path.
+/// channel is dropped. Throws an Error with the path; animations in PNG and WebP are not read.
 HostArray read_image(const std::filesystem::path& path);
 /// The same from bytes, which messages call `name`.
 HostArray read_image(std::span<const std::byte> bytes, const std::string& name);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kinema/core/dtype.h"
 
@@ -45,5 +46,12 @@ struct ConvertOptions {
 /// so in the new dtype. What was begun is then removed.
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);
+
+/// Writes all models that the single file `source` holds, a network and what weights::parts_in
+/// names, as the folders that a pipeline of diffusers has them in: `target/unet`, `target/vae`.
+/// Returns their names, the network's first. Throws as convert_transformer does.
+std::vector<std::string> convert_parts(const std::filesystem::path& source,
+                                       const std::filesystem::path& target,
+                                       const ConvertOptions& options);
 
 }  // namespace kinema::networks

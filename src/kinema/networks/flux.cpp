@@ -1,3 +1,4 @@
+#include <array>
 #include <memory>
 #include <string>
 
@@ -6,6 +7,7 @@
 #include "kinema/models/flux/transformer.h"
 #include "kinema/networks/checkpoint_sizes.h"
 #include "kinema/networks/families.h"
+#include "kinema/networks/tap_names.h"
 
 namespace kinema::networks {
 namespace {
@@ -26,6 +28,9 @@ Sizes sizes_of(const flux::TransformerConfig& c) {
           .num_heads = c.num_attention_heads,
           .width = c.dim()};
 }
+
+constexpr std::array kTapNames{TapName{"double", "transformer_blocks"},
+                               TapName{"single", "single_transformer_blocks"}};
 
 /// Keys of one context: text as the blocks begin with it, [1, contexts, t, d].
 class Flux final : public Architecture {
@@ -71,6 +76,10 @@ class Flux final : public Architecture {
     }
     const flux::TransformerOutputs out = flux::transformer(params, config_, options, in);
     return {.prediction = expand_dims(out.velocity, Axis(2)), .block_sum = out.block_sum};
+  }
+
+  std::string key_of_tap(const std::string& name) const override {
+    return networks::key_of_tap(name, kTapNames);
   }
 
   std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,

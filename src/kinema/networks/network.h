@@ -114,6 +114,9 @@ class Architecture {
   /// `params` are tensors of the shapes of `parameters(options)`, in that order.
   virtual Outputs forward(std::span<const Tensor> params, const nn::ModelOptions& options,
                           const Inputs& inputs) const = 0;
+  /// Where in the network a tap of that name looks, as the checkpoint's keys call it:
+  /// `blocks.3.attn1` of `block3.attn1`.
+  virtual std::string key_of_tap(const std::string& name) const = 0;
 
   /// Keys and values of what attention across to text and images takes, which do not change from
   /// step to step.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -8,6 +9,7 @@
 #include "kinema/models/unet/unet.h"
 #include "kinema/networks/checkpoint_sizes.h"
 #include "kinema/networks/families.h"
+#include "kinema/networks/tap_names.h"
 
 namespace kinema::networks {
 namespace {
@@ -26,6 +28,11 @@ Sizes sizes_of(const unet::UNetConfig& c) {
           .num_heads = c.num_attention_heads.back(),
           .width = c.block_out_channels[0]};
 }
+
+constexpr std::array kTapNames{
+    TapName{"down", "down_blocks"},     TapName{"mid", "mid_block"},
+    TapName{"up", "up_blocks"},         TapName{"resnet", "resnets"},
+    TapName{"attention", "attentions"}, TapName{"block", "transformer_blocks"}};
 
 class UNet final : public Architecture {
  public:
@@ -65,6 +72,10 @@ class UNet final : public Architecture {
                               .tap = inputs.tap};
     const unet::UNetOutputs out = unet::unet(params, config_, options, in);
     return {.prediction = expand_dims(out.prediction, Axis(2)), .block_sum = out.block_sum};
+  }
+
+  std::string key_of_tap(const std::string& name) const override {
+    return networks::key_of_tap(name, kTapNames);
   }
 
   std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,

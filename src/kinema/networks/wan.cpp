@@ -1,3 +1,4 @@
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "kinema/models/wan/transformer.h"
 #include "kinema/networks/checkpoint_sizes.h"
 #include "kinema/networks/families.h"
+#include "kinema/networks/tap_names.h"
 
 namespace kinema::networks {
 namespace {
@@ -54,6 +56,8 @@ wan::CrossKeys by_name(const std::vector<Tensor>& keys) {
   return out;
 }
 
+constexpr std::array kTapNames{TapName{"block", "blocks"}};
+
 class Wan final : public Architecture {
  public:
   explicit Wan(const wan::TransformerConfig& config) : config_(config), sizes_(sizes_of(config)) {
@@ -97,6 +101,10 @@ class Wan final : public Architecture {
     }
     const wan::TransformerOutputs out = wan::transformer_outputs(params, config_, options, in);
     return {.prediction = out.velocity, .block_sum = out.block_sum};
+  }
+
+  std::string key_of_tap(const std::string& name) const override {
+    return networks::key_of_tap(name, kTapNames);
   }
 
   std::vector<Tensor> cross_keys(std::span<const Tensor> params, const nn::ModelOptions& options,

@@ -134,6 +134,17 @@ std::string enlarged_line(const config::Config& config, const data::ClipSet& cli
       worst_format.height);
 }
 
+/// Clips that train as an empty prompt does; empty: none.
+std::string empty_line(const config::Config& config, const data::Survey& survey) {
+  const bool pictures = clip_format(config).num_frames == 1;
+  const auto count = static_cast<int64_t>(survey.sizes.size());
+  return survey.empty_captions == 0
+             ? ""
+             : fmt::format("{} of {} {} an empty caption", survey.empty_captions,
+                           counted(count, pictures ? "picture" : "clip"),
+                           survey.empty_captions == 1 ? "has" : "have");
+}
+
 }  // namespace
 
 data::Survey look_at_clips(const config::Config& config, const data::ClipSet& clips,
@@ -173,12 +184,16 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
   }
   std::vector<std::string> out{std::move(line)};
   const bool part = static_cast<int64_t>(survey.sizes.size()) < all;
-  for (std::string each : {speed_line(config, survey), enlarged_line(config, clips, survey)}) {
+  for (std::string each : {empty_line(config, survey), speed_line(config, survey),
+                           enlarged_line(config, clips, survey)}) {
     if (!each.empty()) {
       out.push_back(
           fmt::format("warning: {}{}", each,
                       part ? fmt::format(" (of the first {})", survey.sizes.size()) : ""));
     }
+  }
+  for (const std::string& each : survey.notes) {
+    out.push_back(fmt::format("{}: {}", report.what, each));
   }
   return out;
 }

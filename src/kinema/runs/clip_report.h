@@ -22,7 +22,8 @@ data::Survey look_at_clips(const config::Config& config, const data::ClipSet& cl
                            const Job& job);
 
 /// `data: 812 clips, 3 left out (a.avi has no video stream; ...; all in FILE)`, and a line for what
-/// would train otherwise than it was meant: rates, and clips that are enlarged much.
+/// would train otherwise than it was meant: empty captions, rates, clips that are enlarged much,
+/// and the set's own notes.
 std::vector<std::string> report_lines(const config::Config& config, const data::ClipSet& clips,
                                       const data::Survey& survey, const ClipReport& report,
                                       const std::string& file);

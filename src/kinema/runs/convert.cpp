@@ -1,6 +1,7 @@
 #include "kinema/runs/convert.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,10 +12,12 @@
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
+#include "kinema/runs/convert_pipeline.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -101,6 +104,13 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
     return {.source = named, .target = target};
   }
   const fs::path source = transformer_of(named);
+  // With another dtype, or in other shards, the network is written anew.
+  check(options.to != "diffusers" || options.dtype ||
+            options.max_shard_bytes != ConvertOptions{}.max_shard_bytes ||
+            !fs::exists(fs::path(named) / "model_index.json"),
+        "[convert] {} is a folder of diffusers already: there is nothing to convert\n  --dtype or "
+        "--shard-gib writes its {} anew, a copy of the folder is `cp -r`",
+        named, source.filename().string());
   const networks::ConvertOptions settings{
       .to = networks::format_from_string(options.to),
       .dtype = options.dtype,
@@ -110,6 +120,15 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
         told(done, total);
       }};
   io::make_folder(fs::path(target).parent_path());
+  if (holds_pipeline(source)) {
+    if (settings.to == networks::Format::DIFFUSERS) {
+      convert_pipeline(source, target, settings, job);
+      return {.source = source.string(), .target = target};
+    }
+    job.notice(fmt::format(
+        "of {} the network alone is converted: {} stay, which --to diffusers writes too",
+        source.string(), fmt::join(weights::parts_in(source), ", ")));
+  }
   networks::convert_transformer(source, target, settings);
   if (source != fs::path(named)) {
     name_others(named, std::array{source}, job);

@@ -24,9 +24,11 @@ struct ConvertResult {
 };
 
 /// Writes `source` (a folder of diffusers or of the Wan release, a pipeline, a checkpoint, a
-/// safetensors file; a LoRA file or PEFT folder) as `target`, which must not be there yet. Throws
-/// an Error where it is none of these; what was begun is then removed. A checkpoint of both experts
-/// of Wan 2.2 becomes two: the low-noise one is `TARGET_2`, before the ending.
+/// safetensors file; a LoRA file or PEFT folder) as `target`, which must not be there yet. Of a
+/// pipeline it is the network; a single file that holds a network and other models becomes, for
+/// diffusers, the folder of a whole pipeline. Throws an Error where it is none of these; what was
+/// begun is then removed. A checkpoint of both experts of Wan 2.2 becomes two: the low-noise one is
+/// `TARGET_2`, before the ending.
 ConvertResult convert(const std::string& source, const std::string& target,
                       const ConvertOptions& options, const Observer& observer);
 

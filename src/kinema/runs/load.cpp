@@ -35,7 +35,7 @@ bool is_folder(const std::string& path) {
 /// `org/name`, perhaps with a revision, and no file of this machine.
 bool is_hub_id(const std::string& word) {
   return std::ranges::count(word, '/') == 1 && !word.starts_with('/') && !word.starts_with('.') &&
-         !word.ends_with(".yml") && !word.ends_with(".yaml") && !word.ends_with(".json") &&
+         !word.ends_with(".yml") && !word.ends_with(".yaml") && !may_hold_settings(word) &&
          !exists(word);
 }
 
@@ -82,7 +82,7 @@ config::Loaded load_generation(std::span<const std::string> words,
   for (const std::string& word : words) {
     if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
       first.push_back("pretrained_model_name_or_path=" + word);
-    } else if (!is_key(word) && word.ends_with(".json")) {
+    } else if (!is_key(word) && may_hold_settings(word)) {
       const SharedSettings& video = videos.emplace_back(read_shared_settings(word));
       first.insert(first.end(), video.words.begin(), video.words.end());
     } else {

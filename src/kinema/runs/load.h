@@ -19,9 +19,10 @@ config::Loaded load(const std::string& file, std::span<const std::string> overri
 config::Loaded load_words(std::span<const std::string> words,
                           std::span<const std::string> environment, const Job& job = {});
 
-/// load_words of what generate takes: FOLDER, `org/name` or VIDEO.json may stand in place of a
-/// file. A pipeline's folder or hub id is the model, and the `.json` beside a video holds settings
-/// that make it again; what of these cannot be taken from somebody else's is told.
+/// load_words of what generate takes: FOLDER, `org/name`, VIDEO.json or PICTURE.png may stand in
+/// place of a file. A pipeline's folder or hub id is the model, and the `.json` beside a video, or
+/// a picture that kinema made, holds settings that make it again; what of these cannot be taken
+/// from somebody else's is told.
 config::Loaded load_generation(std::span<const std::string> words,
                                std::span<const std::string> environment, const Job& job = {});
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <map>
@@ -134,9 +135,12 @@ void add_text(std::span<const weights::Adapter> adapters, const networks::Networ
         std::tuple{weights::LoraMember::TEXT_ENCODER_2, "text_encoder_2", class_2, &text.second}}) {
     *into = weights::for_text(adapters, member);
     for (const weights::Adapter& each : *into) {
-      check(type.starts_with("CLIPText"),
-            "[lora] {} changes {}, which is {} in this model, but only CLIP takes adapters",
-            each.lora->path(), name, type.empty() ? "not there" : type);
+      // UMT5, of which there are none, takes no adapters.
+      const bool of_t5 = std::ranges::any_of(
+          each.targets(), [](const auto& one) { return weights::is_of_t5(one.first); });
+      check(type.starts_with(of_t5 ? "T5Encoder" : "CLIPText"),
+            "[lora] {} changes {} as {}, but in this model that is {}", each.lora->path(), name,
+            of_t5 ? "T5" : "CLIP", type.empty() ? "not there" : type);
       lines.push_back(fmt::format("{}: {}: {} modules, scale {}", name,
                                   fs::path(each.lora->path()).filename().string(),
                                   each.targets().size(), each.scale));

@@ -4,11 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <system_error>
 
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/png_text.h"
 #include "kinema/remote/hub.h"
 
 namespace kinema::runs {
@@ -46,13 +49,33 @@ fs::path folder_of_runs(const fs::path& file, const fs::path& run_name) {
   return {};
 }
 
+/// The text that a picture of ours holds, which is that of the `.json` beside it.
+io::Json words_in_picture(const fs::path& file) {
+  const io::MappedFile mapped = io::MappedFile::open(file);
+  const std::vector<io::PngText> texts =
+      mapped.parsed([&](auto bytes) { return io::read_png_texts(bytes, file.string()); });
+  const auto found = std::ranges::find(texts, "kinema", &io::PngText::keyword);
+  check(found != texts.end(),
+        "[generate] {} has no settings of kinema inside: another program made or saved it\n  to "
+        "begin "
+        "from a picture, give it as image_url={} to a model that takes one",
+        file.string(), file.string());
+  return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
+}
+
 }  // namespace
 
+bool may_hold_settings(const fs::path& file) {
+  return file.extension() == ".json" || file.extension() == ".png";
+}
+
 SharedSettings read_shared_settings(const fs::path& file) {
-  const io::Json json = io::Json::read(file);
-  const io::Json* settings = json.find("settings");
+  const bool is_picture = file.extension() == ".png";
+  const io::Json json = is_picture ? words_in_picture(file) : io::Json::read(file);
+  const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
-        "[generate] {} is not the .json beside a video: it has no `settings`", file.string());
+        "[generate] {} is not {}: it has no `settings`", file.string(),
+        is_picture ? "a picture of kinema" : "the .json beside a video");
   const std::vector<config::KeyValue> known = config::describe({});
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {

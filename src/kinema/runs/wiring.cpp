@@ -453,6 +453,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                              .scan_layers = m.scan_layers},
                  .clip_dtype = type,
                  .clip_adapters = adapters.first,
+                 .t5_adapters = adapters.second,
                  .program = program_options(config),
                  .on_note = on_note});
   }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/io/json.h"
+
 namespace kinema::text {
 
 /// Two tokens that become one.
@@ -57,5 +59,9 @@ std::vector<std::string> parse_vocabulary(std::string_view json, const std::stri
 /// The text of `merges.txt`: two tokens a line, the first to be merged first; a first line that
 /// begins with `#version` is none. Throws an Error naming `source` and the line.
 std::vector<Merge> parse_merges(std::string_view text, const std::string& source);
+
+/// The same of a tokenizer.json's `merges`, a list of `"a b"` or of `["a", "b"]`. Throws an Error
+/// naming the entry.
+std::vector<Merge> parse_merges(const io::Json& list);
 
 }  // namespace kinema::text

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -11,6 +13,14 @@ namespace {
 // Several times the largest vocabulary in use.
 constexpr int64_t kMostTokens = 1 << 20;
 constexpr std::string_view kVersion = "#version";
+
+/// `a b`; nothing where that is not two tokens.
+std::optional<Merge> merge_of(std::string_view line) {
+  const size_t space = line.find(' ');
+  const bool two = space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
+                   line.find(' ', space + 1) == std::string_view::npos;
+  return two ? std::optional(Merge(line.substr(0, space), line.substr(space + 1))) : std::nullopt;
+}
 
 }  // namespace
 
@@ -51,11 +61,25 @@ std::vector<Merge> parse_merges(std::string_view text, const std::string& source
     if (line.empty() || (number == 1 && line.starts_with(kVersion))) {
       continue;
     }
-    const size_t space = line.find(' ');
-    check(space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
-              line.find(' ', space + 1) == std::string_view::npos,
-          "[text] {}: line {} is not two tokens with a space between", source, number);
-    out.emplace_back(line.substr(0, space), line.substr(space + 1));
+    std::optional<Merge> merge = merge_of(line);
+    check(merge.has_value(), "[text] {}: line {} is not two tokens with a space between", source,
+          number);
+    out.push_back(std::move(*merge));
+  }
+  return out;
+}
+
+std::vector<Merge> parse_merges(const io::Json& list) {
+  std::vector<Merge> out;
+  for (const io::Json& each : list.items()) {
+    std::optional<Merge> merge;
+    if (!each.is_array()) {
+      merge = merge_of(each.as_string());
+    } else if (each.items().size() == 2) {
+      merge = Merge(each.items()[0].as_string(), each.items()[1].as_string());
+    }
+    check(merge.has_value(), "[text] {} is not two tokens", each.where());
+    out.push_back(std::move(*merge));
   }
   return out;
 }

@@ -32,12 +32,17 @@ struct ClipTokenizerParts {
 /// and runs of what is neither, and each piece goes through the byte pair encoding.
 class ClipTokenizer {
  public:
+  /// True for a folder of byte pairs: with `merges.txt`, or a `tokenizer.json` of that kind. False
+  /// where the files do not say.
+  static bool is_in(const std::filesystem::path& folder);
+
   /// Throws an Error when an id is outside the vocabulary, and what Bpe throws.
   explicit ClipTokenizer(ClipTokenizerParts parts);
 
-  /// Reads a tokenizer folder: `vocab.json`, `merges.txt`, and special tokens from
-  /// `special_tokens_map.json`, which counts first, and `tokenizer_config.json`; both may be
-  /// missing. Throws an Error naming the file and what is wrong with it.
+  /// Reads a tokenizer folder: `vocab.json` and `merges.txt`, or where these are not
+  /// `tokenizer.json`, which holds both; and special tokens from `special_tokens_map.json`, which
+  /// counts first, and `tokenizer_config.json`; both may be missing. Throws an Error naming the
+  /// file and what is wrong with it.
   static ClipTokenizer open(const std::filesystem::path& folder);
 
   /// At most `max_length` ids, the start and the end among them: what does not fit is dropped from

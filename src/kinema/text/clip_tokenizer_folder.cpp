@@ -5,6 +5,7 @@
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/text/clip_tokenizer.h"
+#include "kinema/text/json_member.h"
 
 namespace kinema::text {
 namespace {
@@ -14,6 +15,7 @@ using io::Json;
 
 constexpr const char* kVocabulary = "vocab.json";
 constexpr const char* kMerges = "merges.txt";
+constexpr const char* kBoth = "tokenizer.json";
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kSpecial = "special_tokens_map.json";
 constexpr std::string_view kDecoder = "added_tokens_decoder";
@@ -25,8 +27,8 @@ constexpr size_t kLargestFile = size_t{64} << 20;
 
 /// The bytes of a file that must be there.
 io::MappedFile open_file(const fs::path& folder, const char* name) {
-  check(fs::exists(folder / name), "[text] {} holds no {}: a CLIP tokenizer has {} and {}",
-        folder.string(), name, kVocabulary, kMerges);
+  check(fs::exists(folder / name), "[text] {} holds no {}: a CLIP tokenizer has {} and {}, or {}",
+        folder.string(), name, kVocabulary, kMerges, kBoth);
   io::MappedFile file = io::MappedFile::open(folder / name);
   check(file.bytes().size() <= kLargestFile, "[text] {} has {} bytes, more than {}", file.path(),
         file.bytes().size(), kLargestFile);
@@ -35,6 +37,17 @@ io::MappedFile open_file(const fs::path& folder, const char* name) {
 
 std::string_view text_of(const io::MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+/// A member of tokenizer.json, or of its `model`: its text, found without the others' being read.
+std::string_view member_of(std::string_view json, std::string_view key, const std::string& path) {
+  const std::string_view found = json_member(json, key);
+  check(!found.empty(), "[text] {} has no `{}`", path, key);
+  return found;
+}
+
+std::string where_in(const io::MappedFile& file, std::string_view key) {
+  return fmt::format("{} (`{}`)", file.path(), key);
 }
 
 std::optional<Json> read_if_there(const fs::path& path) {
@@ -48,24 +61,28 @@ class Reader {
       : folder_(folder),
         config_(read_if_there(folder / kConfig)),
         special_(read_if_there(folder / kSpecial)) {
-    const io::MappedFile vocabulary = open_file(folder, kVocabulary);
-    parts_.vocabulary = parse_vocabulary(text_of(vocabulary), vocabulary.path());
+    if (!fs::exists(folder / kVocabulary) && fs::exists(folder / kBoth)) {
+      read_both(open_file(folder, kBoth));
+    } else {
+      const io::MappedFile vocabulary = open_file(folder, kVocabulary);
+      parts_.vocabulary = parse_vocabulary(text_of(vocabulary), vocabulary.path());
+      const io::MappedFile merges = open_file(folder, kMerges);
+      parts_.merges = parse_merges(text_of(merges), merges.path());
+    }
     for (size_t i = 0; i < parts_.vocabulary.size(); ++i) {
       ids_.emplace(parts_.vocabulary[i], static_cast<int64_t>(i));
     }
-    const io::MappedFile merges = open_file(folder, kMerges);
-    parts_.merges = parse_merges(text_of(merges), merges.path());
   }
 
   ClipTokenizerParts read() && {
     if (const Json* decoder = config_ ? config_->find(kDecoder) : nullptr) {
       // It says all there is, so the older file beside it is not asked.
       special_.reset();
-      std::vector<AddedToken> tokens = decoder_tokens(*decoder, true);
-      std::ranges::sort(tokens, {}, &AddedToken::id);
-      for (AddedToken& token : tokens) {
-        add(std::move(token));
-      }
+      stated_ = decoder_tokens(*decoder, true);
+    }
+    std::ranges::sort(stated_, {}, &AddedToken::id);
+    for (AddedToken& token : stated_) {
+      add(std::move(token));
     }
     // Of a token that is several things, the flags of the last count.
     const size_t stated = parts_.added.size();
@@ -89,6 +106,27 @@ class Reader {
   }
 
  private:
+  /// What tokenizer.json holds: tokens, merges, and the added tokens that it states.
+  void read_both(const io::MappedFile& file) {
+    const std::string_view model = member_of(text_of(file), "model", file.path());
+    const Json type =
+        Json::parse(member_of(model, "type", file.path()), where_in(file, "model.type"));
+    check(type.is_string() && type.as_string() == "BPE",
+          "[text] {} is {}, expected `BPE`: CLIP's tokens are byte pairs",
+          where_in(file, "model.type"), type.dump(-1));
+    parts_.vocabulary =
+        parse_vocabulary(member_of(model, "vocab", file.path()), where_in(file, "model.vocab"));
+    parts_.merges = parse_merges(
+        Json::parse(member_of(model, "merges", file.path()), where_in(file, "model.merges")));
+    if (const std::string_view added = json_member(text_of(file), "added_tokens"); !added.empty()) {
+      const Json tokens = Json::parse(added, where_in(file, "added_tokens"));
+      for (const Json& each : tokens.items()) {
+        stated_.push_back(added_token(each, each.at("id").as_int()));
+      }
+    }
+    file.check_intact();
+  }
+
   /// A key of the files that name special tokens.
   const Json* find(std::string_view key) const {
     const Json* value = special_ ? special_->find(key) : nullptr;
@@ -143,11 +181,24 @@ class Reader {
   fs::path folder_;
   std::optional<Json> config_;
   std::optional<Json> special_;
+  std::vector<AddedToken> stated_;
   ClipTokenizerParts parts_;
   std::unordered_map<std::string, int64_t> ids_;
 };
 
 }  // namespace
+
+bool ClipTokenizer::is_in(const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(folder / kMerges, ignored)) {
+    return true;
+  }
+  if (!fs::exists(folder / kBoth, ignored)) {
+    return false;
+  }
+  const io::MappedFile file = io::MappedFile::open(folder / kBoth);
+  return json_member(json_member(text_of(file), "model"), "type") == "\"BPE\"";
+}
 
 ClipTokenizer ClipTokenizer::open(const fs::path& folder) {
   check(fs::is_directory(folder), "[text] {} is not a folder: expected a tokenizer's",

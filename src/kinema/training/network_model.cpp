@@ -65,7 +65,9 @@ TappedModel tapped_network_model(const networks::Network& network,
       ordered.push_back(tensors.at(spec.name));
     }
     networks::Inputs inputs = inputs_of(given);
-    inputs.tap = tap;
+    inputs.tap = [&](const std::string& name, Tensor value) {
+      tap(network->key_of_tap(name), value);
+    };
     return network->forward(ordered, unrolled, inputs).prediction;
   };
 }

@@ -1,7 +1,6 @@
 #include "kinema/training/nonfinite.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "kinema/training/batch.h"
@@ -11,16 +10,6 @@ namespace kinema::training {
 namespace {
 
 constexpr const char* kParameter = "parameter ";
-
-/// Taps call a block `block3.attn1`; the checkpoint's keys call it `blocks.3.attn1`.
-std::string as_key(const std::string& name) {
-  constexpr std::string_view kBlock = "block";
-  if (name.starts_with(kBlock) && name.size() > kBlock.size() &&
-      std::isdigit(static_cast<unsigned char>(name[kBlock.size()])) != 0) {
-    return "blocks." + name.substr(kBlock.size());
-  }
-  return name;
-}
 
 }  // namespace
 
@@ -90,7 +79,7 @@ std::string describe_nonfinite(std::span<const std::string> names, std::span<con
     if (is_parameter && parameter.empty()) {
       parameter = names[i];
     } else if (!is_parameter && first.empty()) {
-      first = as_key(names[i]);
+      first = names[i];
     }
   }
   if (!first.empty()) {

@@ -30,9 +30,9 @@ struct ProbeGraph {
 ProbeGraph build_probe(std::span<const nn::ParamSpec> specs, const TappedModel& model,
                        const BatchShapes& batch, const StepOptions& options);
 
-/// What to report: the first name whose flag is not set, with block numbers as in the checkpoint's
-/// keys; a parameter that is not finite itself is named too. Where the whole forward pass is
-/// finite, the gradients given, nearest to the loss first.
+/// What to report: the first name whose flag is not set; a parameter that is not finite itself is
+/// named too. Where the whole forward pass is finite, the gradients given, nearest to the loss
+/// first.
 std::string describe_nonfinite(std::span<const std::string> names, std::span<const float> finite,
                                std::span<const std::string> gradients);
 

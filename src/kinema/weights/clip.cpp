@@ -1,6 +1,8 @@
 #include "kinema/weights/clip.h"
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "kinema/core/error.h"
 #include "kinema/models/clip/text.h"
@@ -29,21 +31,27 @@ constexpr std::string_view kVisionClass = "CLIPVisionModel";
 constexpr std::string_view kTextClass = "CLIPTextModel";
 constexpr std::string_view kWithProjection = "CLIPTextModelWithProjection";
 
+struct ActivationWord {
+  std::string_view word;
+  clip::Activation activation;
+};
+// Of two words for one the first is written.
+constexpr std::array kActivations{ActivationWord{"gelu", clip::Activation::GELU},
+                                  ActivationWord{"quick_gelu", clip::Activation::QUICK_GELU},
+                                  ActivationWord{"gelu_new", clip::Activation::GELU_TANH},
+                                  ActivationWord{"gelu_pytorch_tanh", clip::Activation::GELU_TANH}};
+
 clip::Activation activation(const Json& json) {
   const Json* value = json.find("hidden_act");
   if (value == nullptr || value->is_null()) {
     return clip::Activation::QUICK_GELU;  // transformers' default
   }
-  static const std::map<std::string, clip::Activation> known{
-      {"gelu", clip::Activation::GELU},
-      {"quick_gelu", clip::Activation::QUICK_GELU},
-      {"gelu_new", clip::Activation::GELU_TANH},
-      {"gelu_pytorch_tanh", clip::Activation::GELU_TANH}};
-  const auto found = known.find(value->as_string());
-  check(found != known.end(),
+  const auto* const found =
+      std::ranges::find(kActivations, value->as_string(), &ActivationWord::word);
+  check(found != kActivations.end(),
         "[weights] {} is `{}`, expected gelu, quick_gelu, gelu_new or gelu_pytorch_tanh",
         value->where(), value->as_string());
-  return found->second;
+  return found->activation;
 }
 
 /// The part of a document that is about a side: all of it where that is alone.
@@ -117,6 +125,26 @@ clip::TextConfig parse_clip_text_config(const Json& document) {
   }
   validated(document, [&] { clip::validate(c); });
   return c;
+}
+
+Json clip_text_config_json(const clip::TextConfig& c) {
+  const bool projects = c.projection_dim > 0;
+  return Json::object(
+      {{"architectures", Json::array({projects ? kWithProjection : kTextClass})},
+       {"bos_token_id", 0},
+       {"eos_token_id", c.eos_token_id},
+       {"hidden_act",
+        std::ranges::find(kActivations, c.hidden_act, &ActivationWord::activation)->word},
+       {"hidden_size", c.hidden_size},
+       {"intermediate_size", c.intermediate_size},
+       {"layer_norm_eps", c.layer_norm_eps},
+       {"max_position_embeddings", c.max_position_embeddings},
+       {"model_type", "clip_text_model"},
+       {"num_attention_heads", c.num_attention_heads},
+       {"num_hidden_layers", c.num_hidden_layers},
+       {"pad_token_id", 1},
+       {"projection_dim", projects ? c.projection_dim : c.hidden_size},  // one alone is not asked
+       {"vocab_size", c.vocab_size}});
 }
 
 clip::TextConfig clip_text_config(const Checkpoint& files) {

@@ -19,6 +19,9 @@ clip::VisionConfig parse_clip_config(const io::Json& json);
 /// The same of the text side (`text_config`). The class says whether there is a projection.
 clip::TextConfig parse_clip_text_config(const io::Json& json);
 
+/// The reverse, for what is saved.
+io::Json clip_text_config_json(const clip::TextConfig& config);
+
 /// The sizes of the text side in a folder or file: what its configuration says, else what the
 /// shapes say, with heads of 64 channels and, by the names, the activation of the released models.
 clip::TextConfig clip_text_config(const Checkpoint& files);

@@ -22,13 +22,16 @@ using io::Json;
 /// How modules of a text encoder begin, in the format.
 std::string text_prefix(LoraFormat to, LoraMember member, const std::string& module) {
   const bool second = member == LoraMember::TEXT_ENCODER_2;
+  const bool t5 = is_of_t5(module);
   switch (to) {
     case LoraFormat::DIFFUSERS:
       return second ? "text_encoder_2." : "text_encoder.";
     case LoraFormat::COMFYUI:
-      return second ? "text_encoders.clip_g.transformer." : "text_encoders.clip_l.transformer.";
+      return t5       ? "text_encoders.t5xxl.transformer."
+             : second ? "text_encoders.clip_g.transformer."
+                      : "text_encoders.clip_l.transformer.";
     case LoraFormat::KOHYA:
-      return second ? "lora_te2_" : "lora_te1_";
+      return t5 ? "lora_te3_" : second ? "lora_te2_" : "lora_te1_";
     case LoraFormat::ORIGINAL:
       break;
   }
@@ -60,6 +63,19 @@ std::string spelt(LoraFormat to, std::string name) {
     std::ranges::replace(name, '.', '_');
   }
   return name;
+}
+
+/// ComfyUI and diffusers both read UNets' adapters in kohya's names; in ComfyUI's own, diffusers
+/// finds nothing in them.
+LoraFormat format_for(LoraFormat to, const Family& family) {
+  return to == LoraFormat::COMFYUI && family.part == "unet" ? LoraFormat::KOHYA : to;
+}
+
+/// A module as PEFT is to match it: by its end, as newer transformers call those of CLIP's text
+/// side without this beginning.
+std::string peft_module(const std::string& module) {
+  constexpr std::string_view kText = "text_model.";
+  return module.starts_with(kText) ? module.substr(kText.size()) : module;
 }
 
 bool says_a_and_b(LoraFormat to) {
@@ -94,8 +110,8 @@ class Writer {
                              : target.factor * static_cast<double>(target.rank());
     if (to_ == LoraFormat::DIFFUSERS) {
       const std::string at = name.substr(0, name.find('.') + 1);
-      alphas_[at][module] = alpha;
-      ranks_[at][module] = target.rank();
+      alphas_[at][peft_module(module)] = alpha;
+      ranks_[at][peft_module(module)] = target.rank();
       has_bias_[at] = has_bias_[at] || target.up_bias != nullptr;
     } else if (target.alpha != nullptr) {
       add(name + ".alpha", target.alpha);
@@ -199,7 +215,7 @@ LoraFormat lora_format_from_string(const std::string& name) {
   return found->second;
 }
 
-void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
+void convert_lora(const fs::path& source, const fs::path& target, LoraFormat format,
                   std::optional<DType> dtype) {
   const Lora lora = Lora::open(source);
   check(lora.unknown().empty(),
@@ -207,6 +223,8 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
         lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown().front());
   check(target.extension() == ".safetensors", "[lora] {} must end with .safetensors",
         target.string());
+  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
+  const LoraFormat to = format_for(format, family);
   check(!lora.has_two_parts() || to == LoraFormat::DIFFUSERS,
         "[lora] {} is for both experts of Wan 2.2, which only --to diffusers holds in one file",
         lora.path());
@@ -214,7 +232,6 @@ void convert_lora(const fs::path& source, const fs::path& target, LoraFormat to,
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());
   Writer writer(to, dtype);
-  const Family& family = lora.family() == nullptr ? families().front() : *lora.family();
   std::deque<Joined> joined;  // what the writer's entries are of
   for (int64_t expert = 0; expert < (lora.has_two_parts() ? 2 : 1); ++expert) {
     std::map<std::string, std::vector<JoinedPart>> together;

@@ -17,6 +17,7 @@ constexpr std::array<PipelineClass, 1> kFluxPipelines{
       .images = {.side = 1024, .num_inference_steps = 28, .guidance_scale = 3.5}}}};
 constexpr std::array<PipelineClass, 1> kSdxlPipelines{
     {{.name = "StableDiffusionXLPipeline",
+      .zeros_for_no_negative = true,
       .images = {
           .side = 1024, .num_inference_steps = 50, .guidance_scale = 5.0, .told_sizes = true}}}};
 
@@ -85,6 +86,31 @@ const Family* family_of_pipeline(std::string_view name) {
            family.pipelines.end();
   });
   return found == kFamilies.end() ? nullptr : found;
+}
+
+io::Json model_index(const Family& family, std::string_view scheduler_class) {
+  using io::Json;
+  const auto part = [](std::string_view library, std::string_view name) {
+    return Json::array({Json(library), Json(name)});
+  };
+  const auto tokenizer = [&](std::string_view encoder) {
+    return part("transformers", encoder.starts_with("CLIP") ? "CLIPTokenizer" : "T5TokenizerFast");
+  };
+  const PipelineClass& pipeline = family.pipelines.front();
+  Json out = Json::object({{"_class_name", pipeline.name},
+                           {std::string(family.part), part("diffusers", family.transformer_class)},
+                           {"scheduler", part("diffusers", scheduler_class)},
+                           {"text_encoder", part("transformers", family.text_encoder_class)},
+                           {"tokenizer", tokenizer(family.text_encoder_class)},
+                           {"vae", part("diffusers", family.vae_class)}});
+  if (!family.text_encoder_2_class.empty()) {
+    out.set("text_encoder_2", part("transformers", family.text_encoder_2_class));
+    out.set("tokenizer_2", tokenizer(family.text_encoder_2_class));
+  }
+  if (pipeline.zeros_for_no_negative) {
+    out.set("force_zeros_for_empty_prompt", true);
+  }
+  return out;
 }
 
 std::string transformer_classes() {

@@ -24,6 +24,8 @@ struct PipelineClass {
   bool of_images = false;
   /// It hands its scheduler sigmas evenly from 1 to 1/steps.
   bool even_sigmas = false;
+  /// A negative prompt that is not given is zeros, as its model_index.json says.
+  bool zeros_for_no_negative = false;
   ImageDefaults images = {};
 };
 
@@ -59,6 +61,10 @@ const PipelineClass* pipeline_class(std::string_view name);
 
 /// The family of a pipeline's class; null for another.
 const Family* family_of_pipeline(std::string_view name);
+
+/// The `model_index.json` of the family's pipeline (the first of its classes), with a scheduler of
+/// that class.
+io::Json model_index(const Family& family, std::string_view scheduler_class);
 
 /// The classes of all transformers, and of all pipelines, for messages: `A or B`.
 std::string transformer_classes();

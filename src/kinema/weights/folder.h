@@ -30,5 +30,9 @@ std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters = {});
+/// The same of some of the parameters that the adapters were fitted to.
+std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
+                                       std::span<const nn::ParamSpec> specs,
+                                       const pjrt::Client& client, const Adapters& adapters);
 
 }  // namespace kinema::weights

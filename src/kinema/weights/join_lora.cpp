@@ -34,20 +34,46 @@ Joined swapped(const std::string& original, const JoinedPart& part, const std::s
   return out;
 }
 
-/// The parts in the original's order, null where one is missing.
-std::vector<const Lora::Target*> in_order(const NameTable& names, const std::string& original,
-                                          std::span<const JoinedPart> parts,
-                                          const std::string& path) {
+/// A part of the original: what the file has for it, or null, and its rows.
+struct RowsOf {
+  const Lora::Target* target;
+  int64_t count;
+};
+
+/// Rows of a part that the file has nothing for. Thirds are as long as each other, squares as the
+/// original is wide; what is behind squares is Flux's feed-forward layer, of four times the width.
+int64_t rows_of_missing(const Piece& piece, int64_t columns, int64_t rows_of_others) {
+  constexpr int64_t kFeedForward = 4;
+  return piece.cut == Cut::THIRD    ? rows_of_others
+         : piece.cut == Cut::SQUARE ? columns
+                                    : kFeedForward * columns;
+}
+
+/// The parts in the original's order, those that the file has not too.
+std::vector<RowsOf> in_order(const NameTable& names, const std::string& original,
+                             std::span<const JoinedPart> parts, const std::string& path) {
   const std::optional<NamedModule> all = read_module(names, original);
   check(all.has_value(), "[lora] {}: the original release has no `{}`", path, original);
-  std::vector<const Lora::Target*> out;
+  const int64_t columns = parts[0].target->down->shape.dims[1];
+  const int64_t rows = parts[0].target->up->shape.dims[0];
+  std::vector<RowsOf> out;
   for (const Piece& piece : all->pieces) {
     const auto found = std::ranges::find(parts, piece.name, &JoinedPart::module);
-    check(found != parts.end() || piece.cut == Cut::THIRD,
-          "[lora] {}: the original release joins `{}` with what the file has, in `{}`: a file in "
-          "its names must have all\n  --to diffusers holds some",
-          path, piece.name, original);
-    out.push_back(found == parts.end() ? nullptr : found->target);
+    const int64_t wanted = rows_of_missing(piece, columns, rows);
+    if (found == parts.end()) {
+      out.push_back({nullptr, wanted});
+      continue;
+    }
+    const Dims& down = found->target->down->shape.dims;
+    const Dims& up = found->target->up->shape.dims;
+    check(down[1] == columns,
+          "[lora] {}: `{}` takes {} and `{}` {} inputs, but the original release joins them", path,
+          parts[0].module, columns, piece.name, down[1]);
+    check(piece.cut == Cut::REST || up[0] == wanted,
+          "[lora] {}: `{}` has {} outputs, expected {}: the original release joins it with others "
+          "in `{}`",
+          path, piece.name, up[0], wanted, original);
+    out.push_back({found->target, up[0]});
   }
   return out;
 }
@@ -68,7 +94,7 @@ Joined join(const NameTable& names, const std::string& original, std::span<const
           "others\n  --to diffusers holds it",
           path, part.module);
   }
-  const std::vector<const Lora::Target*> all = in_order(names, original, parts, path);
+  const std::vector<RowsOf> all = in_order(names, original, parts, path);
   const Lora::Target& first = *parts[0].target;
   const DType dtype = first.down->shape.dtype;
   const int64_t columns = first.down->shape.dims[1];
@@ -79,28 +105,25 @@ Joined join(const NameTable& names, const std::string& original, std::span<const
       parts, [&](const JoinedPart& part) { return part.target->factor != first.factor; });
   int64_t rows = 0;
   int64_t rank = shared ? first.rank() : 0;
-  for (const Lora::Target* target : all) {
-    rows += (target == nullptr ? first : *target).up->shape.dims[0];
-    rank += shared || target == nullptr ? 0 : target->rank();
+  for (const RowsOf& part : all) {
+    rows += part.count;
+    rank += shared || part.target == nullptr ? 0 : part.target->rank();
   }
   Joined out;
   HostArray down(Shape{DType::F32, {rank, columns}});
   HostArray up(Shape{DType::F32, {rows, rank}});
   int64_t row = 0;
   int64_t column = 0;
-  for (const Lora::Target* target : all) {
+  for (const auto& [target, count] : all) {
     if (target == nullptr) {
-      row += first.up->shape.dims[0];
+      row += count;
       continue;
     }
-    check(target->down->shape.dims[1] == columns,
-          "[lora] {}: `{}` takes {} and `{}` {} inputs, but the original release joins them", path,
-          first.down->name, columns, target->down->name, target->down->shape.dims[1]);
     const HostArray own_down = f32(*target->down);
     std::ranges::copy(own_down.as<float>(), down.as<float>().begin() + column * columns);
     const HostArray own_up = f32(*target->up);
     const float factor = scaled ? static_cast<float>(target->factor) : 1.0F;
-    for (int64_t i = 0; i < target->up->shape.dims[0]; ++i, ++row) {
+    for (int64_t i = 0; i < count; ++i, ++row) {
       for (int64_t j = 0; j < target->rank(); ++j) {
         up.as<float>()[static_cast<size_t>(row * rank + column + j)] =
             factor * own_up.as<float>()[static_cast<size_t>(i * target->rank() + j)];

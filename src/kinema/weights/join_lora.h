@@ -28,8 +28,9 @@ struct Joined {
 ///
 ///   down = [down_0; down_1; ...]     up = diag(s_0 up_0, s_1 up_1, ...),   s = alpha / rank
 ///
-/// and down = down_0 where all share it. Throws an Error naming the module where there is more than
-/// pairs, or a part is missing whose size the others do not tell.
+/// and down = down_0 where all share it. Where s is the same for all it is the joined pair's alpha
+/// / rank instead. Rows of up of parts that are not given are 0. Throws an Error naming the module
+/// where there is more than pairs, or sizes do not fit together.
 Joined join(const NameTable& names, const std::string& original, std::span<const JoinedPart> parts,
             const std::string& path);
 

@@ -272,13 +272,9 @@ std::optional<DType> codes_of(const nn::ParamSpec& spec, std::span<const nn::Par
   return std::ranges::find(specs, weight, &nn::ParamSpec::name)->shape.dtype;
 }
 
-}  // namespace
-
-std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
-                                        std::span<const nn::ParamSpec> specs,
-                                        const runtime::Devices& devices,
-                                        std::span<const Adapter> adapters) {
-  const Adapters changes(adapters, specs);
+std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
+                                         std::span<const nn::ParamSpec> specs,
+                                         const runtime::Devices& devices, const Adapters& changes) {
   std::vector<runtime::Array> arrays(specs.size());
   // Pages are mapped, copied and cast on the host: one core is less than memory can do.
   const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
@@ -295,12 +291,27 @@ std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
   return arrays;
 }
 
+}  // namespace
+
+std::vector<runtime::Array> load_arrays(const Checkpoint& checkpoint,
+                                        std::span<const nn::ParamSpec> specs,
+                                        const runtime::Devices& devices,
+                                        std::span<const Adapter> adapters) {
+  return load_changed(checkpoint, specs, devices, Adapters(adapters, specs));
+}
+
 std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
                                        std::span<const nn::ParamSpec> specs,
                                        const pjrt::Client& client,
                                        std::span<const Adapter> adapters) {
+  return load_tensors(checkpoint, specs, client, Adapters(adapters, specs));
+}
+
+std::vector<pjrt::Buffer> load_tensors(const Checkpoint& checkpoint,
+                                       std::span<const nn::ParamSpec> specs,
+                                       const pjrt::Client& client, const Adapters& adapters) {
   std::vector<pjrt::Buffer> buffers;
-  for (runtime::Array& array : load_arrays(checkpoint, specs, client, adapters)) {
+  for (runtime::Array& array : load_changed(checkpoint, specs, client, adapters)) {
     buffers.push_back(std::move(array).take());
   }
   return buffers;

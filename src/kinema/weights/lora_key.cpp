@@ -106,6 +106,7 @@ constexpr std::array kDotted{
     Prefix{"text_encoder_2.", LoraMember::TEXT_ENCODER_2},
     Prefix{"text_encoders.clip_l.transformer.", LoraMember::TEXT_ENCODER},
     Prefix{"text_encoders.clip_g.transformer.", LoraMember::TEXT_ENCODER_2},
+    Prefix{"text_encoders.t5xxl.transformer.", LoraMember::TEXT_ENCODER_2},
     Prefix{"conditioner.embedders.0.transformer.", LoraMember::TEXT_ENCODER},
     Prefix{"conditioner.embedders.1.model.", LoraMember::TEXT_ENCODER_2},
 };
@@ -116,6 +117,7 @@ constexpr std::array kUnderscored{
     Prefix{"lora_te1_", LoraMember::TEXT_ENCODER},
     Prefix{"lora_te_", LoraMember::TEXT_ENCODER},
     Prefix{"lora_te2_", LoraMember::TEXT_ENCODER_2},
+    Prefix{"lora_te3_", LoraMember::TEXT_ENCODER_2},  // T5, which is Flux's second
 };
 
 std::optional<LoraMember> strip_one(std::string_view& name, std::span<const Prefix> prefixes) {
@@ -151,8 +153,12 @@ std::optional<NamedModule> read_any(std::string_view name, LoraMember member, Sp
   if (!is_text(member)) {
     return read(network);
   }
-  const auto found = read(kClipNames);
-  return found ? found : read(kOpenClipNames);
+  for (const NameTable* table : {&kClipNames, &kOpenClipNames, &kT5Names}) {
+    if (auto found = read(*table)) {
+      return found;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace

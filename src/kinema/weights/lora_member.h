@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace kinema::weights {
 
@@ -11,5 +12,8 @@ enum class LoraMember : uint8_t {
   TEXT_ENCODER,
   TEXT_ENCODER_2,
 };
+
+/// Whether a text encoder's module is T5's; else it is CLIP's.
+inline bool is_of_t5(std::string_view module) { return module.starts_with("encoder.block."); }
 
 }  // namespace kinema::weights

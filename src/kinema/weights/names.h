@@ -75,6 +75,7 @@ extern const NameTable kUNetNames;
 extern const NameTable kAutoencoderNames;  // of Flux and Stable Diffusion XL
 extern const NameTable kClipNames;         // the text side, in transformers' names only
 extern const NameTable kOpenClipNames;     // the same in the names of open_clip
+extern const NameTable kT5Names;           // the encoder, in transformers' names only
 
 /// A diffusers module, or key, and what it is of the original's.
 struct Piece {

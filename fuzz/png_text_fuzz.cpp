@@ -1,0 +1,26 @@
+// Any bytes as a PNG that may hold texts: an Error, or no more text than there are bytes.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "allocations.h"
+#include "kinema/core/error.h"
+#include "kinema/io/png_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kinema;
+  const AllocationLimit limit(size);
+  try {
+    size_t found = 0;
+    for (const io::PngText& each :
+         io::read_png_texts(std::span(reinterpret_cast<const std::byte*>(data), size), "input")) {
+      found += each.keyword.size() + each.text.size();
+    }
+    if (found > 2 * size) {  // Latin-1 takes two bytes at most
+      std::abort();
+    }
+  } catch (const Error&) {
+    return 0;
+  }
+  return 0;
+}

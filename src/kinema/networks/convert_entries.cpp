@@ -1,0 +1,163 @@
+#include "kinema/networks/convert_entries.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/weights/stored.h"
+
+namespace kinema::networks {
+namespace {
+
+constexpr std::string_view kComfyPrefix = "model.diffusion_model.";
+
+/// Rounded, where no finite value becomes infinite.
+HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& name) {
+  HostArray from = view.copy();
+  HostArray to = convert(from, dtype);
+  // Only F16 has less range than what checkpoints hold.
+  if (dtype == DType::F16) {
+    const HostArray before = convert(from, DType::F32);
+    const HostArray after = convert(to, DType::F32);
+    const auto x = before.as<float>();
+    const auto y = after.as<float>();
+    for (size_t i = 0; i < x.size(); ++i) {
+      check(!std::isfinite(x[i]) || std::isfinite(y[i]),
+            "[weights] `{}` holds {}, which float16 does not reach\n  --dtype bfloat16 does", name,
+            x[i]);
+    }
+  }
+  return to;
+}
+
+bool is_bare(Format format) { return format == Format::ORIGINAL || format == Format::GGUF; }
+
+/// The codes of a weight [out, in], with a scale each or (`one`) one for all.
+weights::StoredCodes codes_of(const Written& tensor, DType codes, bool one) {
+  HostArray values = tensor.values(DType::F32);
+  const Dims dims = values.shape.dims;
+  if (one) {
+    values.shape.dims = {1, values.shape.elements()};
+  }
+  weights::StoredCodes out = weights::stored_codes(values, codes, tensor.parts[0]->name);
+  out.values.shape.dims = dims;
+  out.scale.shape.dims = one ? Dims{} : Dims{dims[0], 1};
+  return out;
+}
+
+/// A weight as codes, and its scales beside it under ComfyUI's name for them.
+std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format) {
+  const bool one = format == Format::FP8;
+  const DType codes = one ? DType::F8E4M3FN : DType::S8;
+  const Dims scales = one ? Dims{} : Dims{tensor.shape.dims[0], 1};
+  const std::string module =
+      tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
+  return {
+      io::TensorEntry::lazy(tensor.name, {codes, tensor.shape.dims},
+                            [tensor, codes, one] { return codes_of(tensor, codes, one).values; }),
+      io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales},
+                            [tensor, codes, one] { return codes_of(tensor, codes, one).scale; })};
+}
+
+}  // namespace
+
+HostArray Written::values(DType dtype) const {
+  HostArray out(Shape{dtype, shape.dims});
+  auto to = out.bytes.begin();
+  for (const io::TensorView* part : parts) {
+    const HostArray own = narrowed(*part, dtype, name);
+    to = std::ranges::copy(own.bytes, to).out;
+  }
+  if (cut == weights::Cut::SWAPPED) {
+    const auto half = static_cast<std::ptrdiff_t>(out.bytes.size() / 2);
+    std::ranges::rotate(out.bytes, out.bytes.begin() + half);
+  }
+  return out;
+}
+
+std::vector<Written> written(const weights::Checkpoint& checkpoint, Format format,
+                             const Keys& as_codes) {
+  const weights::Family* family = weights::family_of(checkpoint);
+  std::vector<std::string_view> keys;
+  for (const weights::Checkpoint::Entry& each : checkpoint.tensors()) {
+    keys.push_back(each.key);
+  }
+  const weights::Layout layout =
+      family == nullptr ? weights::Layout() : weights::layout_of(*family->names, keys);
+  const std::string prefix =
+      format == Format::DIFFUSERS || is_bare(format) ? "" : std::string(kComfyPrefix);
+  struct Part {
+    int64_t number;
+    const io::TensorView* view;
+  };
+  std::vector<Written> out;
+  std::map<std::string, size_t> places;
+  std::map<std::string, std::vector<Part>> parts;
+  for (const auto& [key, view] : checkpoint.tensors()) {
+    weights::Piece piece{.name = key};
+    if (format != Format::DIFFUSERS) {
+      const auto original = weights::original_key(*family->names, key, layout);
+      check(original.has_value(), "[weights] the original release has no name for `{}`", key);
+      piece = *original;
+    }
+    if (places.emplace(piece.name, out.size()).second) {
+      Shape shape = view->shape;
+      shape.dtype = checkpoint.float_type(*view);
+      out.push_back({prefix + piece.name, shape, {}, piece.cut, as_codes.contains(key)});
+    }
+    parts[piece.name].push_back({piece.part, view});
+  }
+  for (auto& [name, own] : parts) {
+    Written& tensor = out[places.at(name)];
+    std::ranges::sort(own, {}, &Part::number);
+    tensor.shape.dims = own[0].view->shape.dims;
+    for (const Part& part : own) {
+      if (!tensor.parts.empty()) {  // one alone may have no axis
+        tensor.shape.dims[0] += part.view->shape.dims[0];
+      }
+      tensor.parts.push_back(part.view);
+    }
+  }
+  return out;
+}
+
+std::vector<io::TensorEntry> entries_of(const std::vector<Written>& tensors,
+                                        const ConvertOptions& options) {
+  std::vector<io::TensorEntry> entries;
+  const auto total = static_cast<int64_t>(tensors.size());
+  for (const Written& tensor : tensors) {
+    if (is_stored(options.to) && tensor.as_codes) {
+      for (io::TensorEntry& entry : stored_entries(tensor, options.to)) {
+        entries.push_back(std::move(entry));
+      }
+      continue;
+    }
+    Shape shape = tensor.shape;
+    shape.dtype = options.dtype.value_or(shape.dtype);
+    const io::TensorEntry plain =
+        tensor.is_plain() && shape.dtype == tensor.parts[0]->shape.dtype
+            ? io::TensorEntry::of(tensor.name, *tensor.parts[0])
+            : io::TensorEntry::lazy(tensor.name, shape,
+                                    [tensor, dtype = shape.dtype] { return tensor.values(dtype); });
+    const auto at = static_cast<int64_t>(entries.size());
+    entries.push_back({tensor.name, shape, [plain, at, total, &options](const io::ByteSink& sink) {
+                         if (options.progress) {
+                           options.progress(at, total);
+                         }
+                         plain.write(sink);
+                       }});
+  }
+  if (options.to == Format::FP8) {
+    // Its dtype tells ComfyUI what the codes are.
+    entries.push_back(
+        io::TensorEntry::lazy(std::string(kComfyPrefix) + "scaled_fp8", {DType::F8E4M3FN, {0}}, [] {
+          return HostArray(Shape{DType::F8E4M3FN, {0}});
+        }));
+  }
+  return entries;
+}
+
+}  // namespace kinema::networks

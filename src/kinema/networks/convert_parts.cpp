@@ -1,0 +1,122 @@
+#include <deque>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/models/clip/text.h"
+#include "kinema/models/kl_autoencoder/coder.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/networks/convert.h"
+#include "kinema/networks/convert_entries.h"
+#include "kinema/networks/open.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/folder.h"
+#include "kinema/weights/kl_config.h"
+#include "kinema/weights/single_file.h"
+
+namespace kinema::networks {
+namespace {
+
+namespace fs = std::filesystem;
+using weights::Checkpoint;
+
+/// A model of the pipeline, checked against its configuration.
+struct Part {
+  std::string name;
+  Checkpoint files;
+  io::Json config;
+  Keys keys;  // its parameters: buffers of older files are left out
+  std::string stem = "diffusion_pytorch_model";
+};
+
+Keys keys_of(std::span<const nn::ParamSpec> specs) {
+  Keys out;
+  for (const nn::ParamSpec& spec : specs) {
+    out.insert(spec.name);
+  }
+  return out;
+}
+
+Part network_of(const fs::path& source) {
+  Checkpoint files = Checkpoint::open(source);
+  check(weights::is_transformer(files), "[weights] {} holds no transformer: none of {}",
+        source.string(), weights::transformer_classes());
+  const Network network = open(files);
+  const std::vector<nn::ParamSpec> specs = network->parameters({.scan_layers = false});
+  weights::check_tensors(files, specs);
+  return {.name = std::string(weights::family_of(files)->part),
+          .files = std::move(files),
+          .config = network->config(),
+          .keys = keys_of(specs)};
+}
+
+Part vae_of(const fs::path& source) {
+  Checkpoint files = Checkpoint::open(source, weights::kVae);
+  const kl_autoencoder::AutoencoderConfig config = weights::kl_config(files);
+  weights::check_kl_tensors(files, config);
+  Keys keys = keys_of(kl_autoencoder::encoder_parameters(config, {}));
+  keys.merge(keys_of(kl_autoencoder::decoder_parameters(config, {})));
+  return {.name = std::string(weights::kVae),
+          .files = std::move(files),
+          .config = kl_autoencoder::config_json(config),
+          .keys = std::move(keys)};
+}
+
+Part text_encoder_of(const fs::path& source, std::string_view name) {
+  Checkpoint files = Checkpoint::open(source, name);
+  const clip::TextConfig config = weights::clip_text_config(files);
+  weights::check_clip_text_tensors(files, config);
+  const std::string prefix = weights::clip_text_prefix(files);
+  Keys keys = keys_of(clip::text_parameters(config, prefix, {.scan_layers = false}));
+  keys.insert(clip::token_embedding(config, prefix).name);
+  return {.name = std::string(name),
+          .files = std::move(files),
+          .config = weights::clip_text_config_json(config),
+          .keys = std::move(keys),
+          .stem = "model"};
+}
+
+}  // namespace
+
+std::vector<std::string> convert_parts(const fs::path& source, const fs::path& target,
+                                       const ConvertOptions& options) {
+  check(options.to == Format::DIFFUSERS,
+        "[weights] the models of {} become one folder, of diffusers", source.string());
+  std::deque<Part> parts;  // in which they are never copied: tensors lie where they lay
+  parts.push_back(network_of(source));
+  for (const std::string_view name : weights::parts_in(source)) {
+    parts.push_back(name == weights::kVae ? vae_of(source) : text_encoder_of(source, name));
+  }
+  std::error_code ignored;
+  check(!fs::exists(fs::symlink_status(target, ignored)),
+        "[weights] {} is there already\n  remove it, or name another place", target.string());
+  int64_t total = 0;
+  for (const Part& part : parts) {
+    total += static_cast<int64_t>(part.keys.size());
+  }
+  std::vector<std::string> names;
+  try {
+    int64_t before = 0;
+    for (const Part& part : parts) {
+      ConvertOptions own = options;
+      if (options.progress) {
+        own.progress = [&, before](int64_t done, int64_t) {
+          options.progress(before + done, total);
+        };
+      }
+      std::vector<Written> tensors = written(part.files, Format::DIFFUSERS);
+      std::erase_if(tensors, [&](const Written& each) { return !part.keys.contains(each.name); });
+      io::write_model_folder(target / part.name, part.config, entries_of(tensors, own),
+                             {.max_shard_bytes = options.max_shard_bytes, .stem = part.stem});
+      part.files.check_intact();
+      before += static_cast<int64_t>(part.keys.size());
+      names.push_back(part.name);
+    }
+  } catch (...) {
+    fs::remove_all(target, ignored);  // was not there before
+    throw;
+  }
+  return names;
+}
+
+}  // namespace kinema::networks
