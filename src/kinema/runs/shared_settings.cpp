@@ -52,7 +52,8 @@ SharedSettings read_shared_settings(const fs::path& file) {
   const io::Json json = io::Json::read(file);
   const io::Json* settings = json.find("settings");
   check(settings != nullptr && settings->is_object(),
-        "[generate] {} is not the .json beside a video: it has no `settings`", file.string());
+        "[generate] {} is not the .json beside a video or an image: it has no `settings`",
+        file.string());
   const std::vector<config::KeyValue> known = config::describe({});
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {
