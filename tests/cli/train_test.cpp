@@ -360,13 +360,13 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
 
 TEST_F(TrainCommand, LeavesNothingWhereGenerateIsToldToStop) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
-  write("stop.sh",
-        "cd " + quoted(folder_.string()) + "\n" +
-            quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
-            " generate tiny.yml num_inference_steps=1000 num_videos_per_prompt=1000 >.out "
-            "2>.err &\n"
-            "for i in $(seq 600); do grep -q 'sampling 1000 videos' .err && break; sleep 0.1; done\n"
-            "sleep 0.5\nkill -TERM $!\nwait $!\n");
+  write(
+      "stop.sh",
+      "cd " + quoted(folder_.string()) + "\n" + quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+          " generate tiny.yml num_inference_steps=1000 num_videos_per_prompt=1000 >.out "
+          "2>.err &\n"
+          "for i in $(seq 600); do grep -q 'sampling 1000 videos' .err && break; sleep 0.1; done\n"
+          "sleep 0.5\nkill -TERM $!\nwait $!\n");
   const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
 
   EXPECT_EQ(WEXITSTATUS(stopped), 0) << read_text(folder_ / ".err");

@@ -179,8 +179,7 @@ struct GenerateConfig {
            .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("negative_original_size", self.negative_original_size, UNRELATED,
-          {.help = "sdxl: original_size for the negative prompt; counts together with "
-                   "negative_target_size",
+          {.help = "sdxl: original_size for the negative prompt",
            .with = "negative_target_size",
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
@@ -190,8 +189,7 @@ struct GenerateConfig {
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("negative_target_size", self.negative_target_size, UNRELATED,
-          {.help = "sdxl: target_size for the negative prompt; counts together with "
-                   "negative_original_size",
+          {.help = "sdxl: target_size for the negative prompt",
            .with = "negative_original_size",
            .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});

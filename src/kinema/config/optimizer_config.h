@@ -250,7 +250,7 @@ struct OptimizerConfig {
            .min = -1,
            .max = 1000});
     visit("first_frame_conditioning_p", self.first_frame_conditioning_p, MAY_CHANGE,
-          {.help = "TI2V: share of samples that are made from their first frame; the others are "
+          {.help = "share of samples that are made from their first frame; the others are "
                    "made of text alone",
            .min = 0,
            .max = 1,
