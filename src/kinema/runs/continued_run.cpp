@@ -111,10 +111,10 @@ std::vector<std::string> other_models(const config::Config& config, const fs::pa
     const std::string own = io::Json::parse(was[i].value, was[i].key).as_string();
     std::error_code ignored;
     if (!fs::equivalent(name, own, ignored)) {  // one folder may be named in several ways
-      out.push_back(fmt::format(
-          "this run is of another model, whose {} is `{}`, not `{}`\n  another run_name "
-          "trains that one",
-          is[i].key, own, name));
+      out.push_back(
+          fmt::format("this run is of another model, whose {} is `{}`, not `{}`; another run_name "
+                      "trains that one",
+                      is[i].key, own, name));
     }
   }
   return out;
