@@ -186,6 +186,11 @@ TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
     write("copy/" + file, text);
     return run({"inspect", "--check", copy});
   };
+  EXPECT_THAT(damaged("scheduler/scheduler_config.json",
+                      R"({"_class_name": "DPMSolverMultistepScheduler", "flow_shift": 3.0,
+                          "prediction_type": "flow_prediction"})")
+                  .out,
+              HasSubstr("its scheduler, DPMSolverMultistepScheduler, is not known here"));
   damaged("model_index.json", "[]").expect_error("must be an object");
   damaged("vae/config.json", "{}").expect_error("vae");
   damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");

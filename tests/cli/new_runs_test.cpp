@@ -196,7 +196,11 @@ TEST_F(NewRuns, EvaluateSamplesThatAreKeptOut) {
   EXPECT_EQ(io::Json::parse(apart.out, "stdout").at("loss").as_number(),
             rows("tiny").back().at("learning/eval_loss").as_number());
 
-  run(on_records({"run_name=other", "eval_split=0.000001"})).expect_error("keeps none of the");
+  // A share without an evaluation is said, as nothing is trained on what is kept out.
+  const Outcome silent = run(on_records({"run_name=silent", "eval_every=-1", "max_train_steps=1"}));
+  EXPECT_EQ(silent.status, 0) << silent.err;
+  EXPECT_THAT(silent.err, HasSubstr("eval_split 0.3 (command line) keeps samples out of the "
+                                    "training, and eval_every is -1"));
   run(on_records({"run_name=other", "eval_data_dir=somewhere"})).expect_error("set one of them");
   run({"train", "tiny.yml", "run_name=other", "eval_split=0.1"}).expect_error("is synthetic");
   run({"evaluate", "tiny.yml", "eval_split=0.1"}).expect_error("is synthetic");

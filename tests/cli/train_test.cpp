@@ -105,6 +105,15 @@ TEST_F(TrainCommand, DoesNothingTwice) {
   EXPECT_THAT(run({"train", "tiny.yml", "learning_rate=0.5"}).err,
               HasSubstr("without effect, as no step is left: learning_rate: "));
   EXPECT_EQ(losses("tiny"), before);
+
+  // Of a file too, which may have been changed meanwhile.
+  write("other.yml", std::string("base: tiny.yml\npretrained_model_name_or_path: ") +
+                         KINEMA_SOURCE_DIR + "/tests/golden/wan21_t2v\n");
+  const Outcome other = run({"train", "other.yml"});
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("this run is of another model, whose "
+                                   "pretrained_model_name_or_path is ``, not `"));
+  EXPECT_LT(other.err.find("another model"), other.err.find("nothing to do"));
 }
 
 TEST_F(TrainCommand, RefusesToResumeWithOtherSettings) {
@@ -347,6 +356,25 @@ TEST_F(TrainCommand, SavesWhenItIsToldToStop) {
     saved = saved || fs::exists(entry.path() / "manifest.json");
   }
   EXPECT_TRUE(saved);
+}
+
+TEST_F(TrainCommand, LeavesNothingWhereGenerateIsToldToStop) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  write(
+      "stop.sh",
+      "cd " + quoted(folder_.string()) + "\n" + quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+          " generate tiny.yml num_inference_steps=1000 num_videos_per_prompt=1000 >.out "
+          "2>.err &\n"
+          "for i in $(seq 600); do grep -q 'sampling 1000 videos' .err && break; sleep 0.1; done\n"
+          "sleep 0.5\nkill -TERM $!\nwait $!\n");
+  const int stopped = std::system(("bash " + quoted((folder_ / "stop.sh").string())).c_str());
+
+  EXPECT_EQ(WEXITSTATUS(stopped), 0) << read_text(folder_ / ".err");
+  EXPECT_THAT(read_text(folder_ / ".err"),
+              AllOf(HasSubstr("stopping after this step of the sampler; nothing is written yet; "
+                              "again to end now"),
+                    HasSubstr("stopped: nothing is written; the same command begins anew")));
+  EXPECT_FALSE(fs::exists(folder_ / "out/tiny/samples/1/videos.jsonl"));
 }
 
 TEST_F(TrainCommand, SavesAndNamesItWhenItsFolderIsRemoved) {

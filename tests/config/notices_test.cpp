@@ -48,9 +48,15 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
               ElementsAre(HasSubstr("profiler_steps (without enable_profiler)")));
   EXPECT_THAT(said({"profiler_steps=3", "enable_profiler=true"}), IsEmpty());
   EXPECT_THAT(said({"num_inference_steps=3"}),
-              ElementsAre(HasSubstr("num_inference_steps (no videos are made)")));
+              ElementsAre(HasSubstr("num_inference_steps (nothing is generated)")));
   EXPECT_THAT(said({"num_inference_steps=3", "enable_ssim=true"}), IsEmpty());
   EXPECT_THAT(said({"height=32"}), IsEmpty()) << "training reads it";
+  EXPECT_THAT(said({"logit_mean=1"}),
+              ElementsAre(HasSubstr("logit_mean (read by weighting_scheme=logit_normal alone)")));
+  EXPECT_THAT(said({"logit_mean=1", "weighting_scheme=logit_normal"}), IsEmpty());
+  EXPECT_THAT(said({"first_frame_conditioning_p=1"}),
+              ElementsAre(HasSubstr("(read by model_type=TI2V alone)")));
+  EXPECT_THAT(said({"first_frame_conditioning_p=1", "model_type=TI2V"}), IsEmpty());
 }
 
 TEST(Notices, NameKeysOfQuantizationThatItsModeDoesNotRead) {
@@ -73,6 +79,17 @@ TEST(Notices, NameKeysOfQuantizationThatItsModeDoesNotRead) {
               ElementsAre(HasSubstr("fp8_full multiplies codes")));
   EXPECT_THAT(said({on, "quantization=fp8", original}, "generate"),
               ElementsAre(HasSubstr("nothing is differentiated")));
+}
+
+TEST(Notices, SayThatSamplesAreKeptOutThatNothingEvaluates) {
+  const auto said = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"run_name=a", "train_data_dir=b", "eval_split=0.1"});
+    return notices(load_defaults(words), "train");
+  };
+  EXPECT_THAT(said({}), ElementsAre(AllOf(HasSubstr("eval_split 0.1 (command line) keeps samples "
+                                                    "out of the training, and eval_every is -1"),
+                                          HasSubstr("`kinema evaluate`"))));
+  EXPECT_THAT(said({"eval_every=5"}), IsEmpty());
 }
 
 TEST(Notices, NameFoldersThatLookLikeBuckets) {

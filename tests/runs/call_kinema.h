@@ -77,12 +77,12 @@ inline TrainObserver train_observer(Listener& to) {
   };
   out.on_videos = [&to](const runs::VideosMade& made) {
     to.say(
-        fmt::format("{} {}: {}", counted(static_cast<int64_t>(made.files.size()), "video"),
+        fmt::format("{} {}: {}", counted(static_cast<int64_t>(made.files.size()), made.noun),
                     made.step < 0 ? "before training" : fmt::format("after step {}", made.step + 1),
                     made.files.front().parent_path().string()));
   };
   out.on_comparison = [&to](const runs::VideosCompared& made) {
-    to.say(fmt::format("first video after step {} against before training: SSIM {:.4f}",
+    to.say(fmt::format("first {} after step {} against before training: SSIM {:.4f}", made.noun,
                        made.step + 1, made.ssim));
   };
   return out;

@@ -117,6 +117,16 @@ TEST_F(RunOfAPipeline, IsSampledAsTheConfigurationSaysWhereThatWasGiven) {
   EXPECT_EQ(schedule(config::load(scratch_ / "config.yml")), schedule(loaded));
 }
 
+TEST_F(RunOfAPipeline, OfAnUnknownSchedulerIsSampledByTheOneThatIsNamed) {
+  pipeline(R"({"_class_name": "FlowMatchHeunDiscreteScheduler", "shift": 6})");
+
+  EXPECT_THAT([&] { schedule(load({})); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`FlowMatchHeunDiscreteScheduler`"),
+                                         HasSubstr("scheduler=euler or scheduler=unipc"))));
+  EXPECT_EQ(schedule(load({"scheduler=euler"})),
+            (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 6}));
+}
+
 TEST_F(RunOfAPipeline, FromScratchIsSampledAsTheConfigurationSays) {
   checkpoint("own");
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/config/config.h"
 #include "kinema/io/json.h"
 #include "runs/call_kinema.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PicturesCommand : public RunsTest {
  protected:
@@ -41,6 +43,7 @@ class PicturesCommand : public RunsTest {
     more.insert(more.begin(), {"generate", "images.yml", "prompt=a ball", "--json"});
     const Outcome outcome = run(more);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("video")));
     const io::Json report = io::Json::parse(outcome.out, "stdout");
     const fs::path made = report.at("videos").items().at(0).at("path").as_string();
     EXPECT_EQ(made.extension(), ".png");
@@ -70,6 +73,15 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   expect_the_same_however_it_is_read();
   expect_picture({});
 
+  // What was saved of the run says what it was made with.
+  const config::Config saved = config::load(folder_ / "out/run/config.yml").config;
+  EXPECT_EQ(saved.generate.num_frames, 1);
+  EXPECT_EQ(saved.generate.height, 32);
+
+  EXPECT_THAT(train({"run_name=idle", "frame_stride=2", "max_sequence_length=16"}).err,
+              HasSubstr("no effect here: frame_stride (this model makes images)\n"));
+  write("file", "no folder");
+  refused("dataset_save_location=file/kept").expect_error("dataset_save_location=file/kept cannot");
   refused("num_frames=5").expect_error("this model makes images");
   refused("snr_gamma=5").expect_error("snr_gamma is for diffusions");
   refused("model_type=TI2V").expect_error("this model makes images of text");

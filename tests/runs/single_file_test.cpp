@@ -97,6 +97,38 @@ TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
             io::read_image(folder_ / picture).bytes);
 }
 
+TEST_F(OnePipelineFile, IsTrainedWhereverItsEncodingsAreKept) {
+  for (const char* part : {"tokenizer", "tokenizer_2"}) {
+    fs::copy(io::golden(std::string("sdxl/") + part), folder_ / part);
+  }
+  write("train.yml",
+        "output_dir: out\npretrained_model_name_or_path: sdxl.safetensors\n"
+        "dataset_type: images\nresolution: 32\nmax_train_steps: 2\n"
+        "weights_dtype: float32\nactivations_dtype: float32\ntrain_data_dir: " +
+            io::golden("dataset").string() + "\n");
+  for (const std::string location : {"", "kept"}) {
+    const Outcome outcome = run({"train", "train.yml", "run_name=kept_in_" + location,
+                                 "dataset_save_location=" + location});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+  EXPECT_EQ(losses("kept_in_kept"), losses("kept_in_"));
+  // Other text encoders are other states.
+  const std::string models = read_text(folder_ / "kept/models.json");
+  EXPECT_THAT(models, HasSubstr("sdxl.safetensors"));
+}
+
+TEST_F(OnePipelineFile, IsNoLora) {
+  const std::string lora = io::golden("lora/sdxl_kohya.safetensors").string();
+  for (const std::string key :
+       {"pretrained_model_name_or_path", "wan_transformer_pretrained_model_name_or_path"}) {
+    const Outcome outcome = generate({key + "=" + lora});
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr(key + " is " + lora + ", a LoRA"),
+                      HasSubstr("enable_lora=true lora_config={lora_model_name_or_path: [")));
+  }
+}
+
 TEST_F(OnePipelineFile, RefusesAdaptersOfAnotherFamily) {
   const Outcome outcome =
       generate({"enable_lora=true", "lora_config={lora_model_name_or_path: [" +

@@ -131,6 +131,24 @@ TEST(PipelineFolder, RefusesAPartOfAnotherClass) {
                   AllOf(HasSubstr("`AutoencoderKL`"), HasSubstr("expected AutoencoderKLWan"))));
 }
 
+TEST(PipelineFolder, RefusesAPartWhoseOwnConfigIsOfAnotherFamily) {
+  const TemporaryFolder folder;
+  folder.write("model_index.json", R"({"_class_name": "StableDiffusionXLPipeline",
+    "unet": ["diffusers", "UNet2DConditionModel"],
+    "text_encoder": ["transformers", "CLIPTextModel"]})");
+  fs::create_directories(folder.path() / "text_encoder");
+  folder.write("unet/config.json", R"({"_class_name": "FluxTransformer2DModel"})");
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`FluxTransformer2DModel`"),
+                                         HasSubstr("wants a UNet2DConditionModel"))));
+  folder.write("unet/config.json", R"({"_class_name": "UNet2DConditionModel"})");
+  EXPECT_NO_THROW(read_pipeline_folder(folder.path()));
+  folder.write("text_encoder/config.json", R"({"architectures": ["T5EncoderModel"]})");
+  EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("`T5EncoderModel`"), HasSubstr("wants a CLIPTextModel"))));
+}
+
 /// Two experts whose folders are links to folders of these names.
 PipelineFolder linked_experts(const TemporaryFolder& folder, const char* first,
                               const char* second) {
@@ -180,12 +198,34 @@ TEST(SchedulerConfig, ReadsEulersShift) {
   EXPECT_EQ(config.shift, 5.0);
 }
 
-TEST(SchedulerConfig, RefusesAnUnknownClass) {
+TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const TemporaryFolder folder;
-  folder.write("c.json", R"({"_class_name": "PNDMScheduler"})");
+  folder.write("c.json",
+               R"({"_class_name": "DPMSolverMultistepScheduler", "use_karras_sigmas": true,
+                   "solver_order": 2, "beta_start": 0.001, "beta_end": 0.03, "beta_schedule": "linear",
+                   "prediction_type": "v_prediction", "timestep_spacing": "trailing"})");
+  const schedulers::ScheduleConfig diffusion = read_scheduler_config(folder.path() / "c.json");
+  EXPECT_FALSE(schedulers::is_flow(diffusion.sampler));
+  EXPECT_THAT([&] { schedulers::make_schedule(diffusion, 4); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`DPMSolverMultistepScheduler`"),
+                                         HasSubstr("scheduler=euler or scheduler=ddim"))));
+  const schedulers::ScheduleConfig named = with_sampler(diffusion, schedulers::Sampler::DDIM);
+  EXPECT_EQ(schedulers::make_schedule(named, 4).size(), 4);
+  EXPECT_EQ(named.diffusion.beta_end, 0.03);
+  EXPECT_EQ(named.diffusion.prediction_type, schedulers::Prediction::V_PREDICTION);
+  EXPECT_EQ(named.diffusion.timestep_spacing, schedulers::Spacing::TRAILING);
 
+  folder.write("c.json", R"({"_class_name": "FlowMatchHeunDiscreteScheduler", "shift": 4.0})");
+  const schedulers::ScheduleConfig flow = read_scheduler_config(folder.path() / "c.json");
+  EXPECT_EQ(flow.shift, 4.0);
+  EXPECT_THAT([&] { schedulers::make_schedule(flow, 4); },
+              ThrowsMessage<Error>(HasSubstr("scheduler=euler or scheduler=unipc")));
+  folder.write("c.json", R"({"_class_name": "DPMSolverMultistepScheduler", "flow_shift": 7.0,
+                             "prediction_type": "flow_prediction", "beta_start": 0.001})");
+  EXPECT_EQ(read_scheduler_config(folder.path() / "c.json").shift, 7.0);
+  folder.write("c.json", R"({"_class_name": "PNDMScheduler", "trained_betas": [0.1]})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("`PNDMScheduler`"), HasSubstr("known:"))));
+              ThrowsMessage<Error>(HasSubstr("trained_betas")));
 }
 
 TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {

@@ -430,7 +430,7 @@ TEST(FramesFit, SaysHowManyDo) {
 
   EXPECT_THAT([&] { check_frames_fit(2, sizes, layout, 81 * frame - 1); },
               ThrowsMessage<Error>(
-                  AllOf(HasSubstr("81 decoded frames of 16 x 32 for each of 2 videos take 0.2 "
+                  AllOf(HasSubstr("81 decoded frames of 16 x 32 for each of 2 at a time take 0.2 "
                                   "MiB, but 0.2 MiB are free"),
                         HasSubstr("77 frames fit"))));
   EXPECT_THAT([&] { check_frames_fit(2, sizes, layout, frame - 1); },

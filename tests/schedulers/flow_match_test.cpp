@@ -49,6 +49,15 @@ TEST(FlowMatch, WeightsAverageToOneOverTheGrid) {
   EXPECT_NEAR(sum / 1000.0, 1.0, 1e-6);
 }
 
+TEST(NormalQuantile, IsTheInverseOfTheDistribution) {
+  for (const double z : {-4.5, -3.0, -1.0, -0.1, 0.0, 0.5, 2.0, 4.5}) {
+    // The bound of its comment, and that of the error function's u at the ends of doubles.
+    EXPECT_NEAR(normal_quantile(0.5 * std::erfc(-z / std::sqrt(2.0))), z, 1e-6);
+  }
+  EXPECT_TRUE(std::isfinite(normal_quantile(0.0)));
+  EXPECT_TRUE(std::isfinite(normal_quantile(1.0)));
+}
+
 TEST(FlowMatch, SigmaMinIsConfigurable) {
   const FlowMatch flow{.sigma_min = 0.0};
 

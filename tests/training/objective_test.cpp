@@ -89,6 +89,26 @@ TEST_F(Objective, StratifiesOneDrawPerPart) {
   EXPECT_EQ(parts.size(), 8);
 }
 
+TEST_F(Objective, StratifiesANormalDensityByItsQuantiles) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {64, 1}});
+  ObjectiveOptions options{.stratified = true};
+  options.flow.shift = 1.0;
+  options.flow.density = schedulers::Density::LOGIT_NORMAL;
+  options.flow.logit_mean = 0.5;
+  options.flow.logit_std = 2.0;
+
+  const HostArray t = evaluate(graph, draw(key(graph, 1), latents, options).timestep);
+
+  std::set<int> parts;
+  for (const float x : t.as<float>()) {
+    const double level = x / 1000.0;  // 1 - 1 / (1 + exp(-(mean + std z)))
+    const double z = (std::log((1.0 - level) / level) - 0.5) / 2.0;
+    parts.insert(static_cast<int>(64 * 0.5 * std::erfc(-z / std::sqrt(2.0))));
+  }
+  EXPECT_EQ(parts.size(), 64);
+}
+
 TEST_F(Objective, GivenFirstFramesStayCleanAndDoNotCount) {
   Graph graph;
   const Dims dims{2, 1, 3, 1, 1};

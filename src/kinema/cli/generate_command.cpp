@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <stop_token>
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/cli/processes.h"
+#include "kinema/cli/stopping.h"
+#include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/generate.h"
@@ -71,8 +75,28 @@ io::Json to_json(const runs::GenerateResult& result) {
   return out;
 }
 
+/// What is finished first once a stop is asked for: at each step it is looked at, and what is made
+/// is written at the end, all of it.
+void meet_stops(runs::GenerateObserver& observer, std::optional<Stopping>& stopping,
+                const std::stop_source& stop) {
+  observer.on_begin = [&] { stopping.emplace("what has begun; nothing is written yet", stop); };
+  observer.on_start = [&, show = observer.on_start](const runs::GenerateStart& start) {
+    stopping.emplace("this step of the sampler; nothing is written yet", stop);
+    if (show) {
+      show(start);
+    }
+  };
+  observer.on_step = [&](int64_t done, int64_t total) {
+    if (done == total) {
+      stopping.emplace("this is decoded and written", stop);
+    }
+  };
+}
+
 int generate(const std::vector<std::string>& words, bool json) {
-  runs::JobOptions job = job_options();
+  const std::stop_source stop;
+  std::optional<Stopping> stopping;
+  runs::JobOptions job = job_options(stop.get_token());
   job.world =
       joined_world("generate", words);  // first, so that what is wrong with the words is said once
   const config::Loaded loaded = runs::load_generation(words, variables(), console_job(job.world));
@@ -92,7 +116,14 @@ int generate(const std::vector<std::string>& words, bool json) {
   observer.on_sharding = [json](const std::vector<std::string>& lines) {
     fmt::print(json ? stderr : stdout, "{}\n", fmt::join(lines, "\n"));
   };
-  const runs::GenerateResult result = runs::generate(loaded, observer, job);
+  meet_stops(observer, stopping, stop);
+  runs::GenerateResult result;
+  try {
+    result = runs::generate(loaded, observer, job);
+  } catch (const Stopped&) {
+    warn("stopped: nothing is written; the same command begins anew, and makes the same");
+    return 0;
+  }
   if (json) {
     fmt::print("{}\n", to_json(result).dump());
   } else {
@@ -105,12 +136,13 @@ int generate(const std::vector<std::string>& words, bool json) {
 
 void add_generate(Program& program) {
   Command command =
-      program.add("generate", "Make videos of prompts and images: mp4 and a contact sheet");
+      program.add("generate", "Make videos or images of prompts: mp4 or PNG, and a contact sheet");
   const auto words = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
-              "a YAML file, the folder or hub id of a pipeline, the .json beside a video or a "
+              "a YAML file, the folder or hub id of a pipeline, the .json beside a video or an "
+              "image, a "
               "picture that kinema made, and keys that win over it: prompt, prompt_file, "
               "image_url, run_name, "
               "pretrained_model_name_or_path, seed, video_folder, save_latents, ...")

@@ -130,7 +130,7 @@ void add_prepare(Program& program) {
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
-              "a YAML file, and keys that win over it: train_data_dir (the videos), "
+              "a YAML file, and keys that win over it: train_data_dir (clips or pictures), "
               "tfrecords_dir, height, width, num_frames, no_records_per_shard, ...")
       .required();
   command.flag("--json", *json, "print JSON about what was written, and no line a shard");

@@ -78,14 +78,13 @@ runs::TrainObserver TrainConsole::observer() {
   };
   out.on_videos = [this](const runs::VideosMade& made) {
     line(fmt::format(
-        "{} {}: {}, {:.1f} s", counted(static_cast<int64_t>(made.files.size()), "video"),
+        "{} {}: {}, {:.1f} s", counted(static_cast<int64_t>(made.files.size()), made.noun),
         made.step < 0 ? "before training" : fmt::format("after step {}", made.step + 1),
         made.files.front().parent_path().string(), made.seconds));
   };
   out.on_comparison = [this](const runs::VideosCompared& made) {
-    line(fmt::format(
-        "first video after step {} against before training: SSIM {:.4f}, PSNR {:.2f} dB",
-        made.step + 1, made.ssim, made.psnr));
+    line(fmt::format("first {} after step {} against before training: SSIM {:.4f}, PSNR {:.2f} dB",
+                     made.noun, made.step + 1, made.ssim, made.psnr));
   };
   return out;
 }

@@ -95,6 +95,11 @@ std::string to_yaml(const Loaded& loaded);
 /// would change the command's result, and where the values do not fit each other.
 std::vector<std::string> notices(const Loaded& loaded, std::string_view command);
 
+/// The line on keys that were given and do nothing with a model that lacks so much; none where
+/// there are no such keys. Those that notices() names are left out.
+std::vector<std::string> notices_of_model(const Loaded& loaded, std::string_view command,
+                                          const Lacks& lacks);
+
 /// Where checkpoints of the run in `run` lie: checkpoint_dir, or in the run folder.
 std::filesystem::path checkpoints_folder(const Config& config, const std::filesystem::path& run);
 

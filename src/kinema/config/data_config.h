@@ -92,15 +92,17 @@ struct DataConfig {
     visit("caption_column", self.caption_column, MAY_CHANGE,
           {.help = "name of the caption in the metadata or the data set"});
     visit("frame_stride", self.frame_stride, MAY_CHANGE,
-          {.help = "every n-th frame of a clip", .min = 1, .max = 1000});
+          {.help = "every n-th frame of a clip", .min = 1, .max = 1000, .needs = {Needs::VIDEOS}});
     visit(
         "target_fps", self.target_fps, MAY_CHANGE,
         {.help = "frames a second that clips are brought to by their time stamps, like 16 for Wan; "
                  "0: frames as they are stored, frame_stride apart",
          .min = 0,
-         .max = 240});
+         .max = 240,
+         .needs = {Needs::VIDEOS}});
     visit("random_start", self.random_start, MAY_CHANGE,
-          {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle"});
+          {.help = "a clip's frames begin at a place chosen by (seed, position), not the middle",
+           .needs = {Needs::VIDEOS}});
     visit("center_crop", self.center_crop, MAY_CHANGE,
           {.help = "frames of another shape are cropped in the middle; false: at a place chosen by "
                    "(seed, position), or once by the clip and seed with dataset_save_location"});
@@ -119,7 +121,7 @@ struct DataConfig {
     visit("synthetic_override_width", self.synthetic_override_width, MAY_CHANGE,
           {.help = "instead of width", .min = 0});
     visit("synthetic_override_num_frames", self.synthetic_override_num_frames, MAY_CHANGE,
-          {.help = "instead of num_frames", .min = 0});
+          {.help = "instead of num_frames", .min = 0, .needs = {Needs::VIDEOS}});
     visit("synthetic_override_max_sequence_length", self.synthetic_override_max_sequence_length,
           MAY_CHANGE, {.help = "instead of max_sequence_length", .min = 0});
     visit("synthetic_override_text_embed_dim", self.synthetic_override_text_embed_dim, MAY_CHANGE,
@@ -131,7 +133,7 @@ struct DataConfig {
           {.help = "instead of the autoencoder's", .min = 0});
     visit("synthetic_override_vae_scale_factor_temporal",
           self.synthetic_override_vae_scale_factor_temporal, MAY_CHANGE,
-          {.help = "instead of the autoencoder's", .min = 0});
+          {.help = "instead of the autoencoder's", .min = 0, .needs = {Needs::VIDEOS}});
 
     visit("tfrecords_dir", self.tfrecords_dir, UNRELATED,
           {.help = "folder that prepare writes shards to"});

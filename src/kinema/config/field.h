@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -25,6 +27,26 @@ enum class Share : uint8_t {
   FILE,   ///< the video was made of it: it must be given anew
 };
 
+/// What of a model a key is about: with a model that has none of it, the key does nothing.
+enum class Needs : uint8_t {
+  NOTHING,
+  VIDEOS,         ///< several frames
+  IMAGES,         ///< one frame
+  FLOW,           ///< a rectified flow was learned
+  DIFFUSION,      ///< a diffusion was
+  GUIDANCE,       ///< a guidance scale, told or of two passes
+  TOLD_GUIDANCE,  ///< the scale is an input of the network
+  TRUE_GUIDANCE,  ///< a second scale, of passes with and without the prompt
+  TWO_PASSES,     ///< what is made is guided away from a negative prompt
+  SECOND_TEXT,    ///< two text encoders
+  INNER_CLIP,     ///< states of an inner layer of CLIP's text side
+  TEXT_LENGTH,    ///< text of any number of tokens
+  PICTURE_SIZES,  ///< the picture's sizes are an input of the network
+  EXPERTS,        ///< two experts
+};
+/// What a model, or what is asked of it, has not got, and why keys that need it do nothing.
+using Lacks = std::map<Needs, std::string>;
+
 /// What is known of a key beside its name, type and default: said once, in the `fields` of its
 /// struct, and used by reading, checking, the saved record and docs/config.md.
 struct Field {
@@ -42,11 +64,13 @@ struct Field {
   std::string_view one_of = "";  ///< words allowed, "a | b | c"; empty: any
   std::string_view later = "";   ///< not built yet: what another value than the default asks for
   std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"
-  std::string_view with = "";        ///< the key without which this one has no effect
-  std::string_view without = "";     ///< keys beside any of which, given, this one has no effect
-  bool any_case = false;             ///< `one_of` is compared without regard to case
-  bool null_is_default = false;      ///< `null` stands for the default
-  bool of_process = false;           ///< of several processes, each has its own value
+  /// The key without which this one has no effect, or KEY=VALUE.
+  std::string_view with = "";
+  std::string_view without = "";  ///< keys beside any of which, given, this one has no effect
+  std::array<Needs, 2> needs{};   ///< what a model must have
+  bool any_case = false;          ///< `one_of` is compared without regard to case
+  bool null_is_default = false;   ///< `null` stands for the default
+  bool of_process = false;        ///< of several processes, each has its own value
   Share share = Share::NO;
 };
 

@@ -88,23 +88,33 @@ struct GenerateConfig {
           {.help = "rows of a frame", .min = 1, .max = 65536, .share = Share::YES});
     visit("width", self.width, MAY_CHANGE,
           {.help = "columns of a frame", .min = 1, .max = 65536, .share = Share::YES});
-    visit("num_frames", self.num_frames, MAY_CHANGE,
-          {.help = "frames", .min = 1, .max = 65536, .share = Share::YES});
+    visit(
+        "num_frames", self.num_frames, MAY_CHANGE,
+        {.help = "frames", .min = 1, .max = 65536, .needs = {Needs::VIDEOS}, .share = Share::YES});
     visit("fps", self.fps, UNRELATED,
-          {.help = "frames a second of the mp4", .min = 1, .max = 1000, .share = Share::YES});
+          {.help = "frames a second of the mp4",
+           .min = 1,
+           .max = 1000,
+           .needs = {Needs::VIDEOS},
+           .share = Share::YES});
     visit("prompt", self.prompt, UNRELATED,
           {.help = "what to show", .prose = true, .share = Share::YES});
     visit("prompt_file", self.prompt_file, UNRELATED,
           {.help = "text file with one prompt a line; a prompt on the command line wins over it"});
     visit("negative_prompt", self.negative_prompt, UNRELATED,
-          {.help = "what guidance leads away from", .prose = true, .share = Share::YES});
+          {.help = "what guidance leads away from",
+           .prose = true,
+           .needs = {Needs::TWO_PASSES},
+           .share = Share::YES});
     visit("prompt_2", self.prompt_2, UNRELATED,
           {.help = "flux, sdxl: what the second text encoder reads, where that is something else",
            .prose = true,
+           .needs = {Needs::SECOND_TEXT},
            .share = Share::YES});
     visit("negative_prompt_2", self.negative_prompt_2, UNRELATED,
           {.help = "flux, sdxl: the same of the negative prompt",
            .prose = true,
+           .needs = {Needs::SECOND_TEXT, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("image_url", self.image_url, UNRELATED,
           {.help = "image that the video begins with, a path or URL (image to video, TI2V)",
@@ -112,69 +122,92 @@ struct GenerateConfig {
     visit("last_image_url", self.last_image_url, UNRELATED,
           {.help = "image that the video ends with, a path or URL (first and last frame)",
            .share = Share::FILE});
-    visit(
-        "scheduler", self.scheduler, UNRELATED,
-        {.help = "how noise becomes video", .one_of = "unipc | euler | ddim", .share = Share::YES});
+    visit("scheduler", self.scheduler, UNRELATED,
+          {.help = "how noise becomes video or an image, whatever class the model's "
+                   "scheduler_config.json names",
+           .one_of = "unipc | euler | ddim",
+           .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
           {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
-          {.help = "classifier-free guidance; 1: none", .min = 0, .share = Share::YES});
+          {.help = "classifier-free guidance; 1: none",
+           .min = 0,
+           .needs = {Needs::GUIDANCE},
+           .share = Share::YES});
     visit("do_classifier_free_guidance", self.do_classifier_free_guidance, UNRELATED,
           {.help = "false: as guidance_scale 1", .share = Share::YES});
     visit("guidance_scale_low", self.guidance_scale_low, UNRELATED,
           {.help = "wan2.2: of the low-noise expert, where there is guidance",
            .min = 0,
+           .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("guidance_scale_high", self.guidance_scale_high, UNRELATED,
           {.help = "wan2.2: of the high-noise expert; 1: no guidance for either",
            .min = 0,
+           .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("guidance_rescale", self.guidance_rescale, UNRELATED,
           {.help = "how far the guided prediction is rescaled to the standard deviation of the "
                    "prompt's; 0 or "
                    "less: not at all",
            .max = 1,
+           .needs = {Needs::TWO_PASSES},
            .share = Share::YES});
     visit("true_cfg_scale", self.true_cfg_scale, UNRELATED,
           {.help = "flux: guidance by a negative prompt, in a second pass, beside guidance_scale, "
                    "which the model is told; 1 or no negative prompt: none",
            .min = 0,
+           .needs = {Needs::TRUE_GUIDANCE},
            .share = Share::YES});
     visit("clip_skip", self.clip_skip, UNRELATED,
           {.help = "sdxl: so many more of CLIP's last layers are left out",
            .min = 0,
            .max = 64,
+           .needs = {Needs::INNER_CLIP},
            .share = Share::YES});
     visit("original_size", self.original_size, UNRELATED,
           {.help = "sdxl: [height, width] that the model is told a picture had before it was cut; "
                    "empty: as it is made",
+           .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("crops_coords_top_left", self.crops_coords_top_left, UNRELATED,
           {.help = "sdxl: [top, left] where it is told that it was cut; empty: [0, 0]",
+           .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("target_size", self.target_size, UNRELATED,
           {.help = "sdxl: [height, width] that it is told the picture has; empty: as it is made",
+           .needs = {Needs::PICTURE_SIZES},
            .share = Share::YES});
     visit("negative_original_size", self.negative_original_size, UNRELATED,
-          {.help = "sdxl: original_size for the negative prompt; counts together with "
-                   "negative_target_size",
+          {.help = "sdxl: original_size for the negative prompt",
+           .with = "negative_target_size",
+           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("negative_crops_coords_top_left", self.negative_crops_coords_top_left, UNRELATED,
-          {.help = "sdxl: crops_coords_top_left for the negative prompt", .share = Share::YES});
+          {.help = "sdxl: crops_coords_top_left for the negative prompt",
+           .with = "negative_original_size",
+           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
+           .share = Share::YES});
     visit("negative_target_size", self.negative_target_size, UNRELATED,
-          {.help = "sdxl: target_size for the negative prompt; counts together with "
-                   "negative_original_size",
+          {.help = "sdxl: target_size for the negative prompt",
+           .with = "negative_original_size",
+           .needs = {Needs::PICTURE_SIZES, Needs::TWO_PASSES},
            .share = Share::YES});
     visit("boundary_ratio", self.boundary_ratio, MUST_MATCH,
           {.help = "wan2.2: timesteps from here up belong to the high-noise expert",
            .min = 0,
            .max = 1,
+           .needs = {Needs::EXPERTS},
            .share = Share::YES});
     visit("flow_shift", self.flow_shift, UNRELATED,
-          {.help = "shift of the sampler's steps", .above = 0, .share = Share::YES});
+          {.help = "shift of the sampler's steps",
+           .above = 0,
+           .needs = {Needs::FLOW},
+           .share = Share::YES});
     visit("diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
           {.help = "sdxl: _class_name, prediction_type, rescale_zero_terminal_snr and "
                    "timestep_spacing in place of the model's scheduler_config.json",
+           .needs = {Needs::DIFFUSION},
            .share = Share::YES});
     visit("use_ema", self.use_ema, UNRELATED,
           {.help = "prefer the averaged weights of a run", .share = Share::YES});
@@ -202,6 +235,7 @@ struct GenerateConfig {
           {.help = "flux, sdxl: images of each prompt",
            .min = 1,
            .max = 100000,
+           .needs = {Needs::IMAGES},
            .share = Share::YES});
     visit("num_videos_per_prompt", self.num_videos_per_prompt, UNRELATED,
           {.help = "videos of each prompt, each from its own noise",
@@ -217,6 +251,7 @@ struct GenerateConfig {
           {.help = "videos denoised at once", .min = 1, .max = 4096, .share = Share::YES});
     visit("guidance_in_two_passes", self.guidance_in_two_passes, UNRELATED,
           {.help = "with and without prompt one after the other: less memory, more time",
+           .needs = {Needs::TWO_PASSES},
            .share = Share::YES});
     visit("generate_checkpoint_step", self.generate_checkpoint_step, UNRELATED,
           {.help = "checkpoint of the run to use; -1: the newest", .min = -1, .share = Share::YES});

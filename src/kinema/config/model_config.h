@@ -387,12 +387,14 @@ struct ModelConfig {
                    "speed, not the result",
            .min = -1,
            .not_zero = true,
+           .needs = {Needs::VIDEOS},
            .share = Share::YES});
     visit("vae_encode_chunk", self.vae_encode_chunk, UNRELATED,
           {.help = "frames encoded at once behind the first; -1: all",
            .min = -1,
            .not_zero = true,
-           .multiple_of = 4});
+           .multiple_of = 4,
+           .needs = {Needs::VIDEOS}});
     visit("vae_tiling", self.vae_tiling, MAY_CHANGE,
           {.help = "cut videos and images larger than a tile into tiles that overlap: less memory, "
                    "a slightly "
@@ -443,6 +445,7 @@ struct ModelConfig {
           {.help = "text tokens; shorter prompts are padded with zeros",
            .min = 1,
            .max = 65536,
+           .needs = {Needs::TEXT_LENGTH},
            .share = Share::YES});
     visit("use_batched_text_encoder", self.use_batched_text_encoder, UNRELATED,
           {.help = "several prompts in one run of the text encoder"});

@@ -8,6 +8,7 @@
 #include "kinema/config/keys.h"
 #include "kinema/config/scalar.h"
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 
 namespace kinema::config {
 namespace {
@@ -25,9 +26,14 @@ std::string join(const std::vector<std::string>& parts) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// Whether a key that others hang on is on: no zero, no -1, not empty.
-bool is_on(const std::vector<KeyValue>& values, std::string_view key) {
-  const auto found = std::ranges::find(values, key, &KeyValue::key);
+/// Whether what others hang on holds: a key that is no zero, no -1 and not empty, or KEY=VALUE.
+bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
+  const size_t equals = what.find('=');
+  const auto found = std::ranges::find(values, what.substr(0, equals), &KeyValue::key);
+  if (equals != std::string_view::npos) {
+    return found != values.end() &&
+           io::Json::parse(found->value, what).as_string() == what.substr(equals + 1);
+  }
   static constexpr std::array<std::string_view, 7> kOff = {"false", "0",  "-1",  "\"\"",
                                                            "[]",    "{}", "null"};
   return found != values.end() && std::ranges::count(kOff, found->value) == 0;
@@ -41,7 +47,9 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
     return "";  // that is said in a line of its own
   }
   if (!field.with.empty() && !is_on(values, field.with)) {
-    return fmt::format("without {}", field.with);
+    return field.with.find('=') == std::string_view::npos
+               ? fmt::format("without {}", field.with)
+               : fmt::format("read by {} alone", field.with);
   }
   for (const std::string_view other : words(field.without)) {
     if (is_on(values, other)) {
@@ -56,10 +64,6 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
   if (each.key == "qwix_use_original_residuals" && (is_full || command == "generate")) {
     return is_full ? "fp8_full multiplies codes" : "nothing is differentiated";
   }
-  if ((each.key == "expert_steps" || each.key == "idle_expert") &&
-      config.optimizer.train_expert != TrainExpert::BOTH) {
-    return "read by train_expert=both alone";
-  }
   const DatasetType type = config.data.dataset_type;
   const bool has_records =
       type == DatasetType::TFRECORD || type == DatasetType::TF || type == DatasetType::GRAIN;
@@ -73,12 +77,23 @@ std::string no_effect(const std::vector<KeyValue>& values, const KeyValue& each,
     return "";
   }
   return has_records && is_size                                    ? "records have their size"
-         : each.group == "generate" && each.on_resume == UNRELATED ? "no videos are made"
+         : each.group == "generate" && each.on_resume == UNRELATED ? "nothing is generated"
                                                                    : "";
 }
 
+/// What files may give without reason, as they serve several commands.
+bool is_of_file(std::string_view origin) {
+  return origin != kCommandLine && !origin.starts_with("KINEMA_");
+}
+
+/// The line on such keys; none where there are none.
+std::vector<std::string> no_effect_line(const std::vector<std::string>& keys) {
+  return keys.empty() ? std::vector<std::string>()
+                      : std::vector{"these keys have no effect here: " + join(keys)};
+}
+
 /// Keys that were given and do nothing here, with the reason: those of the command line and the
-/// environment; of files, which serve several commands, only sizes beside pretrained weights.
+/// environment; of files only sizes beside pretrained weights.
 std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<KeyValue>& values,
                                         const std::vector<KeyValue>& defaults,
                                         std::string_view command) {
@@ -86,7 +101,7 @@ std::vector<std::string> without_effect(const Loaded& loaded, const std::vector<
   for (size_t i = 0; i < values.size(); ++i) {
     const KeyValue& each = values[i];
     const std::string origin = origin_of(loaded, each.key);
-    const bool of_file = origin != kCommandLine && !origin.starts_with("KINEMA_");
+    const bool of_file = is_of_file(origin);
     if (origin == "default" || (of_file && each.field.without.empty()) ||
         (of_file && each.value == defaults[i].value)) {
       continue;
@@ -173,7 +188,7 @@ void check_prepare(const Loaded& loaded) {
   check(data.dataset_type == DatasetType::HF
             ? !data.train_data_dir.empty() || !data.dataset_name.empty()
             : !data.train_data_dir.empty(),
-        "[config] train_data_dir is empty: where are the videos?");
+        "[config] train_data_dir is empty: where are the clips or pictures?");
   check(!data.tfrecords_dir.empty(),
         "[config] tfrecords_dir is empty: where shall the records lie?");
   check(data.eval_tfrecords_dir.empty() || !data.enable_eval_timesteps,
@@ -224,10 +239,16 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     out.push_back("enable_profiler records steps of train: generate says what each part took");
   }
   if (command != "prepare") {
-    const std::vector<std::string> idle = without_effect(loaded, values, defaults, command);
-    if (!idle.empty()) {
-      out.push_back("these keys have no effect here: " + join(idle));
-    }
+    const std::vector<std::string> line =
+        no_effect_line(without_effect(loaded, values, defaults, command));
+    out.insert(out.end(), line.begin(), line.end());
+  }
+  const RunConfig& run = loaded.config.run;
+  if (command == "train" && run.eval_split > 0 && run.eval_every <= 0) {
+    out.push_back(fmt::format(
+        "eval_split {:g} ({}) keeps samples out of the training, and eval_every is {}: nothing is "
+        "evaluated on the way; `kinema evaluate` does it afterwards, eval_split=0 trains on all",
+        run.eval_split, origin_of(loaded, "eval_split"), run.eval_every));
   }
   if (!loaded.ignored.empty()) {
     out.push_back("these keys have no meaning here: " + join(loaded.ignored));
@@ -254,6 +275,24 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     out.push_back("these keys have no effect yet: " + join(waiting));
   }
   return out;
+}
+
+std::vector<std::string> notices_of_model(const Loaded& loaded, std::string_view command,
+                                          const Lacks& lacks) {
+  std::vector<std::string> idle;
+  const std::vector<KeyValue> values = describe(loaded.config);
+  for (const KeyValue& each : values) {
+    if (!loaded.gives(std::string(each.key)) || is_of_file(origin_of(loaded, each.key)) ||
+        !no_effect(values, each, loaded.config, command).empty()) {
+      continue;
+    }
+    const auto* const need =
+        std::ranges::find_if(each.field.needs, [&](Needs one) { return lacks.contains(one); });
+    if (need != each.field.needs.end()) {
+      idle.push_back(fmt::format("{} ({})", each.key, lacks.at(*need)));
+    }
+  }
+  return no_effect_line(idle);
 }
 
 }  // namespace kinema::config

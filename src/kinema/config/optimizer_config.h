@@ -125,20 +125,22 @@ struct OptimizerConfig {
     visit("weight_decay_min_rank", self.weight_decay_min_rank, MAY_CHANGE,
           {.help = "tensors of lower rank are not decayed; 0: all are", .min = 0, .max = 8});
     visit("adafactor_b1", self.adafactor_b1, MUST_MATCH,
-          {.help = "optimizer=adafactor: decay of a first moment; 0: it keeps none",
+          {.help = "decay of a first moment; 0: it keeps none",
            .min = 0,
-           .max = 0.99999});
+           .max = 0.99999,
+           .with = "optimizer=adafactor"});
     visit("adafactor_decay_power", self.adafactor_decay_power, MAY_CHANGE,
-          {.help = "optimizer=adafactor: the second moment's decay at update t is 1 - t^-this",
+          {.help = "the second moment's decay at update t is 1 - t^-this",
            .max = 1,
-           .above = 0});
+           .above = 0,
+           .with = "optimizer=adafactor"});
     visit("adafactor_eps", self.adafactor_eps, MAY_CHANGE,
-          {.help = "optimizer=adafactor: added to squares of gradients", .above = 0});
-    visit(
-        "adafactor_clip", self.adafactor_clip, MAY_CHANGE,
-        {.help = "optimizer=adafactor: the largest root mean square of a parameter's update, as a "
-                 "multiple of the rate",
-         .above = 0});
+          {.help = "added to squares of gradients", .above = 0, .with = "optimizer=adafactor"});
+    visit("adafactor_clip", self.adafactor_clip, MAY_CHANGE,
+          {.help = "the largest root mean square of a parameter's update, as a "
+                   "multiple of the rate",
+           .above = 0,
+           .with = "optimizer=adafactor"});
     visit("opt_enable_grad_clipping", self.opt_enable_grad_clipping, MAY_CHANGE,
           {.help = "clip every gradient element to max_grad_value"});
     visit("max_grad_value", self.max_grad_value, MAY_CHANGE, {.help = "see above", .above = 0});
@@ -174,7 +176,8 @@ struct OptimizerConfig {
                    "are the same",
            .one_of = choices(self.optimizer_memory)});
     visit("disable_training_weights", self.disable_training_weights, MAY_CHANGE,
-          {.help = "every timestep counts the same, instead of more in the middle (wan)"});
+          {.help = "every timestep counts the same, instead of more in the middle (wan)",
+           .needs = {Needs::FLOW}});
     visit("training_shift", self.training_shift, MAY_CHANGE,
           {.help = "shift of the timestep distribution of flows; not given: 3 for wan, 1 for flux",
            .above = 0});
@@ -184,30 +187,42 @@ struct OptimizerConfig {
                  "bell); not given: bell for wan, none for flux",
          .one_of = choices(WeightingScheme{})});
     visit("logit_mean", self.logit_mean, MAY_CHANGE,
-          {.help = "weighting_scheme=logit_normal: mean of the logits", .min = -100, .max = 100});
-    visit("logit_std", self.logit_std, MAY_CHANGE,
-          {.help = "weighting_scheme=logit_normal: their standard deviation",
+          {.help = "mean of the logits",
+           .min = -100,
            .max = 100,
-           .above = 0});
+           .with = "weighting_scheme=logit_normal"});
+    visit("logit_std", self.logit_std, MAY_CHANGE,
+          {.help = "standard deviation of the logits",
+           .max = 100,
+           .above = 0,
+           .with = "weighting_scheme=logit_normal"});
     visit("mode_scale", self.mode_scale, MAY_CHANGE,
-          {.help = "weighting_scheme=mode: its scale", .min = -1, .max = 1.75});
+          {.help = "how far the mode is from uniform",
+           .min = -1,
+           .max = 1.75,
+           .with = "weighting_scheme=mode"});
     visit("prediction_type", self.prediction_type, MUST_MATCH,
           {.help = "sdxl: what is learned; not given: what the model's scheduler says",
            .one_of = choices(PredictionType{}),
            .share = Share::YES});
     visit("snr_gamma", self.snr_gamma, MAY_CHANGE,
           {.help = "sdxl: samples are weighed by min(snr, this) / snr (v_prediction: / (snr + 1)), "
-                   "arXiv:2303.09556; 0 or less: all alike"});
+                   "arXiv:2303.09556; 0 or less: all alike",
+           .needs = {Needs::DIFFUSION}});
     visit("noise_offset", self.noise_offset, MAY_CHANGE,
           {.help = "sdxl: so much of another normal number for each channel of a sample on top of "
                    "the noise",
            .min = 0,
-           .max = 10});
+           .max = 10,
+           .needs = {Needs::DIFFUSION}});
     visit("timestep_bias", self.timestep_bias, MAY_CHANGE,
           {.help = "sdxl: timesteps drawn `multiplier` times as often: strategy none, later or "
-                   "earlier (the last or first `portion`), range ([begin, end))"});
+                   "earlier (the last or first `portion`), range ([begin, end))",
+           .needs = {Needs::DIFFUSION}});
     visit("train_guidance_scale", self.train_guidance_scale, MAY_CHANGE,
-          {.help = "flux dev: the guidance scale that the model is told in training", .min = 0});
+          {.help = "flux dev: the guidance scale that the model is told in training",
+           .min = 0,
+           .needs = {Needs::TOLD_GUIDANCE}});
     visit("stratified_timesteps", self.stratified_timesteps, MAY_CHANGE,
           {.help = "one timestep from each of batch-many equal parts"});
     visit("caption_dropout", self.caption_dropout, MAY_CHANGE,
@@ -218,12 +233,14 @@ struct OptimizerConfig {
            .one_of = choices(self.train_expert),
            .share = Share::YES});
     visit("expert_steps", self.expert_steps, MUST_MATCH,
-          {.help = "train_expert=both: so many steps one after the other train the same expert",
+          {.help = "so many steps one after the other train the same expert",
            .min = 1,
-           .max = 1e6});
+           .max = 1e6,
+           .with = "train_expert=both"});
     visit("idle_expert", self.idle_expert, UNRELATED,
-          {.help = "train_expert=both: where the state of the expert waits whose turn it is not",
-           .one_of = choices(self.idle_expert)});
+          {.help = "where the state of the expert waits whose turn it is not",
+           .one_of = choices(self.idle_expert),
+           .with = "train_expert=both"});
     visit("min_timestep", self.min_timestep, MUST_MATCH,
           {.help = "timesteps are drawn from here up; -1: from where the model is used",
            .min = -1,
@@ -233,10 +250,11 @@ struct OptimizerConfig {
            .min = -1,
            .max = 1000});
     visit("first_frame_conditioning_p", self.first_frame_conditioning_p, MAY_CHANGE,
-          {.help = "TI2V: share of samples that are made from their first frame; the others are "
+          {.help = "share of samples that are made from their first frame; the others are "
                    "made of text alone",
            .min = 0,
-           .max = 1});
+           .max = 1,
+           .with = "model_type=TI2V"});
     visit("on_nonfinite", self.on_nonfinite, MAY_CHANGE,
           {.help = "after a step with a non-finite loss or gradient, which changes nothing",
            .one_of = choices(self.on_nonfinite)});

@@ -161,8 +161,8 @@ struct RunConfig {
                  "like train_data_dir",
          .with = "eval_every"});
     visit("eval_split", self.eval_split, MUST_MATCH,
-          {.help = "share of the training's samples that is evaluated and never trained on, chosen "
-                   "by seed and each sample's name; 0: none",
+          {.help = "share of the training's samples, to the nearest whole number and at least one, "
+                   "that is evaluated and never trained on, chosen by seed and names; 0: none",
            .min = 0,
            .max = 0.9});
     visit(

@@ -277,9 +277,10 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
             ? ""
             : fmt::format("; {} file(s) left out, like {}: {}", out.left_out.size(),
                           out.left_out.front().file, out.left_out.front().reason),
-        hint.empty() ? "put videos there with a metadata.jsonl of file_name and text, or a .txt "
-                       "beside each"
-                     : hint);
+        hint.empty()
+            ? "put videos or images there with a metadata.jsonl of file_name and text, or a .txt "
+              "beside each"
+            : hint);
   return out;
 }
 

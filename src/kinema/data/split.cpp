@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -10,10 +12,10 @@
 namespace kinema::data {
 namespace {
 
-/// A number in [0, 1) of the seed and the name.
-double place_of(uint64_t seed, const std::string& name) {
-  constexpr double kTwoToThe32 = 4294967296.0;
-  return random_key(seed, "evaluation split: " + name)[0] / kTwoToThe32;
+/// A number of the seed and the name.
+uint64_t place_of(uint64_t seed, const std::string& name) {
+  const auto key = random_key(seed, "evaluation split: " + name);
+  return (uint64_t{key[0]} << 32) | key[1];
 }
 
 class SplitClips : public ClipSet {
@@ -45,32 +47,33 @@ class SplitClips : public ClipSet {
 
 }  // namespace
 
-bool Split::takes(const std::string& name) const {
-  return !is_on() || (place_of(seed, name) < share) == (part == Part::KEPT_OUT);
+int64_t Split::kept_out(int64_t samples) const {
+  const auto nearest = static_cast<int64_t>(std::llround(share * static_cast<double>(samples)));
+  return std::clamp<int64_t>(nearest, 1, std::max<int64_t>(samples - 1, 1));
 }
 
 std::vector<int64_t> Split::chosen(const std::vector<std::string>& names,
                                    const std::string& set) const {
-  std::vector<int64_t> out;
-  double first = 1;
-  double last = 0;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const double place = place_of(seed, names[i]);
-    first = std::min(first, place);
-    last = std::max(last, place);
-    if (takes(names[i])) {
-      out.push_back(static_cast<int64_t>(i));
-    }
+  std::vector<int64_t> out(names.size());
+  std::iota(out.begin(), out.end(), 0);
+  if (!is_on() || names.empty()) {
+    return out;
   }
-  // In thousandths upwards and downwards: what is printed must do what is said of it.
-  check(!is_on() || names.empty() || first < share,
-        "[data] eval_split {:g} keeps none of the {} samples of {} for evaluation\n  "
-        "eval_split={:.3f} keeps one",
-        share, names.size(), set, std::floor(first * 1000 + 1) / 1000);
-  check(!is_on() || names.empty() || last >= share,
-        "[data] eval_split {:g} leaves none of the {} samples of {} to train on\n  a smaller share "
-        "does, or eval_data_dir=FOLDER with other samples",
-        share, names.size(), set);
+  check(names.size() > 1,
+        "[data] eval_split {:g} keeps one sample of {} out, which holds no other to train on\n  "
+        "eval_split=0, or eval_data_dir=FOLDER with other samples",
+        share, set);
+  // Names break ties, so that the order in which a set is listed says nothing.
+  std::vector<std::pair<uint64_t, std::string_view>> order;
+  for (const std::string& name : names) {
+    order.emplace_back(place_of(seed, name), name);
+  }
+  std::vector<std::pair<uint64_t, std::string_view>> sorted = order;
+  const auto border = sorted.begin() + kept_out(std::ssize(names));
+  std::ranges::nth_element(sorted, border);
+  std::erase_if(out, [&](int64_t i) {
+    return (order[static_cast<size_t>(i)] < *border) != (part == Part::KEPT_OUT);
+  });
   return out;
 }
 

@@ -16,6 +16,7 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/lora.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
@@ -40,7 +41,7 @@ void check_checkpoint(const fs::path& path) {
         continue;
       }
       has_weights = true;
-      if (is_lora_folder(folder)) {
+      if (weights::is_lora_folder(folder)) {
         weights::Lora::open(folder).check_finite();
       } else {
         check_transformer(folder);
@@ -95,7 +96,11 @@ std::string accept(const fs::path& path) {
     for (const fs::path& tokenizer : {pipeline.tokenizer, pipeline.tokenizer_2}) {
       check_tokenizer(tokenizer);
     }
-    return "accepted: " + networks::check_path(path);
+    const std::string unknown = pipeline.schedule ? pipeline.schedule->unknown_class : "";
+    return "accepted: " + networks::check_path(path) +
+           (unknown.empty() ? ""
+                            : "; its scheduler, " + unknown +
+                                  ", is not known here: generate wants scheduler=...");
   }
   if (is_checkpoint(path)) {
     check_checkpoint(path);
@@ -114,7 +119,7 @@ std::string accept(const fs::path& path) {
     check(records > 0, "{} holds no records", path.string());
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
-  if (is_lora_folder(path)) {
+  if (weights::is_lora_folder(path)) {
     const weights::Lora lora = weights::Lora::open(path);
     lora.check_finite();
     return "accepted: LoRA: " + lora.summary();
@@ -128,7 +133,7 @@ std::string accept(const fs::path& path) {
 
 bool may_be_clips(const fs::path& path) {
   return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
-         !is_lora_folder(path) && checkpoints_of(path).empty();
+         !weights::is_lora_folder(path) && checkpoints_of(path).empty();
 }
 
 }  // namespace kinema::inspection

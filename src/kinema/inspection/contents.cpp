@@ -18,6 +18,7 @@
 #include "kinema/io/tfrecord.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/lora.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
@@ -234,7 +235,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
   }
-  if (is_lora_folder(path)) {
+  if (weights::is_lora_folder(path)) {
     return list_lora(path);
   }
   weights::refuse_other_formats(path);

@@ -7,16 +7,10 @@
 #include "kinema/data/record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/weights/lora.h"
 
 namespace kinema::inspection {
 
 namespace fs = std::filesystem;
-
-bool is_lora_folder(const fs::path& path) {
-  return (fs::exists(path / weights::kPeftConfig) && fs::exists(path / weights::kPeftFile)) ||
-         fs::exists(path / weights::kLoraFile);
-}
 
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
 

@@ -7,9 +7,8 @@
 
 namespace kinema::inspection {
 
-/// A checkpoint of a training run; a folder with a LoRA file that PEFT, diffusers or a run wrote.
+/// A checkpoint of a training run.
 bool is_checkpoint(const std::filesystem::path& path);
-bool is_lora_folder(const std::filesystem::path& path);
 
 /// Files of a folder, in order of name.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path);

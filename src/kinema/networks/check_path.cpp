@@ -11,6 +11,7 @@
 #include "kinema/models/vae/coder.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/clip.h"
+#include "kinema/weights/family.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
@@ -28,20 +29,6 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
     count += spec.shape.elements();
   }
   return count;
-}
-
-/// `_class_name` of diffusers, or the first of transformers' `architectures`.
-std::string class_of(const io::Json& config) {
-  for (const char* key : {"_class_name", "architectures"}) {
-    const io::Json* name = config.find(key);
-    if (name != nullptr && name->is_array() && !name->items().empty()) {
-      name = name->items().data();
-    }
-    if (name != nullptr && name->is_string()) {
-      return name->as_string();
-    }
-  }
-  return "";
 }
 
 std::string check_clip(const io::ModelFolder& folder) {
@@ -139,12 +126,12 @@ std::string check_model(const std::filesystem::path& path) {
   if (weights::is_t5(folder.config())) {
     return check_t5(folder);
   }
-  if (class_of(folder.config()) == kl_autoencoder::kClassName) {
+  if (weights::class_of_model(folder.config()) == kl_autoencoder::kClassName) {
     return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
   }
   check(weights::is_transformer(weights::Checkpoint(folder)),
         "[weights] {}: the config's class is `{}` but must be {}", folder.path(),
-        class_of(folder.config()),
+        weights::class_of_model(folder.config()),
         weights::transformer_classes() + ", or that of another model of a pipeline");
   return check_transformer(weights::Checkpoint::open(path));
 }

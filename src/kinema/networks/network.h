@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct Sizes {
   /// Guidance was distilled into it: a negative prompt counts with a scale of its own alone.
   bool guidance_distilled = false;
   bool makes_images = false;  // latents have one frame
+  /// What it makes, as messages call one of them.
+  std::string_view noun() const { return makes_images ? "image" : "video"; }
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t width = 0;

@@ -45,18 +45,23 @@ std::string ContentIndex::learn(const std::string& stamp,
   return out;
 }
 
-std::string ContentIndex::folder_hash(const fs::path& folder) {
+std::string ContentIndex::hash_of(const fs::path& path) {
+  const auto content = [&](const fs::path& file) {
+    return learn(data::file_stamp(file), [&] { return io::hash_file(file); });
+  };
+  if (fs::is_regular_file(path)) {
+    return content(path);
+  }
   std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
     if (entry.is_regular_file()) {  // or a link to one, as the hub's cache has them
       files.push_back(entry.path());
     }
   }
   std::ranges::sort(files);
   io::Hasher all;
-  for (const fs::path& path : files) {
-    const std::string text = path.lexically_relative(folder).string() + '\0' +
-                             learn(data::file_stamp(path), [&] { return io::hash_file(path); });
+  for (const fs::path& file : files) {
+    const std::string text = file.lexically_relative(path).string() + '\0' + content(file);
     all.update(std::as_bytes(std::span(text.data(), text.size())));
   }
   return all.hex();

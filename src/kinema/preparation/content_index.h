@@ -19,8 +19,9 @@ class ContentIndex {
 
   /// What is noted under the stamp, or else what `read` gives, which is then noted.
   std::string learn(const std::string& stamp, const std::function<std::string()>& read);
-  /// Hash over the names and contents of a folder's files, those of folders in it included.
-  std::string folder_hash(const std::filesystem::path& folder);
+  /// Hash over the names and contents of a folder's files, those of folders in it included; of a
+  /// file, of its content.
+  std::string hash_of(const std::filesystem::path& path);
   /// Writes the file if something was noted; throws an Error when the disk refuses.
   void save();
 

@@ -15,6 +15,7 @@
 #include "kinema/data/video_source.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/encoders/image_condition.h"
+#include "kinema/io/folder.h"
 #include "kinema/preparation/encode_once.h"
 #include "kinema/preparation/prepare.h"
 #include "kinema/runs/clip_report.h"
@@ -175,6 +176,25 @@ class EncodingTask {
   std::unique_ptr<Task> task_;
 };
 
+/// Does what may write to dataset_save_location. Where that cannot be written to, an Error says so
+/// too; a folder that holds all is read alone.
+template <typename Work>
+auto keeping(const fs::path& folder, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    try {
+      io::check_writable(folder);
+    } catch (const Error&) {
+      fail(
+          "{}\n  dataset_save_location={} cannot be written to: name another folder, or "
+          "dataset_save_location='' (in memory, anew in each run)",
+          error.what(), folder.string());
+    }
+    throw;
+  }
+}
+
 std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
                                                   const networks::Sizes& model,
                                                   std::shared_ptr<const data::ClipSet> clips,
@@ -184,28 +204,32 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
         "[config] random_start makes another clip each time: none can be kept in "
         "dataset_save_location\n  set dataset_save_location='' or random_start=false");
   const fs::path folder = config.data.dataset_save_location;
-  const auto encoded = std::make_shared<preparation::EncodedClips>(
-      clips, folder,
-      preparation::EncodeOnceOptions{
-          .format = options.format,
-          .buckets = options.buckets,
-          .max_clips = options.max_samples,
-          .flips = options.random_flip,
-          .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
-          .sizes = options.sizes,
-          .dtype = dtype(config.data.records_dtype),
-          .pixels_settings = kept_pixels_settings(config),
-          .text_settings = kept_text_settings(config, text_widths(model)),
-          .bad_clip = options.bad_clip,
-          .threads = static_cast<int>(config.data.decode_threads),
-          .decode_ahead = config.data.prefetch_batches});
+  const auto encoded = keeping(folder, [&] {
+    return std::make_shared<preparation::EncodedClips>(
+        clips, folder,
+        preparation::EncodeOnceOptions{
+            .format = options.format,
+            .buckets = options.buckets,
+            .max_clips = options.max_samples,
+            .flips = options.random_flip,
+            .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
+            .sizes = options.sizes,
+            .dtype = dtype(config.data.records_dtype),
+            .pixels_settings = kept_pixels_settings(config),
+            .text_settings = kept_text_settings(config, text_widths(model)),
+            .bad_clip = options.bad_clip,
+            .threads = static_cast<int>(config.data.decode_threads),
+            .decode_ahead = config.data.prefetch_batches});
+  });
   LazyEncoders encoders(config, model, client, job);
   std::optional<EncodingTask> task(std::in_place, job);
-  const preparation::EncodedNow now = encoded->encode(
-      encoders.with(), {.on_progress = [&](const char* what, int64_t done,
-                                           int64_t total) { task->update(what, done, total); },
-                        .on_skip = options.on_skip,
-                        .stop_requested = [&] { return job.stop_requested(); }});
+  const preparation::EncodedNow now = keeping(folder, [&] {
+    return encoded->encode(encoders.with(),
+                           {.on_progress = [&](const char* what, int64_t done,
+                                               int64_t total) { task->update(what, done, total); },
+                            .on_skip = options.on_skip,
+                            .stop_requested = [&] { return job.stop_requested(); }});
+  });
   task.reset();
   if (now.encoded > 0 || now.captions > 0) {
     job.notice(fmt::format("encoded {} and {}, kept in {}", counted(now.encoded, "clip"),

@@ -1,9 +1,12 @@
 #include "kinema/runs/continued_run.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <system_error>
 
+#include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
@@ -80,6 +83,41 @@ void check_same_network(const networks::Network& network, const fs::path& checkp
           "one like its own",
           key, value.dump(-1), checkpoint.string(), before);
   }
+}
+
+std::vector<std::string> model_keys() {
+  std::vector<std::string> out;
+  for (const config::KeyValue& each : config::describe(config::Config{})) {
+    if (each.field.share == config::Share::MODEL) {
+      out.emplace_back(each.key);
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> other_models(const config::Config& config, const fs::path& checkpoint) {
+  const std::optional<config::Config> before = config_around(checkpoint);
+  std::vector<std::string> out;
+  if (!before) {
+    return out;
+  }
+  const std::vector<config::KeyValue> was = config::describe(*before);
+  const std::vector<config::KeyValue> is = config::describe(config);
+  for (size_t i = 0; i < is.size(); ++i) {
+    if (is[i].field.share != config::Share::MODEL || is[i].value == was[i].value) {
+      continue;
+    }
+    const std::string name = io::Json::parse(is[i].value, is[i].key).as_string();
+    const std::string own = io::Json::parse(was[i].value, was[i].key).as_string();
+    std::error_code ignored;
+    if (!fs::equivalent(name, own, ignored)) {  // one folder may be named in several ways
+      out.push_back(
+          fmt::format("this run is of another model, whose {} is `{}`, not `{}`; another run_name "
+                      "trains that one",
+                      is[i].key, own, name));
+    }
+  }
+  return out;
 }
 
 void take_run_as_model(config::Config& config) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
@@ -23,5 +25,13 @@ std::filesystem::path init_checkpoint(const config::RunConfig& run);
 /// Throws an Error that names the first key of the network that another network's checkpoint has
 /// otherwise: its weights are none of this one.
 void check_same_network(const networks::Network& network, const std::filesystem::path& checkpoint);
+
+/// The keys that name what a model is made of.
+std::vector<std::string> model_keys();
+
+/// A line for each of them that names another model than the run of a checkpoint was made of, by
+/// the config.yml around it; none where there is no such file.
+std::vector<std::string> other_models(const config::Config& config,
+                                      const std::filesystem::path& checkpoint);
 
 }  // namespace kinema::runs

@@ -20,30 +20,32 @@ namespace fs = std::filesystem;
 /// Grows when the same settings begin to give other latents or text states.
 constexpr const char* kEncoding = "3";
 
-/// The settings with what a model's folder holds in place of where it lies.
+/// The settings with what a model's folder or file holds in place of where it lies.
 preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
   const std::map<std::string, std::vector<std::string>> parts_of{
       {"text encoder's folder", {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"}},
       {"image encoder's folder", {"image_encoder", "image_processor"}}};
-  for (const char* folder : {"vae", "text encoder's folder", "image encoder's folder"}) {
-    const auto found = settings.find(folder);
+  for (const char* named :
+       {"vae", "text encoder's folder", "text encoders' file", "image encoder's folder"}) {
+    const auto found = settings.find(named);
     if (found == settings.end()) {
       continue;
     }
     std::string content;
-    if (found->first == "vae") {
-      content = index.folder_hash(found->second);
+    const auto parts = parts_of.find(found->first);
+    if (parts == parts_of.end()) {
+      content = index.hash_of(found->second);
     } else {
-      for (const std::string& part : parts_of.at(found->first)) {
+      for (const std::string& part : parts->second) {
         const fs::path inside = fs::path(found->second) / part;
         std::error_code ignored;
         if (fs::is_directory(inside, ignored)) {
-          content += index.folder_hash(inside);
+          content += index.hash_of(inside);
         }
       }
     }
     settings.erase(found);
-    settings[std::string("content of ") + folder] = content;
+    settings[std::string("content of ") + named] = content;
   }
   settings["encoding"] = kEncoding;
   return settings;
@@ -92,7 +94,13 @@ preparation::Settings text_settings(const config::Config& config, const TextWidt
     }
   } else {
     const std::string& own = m.wan_text_encoder_pretrained_model_name_or_path;
-    out["text encoder's folder"] = own.empty() ? m.pretrained_model_name_or_path : own;
+    const fs::path file = text_encoder_file(config);
+    out["text encoder's folder"] = !own.empty()   ? own
+                                   : file.empty() ? m.pretrained_model_name_or_path
+                                                  : file.parent_path().string();
+    if (!file.empty()) {
+      out["text encoders' file"] = file.string();
+    }
     out["text_encoder_dtype"] = config::word_of(m.text_encoder_dtype);
     if (config.generate.clip_skip > 0) {
       out["clip_skip"] = fmt::format("{}", config.generate.clip_skip);

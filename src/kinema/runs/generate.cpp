@@ -14,6 +14,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
+#include "kinema/runs/lacks.h"
 #include "kinema/runs/lora.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/shared_generation.h"
@@ -41,8 +42,8 @@ void apply_batch(const config::Loaded& loaded, const mesh::Placement& place, con
   if (!loaded.config.generate.generate_batch_size.given) {
     request.batch_size = *videos;
   }
-  job.line(
-      fmt::format("videos of each prompt: {} ({})", *videos, batch_origin(loaded.config, place)));
+  job.line(fmt::format("{}s of each prompt: {} ({})", request.noun, *videos,
+                       batch_origin(loaded.config, place)));
 }
 
 GenerateStart start_of(const sample::GenerateRequest& request,
@@ -170,7 +171,10 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
   io::check_writable(output);
   const networks::Network network = networks::open(model.folder.transformer);
+  sample::check_family(model.folder, network);
   sample::GenerateRequest request = make_request(loaded, model, network);
+  job.notice(config::notices_of_model(
+      loaded, "generate", lacks_of(network, model.folder.has_two_experts(), config, request)));
   request.share.all_texts = config.model.use_batched_text_encoder;
   check_same_request(request, store.is_remote() ? fs::path() : output, job);
   job.begin();
@@ -189,12 +193,12 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   take_part(request, over.together, job);
   GenerateResult result{.transformer = model.folder.transformer};
   std::optional<sample::Pipeline> pipeline;
-  job.world().begin(0, "making videos", /*is_long=*/true);
+  job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
   // Of several processes nobody writes before all have made theirs, or after one was stopped.
   const std::function<void()> meet = [&job, met = std::make_shared<bool>(false)] {
     if (!job.world().is_alone()) {
       if (!std::exchange(*met, true)) {
-        job.meet("the videos");
+        job.meet("the results");
       }
       job.check_stop();
     }

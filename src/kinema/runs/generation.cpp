@@ -16,6 +16,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/wiring.h"
+#include "kinema/sample/scheduler_config.h"
 #include "kinema/text/unicode.h"
 #include "kinema/weights/family.h"
 
@@ -45,7 +46,8 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
       continue;  // the model's own
     }
     if (key == "_class_name") {
-      out.sampler = schedulers::sampler_from_string(value.as_string(), /*flow=*/false);
+      out = sample::with_sampler(
+          std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
     } else if (key == "prediction_type") {
       out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
     } else if (key == "rescale_zero_terminal_snr") {
@@ -71,8 +73,10 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
   const config::GenerateConfig& g = loaded.config.generate;
   schedulers::ScheduleConfig out = is_flow ? own : with_scheduler_config(own, g);
   if (g.scheduler.given) {
-    out.sampler = schedulers::sampler_from_string(g.scheduler.value, is_flow);
+    out = sample::with_sampler(std::move(out),
+                               schedulers::sampler_from_string(g.scheduler.value, is_flow));
   }
+  schedulers::check_class(out);
   check(schedulers::is_flow(out.sampler) == is_flow,
         "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
         "{}",
@@ -228,7 +232,7 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
                                      const networks::Network& network) {
   const config::GenerateConfig& g = loaded.config.generate;
-  sample::GenerateRequest request;
+  sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
   if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
     request.negative_prompt = g.negative_prompt;

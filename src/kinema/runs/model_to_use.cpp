@@ -240,8 +240,8 @@ std::vector<std::string> check_run(const config::Config& config) {
         checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
   if (runs.empty()) {  // nothing that the name could have been meant for
     return {
-        fmt::format("there are no runs in {}: videos are made by {}, and run_name only says "
-                    "where they go",
+        fmt::format("there are no runs in {}: {} is sampled, and run_name only says where "
+                    "the results go",
                     config.run.output_dir, pretrained)};
   }
   const std::string& nearest = *std::ranges::min_element(

@@ -49,7 +49,7 @@ std::string plugin_for(const config::Config& config, const planning::Target& tar
   }
   throw planning::OutOfMemory(
       fmt::format("{}\n  largest values, on all devices together: {}\n  remat_policy=FULL keeps "
-                  "less, a smaller batch or video takes less, more devices split it; "
+                  "less, a smaller batch or fewer pixels take less, more devices split it; "
                   "weights_memory=host (LoRA, generate) and optimizer_memory=host keep state in "
                   "host memory",
                   error.what(), largest),

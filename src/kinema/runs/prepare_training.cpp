@@ -17,6 +17,7 @@
 #include "kinema/runs/continued_run.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/kernel_check.h"
+#include "kinema/runs/lacks.h"
 #include "kinema/runs/less_memory.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/pictures.h"
@@ -393,6 +394,9 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.pretrained = pretrained_networks(config, expert);
   const fs::path& first = out.pretrained.front();
   const networks::Network network = first.empty() ? scratch_network(loaded) : networks::open(first);
+  if (const auto pipeline = pipeline_index(config)) {
+    sample::check_family(*pipeline, network);
+  }
   if (config.model.train_new_flux || config.model.train_new_unet) {
     std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
   }
@@ -409,6 +413,8 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   const mesh::Placement& place = what.options.place;
   const runtime::Devices devices(client, place);
   job.notice(what.doubts);
+  job.notice(config::notices_of_model(
+      loaded, "train", lacks_of(network, expert.which != config::TrainExpert::NONE, config)));
   const int64_t networks = std::ssize(out.pretrained);
   out.parameters = networks * count(what.specs);
   out.trained_parameters = networks * count(training::trained_of(what.specs));

@@ -31,14 +31,14 @@ std::string_view text_of(const HostArray& array) {
 }
 
 void send(const HostArray& array, world::World& world) {
-  const world::Wait wait = for_what("the videos");
+  const world::Wait wait = for_what("the results");
   world.talk().send(io::Json::array({array.shape.dims.begin(), array.shape.dims.end()}).dump(-1), 0,
                     wait);
   world.talk().send(text_of(array), 0, wait);
 }
 
 HostArray receive(DType dtype, int64_t from, world::World& world) {
-  const world::Wait wait = for_what("the videos");
+  const world::Wait wait = for_what("the results");
   const io::Json dims = io::Json::parse(world.talk().receive(from, wait), world.name_of(from));
   const std::string bytes = world.talk().receive(from, wait);
   if (bytes.empty()) {
@@ -138,7 +138,7 @@ void check_same_request(const sample::GenerateRequest& request, const fs::path& 
     while (!fs::is_directory(there, ignored) && there.has_relative_path()) {
       there = there.parent_path();
     }
-    check_shared_folder(there, "the folder of the videos", job);
+    check_shared_folder(there, fmt::format("the folder of the {}s", request.noun), job);
   }
 }
 
@@ -167,12 +167,11 @@ VideoDevices open_for_videos(const config::Config& config, const Job& job) {
     return {.client = *client, .place = own_placement(config, *client)};
   }
   const int64_t all = count * job.world().size();
-  check(
-      asked == all,
-      "[mesh] the axes of the mesh multiply to {}, but each of {} processes has {}\n  "
-      "ici_*_parallelism and dcn_*_parallelism multiply to {} where each makes videos of its own, "
-      "to {} where all make each video together",
-      asked, job.world().size(), counted(count, "device"), count, all);
+  check(asked == all,
+        "[mesh] the axes of the mesh multiply to {}, but each of {} processes has {}\n  "
+        "ici_*_parallelism and dcn_*_parallelism multiply to {} where each makes its own part, "
+        "to {} where all make all of it together",
+        asked, job.world().size(), counted(count, "device"), count, all);
   if (std::ssize(client->devices()) != all) {  // TPU plugins know of each other's anyway
     client.reset();  // a GPU's memory is given back before it is asked for again
     client = open_client(config, job);
@@ -195,7 +194,7 @@ void take_part(sample::GenerateRequest& request, bool together, const Job& job) 
 
 std::string first_problem(const std::string& own, const Job& job, double seconds) {
   const std::vector<std::string> all =
-      job.world().talk().gather(own, {.what = "the videos", .seconds = seconds});
+      job.world().talk().gather(own, {.what = "the results", .seconds = seconds});
   const auto found =
       std::ranges::find_if(all, [](const std::string& each) { return !each.empty(); });
   if (found == all.end()) {
@@ -206,7 +205,7 @@ std::string first_problem(const std::string& own, const Job& job, double seconds
 }
 
 std::string agree_on_problem(const std::string& own, const Job& job) {
-  return first_problem(own, job, for_what("the videos").seconds);
+  return first_problem(own, job, for_what("the results").seconds);
 }
 
 void tell_shares(const sample::GenerateRequest& whole, bool together, const Job& job) {
@@ -218,7 +217,7 @@ void tell_shares(const sample::GenerateRequest& whole, bool together, const Job&
   }
   if (together) {
     job.line(fmt::format("{} over the devices of all {} processes",
-                         counted(request.videos(), "video"), size));
+                         counted(request.videos(), request.noun), size));
     return;
   }
   const int64_t most = sample::videos_of_share(request, 0).count;
@@ -227,8 +226,8 @@ void tell_shares(const sample::GenerateRequest& whole, bool together, const Job&
     at_work += sample::videos_of_share(request, i).count > 0 ? 1 : 0;
   }
   job.line(fmt::format(
-      "{} over {} processes, at most {} each{}", counted(request.videos(), "video"), size, most,
-      at_work < size ? fmt::format("; {} of them have none", size - at_work) : ""));
+      "{} over {} processes, at most {} each{}", counted(request.videos(), request.noun), size,
+      most, at_work < size ? fmt::format("; {} of them have none", size - at_work) : ""));
 }
 
 void write_latents_of_all(const fs::path& path, std::span<const sample::GeneratedVideo> own,
@@ -267,7 +266,7 @@ void gather_videos(GenerateResult& result, std::vector<sample::ListedVideo>& lis
   if (world.is_alone()) {
     return;
   }
-  const world::Wait wait = for_what("the videos");
+  const world::Wait wait = for_what("the results");
   if (!world.is_first()) {
     world.talk().send(describe(result, listed).dump(-1), 0, wait);
     for (const sample::ListedVideo& video : listed) {

@@ -75,7 +75,7 @@ SharedSettings read_shared_settings(const fs::path& file) {
   const io::Json* settings = json.is_object() ? json.find("settings") : nullptr;
   check(settings != nullptr && settings->is_object(),
         "[generate] {} is not {}: it has no `settings`", file.string(),
-        is_picture ? "a picture of kinema" : "the .json beside a video");
+        is_picture ? "a picture of kinema" : "the .json beside a video or an image");
   const std::vector<config::KeyValue> known = config::describe({});
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {

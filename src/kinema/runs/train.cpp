@@ -21,6 +21,7 @@
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/models.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/process_times.h"
 #include "kinema/runs/run_records.h"
 #include "kinema/runs/shared_start.h"
@@ -257,6 +258,9 @@ std::string nothing_to_do(int64_t made, int64_t max_steps) {
 /// that is done, so files, whose keys may stand for what is derived, are not compared.
 std::vector<std::string> without_effect(const config::Loaded& loaded, const Start& start) {
   config::Record given = config::record_of(loaded.config);
+  for (const std::string& key : model_keys()) {
+    given.erase(key);  // other_models tells of those, as they were named
+  }
   std::erase_if(given, [&](const auto& each) {
     return each.first == "max_train_steps" || !on_command_line(loaded, each.first);
   });
@@ -364,6 +368,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
           "larger max_train_steps goes on with it",
           counted(start.saved.step, "step"), loaded.config.optimizer.max_train_steps);
     stores.finish();
+    job.notice(other_models(given.config, start.folder));
     job.notice(without_effect(loaded, start));
     job.notice(nothing_to_do(start.saved.step, loaded.config.optimizer.max_train_steps));
     result.steps = start.saved.step;
@@ -404,6 +409,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   if (training.step.expert.boundary_ratio) {  // of the pipeline, unless it was given
     given.config.generate.boundary_ratio = *training.step.expert.boundary_ratio;
   }
+  set_image_keys(given, pictures_of(training.step.network));  // a picture has one frame
   if (job.world().is_first()) {
     io::write_file(run / "config.yml", to_yaml(given));
     const bool one_device = !training.step.options.place.active();

@@ -56,13 +56,15 @@ struct TrainStart {
 
 /// Videos of a run's prompts by the weights that it trains.
 struct VideosMade {
-  int64_t step = -1;  // after which; -1: before the first
+  std::string_view noun;  // of one of them
+  int64_t step = -1;      // after which; -1: before the first
   std::vector<std::filesystem::path> files;
   double seconds = 0;
 };
 
 /// The first video after a step against the one from before the training.
 struct VideosCompared {
+  std::string_view noun;
   int64_t step = 0;
   double ssim = 0;
   double psnr = 0;  // decibels; infinite for equal videos

@@ -42,9 +42,9 @@ void add_images(const data::Sample& sample, const networks::Sizes& model, int64_
         "  `kinema prepare` with this model and model_type=I2V writes records that have one",
         sample.id);
   check(!has_condition || channels > 0,
-        "[train] {} has an image condition, but this model makes videos of text alone\n"
+        "[train] {} has an image condition, but this model makes {}s of text alone\n"
         "  give records that were prepared for it, or an image-to-video model",
-        sample.id);
+        sample.id, model.noun());
   check(has_states || model.image_dim == 0,
         "[train] {} has no image states, which this model is told through CLIP (image_dim {})\n"
         "  `kinema prepare` with this model and model_type=I2V writes records that have them",

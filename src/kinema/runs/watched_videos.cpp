@@ -32,8 +32,9 @@ WatchedVideos::WatchedVideos(const config::Loaded& loaded, const Training& train
       before_.emplace(training.run, videos_->first_prompt(), listeners_.job);
       knows_before_ = before_->is_known();
     }
-    knows_before_ = world.talk().broadcast(knows_before_ ? "known" : "",
-                                           {.what = "the video before the training"}) == "known";
+    knows_before_ =
+        world.talk().broadcast(knows_before_ ? "known" : "",
+                               {.what = "what was made before the training"}) == "known";
   }
 }
 
@@ -43,8 +44,8 @@ void WatchedVideos::before_training() {
   }
   if (training_.first_step > 0) {
     listeners_.job.notice(fmt::format(
-        "no video from before the training is kept: enable_ssim compares with one after {} steps",
-        training_.first_step));
+        "no {0} from before the training is kept: enable_ssim compares with one after {1} steps",
+        noun(), training_.first_step));
   }
   if (const auto made = make(training_.first_step)) {
     knows_before_ = true;
@@ -70,14 +71,16 @@ void WatchedVideos::after_training(int64_t steps) {
 }
 
 std::optional<RunVideos::Made> WatchedVideos::make(int64_t steps) {
-  listeners_.job.world().begin(steps, "making videos", /*is_long=*/true);
+  listeners_.job.world().begin(steps, fmt::format("making {}s", noun()), /*is_long=*/true);
   auto made =
       videos_->make([this](int64_t place) { return training_.experts->state(place); }, steps);
   if (made && listeners_.job.world().is_first()) {
     listeners_.records.videos(steps - 1, *made);
     if (listeners_.observer.on_videos) {
-      listeners_.observer.on_videos(
-          {.step = steps - 1, .files = made->files.videos, .seconds = made->seconds});
+      listeners_.observer.on_videos({.noun = noun(),
+                                     .step = steps - 1,
+                                     .files = made->files.videos,
+                                     .seconds = made->seconds});
     }
   }
   return made;
@@ -93,14 +96,14 @@ void WatchedVideos::compare(int64_t steps) {
       listeners_.records.likeness(steps - 1, *likeness_);
       if (listeners_.observer.on_comparison) {
         listeners_.observer.on_comparison(
-            {.step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
+            {.noun = noun(), .step = steps - 1, .ssim = likeness_->ssim, .psnr = likeness_->psnr});
       }
     }
   } catch (const Error& error) {  // a video is not worth a run
     if (!videos_->is_together()) {
       throw;
     }
-    listeners_.job.notice(fmt::format("no videos after step {}: {}", steps, error.what()));
+    listeners_.job.notice(fmt::format("no {}s after step {}: {}", noun(), steps, error.what()));
   }
 }
 

@@ -35,6 +35,8 @@ class WatchedVideos {
   void after_training(int64_t steps);
 
  private:
+  /// Of what is made.
+  std::string_view noun() const { return training_.step.network.sizes().noun(); }
   std::optional<RunVideos::Made> make(int64_t steps);
   void compare(int64_t steps);
 

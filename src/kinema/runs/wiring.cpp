@@ -30,6 +30,7 @@
 #include "kinema/runs/load.h"
 #include "kinema/runs/objective.h"
 #include "kinema/runs/quantization.h"
+#include "kinema/weights/lora.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
@@ -249,6 +250,17 @@ void check_is_model(const fs::path& folder) {
       name);
 }
 
+/// Throws an Error that names the key of adapters for a LoRA that was given as a model.
+void check_no_lora(const fs::path& path, std::string_view key) {
+  std::error_code ignored;
+  const bool is_file = path.extension() == ".safetensors" && fs::is_regular_file(path, ignored);
+  check(is_file ? weights::file_kind(path) != weights::FileKind::LORA
+                : !weights::is_lora_folder(path),
+        "[config] {0} is {1}, a LoRA: an adapter of a model, which this key names\n  "
+        "enable_lora=true lora_config={{lora_model_name_or_path: [{1}]}} puts it on the model",
+        key, path.string());
+}
+
 }  // namespace
 
 bool is_pipeline_file(const fs::path& path) {
@@ -268,6 +280,8 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   if (path.empty()) {
     return {};
   }
+  check_no_lora(path, own.empty() ? "pretrained_model_name_or_path"
+                                  : "wan_transformer_pretrained_model_name_or_path");
   std::error_code ignored;
   // A file may be the transformer alone, or hold the pipeline's other models too.
   const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
@@ -512,7 +526,8 @@ std::unique_ptr<data::Source> make_source(const config::Config& config,
   }
   const bool videos = config.data.dataset_type == config::DatasetType::VIDEOS;
   check(config.data.dataset_type == config::DatasetType::HF || !config.data.train_data_dir.empty(),
-        "[config] train_data_dir is empty: where are the {}?", videos ? "videos" : "TFRecords");
+        "[config] train_data_dir is empty: where are the {}?",
+        videos ? "clips or pictures" : "TFRecords");
   if (has_clips(config.data)) {
     return make_clip_source(config, model, batch, client, job, report, part);
   }

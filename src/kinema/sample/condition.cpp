@@ -21,7 +21,7 @@ Condition condition_of(const networks::Sizes& network, const encoders::LatentLay
     return Condition::CHANNELS;
   }
   check(!first || expand_timesteps,
-        "[sample] this model makes videos of text alone: image_url must be empty");
+        "[sample] this model makes {}s of text alone: image_url must be empty", network.noun());
   check(!last, "[sample] this model takes a first image only: last_image_url must be empty");
   return first ? Condition::FIRST_FRAME : Condition::NONE;
 }

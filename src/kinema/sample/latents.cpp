@@ -65,9 +65,9 @@ HostArray read_latents(const std::filesystem::path& path, int64_t videos, const 
             std::ranges::equal(dims.begin() + 1, dims.end(), video.begin(), video.end()),
         "[sample] `{}` in {} is {}, expected f32{}{}", tensor.name, path.string(),
         to_string(tensor.shape), to_string(with_count(videos, video)),
-        videos == 1 ? ""
-                    : fmt::format(" or, the same noise for every video, f32{}",
-                                  to_string(with_count(1, video))));
+        videos == 1
+            ? ""
+            : fmt::format(" or, the same noise for all, f32{}", to_string(with_count(1, video))));
   const HostArray one = convert(tensor.copy(), DType::F32);
   HostArray out(Shape{DType::F32, with_count(videos, video)});
   for (size_t at = 0; at < out.bytes.size(); at += one.bytes.size()) {

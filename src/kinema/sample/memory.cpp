@@ -99,9 +99,9 @@ void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::L
   const int64_t most =
       room < alone ? 0 : (room - alone) / layout.temporal * layout.temporal + alone;
   fail(
-      "[sample] {} decoded frames of {} x {} for each of {} video{} take {}, but {} are free\n"
-      "  {} frames fit; smaller frames and fewer videos at a time take less",
-      sizes.num_frames, sizes.height, sizes.width, videos, videos == 1 ? "" : "s",
+      "[sample] {} decoded frames of {} x {} for each of {} at a time take {}, but {} are free\n"
+      "  {} frames fit; smaller frames and fewer at a time take less",
+      sizes.num_frames, sizes.height, sizes.width, videos,
       gib(static_cast<double>(frame * sizes.num_frames)), gib(static_cast<double>(available)),
       most);
 }

@@ -35,6 +35,8 @@ struct VideoShare {
 };
 
 struct GenerateRequest {
+  /// What is made, as messages call one of them: networks::Sizes::noun.
+  std::string_view noun = "video";
   std::vector<std::string> prompts;
   /// What the second of two text encoders reads instead, one a prompt or none.
   std::vector<std::string> prompts_2;

@@ -45,6 +45,29 @@ std::vector<std::string_view> classes_of(std::string_view part, const weights::F
                             : std::vector<std::string_view>{found->second};
 }
 
+/// Whether a part of some family is of this class.
+bool is_class_of_a_part(std::string_view name) {
+  return std::ranges::any_of(weights::families(), [&](const weights::Family& family) {
+    return name == family.transformer_class || name == family.vae_class ||
+           name == family.text_encoder_class || name == family.text_encoder_2_class;
+  });
+}
+
+/// Throws an Error where a part's own config.json, if it is there, says that it is another
+/// family's.
+void check_own_class(const fs::path& part, const std::vector<std::string_view>& classes) {
+  std::error_code ignored;
+  if (classes.empty() || !fs::is_regular_file(part / "config.json", ignored)) {
+    return;
+  }
+  const std::string own = weights::class_of_model(io::Json::read(part / "config.json"));
+  check(!is_class_of_a_part(own) || std::ranges::find(classes, own) != classes.end(),
+        "[sample] {} holds a `{}`, but its pipeline wants a {} there\n  put that model's folder "
+        "back, or "
+        "name the pipeline that the part belongs to",
+        part.string(), own, fmt::join(classes, " or "));
+}
+
 /// The folder of a part that the index lists; empty for one that it does not list.
 fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view part,
                  const weights::Family& family, PartsThere parts) {
@@ -59,6 +82,7 @@ fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view
   fs::path path = folder / part;
   check(parts == PartsThere::SOME || fs::is_directory(path),
         "[sample] {} has no `{}` folder, which its model_index.json lists", folder.string(), part);
+  check_own_class(path, classes);
   return path;
 }
 
@@ -146,6 +170,16 @@ bool speaks_of(const std::string& names, std::string_view noise) {
 bool PipelineFolder::of_images() const {
   const weights::PipelineClass* known = weights::pipeline_class(class_name);
   return known != nullptr && known->of_images;
+}
+
+void check_family(const PipelineFolder& folder, const networks::Network& network) {
+  const weights::Family* const wanted = weights::family_of_pipeline(folder.class_name);
+  const weights::Family* const own = weights::family_of_config(network->config());
+  check(wanted == nullptr || own == nullptr || wanted == own,
+        "[sample] the network is a {}, but {} is a {}, whose {} is a {}\n  both must be of one "
+        "family",
+        own == nullptr ? "" : own->transformer_class, folder.folder.string(), folder.class_name,
+        wanted == nullptr ? "" : wanted->part, wanted == nullptr ? "" : wanted->transformer_class);
 }
 
 std::vector<std::string> doubts(const PipelineFolder& folder) {

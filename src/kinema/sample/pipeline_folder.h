@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kinema/networks/network.h"
 #include "kinema/schedulers/schedule.h"
 #include "kinema/weights/lora.h"
 
@@ -51,13 +52,16 @@ enum class PartsThere : uint8_t {
 /// without `model_index.json` but with `transformer/` (a checkpoint of a training run) is a
 /// pipeline of one transformer.
 ///
-/// Throws an Error that names the missing part, a pipeline, part or scheduler class that is not
-/// known, or a scheduler setting that would change the result and is not supported.
+/// Throws an Error that names the missing part, a pipeline's or part's class that is not known, or
+/// a scheduler setting that would change the result and is not supported.
 PipelineFolder read_pipeline_folder(const std::filesystem::path& folder,
                                     PartsThere parts = PartsThere::ALL);
 
 /// Where in a pipeline's folder, or a checkpoint's, it is said how to sample.
 inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json";
+
+/// Throws an Error that names both classes for a network of another family than the pipeline is of.
+void check_family(const PipelineFolder& folder, const networks::Network& network);
 
 /// What looks wrong without being certain, a line each: experts that seem to have changed places.
 std::vector<std::string> doubts(const PipelineFolder& folder);

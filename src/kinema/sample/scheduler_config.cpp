@@ -141,10 +141,17 @@ void read_dynamic_shift(const Json& config, schedulers::ScheduleConfig& out) {
   out.dynamic_shift = shift;
 }
 
-}  // namespace
+/// Whether a configuration of a class that is not known here is of a rectified flow.
+bool is_of_flow(const Json& config) {
+  const Json* predicts = given(config, "prediction_type");
+  const bool says_so =
+      predicts != nullptr && predicts->is_string() && predicts->as_string() == "flow_prediction";
+  return says_so || flag_or(config, "use_flow_sigmas", false) ||
+         (given(config, "beta_start") == nullptr && given(config, "shift") != nullptr);
+}
 
-schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
-  check_fixed(config, sampler);
+/// What a configuration says beside its sampler's own settings.
+schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
   schedulers::ScheduleConfig out;
   out.sampler = sampler;
   if (const Json* steps = config.find("num_train_timesteps"); steps != nullptr) {
@@ -161,7 +168,8 @@ schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
         sampler == Sampler::EULER ? schedulers::Spacing::LINSPACE : schedulers::Spacing::LEADING);
     return out;
   }
-  const char* key = sampler == Sampler::UNIPC ? "flow_shift" : "shift";
+  const bool is_flow_shift = sampler == Sampler::UNIPC || given(config, "flow_shift") != nullptr;
+  const char* key = is_flow_shift ? "flow_shift" : "shift";
   out.shift = number_or(config, key, 1.0);  // diffusers' default of both classes
   if (const Json* shift = given(config, key)) {
     check(out.shift > 0.0, "[scheduler] {} is {}, expected a number above 0", shift->where(),
@@ -173,9 +181,33 @@ schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   return out;
 }
 
+}  // namespace
+
+schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
+  check_fixed(config, sampler);
+  return read_schedule(sampler, config);
+}
+
 schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file) {
   const Json config = Json::read(file);
-  return schedule_of(schedulers::sampler_from_string(config.at("_class_name").as_string()), config);
+  const std::string& name = config.at("_class_name").as_string();
+  if (schedulers::is_sampler(name)) {
+    return schedule_of(schedulers::sampler_from_string(name), config);
+  }
+  // Solvers and sigmas are the other sampler's; other betas would be of the training.
+  const Json* betas = given(config, "trained_betas");
+  check(betas == nullptr, "[scheduler] {}trained_betas are not supported",
+        betas == nullptr ? "" : betas->where() + ": ");
+  schedulers::ScheduleConfig out =
+      read_schedule(is_of_flow(config) ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
+  out.unknown_class = name;
+  return out;
+}
+
+schedulers::ScheduleConfig with_sampler(schedulers::ScheduleConfig schedule, Sampler sampler) {
+  schedule.sampler = sampler;
+  schedule.unknown_class.clear();
+  return schedule;
 }
 
 Json scheduler_json(const schedulers::ScheduleConfig& schedule) {

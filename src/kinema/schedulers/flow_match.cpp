@@ -1,6 +1,7 @@
 #include "kinema/schedulers/flow_match.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -25,7 +26,44 @@ T cosmap(T sigma) {
   return 2.0 / (std::numbers::pi * (1.0 - 2.0 * sigma + 2.0 * (sigma * sigma)));
 }
 
+/// sqrt(2) erfinv(x) / x where -log(1 - x^2) is w, in the middle and in the tails: the polynomials
+/// of single precision in M. Giles, Approximating the erfinv function, 2010.
+constexpr std::array kMiddle{2.81022636e-08,  3.43273939e-07, -3.5233877e-06,
+                             -4.39150654e-06, 0.00021858087,  -0.00125372503,
+                             -0.00417768164,  0.246640727,    1.50140941};
+constexpr std::array kTail{-0.000200214257, 0.000100950558, 0.00134934322,
+                           -0.00367342844,  0.00573950773,  -0.0076224613,
+                           0.00943887047,   1.00167406,     2.83297682};
+constexpr double kMiddleEnds = 5.0;
+
+template <typename T>
+T polynomial(const std::array<double, 9>& coefficients, T w) {
+  T out = coefficients[0] * w + coefficients[1];
+  for (size_t i = 2; i < coefficients.size(); ++i) {
+    out = out * w + coefficients[i];
+  }
+  return out * std::numbers::sqrt2;
+}
+
+/// Numbers at the very ends are moved in: float32 has no others between them and the ends.
+constexpr double kEnds = 1e-7;
+
 }  // namespace
+
+double normal_quantile(double u) {
+  const double inside = std::clamp(u, kEnds, 1.0 - kEnds);
+  const double x = 2.0 * inside - 1.0;
+  const double w = -std::log(4.0 * inside * (1.0 - inside));
+  return x * (w < kMiddleEnds ? polynomial(kMiddle, w - 2.5) : polynomial(kTail, std::sqrt(w) - 3));
+}
+
+Tensor normal_quantile(Tensor u) {
+  const Tensor inside = minimum(maximum(u, kEnds), 1.0 - kEnds);
+  const Tensor x = 2.0 * inside - 1.0;
+  const Tensor w = -log(4.0 * (inside * (1.0 - inside)));
+  return x * select(compare(w, Comparison::LT, kMiddleEnds), polynomial(kMiddle, w - 2.5),
+                    polynomial(kTail, sqrt(w) - 3.0));
+}
 
 Density density_from_string(std::string_view name) {
   if (name == "none") {

@@ -25,6 +25,11 @@ enum class Weighting {
   COSMAP,      // 2 / (pi (1 - 2 sigma + 2 sigma^2))
 };
 
+/// The standard normal number below which a share `u` of all lie, up to 1e-6: makes of numbers that
+/// are spread evenly over [0, 1) ones that are spread as evenly over the normal distribution.
+double normal_quantile(double u);
+Tensor normal_quantile(Tensor u);
+
 /// How training draws noise levels; the reference trains with these whatever `flow_shift` is.
 /// Every formula exists for one number on the host and, element-wise, for a tensor (F32).
 struct FlowMatch {

@@ -26,6 +26,12 @@ constexpr std::array<Named, 4> kSamplers{
      {Sampler::EULER, "euler_discrete", "EulerDiscreteScheduler"},
      {Sampler::DDIM, "ddim", "DDIMScheduler"}}};
 
+/// Configurations of JAX have it before the name.
+std::string_view without_flax(std::string_view name) {
+  constexpr std::string_view kFlax = "Flax";
+  return name.starts_with(kFlax) ? name.substr(kFlax.size()) : name;
+}
+
 /// sigma -> s sigma / (1 + (s - 1) sigma): more of the steps at high noise.
 template <typename T>
 T shifted(T sigma, T shift) {
@@ -127,11 +133,7 @@ bool is_flow(Sampler sampler) {
 }
 
 Sampler sampler_from_string(std::string_view name, bool flow) {
-  std::string_view plain = name;
-  constexpr std::string_view kFlax = "Flax";
-  if (plain.starts_with(kFlax)) {
-    plain.remove_prefix(kFlax.size());
-  }
+  const std::string_view plain = without_flax(name);
   if (plain == "euler") {
     return flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER;
   }
@@ -143,6 +145,21 @@ Sampler sampler_from_string(std::string_view name, bool flow) {
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", each.word, each.class_name);
   }
   fail("[scheduler] `{}` is not a sampler known here\n  known: {}", name, known);
+}
+
+bool is_sampler(std::string_view name) {
+  const std::string_view plain = without_flax(name);
+  return plain == "euler" || std::ranges::any_of(kSamplers, [&](const Named& each) {
+           return plain == each.word || plain == each.class_name;
+         });
+}
+
+void check_class(const ScheduleConfig& config) {
+  check(
+      config.unknown_class.empty(),
+      "[scheduler] the model's scheduler is a `{}`, which is not known here\n  scheduler=euler or "
+      "scheduler={} samples in its place, with what the model learned",
+      config.unknown_class, is_flow(config.sampler) ? "unipc" : "ddim");
 }
 
 std::string_view class_name(Sampler sampler) {
@@ -165,6 +182,7 @@ std::vector<float> StepCoefficients::values() const {
 }
 
 Schedule make_schedule(const ScheduleConfig& config, int64_t num_inference_steps, int64_t tokens) {
+  check_class(config);
   check(num_inference_steps >= 1 && num_inference_steps <= config.num_train_timesteps,
         "[scheduler] num_inference_steps is {}, expected 1 to {}", num_inference_steps,
         config.num_train_timesteps);

@@ -27,6 +27,8 @@ bool is_flow(Sampler sampler);
 /// `Flax` before them too; `euler` is the one of the two that is for a flow, or is not. Throws an
 /// Error naming the known ones.
 Sampler sampler_from_string(std::string_view name, bool flow = true);
+/// Whether it is one of these names.
+bool is_sampler(std::string_view name);
 /// `UniPCMultistepScheduler`, `FlowMatchEulerDiscreteScheduler`, ...
 std::string_view class_name(Sampler sampler);
 
@@ -54,6 +56,9 @@ struct ScheduleConfig {
   std::optional<DynamicShift> dynamic_shift = {};
   /// EULER, DDIM.
   Diffusion diffusion = {};
+  /// A file's class that is none of the samplers: what was learned is known, how it is sampled is
+  /// not, until `sampler` is named in its place and this is cleared.
+  std::string unknown_class = {};
   bool operator==(const ScheduleConfig&) const = default;
 };
 
@@ -77,6 +82,9 @@ struct StepCoefficients {
   /// In the order of declaration.
   std::vector<float> values() const;
 };
+
+/// Throws an Error that names the samplers for a configuration of an unknown class.
+void check_class(const ScheduleConfig& config);
 
 /// Everything about a sampling run that does not depend on the sample.
 struct Schedule {

@@ -136,7 +136,8 @@ Draw draw(Tensor key, Tensor latents, const ObjectiveOptions& options, Tensor ex
     return diffusion_draw(key, u, drawn.noise, *options.diffusion);
   }
   if (options.flow.density == schedulers::Density::LOGIT_NORMAL) {
-    u = random_normal(fold_in(key, "timestep"), {batch});
+    u = options.stratified ? schedulers::normal_quantile(u)
+                           : random_normal(fold_in(key, "timestep"), {batch});
   }
   drawn.timestep = timesteps(u, options, expert);
   if (options.weigh) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kinema/weights/names.h"
+#include "kinema/weights/transformers_config.h"
 
 namespace kinema::weights {
 namespace {
@@ -61,6 +62,11 @@ void add(std::string& list, std::string_view name) {
 }  // namespace
 
 std::span<const Family> families() { return kFamilies; }
+
+std::string class_of_model(const io::Json& config) {
+  const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;
+  return name != nullptr && name->is_string() ? name->as_string() : class_of(config);
+}
 
 const Family* family_of_config(const io::Json& config) {
   const io::Json* name = config.is_object() ? config.find("_class_name") : nullptr;

@@ -54,6 +54,10 @@ struct Family {
 
 std::span<const Family> families();
 
+/// The class that a model's config.json names: `_class_name` of diffusers, or the first of
+/// transformers' `architectures`; empty where neither is.
+std::string class_of_model(const io::Json& config);
+
 /// The family of a configuration by its class, in either naming; null for another.
 const Family* family_of_config(const io::Json& config);
 /// The class of a pipeline of one of the families; null for another.

@@ -182,6 +182,12 @@ std::string plural(size_t count, std::string_view word) {
 
 }  // namespace
 
+bool is_lora_folder(const fs::path& path) {
+  std::error_code ignored;
+  return (fs::exists(path / kPeftConfig, ignored) && fs::exists(path / kPeftFile, ignored)) ||
+         fs::exists(path / kLoraFile, ignored);
+}
+
 Lora Lora::open(const fs::path& path, const Layout* layout) {
   std::error_code ignored;
   const bool folder = fs::is_directory(path, ignored);

@@ -27,6 +27,8 @@ struct Piece;
 inline constexpr const char* kLoraFile = "pytorch_lora_weights.safetensors";
 inline constexpr const char* kPeftFile = "adapter_model.safetensors";
 inline constexpr const char* kPeftConfig = "adapter_config.json";
+/// Whether PEFT, diffusers or a run wrote a LoRA file into the folder.
+bool is_lora_folder(const std::filesystem::path& path);
 /// Metadata of files that kinema trains for one expert of two. In diffusers' names keys of either
 /// begin with the word transformer, and load_lora_weights is told which is meant.
 inline constexpr const char* kExpertKey = "kinema.expert";
