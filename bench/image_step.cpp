@@ -87,6 +87,7 @@ void train(const Settings& s, const networks::Network& network) {
   nn::ModelOptions model;
   model.weights_dtype = model.activations_dtype = s.run.precision();
   model.scan_layers = false;
+  model.attention.kind = nn::AttentionKind::FLASH;  // as configs/images.yml has it
   const std::vector<nn::ParamSpec> specs = network->parameters(model);
   const training::BatchShapes shapes{
       .latents = {DType::F32, {1, sizes.out_channels, 1, s.side, s.side}},
