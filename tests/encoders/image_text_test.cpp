@@ -404,6 +404,13 @@ TEST_F(SdxlText, ClipSkipTakesEarlierLayers) {
   EXPECT_LT(text_difference(got.states, want), kLimit);
   EXPECT_LT(text_difference(got.pooled, second.at("text_embeds").copy()), kLimit);
 
+  // diffusers leaves no layer out of a negative prompt.
+  const std::vector<Prompt> both{{.text = prompts[0]}, {.text = prompts[0], .is_negative = true}};
+  const TextStates mixed = sdxl_text_encoder(client(), given)->encode(both);
+  EXPECT_EQ(row(mixed, 0).states.bytes, row(got, 0).states.bytes);
+  EXPECT_EQ(row(mixed, 1).states.bytes,
+            row(sdxl_text_encoder(client(), settings())->encode(prompts), 0).states.bytes);
+
   given.clip_skip = 2;
   EXPECT_THAT(problem_of([&] { sdxl_text_encoder(client(), given); }),
               HasSubstr("layer -4 from the end was asked for"));

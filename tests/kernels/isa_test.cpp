@@ -35,7 +35,7 @@ TEST(Isa, HasAWordForEach) {
 TEST(Isa, IsTheMachinesWhenNothingLimitsIt) {
   EXPECT_EQ(isa(), machine_isa());
   runtime::limit_cpu_isa("auto");
-  EXPECT_TRUE(for_target({.platform = "cpu"}).flags.empty());
+  EXPECT_FALSE(for_target({.platform = "cpu"}).flags.contains("xla_cpu_max_isa"));
 }
 
 TEST(Isa, ThatTheMachineLacksIsRefused) {
@@ -104,7 +104,7 @@ TEST_F(LimitedProcess, HasNoMoreForKernelsAndForThePluginsCode) {
         const bool kernels = isa() == Isa::Baseline && !has_fast_product(DType::F32) &&
                              !has_fast_product(DType::BF16);
         const auto flags = for_target({.platform = "cpu"}).flags;
-        const bool flag = flags.size() == 1 && flags.contains("xla_cpu_max_isa");
+        const bool flag = flags.contains("xla_cpu_max_isa");
         // There are no fused multiply-adds without AVX2.
         const bool code = compiled().bytes == one_by_one().bytes;
         std::exit(kernels && flag && code ? 0 : 1);

@@ -78,7 +78,7 @@ TEST(ImageStructure, ReadsBackTheConfigurationsThatItWrites) {
   const flux::TransformerConfig flux_config{.num_layers = 2, .guidance_embeds = false};
   EXPECT_EQ(flux::parse_config(io::Json::parse(flux::config_json(flux_config).dump(), "c.json")),
             flux_config);
-  const unet::UNetConfig unet_config{.layers_per_block = 3};
+  const unet::UNetConfig unet_config{.layers_per_block = 3, .sample_size = 64};
   EXPECT_EQ(unet::parse_config(io::Json::parse(unet::config_json(unet_config).dump(), "c.json")),
             unet_config);
   const kl_autoencoder::AutoencoderConfig vae{.latent_channels = 16, .shift_factor = 0.1159};

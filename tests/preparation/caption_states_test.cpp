@@ -19,9 +19,9 @@ class Lengths final : public encoders::TextEncoder {
     ++calls;
     check(!broken, "the encoder is broken");
     std::vector<float> states;
-    for (const auto& [prompt, second] : prompts) {
-      check(!prompt.starts_with("bad"), "`{}` cannot be encoded", prompt);
-      states.push_back(static_cast<float>(prompt.size()));
+    for (const encoders::Prompt& each : prompts) {
+      check(!each.text.starts_with("bad"), "`{}` cannot be encoded", each.text);
+      states.push_back(static_cast<float>(each.text.size()));
     }
     return {.states = HostArray::f32({static_cast<int64_t>(prompts.size()), 1, 1}, states)};
   }

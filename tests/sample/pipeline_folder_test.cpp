@@ -202,7 +202,8 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const TemporaryFolder folder;
   folder.write("c.json",
                R"({"_class_name": "DPMSolverMultistepScheduler", "use_karras_sigmas": true,
-                   "solver_order": 2, "beta_start": 0.001, "beta_end": 0.03, "beta_schedule": "linear",
+                   "lambda_min_clipped": -Infinity, "solver_order": 2,
+                   "beta_start": 0.001, "beta_end": 0.03, "beta_schedule": "linear",
                    "prediction_type": "v_prediction", "timestep_spacing": "trailing"})");
   const schedulers::ScheduleConfig diffusion = read_scheduler_config(folder.path() / "c.json");
   EXPECT_FALSE(schedulers::is_flow(diffusion.sampler));
@@ -223,6 +224,13 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   folder.write("c.json", R"({"_class_name": "DPMSolverMultistepScheduler", "flow_shift": 7.0,
                              "prediction_type": "flow_prediction", "beta_start": 0.001})");
   EXPECT_EQ(read_scheduler_config(folder.path() / "c.json").shift, 7.0);
+  folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "beta_end": 0.02,
+                             "beta_start": 0.001, "prediction_type": "epsilon"})");
+  const schedulers::ScheduleConfig unipc = read_scheduler_config(folder.path() / "c.json");
+  EXPECT_THAT([&] { schedulers::make_schedule(unipc, 4); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`"),
+                                         HasSubstr("scheduler=euler or scheduler=ddim"))));
+  EXPECT_EQ(with_sampler(unipc, schedulers::Sampler::EULER).diffusion.beta_start, 0.001);
   folder.write("c.json", R"({"_class_name": "PNDMScheduler", "trained_betas": [0.1]})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
               ThrowsMessage<Error>(HasSubstr("trained_betas")));

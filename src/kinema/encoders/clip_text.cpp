@@ -64,8 +64,9 @@ std::vector<int64_t> ClipText::tokenize(const std::string& prompt) const {
   return std::move(tokens.ids);
 }
 
-const runtime::Program& ClipText::program() {
-  if (program_ == nullptr) {
+const runtime::Program& ClipText::program(int64_t hidden_layer) {
+  auto found = programs_.find(hidden_layer);
+  if (found == programs_.end()) {
     Graph graph;
     std::vector<Tensor> params;
     for (const nn::ParamSpec& spec :
@@ -75,7 +76,7 @@ const runtime::Program& ClipText::program() {
     const clip::TextInputs inputs{
         .embeddings = graph.input({settings_.dtype, {1, length_, config_.hidden_size}}, "x"),
         .ids = graph.input({DType::S64, {1, length_}}, "ids"),
-        .hidden_layer = settings_.hidden_layer};
+        .hidden_layer = hidden_layer};
     const clip::TextOutputs out =
         clip::text_states(params, config_, prefix_, text_options(settings_), inputs);
     std::vector<Tensor> outputs{nn::as(out.hidden, DType::F32), nn::as(out.pooled, DType::F32)};
@@ -84,27 +85,31 @@ const runtime::Program& ClipText::program() {
     }
     runtime::ProgramOptions options = settings_.program;
     options.name = "clip_text";
-    program_ = std::make_unique<runtime::Program>(
-        runtime::Program::compile(client_, graph, outputs, options));
+    found =
+        programs_.emplace(hidden_layer, runtime::Program::compile(client_, graph, outputs, options))
+            .first;
   }
-  return *program_;
+  return found->second;
 }
 
-ClipText::States ClipText::encode(std::span<const std::string> prompts) {
+ClipText::States ClipText::encode(std::span<const std::string> prompts,
+                                  std::span<const int64_t> hidden_layers) {
   // Callers may come from several threads; the device is one.
   const std::scoped_lock lock(mutex_);
   std::vector<std::vector<int64_t>> all;
   for (const std::string& prompt : prompts) {
     all.push_back(tokenize(prompt));
   }
-  const runtime::Program& run = program();
   if (params_.empty()) {
     params_ = weights::load_tensors(
         files_, clip::text_parameters(config_, prefix_, text_options(settings_)), client_,
         settings_.adapters);
   }
   States out;
-  for (const std::vector<int64_t>& ids : all) {
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::vector<int64_t>& ids = all[i];
+    const runtime::Program& run =
+        program(hidden_layers.empty() ? settings_.hidden_layer : hidden_layers[i]);
     const pjrt::Buffer x = client_.to_device(
         convert(weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, ids),
                 settings_.dtype));
@@ -127,7 +132,7 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts) {
 
 int64_t ClipText::memory_bytes() {
   const std::scoped_lock lock(mutex_);
-  int64_t bytes = program().report().memory.temporary;
+  int64_t bytes = program(settings_.hidden_layer).report().memory.temporary;
   if (params_.empty()) {
     for (const nn::ParamSpec& spec :
          clip::text_parameters(config_, prefix_, text_options(settings_))) {

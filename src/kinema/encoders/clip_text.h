@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -56,8 +57,9 @@ class ClipText {
     HostArray pooled;       // [n, d]: of the last one, with it, at the prompt's end
     HostArray text_embeds;  // [n, p]: its projection; without bytes for models that have none
   };
-  /// Throws an Error for text that is not UTF-8.
-  States encode(std::span<const std::string> prompts);
+  /// `hidden_layers` has the layer for each prompt; empty: that of the settings. Throws an Error
+  /// for text that is not UTF-8.
+  States encode(std::span<const std::string> prompts, std::span<const int64_t> hidden_layers = {});
 
   /// t: what the tokenizer's folder says, or all positions of the model.
   int64_t length() const { return length_; }
@@ -68,7 +70,7 @@ class ClipText {
 
  private:
   std::vector<int64_t> tokenize(const std::string& prompt) const;
-  const runtime::Program& program();
+  const runtime::Program& program(int64_t hidden_layer);
 
   ClipTextSettings settings_;
   text::ClipTokenizer tokenizer_;
@@ -79,7 +81,7 @@ class ClipText {
   pjrt::Client client_;
   std::mutex mutex_;  // of what follows
   std::vector<pjrt::Buffer> params_;
-  std::unique_ptr<runtime::Program> program_;
+  std::map<int64_t, runtime::Program> programs_;  // by the hidden layer that they give
 };
 
 }  // namespace kinema::encoders

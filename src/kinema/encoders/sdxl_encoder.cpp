@@ -9,13 +9,15 @@
 namespace kinema::encoders {
 namespace {
 
+constexpr int64_t kHiddenLayer = -2;
+
 ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& behind,
                                const std::vector<weights::Adapter>& adapters) {
   check(s.clip_skip >= 0, "[encoders] clip_skip is {}, expected 0 up", s.clip_skip);
   return {.model = s.file.empty() ? s.pipeline / ("text_encoder" + behind) : s.file,
           .tokenizer = s.pipeline / ("tokenizer" + behind),
           .part = behind.empty() ? weights::kTextEncoder : weights::kTextEncoder2,
-          .hidden_layer = -2 - s.clip_skip,
+          .hidden_layer = kHiddenLayer - s.clip_skip,
           .dtype = s.dtype,
           .precision = s.precision,
           .scan_layers = s.scan_layers,
@@ -46,7 +48,8 @@ class SdxlTextEncoder final : public TextEncoder {
  public:
   SdxlTextEncoder(const pjrt::Client& client, const SdxlTextSettings& s)
       : first_(client, clip_settings(s, "", s.adapters)),
-        second_(client, clip_settings(s, "_2", s.adapters_2)) {
+        second_(client, clip_settings(s, "_2", s.adapters_2)),
+        clip_skip_(s.clip_skip) {
     const std::string where = s.pipeline.string();
     check(first_.length() == second_.length(),
           "[encoders] the text encoders of {} take {} and {} tokens, but must take as many", where,
@@ -78,8 +81,13 @@ class SdxlTextEncoder final : public TextEncoder {
       return {.states = HostArray(Shape{DType::F32, {0, first_.length(), width()}}),
               .pooled = HostArray(Shape{DType::F32, {0, second_.config().projection_dim}})};
     }
-    const ClipText::States first = first_.encode(first_texts(prompts));
-    ClipText::States second = second_.encode(second_texts(prompts));
+    // As diffusers' pipeline has it: layers are left out of prompts alone.
+    std::vector<int64_t> layers;
+    for (const Prompt& prompt : prompts) {
+      layers.push_back(kHiddenLayer - (prompt.is_negative ? 0 : clip_skip_));
+    }
+    const ClipText::States first = first_.encode(first_texts(prompts), layers);
+    ClipText::States second = second_.encode(second_texts(prompts), layers);
     return {.states = joined(first.hidden, second.hidden), .pooled = std::move(second.text_embeds)};
   }
   int64_t prompts_bytes(std::span<const Prompt> /*prompts*/) const override {
@@ -88,6 +96,7 @@ class SdxlTextEncoder final : public TextEncoder {
 
   mutable ClipText first_;
   mutable ClipText second_;
+  int64_t clip_skip_;
 };
 
 }  // namespace

@@ -12,7 +12,8 @@ struct SdxlTextSettings {
   std::filesystem::path pipeline;  // with text_encoder, tokenizer, text_encoder_2, tokenizer_2
   /// A single file that holds both encoders in the place of the pipeline's; empty: none.
   std::filesystem::path file = {};
-  /// So many layers more than the last one are left out.
+  /// So many layers more than the last one are left out; of negative prompts none (diffusers,
+  /// StableDiffusionXLPipeline.encode_prompt).
   int64_t clip_skip = 0;
   /// Widths that the network expects of states and pooled; 0: any.
   int64_t width = 0;

@@ -16,6 +16,8 @@ struct Prompt {
   std::string text;
   /// What the second of two encoders reads, where that is something else.
   std::optional<std::string> second = {};
+  /// What guidance leads away from, of which no layer is skipped.
+  bool is_negative = false;
 
   const std::string& for_second() const { return second ? *second : text; }
   bool operator==(const Prompt&) const = default;

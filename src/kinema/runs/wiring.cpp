@@ -254,8 +254,14 @@ void check_is_model(const fs::path& folder) {
 void check_no_lora(const fs::path& path, std::string_view key) {
   std::error_code ignored;
   const bool is_file = path.extension() == ".safetensors" && fs::is_regular_file(path, ignored);
-  check(is_file ? weights::file_kind(path) != weights::FileKind::LORA
-                : !weights::is_lora_folder(path),
+  bool is_lora = false;
+  try {
+    is_lora = is_file ? weights::file_kind(path) == weights::FileKind::LORA
+                      : weights::is_lora_folder(path);
+  } catch (const Error&) {
+    // what is damaged is told where it is opened
+  }
+  check(!is_lora,
         "[config] {0} is {1}, a LoRA: an adapter of a model, which this key names\n  "
         "enable_lora=true lora_config={{lora_model_name_or_path: [{1}]}} puts it on the model",
         key, path.string());
@@ -453,10 +459,9 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
         "[config] there is no tokenizer_2/ in {}, for its text_encoder_2", folder.string());
   const fs::path file = text_encoder_file(config);
   if (file.empty() && weights::is_t5(io::Json::read(folder / "text_encoder_2" / "config.json"))) {
-    constexpr int64_t kLongest = 512;
     return encoders::flux_text_encoder(
         client, {.pipeline = folder,
-                 .max_sequence_length = std::min(m.max_sequence_length, kLongest),
+                 .max_sequence_length = m.max_sequence_length,
                  .width = widths.states,
                  .pooled_width = widths.pooled,
                  .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,

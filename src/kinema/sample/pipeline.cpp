@@ -277,8 +277,9 @@ std::vector<encoders::Prompt> Pipeline::texts(const Plan& plan,
     }
   }
   if (plan.guided && !has_zero_negative(request, experts_.folder())) {
-    prompts.push_back(
-        {.text = request.negative_prompt.value_or(""), .second = request.negative_prompt_2});
+    prompts.push_back({.text = request.negative_prompt.value_or(""),
+                       .second = request.negative_prompt_2,
+                       .is_negative = true});
   }
   return prompts;
 }

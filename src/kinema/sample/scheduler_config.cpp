@@ -1,9 +1,12 @@
 #include "kinema/sample/scheduler_config.h"
 
+#include <fmt/format.h>
+
 #include <string_view>
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/io/mapped_file.h"
 
 namespace kinema::sample {
 namespace {
@@ -141,6 +144,29 @@ void read_dynamic_shift(const Json& config, schedulers::ScheduleConfig& out) {
   out.dynamic_shift = shift;
 }
 
+/// diffusers writes infinities, which JSON does not have (`lambda_min_clipped` of DPMSolver): a
+/// value that is one is not given. Their room is kept, so that errors name places of the file.
+std::string without_infinities(std::string_view text) {
+  std::string out(text);
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (in_string) {
+      i += text[i] == '\\' ? 1 : 0;
+    } else {
+      for (const std::string_view word : {"-Infinity", "Infinity"}) {
+        if (text.substr(i).starts_with(word)) {
+          out.replace(i, word.size(), fmt::format("{:<{}}", "null", word.size()));
+          i += word.size() - 1;
+          break;
+        }
+      }
+    }
+  }
+  return out;
+}
+
 /// Whether a configuration of a class that is not known here is of a rectified flow.
 bool is_of_flow(const Json& config) {
   const Json* predicts = given(config, "prediction_type");
@@ -189,9 +215,13 @@ schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
 }
 
 schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file) {
-  const Json config = Json::read(file);
+  const Json config =
+      Json::parse(without_infinities(io::read_text(file, size_t{1} << 20)), file.string());
   const std::string& name = config.at("_class_name").as_string();
-  if (schedulers::is_sampler(name)) {
+  const Json* predicts = given(config, "prediction_type");
+  const bool is_unipc_of_noise = name == schedulers::class_name(Sampler::UNIPC) &&
+                                 predicts != nullptr && predicts->dump(-1) != "\"flow_prediction\"";
+  if (schedulers::is_sampler(name) && !is_unipc_of_noise) {
     return schedule_of(schedulers::sampler_from_string(name), config);
   }
   // Solvers and sigmas are the other sampler's; other betas would be of the training.
@@ -200,7 +230,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
         betas == nullptr ? "" : betas->where() + ": ");
   schedulers::ScheduleConfig out =
       read_schedule(is_of_flow(config) ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
-  out.unknown_class = name;
+  out.unknown_class = is_unipc_of_noise ? fmt::format("{} of {}", name, predicts->dump(-1)) : name;
   return out;
 }
 

@@ -23,6 +23,8 @@ struct UNetConfig {
   int64_t projection_class_embeddings_input_dim = 2816;  // pooled text, and the sizes
   int64_t norm_num_groups = 32;
   double norm_eps = 1e-5;
+  /// Side of the latents that pipelines of diffusers make unasked; nothing here depends on it.
+  int64_t sample_size = 128;
 
   /// original height, width; crop's top, left; target height, width.
   static constexpr int64_t kTimeIds = 6;

@@ -113,7 +113,11 @@ UNetConfig parse_config(const Json& json) {
   c.norm_eps = file.at("norm_eps").as_number();
   file.check_known({"addition_embed_type_num_heads", "class_embeddings_concat", "dropout",
                     "mid_block_only_cross_attention", "mid_block_scale_factor",
-                    "resnet_out_scale_factor", "sample_size", "upcast_attention"});
+                    "resnet_out_scale_factor", "upcast_attention"});
+  if (const Json* side = file.find("sample_size");
+      side != nullptr && !side->is_null() && !side->is_array()) {
+    c.sample_size = side->as_int();
+  }
   file.validated([&] { validate(c); });
   return c;
 }
@@ -145,7 +149,7 @@ Json config_json(const UNetConfig& c) {
        {"norm_num_groups", c.norm_num_groups},
        {"out_channels", c.out_channels},
        {"projection_class_embeddings_input_dim", c.projection_class_embeddings_input_dim},
-       {"sample_size", 128},
+       {"sample_size", c.sample_size},
        {"transformer_layers_per_block", list(c.transformer_layers_per_block)},
        {"up_block_types", up},
        {"use_linear_projection", true}});
