@@ -113,7 +113,7 @@ UNetConfig parse_config(const Json& json) {
   c.norm_eps = file.at("norm_eps").as_number();
   file.check_known({"addition_embed_type_num_heads", "class_embeddings_concat", "dropout",
                     "mid_block_only_cross_attention", "mid_block_scale_factor",
-                    "resnet_out_scale_factor", "upcast_attention"});
+                    "resnet_out_scale_factor", "sample_size", "upcast_attention"});
   if (const Json* side = file.find("sample_size");
       side != nullptr && !side->is_null() && !side->is_array()) {
     c.sample_size = side->as_int();
