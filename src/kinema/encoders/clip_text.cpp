@@ -100,6 +100,13 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts,
   for (const std::string& prompt : prompts) {
     all.push_back(tokenize(prompt));
   }
+  std::vector<int64_t> layers(hidden_layers.begin(), hidden_layers.end());
+  if (layers.empty()) {
+    layers.assign(prompts.size(), settings_.hidden_layer);
+  }
+  for (const int64_t layer : layers) {
+    program(layer);  // compilers take memory too: before the parameters are there
+  }
   if (params_.empty()) {
     params_ = weights::load_tensors(
         files_, clip::text_parameters(config_, prefix_, text_options(settings_)), client_,
@@ -108,8 +115,7 @@ ClipText::States ClipText::encode(std::span<const std::string> prompts,
   States out;
   for (size_t i = 0; i < all.size(); ++i) {
     const std::vector<int64_t>& ids = all[i];
-    const runtime::Program& run =
-        program(hidden_layers.empty() ? settings_.hidden_layer : hidden_layers[i]);
+    const runtime::Program& run = program(layers[i]);
     const pjrt::Buffer x = client_.to_device(
         convert(weights::embedding_rows(weights::clip_text_embedding(files_), {1, length_}, ids),
                 settings_.dtype));

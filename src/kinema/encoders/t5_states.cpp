@@ -49,9 +49,8 @@ T5States::T5States(const pjrt::Client& client, T5Settings settings)
         settings_.tokenizer.string(), tokenizer_.size(), settings_.model.string(),
         config_.vocab_size);
   check(settings_.width == 0 || settings_.width == config_.d_model,
-        "[encoders] {} is a {} and gives states of width {}, but the transformer takes {}\n  it "
-        "belongs "
-        "to another model",
+        "[encoders] {} is a {} and gives states of width {}, but the transformer takes {}\n"
+        "  it belongs to another model",
         settings_.model.string(), weights::t5_class(config_), config_.d_model, settings_.width);
   check(settings_.max_sequence_length >= 1, "[encoders] max_sequence_length is {}, expected 1 up",
         settings_.max_sequence_length);

@@ -56,9 +56,8 @@ io::Json words_in_picture(const fs::path& file) {
       mapped.parsed([&](auto bytes) { return io::read_png_texts(bytes, file.string()); });
   const auto found = std::ranges::find(texts, "kinema", &io::PngText::keyword);
   check(found != texts.end(),
-        "[generate] {} has no settings of kinema inside: another program made or saved it\n  to "
-        "begin "
-        "from a picture, give it as image_url={} to a model that takes one",
+        "[generate] {} has no settings of kinema inside: another program made or saved it\n"
+        "  to begin from a picture, give it as image_url={} to a model that takes one",
         file.string(), file.string());
   return io::Json::parse(found->text, fmt::format("{} (`kinema`)", file.string()));
 }

@@ -38,13 +38,7 @@ Kernel make_kernel(const StridedDot& dot, DType in, DType out) {
   Kernel kernel{.a = descriptor(in, dot.m, dot.k, dot.a_m, dot.a_k),
                 .b = descriptor(in, dot.k, dot.n, dot.b_k, dot.b_n),
                 .c = descriptor(out, dot.m, dot.n, dot.c_m, dot.c_n)};
-#if DNNL_VERSION_MAJOR >= 3
-  const dnnl::matmul::primitive_desc desc(dnnl_engine(), kernel.a, kernel.b, kernel.c);
-#else
-  const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(kernel.a, kernel.b, kernel.c),
-                                          dnnl_engine());
-#endif
-  kernel.primitive = dnnl::matmul(desc);
+  kernel.primitive = dnnl::matmul(matmul_of(kernel.a, kernel.b, kernel.c));
   return kernel;
 }
 

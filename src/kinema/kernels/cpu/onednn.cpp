@@ -15,6 +15,15 @@ dnnl::stream& dnnl_stream() {
   return stream;
 }
 
+dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                       const dnnl::memory::desc& c) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {dnnl_engine(), a, b, c};
+#else
+  return {dnnl::matmul::desc(a, b, c), dnnl_engine()};
+#endif
+}
+
 dnnl::memory::data_type dnnl_type(DType dtype) {
   switch (dtype) {
     case DType::BF16:

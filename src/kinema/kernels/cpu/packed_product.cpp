@@ -10,15 +10,6 @@ namespace {
 
 using dnnl::memory;
 
-dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc& b,
-                                      const memory::desc& c) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {dnnl_engine(), a, b, c};
-#else
-  return {dnnl::matmul::desc(a, b, c), dnnl_engine()};
-#endif
-}
-
 /// A matrix by rows, each dense.
 memory::desc dense(DType dtype, int64_t rows, int64_t columns) {
   return {{rows, columns}, dnnl_type(dtype), memory::dims{columns, 1}};
@@ -51,7 +42,7 @@ const Kernel& leading(DType dtype, int64_t rows, int64_t k, int64_t n) {
   thread_local std::map<Key, Kernel> kernels;
   return kept(kernels, Key{dtype, rows, k, n}, [&] {
     const memory::desc any({k, n}, dnnl_type(dtype), memory::format_tag::any);
-    return Kernel(describe(dense(dtype, rows, k), any, dense(DType::F32, rows, n)));
+    return Kernel(matmul_of(dense(dtype, rows, k), any, dense(DType::F32, rows, n)));
   });
 }
 
@@ -63,7 +54,7 @@ const Kernel& kernel_for(DType dtype, int64_t m, int64_t rows, int64_t k, int64_
   thread_local std::map<Key, Kernel> kernels;
   return kept(kernels, Key{dtype, m, rows, k, n}, [&] {
     return Kernel(
-        describe(dense(dtype, m, k), leading(dtype, rows, k, n).b, dense(DType::F32, m, n)));
+        matmul_of(dense(dtype, m, k), leading(dtype, rows, k, n).b, dense(DType::F32, m, n)));
   });
 }
 
