@@ -186,6 +186,22 @@ TEST_F(Values, OfShapeOps) {
   run();
 }
 
+// One after the other, f32 would lose the fourth digit of a million squares.
+TEST_F(Values, OfALongMean) {
+  std::vector<float> values;
+  double squares = 0.0;
+  for (int i = 0; i < 1 << 20; ++i) {
+    values.push_back(static_cast<float>(std::sin(i) * 2.0));
+    squares += std::pow(values.back() - 1.0, 2);
+  }
+  const float expected = static_cast<float>(squares / static_cast<double>(values.size()));
+  expect("long mean",
+         mean(square(transpose(f32({16, 4, 16, 16, 64}, values), {0, 4, 1, 2, 3}) - 1.0)),
+         {expected},
+         2.0F * 64 * 0x1p-24F);  // half a unit for each of an axis
+  run();
+}
+
 TEST_F(Values, OfReductions) {
   const Tensor x = f32({2, 3}, {1, 5, 3, 4, -2, 4});
   expect("sum", sum(x, {1}), {9, 6});

@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/nn/attention.h"
+#include "kinema/nn/conv.h"
 #include "kinema/nn/dropout.h"
 #include "kinema/nn/embedding.h"
 #include "kinema/nn/linear.h"
@@ -229,6 +230,42 @@ TEST_F(NnTest, SinusoidHasThePublishedValues) {
     // Six digits are published, and half an ulp of an angle of 999 is 3e-5.
     EXPECT_NEAR(got.as<float>()[index], value, 5e-5) << index;
   }
+}
+
+// What a decoder of large pictures norms: a mean of a million values is no long sum in f32.
+TEST_F(NnTest, GroupsOfAMillionValuesAreNormedExactly) {
+  constexpr int64_t kSide = 512;
+  constexpr int64_t kValues = 4 * kSide * kSide;
+  std::vector<float> values;
+  double sum = 0.0;
+  double squares = 0.0;
+  for (int64_t i = 0; i < kValues; ++i) {
+    const double x = 10.0 + std::sin(static_cast<double>(i) * 0.7);
+    values.push_back(static_cast<float>(x));
+    sum += values.back();
+    squares += static_cast<double>(values.back()) * values.back();
+  }
+  const double mean = sum / kValues;
+  const double deviation = std::sqrt(squares / kValues - mean * mean);
+
+  SpecCollector collector([](const std::string&) { return DType::F32; });
+  const GroupNorm recorded(Params(collector, "norm"), 4, 1, 0.0);
+  const std::vector<ParamSpec> specs = collector.take();
+  Graph graph;
+  const std::vector<HostArray> in{HostArray::f32({4}, std::vector<float>(4, 1.0F)),
+                                  HostArray::f32({4}, std::vector<float>(4, 0.0F)),
+                                  HostArray::f32({1, 4, kSide, kSide}, values)};
+  const std::vector<Tensor> params{graph.input(specs[0].shape), graph.input(specs[1].shape)};
+  Binder binder(specs, params);
+  const Tensor y =
+      GroupNorm(Params(binder, "norm"), 4, 1, 0.0)(graph.input({DType::F32, in[2].shape.dims}));
+  const HostArray got = run(graph, std::vector<Tensor>{y}, in)[0];
+  double worst = 0.0;
+  for (size_t i = 0; i < static_cast<size_t>(kValues); ++i) {
+    worst = std::max(worst, std::abs(got.as<float>()[i] - (values[i] - mean) / deviation));
+  }
+  // Half a unit of 10 in the mean and in the difference, of a deviation of 0.7.
+  EXPECT_LE(worst, 2 * 0x1p-21 / deviation);
 }
 
 TEST_F(NnTest, DropoutDropsTheRateAndKeepsTheMean) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "kinema/core/error.h"
 #include "kinema/graph/emit.h"
@@ -174,11 +175,15 @@ Tensor sum(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
 Tensor mean(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   check(is_float(x.dtype()), "[mean] the operand is {}, a floating-point dtype is needed",
         to_string(x.shape()));
-  const Tensor wide = convert(x, accumulation_dtype(x.dtype()));
-  const Tensor total = reduce(kSum, wide, std::move(axes), keep_dims);
-  const double count =
-      static_cast<double>(x.shape().elements()) / static_cast<double>(total.shape().elements());
-  return convert(total / count, x.dtype());
+  Tensor y = convert(x, accumulation_dtype(x.dtype()));
+  // One axis after the other, from the last, so that no sum is long: a CPU adds each element to the
+  // sum of those before, which in f32 costs a million elements their fourth digit. (Sums of sums
+  // would become one again.)
+  axes = resolve_axes("mean", x.shape(), std::move(axes));
+  for (const int64_t axis : std::views::reverse(axes)) {
+    y = reduce(kSum, y, {axis}, keep_dims) / static_cast<double>(x.dim(axis));
+  }
+  return convert(y, x.dtype());
 }
 
 namespace {
