@@ -326,6 +326,26 @@ def deaths(runs, times, seed):
         yield f"{done} deaths: resumed, equal; the slowest end took {worst:.1f} s"
 
 
+def suspended(runs):
+    """All processes stopped for longer than their heartbeat, as a job that its queue suspends, and let go on."""
+    steps = 60
+    words = mesh(data=2, fsdp=2) | dict(max_train_steps=steps, checkpoint_every=5, executable_cache=runs.folder / "cache")
+    runs.run("awake", 2, 2, words)
+    process = runs.start("asleep", 2, 2, words)
+    wait_for_steps(runs, "asleep", process, random.Random(0))
+    pids = pids_of(process)
+    require(process.poll() is None and len(pids) == 2, "the run was over before it was suspended")
+    for kind in (signal.SIGSTOP, signal.SIGCONT):
+        for pid in pids.values():
+            os.kill(pid, kind)
+        if kind == signal.SIGSTOP:
+            time.sleep(WORDS["heartbeat_timeout_seconds"] + 4)
+    code, output = runs.end(process)
+    require(code == 0, f"a job that was suspended ended with {code}: {output[-1000:]}")
+    runs.same("awake", "asleep", steps)
+    yield f"two processes that were suspended for {WORDS['heartbeat_timeout_seconds'] + 4} s went on, equal"
+
+
 def wait_for_steps(runs, name, process, chance):
     """Until the run has made steps and a random moment more, often while a checkpoint is written."""
     metrics = runs.folder / name / "metrics.jsonl"
@@ -491,7 +511,7 @@ def refusals(runs, names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="all",
-                        choices=["like_one", "equal", "restore", "deaths", "stores", "address", "refusals", "quick", "all"])
+                        choices=["like_one", "equal", "restore", "deaths", "suspended", "stores", "address", "refusals", "quick", "all"])
     parser.add_argument("--kinema", default=str(REPO / "build/kinema"))
     parser.add_argument("--full-disk", default="")
     parser.add_argument("--stores", default="", help="folder of the packages of tests/stores/requirements.txt")
@@ -510,6 +530,7 @@ def main():
         runs = Runs(args, folder)
         parts = {"like_one": lambda: like_one(runs), "equal": lambda: equal(runs, names),
                  "restore": lambda: restore(runs, (1, 2, 3, 4)), "deaths": lambda: deaths(runs, args.times, args.seed),
+                 "suspended": lambda: suspended(runs),
                  "address": lambda: address(runs), "stores": lambda: stores(runs), "refusals": lambda: refusals(runs, every)}
         if args.what == "quick":
             WORDS["executable_cache"] = Path(folder) / "programs"

@@ -6,7 +6,7 @@
 #include "io/scratch.h"
 #include "kinema/io/json.h"
 #include "kinema/kernels/block_sizes.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/model_options.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::runs {

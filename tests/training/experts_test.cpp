@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "training/tiny.h"
@@ -147,6 +148,9 @@ class BothExperts : public pjrt::CpuTest {
 };
 
 TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
+  // They are programs of their own: a compiler may fuse a multiply and an add in one and not in the
+  // other. Eight steps of such roundings of values up to 2.
+  constexpr double kRounding = 0x1p-20;
   Experts experts = fresh_experts();
   const std::vector<double> losses = run(experts, 0, kSteps);
 
@@ -161,15 +165,23 @@ TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
     const auto expert = static_cast<size_t>(two().turns.expert_of(step));
     EXPECT_EQ(experts.steps_before(step), made[expert]);
     ++made[expert];
-    EXPECT_EQ(losses[static_cast<size_t>(step)],
-              alone[expert].run(step, 1e-2, tiny::batch(2, step)).loss)
+    EXPECT_NEAR(losses[static_cast<size_t>(step)],
+                alone[expert].run(step, 1e-2, tiny::batch(2, step)).loss, kRounding)
         << step;
   }
   EXPECT_GT(made[0], 0);
   EXPECT_GT(made[1], 0);
   for (size_t expert = 0; expert < 2; ++expert) {
     const StateView state = experts.state(static_cast<int64_t>(expert));
-    EXPECT_TRUE(tiny::bytes_of(state) == tiny::bytes_of(alone[expert].state())) << expert;
+    const StateView own = alone[expert].state();
+    const auto together = state.parts.all();
+    const auto apart = own.parts.all();
+    ASSERT_EQ(together.size(), apart.size());
+    for (size_t i = 0; i < together.size(); ++i) {
+      if (together[i]->shape().dtype == DType::F32) {
+        EXPECT_LE(largest_difference(together[i]->to_host(), apart[i]->to_host()), kRounding) << i;
+      }
+    }
     EXPECT_EQ(state.parts.count->to_host().as<int32_t>()[0], made[expert])
         << "an expert counts its own updates";
   }

@@ -51,6 +51,7 @@ TEST(AdapterModules, ArePresetsNamesAndPatterns) {
                   "blocks.{}.attn2.to_q", "blocks.{}.attn2.to_v"));
   EXPECT_EQ(modules({"attention+ffn"}).size(), 10U);
   EXPECT_EQ(modules({"attention"}, /*image=*/true).size(), 10U);  // keys and values of the image
+  EXPECT_EQ(modules({"attention+ffn"}, /*image=*/true).size(), 12U) << "not the image embedder's";
   EXPECT_TRUE(modules({"all"}).contains("proj_out"));
   EXPECT_TRUE(modules({"all"}).contains("condition_embedder.time_proj"));
   EXPECT_FALSE(modules({"all"}).contains("patch_embedding"));  // a convolution

@@ -5,7 +5,7 @@
 #include "kinema/kernels/block_sizes.h"
 #include "kinema/kernels/tpu/tiles.h"
 #include "kinema/nn/attention.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/model_options.h"
 
 namespace kinema::runs {
 

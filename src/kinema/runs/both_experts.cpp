@@ -7,8 +7,8 @@
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
+#include "kinema/runs/model_places.h"
 #include "kinema/runs/objective.h"
-#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 namespace {

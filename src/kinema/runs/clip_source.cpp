@@ -21,8 +21,9 @@
 #include "kinema/runs/clip_report.h"
 #include "kinema/runs/clips.h"
 #include "kinema/runs/encoder_settings.h"
+#include "kinema/runs/encoders.h"
+#include "kinema/runs/model_options.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 namespace {

@@ -11,8 +11,8 @@
 #include "kinema/networks/network.h"
 #include "kinema/pjrt/client.h"
 #include "kinema/runs/clip_report.h"
+#include "kinema/runs/encoders.h"
 #include "kinema/runs/job.h"
-#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 

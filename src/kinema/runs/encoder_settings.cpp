@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "kinema/preparation/content_index.h"
+#include "kinema/runs/encoders.h"
+#include "kinema/runs/model_places.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 namespace {

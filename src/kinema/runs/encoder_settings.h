@@ -4,7 +4,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/preparation/shard_folder.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/encoders.h"
 
 namespace kinema::runs {
 

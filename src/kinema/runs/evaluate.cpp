@@ -11,6 +11,7 @@
 #include "kinema/runs/both_experts.h"
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/data_sets.h"
+#include "kinema/runs/data_sources.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
@@ -18,7 +19,6 @@
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/training.h"
-#include "kinema/runs/wiring.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/weights/weights.h"
 

@@ -16,12 +16,12 @@
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/lacks.h"
 #include "kinema/runs/lora.h"
+#include "kinema/runs/model_options.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/shared_generation.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/tile_search.h"
-#include "kinema/runs/wiring.h"
 #include "kinema/sample/output.h"
 #include "kinema/weights/weights.h"
 

@@ -97,4 +97,9 @@ config::Loaded load_generation(std::span<const std::string> words,
   return loaded;
 }
 
+bool on_command_line(const config::Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() && found->second == config::kCommandLine;
+}
+
 }  // namespace kinema::runs

@@ -30,4 +30,7 @@ config::Loaded load_generation(std::span<const std::string> words,
 /// as jobs do, without their plugin or files. Throws their Errors.
 void check_values(const config::Loaded& loaded);
 
+/// Whether the key stands on the command line, and in no file or variable alone.
+bool on_command_line(const config::Loaded& loaded, const std::string& key);
+
 }  // namespace kinema::runs

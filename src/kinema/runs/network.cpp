@@ -9,7 +9,8 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/encoders.h"
+#include "kinema/runs/model_places.h"
 
 namespace kinema::runs {
 namespace {

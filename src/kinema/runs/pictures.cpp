@@ -4,9 +4,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/networks/open.h"
+#include "kinema/runs/model_places.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/runs/wiring.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::runs {

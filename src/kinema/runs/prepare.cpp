@@ -14,13 +14,15 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoder_settings.h"
+#include "kinema/runs/encoders.h"
+#include "kinema/runs/model_options.h"
+#include "kinema/runs/model_places.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/runs/wiring.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {

@@ -11,8 +11,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/runs/lora.h"
+#include "kinema/runs/model_options.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/runs/wiring.h"
 
 namespace kinema::runs {
 namespace {

@@ -5,7 +5,7 @@
 #include "kinema/core/error.h"
 #include "kinema/encoders/clip_encoder.h"
 #include "kinema/runs/device.h"
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/encoders.h"
 #include "kinema/weights/family.h"
 
 namespace kinema::runs {

@@ -5,8 +5,8 @@
 #include "kinema/core/error.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/device.h"
+#include "kinema/runs/model_options.h"
 #include "kinema/runs/objective.h"
-#include "kinema/runs/wiring.h"
 #include "kinema/training/network_model.h"
 
 namespace kinema::runs {

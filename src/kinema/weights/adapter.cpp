@@ -83,18 +83,17 @@ std::vector<std::string> other_modules(std::span<const nn::ParamSpec> specs,
   return {out.begin(), out.end()};
 }
 
-/// The words with the presets written out. `all` is no word of these.
+/// The words with the presets written out: they mean layers of the blocks, not those of Wan's image
+/// embedder, whose feed-forward network has Flux's names. `all` is no word of these.
 std::vector<std::string> written_out(std::span<const std::string> targets,
                                      std::span<const std::string> modules) {
   std::vector<std::string> out;
   const auto add = [&](const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      const bool is_there = std::ranges::any_of(
-          modules, [&](const std::string& each) { return each.ends_with("." + name); });
-      if (is_there) {  // few networks have them all
-        out.push_back(name);
-      }
-    }
+    std::ranges::copy_if(modules, std::back_inserter(out), [&](const std::string& module) {
+      return module.find("blocks.") != std::string::npos &&
+             std::ranges::any_of(
+                 names, [&](const std::string& name) { return module.ends_with("." + name); });
+    });
   };
   for (const std::string& target : targets) {
     if (target == "attention" || target == "attention+ffn") {

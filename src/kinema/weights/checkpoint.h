@@ -57,6 +57,12 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& path, std::string_view part = {});
   /// A model folder under its own keys; it must outlive the result.
   Checkpoint(const io::ModelFolder& folder);  // NOLINT(*-explicit-*): the same, seen otherwise
+  // Views point into it, and stay valid when it is moved.
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+  Checkpoint(Checkpoint&&) = default;
+  Checkpoint& operator=(Checkpoint&&) = default;
+  ~Checkpoint() = default;
 
   const std::string& path() const { return path_; }
   /// Which names the file uses.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,35 +9,13 @@
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/panel_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
 namespace {
-
-/// e^x for x <= 0 within 2 units in the last place; 0 where that is below the smallest normal
-/// number, NaN for NaN. Branches would keep the loops around it from being vectors.
-[[gnu::always_inline]] inline float exponential(float x) {
-  constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693359375F;  // few bits: a whole number times it is exact
-  constexpr float kLn2Low = -2.12194440e-4F;
-  constexpr float kRound = 12582912.0F;  // adding it leaves no bits for a fraction
-  const float shifted = x * kLog2E + kRound;
-  const float whole = shifted - kRound;
-  const float r = (x - whole * kLn2High) - whole * kLn2Low;
-  // Taylor: |r| <= ln 2 / 2, so the first term left out is below 2^-26 of the result.
-  float p = 1.0F / 720.0F + r * (1.0F / 5040.0F);
-  p = 1.0F / 120.0F + r * p;
-  p = 1.0F / 24.0F + r * p;
-  p = 1.0F / 6.0F + r * p;
-  p = 0.5F + r * p;
-  p = 1.0F + r * p;
-  p = 1.0F + r * p;
-  const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) + 127) << 23;
-  const float y = p * std::bit_cast<float>(exponent);
-  return x < -87.0F ? 0.0F : y;
-}
 
 /// The largest score; what is NaN is passed over. Several at a time, each with a maximum of its
 /// own: compilers do not make vectors of one maximum, which signs of zeros and NaN would tell
@@ -152,6 +129,7 @@ class Queries {
     const char* v;
     const float* bias;  // of the first query and key
     char* y;
+    float* lse;  // or null
   };
 
   Queries(const AttentionPlan& plan, const Cut& cut, DType dtype, float scale, int64_t count)
@@ -198,6 +176,9 @@ class Queries {
         to_bf16(from, p_.width, 1.0F / totals_[i], reinterpret_cast<uint16_t*>(to));
       } else {
         vector_loop<Multiply>(from, p_.width, 1.0F / totals_[i], reinterpret_cast<float*>(to));
+      }
+      if (at.lse != nullptr) {
+        at.lse[i] = largest_[i] + std::log(totals_[i]);
       }
     }
   }
@@ -303,7 +284,8 @@ double AttentionPlan::flops() const {
 }
 
 void attention(const AttentionPlan& p, DType dtype, double scale, const void* q, const void* k,
-               const void* v, const float* bias, void* y, const ParallelFor& parallel_for) {
+               const void* v, const float* bias, void* y, float* lse,
+               const ParallelFor& parallel_for) {
   const Cut cut(p);
   const int64_t together = cut.blocks * cut.queries;
   const int64_t groups = (p.queries + together - 1) / together;
@@ -323,7 +305,8 @@ void attention(const AttentionPlan& p, DType dtype, double scale, const void* q,
                  .bias = bias == nullptr
                              ? nullptr
                              : bias + batch * p.bias[0] + head * p.bias[1] + first * p.bias[2],
-                 .y = static_cast<char*>(y) + at_query});
+                 .y = static_cast<char*>(y) + at_query,
+                 .lse = lse == nullptr ? nullptr : lse + i / groups * p.queries + first});
   });
 }
 

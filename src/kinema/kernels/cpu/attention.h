@@ -24,9 +24,30 @@ struct AttentionPlan {
 /// in f32 over a few rows of scores at a time, so memory does not grow with the number of queries;
 /// weights are rounded to `dtype` before the second product, unless that is computed in F32
 /// (product_dtype). The result does not depend on how the
-/// work is split. Throws an Error when oneDNN refuses.
+/// work is split. `lse` [b, n, s], when not null, gets the logarithms of the sums of e^score.
+/// Throws an Error when oneDNN refuses.
 void attention(const AttentionPlan& plan, DType dtype, double scale, const void* q, const void* k,
-               const void* v, const float* bias, void* y, const ParallelFor& parallel_for);
+               const void* v, const float* bias, void* y, float* lse,
+               const ParallelFor& parallel_for);
+
+struct AttentionGradientOperands {
+  const void* q;
+  const void* k;
+  const void* v;
+  const float* lse;
+  const float* delta;
+  const void* dy;
+  void* dq;
+  void* dk;
+  void* dv;
+};
+
+/// Gradients of `attention` without a bias, from its lse and delta [b, n, s], the sum over d of
+/// y dy; dy as q. The gradients are of `out`: `dtype`, or F32; sums in f32. The weights are
+/// computed again, some of them at a time. The result does not depend on how the work is split.
+/// Throws an Error when oneDNN refuses.
+void attention_backward(const AttentionPlan& plan, DType dtype, DType out, double scale,
+                        const AttentionGradientOperands& operands, const ParallelFor& parallel_for);
 
 /// The plan as the attribute `plan` of a custom call, and back.
 std::vector<int64_t> to_words(const AttentionPlan& plan);

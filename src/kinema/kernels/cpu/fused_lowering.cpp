@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "kinema/core/error.h"
@@ -66,13 +68,11 @@ bool write_gradient_sizes(const Call& call, Emitter& out, const CpuLoweringOptio
   return true;
 }
 
-/// q, k, v and perhaps a bias that broadcasts to [b, n, s, t].
-std::optional<AttentionPlan> attention_plan(const Node& node) {
-  const Dims& q = node.shape(0).dims;
-  const Dims& k = node.shape(1).dims;
+/// Nothing where the bias, if there is one, does not broadcast to [b, n, s, t].
+std::optional<AttentionPlan> attention_plan(const Dims& q, const Dims& k, Tensor added) {
   AttentionPlan plan{q[0], q[1], k[1], q[2], q[3]};
-  if (node.inputs.size() > 3) {
-    const Shape& bias = node.shape(3);
+  if (added) {
+    const Shape& bias = added.shape();
     const Dims whole{q[0], q[2], q[1], k[1]};
     if (bias.dtype != DType::F32 || bias.rank() != 4) {
       return std::nullopt;
@@ -88,34 +88,65 @@ std::optional<AttentionPlan> attention_plan(const Node& node) {
   return plan;
 }
 
-bool write_scaled(const Node& node, double scale, Emitter& out, const CpuLoweringOptions& options) {
-  const DType dtype = node.results[0].dtype;
-  const bool covered =
-      (dtype == DType::F32 && options.f32) || (dtype == DType::BF16 && options.bf16);
-  const auto plan = attention_plan(node);
-  if (!covered || !plan || plan->flops() < options.min_attention_flops) {
+bool covered(const AttentionPlan& plan, DType dtype, double flops,
+             const CpuLoweringOptions& options) {
+  return ((dtype == DType::F32 && options.f32) || (dtype == DType::BF16 && options.bf16)) &&
+         plan.flops() > 0.0 && flops >= options.min_attention_flops;
+}
+
+std::string attention_config(const Node& node, const AttentionPlan& plan, double scale,
+                             const CpuLoweringOptions& options) {
+  return fmt::format("plan = array<i64: {}>, scale = {:.17e} : f64{}",
+                     fmt::join(to_words(plan), ", "), scale,
+                     options.trace ? traced_label(node) : "");
+}
+
+/// softmax(scale q k^T + bias) v and, where `results` is 2, lse.
+bool write_forward(const Node& node, double scale, Tensor bias, size_t results, Emitter& out,
+                   const CpuLoweringOptions& options) {
+  const DType dtype = node.shape(0).dtype;
+  const auto plan = attention_plan(node.shape(0).dims, node.shape(1).dims, bias);
+  if (!plan || node.results[0].dtype != dtype || !covered(*plan, dtype, plan->flops(), options)) {
     return false;
   }
-  write_call(
-      node, options.trace ? kTracedAttentionTarget : kAttentionTarget,
-      fmt::format("plan = array<i64: {}>, scale = {:.17e} : f64{}",
-                  fmt::join(to_words(*plan), ", "), scale, options.trace ? traced_label(node) : ""),
-      operands_of(node, out), out, out.location(node));
+  write_call(node, options.trace ? kTracedAttentionTarget : kAttentionTarget,
+             attention_config(node, *plan, scale, options), operands_of(node, out), out,
+             out.location(node), {.count = results});
   return true;
 }
 
 bool write_attention(const Call& call, Emitter& out, const CpuLoweringOptions& options) {
   const double scale = call.settings<AttentionSettings>().scale;
-  return call.node.results.size() == 1 && write_scaled(call.node, scale, out, options);
+  const Node& node = call.node;
+  const Tensor bias = node.inputs.size() > 3 ? node.input(3) : Tensor();
+  return node.results.size() == 1 && write_forward(node, scale, bias, 1, out, options);
 }
 
 bool write_flash_attention(const Call& call, Emitter& out, const CpuLoweringOptions& options) {
   const double scale = call.settings<FlashAttentionSettings>().scale;
   const Node& node = call.node;
-  // The kernel gives y only: what is differentiated reads the sums of the weights too.
-  return node.inputs.size() == 3 && node.results[0].dtype == node.shape(0).dtype &&
-         out.uses(const_cast<Node&>(node).result(1)) == 0 &&
-         write_scaled(node, scale, out, options);
+  const size_t results = out.uses(const_cast<Node&>(node).result(1)) > 0 ? 2 : 1;
+  return node.inputs.size() == 3 && write_forward(node, scale, {}, results, out, options);
+}
+
+bool write_flash_attention_backward(const Call& call, Emitter& out,
+                                    const CpuLoweringOptions& options) {
+  const double scale = call.settings<FlashAttentionBackwardSettings>().scale;
+  const Node& node = call.node;
+  const DType dtype = node.shape(0).dtype;
+  const DType result = node.results[0].dtype;
+  const auto plan = attention_plan(node.shape(0).dims, node.shape(1).dims, {});
+  // Five products, the forward pass has two.
+  if (node.inputs.size() != 7 || (result != dtype && result != DType::F32) ||
+      !covered(*plan, dtype, 2.5 * plan->flops(), options)) {
+    return false;
+  }
+  // y is for kernels that form delta themselves.
+  const std::span<const Tensor> read = std::span<const Tensor>(node.inputs).first(6);
+  write_call(node, options.trace ? kTracedAttentionBackwardTarget : kAttentionBackwardTarget,
+             attention_config(node, *plan, scale, options), operands_of(read, out), out,
+             out.location(node), {.count = 3});
+  return true;
 }
 
 struct Kernel {
@@ -126,6 +157,7 @@ struct Kernel {
 constexpr Kernel kKernels[] = {{"adamw", write_adamw},
                                {"attention", write_attention},
                                {"flash_attention", write_flash_attention},
+                               {"flash_attention_backward", write_flash_attention_backward},
                                {"gradient_sizes", write_gradient_sizes}};
 
 }  // namespace

@@ -6,6 +6,7 @@ namespace kinema::kernels {
 inline constexpr const char* kDotTarget = "kinema.dot";
 inline constexpr const char* kConvolutionTarget = "kinema.convolution";
 inline constexpr const char* kAttentionTarget = "kinema.attention";
+inline constexpr const char* kAttentionBackwardTarget = "kinema.attention_backward";
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kGradientSizesTarget = "kinema.gradient_sizes";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
@@ -13,14 +14,17 @@ inline constexpr const char* kBarrierTarget = "kinema.barrier";
 inline constexpr const char* kTracedDotTarget = "kinema.dot.traced";
 inline constexpr const char* kTracedConvolutionTarget = "kinema.convolution.traced";
 inline constexpr const char* kTracedAttentionTarget = "kinema.attention.traced";
+inline constexpr const char* kTracedAttentionBackwardTarget = "kinema.attention_backward.traced";
 void* dot_handler();
 void* convolution_handler();
 void* attention_handler();
+void* attention_backward_handler();
 void* adamw_handler();
 void* gradient_sizes_handler();
 void* barrier_handler();
 void* traced_dot_handler();
 void* traced_convolution_handler();
 void* traced_attention_handler();
+void* traced_attention_backward_handler();
 
 }  // namespace kinema::kernels

@@ -15,9 +15,11 @@ std::vector<Handler> cpu_handlers() {
   return {{kDotTarget, dot_handler()},
           {kConvolutionTarget, convolution_handler()},
           {kAttentionTarget, attention_handler()},
+          {kAttentionBackwardTarget, attention_backward_handler()},
           {kTracedDotTarget, traced_dot_handler()},
           {kTracedConvolutionTarget, traced_convolution_handler()},
           {kTracedAttentionTarget, traced_attention_handler()},
+          {kTracedAttentionBackwardTarget, traced_attention_backward_handler()},
           {kBarrierTarget, barrier_handler()},
           {kAdamWTarget, adamw_handler()},
           {kGradientSizesTarget, gradient_sizes_handler()}};

@@ -1,4 +1,5 @@
-#include "kinema/runs/wiring.h"
+#include "kinema/runs/model_options.h"
+#include "kinema/runs/model_places.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,179 @@
+#include "kinema/runs/model_places.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/media_name.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/single_file.h"
+#include "kinema/weights/weights.h"
+
+namespace kinema::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Throws an Error that says what a folder is, and what it is for, where it holds no model.
+void check_is_model(const fs::path& folder) {
+  std::error_code ignored;
+  bool has_weights = fs::exists(folder / "config.json", ignored);
+  bool has_clips = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    has_weights = has_weights || entry.path().extension() == ".safetensors";
+    has_clips = has_clips || io::is_video_name(entry.path().filename().string());
+  }
+  if (has_weights) {
+    return;
+  }
+  const std::string name = folder.string();
+  check(
+      !fs::is_directory(folder / "checkpoints", ignored),
+      "[config] {0} is the folder of a training run, not a model\n  to sample it: kinema generate "
+      "{0}/config.yml; to train on from its weights: wan_transformer_pretrained_model_name_or_path="
+      "{0}/checkpoints/STEP",
+      name);
+  check(!has_clips,
+        "[config] {0} is a folder of clips, not a model\n  to train on them: "
+        "train_data_dir={0}",
+        name);
+  fail(
+      "[config] {} holds no model: neither model_index.json, transformer/, config.json nor a "
+      ".safetensors file",
+      name);
+}
+
+/// Throws an Error that names the key of adapters for a LoRA that was given as a model.
+void check_no_lora(const fs::path& path, std::string_view key) {
+  std::error_code ignored;
+  const bool is_file = path.extension() == ".safetensors" && fs::is_regular_file(path, ignored);
+  bool is_lora = false;
+  try {
+    is_lora = is_file ? weights::file_kind(path) == weights::FileKind::LORA
+                      : weights::is_lora_folder(path);
+  } catch (const Error&) {
+    // what is damaged is told where it is opened
+  }
+  check(!is_lora,
+        "[config] {0} is {1}, a LoRA: an adapter of a model, which this key names\n  "
+        "enable_lora=true lora_config={{lora_model_name_or_path: [{1}]}} puts it on the model",
+        key, path.string());
+}
+
+}  // namespace
+
+bool is_pipeline_file(const fs::path& path) {
+  if (path.extension() != ".safetensors") {
+    return false;
+  }
+  try {
+    return !weights::parts_in(path).empty();
+  } catch (const Error&) {
+    return false;  // what is damaged is told where it is opened
+  }
+}
+
+fs::path pretrained_transformer(const config::Config& config, const std::string& part) {
+  const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
+  const fs::path path = own.empty() ? config.model.pretrained_model_name_or_path : own;
+  if (path.empty()) {
+    return {};
+  }
+  check_no_lora(path, own.empty() ? "pretrained_model_name_or_path"
+                                  : "wan_transformer_pretrained_model_name_or_path");
+  std::error_code ignored;
+  // A file may be the transformer alone, or hold the pipeline's other models too.
+  const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
+                                 : fs::exists(path, ignored);
+  check(there || !own.empty() || !fs::is_regular_file(path, ignored),
+        "[config] pretrained_model_name_or_path is the file {0}, expected a folder\n"
+        "  wan_transformer_pretrained_model_name_or_path={0} takes a transformer's file",
+        path.string());
+  check(there,
+        "[config] the model `{}` is not {} here\n"
+        "  leave pretrained_model_name_or_path empty to start from scratch",
+        path.string(), own.empty() ? "a folder" : "a folder or file");
+  if (fs::is_directory(path / part, ignored)) {
+    return path / part;
+  }
+  if (part == "transformer" && fs::is_directory(path / "unet", ignored)) {
+    return path / "unet";
+  }
+  const std::string other = part == "transformer" ? "transformer_2" : "transformer";
+  check(!fs::is_directory(path / other, ignored), "[config] {} has a {}/ but no {}/", path.string(),
+        other, part);
+  if (fs::is_directory(path, ignored)) {
+    check_is_model(path);
+  }
+  return path;
+}
+
+fs::path vae_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] autoencoder=wan needs a VAE: set wan_vae_pretrained_model_name_or_path=FOLDER, "
+        "or autoencoder=space_to_depth");
+  std::error_code ignored;
+  if (fs::is_regular_file(named, ignored)) {
+    return named;
+  }
+  const fs::path inside = named / "vae";
+  const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
+  check(!fs::exists(named / "train_state.json", ignored),
+        "[config] {0} is a run's checkpoint, which has a transformer but no VAE\n  name the run's "
+        "pipeline, and beside it wan_transformer_pretrained_model_name_or_path={0}",
+        named.string());
+  check(fs::exists(folder / "config.json", ignored),
+        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected",
+        named.string());
+  return folder;
+}
+
+bool has_both_text_encoders(const fs::path& file) {
+  const std::vector<std::string_view> parts =
+      is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
+  return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
+         std::ranges::count(parts, weights::kTextEncoder2) > 0;
+}
+
+fs::path text_encoder_file(const config::Config& config) {
+  const fs::path own(config.model.wan_text_encoder_pretrained_model_name_or_path);
+  const fs::path pipeline(config.model.pretrained_model_name_or_path);
+  std::error_code ignored;
+  const bool elsewhere = !own.empty() && fs::is_directory(own / "text_encoder", ignored);
+  return !elsewhere && has_both_text_encoders(pipeline) ? pipeline : fs::path();
+}
+
+fs::path text_encoder_folder(const config::Config& config) {
+  const std::string& own = config.model.wan_text_encoder_pretrained_model_name_or_path;
+  const std::string& pipeline = config.model.pretrained_model_name_or_path;
+  const fs::path named(own.empty() ? pipeline : own);
+  check(!named.empty(),
+        "[config] text_encoder=umt5 needs a model: set pretrained_model_name_or_path=FOLDER or "
+        "wan_text_encoder_pretrained_model_name_or_path=FOLDER,\n"
+        "  or text_encoder=hashed where the model was trained with that");
+  std::error_code ignored;
+  if (const fs::path file = text_encoder_file(config); !file.empty()) {
+    const fs::path folder = own.empty() ? file.parent_path() : named;
+    for (const char* part : {"tokenizer", "tokenizer_2"}) {
+      check(fs::is_directory(folder / part, ignored),
+            "[config] {} holds no tokenizers, and there is no {}/ in {}\n  set "
+            "wan_text_encoder_pretrained_model_name_or_path to the folder of a pipeline that has "
+            "tokenizer/ and tokenizer_2/",
+            file.string(), part, folder.empty() ? "its folder" : folder.string());
+    }
+    return folder;
+  }
+  for (const char* part : {"text_encoder", "tokenizer"}) {
+    check(fs::is_directory(named / part, ignored),
+          "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
+          named.string());
+  }
+  return named;
+}
+
+}  // namespace kinema::runs

@@ -1,0 +1,252 @@
+#include "kinema/sample/pipeline_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kinema/core/error.h"
+#include "kinema/io/folder.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/runtime/device_memory.h"
+#include "kinema/runtime/environment.h"
+#include "kinema/sample/memory.h"
+
+namespace kinema::sample {
+namespace {
+
+/// True for a file that `save` wrote, which another may take the place of.
+bool holds_latents(const std::filesystem::path& path) {
+  try {
+    const auto file = io::SafetensorsFile::open(path);
+    return file.tensors().size() == 1 && file.tensors()[0].name == "latents";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void check_request(const GenerateRequest& request) {
+  check(!request.prompts.empty(), "[sample] there is no prompt");
+  check(request.prompts_2.empty() || request.prompts_2.size() == request.prompts.size(),
+        "[sample] there are {} prompts and {} of a second encoder", request.prompts.size(),
+        request.prompts_2.size());
+  check(request.num_videos_per_prompt >= 1,
+        "[sample] num_videos_per_prompt is {}, expected 1 or more", request.num_videos_per_prompt);
+  check(request.batch_size >= 1, "[sample] the batch size is {}, expected 1 or more",
+        request.batch_size);
+  check(request.guidance_rescale >= 0.0 && request.guidance_rescale <= 1.0,
+        "[sample] guidance_rescale is {}, expected 0 to 1", request.guidance_rescale);
+  if (const std::filesystem::path& path = request.save_latents; !path.empty()) {
+    check(!std::filesystem::is_directory(path),
+          "[sample] save_latents {} is a folder, a file was expected", path.string());
+    check(!std::filesystem::exists(path) || holds_latents(path),
+          "[sample] save_latents {} is there already and is no file of latents\n  give another "
+          "name, or remove it",
+          path.string());
+    io::make_folder(path.parent_path());
+  }
+}
+
+}  // namespace
+
+VideoRange videos_of_share(const GenerateRequest& request, int64_t index) {
+  const int64_t size = std::max<int64_t>(1, std::min(request.batch_size, request.videos()));
+  const int64_t batches = (request.videos() + size - 1) / size;
+  const int64_t each = batches / request.share.count;
+  const int64_t more = batches % request.share.count;  // the first so many have one more
+  const int64_t first = (index * each + std::min(index, more)) * size;
+  const int64_t end = first + (each + (index < more ? 1 : 0)) * size;
+  return {.first = first, .count = std::max<int64_t>(0, std::min(end, request.videos()) - first)};
+}
+
+Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
+                              const GenerateObserver& observer) const {
+  check_request(request);
+  const networks::Sizes& network = experts_.network(0).sizes();
+  const encoders::LatentLayout layout = parts_.autoencoder->layout();
+  Plan out;
+  const VideoRange own = videos_of_share(request, request.share.index);
+  check(own.count > 0, "[sample] share {} of {} has no video", request.share.index,
+        request.share.count);
+  out.first = own.first;
+  out.videos = own.count;
+  out.batch = std::min(request.batch_size, request.videos());
+  out.prompts = std::ssize(request.prompts);
+  if (!request.share.all_texts) {
+    out.first_prompt = out.first / request.num_videos_per_prompt;
+    out.prompts =
+        (out.first + out.videos - 1) / request.num_videos_per_prompt + 1 - out.first_prompt;
+  }
+  out.condition = condition_of(network, layout, experts_.folder().expand_timesteps, request.images);
+  check_image_tokens(network, parts_.image_encoder != nullptr, request.images);
+  const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
+  out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
+                          network.max_positions);
+  if (observer.note && out.sizes.num_frames != num_frames) {
+    observer.note(fmt::format(
+        "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
+        out.sizes.num_frames, parts_.autoencoder->name(),
+        layout.first_frame_alone ? fmt::format("1 more than a multiple of {}", layout.temporal)
+                                 : fmt::format("multiples of {}", layout.temporal)));
+  }
+  out.schedule =
+      request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
+  // Where guidance was distilled, the scale is told, and a negative prompt has one of its own.
+  const bool distilled = network.guidance_distilled;
+  const double negative_scale = request.negative_prompt ? request.true_cfg_scale : 1.0;
+  const double scale = distilled ? negative_scale : request.guidance_scale;
+  out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
+                                                        network.tokens(out.sizes.latents)),
+                  .guidance_scale = scale,
+                  .guidance_scale_2 = request.guidance_scale_2.value_or(scale),
+                  .embedded_guidance = network.takes_guidance ? request.guidance_scale : 0.0,
+                  .guidance_rescale = request.guidance_rescale,
+                  .two_passes = request.two_passes,
+                  .reuse = request.reuse};
+  if (out.settings.reuse.magcache) {
+    out.settings.reuse.magcache->image_to_video = out.condition == Condition::CHANNELS;
+  }
+  if (out.settings.reuse.guidance) {
+    out.settings.reuse.guidance->height = out.sizes.height;
+  }
+  out.takes_pooled = network.pooled_dim > 0;
+  out.takes_sizes = network.size_ids > 0;
+  bool all_guided = true;
+  for (const float t : out.settings.schedule.timesteps) {
+    const int64_t expert = experts_.at_timestep(t);
+    out.experts.insert(expert);
+    const bool guided = is_guided(out.settings, expert);
+    out.guided |= guided;
+    all_guided &= guided;
+  }
+  check_reuse(out.settings.reuse, all_guided);
+  if (observer.note && !out.guided && experts_.size() == 2 && out.settings.guidance_scale_2 > 1.0) {
+    observer.note(fmt::format(
+        "the low-noise expert's guidance scale {} has no effect: that of the high-noise expert is "
+        "{}, and 1 or less turns guidance off for both, as in diffusers",
+        out.settings.guidance_scale_2, out.settings.guidance_scale));
+  }
+  return out;
+}
+
+int64_t Pipeline::free_bytes(const Plan& plan) const {
+  // The host holds the noise of all videos, for a while also in batches.
+  const int64_t noise = plan.videos * Shape{DType::F32, plan.sizes.latents}.bytes();
+  return options_.available_bytes.value_or(available_bytes(programs_->devices(), 2 * noise));
+}
+
+/// Throws, where this or another process would, the same in all.
+void Pipeline::check_together(const std::function<void()>& work) const {
+  if (!options_.agree) {
+    work();
+    return;
+  }
+  std::string problem;
+  try {
+    work();
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  problem = options_.agree(problem);
+  check(problem.empty(), "{}", problem);
+}
+
+bool Pipeline::all_say(bool own) const {
+  return options_.agree ? options_.agree(own ? "" : "no").empty() : own;
+}
+
+void Pipeline::release_encoders() const {
+  parts_.text_encoder->release();
+  if (parts_.image_encoder) {
+    parts_.image_encoder->release();
+  }
+  parts_.autoencoder->release();
+}
+
+/// Compiles the programs, and asks whether they fit; encoders that an earlier request has left go
+/// when they do not. Prompt and negative prompt at once take less time; where only one after the
+/// other fits, they go so.
+void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
+                         const GenerateObserver& observer) {
+  // Shapes alone say what a step takes.
+  DenoiseBatch batch{.condition_kind = plan.condition};
+  const auto batched = [&](Dims dims) {
+    dims.insert(dims.begin(), plan.batch);
+    return Shape{DType::F32, std::move(dims)};
+  };
+  batch.latents.shape = batched(plan.sizes.latents);
+  batch.text.shape = batched(parts_.text_encoder->shape().dims);
+  if (experts_.network(0).sizes().image_dim > 0) {
+    Dims tokens = parts_.image_encoder->shape().dims;
+    tokens[0] *= request.images.last.bytes.empty() ? 1 : 2;
+    batch.image.shape = batched(tokens);
+  }
+  for (const int64_t expert : plan.experts) {
+    StepSpec spec = step_spec(experts_, expert, batch, plan.settings);
+    check_contexts(spec);
+    if (observer.layout && expert == *plan.experts.begin() && experts_.options().place.active()) {
+      observer.layout(contexts_text(spec, experts_.options().place));
+    }
+    if (programs_->get(spec).report().memory.total() > free_bytes(plan)) {
+      plan.encoders_go = true;
+      release_encoders();
+    }
+    const bool has_room = experts_.has_room(expert);
+    const auto fits = [&] {
+      return all_say(step_fits(*programs_, spec, has_room, free_bytes(plan)));
+    };
+    if (spec.guidance == Guidance::DOUBLED_BATCH && !fits()) {
+      DenoiseSettings apart = plan.settings;
+      apart.two_passes = true;
+      spec = step_spec(experts_, expert, batch, apart);
+      if (contexts_divide(spec) && fits()) {
+        plan.settings = apart;
+        if (observer.note) {
+          observer.note(
+              "prompt and negative prompt go one after the other: both at once do not fit");
+        }
+      }
+    }
+    check_together([&] {
+      check_step_fits(*programs_, spec, plan.sizes, parts_.autoencoder->layout(), has_room,
+                      free_bytes(plan));
+    });
+    const int64_t parameters = parameter_bytes(spec.network, spec.options, programs_->devices());
+    plan.step_bytes = std::max(plan.step_bytes, programs_->get(spec).report().memory.total() -
+                                                    (has_room ? parameters : 0));
+    plan.loaded_bytes = std::max(plan.loaded_bytes, has_room ? 0 : parameters);
+    if (observer.sharding && expert == *plan.experts.begin() &&
+        programs_->devices().placement().active()) {
+      observer.sharding(programs_->sharding_report(spec));
+    }
+  }
+}
+
+MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request) const {
+  const bool on_host = programs_->devices().client().platform_name() == "cpu";
+  const Dims& latents = plan.sizes.latents;
+  const std::vector<encoders::Prompt> prompts = texts(plan, request);
+  MemoryUse out{
+      .text = parts_.text_encoder->memory_bytes(std::span<const encoders::Prompt>(prompts)),
+      .steps = plan.step_bytes};
+  if (request.decodes) {
+    out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
+  }
+  runtime::give_back_free_memory();  // the compiler's
+  out.before = runtime::peak_bytes(programs_->devices());
+  out.held = runtime::held_bytes(programs_->devices());
+  if (on_host && request.decodes) {
+    out.frames = plan.videos * plan.sizes.height * plan.sizes.width * 3 * plan.sizes.num_frames;
+  }
+  return out;
+}
+
+void Pipeline::verify(const GenerateRequest& request, const GenerateObserver& observer) const {
+  const Plan plan = this->plan(request, observer);
+  if (request.decodes) {
+    check_frames_fit(plan.videos, plan.sizes, parts_.autoencoder->layout(),
+                     runtime::available_memory_bytes());
+  }
+}
+
+}  // namespace kinema::sample
