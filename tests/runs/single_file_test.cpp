@@ -97,6 +97,18 @@ TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
             io::read_image(folder_ / picture).bytes);
 }
 
+TEST_F(OnePipelineFile, IsAskedForPicturesOfTheSizeThatItsUNetWasTrainedOn) {
+  bring_tokenizers(folder_);
+  const Outcome outcome =
+      run({"generate", "sdxl.safetensors", "prompt=a red square", "num_inference_steps=1",
+           "contact_sheet=False", "output_dir=out"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  ASSERT_TRUE(has_picture());
+  // sample_size 8
+  EXPECT_EQ(io::read_image(folder_ / "out/samples/000_a_red_square.png").shape.dims,
+            (Dims{64, 64, 3}));
+}
+
 TEST_F(OnePipelineFile, IsTrainedWhereverItsEncodingsAreKept) {
   for (const char* part : {"tokenizer", "tokenizer_2"}) {
     fs::copy(io::golden(std::string("sdxl/") + part), folder_ / part);

@@ -42,6 +42,7 @@ struct Sizes {
   /// Guidance was distilled into it: a negative prompt counts with a scale of its own alone.
   bool guidance_distilled = false;
   bool makes_images = false;  // latents have one frame
+  int64_t sample_size = 0;    // latents a side of the pictures it was trained on; 0: not said
   /// What it makes, as messages call one of them.
   std::string_view noun() const { return makes_images ? "image" : "video"; }
   int64_t num_layers = 0;

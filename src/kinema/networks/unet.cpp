@@ -23,6 +23,7 @@ Sizes sizes_of(const unet::UNetConfig& c) {
           .pooled_dim = c.pooled_dim(),
           .size_ids = unet::UNetConfig::kTimeIds,
           .makes_images = true,
+          .sample_size = c.sample_size,
           .num_layers = std::accumulate(c.transformer_layers_per_block.begin(),
                                         c.transformer_layers_per_block.end(), int64_t{0}),
           .num_heads = c.num_attention_heads.back(),

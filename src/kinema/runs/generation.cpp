@@ -16,6 +16,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoders.h"
 #include "kinema/runs/load.h"
+#include "kinema/runs/pictures.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/text/unicode.h"
@@ -260,9 +261,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
-    const weights::Family* family = weights::family_of_config(network->config());
-    check(family != nullptr, "[generate] a network of images of no known family");
-    ask_for_images(loaded, family->pipelines.front().images, request);
+    ask_for_images(loaded, image_defaults(network), request);
   }
   if (!g.do_classifier_free_guidance) {
     turn_guidance_off(network.sizes(), request);

@@ -7,22 +7,32 @@
 #include "kinema/runs/model_places.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/trained_model.h"
-#include "kinema/weights/family.h"
 
 namespace kinema::runs {
 
-Pictures pictures_of(const networks::Network& network) {
-  const networks::Sizes& sizes = network.sizes();
-  Pictures out{.images = sizes.makes_images, .sizes = sizes.size_ids > 0};
-  if (const weights::Family* family = weights::family_of_config(network->config())) {
-    out.side = family->pipelines.front().images.side;
+weights::ImageDefaults image_defaults(const networks::Network& network) {
+  const weights::Family* family = weights::family_of_config(network->config());
+  check(family != nullptr, "[config] a network of no known family");
+  weights::ImageDefaults out = family->pipelines.front().images;
+  constexpr int64_t kCell = 8;  // pixels a latent, of all autoencoders of images
+  if (network.sizes().sample_size > 0) {
+    out.side = network.sizes().sample_size * kCell;
   }
   return out;
 }
 
+Pictures pictures_of(const networks::Network& network) {
+  const networks::Sizes& sizes = network.sizes();
+  return {.images = sizes.makes_images,
+          .sizes = sizes.size_ids > 0,
+          .side = sizes.makes_images ? image_defaults(network).side : 0};
+}
+
 Pictures pictures_of(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
-  if (const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config)) {
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  std::error_code ignored;
+  if (pipeline && !std::filesystem::exists(pipeline->transformer / "config.json", ignored)) {
     const weights::PipelineClass* known = weights::pipeline_class(pipeline->class_name);
     return known == nullptr ? Pictures{}
                             : Pictures{.images = known->images.side > 0,

@@ -21,6 +21,7 @@ void check_levels(const UNetConfig& c, std::string_view key, const std::vector<T
 
 void validate(const UNetConfig& c) {
   // An order of magnitude above SDXL (2.6B), and far inside int64.
+  kCheck.range("sample_size", c.sample_size, 1, 4096);
   kCheck.range("in_channels", c.in_channels, 1, 1024);
   kCheck.range("out_channels", c.out_channels, 1, 1024);
   kCheck.range("number of block_out_channels", c.levels(), 1, 8);
