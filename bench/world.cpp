@@ -100,7 +100,7 @@ int run(const Settings& settings) {
   in_all("start record", settings, [&](int64_t rank) {
     world::StartRecord record;
     for (const config::KeyValue& each : config::describe(config::Config())) {
-      record[std::string(each.key)] = each.value;
+      record.emplace_back(each.key, each.value);
     }
     const auto name = [](int64_t of) { return world::ranks_text({of}); };
     world::check_alike(at(rank).talk, name, record, "the start");

@@ -160,7 +160,8 @@ TEST(Mesh, RefusesSizesThatDoNotMultiplyToTheDevices) {
   one_slice.dcn_data_parallelism = 4;
   one_slice.dcn_context_parallelism = 1;
   EXPECT_THAT([&] { make_mesh(one_slice, devices(8)); },
-              ThrowsMessage<Error>(HasSubstr("makes 4, but the number of slices is 1")));
+              ThrowsMessage<Error>(AllOf(HasSubstr("makes 4, but the number of slices is 1"),
+                                         HasSubstr("compile_topology_num_slices=4"))));
   EXPECT_THAT([] { make_mesh(ici(0, 1, -1, 1), devices(8)); },
               ThrowsMessage<Error>(HasSubstr("ici_data_parallelism is 0")));
 }

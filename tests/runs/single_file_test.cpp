@@ -99,9 +99,8 @@ TEST_F(OnePipelineFile, MakesAPictureAgainFromTheSettingsInside) {
 
 TEST_F(OnePipelineFile, IsAskedForPicturesOfTheSizeThatItsUNetWasTrainedOn) {
   bring_tokenizers(folder_);
-  const Outcome outcome =
-      run({"generate", "sdxl.safetensors", "prompt=a red square", "num_inference_steps=1",
-           "contact_sheet=False", "output_dir=out"});
+  const Outcome outcome = run({"generate", "sdxl.safetensors", "prompt=a red square",
+                               "num_inference_steps=1", "contact_sheet=False", "output_dir=out"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   ASSERT_TRUE(has_picture());
   // sample_size 8

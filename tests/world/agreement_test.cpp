@@ -34,6 +34,21 @@ TEST(Agreement, NamesFieldValuesAndTheProcessThatDiffers) {
                     HasSubstr("0.0001 on processes 0 and 1"), Not(HasSubstr("seed"))));
 }
 
+TEST(Agreement, ShowsWhereLongValuesBeginToDiffer) {
+  const bool odd = test_world().rank() == 2;
+  const std::string folder(100, 'x');
+  const std::string error =
+      error_of({{"train_data_dir", folder + (odd ? "/clips" : "/\u00e9t\u00e9") + folder}});
+  EXPECT_THAT(error, AllOf(HasSubstr("xxx/clipsxxx"), HasSubstr("xxx/\u00e9t\u00e9xxx")));
+  EXPECT_LT(error.size(), 400U);
+}
+
+TEST(Agreement, TellsTheFirstFieldsFirst) {
+  const std::string rank = std::to_string(test_world().rank());
+  const std::string error = error_of({{"samples", rank}, {"a sample", rank}});
+  EXPECT_LT(error.find("samples is"), error.find("a sample is"));
+}
+
 TEST(Agreement, NamesWhatOneProcessDoesNotHave) {
   StartRecord own{{"data", "12 clips"}};
   if (test_world().is_first()) {
@@ -46,7 +61,7 @@ TEST(Agreement, NamesWhatOneProcessDoesNotHave) {
 TEST(Agreement, CountsWhatIsTooMuchToShow) {
   StartRecord own;
   for (int i = 0; i < 9; ++i) {
-    own[fmt::format("key{}", i)] = std::to_string(test_world().rank());
+    own.emplace_back(fmt::format("key{}", i), std::to_string(test_world().rank()));
   }
   EXPECT_THAT(error_of(own), AllOf(HasSubstr("key0 is 1 on process 1"), HasSubstr("and 5 more")));
 }

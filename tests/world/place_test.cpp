@@ -153,7 +153,8 @@ TEST(Place, IsWhatKeysSay) {
   EXPECT_EQ(told_place(pod, 0, 1, "").coordinator, "b:2");
   EXPECT_EQ(told_place(pod, 0, 1, "c:3").coordinator, "c:3");
   EXPECT_EQ(told_place(pod, 1, 2, "").rank, 1);
-  const auto error = [](const Place& found, int64_t rank, int64_t size, const char* coordinator) {
+  const auto error = [](const Place& found, int64_t rank, std::optional<int64_t> size,
+                        const char* coordinator) {
     try {
       told_place(found, rank, size, coordinator);
     } catch (const Error& thrown) {
@@ -163,6 +164,7 @@ TEST(Place, IsWhatKeysSay) {
   };
   EXPECT_THAT(error(alone, 4, 4, "a:1"), HasSubstr("[process_id] 4 of num_processes=4"));
   EXPECT_THAT(error(alone, 0, 4, ""), HasSubstr("[coordinator_address]"));
+  EXPECT_THAT(error(alone, 0, {}, "a:1"), HasSubstr("num_processes=N process_id=I"));
   EXPECT_THAT(error(pod, 0, 2, ""), HasSubstr("leave the keys out"));
   EXPECT_THAT(error(pod, 1, 3, ""), HasSubstr("this is process 1 of 2"));
 }

@@ -89,10 +89,20 @@ TEST(Pulse, NamesAProcessThatIsNotHeardOf) {
     } else {
       EXPECT_TRUE(soon([&] { return !pulse->failure().empty(); }));
       EXPECT_THAT(pulse->failure(), AllOf(HasSubstr("process 2 on c has not been heard of"),
-                                          HasSubstr("it was last at step 7, in the step")));
+                                          HasSubstr("its last word was of step 7, in the step")));
     }
     world.talk().barrier({.what = "the end of the test"});
   }
+}
+
+TEST(Pulse, SpeaksOftenEnoughForAShortTimeout) {
+  World& world = test_world();
+  Pulse pulse(world.engine(), kNames, {});  // a beat a second
+  world.talk().barrier({.what = "the start of the test"});
+  pulse.set_timeout(1);
+  sleep(2.5);
+  EXPECT_EQ(pulse.failure(), "");
+  world.talk().barrier({.what = "the end of the test"});
 }
 
 TEST(Pulse, NamesAProcessThatLivesButStandsStill) {

@@ -54,6 +54,10 @@ void open_standard_streams() {
   }
 }
 
+/// Whoever reads a pipe may have seen enough; the status alone would look like a failed job.
+constexpr const char* kClosed =
+    "kinema: what read the standard output has closed it, hence exit status 1\n";
+
 }  // namespace
 
 // The one place that catches: whatever goes wrong becomes a line on stderr and exit status 1.
@@ -67,9 +71,7 @@ int main(int argc, char** argv) {
     const int status = run(argc, argv);
     kinema::cli::show_last_notices();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      if (errno != EPIPE) {
-        std::fputs("kinema: the output could not be written\n", stderr);
-      }
+      std::fputs(errno == EPIPE ? kClosed : "kinema: the output could not be written\n", stderr);
       return 1;
     }
     return status;
@@ -77,8 +79,9 @@ int main(int argc, char** argv) {
     return fail_with(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return fail_with(kinema::file_error_text(error));
-  } catch (const std::system_error& error) {       // of what is printed
-    if (error.code() == std::errc::broken_pipe) {  // who read it has seen enough
+  } catch (const std::system_error& error) {  // of what is printed
+    if (error.code() == std::errc::broken_pipe) {
+      std::fputs(kClosed, stderr);
       return 1;
     }
     return fail_with("the output could not be written: " + error.code().message());

@@ -1,5 +1,7 @@
 #include "kinema/cli/processes.h"
 
+#include <atomic>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -24,6 +26,10 @@ std::shared_ptr<world::World>& joined() {
 
 /// Process 0 prints what reached it, the others only where it does not answer.
 void print_of_several(world::World& world, const std::string& error) {
+  static std::atomic_flag prints;
+  if (prints.test_and_set()) {  // another thread does, and ends this process
+    std::this_thread::sleep_for(std::chrono::minutes(1));
+  }
   constexpr double kAnswer = 15;  // seconds: process 0 may be within a compile
   constexpr double kGather = 1.5;
   const bool known = world.pulse()->fail(error, kAnswer);
@@ -94,16 +100,35 @@ void join(const world::Place& place) {
   }
 }
 
-/// The last value of `coordinator_address` among words; empty without one.
-std::string coordinator_in(std::span<const std::string> words) {
-  constexpr std::string_view kKey = "coordinator_address=";
+/// The last value of a key among words; empty without one.
+std::string value_in(std::span<const std::string> words, const std::string& key) {
   std::string value;
   for (const std::string& word : words) {
-    if (word.starts_with(kKey)) {
-      value = word.substr(kKey.size());
+    if (word.starts_with(key + "=")) {
+      value = word.substr(key.size() + 1);
     }
   }
   return value;
+}
+
+/// What is no number is told when all words are read.
+int64_t number_in(std::span<const std::string> words, const std::string& key, int64_t otherwise) {
+  const std::string text = value_in(words, key);
+  int64_t out = otherwise;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return out;
+}
+
+/// Where a launcher's processes meet. Throws where the words say another thing than it does, before
+/// anybody waits for the others.
+world::Place meeting_place(std::span<const std::string> words) {
+  const std::string coordinator = value_in(words, "coordinator_address");
+  const world::Place found = world::find_place(world::own_environment());
+  if (found.size > 1) {
+    world::told_place(found, number_in(words, "process_id", found.rank),
+                      number_in(words, "num_processes", 1), coordinator);
+  }
+  return world::meeting_at(found, coordinator);
 }
 
 }  // namespace
@@ -112,7 +137,7 @@ std::shared_ptr<world::World> joined_world(const std::string& name,
                                            std::span<const std::string> words) {
   command() = name;
   if (!joined()) {
-    join(world::meeting_at(world::find_place(world::own_environment()), coordinator_in(words)));
+    join(meeting_place(words));
   }
   return joined();
 }

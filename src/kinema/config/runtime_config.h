@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kinema/config/field.h"
+#include "kinema/config/given.h"
 
 namespace kinema::config {
 
@@ -23,7 +24,7 @@ struct RuntimeConfig {
   std::string allocator;
   int64_t mock_devices = 0;
   int64_t heartbeat_timeout_seconds = 30;
-  int64_t num_processes = 1;
+  Given<int64_t> num_processes = 1;
   int64_t process_id = 0;
   std::string coordinator_address;
 

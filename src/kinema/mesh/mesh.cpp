@@ -83,12 +83,16 @@ std::vector<int64_t> network_sizes(const config::ParallelConfig& config, std::st
       "[mesh] {} are -1, but only one axis of a network can take what the others leave\n  set all "
       "but one of them to a size: {}=1",
       fmt::join(open, " and "), open.empty() ? "" : open.back());
+  const std::string as_slices =
+      network == "dcn" && total == 1
+          ? fmt::format("; compile_topology_num_slices={} takes the devices of one as so many",
+                        product)
+          : "";
   if (open.empty()) {
     check(product == total,
           "[mesh] {} makes {}, but the number of {} is {}\n  change the sizes until their product "
-          "is {}, "
-          "or set one of them to -1",
-          product_text(network, axes, sizes), product, what, total, total);
+          "is {}, or set one of them to -1{}",
+          product_text(network, axes, sizes), product, what, total, total, as_slices);
     return sizes;
   }
   const auto at = std::ranges::find(sizes, -1);
@@ -96,8 +100,9 @@ std::vector<int64_t> network_sizes(const config::ParallelConfig& config, std::st
   check(total % product == 0,
         "[mesh] {}=-1 takes what the others leave, but {} makes {}, which does not divide the "
         "number of "
-        "{}, {}\n  the others' product must be {}",
-        open[0], product_text(network, axes, sizes), product, what, total, divisors_text(total));
+        "{}, {}\n  the others' product must be {}{}",
+        open[0], product_text(network, axes, sizes), product, what, total, divisors_text(total),
+        as_slices);
   *at = total / product;
   return sizes;
 }
@@ -187,9 +192,9 @@ Mesh make_mesh(const config::ParallelConfig& config, std::span<const Device> dev
   const std::vector<Slice> slices = slices_of(devices, config.compile_topology_num_slices);
   const auto per_slice = static_cast<int64_t>(slices.front().size());
   const auto count = static_cast<int64_t>(slices.size());
+  const std::vector<int64_t> dcn = network_sizes(config, "dcn", count, "slices");
   const std::vector<int64_t> ici =
       network_sizes(config, "ici", per_slice, count == 1 ? "devices" : "devices in each slice");
-  const std::vector<int64_t> dcn = network_sizes(config, "dcn", count, "slices");
 
   std::vector<std::vector<int64_t>> rows;
   for (const Slice& slice : slices) {

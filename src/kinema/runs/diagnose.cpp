@@ -129,10 +129,18 @@ std::vector<Line> describe(const runtime::Environment& found) {
   return lines;
 }
 
-Line processes_line(const world::World& world) {
-  return {"processes", world.is_alone()
-                           ? world.text()
-                           : fmt::format("{}; this is process {}", world.text(), world.rank())};
+Line processes_line(const config::Config& config, const world::World& world) {
+  if (!world.is_alone()) {
+    return {"processes", fmt::format("{}; this is process {}", world.text(), world.rank())};
+  }
+  const world::Environment environment = world::own_environment();
+  for (const char* const name : {"TPU_WORKER_HOSTNAMES", "TPU_PROCESS_ADDRESSES"}) {
+    if (config.run.hardware != config::Hardware::TPU && environment(name)) {
+      return {"processes", fmt::format("{}; {} is set: hardware=tpu reads what it says of a pod",
+                                       world.text(), name)};
+    }
+  }
+  return {"processes", world.text()};
 }
 
 /// Of the problems of all processes, by rank.
@@ -172,7 +180,7 @@ Diagnosis diagnose(const config::Config& config, const Job& job) {
   const runtime::Environment found = runtime::describe_environment(spec);
   check(!meets || !problem.empty() || found.problem.empty(), "{}", found.problem);
   Diagnosis out{.lines = describe(found), .problem = problem.empty() ? found.problem : problem};
-  out.lines.insert(out.lines.begin() + 1, processes_line(world));
+  out.lines.insert(out.lines.begin() + 1, processes_line(config, world));
   return out;
 }
 

@@ -227,7 +227,7 @@ void tell_shares(const sample::GenerateRequest& whole, bool together, const Job&
   }
   job.line(fmt::format(
       "{} over {} processes, at most {} each{}", counted(request.videos(), request.noun), size,
-      most, at_work < size ? fmt::format("; {} of them have none", size - at_work) : ""));
+      most, at_work < size ? fmt::format("; those from process {} on have none", at_work) : ""));
 }
 
 void write_latents_of_all(const fs::path& path, std::span<const sample::GeneratedVideo> own,

@@ -44,14 +44,23 @@ void check_same_start(const config::Config& config, const flags::Effective& flag
     return;
   }
   world::StartRecord record;
-  record["the program"] =
-      fmt::format("kinema {} ({})", KINEMA_VERSION, io::hash_file("/proc/self/exe").substr(0, 12));
+  record.emplace_back("the program", fmt::format("kinema {} ({})", KINEMA_VERSION,
+                                                 io::hash_file("/proc/self/exe").substr(0, 12)));
   for (const config::KeyValue& each : config::describe(config)) {
     if (!each.field.of_process) {
-      record[std::string(each.key)] = each.value;
+      record.emplace_back(each.key, each.value);
     }
   }
-  record["compiler flags"] = flags::to_json(flags).dump(-1);
+  const io::Json in_force = flags::to_json(flags);
+  for (const auto& [name, value] : in_force.members()) {
+    if (value.is_object()) {
+      for (const auto& [flag, setting] : value.members()) {
+        record.emplace_back(flag, setting.dump(-1));
+      }
+    } else {
+      record.emplace_back("the flags' " + name, value.dump(-1));
+    }
+  }
   world::check_alike(job.world(), record, "the start");
 }
 
@@ -62,12 +71,12 @@ void check_same_devices(const pjrt::Client& client, const Job& job) {
   const pjrt::Plugin& plugin = client.plugin();
   std::error_code error;
   world::StartRecord record;
-  record["the plugin"] =
-      fmt::format("{} {}, PJRT {}.{}, {} bytes", client.platform_name(), client.platform_version(),
-                  plugin.major_version(), plugin.minor_version(),
-                  std::filesystem::file_size(plugin.path(), error));
-  record["devices in all"] = std::to_string(client.devices().size());
-  record["devices of a process"] = std::to_string(client.addressable_devices().size());
+  record.emplace_back("the plugin", fmt::format("{} {}, PJRT {}.{}, {} bytes",
+                                                client.platform_name(), client.platform_version(),
+                                                plugin.major_version(), plugin.minor_version(),
+                                                std::filesystem::file_size(plugin.path(), error)));
+  record.emplace_back("devices in all", std::to_string(client.devices().size()));
+  record.emplace_back("devices of a process", std::to_string(client.addressable_devices().size()));
   world::check_alike(job.world(), record, "the devices");
 }
 

@@ -345,9 +345,13 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   take_run_as_model(loaded.config);
   config::Loaded given = loaded;  // with models as they were named
   // Of this start, not of the run: who samples its config.yml would wait for others.
-  given.config.runtime.num_processes = 1;
-  given.config.runtime.process_id = 0;
-  given.config.runtime.coordinator_address.clear();
+  const config::RuntimeConfig alone;
+  given.config.runtime.num_processes = alone.num_processes;
+  given.config.runtime.process_id = alone.process_id;
+  given.config.runtime.coordinator_address = alone.coordinator_address;
+  for (const char* const key : {"num_processes", "process_id", "coordinator_address"}) {
+    given.origin.erase(key);
+  }
   RunStores stores(loaded.config, job);
   TrainResult result{.run_folder = stores.run()};
   const fs::path run = run_folder(loaded.config);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -33,15 +33,39 @@ StartRecord record_of(std::string_view text) {
     const size_t end = std::min(text.find(kEndOfField), text.size());
     const std::string_view field = text.substr(0, end);
     const size_t name = std::min(field.find(kEndOfName), field.size());
-    out.emplace(field.substr(0, name), name < field.size() ? field.substr(name + 1) : "");
+    out.emplace_back(field.substr(0, name), name < field.size() ? field.substr(name + 1) : "");
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
 }
 
-std::string shown(const std::string& value) {
-  constexpr size_t kMost = 60;
-  return value.empty() ? "nothing" : value.size() > kMost ? value.substr(0, kMost) + "..." : value;
+constexpr size_t kMost = 60;  // bytes of a value that are told
+
+bool begins_character(const std::string& text, size_t at) {
+  return at >= text.size() || (static_cast<unsigned char>(text[at]) & 0xC0U) != 0x80U;
+}
+
+/// A value, or of a long one what is around `at`, where it is no longer what the others are.
+std::string shown(const std::string& value, size_t at) {
+  if (value.size() <= kMost) {
+    return value.empty() ? "nothing" : value;
+  }
+  constexpr size_t kBefore = 20;
+  size_t first = at <= kMost - kBefore ? 0 : std::min(at, value.size()) - kBefore;
+  size_t end = std::min(first + kMost, value.size());
+  while (first > 0 && !begins_character(value, first)) {
+    --first;
+  }
+  while (!begins_character(value, end)) {
+    ++end;
+  }
+  return fmt::format("{}{}{}", first > 0 ? "..." : "", value.substr(first, end - first),
+                     end < value.size() ? "..." : "");
+}
+
+std::string value_in(const StartRecord& record, const std::string& name) {
+  const auto found = std::ranges::find(record, name, &StartRecord::value_type::first);
+  return found == record.end() ? "" : found->second;
 }
 
 using NameOf = std::function<std::string(int64_t)>;
@@ -55,8 +79,7 @@ std::string difference(const NameOf& name_of, const std::string& name,
                        const std::vector<StartRecord>& all) {
   std::map<std::string, std::vector<int64_t>> by_value;
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto found = all[rank].find(name);
-    by_value[found == all[rank].end() ? "" : found->second].push_back(static_cast<int64_t>(rank));
+    by_value[value_in(all[rank], name)].push_back(static_cast<int64_t>(rank));
   }
   if (by_value.size() == 1) {
     return "";
@@ -66,14 +89,19 @@ std::string difference(const NameOf& name_of, const std::string& name,
     return std::pair(a.second.size(), -a.second.front()) <
            std::pair(b.second.size(), -b.second.front());
   });
+  size_t alike = most->first.size();  // characters that all begin with
+  for (const auto& [value, ranks] : by_value) {
+    const auto stop = std::ranges::mismatch(value, most->first).in1;
+    alike = std::min(alike, static_cast<size_t>(stop - value.begin()));
+  }
   std::string out;
   for (auto each = by_value.begin(); each != by_value.end(); ++each) {
     if (each != most) {
-      out += fmt::format("{}{} on {}", out.empty() ? "" : ", ", shown(each->first),
+      out += fmt::format("{}{} on {}", out.empty() ? "" : ", ", shown(each->first, alike),
                          who(name_of, each->second));
     }
   }
-  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first),
+  return fmt::format("{} is {}, {} on {}", name, out, shown(most->first, alike),
                      who(name_of, most->second));
 }
 
@@ -94,11 +122,13 @@ void check_alike(Communicator& talk, const NameOf& name_of, const StartRecord& o
     return;
   }
   std::vector<StartRecord> all;
-  std::set<std::string> names;
+  std::vector<std::string> names;  // in the order of the records
   for (const std::string& each : talk.gather(text, wait)) {
     all.push_back(record_of(each));
     for (const auto& [name, value] : all.back()) {
-      names.insert(name);
+      if (std::ranges::find(names, name) == names.end()) {
+        names.push_back(name);
+      }
     }
   }
   constexpr int kShown = 4;

@@ -1,15 +1,17 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kinema/world/world.h"
 
 namespace kinema::world {
 
 /// What all processes of a run must have alike, by name: keys, the program, the plugin, the data.
-using StartRecord = std::map<std::string, std::string>;
+/// Of several that differ the first are told.
+using StartRecord = std::vector<std::pair<std::string, std::string>>;
 
 /// Throws, in every process the same, an Error that names the fields in which processes differ,
 /// with their values and whose they are. Of equal records little more than a number is sent.

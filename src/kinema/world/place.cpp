@@ -373,7 +373,9 @@ Place meeting_at(Place found, const std::string& coordinator) {
   return found;
 }
 
-Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator) {
+Place told_place(Place found, int64_t rank, std::optional<int64_t> told_size,
+                 const std::string& coordinator) {
+  const int64_t size = told_size.value_or(1);
   if (found.size > 1 || !found.knows_size) {
     check(size == 1 || !found.knows_size || (size == found.size && rank == found.rank),
           "[num_processes] process_id={} of num_processes={}, but {} says that this is process {} "
@@ -385,6 +387,10 @@ Place told_place(Place found, int64_t rank, int64_t size, const std::string& coo
         "[num_processes] process_id={} is given, but num_processes is 1, the default\n"
         "  num_processes=N for each of N processes",
         rank);
+  check(size > 1 || told_size || coordinator.empty() || !found.knows_size,
+        "[num_processes] coordinator_address={} is given, but not how many processes meet there\n"
+        "  num_processes=N process_id=I for each of N processes; num_processes=1 for one alone",
+        coordinator);
   if (size == 1) {
     return found;
   }

@@ -60,7 +60,9 @@ Place meeting_at(Place found, const std::string& coordinator);
 
 /// What keys say (`process_id`, `num_processes`, `coordinator_address`) of what else `found` the
 /// process: `found` with another coordinator's address, or, where that is one process alone, a
-/// place of its own. Throws an Error where they contradict each other.
-Place told_place(Place found, int64_t rank, int64_t size, const std::string& coordinator);
+/// place of its own. `told_size`: nothing where nobody gave it. Throws an Error where they
+/// contradict each other.
+Place told_place(Place found, int64_t rank, std::optional<int64_t> told_size,
+                 const std::string& coordinator);
 
 }  // namespace kinema::world

@@ -74,6 +74,7 @@ void Pulse::set_timeout(double seconds) {
   const std::lock_guard lock(mutex_);
   grace_ = std::min(grace_, seconds / 4);
   options_.silence = options_.standstill = seconds - grace_;
+  options_.beat = std::min(options_.beat, options_.silence / 5);  // some may come late
 }
 
 void Pulse::set_overdue(std::function<void()> end) {
@@ -339,7 +340,7 @@ void Pulse::judge() {
   }
   const auto where = [](const Progress& at) {
     return at.doing.empty() ? std::string("it had just started")
-                            : fmt::format("it was last at step {}, {}", at.step, at.doing);
+                            : fmt::format("its last word was of step {}, {}", at.step, at.doing);
   };
   for (const Peer& peer : peers_) {
     if (peer.rank != engine_->rank() && peer.heard.seconds() > options_.silence) {

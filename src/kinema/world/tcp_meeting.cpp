@@ -91,6 +91,13 @@ std::string own_address(const Addresses& coordinator) {
   return text;
 }
 
+/// Whether an address is this host's: then it is reached from itself. True where that is not known.
+bool is_here(const std::string& coordinator) {
+  const Addresses found = resolve(parts_of(coordinator));
+  const std::string own = found ? own_address(found) : "";
+  return own.empty() || own == text_of(found->ai_addr, found->ai_addrlen);
+}
+
 /// Says after some seconds that others are waited for.
 class Waiting {
  public:
@@ -99,10 +106,11 @@ class Waiting {
     constexpr double kLong = 5;
     if (!said_ && meeting_.on_wait && watch_.seconds() > kLong) {
       said_ = true;
-      meeting_.on_wait(
-          fmt::format("waiting for {} processes to meet at {}: was kinema started on "
-                      "all hosts?",
-                      meeting_.size, meeting_.coordinator));
+      meeting_.on_wait(fmt::format("waiting for {} processes to meet at {}: {}", meeting_.size,
+                                   meeting_.coordinator,
+                                   meeting_.rank == 0 && !is_here(meeting_.coordinator)
+                                       ? "that is no address of this host, which has process 0"
+                                       : "was kinema started on all hosts?"));
     }
   }
   double seconds() const { return watch_.seconds(); }
