@@ -333,6 +333,16 @@ TEST(Image, TextsInAPngAreReadWithoutThePixels) {
   EXPECT_EQ(texts[1].text, R"({"settings": {"seed": 1}})");
 }
 
+TEST(Image, CompressedTextsInAPngAreRead) {
+  const std::string bytes =
+      read_text(std::filesystem::path(KINEMA_SOURCE_DIR) / "fuzz/corpus/png_text/compressed.png");
+  const std::vector<PngText> texts = read_png_texts(std::as_bytes(std::span(bytes)), "a.png");
+  ASSERT_EQ(texts.size(), 1U);
+  EXPECT_EQ(texts[0].keyword, "kinema");
+  EXPECT_TRUE(texts[0].text.starts_with(R"({"settings": {"seed": 1}})"));
+  EXPECT_EQ(texts[0].text.size(), 40025U);
+}
+
 // x' = a x + c y, y' = b x + d y, y downwards.
 TEST(Video, StandsAsItsMatrixSays) {
   EXPECT_EQ(matrix_orientation(1, 0, 0, 1), 1);

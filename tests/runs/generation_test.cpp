@@ -149,13 +149,13 @@ TEST_F(RunOfAPipeline, ThatIsNotThereIsNoOtherModel) {
               ThrowsMessage<Error>(AllOf(HasSubstr("no run `kitse`"), HasSubstr("`kites`"))));
   EXPECT_THAT([&] { said("team/boat"); }, ThrowsMessage<Error>(HasSubstr("`team/boats`")));
   EXPECT_THAT([&] { said("team/boat"); },
-              ThrowsMessage<Error>(HasSubstr("`run_name=` without a name samples")));
+              ThrowsMessage<Error>(HasSubstr("`run_name=` without a name takes")));
   const std::string run = (scratch_ / "out/kites").string();
   EXPECT_THAT(
       [&] {
         check_run(load({"run_name=kitse", "pretrained_model_name_or_path=" + run}).config);
       },
-      ThrowsMessage<Error>(HasSubstr("kinema generate " + run + "/config.yml")));
+      ThrowsMessage<Error>(HasSubstr(run + "/config.yml as the configuration takes that run")));
   write("out/begun/config.yml", "seed: 0\n");
   EXPECT_THAT([&] { said("begun"); }, ThrowsMessage<Error>(HasSubstr("holds no checkpoint")));
 }

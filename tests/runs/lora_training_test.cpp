@@ -153,6 +153,18 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   const Outcome evaluated =
       run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded"});
   EXPECT_THAT(evaluated.err, Not(HasSubstr("holds a whole network")));
+  EXPECT_THAT(evaluated.out,
+              HasSubstr("adapter: " + (checkpoint("kites", 2) / "adapter").string()));
+  // What a new run would train does not say which layers this one has.
+  const Outcome otherwise =
+      run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded",
+           "lora_target_modules=attn2.to_v"});
+  const auto losses_in = [](const std::string& text) {
+    return text.substr(0, text.find(" samples,"));
+  };
+  EXPECT_EQ(losses_in(otherwise.out), losses_in(evaluated.out)) << otherwise.err;
+  run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded", "run_name=kitse"})
+      .expect_error("there is no run `kitse`");
   for (const char* to : {"comfyui", "kohya", "original", "diffusers"}) {
     const std::string file = std::string(to) + ".safetensors";
     const Outcome converted = run({"convert", checkpoint("kites", 2).string(), file, "--to", to});

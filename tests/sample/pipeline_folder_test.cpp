@@ -236,6 +236,15 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
               ThrowsMessage<Error>(HasSubstr("trained_betas")));
 }
 
+TEST(SchedulerConfig, TakesNoDefaultOfDdimThatIsNotSupported) {
+  const TemporaryFolder folder;
+  folder.write("c.json", R"({"_class_name": "DDIMScheduler"})");
+  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+              ThrowsMessage<Error>(HasSubstr("no clip_sample")));
+  folder.write("c.json", R"({"_class_name": "DDIMScheduler", "clip_sample": false})");
+  EXPECT_NO_THROW(read_scheduler_config(folder.path() / "c.json"));
+}
+
 TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
   const TemporaryFolder folder;
   folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "solver_order": 3})");

@@ -28,7 +28,12 @@ int evaluate(const std::vector<std::string>& words, bool json) {
       timesteps.set(std::to_string(timestep), mean);
     }
     io::Json out = io::Json::object();
+    io::Json adapters = io::Json::array();
+    for (const std::filesystem::path& adapter : result.adapters) {
+      adapters.append(adapter.string());
+    }
     out.set("transformer", result.transformer.string())
+        .set("adapters", std::move(adapters))
         .set("step", result.step ? io::Json(*result.step) : io::Json())
         .set("loss", made.loss)
         .set("by_timestep", std::move(timesteps))
@@ -38,6 +43,9 @@ int evaluate(const std::vector<std::string>& words, bool json) {
     return 0;
   }
   print_line("transformer: " + result.transformer.string());
+  for (const std::filesystem::path& adapter : result.adapters) {
+    print_line("adapter: " + adapter.string());
+  }
   for (const auto& [timestep, mean] : made.by_timestep) {
     print_line(fmt::format("loss at timestep {}: {:.4f}", timestep, mean));
   }

@@ -50,7 +50,28 @@ std::string utf8_of_latin1(std::string_view text) {
   return out;
 }
 
-/// What a chunk `iTXt` or `tEXt` says; nothing for one that is compressed, or has no keyword.
+/// Nothing where it is damaged, or longer than any text of settings.
+std::optional<std::string> inflated(std::string_view data) {
+  constexpr size_t kMost = size_t{16} << 20U;
+  std::string out;
+  for (size_t room = 1 << 14; room <= kMost; room *= 4) {
+    out.resize(room);
+    auto size = static_cast<uLongf>(room);
+    const int status =
+        uncompress(reinterpret_cast<Bytef*>(out.data()), &size,
+                   reinterpret_cast<const Bytef*>(data.data()), static_cast<uLong>(data.size()));
+    if (status == Z_OK) {
+      out.resize(size);
+      return out;
+    }
+    if (status != Z_BUF_ERROR) {
+      break;
+    }
+  }
+  return std::nullopt;
+}
+
+/// What a chunk `iTXt` or `tEXt` says; nothing for one that has no keyword.
 std::optional<PngText> text_of(std::string_view type, std::string_view data) {
   const auto keyword = take_text(data);
   if (!keyword) {
@@ -60,14 +81,17 @@ std::optional<PngText> text_of(std::string_view type, std::string_view data) {
     return PngText{.keyword = std::string(*keyword), .text = utf8_of_latin1(data)};
   }
   constexpr size_t kFlags = 2;  // whether it is compressed, and how
-  if (data.size() < kFlags || data[0] != '\0') {
+  if (data.size() < kFlags) {
     return std::nullopt;
   }
+  const bool is_compressed = data[0] != '\0';
   data.remove_prefix(kFlags);
   if (!take_text(data) || !take_text(data)) {  // the language, and the keyword in it
     return std::nullopt;
   }
-  return PngText{.keyword = std::string(*keyword), .text = std::string(data)};
+  const auto text = is_compressed ? inflated(data) : std::string(data);
+  return text ? std::optional(PngText{.keyword = std::string(*keyword), .text = *text})
+              : std::nullopt;
 }
 
 }  // namespace

@@ -104,10 +104,6 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
   const bool is_wan = weights::family_of(checkpoint)->names == &weights::kWanNames;
-  // A file has none; but Wan's tells whether its sizes could be read from it.
-  const Json config = options.to == Format::DIFFUSERS || (!is_wan && is_file(target))
-                          ? network->config()
-                          : network->original_config();
   check(is_wan || options.to != Format::GGUF,
         "[weights] GGUF files are written of Wan only; {} is {}", source.string(),
         weights::family_of(checkpoint)->name);
@@ -119,6 +115,10 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   check((options.to == Format::GGUF) == weights::is_gguf(target),
         "[weights] {}: files that end with .gguf, and no others, are written with --to gguf",
         target.string());
+  // A file has none; but Wan's tells whether its sizes could be read from it.
+  const Json config = options.to == Format::DIFFUSERS || (!is_wan && is_file(target))
+                          ? network->config()
+                          : network->original_config();
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());

@@ -48,7 +48,7 @@ class UNet final : public Architecture {
   }
   io::Json config() const override { return unet::config_json(config_); }
   io::Json original_config() const override {
-    fail("[unet] the original release has no configuration file");
+    fail("[unet] the original release is one file: the target must end with .safetensors");
   }
   std::vector<nn::ParamSpec> parameters(const nn::ModelOptions& options,
                                         const nn::InitOptions& init) const override {

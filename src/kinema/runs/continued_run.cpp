@@ -85,6 +85,21 @@ void check_same_network(const networks::Network& network, const fs::path& checkp
   }
 }
 
+void check_same_class(const networks::Network& network, const fs::path& checkpoint) {
+  constexpr const char* kClass = "_class_name";
+  const fs::path config = checkpoint / training::weights_part(checkpoint) / "config.json";
+  const io::Json own = network->config();
+  if (!is_there(config) || own.find(kClass) == nullptr) {  // adapters have none
+    return;
+  }
+  const io::Json other = io::Json::read(config);
+  const io::Json* const before = other.find(kClass);
+  check(before == nullptr || before->dump(-1) == own.at(kClass).dump(-1),
+        "[train] the checkpoint {} is of a {}, but the model is a {}\n  another run_name trains "
+        "that one",
+        checkpoint.string(), before == nullptr ? "" : before->dump(-1), own.at(kClass).dump(-1));
+}
+
 std::vector<std::string> model_keys() {
   std::vector<std::string> out;
   for (const config::KeyValue& each : config::describe(config::Config{})) {

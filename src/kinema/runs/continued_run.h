@@ -26,6 +26,10 @@ std::filesystem::path init_checkpoint(const config::RunConfig& run);
 /// otherwise: its weights are none of this one.
 void check_same_network(const networks::Network& network, const std::filesystem::path& checkpoint);
 
+/// Throws an Error where the checkpoint is of a network of another class than the one that goes on
+/// from it.
+void check_same_class(const networks::Network& network, const std::filesystem::path& checkpoint);
+
 /// The keys that name what a model is made of.
 std::vector<std::string> model_keys();
 

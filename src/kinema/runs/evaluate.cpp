@@ -1,5 +1,7 @@
 #include "kinema/runs/evaluate.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,6 +33,19 @@ std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const Mode
                                                const networks::Network& network,
                                                const Expert& expert, const Job& job) {
   config.model.enable_lora = config.model.enable_lora || model.has_adapter();
+  if (model.has_adapter()) {  // its layers are those that it changes, whatever a new run would
+    config.model.lora_target_modules.clear();
+    for (const std::filesystem::path& own : model.adapters) {
+      if (!own.empty()) {
+        const weights::Lora lora = weights::Lora::open(own);
+        for (const int64_t marked : {0, 1}) {
+          for (const auto& [module, target] : lora.targets(marked)) {
+            config.model.lora_target_modules.push_back(module);
+          }
+        }
+      }
+    }
+  }
   std::vector<TrainedAdapter> out = trained_adapters(config, network, expert, job);
   const std::vector<Expert> each = expert.each();
   for (size_t place = 0; place < out.size(); ++place) {
@@ -55,6 +70,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
         loaded.config.run.eval_split);
   check_flags(loaded, job);
   fetch_checkpoint(loaded.config, job);
+  job.notice(check_run(loaded.config));
   if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {
     fetch_models(loaded.config, Use::TRAIN, job);
   }
@@ -74,6 +90,8 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   EvaluateResult result{
       .transformer = transformers.size() == 1 ? transformers.front() : model.folder.folder,
       .step = model.step};
+  std::ranges::copy_if(model.adapters, std::back_inserter(result.adapters),
+                       [](const std::filesystem::path& own) { return !own.empty(); });
   const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   const networks::Network network = networks::open(transformers.front());

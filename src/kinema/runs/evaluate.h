@@ -14,7 +14,8 @@ namespace kinema::runs {
 struct EvaluateResult {
   training::Evaluation evaluation;
   std::filesystem::path transformer;  // whose weights these are; of both experts, where they lie
-  std::optional<int64_t> step;        // of the run whose checkpoint it is
+  std::vector<std::filesystem::path> adapters;  // of the checkpoint, one for each transformer
+  std::optional<int64_t> step;                  // of the run whose checkpoint it is
   double seconds = 0;
 };
 

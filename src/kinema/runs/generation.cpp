@@ -166,6 +166,12 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
       loaded.gives("guidance_scale") ? g.guidance_scale.value : defaults.guidance_scale;
   request.num_frames = 1;
   if (g.num_images_per_prompt.given) {
+    check(!on_command_line(loaded, "num_images_per_prompt") ||
+              !on_command_line(loaded, "num_videos_per_prompt") ||
+              g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
+          "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are two names "
+          "for the same\n  give one of them",
+          g.num_images_per_prompt.value, g.num_videos_per_prompt.value);
     request.num_videos_per_prompt = g.num_images_per_prompt;
   }
   if (g.prompt_2.given) {
@@ -203,6 +209,9 @@ void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& 
 std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
   const std::string& path = config.generate.prompt_file;
+  check(
+      !on_command_line(loaded, "prompt") || !on_command_line(loaded, "prompt_file") || path.empty(),
+      "[generate] prompt and prompt_file are both on the command line: one of them");
   if (path.empty() || prompt_wins(loaded)) {
     return {config.generate.prompt};
   }

@@ -89,6 +89,10 @@ config::Loaded load_generation(std::span<const std::string> words,
       rest.push_back(word);
     }
   }
+  std::erase_if(first, [&](const std::string& word) {  // what is given anew is not read
+    const std::string key = word.substr(0, word.find('=') + 1);
+    return std::ranges::any_of(rest, [&](const std::string& own) { return own.starts_with(key); });
+  });
   first.insert(first.end(), rest.begin(), rest.end());
   config::Loaded loaded = load_words(first, environment, job);
   for (const SharedSettings& video : videos) {

@@ -123,7 +123,8 @@ fs::path vae_folder(const config::Config& config) {
   }
   const fs::path inside = named / "vae";
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
-  check(!fs::exists(named / "train_state.json", ignored),
+  check(fs::exists(folder / "config.json", ignored) ||
+            !fs::exists(named / "train_state.json", ignored),
         "[config] {0} is a run's checkpoint, which has a transformer but no VAE\n  name the run's "
         "pipeline, and beside it wan_transformer_pretrained_model_name_or_path={0}",
         named.string());

@@ -232,24 +232,25 @@ std::vector<std::string> check_run(const config::Config& config) {
   const std::string& own = config.model.wan_transformer_pretrained_model_name_or_path;
   const std::string& pretrained = own.empty() ? config.model.pretrained_model_name_or_path : own;
   const std::string instead =
-      is_run(pretrained) ? fmt::format("kinema generate {}/config.yml samples that run", pretrained)
-                         : "`run_name=` without a name samples " + pretrained;
+      is_run(pretrained)
+          ? fmt::format("{}/config.yml as the configuration takes that run", pretrained)
+          : "`run_name=` without a name takes " + pretrained;
   const std::vector<std::string> runs = runs_of(config.run.output_dir);
   const bool is_other = !is_run(run_folder(config)) && config.run.checkpoint_dir.empty();
   check(is_other && (!pretrained.empty() || !runs.empty()),
-        "[generate] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
+        "[run_name] {} holds no checkpoint\n  train first: kinema train CONFIG run_name={}{}",
         checkpoints_of(config).path().string(), name, pretrained.empty() ? "" : "; " + instead);
   if (runs.empty()) {  // nothing that the name could have been meant for
     return {
-        fmt::format("there are no runs in {}: {} is sampled, and run_name only says where "
-                    "the results go",
+        fmt::format("there are no runs in {}: {} is taken, and run_name only says where the "
+                    "results go",
                     config.run.output_dir, pretrained)};
   }
   const std::string& nearest = *std::ranges::min_element(
       runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
-  fail("[generate] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
+  fail("[run_name] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
        fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
-       pretrained.empty() ? fmt::format("run_name={} samples that one", nearest) : instead);
+       pretrained.empty() ? fmt::format("run_name={} takes that one", nearest) : instead);
 }
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "kinema/config/buckets.h"
 #include "kinema/core/error.h"
 #include "kinema/networks/open.h"
 #include "kinema/runs/model_places.h"
@@ -51,6 +52,12 @@ void set_image_keys(config::Loaded& loaded, const Pictures& pictures) {
   check(!loaded.gives("num_frames") || g.num_frames == 1,
         "[config] num_frames is {}, but this model makes images\n  num_frames=1, or leave it out",
         g.num_frames);
+  for (const auto& [frames, height, width] : config::read_buckets(loaded.config.data).sizes) {
+    check(frames == 1,
+          "[config] buckets has [{0}, {1}, {2}], but this model makes images\n  [1, {1}, {2}] "
+          "is that size of one frame",
+          frames, height, width);
+  }
   g.num_frames = 1;
   if (!loaded.gives("height") && !loaded.gives("width")) {
     g.height = pictures.side;

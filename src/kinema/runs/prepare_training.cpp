@@ -149,6 +149,7 @@ void check_optimizer_of(const config::Config& config, const fs::path& checkpoint
 training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
                             std::span<const nn::ParamSpec> specs, bool ema,
                             const runtime::Devices& devices, const training::Optimizer& optimizer) {
+  check_same_class(training.step.network, checkpoint);
   std::optional<training::AdapterBase> base;
   if (const std::vector<TrainedAdapter>& adapters = training.step.adapters; !adapters.empty()) {
     base = training::AdapterBase{.folder = training.pretrained.at(place),

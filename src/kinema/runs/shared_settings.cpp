@@ -117,8 +117,9 @@ SharedSettings read_shared_settings(const fs::path& file) {
 std::vector<std::string> check_given(const SharedSettings& shared, const config::Loaded& loaded) {
   const std::vector<std::string> wanted = missing(shared.made_of, loaded);
   check(wanted.empty(),
-        "[generate] {} was made with {}, which name files: a video's settings may not\n"
-        "  give what they are here, as {}=PATH, or a configuration that does",
+        "[generate] {} was made with {}, whose paths are not taken from a file that may be "
+        "somebody else's\n  name what they are here: {}=PATH, or a configuration that does (of a "
+        "run's own samples, its config.yml)",
         shared.file.string(), fmt::join(wanted, ", "), wanted.empty() ? "" : wanted.front());
   const std::vector<std::string> left = missing(shared.left_out, loaded);
   if (left.empty()) {

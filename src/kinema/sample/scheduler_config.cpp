@@ -82,6 +82,12 @@ const Json* given(const Json& config, std::string_view key) {
 }
 
 void check_fixed(const Json& config, Sampler sampler) {
+  const Json* name = given(config, "_class_name");
+  check(name == nullptr || !name->is_string() || name->as_string() != "DDIMScheduler" ||
+            given(config, "clip_sample") != nullptr,
+        "[scheduler] {} has no clip_sample, which DDIMScheduler takes for true; only false is "
+        "supported\n  \"clip_sample\": false, as pipelines of latents have it",
+        config.where());
   for (const Fixed& fixed : fixed_settings(sampler)) {
     if (const Json* value = given(config, fixed.key)) {
       check(value->dump(-1) == fixed.value, "[scheduler] {} is {}, but only {} is supported",
