@@ -150,20 +150,23 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
                     (checkpoint("kites", 2) / "adapter").string() + "]}");
   EXPECT_EQ(latents(of_base), made);
 
-  const Outcome evaluated =
-      run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded"});
+  fs::create_directory(folder_ / "held_out");
+  write("held_out/a.txt", "a red circle");
+  fs::copy(fs::path(KINEMA_SOURCE_DIR) / "tests/golden/dataset/videos/clip_00.mp4",
+           folder_ / "held_out/a.mp4");
+  const std::string data = "eval_data_dir=held_out";
+  const Outcome evaluated = run({"evaluate", "outputs/kites/config.yml", data});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   EXPECT_THAT(evaluated.err, Not(HasSubstr("holds a whole network")));
-  EXPECT_THAT(evaluated.out,
-              HasSubstr("adapter: " + (checkpoint("kites", 2) / "adapter").string()));
+  EXPECT_THAT(evaluated.out, HasSubstr("adapter: outputs/kites/checkpoints/2/adapter"));
   // What a new run would train does not say which layers this one has.
   const Outcome otherwise =
-      run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded",
-           "lora_target_modules=attn2.to_v"});
+      run({"evaluate", "outputs/kites/config.yml", data, "lora_target_modules=attn2.to_v"});
   const auto losses_in = [](const std::string& text) {
     return text.substr(0, text.find(" samples,"));
   };
   EXPECT_EQ(losses_in(otherwise.out), losses_in(evaluated.out)) << otherwise.err;
-  run({"evaluate", "outputs/kites/config.yml", "eval_data_dir=outputs/encoded", "run_name=kitse"})
+  run({"evaluate", "outputs/kites/config.yml", data, "run_name=kitse"})
       .expect_error("there is no run `kitse`");
   for (const char* to : {"comfyui", "kohya", "original", "diffusers"}) {
     const std::string file = std::string(to) + ".safetensors";

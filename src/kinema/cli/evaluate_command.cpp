@@ -8,6 +8,7 @@
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"
 #include "kinema/cli/processes.h"
+#include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/evaluate.h"
 
@@ -49,8 +50,9 @@ int evaluate(const std::vector<std::string>& words, bool json) {
   for (const auto& [timestep, mean] : made.by_timestep) {
     print_line(fmt::format("loss at timestep {}: {:.4f}", timestep, mean));
   }
-  print_line(fmt::format("mean loss over {} timesteps: {:.4f}, {} samples, {:.1f} s",
-                         made.by_timestep.size(), made.loss, made.samples, result.seconds));
+  print_line(fmt::format("mean loss over {}: {:.4f}, {}, {:.1f} s",
+                         counted(std::ssize(made.by_timestep), "timestep"), made.loss,
+                         counted(made.samples, "sample"), result.seconds));
   return 0;
 }
 

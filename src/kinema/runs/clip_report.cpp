@@ -30,6 +30,11 @@ constexpr double kMuch = 2;
 /// Whose rate is meant, when no more than so much of it is missing.
 constexpr double kSameSpeed = 0.05;
 
+/// What one of them is called: of one frame, pictures.
+const char* noun(const config::Config& config) {
+  return clip_format(config).num_frames == 1 ? "picture" : "clip";
+}
+
 std::vector<data::LeftOut> all_left_out(const data::ClipSet& clips, const data::Survey& survey) {
   std::vector<data::LeftOut> out;
   for (size_t i = 0; i < survey.problems.size(); ++i) {
@@ -130,18 +135,17 @@ std::string enlarged_line(const config::Config& config, const data::ClipSet& cli
   return fmt::format(
       "{} become more than twice as large as they are, {} {:.2g} times ({}x{} to "
       "{}x{}): there is no detail in that",
-      counted(count, "clip"), clips.name(worst), most, size.width, size.height, worst_format.width,
-      worst_format.height);
+      counted(count, noun(config)), clips.name(worst), most, size.width, size.height,
+      worst_format.width, worst_format.height);
 }
 
 /// Clips that train as an empty prompt does; empty: none.
 std::string empty_line(const config::Config& config, const data::Survey& survey) {
-  const bool pictures = clip_format(config).num_frames == 1;
   const auto count = static_cast<int64_t>(survey.sizes.size());
   return survey.empty_captions == 0
              ? ""
              : fmt::format("{} of {} {} an empty caption", survey.empty_captions,
-                           counted(count, pictures ? "picture" : "clip"),
+                           counted(count, noun(config)),
                            survey.empty_captions == 1 ? "has" : "have");
 }
 
@@ -177,7 +181,7 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
   const int64_t most = config.data.max_train_samples;
   const int64_t all = most < 0 ? clips.size() : std::min(most, clips.size());
   const std::vector<data::LeftOut> left_out = all_left_out(clips, survey);
-  std::string line = fmt::format("{}: {}", report.what, counted(all - survey.bad(), "clip"));
+  std::string line = fmt::format("{}: {}", report.what, counted(all - survey.bad(), noun(config)));
   if (!left_out.empty()) {
     line += fmt::format(", {} left out ({}{})", left_out.size(), first_of(left_out),
                         file.empty() ? "" : "; all in " + file);
@@ -225,7 +229,8 @@ void report_clips(const config::Config& config, const data::ClipSet& clips,
           first->find('\n') != std::string::npos || bad == count
               ? ""
               : "\n  skip_bad_clips=true leaves it out");
-    fail("[data] {} of {} clips cannot be used: {}\n  {}", bad, count, first_of(unusable),
+    fail("[data] {} of {} cannot be used: {}\n  {}", bad, counted(count, noun(config)),
+         first_of(unusable),
          bad == count
              ? "`kinema inspect FOLDER --check` looks at each"
              : "skip_bad_clips=true leaves them out; `kinema inspect FOLDER --check` names "
