@@ -360,7 +360,11 @@ void Trainer::check_replicas() {
   }
   if (!replicas_ || (shared && !has_results_)) {
     has_results_ = static_cast<bool>(metrics_);
-    replicas_.emplace(devices_, ports, runtime::ProgramOptions{.name = "check_replicas"});
+    replicas_.emplace(
+        devices_, ports,
+        runtime::ProgramOptions{.name = "check_replicas",
+                                .executable_cache = how_.executable_cache,
+                                .executable_cache_bytes = how_.executable_cache_bytes});
   }
   check_agreement({.devices = devices_,
                    .metrics = shared ? kNone : metrics_,
