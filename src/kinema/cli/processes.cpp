@@ -124,11 +124,9 @@ int64_t number_in(std::span<const std::string> words, const std::string& key, in
 world::Place meeting_place(std::span<const std::string> words) {
   const std::string coordinator = value_in(words, "coordinator_address");
   const world::Place found = world::find_place(world::own_environment());
-  if (found.size > 1) {
-    world::told_place(found, number_in(words, "process_id", found.rank),
-                      number_in(words, "num_processes", 1), coordinator);
-  }
-  return world::meeting_at(found, coordinator);
+  return found.size > 1 ? world::told_place(found, number_in(words, "process_id", found.rank),
+                                            number_in(words, "num_processes", 1), coordinator)
+                        : world::meeting_at(found, coordinator);
 }
 
 }  // namespace

@@ -17,6 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Of T5 and UMT5.
+t5::EncoderOptions t5_options(const config::ModelConfig& m) {
+  const DType type = dtype(m.text_encoder_dtype);
+  return {.weights_dtype = type,
+          .activations_dtype = type,
+          .precision = precision(m.precision),
+          .scan_layers = m.scan_layers};
+}
+
 /// Of a pipeline with two text encoders: Flux's, whose second is T5, or Stable Diffusion XL's.
 std::unique_ptr<encoders::TextEncoder> image_text_encoder(
     const config::Config& config, const fs::path& folder, const TextWidths& widths,
@@ -36,10 +45,7 @@ std::unique_ptr<encoders::TextEncoder> image_text_encoder(
                  .pooled_width = widths.pooled,
                  .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
                  .memory = encoders::text_encoder_memory(m.text_encoder_memory),
-                 .options = {.weights_dtype = type,
-                             .activations_dtype = type,
-                             .precision = precision(m.precision),
-                             .scan_layers = m.scan_layers},
+                 .options = t5_options(m),
                  .clip_dtype = type,
                  .clip_adapters = adapters.first,
                  .t5_adapters = adapters.second,
@@ -136,7 +142,6 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
     return encoders::hashed_text_encoder(hashed_encoder(config, widths));
   }
   const fs::path folder = text_encoder_folder(config);
-  const DType type = dtype(m.text_encoder_dtype);
   std::error_code ignored;
   if (fs::is_directory(folder / "text_encoder_2", ignored) || !text_encoder_file(config).empty()) {
     return image_text_encoder(config, folder, widths, client, job, use, adapters);
@@ -148,10 +153,7 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
                .width = widths.states,
                .batched = use == TextUse::PROMPTS && m.use_batched_text_encoder,
                .memory = encoders::text_encoder_memory(m.text_encoder_memory),
-               .options = {.weights_dtype = type,
-                           .activations_dtype = type,
-                           .precision = precision(m.precision),
-                           .scan_layers = m.scan_layers},
+               .options = t5_options(m),
                .program = program_options(config),
                .on_note = [job](const std::string& note) { job.notice(note); }});
 }

@@ -1,6 +1,7 @@
 #include "kinema/runs/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -33,26 +34,25 @@ std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const Mode
                                                const networks::Network& network,
                                                const Expert& expert, const Job& job) {
   config.model.enable_lora = config.model.enable_lora || model.has_adapter();
+  std::array<std::shared_ptr<const weights::Lora>, 2> own;
   if (model.has_adapter()) {  // its layers are those that it changes, whatever a new run would
     config.model.lora_target_modules.clear();
-    for (const std::filesystem::path& own : model.adapters) {
-      if (!own.empty()) {
-        const weights::Lora lora = weights::Lora::open(own);
-        for (const int64_t marked : {0, 1}) {
-          for (const auto& [module, target] : lora.targets(marked)) {
-            config.model.lora_target_modules.push_back(module);
-          }
-        }
+    for (size_t place = 0; place < own.size(); ++place) {
+      if (model.adapters[place].empty()) {
+        continue;
+      }
+      own[place] =
+          std::make_shared<const weights::Lora>(weights::Lora::open(model.adapters[place]));
+      for (const auto& [module, target] : own[place]->targets()) {
+        config.model.lora_target_modules.push_back(module);
       }
     }
   }
   std::vector<TrainedAdapter> out = trained_adapters(config, network, expert, job);
   const std::vector<Expert> each = expert.each();
   for (size_t place = 0; place < out.size(); ++place) {
-    const std::filesystem::path& own = model.adapters[each[place].is_low_noise() ? 1 : 0];
-    if (!own.empty()) {
-      out[place].start = {
-          {.lora = std::make_shared<const weights::Lora>(weights::Lora::open(own))}};
+    if (const auto& lora = own[each[place].is_low_noise() ? 1 : 0]) {
+      out[place].start = {{.lora = lora}};
     }
   }
   return out;

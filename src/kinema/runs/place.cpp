@@ -32,11 +32,6 @@ std::optional<std::string> instance_attribute(std::string_view name) {
 
 }  // namespace
 
-std::optional<int64_t> told_processes(const config::Config& config) {
-  const config::Given<int64_t>& told = config.runtime.num_processes;
-  return told.given ? std::optional(told.value) : std::nullopt;
-}
-
 world::Place place_of(const config::Config& config, const world::Place& launched) {
   world::Place found = launched;
   if (config.run.hardware == config::Hardware::TPU && !has_mock_devices(config)) {
@@ -44,8 +39,11 @@ world::Place place_of(const config::Config& config, const world::Place& launched
     found = world::find_tpu_place(
         runtime::shows_tpu() ? world::with_tpu_metadata(own, instance_attribute) : own);
   }
-  return world::told_place(found, config.runtime.process_id, told_processes(config),
-                           config.runtime.coordinator_address);
+  const config::RuntimeConfig& keys = config.runtime;
+  return world::told_place(
+      found, keys.process_id,
+      keys.num_processes.given ? std::optional(keys.num_processes.value) : std::nullopt,
+      keys.coordinator_address);
 }
 
 }  // namespace kinema::runs

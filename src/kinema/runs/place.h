@@ -1,15 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-
 #include "kinema/config/config.h"
 #include "kinema/world/place.h"
 
 namespace kinema::runs {
-
-/// num_processes, where it is given.
-std::optional<int64_t> told_processes(const config::Config& config);
 
 /// Which of a run's processes this is, where no launcher says so (`launched`, of one process): on
 /// TPUs what the host's environment says, or its metadata server where TPUs are seen; then what the

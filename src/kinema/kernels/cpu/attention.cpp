@@ -136,13 +136,10 @@ class Queries {
       : p_(plan), cut_(cut), dtype_(dtype), scale_(scale), count_(count) {
     thread_local Memory memory;
     memory_ = &memory;
-    const auto floats = [](Buffer& buffer, int64_t size) {
-      return reinterpret_cast<float*>(buffer.at_least(static_cast<size_t>(size) * sizeof(float)));
-    };
-    scores_ = floats(memory.scores, cut.queries * cut.keys);
-    part_ = floats(memory.part, cut.queries * p_.width);
-    sums_ = floats(memory.sums, count * p_.width);
-    largest_ = floats(memory.rows, 3 * count);
+    scores_ = memory.scores.floats(cut.queries * cut.keys);
+    part_ = memory.part.floats(cut.queries * p_.width);
+    sums_ = memory.sums.floats(count * p_.width);
+    largest_ = memory.rows.floats(3 * count);
     totals_ = largest_ + count;
     factors_ = totals_ + count;
   }

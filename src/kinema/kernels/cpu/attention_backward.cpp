@@ -75,15 +75,12 @@ class Head {
       : p_(plan), cut_(plan), dtype_(dtype), work_(product_dtype(dtype)), out_(out), scale_(scale) {
     thread_local Memory memory;
     memory_ = &memory;
-    const auto floats = [](Buffer& buffer, int64_t size) {
-      return reinterpret_cast<float*>(buffer.at_least(static_cast<size_t>(size) * sizeof(float)));
-    };
-    weights_ = floats(memory.weights, cut_.keys * cut_.queries);
-    differences_ = floats(memory.differences, cut_.keys * cut_.queries);
-    part_ = floats(memory.part, p_.width * std::max(cut_.keys, cut_.queries));
-    dq_ = floats(memory.dq, p_.width * cut_.queries);
-    dk_ = floats(memory.dk, p_.width * p_.keys);
-    dv_ = floats(memory.dv, p_.width * p_.keys);
+    weights_ = memory.weights.floats(cut_.keys * cut_.queries);
+    differences_ = memory.differences.floats(cut_.keys * cut_.queries);
+    part_ = memory.part.floats(p_.width * std::max(cut_.keys, cut_.queries));
+    dq_ = memory.dq.floats(p_.width * cut_.queries);
+    dk_ = memory.dk.floats(p_.width * p_.keys);
+    dv_ = memory.dv.floats(p_.width * p_.keys);
   }
 
   void run(const At& at) const {

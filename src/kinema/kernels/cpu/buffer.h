@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 
@@ -18,6 +19,9 @@ class Buffer {
       check(data_ != nullptr, "[cpu kernel] no memory for {} bytes", bytes);
     }
     return data_.get();
+  }
+  float* floats(int64_t count) {
+    return reinterpret_cast<float*>(at_least(static_cast<size_t>(count) * sizeof(float)));
   }
   char* data() const { return data_.get(); }
 
