@@ -47,7 +47,7 @@ std::vector<pjrt::Buffer> kept_by(const sample::StepSpec& spec, const pjrt::Clie
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const bench::TransformerSettings& m = s.model;
   sample::StepSpec spec{
       .network = m.network(),
@@ -57,9 +57,10 @@ void run(const Settings& s) {
       .reuse = reuse_of(s.reuse),
       .keys = s.keys};
   spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
+  spec.options.attention.kind = nn::AttentionKind::FLASH;  // as configs/wan.yml has it
   const auto params = weights::initialise(spec.network->parameters(spec.options), 0, client);
   bench::weights_are_there(params);
-  sample::StepPrograms programs(client, {.executable_cache = s.run.cache, .dump = s.run.dump});
+  sample::StepPrograms programs(client, s.run.program("denoise_step"));
   const runtime::Program& program = programs.get(spec);
 
   const auto schedule = schedulers::make_schedule({}, s.run.runs + s.run.warmup);
@@ -103,7 +104,8 @@ void run(const Settings& s) {
     m1 = std::move(made[2]);
     first = step++ == 0 ? bench::seconds_since(start) : first;
   });
-  bench::print_result(seconds, programs.compile_seconds(), first, bench::magnitude(x.to_host()));
+  bench::print_result(seconds, programs.compile_seconds(), first, bench::magnitude(x.to_host()),
+                      bench::peak_device_bytes(client));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace {
 struct Settings {
   std::string network;
   int64_t side = 64, text = 512;  // of the latents; tokens
-  bool train = false;
+  bool train = false, scan = false;
+  std::string remat = "NONE";
   bench::RunSettings run;
 };
 
@@ -29,16 +30,17 @@ std::optional<Shape> vector_of(int64_t width) {
 
 void denoise(const Settings& s, const networks::Network& network) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const networks::Sizes& sizes = network.sizes();
   sample::StepSpec spec{.network = network,
                         .latents = {1, sizes.out_channels, 1, s.side, s.side},
                         .text_length = s.text,
                         .guidance = sample::Guidance::NONE};
   spec.options.weights_dtype = spec.options.activations_dtype = s.run.precision();
+  spec.options.attention.kind = nn::AttentionKind::FLASH;  // as configs/images.yml has it
   const auto params = weights::initialise(network->parameters(spec.options), 0, client);
   bench::weights_are_there(params);
-  sample::StepPrograms programs(client, {.executable_cache = s.run.cache, .dump = s.run.dump});
+  sample::StepPrograms programs(client, s.run.program("denoise_step"));
   const runtime::Program& program = programs.get(spec);
   const auto schedule =
       schedulers::make_schedule(network->learned().sampled, s.run.runs + s.run.warmup);
@@ -77,16 +79,18 @@ void denoise(const Settings& s, const networks::Network& network) {
     m1 = std::move(made[2]);
     first = step++ == 0 ? bench::seconds_since(start) : first;
   });
-  bench::print_result(seconds, programs.compile_seconds(), first, bench::magnitude(x.to_host()));
+  bench::print_result(seconds, programs.compile_seconds(), first, bench::magnitude(x.to_host()),
+                      bench::peak_device_bytes(client));
 }
 
 void train(const Settings& s, const networks::Network& network) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const networks::Sizes& sizes = network.sizes();
   nn::ModelOptions model;
   model.weights_dtype = model.activations_dtype = s.run.precision();
-  model.scan_layers = false;
+  model.scan_layers = s.scan;
+  model.remat = remat_policy(s.remat);
   model.attention.kind = nn::AttentionKind::FLASH;  // as configs/images.yml has it
   const std::vector<nn::ParamSpec> specs = network->parameters(model);
   const training::BatchShapes shapes{
@@ -109,9 +113,8 @@ void train(const Settings& s, const networks::Network& network) {
   for (const runtime::Array* each : state.all()) {
     bench::weights_are_there(each->shards());
   }
-  training::Trainer trainer(
-      client, specs, training::network_model(network, model), shapes, step, std::move(state),
-      {.program = {.name = "train_step", .executable_cache = s.run.cache, .dump = s.run.dump}});
+  training::Trainer trainer(client, specs, training::network_model(network, model), shapes, step,
+                            std::move(state), {.program = s.run.program("train_step")});
   data::Batch batch{.latents = bench::noise(shapes.latents.dims, 1),
                     .encoder_hidden_states = bench::noise(shapes.text.dims, 2)};
   if (shapes.pooled) {
@@ -127,7 +130,8 @@ void train(const Settings& s, const networks::Network& network) {
     loss = trainer.run(i++, 1e-5, batch).loss;
     first = first > 0 ? first : bench::seconds_since(start);
   });
-  bench::print_result(times, trainer.report().compile_seconds, first, loss);
+  bench::print_result(times, trainer.report().compile_seconds, first, loss,
+                      bench::peak_device_bytes(client));
 }
 
 }  // namespace
@@ -141,6 +145,8 @@ int main(int argc, char** argv) {
   command.option("--side", s.side, "rows and columns of the latents");
   command.option("--text", s.text, "text tokens");
   command.flag("--train", s.train, "a training step with AdamW");
+  command.option("--remat", s.remat, "of training");
+  command.flag("--scan", s.scan, "training in a loop over the blocks");
   s.run.add_to(command, "--steps");
   command.run(kinema::bench::action([&s] {
     const auto network = kinema::networks::from_config(kinema::io::Json::read(s.network));

@@ -28,12 +28,11 @@ void run(const Settings& s) {
   }
   bench::write_model(folder.path(), "diffusion_pytorch_model", kl_autoencoder::config_json(config),
                      specs, DType::F32, 0);
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const DType dtype = s.run.precision();
-  const encoders::KlAutoencoder vae(
-      runtime::Devices(client), folder.path(),
-      {.model = {.weights_dtype = dtype, .activations_dtype = dtype},
-       .program = {.executable_cache = s.run.cache, .dump = s.run.dump}});
+  const encoders::KlAutoencoder vae(runtime::Devices(client), folder.path(),
+                                    {.model = {.weights_dtype = dtype, .activations_dtype = dtype},
+                                     .program = s.run.program("decode")});
   const HostArray latents = bench::noise(
       {config.latent_channels, 1, s.side / config.spatial(), s.side / config.spatial()}, 1);
   runtime::reset_peak_rss();

@@ -13,6 +13,7 @@
 #include "kinema/core/host_array.h"
 #include "kinema/core/threefry.h"
 #include "kinema/pjrt/buffer.h"
+#include "kinema/pjrt/client.h"
 #include "kinema/runtime/environment.h"
 
 /// What the benches share: each measures one thing and prints one line of JSON.
@@ -69,13 +70,22 @@ inline Times time_runs(int64_t warmup, int64_t count, const std::function<void()
   return times;
 }
 
+/// `, "peak_device_bytes": ...` of an accelerator, the random weights' way there included; of CPUs,
+/// which are the process itself, nothing.
+inline std::string peak_device_bytes(const pjrt::Client& client) {
+  const std::optional<pjrt::DeviceMemory> memory = client.devices().front().memory();
+  return memory && memory->peak_bytes_in_use
+             ? fmt::format(", \"peak_device_bytes\": {}", *memory->peak_bytes_in_use)
+             : "";
+}
+
 /// What bench/compare.py reads. `checksum` shows that something was computed.
 inline void print_result(const Times& times, double compile_seconds, double first_seconds,
-                         double checksum) {
+                         double checksum, const std::string& device = {}) {
   fmt::print(
       "{{\"name\": \"kinema\", {}, \"compile_seconds\": {:.3f}, "
-      "\"first_seconds\": {:.3f}, \"checksum\": {:.6g}, \"peak_rss_bytes\": {}}}\n",
-      times.json(), compile_seconds, first_seconds, checksum, runtime::peak_rss_bytes());
+      "\"first_seconds\": {:.3f}, \"checksum\": {:.6g}, \"peak_rss_bytes\": {}{}}}\n",
+      times.json(), compile_seconds, first_seconds, checksum, runtime::peak_rss_bytes(), device);
 }
 
 /// Mean of absolute values, f32.

@@ -7,8 +7,10 @@
 
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/command/command.h"
+#include "kinema/config/config.h"
 #include "kinema/core/dtype.h"
 #include "kinema/networks/open.h"
+#include "kinema/runs/device.h"
 
 /// The command line of the benches; their peers take the same words.
 namespace kinema::bench {
@@ -16,13 +18,33 @@ namespace kinema::bench {
 /// How often, in which precision, and where compiled programs go.
 struct RunSettings {
   int64_t runs = 5, warmup = 1;
-  std::string dtype = "float32", isa = "auto", cache, dump;
+  std::string dtype = "float32", hardware = "cpu", plugin, isa = "auto", cache, dump;
 
   DType precision() const { return *dtype_from_string(dtype); }
+  /// What the command would be told of the device, so that benches have its kernels and flags.
+  config::Config config() const {
+    config::Config config;
+    config.run.hardware = hardware == "gpu"   ? config::Hardware::GPU
+                          : hardware == "tpu" ? config::Hardware::TPU
+                                              : config::Hardware::CPU;
+    config.run.pjrt_plugin = plugin;
+    config.run.cpu_isa = isa;
+    config.run.executable_cache = cache;
+    config.run.dump_to = dump;
+    return config;
+  }
+  pjrt::Client open() const { return runs::open_client(config(), {}); }
+  runtime::ProgramOptions program(const std::string& name) const {
+    runtime::ProgramOptions options = runs::program_options(config());
+    options.name = name;
+    return options;
+  }
   void add_to(command::Command command, const std::string& name_of_runs = "--runs") {
     command.option(name_of_runs, runs);
     command.option("--warmup", warmup);
     command.option("--dtype", dtype).one_of({"float32", "bfloat16"});
+    command.option("--hardware", hardware).one_of({"cpu", "gpu", "tpu"});
+    command.option("--plugin", plugin, "path of the PJRT plugin");
     command.option("--isa", isa, "the most of the instruction set that kinema uses");
     command.option("--cache", cache, "executable cache folder");
     command.option("--dump", dump, "folder for the programs' text");

@@ -18,7 +18,7 @@ struct Settings {
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const t5::EncoderConfig config{.num_layers = s.layers};  // the other sizes are umt5-xxl's
   const DType dtype = s.run.precision();
   const t5::EncoderOptions options{.weights_dtype = dtype, .activations_dtype = dtype};
@@ -35,9 +35,7 @@ void run(const Settings& s) {
       convert(t5::encoder(tensors, config, options, inputs), DType::F32)};
   const auto params = weights::initialise(specs, 0, client);
   bench::weights_are_there(params);
-  const auto program = runtime::Program::compile(
-      client, graph, outputs,
-      {.name = "umt5", .executable_cache = s.run.cache, .dump = s.run.dump});
+  const auto program = runtime::Program::compile(client, graph, outputs, s.run.program("umt5"));
 
   const pjrt::Buffer embeddings =
       client.to_device(convert(bench::noise({1, s.tokens, config.d_model}, 1), dtype));

@@ -44,12 +44,13 @@ std::vector<nn::ParamSpec> parameters(const Settings& s, const networks::Network
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const networks::Network network = s.model.network();
   nn::ModelOptions model;
   model.weights_dtype = model.activations_dtype = s.run.precision();
   model.scan_layers = s.scan;
   model.remat = remat_policy(s.remat);
+  model.attention.kind = nn::AttentionKind::FLASH;  // as configs/wan.yml has it
   const std::vector<nn::ParamSpec> specs = parameters(s, network, model);
   const bench::TransformerSettings& m = s.model;
   training::BatchShapes shapes{{DType::F32, {1, m.channels, m.frames, m.height, m.width}},
@@ -57,10 +58,8 @@ void run(const Settings& s) {
   training::StepOptions step;
   step.adamw.max_norm = 1.0;
   training::TrainerOptions options;
-  options.program = {.name = "train_step",
-                     .kernels = s.kernels,
-                     .executable_cache = s.run.cache,
-                     .dump = s.run.dump};
+  options.program = s.run.program("train_step");
+  options.program.kernels = s.kernels;
   const std::vector<nn::ParamSpec> kept = training::state_specs(specs, step.state);
   auto state = training::fresh_state(weights::initialise(kept, 0, client), kept, false, client);
   const double initialised = bench::seconds_since(start);
@@ -85,10 +84,10 @@ void run(const Settings& s) {
       "{}, \"loss\": {:.6f}, \"first_step_seconds\": {:.3f}, \"temp_bytes\": "
       "{}, "
       "\"aliased_bytes\": {}, \"initialised_rss_bytes\": {}, \"compiled_rss_bytes\": {}, "
-      "\"peak_rss_bytes\": {}}}\n",
+      "\"peak_rss_bytes\": {}{}}}\n",
       trainer.report().compile_seconds, initialised, times.json(), loss, first,
       trainer.report().memory.temporary, trainer.report().memory.aliased, initialised_rss,
-      compiled_rss, runtime::peak_rss_bytes());
+      compiled_rss, runtime::peak_rss_bytes(), bench::peak_device_bytes(client));
 }
 
 }  // namespace

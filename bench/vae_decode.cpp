@@ -35,13 +35,12 @@ vae::Config config_of(const std::string& version) {
 
 void run(const Settings& s) {
   const bench::Clock::time_point start = bench::Clock::now();
-  pjrt::Client client = runtime::open_client({.cpu_isa = s.run.isa});
+  pjrt::Client client = s.run.open();
   const vae::Config config = config_of(s.version);
   const DType dtype = s.run.precision();
   encoders::VaeSide decoder(encoders::VaeSide::Kind::DECODER, client, config,
                             {.weights_dtype = dtype, .activations_dtype = dtype},
-                            {.executable_cache = s.run.cache, .dump = s.run.dump},
-                            [&](std::span<const nn::ParamSpec> specs) {
+                            s.run.program("decode"), [&](std::span<const nn::ParamSpec> specs) {
                               return weights::initialise(specs, 0, runtime::Devices(client));
                             });
   const HostArray latents = bench::noise({config.z_dim, (s.frames - 1) / config.temporal() + 1,

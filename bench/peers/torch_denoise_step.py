@@ -14,11 +14,12 @@ def main():
                             text_dim=4096, channels=16, steps=5, warmup=1).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
+    parser.add_argument("--device", default="cpu")
     a = parser.parse_args()
     imported = peak_rss_bytes()
     model = build(a.dtype, lambda: WanTransformer3DModel(
         num_attention_heads=a.heads, attention_head_dim=a.head_dim, in_channels=a.channels,
-        out_channels=a.channels, text_dim=a.text_dim, ffn_dim=a.ffn, num_layers=a.layers))
+        out_channels=a.channels, text_dim=a.text_dim, ffn_dim=a.ffn, num_layers=a.layers), a.device)
     dtype = DTYPES[a.dtype]
     x = torch.randn(1, a.channels, a.frames, a.height, a.width).to(dtype)
     text = torch.randn(1, a.text, a.text_dim).to(dtype)

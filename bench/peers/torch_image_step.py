@@ -37,13 +37,17 @@ def main():
     for name, value in dict(side=64, text=512, steps=5, warmup=1).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     a = parser.parse_args()
     imported = peak_rss_bytes()
     with open(a.network) as file:
         config = json.load(file)
     family = {"FluxTransformer2DModel": FluxTransformer2DModel, "UNet2DConditionModel": UNet2DConditionModel}[config["_class_name"]]
-    model = build("float32" if a.train else a.dtype, lambda: family.from_config(config))
+    model = build("float32" if a.train else a.dtype, lambda: family.from_config(config), a.device)
+    if a.compile:
+        model = torch.compile(model)
     latents, predict = inputs(config, a.side, a.text)
     dtype = torch.float32 if a.train else DTYPES[a.dtype]
     if not a.train:
@@ -55,7 +59,7 @@ def main():
     noise = torch.randn_like(latents)
 
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bfloat16"):
+        with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.dtype == "bfloat16"):
             out = predict(model, 0.4 * latents + 0.6 * noise, dtype)
         loss = torch.nn.functional.mse_loss(out.float(), noise - latents)
         loss.backward()

@@ -16,9 +16,10 @@ def peak_rss_bytes():
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
-def build(dtype, make):
+def build(dtype, make, device="cpu"):
     """make() with random weights that are of the dtype from the start: no f32 copy counts as memory."""
     torch.manual_seed(0)
+    torch.set_default_device(device)  # inputs made after it lie there too
     torch.set_default_dtype(DTYPES[dtype])
     try:
         model = make().eval()
@@ -39,4 +40,5 @@ def measure(imported_rss_bytes, warmup, count, run):
             seconds.append(time.time() - begin)
             cpu_seconds.append(time.process_time() - busy)
     print(json.dumps({"name": "torch", "seconds": seconds, "cpu_seconds": cpu_seconds, "first_seconds": first, "checksum": checksum,
-                      "imported_rss_bytes": imported_rss_bytes, "peak_rss_bytes": peak_rss_bytes()}))
+                      "imported_rss_bytes": imported_rss_bytes, "peak_rss_bytes": peak_rss_bytes(),
+                      **({"peak_device_bytes": torch.cuda.max_memory_allocated()} if torch.cuda.is_initialized() else {})}))
