@@ -56,15 +56,33 @@ inline std::string plugin_of(const std::string& hardware) {
   }
 }
 
-/// The element types of both operands of each product, `s8 s8`, sorted. Accelerators' compilers
-/// write products as dots or convolutions.
-inline std::vector<std::string> operands_of_products(const std::string& text) {
+/// The element type of each value of a program.
+inline std::map<std::string, std::string> types_of(const std::string& text) {
   static const std::regex definition(R"((%[\w.\-]+) = (\w+)\[)");
-  static const std::regex product(R"( (?:dot|convolution)\((%[\w.\-]+), (%[\w.\-]+)\))");
   std::map<std::string, std::string> types;
   for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
     types[(*it)[1]] = (*it)[2];
   }
+  return types;
+}
+
+/// How many conversions take values of an element type.
+inline int64_t conversions_from(const std::string& text, const std::string& type) {
+  static const std::regex conversion(R"( convert\((%[\w.\-]+)\))");
+  const std::map<std::string, std::string> types = types_of(text);
+  int64_t count = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), conversion), end; it != end; ++it) {
+    const auto found = types.find((*it)[1]);
+    count += found != types.end() && found->second == type ? 1 : 0;
+  }
+  return count;
+}
+
+/// The element types of both operands of each product, `s8 s8`, sorted. Accelerators' compilers
+/// write products as dots or convolutions.
+inline std::vector<std::string> operands_of_products(const std::string& text) {
+  static const std::regex product(R"( (?:dot|convolution)\((%[\w.\-]+), (%[\w.\-]+)\))");
+  std::map<std::string, std::string> types = types_of(text);
   std::vector<std::string> out;
   for (std::sregex_iterator it(text.begin(), text.end(), product), end; it != end; ++it) {
     out.push_back(types[(*it)[1]] + " " + types[(*it)[2]]);

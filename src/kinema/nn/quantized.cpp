@@ -234,7 +234,12 @@ Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Ca
   } else {
     q = minimum(maximum(q, -most), most);
   }
-  return {.values = convert(q, codes), .scale = divisor, .limit = limit};
+  Tensor values = convert(q, codes);
+  if (codes != DType::S8) {
+    // XLA drops the conversion to float8 where one back follows (xla_allow_excess_precision).
+    values = optimization_barrier({values})[0];
+  }
+  return {.values = values, .scale = divisor, .limit = limit};
 }
 
 Tensor dequantize(const Codes& codes) {
