@@ -4,6 +4,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "kinema/allocator/large_blocks.h"
 #include "kinema/command/command.h"
@@ -23,15 +24,10 @@ struct RunSettings {
   DType precision() const { return *dtype_from_string(dtype); }
   /// What the command would be told of the device, so that benches have its kernels and flags.
   config::Config config() const {
-    config::Config config;
-    config.run.hardware = hardware == "gpu"   ? config::Hardware::GPU
-                          : hardware == "tpu" ? config::Hardware::TPU
-                                              : config::Hardware::CPU;
-    config.run.pjrt_plugin = plugin;
-    config.run.cpu_isa = isa;
-    config.run.executable_cache = cache;
-    config.run.dump_to = dump;
-    return config;
+    const std::vector<std::string> words{"hardware=" + hardware, "pjrt_plugin=" + plugin,
+                                         "cpu_isa=" + isa, "executable_cache=" + cache,
+                                         "dump_to=" + dump};
+    return config::load_defaults(words).config;
   }
   pjrt::Client open() const { return runs::open_client(config(), {}); }
   runtime::ProgramOptions program(const std::string& name) const {

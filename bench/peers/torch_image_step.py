@@ -38,7 +38,6 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     a = parser.parse_args()
     imported = peak_rss_bytes()
@@ -46,8 +45,6 @@ def main():
         config = json.load(file)
     family = {"FluxTransformer2DModel": FluxTransformer2DModel, "UNet2DConditionModel": UNet2DConditionModel}[config["_class_name"]]
     model = build("float32" if a.train else a.dtype, lambda: family.from_config(config), a.device)
-    if a.compile:
-        model = torch.compile(model)
     latents, predict = inputs(config, a.side, a.text)
     dtype = torch.float32 if a.train else DTYPES[a.dtype]
     if not a.train:

@@ -236,7 +236,7 @@ Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Ca
   }
   Tensor values = convert(q, codes);
   if (codes != DType::S8) {
-    // XLA drops the conversion to float8 where one back follows (xla_allow_excess_precision).
+    // XLA for GPUs drops the conversion where one back follows (xla_allow_excess_precision).
     values = optimization_barrier({values})[0];
   }
   return {.values = values, .scale = divisor, .limit = limit};
