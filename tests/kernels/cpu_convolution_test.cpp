@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "kernels/cpu_kernel.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
 #include "kinema/kernels/cpu/convolution.h"
+#include "kinema/kernels/cpu/winograd.h"
 
 namespace kinema::kernels {
 namespace {
@@ -27,6 +31,13 @@ const std::vector<Case>& cases() {
       {{1, 32, 24, 24}, {48, 16, 3, 3}, {{1, 1}, {{2, 2}, {2, 2}}, {}, {2, 2}, 2}},
       {{2, 40, 600}, {50, 40, 7}, {{1}, {{3, 3}}}},
       {{1, 12, 9, 3, 3}, {12, 12, 3, 3, 3}, {{2, 1, 1}, {{4, 4}, {1, 1}, {1, 1}}, {}, {3, 1, 1}}},
+      // Large enough for tiles of 2 x 2: odd sizes, borders of one and two pixels and cut off;
+      // groups and batch; frames with zeros before, steps and gaps; more channels than are packed
+      // at a time, whose last part fills no block.
+      {{1, 100, 33, 35}, {130, 100, 3, 3}, {{1, 1}, {{1, 1}, {2, -1}}}},
+      {{2, 192, 32, 32}, {208, 96, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}, 2}},
+      {{1, 97, 6, 33, 32}, {99, 97, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
+      {{1, 1030, 32, 32}, {530, 1030, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}},
   };
   return kCases;
 }
@@ -151,15 +162,17 @@ std::vector<std::byte> run_alone(const Case& given, DType dtype, const HostArray
 }
 
 TEST_P(CpuConvolution, GivesTheSameBitsWithAnyNumberOfThreads) {
-  const Case given{{1, 40, 4, 20, 70},
-                   {200, 40, 3, 3, 3},
-                   {{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}, {1, 1, 1}, {1, 1, 1}}};
-  const HostArray x = normal(GetParam(), given.x, 1);
-  const HostArray w = normal(GetParam(), given.w, 2);
-  const Dims y{1, 200, 2, 20, 70};
-  const auto one = run_alone(given, GetParam(), x, w, y, 1);
-  EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 3));
-  EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 7));
+  for (const int64_t channels : {40, 100}) {
+    const Case given{{1, channels, 4, 20, 70},
+                     {200, channels, 3, 3, 3},
+                     {{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}, {1, 1, 1}, {1, 1, 1}}};
+    const HostArray x = normal(GetParam(), given.x, 1);
+    const HostArray w = normal(GetParam(), given.w, 2);
+    const Dims y{1, 200, 2, 20, 70};
+    const auto one = run_alone(given, GetParam(), x, w, y, 1);
+    EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 3));
+    EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 7));
+  }
 }
 
 /// Frames `first` .. `first + count` of [1, c, f, h, w].
@@ -177,16 +190,18 @@ HostArray frames(const HostArray& x, int64_t first, int64_t count) {
 }
 
 TEST_P(CpuConvolution, GivesTheSameBitsForAFrameInAnyChunk) {
-  for (const Dims& kernel : {Dims{72, 48, 3, 3, 3}, Dims{72, 48, 3, 1, 1}, Dims{72, 48, 1, 1, 1}}) {
+  for (const Dims& kernel : {Dims{72, 48, 3, 3, 3}, Dims{72, 48, 3, 1, 1}, Dims{72, 48, 1, 1, 1},
+                             Dims{96, 96, 3, 3, 3}}) {
     const int64_t reach = kernel[2] - 1;
     const int64_t border = kernel[3] / 2;
+    const int64_t height = kernel[0] == 72 ? 18 : 46;
     const Case whole{
-        {1, 48, 9, 18, 22},
+        {1, kernel[1], 9, height, 22},
         kernel,
         {{1, 1, 1}, {{0, 0}, {border, border}, {border, border}}, {1, 1, 1}, {1, 1, 1}}};
     const HostArray x = normal(GetParam(), whole.x, 1);
     const HostArray w = normal(GetParam(), whole.w, 2);
-    HostArray y(Shape{GetParam(), {1, 72, 9 - reach, 18, 22}});
+    HostArray y(Shape{GetParam(), {1, kernel[0], 9 - reach, height, 22}});
     const auto all = run_alone(whole, GetParam(), x, w, y.shape.dims, 2);
     std::memcpy(y.bytes.data(), all.data(), all.size());
     for (const int64_t chunk : {1, 2, 3, 5}) {
@@ -201,6 +216,110 @@ TEST_P(CpuConvolution, GivesTheSameBitsForAFrameInAnyChunk) {
       }
     }
   }
+}
+
+/// What rounding may do to sums by way of points, for one pixel of the result: the magnitudes of
+/// all that is added, times the rounding errors of its longest way.
+double winograd_bound(const HostArray& x, const HostArray& w, int64_t out, int64_t row,
+                      int64_t column) {
+  using Square = std::array<std::array<double, 4>, 4>;
+  constexpr double kInput[4][4] = {{1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}};
+  constexpr double kKernel[4][3] = {{1, 0, 0}, {.5, .5, .5}, {.5, .5, .5}, {0, 0, 1}};
+  constexpr double kResult[2][4] = {{1, 1, 1, 0}, {0, 1, 1, 1}};
+  const int64_t channels = w.shape.dims[1];
+  const int64_t height = x.shape.dims[2];
+  const int64_t width = x.shape.dims[3];
+  Square sums{};
+  for (int64_t c = 0; c < channels; ++c) {
+    const float* g = w.as<float>().data() + (out * channels + c) * 9;
+    const auto pixel = [&](int64_t i, int64_t j) {
+      const int64_t y = row / 2 * 2 + i - 1;
+      const int64_t z = column / 2 * 2 + j - 1;
+      const bool inside = y >= 0 && y < height && z >= 0 && z < width;
+      return inside ? std::abs(x.as<float>()[static_cast<size_t>((c * height + y) * width + z)])
+                    : 0.0F;
+    };
+    for (size_t i = 0; i < 4; ++i) {
+      for (size_t j = 0; j < 4; ++j) {
+        double inputs = 0;
+        double kernels = 0;
+        for (size_t a = 0; a < 4; ++a) {
+          for (size_t b = 0; b < 4; ++b) {
+            inputs += kInput[i][a] * kInput[j][b] *
+                      static_cast<double>(pixel(static_cast<int64_t>(a), static_cast<int64_t>(b)));
+            kernels += a < 3 && b < 3 ? kKernel[i][a] * kKernel[j][b] *
+                                            std::abs(static_cast<double>(g[a * 3 + b]))
+                                      : 0.0;
+          }
+        }
+        sums[i][j] += inputs * kernels;
+      }
+    }
+  }
+  double magnitude = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    for (size_t j = 0; j < 4; ++j) {
+      magnitude += kResult[row % 2][i] * kResult[column % 2][j] * sums[i][j];
+    }
+  }
+  // Two additions of inputs, four of kernels, a product, the sum over channels, four of results.
+  return magnitude * static_cast<double>(channels + 11) * 0x1p-24;
+}
+
+TEST(Winograd, IsAsNearAsTheMagnitudesOnItsWayAllow) {
+  const Dims x_dims{1, 160, 40, 33};
+  const Dims w_dims{112, 160, 3, 3};
+  const auto plan =
+      convolution_plan(x_dims, w_dims, {1, 112, 40, 33}, {{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}});
+  ASSERT_TRUE(is_winograd(*plan, DType::F32));
+  const HostArray x = normal(DType::F32, x_dims, 1);
+  const HostArray w = normal(DType::F32, w_dims, 2);
+  HostArray y(Shape{DType::F32, {1, 112, 40, 33}});
+  winograd_convolution(*plan, DType::F32, x.bytes.data(), w.bytes.data(), y.bytes.data(),
+                       on_threads(2));
+  double largest_part = 0;
+  for (int64_t i = 0; i < 112 * 40 * 33; i += 1009) {
+    const int64_t column = i % 33;
+    const int64_t row = i / 33 % 40;
+    const int64_t out = i / 33 / 40;
+    double expected = 0;
+    for (int64_t c = 0; c < 160; ++c) {
+      for (int64_t tap = 0; tap < 9; ++tap) {
+        const int64_t from = row + tap / 3 - 1;
+        const int64_t at = column + tap % 3 - 1;
+        if (from >= 0 && from < 40 && at >= 0 && at < 33) {
+          expected +=
+              static_cast<double>(x.as<float>()[static_cast<size_t>((c * 40 + from) * 33 + at)]) *
+              static_cast<double>(w.as<float>()[static_cast<size_t>((out * 160 + c) * 9 + tap)]);
+        }
+      }
+    }
+    const double error = std::abs(y.as<float>()[static_cast<size_t>(i)] - expected);
+    const double bound = winograd_bound(x, w, out, row, column);
+    ASSERT_LE(error, bound) << "at " << out << ", " << row << ", " << column;
+    largest_part = std::max(largest_part, error / bound);
+  }
+  EXPECT_GT(largest_part, 0.0);  // something was rounded
+}
+
+TEST(Winograd, IsForLargeImagesAndKernelsOfThreeByThreeAlone) {
+  const auto takes = [](const Dims& x, const Dims& w, const Dims& y, const ConvolutionAttrs& attrs,
+                        DType dtype = DType::F32) {
+    return is_winograd(*convolution_plan(x, w, y, attrs), dtype);
+  };
+  const ConvolutionAttrs plain{{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}};
+  EXPECT_TRUE(takes({1, 96, 32, 32}, {96, 96, 3, 3}, {1, 96, 32, 32}, plain));
+  EXPECT_FALSE(takes({1, 95, 32, 32}, {96, 95, 3, 3}, {1, 96, 32, 32}, plain));
+  EXPECT_FALSE(takes({1, 96, 32, 32}, {95, 96, 3, 3}, {1, 95, 32, 32}, plain));
+  EXPECT_FALSE(takes({1, 96, 30, 32}, {96, 96, 3, 3}, {1, 96, 30, 32}, plain));
+  EXPECT_FALSE(takes({1, 96, 64, 64}, {96, 96, 3, 3}, {1, 96, 32, 32},
+                     {{2, 2}, {{1, 0}, {1, 0}}, {}, {1, 1}}));
+  EXPECT_FALSE(takes({1, 96, 32, 32}, {96, 96, 3, 3}, {1, 96, 32, 32},
+                     {{1, 1}, {{2, 2}, {2, 2}}, {}, {2, 2}}));
+  EXPECT_FALSE(takes({1, 96, 32, 32}, {96, 96, 3, 5}, {1, 96, 32, 32},
+                     {{1, 1}, {{1, 1}, {2, 2}}, {}, {1, 1}}));
+  EXPECT_EQ(takes({1, 96, 32, 32}, {96, 96, 3, 3}, {1, 96, 32, 32}, plain, DType::BF16),
+            product_dtype(DType::BF16) == DType::F32);
 }
 
 TEST(ConvolutionPlan, LeavesWhatItDoesNotCover) {

@@ -28,7 +28,8 @@ struct UpdateLoop {
                                          float* mu, float* nu) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      const float clipped = std::min(std::max(g[i], -u.limit), u.limit) * u.factor;
+      const float above = g[i] < -u.limit ? -u.limit : g[i];
+      const float clipped = (above > u.limit ? u.limit : above) * u.factor;
       const float m = mu[i] * u.b1 + clipped * u.rest1;
       const float v = nu[i] * u.b2 + clipped * clipped * u.rest2;
       const float step = m * u.mu_scale / (std::sqrt(v * u.nu_scale) + u.eps) + u.decay * p[i];

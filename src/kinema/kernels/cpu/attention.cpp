@@ -11,7 +11,6 @@
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/packed_product.h"
-#include "kinema/kernels/cpu/panel_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
@@ -104,7 +103,7 @@ struct Multiply {
 struct Cut {
   int64_t keys;     // of a tile
   int64_t queries;  // of a block, whose scores of a tile are worked on together
-  int64_t blocks;   // that use each tile of keys one after the other
+  int64_t blocks;   // that use each packed tile of keys one after the other
 
   /// A quarter of a megabyte of scores stays in a core's second cache between the two products and
   /// what is done to them in between, however many keys there are.
@@ -147,23 +146,19 @@ class Queries {
   void run(const Operands& at) const {
     std::fill_n(largest_, count_, -std::numeric_limits<float>::infinity());
     std::fill_n(totals_, count_, 0.0F);
-    if (packs()) {
-      gather(at.q);
-    }
+    gather(at.q);
     for (int64_t key = 0; key < p_.keys; key += cut_.keys) {
       const int64_t keys = std::min(cut_.keys, p_.keys - key);
       const char* k = at.k + key * key_bytes();
       const char* v = at.v + key * key_bytes();
-      if (packs()) {
-        memory_->k.pack(dtype_, cut_.queries, p_.width, keys, k, 1, step());
-        memory_->v.pack(dtype_, cut_.queries, keys, p_.width, v, step(), 1);
-      }
+      memory_->k.pack(dtype_, cut_.queries, p_.width, keys, k, 1, step());
+      memory_->v.pack(dtype_, cut_.queries, keys, p_.width, v, step(), 1);
       for (int64_t first = 0; first < count_; first += cut_.queries) {
         const int64_t rows = std::min(cut_.queries, count_ - first);
-        score(first, rows, keys, at.q, k);
+        memory_->k.multiply(rows, dtype_, memory_->q.data() + first * row_bytes(), scores_);
         weigh(first, rows, keys,
               at.bias == nullptr ? nullptr : at.bias + first * p_.bias[2] + key * p_.bias[3]);
-        add(first, rows, keys, v, key == 0);
+        add(first, rows, keys, key == 0);
       }
     }
     for (int64_t i = 0; i < count_; ++i) {
@@ -189,23 +184,11 @@ class Queries {
   int64_t step() const { return p_.heads * p_.width; }  // between neighbouring queries or keys
   int64_t key_bytes() const { return step() * byte_size(dtype_); }
   int64_t row_bytes() const { return p_.width * byte_size(dtype_); }
-  /// Whether tiles are packed, which pays where several blocks use them.
-  bool packs() const { return cut_.blocks > 1 && product_dtype(dtype_) == dtype_; }
-
   void gather(const char* q) const {
     char* to = memory_->q.at_least(static_cast<size_t>(count_ * row_bytes()));
     for (int64_t i = 0; i < count_; ++i) {
       std::memcpy(to + i * row_bytes(), q + i * key_bytes(), static_cast<size_t>(row_bytes()));
     }
-  }
-
-  void score(int64_t first, int64_t rows, int64_t keys, const char* q, const char* k) const {
-    if (packs()) {
-      memory_->k.multiply(rows, memory_->q.data() + first * row_bytes(), scores_);
-      return;
-    }
-    multiply_alone({rows, keys, p_.width, step(), 1, 1, step(), keys, 1, {}}, dtype_, DType::F32,
-                   q + first * key_bytes(), k, reinterpret_cast<char*>(scores_));
   }
 
   /// Scores become weights, relative to the largest score so far.
@@ -232,27 +215,17 @@ class Queries {
   }
 
   /// The weighted values of a tile of keys are added to those of the tiles before.
-  void add(int64_t first, int64_t rows, int64_t keys, const char* v, bool is_first) const {
+  void add(int64_t first, int64_t rows, int64_t keys, bool is_first) const {
     float* sums = sums_ + first * p_.width;
-    float* out = is_first ? sums : part_;
     const char* weights = reinterpret_cast<const char*>(scores_);
-    const StridedDot weighted{rows, p_.width, keys, keys, 1, step(), 1, p_.width, 1, {}};
-    if (product_dtype(dtype_) != dtype_) {
-      // The weights need not be rounded where products are F32 anyway.
-      panel_product(weighted, DType::F32, dtype_, DType::F32, weights, v,
-                    reinterpret_cast<char*>(out));
-    } else {
-      if (dtype_ == DType::BF16) {
-        char* narrow = memory_->weights.at_least(static_cast<size_t>(2 * rows * keys));
-        to_bf16(scores_, rows * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
-        weights = narrow;
-      }
-      if (packs()) {
-        memory_->v.multiply(rows, weights, out);
-      } else {
-        multiply_alone(weighted, dtype_, DType::F32, weights, v, reinterpret_cast<char*>(out));
-      }
+    // They need not be rounded where products are F32 anyway.
+    const DType dtype = product_dtype(dtype_);
+    if (dtype == DType::BF16) {
+      char* narrow = memory_->weights.at_least(static_cast<size_t>(2 * rows * keys));
+      to_bf16(scores_, rows * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
+      weights = narrow;
     }
+    memory_->v.multiply(rows, dtype, weights, is_first ? sums : part_);
     for (int64_t i = 0; i < rows && !is_first; ++i) {
       vector_loop<Accumulate>(sums + i * p_.width, p_.width, factors_[first + i],
                               part_ + i * p_.width);

@@ -162,17 +162,17 @@ class Head {
 
   void tile(int64_t key, int64_t keys, int64_t rows, const float* lse, const float* delta) const {
     const int64_t d = p_.width;
-    memory_->q_columns.multiply(keys, memory_->k.data() + key * row_bytes(), weights_);
-    memory_->dy_columns.multiply(keys, memory_->v.data() + key * row_bytes(), differences_);
+    memory_->q_columns.multiply(keys, work_, memory_->k.data() + key * row_bytes(), weights_);
+    memory_->dy_columns.multiply(keys, work_, memory_->v.data() + key * row_bytes(), differences_);
     for (int64_t i = 0; i < keys; ++i) {
       vector_loop<Differences>(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse,
                                delta);
     }
     const char* weights = narrowed(weights_, keys * rows, memory_->narrow_weights);
     const char* differences = narrowed(differences_, keys * rows, memory_->narrow_differences);
-    memory_->dy_rows.multiply(keys, weights, part_);
+    memory_->dy_rows.multiply(keys, work_, weights, part_);
     vector_loop<Add>(part_, keys * d, dv_ + key * d);
-    memory_->q_rows.multiply(keys, differences, part_);
+    memory_->q_rows.multiply(keys, work_, differences, part_);
     vector_loop<Add>(part_, keys * d, dk_ + key * d);
     // dq^T += k^T ds^T
     multiply_alone({d, rows, keys, p_.keys, 1, rows, 1, rows, 1, {}}, work_, DType::F32,

@@ -10,6 +10,7 @@
 #include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/onednn.h"
+#include "kinema/kernels/cpu/winograd.h"
 
 namespace kinema::kernels {
 namespace {
@@ -331,6 +332,9 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
   if (!has_fast_product(dtype)) {
     return false;
   }
+  if (is_winograd(plan, dtype)) {
+    return true;
+  }
   try {
     dnnl_stream();
     const auto desc = describe(plan, Cut(plan), product_dtype(dtype));
@@ -342,6 +346,10 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
 
 void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
                  const ParallelFor& parallel_for) {
+  if (is_winograd(plan, dtype)) {
+    winograd_convolution(plan, dtype, x, w, y, parallel_for);
+    return;
+  }
   try {
     dnnl_stream();
     Convolution(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),

@@ -23,7 +23,7 @@ struct Sizes {
 
 // The first where it is greater or no number; the second then stays none.
 [[gnu::always_inline]] inline float larger(float x, float largest) {
-  return x > largest || x != x ? x : largest;
+  return static_cast<int>(x > largest) | static_cast<int>(x != x) ? x : largest;
 }
 
 // Sixteen of each side by side, joined in a fixed order: results depend on nothing but the data.
@@ -34,6 +34,7 @@ struct SizesLoop {
     float largest[kLanes] = {};
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
+#pragma omp simd
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         const float size = std::abs(x[i + lane]);
         const float limited = size > limit ? limit : size;

@@ -1,9 +1,13 @@
 #include "kinema/kernels/cpu/packed_product.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "kinema/kernels/cpu/isa.h"
+#include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/onednn.h"
+#include "kinema/kernels/cpu/panels.h"
 
 namespace kinema::kernels {
 namespace {
@@ -58,10 +62,24 @@ const Kernel& kernel_for(DType dtype, int64_t m, int64_t rows, int64_t k, int64_
   });
 }
 
+/// Whether panels of our own are multiplied: oneDNN's products of F32 for AVX2 take b as it lies,
+/// and pack it for each of them.
+bool uses_panels(DType dtype) { return isa() < Isa::Avx512 || product_dtype(dtype) != dtype; }
+
+int64_t round_up(int64_t size, int64_t step) { return (size + step - 1) / step * step; }
+
 }  // namespace
 
 void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const char* b, int64_t b_k,
                        int64_t b_n) {
+  dtype_ = dtype;
+  rows_ = rows;
+  k_ = k;
+  n_ = n;
+  if (uses_panels(dtype)) {
+    pack_in_panels({dtype, b, b_n, b_k});
+    return;
+  }
   struct Packing {
     memory::desc from;
     dnnl::reorder reorder;
@@ -74,17 +92,26 @@ void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const ch
     const memory::desc from({k, n}, dnnl_type(dtype), memory::dims{b_k, b_n});
     return Packing{from, dnnl::reorder({dnnl_engine(), from, dnnl_engine(), to})};
   });
-  dtype_ = dtype;
-  rows_ = rows;
-  k_ = k;
-  n_ = n;
   memory source(packing.from, dnnl_engine(), const_cast<char*>(b));
   memory target(to, dnnl_engine(), packed_.at_least(to.get_size()));
   packing.reorder.execute(stream, source, target);
   stream.wait();
 }
 
-void PackedRight::multiply(int64_t m, const char* a, float* c) const {
+void PackedRight::pack_in_panels(const PanelOperand& b) {
+  const int64_t columns = panel_tile().columns;
+  const int64_t width = round_up(n_, columns);
+  float* to = packed_.floats(k_ * width + kPanelSpare);
+  for (int64_t at = 0; at < k_; at += kPanelDepth) {
+    pack_panels(b.at(0, at), n_, columns, std::min(kPanelDepth, k_ - at), to + at * width);
+  }
+}
+
+void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) const {
+  if (uses_panels(dtype_)) {
+    multiply_panels_of(m, {a_dtype, a, k_, 1}, c);
+    return;
+  }
   dnnl::stream& stream = dnnl_stream();
   const Kernel& kernel = kernel_for(dtype_, m, rows_, k_, n_);
   kernel.primitive.execute(stream,
@@ -92,6 +119,23 @@ void PackedRight::multiply(int64_t m, const char* a, float* c) const {
                             {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), packed_.data())},
                             {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
   stream.wait();
+}
+
+void PackedRight::multiply_panels_of(int64_t m, const PanelOperand& a, float* c) const {
+  constexpr int64_t kRows = 192;  // a multiple of every tile; with kPanelDepth half of a small L2
+  const PanelTile tile = panel_tile();
+  const int64_t width = round_up(n_, tile.columns);
+  thread_local Buffer buffer;
+  float* block = buffer.floats(kRows * std::min(k_, kPanelDepth) + kPanelSpare);
+  const auto* b = reinterpret_cast<const float*>(packed_.data());
+  for (int64_t i = 0; i < m; i += kRows) {
+    const int64_t rows = std::min(kRows, m - i);
+    for (int64_t at = 0; at < k_; at += kPanelDepth) {
+      const int64_t depth = std::min(kPanelDepth, k_ - at);
+      pack_panels(a.at(i, at), rows, tile.rows, depth, block);
+      multiply_panels(rows, n_, depth, block, b + at * width, c + i * n_, n_, at > 0);
+    }
+  }
 }
 
 }  // namespace kinema::kernels

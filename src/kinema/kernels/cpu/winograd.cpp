@@ -1,0 +1,385 @@
+#include "kinema/kernels/cpu/winograd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kinema/kernels/cpu/bf16_loops.h"
+#include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/panels.h"
+#include "kinema/kernels/cpu/vector_loop.h"
+
+namespace kinema::kernels {
+namespace {
+
+constexpr int64_t kPoints = 16;  // products of a tile: 4 x 4
+constexpr int64_t kTaps = 9;     // of a kernel: 3 x 3
+constexpr int64_t kLanes = 8;    // kernels that are brought to points together
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t size, int64_t step) { return ceil_div(size, step) * step; }
+
+/// B^T d B of `tiles` neighbours, whose inputs are four lines of 2 tiles + 2 pixels; point i of
+/// tile t goes to points[i step + t].
+struct InputPoints {
+  [[gnu::always_inline]] static void run(float* lines, int64_t line, int64_t tiles, float* points,
+                                         int64_t step) {
+    float* a = lines;
+    float* b = a + line;
+    float* c = b + line;
+    float* d = c + line;
+#pragma omp simd
+    for (int64_t i = 0; i < line; ++i) {
+      const float x = a[i], y = b[i], z = c[i], u = d[i];
+      a[i] = x - z;
+      b[i] = y + z;
+      c[i] = z - y;
+      d[i] = y - u;
+    }
+    for (int64_t row = 0; row < 4; ++row) {
+      const float* x = lines + row * line;
+      float* p = points + 4 * row * step;
+      float* q = p + step;
+      float* r = q + step;
+      float* s = r + step;
+#pragma omp simd
+      for (int64_t t = 0; t < tiles; ++t) {
+        const float d0 = x[2 * t], d1 = x[2 * t + 1], d2 = x[2 * t + 2], d3 = x[2 * t + 3];
+        p[t] = d0 - d2;
+        q[t] = d1 + d2;
+        r[t] = d2 - d1;
+        s[t] = d1 - d3;
+      }
+    }
+  }
+};
+
+/// A^T m A of `tiles` neighbours: two lines of 2 tiles pixels each.
+struct Results {
+  [[gnu::always_inline]] static void run(const float* points, int64_t step, int64_t tiles,
+                                         float* lines) {
+    const auto at = [points, step](int64_t row, int64_t column) {
+      return points + (4 * row + column) * step;
+    };
+    float* first = lines;
+    float* second = lines + 2 * tiles;
+#pragma omp simd
+    for (int64_t t = 0; t < tiles; ++t) {
+      float left[4];
+      float right[4];
+#pragma GCC unroll 4
+      for (int64_t row = 0; row < 4; ++row) {
+        const float m0 = at(row, 0)[t], m1 = at(row, 1)[t], m2 = at(row, 2)[t], m3 = at(row, 3)[t];
+        left[row] = m0 + m1 + m2;
+        right[row] = m1 - m2 - m3;
+      }
+      first[2 * t] = left[0] + left[1] + left[2];
+      first[2 * t + 1] = right[0] + right[1] + right[2];
+      second[2 * t] = left[1] - left[2] - left[3];
+      second[2 * t + 1] = right[1] - right[2] - right[3];
+    }
+  }
+};
+
+/// G g G^T of kLanes kernels, g[tap][lane]; points[i][lane].
+struct KernelPoints {
+  [[gnu::always_inline]] static void run(const float* g, float* points) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      float rows[4][3];
+#pragma GCC unroll 3
+      for (int64_t i = 0; i < 3; ++i) {
+        const float a = g[i * kLanes + lane];
+        const float b = g[(3 + i) * kLanes + lane];
+        const float c = g[(6 + i) * kLanes + lane];
+        rows[0][i] = a;
+        rows[1][i] = 0.5F * (a + b + c);
+        rows[2][i] = 0.5F * (a - b + c);
+        rows[3][i] = c;
+      }
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < 4; ++i) {
+        const float a = rows[i][0];
+        const float b = rows[i][1];
+        const float c = rows[i][2];
+        float* to = points + 4 * i * kLanes + lane;
+        to[0] = a;
+        to[kLanes] = 0.5F * (a + b + c);
+        to[2 * kLanes] = 0.5F * (a - b + c);
+        to[3 * kLanes] = c;
+      }
+    }
+  }
+};
+
+/// How the work is cut. It depends on rows, columns and channels only.
+struct Cut {
+  PanelTile panel = panel_tile();
+  int64_t rows, columns;  // of tiles
+  int64_t together;       // tiles that are worked on together, by all threads
+  int64_t depth;          // channels of a block of panels
+  int64_t share;          // results' channels whose kernels lie as points at a time
+  int64_t block;          // results' channels of a piece of work
+
+  explicit Cut(const ConvolutionPlan& p) : rows(ceil_div(p.y[1], 2)), columns(ceil_div(p.y[2], 2)) {
+    constexpr int64_t kBlock = 48;                // a multiple of every panel
+    constexpr int64_t kTiles = 96;                // a multiple of every panel
+    constexpr int64_t kShare = int64_t{8} << 20;  // numbers: 32 MiB
+    constexpr int64_t kLeast = 4 * kBlock;        // inputs become points once for each share
+    const int64_t tiles = rows * columns;
+    together = round_up(ceil_div(tiles, ceil_div(tiles, kTiles)), panel.columns);
+    depth = ceil_div(p.in, ceil_div(p.in, kPanelDepth));
+    const int64_t most = std::max(kLeast, kShare / (kPoints * p.w[0] * p.in) / kBlock * kBlock);
+    share = round_up(ceil_div(p.out, ceil_div(p.out, most)), panel.rows);
+    block = std::min(kBlock, share);
+  }
+};
+
+class Winograd {
+ public:
+  Winograd(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y)
+      : p_(plan), cut_(plan), dtype_(dtype), x_(x), w_(w), y_(y) {}
+
+  void run(const ParallelFor& parallel_for) {
+    const int64_t tiles = cut_.rows * cut_.columns;
+    slots_ = (p_.w[0] - 1) * p_.dilation[0] + 1;
+    kernels_ = kernels_buffer_.floats(kPoints * p_.w[0] * p_.in * cut_.share);
+    inputs_ = inputs_buffer_.floats(slots_ * slot_size());
+    sums_ = sums_buffer_.floats(kPoints * cut_.share * cut_.together);
+    for (int64_t group = 0; group < p_.groups; ++group) {
+      for (int64_t first = 0; first < p_.out; first += cut_.share) {
+        const int64_t channels = std::min(cut_.share, p_.out - first);
+        parallel_for(ceil_div(channels, cut_.panel.rows), [&](int64_t panel) {
+          const int64_t channel = panel * cut_.panel.rows;
+          to_points(group * p_.out + first + channel, std::min(cut_.panel.rows, channels - channel),
+                    panel);
+        });
+        for (int64_t batch = 0; batch < p_.batch; ++batch) {
+          for (int64_t tile = 0; tile < tiles; tile += cut_.together) {
+            work({batch * p_.groups + group, first, channels, tile}, parallel_for);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    int64_t group;            // of the batch's
+    int64_t first, channels;  // of the result, in the group
+    int64_t tile;             // the first one
+  };
+
+  int64_t slot_size() const { return kPoints * p_.in * cut_.together; }
+
+  /// Kernels of one panel of the result's channels, at all points of all frames of the kernel.
+  void to_points(int64_t channel, int64_t count, int64_t panel) const {
+    const int64_t lanes = cut_.panel.rows;
+    alignas(64) float taps[kTaps * kLanes] = {};
+    alignas(64) float points[kPoints * kLanes];
+    const int64_t step = p_.stored * kTaps;  // between channels that are read
+    for (int64_t frame = 0; frame < p_.w[0]; ++frame) {
+      for (int64_t in = 0; in < p_.in; ++in) {
+        for (int64_t lane = 0; lane < count; ++lane) {
+          const int64_t at = ((channel + lane) * p_.in + in) * step + (p_.first + frame) * kTaps;
+          float kernel[kTaps];
+          take(w_, at, kTaps, kernel);
+          for (int64_t tap = 0; tap < kTaps; ++tap) {
+            taps[tap * kLanes + lane] = kernel[tap];
+          }
+        }
+        vector_loop<KernelPoints>(taps, points);
+        const int64_t block = in / cut_.depth * cut_.depth;
+        const int64_t depth = std::min(cut_.depth, p_.in - block);
+        for (int64_t point = 0; point < kPoints; ++point) {
+          float* to = kernels_at(frame, point, block) + (panel * depth + in - block) * lanes;
+          std::copy_n(points + point * kLanes, lanes, to);
+        }
+      }
+    }
+  }
+
+  float* kernels_at(int64_t frame, int64_t point, int64_t block) const {
+    return kernels_ + ((frame * kPoints + point) * p_.in + block) * cut_.share;
+  }
+
+  /// Some tiles of all frames.
+  void work(const Place& at, const ParallelFor& parallel_for) {
+    constexpr int64_t kTogether = 8;                            // channels of a piece of work
+    std::vector<int64_t> has(static_cast<size_t>(slots_), -1);  // the frame whose points a slot has
+    for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
+      const int64_t from = frame * p_.stride[0] - p_.low[0];
+      for (int64_t i = 0; i < p_.w[0]; ++i) {
+        const int64_t read = from + i * p_.dilation[0];
+        if (is_inside(read) && has[static_cast<size_t>(read % slots_)] != read) {
+          has[static_cast<size_t>(read % slots_)] = read;
+          parallel_for(ceil_div(p_.in, kTogether), [&](int64_t piece) {
+            to_points(at, read, piece * kTogether, std::min(p_.in, (piece + 1) * kTogether));
+          });
+        }
+      }
+      // One point after the other: its inputs stay in a core's second cache while kernels pass by.
+      const int64_t blocks = ceil_div(at.channels, cut_.block);
+      parallel_for(kPoints * blocks, [&](int64_t piece) {
+        const int64_t channel = piece % blocks * cut_.block;
+        multiply(from, piece / blocks, channel, std::min(cut_.block, at.channels - channel),
+                 sums_ + (piece / blocks * at.channels + channel) * cut_.together);
+      });
+      parallel_for(ceil_div(at.channels, kTogether), [&](int64_t piece) {
+        write(at, frame, piece * kTogether, std::min(at.channels, (piece + 1) * kTogether));
+      });
+    }
+  }
+
+  bool is_inside(int64_t frame) const { return frame >= 0 && frame < p_.x[0]; }
+
+  /// sums[channel, tile] of one point, over channels and frames that are read.
+  void multiply(int64_t from, int64_t point, int64_t channel, int64_t count, float* sums) const {
+    bool add = false;
+    for (int64_t i = 0; i < p_.w[0]; ++i) {
+      const int64_t read = from + i * p_.dilation[0];
+      if (!is_inside(read)) {
+        continue;
+      }
+      const float* frame = inputs_ + read % slots_ * slot_size();
+      for (int64_t block = 0; block < p_.in; block += cut_.depth) {
+        const int64_t depth = std::min(cut_.depth, p_.in - block);
+        multiply_panels(count, cut_.together, depth, kernels_at(i, point, block) + channel * depth,
+                        frame + (point * p_.in + block) * cut_.together, sums, cut_.together, add);
+        add = true;
+      }
+    }
+    if (!add) {
+      std::fill_n(sums, count * cut_.together, 0.0F);
+    }
+  }
+
+  /// Calls of `segment(row, column, at, count)`: neighbours in one row of tiles, the first of them
+  /// `at` of the place.
+  void for_segments(int64_t tile, const auto& segment) const {
+    const int64_t end = std::min(tile + cut_.together, cut_.rows * cut_.columns);
+    for (int64_t i = tile; i < end;) {
+      const int64_t column = i % cut_.columns;
+      const int64_t count = std::min(cut_.columns - column, end - i);
+      segment(i / cut_.columns, column, i - tile, count);
+      i += count;
+    }
+  }
+
+  /// Points of some channels of one frame of what is read, as panels of tiles.
+  void to_points(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
+    thread_local Buffer lines_buffer;
+    thread_local Buffer row_buffer;
+    float* lines = lines_buffer.floats(8 * std::min(cut_.columns, cut_.together) + 8);
+    float* row = row_buffer.floats(kPoints * cut_.together);
+    std::fill_n(row, kPoints * cut_.together, 0.0F);
+    for (int64_t in = begin; in < end; ++in) {
+      const int64_t plane = ((at.group * p_.in + in) * p_.x[0] + frame) * p_.x[1] * p_.x[2];
+      for_segments(at.tile, [&](int64_t tile_row, int64_t column, int64_t first, int64_t count) {
+        const int64_t width = 2 * count + 2;
+        for (int64_t i = 0; i < 4; ++i) {
+          read(plane, 2 * tile_row - p_.low[1] + i, 2 * column - p_.low[2], width,
+               lines + i * width);
+        }
+        vector_loop<InputPoints>(lines, width, count, row + first, cut_.together);
+      });
+      const int64_t block = in / cut_.depth * cut_.depth;
+      const int64_t depth = std::min(cut_.depth, p_.in - block);
+      const int64_t panel = cut_.panel.columns;
+      for (int64_t point = 0; point < kPoints; ++point) {
+        float* to = inputs_ + frame % slots_ * slot_size() +
+                    (point * p_.in + block) * cut_.together + (in - block) * panel;
+        for (int64_t tile = 0; tile < cut_.together; tile += panel) {
+          std::copy_n(row + point * cut_.together + tile, panel, to + tile * depth);
+        }
+      }
+    }
+  }
+
+  /// `width` pixels of one line from a column on, zeros outside of x.
+  void read(int64_t plane, int64_t line, int64_t column, int64_t width, float* to) const {
+    const int64_t left = std::clamp<int64_t>(-column, 0, width);
+    const int64_t right = std::clamp<int64_t>(p_.x[2] - column, left, width);
+    if (line < 0 || line >= p_.x[1]) {
+      std::fill_n(to, width, 0.0F);
+      return;
+    }
+    std::fill_n(to, left, 0.0F);
+    take(x_, plane + line * p_.x[2] + column + left, right - left, to + left);
+    std::fill_n(to + right, width - right, 0.0F);
+  }
+
+  /// Tiles of some channels of one frame of the result.
+  void write(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
+    thread_local Buffer buffer;
+    float* lines = buffer.floats(4 * std::min(cut_.columns, cut_.together));
+    for (int64_t channel = begin; channel < end; ++channel) {
+      const int64_t plane =
+          ((at.group * p_.out + at.first + channel) * p_.y[0] + frame) * p_.y[1] * p_.y[2];
+      for_segments(at.tile, [&](int64_t tile_row, int64_t column, int64_t first, int64_t tiles) {
+        vector_loop<Results>(sums_ + channel * cut_.together + first, at.channels * cut_.together,
+                             tiles, lines);
+        const int64_t width = std::min(2 * tiles, p_.y[2] - 2 * column);
+        for (int64_t line = 0; line < std::min<int64_t>(2, p_.y[1] - 2 * tile_row); ++line) {
+          put(lines + line * 2 * tiles, width,
+              plane + (2 * tile_row + line) * p_.y[2] + 2 * column);
+        }
+      });
+    }
+  }
+
+  /// Neighbours of memory as F32.
+  void take(const char* from, int64_t at, int64_t count, float* to) const {
+    if (dtype_ == DType::BF16) {
+      from_bf16(reinterpret_cast<const uint16_t*>(from) + at, count, to);
+    } else {
+      std::memcpy(to, reinterpret_cast<const float*>(from) + at,
+                  static_cast<size_t>(count) * sizeof(float));
+    }
+  }
+
+  void put(const float* from, int64_t count, int64_t at) const {
+    if (dtype_ == DType::BF16) {
+      to_bf16(from, count, 1.0F, reinterpret_cast<uint16_t*>(y_) + at);
+    } else {
+      std::memcpy(reinterpret_cast<float*>(y_) + at, from,
+                  static_cast<size_t>(count) * sizeof(float));
+    }
+  }
+
+  const ConvolutionPlan p_;
+  const Cut cut_;
+  const DType dtype_;
+  const char* x_;
+  const char* w_;
+  char* y_;
+  int64_t slots_ = 0;  // frames that are read whose points are held
+  Buffer kernels_buffer_, inputs_buffer_, sums_buffer_;
+  float* kernels_ = nullptr;  // as points: frames, points, blocks of channels, panels
+  float* inputs_ = nullptr;   // slots, points, blocks of channels, panels
+  float* sums_ = nullptr;     // points, channels, tiles
+};
+
+}  // namespace
+
+bool is_winograd(const ConvolutionPlan& plan, DType dtype) {
+  // With fewer, bringing tiles and kernels to points takes what the products save.
+  constexpr int64_t kFewChannels = 96;
+  constexpr int64_t kFewTiles = 256;
+  bool plain = true;
+  for (const size_t axis : {1, 2}) {
+    plain = plain && plan.w[axis] == 3 && plan.stride[axis] == 1 && plan.dilation[axis] == 1;
+  }
+  return plain && product_dtype(dtype) == DType::F32 &&
+         std::min(plan.in, plan.out) >= kFewChannels &&
+         ceil_div(plan.y[1], 2) * ceil_div(plan.y[2], 2) >= kFewTiles;
+}
+
+void winograd_convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,
+                          void* y, const ParallelFor& parallel_for) {
+  Winograd(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),
+           static_cast<char*>(y))
+      .run(parallel_for);
+}
+
+}  // namespace kinema::kernels
