@@ -32,12 +32,16 @@ const std::vector<Case>& cases() {
       {{2, 40, 600}, {50, 40, 7}, {{1}, {{3, 3}}}},
       {{1, 12, 9, 3, 3}, {12, 12, 3, 3, 3}, {{2, 1, 1}, {{4, 4}, {1, 1}, {1, 1}}, {}, {3, 1, 1}}},
       // Large enough for tiles of 2 x 2: odd sizes, borders of one and two pixels and cut off;
-      // groups and batch; frames with zeros before, steps and gaps; more channels than are packed
-      // at a time, whose last part fills no block.
+      // groups and batch; frames with zeros before, steps and gaps.
       {{1, 100, 33, 35}, {130, 100, 3, 3}, {{1, 1}, {{1, 1}, {2, -1}}}},
       {{2, 192, 32, 32}, {208, 96, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}, 2}},
       {{1, 97, 6, 33, 32}, {99, 97, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
-      {{1, 1030, 32, 32}, {530, 1030, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}},
+      // Gradients of kernels: one, two and three axes, images, borders of every kind; by tiles.
+      {{34, 3, 400}, {40, 3, 390}, {{1}, {{2, 1}}}},
+      {{40, 2, 20, 22}, {50, 2, 20, 21}, {{1, 1}, {{1, 1}, {-1, 3}}}},
+      {{36, 2, 3, 14, 13}, {34, 2, 2, 14, 13}, {{1, 1, 1}, {{0, 0}, {1, 1}, {2, 0}}}},
+      {{130, 2, 33, 32}, {97, 2, 33, 32}, {{1, 1}, {{1, 1}, {1, 1}}}},
+      {{98, 1, 33, 36}, {100, 1, 32, 35}, {{1, 1}, {{2, -1}, {-1, 2}}}},
   };
   return kCases;
 }
@@ -64,7 +68,13 @@ void expect_near(const HostArray& actual, const HostArray& expected,
 }
 
 TEST_P(CpuConvolution, EqualsTheCompilersOwn) {
-  for (const Case& given : cases()) {
+  std::vector<Case> all = cases();
+  // More channels than lie in memory as points at a time.
+  if (GetParam() == DType::F32) {
+    all.push_back({{1, 1030, 32, 32}, {500, 1030, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}});
+    all.push_back({{1030, 1, 32, 32}, {1040, 1, 32, 32}, {{1, 1}, {{1, 1}, {1, 1}}}});
+  }
+  for (const Case& given : all) {
     SCOPED_TRACE(to_string(given.x) + " by " + to_string(given.w));
     Graph graph;
     const Tensor x = graph.input({GetParam(), given.x});
@@ -162,13 +172,19 @@ std::vector<std::byte> run_alone(const Case& given, DType dtype, const HostArray
 }
 
 TEST_P(CpuConvolution, GivesTheSameBitsWithAnyNumberOfThreads) {
-  for (const int64_t channels : {40, 100}) {
-    const Case given{{1, channels, 4, 20, 70},
-                     {200, channels, 3, 3, 3},
-                     {{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}, {1, 1, 1}, {1, 1, 1}}};
+  struct Run {
+    Case given;
+    Dims y;
+  };
+  const ConvolutionAttrs plane{{1, 1}, {{1, 1}, {1, 1}}, {1, 1}, {1, 1}};
+  const ConvolutionAttrs frames{{1, 1, 1}, {{0, 0}, {1, 1}, {1, 1}}, {1, 1, 1}, {1, 1, 1}};
+  for (const auto& [given, y] :
+       {Run{{{1, 40, 4, 20, 70}, {200, 40, 3, 3, 3}, frames}, {1, 200, 2, 20, 70}},
+        Run{{{1, 100, 4, 20, 70}, {200, 100, 3, 3, 3}, frames}, {1, 200, 2, 20, 70}},
+        Run{{{300, 2, 20, 21}, {40, 2, 20, 21}, plane}, {300, 40, 3, 3}},
+        Run{{{97, 2, 32, 33}, {100, 2, 32, 33}, plane}, {97, 100, 3, 3}}}) {
     const HostArray x = normal(GetParam(), given.x, 1);
     const HostArray w = normal(GetParam(), given.w, 2);
-    const Dims y{1, 200, 2, 20, 70};
     const auto one = run_alone(given, GetParam(), x, w, y, 1);
     EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 3));
     EXPECT_EQ(one, run_alone(given, GetParam(), x, w, y, 7));
@@ -331,6 +347,9 @@ TEST(ConvolutionPlan, LeavesWhatItDoesNotCover) {
   // them
   EXPECT_FALSE(plan({1, 2, 5}, {4, 2, 3}, {1, 4, 7}, {{1}, {{0, 0}}, {2}, {1}}));
   EXPECT_FALSE(plan({1, 2, 400}, {4, 2, 398}, {1, 4, 3}, {{1}, {{0, 0}}, {1}, {1}}));
+  EXPECT_TRUE(plan({32, 2, 400}, {40, 2, 398}, {32, 40, 3}, {{1}, {{0, 0}}, {1}, {1}}));
+  EXPECT_FALSE(plan({32, 2, 400}, {40, 2, 370}, {32, 40, 31}, {{1}, {{0, 0}}, {1}, {1}}));
+  EXPECT_FALSE(plan({32, 2, 800}, {40, 2, 398}, {32, 40, 3}, {{1}, {{0, 0}}, {1}, {2}}));
   EXPECT_FALSE(plan({0, 2, 5}, {4, 2, 3}, {0, 4, 3}, {{1}, {{0, 0}}, {1}, {1}}));
   EXPECT_FALSE(plan({1, 2}, {4, 2}, {1, 4}, {}));
   EXPECT_FALSE(plan({1, 2, 1, 1, 1, 1}, {4, 2, 1, 1, 1, 1}, {1, 4, 1, 1, 1, 1},

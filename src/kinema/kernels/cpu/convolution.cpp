@@ -9,6 +9,7 @@
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/kernel_gradient.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/winograd.h"
 
@@ -332,7 +333,7 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
   if (!has_fast_product(dtype)) {
     return false;
   }
-  if (is_winograd(plan, dtype)) {
+  if (is_winograd(plan, dtype) || is_kernel_gradient(plan)) {
     return true;
   }
   try {
@@ -352,6 +353,10 @@ void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const 
   }
   try {
     dnnl_stream();
+    if (is_kernel_gradient(plan)) {
+      kernel_gradient(plan, dtype, x, w, y, parallel_for);
+      return;
+    }
     Convolution(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),
                 static_cast<char*>(y))
         .run(parallel_for);

@@ -27,8 +27,13 @@ struct ConvolutionPlan {
   double flops() const;
 };
 
+/// Taps of a kernel; what is larger is a gradient of kernels, and has few channels to sum over
+/// (kernel_gradient.h).
+constexpr int64_t kLargestKernel = 343;
+
 /// A convolution as the kernel does it; nothing when it has more than three spatial axes, zeros
-/// between the elements of x, a kernel as large as an image, or an empty operand.
+/// between the elements of x, a kernel as large as an image that is not the gradient of one, or an
+/// empty operand.
 std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, const Dims& y,
                                                 const ConvolutionAttrs& attrs);
 

@@ -2,6 +2,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/convolution.h"
+#include "kinema/kernels/cpu/kernel_gradient.h"
 
 namespace kinema::kernels {
 namespace {
@@ -54,10 +55,8 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
     plan.dilation[axis] = attrs.rhs_dilation[i];
   }
   plan.stored = plan.w[0];
-  // Kernels as large as an image are gradients of kernels; they have few channels to sum over.
-  constexpr int64_t kLargest = 343;
-  if (plan.w[0] * plan.w[1] * plan.w[2] > kLargest) {
-    return std::nullopt;
+  if (plan.w[0] * plan.w[1] * plan.w[2] > kLargestKernel) {
+    return kernel_gradient_plan(x, w, y, attrs);
   }
   merge_rows(plan);
   return plan;

@@ -1,58 +1,17 @@
 #include "kinema/kernels/cpu/winograd.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/panels.h"
-#include "kinema/kernels/cpu/vector_loop.h"
+#include "kinema/kernels/cpu/winograd_tiles.h"
 
 namespace kinema::kernels {
 namespace {
 
-constexpr int64_t kPoints = 16;  // products of a tile: 4 x 4
-constexpr int64_t kTaps = 9;     // of a kernel: 3 x 3
-constexpr int64_t kLanes = 8;    // kernels that are brought to points together
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t size, int64_t step) { return ceil_div(size, step) * step; }
-
-/// B^T d B of `tiles` neighbours, whose inputs are four lines of 2 tiles + 2 pixels; point i of
-/// tile t goes to points[i step + t].
-struct InputPoints {
-  [[gnu::always_inline]] static void run(float* lines, int64_t line, int64_t tiles, float* points,
-                                         int64_t step) {
-    float* a = lines;
-    float* b = a + line;
-    float* c = b + line;
-    float* d = c + line;
-#pragma omp simd
-    for (int64_t i = 0; i < line; ++i) {
-      const float x = a[i], y = b[i], z = c[i], u = d[i];
-      a[i] = x - z;
-      b[i] = y + z;
-      c[i] = z - y;
-      d[i] = y - u;
-    }
-    for (int64_t row = 0; row < 4; ++row) {
-      const float* x = lines + row * line;
-      float* p = points + 4 * row * step;
-      float* q = p + step;
-      float* r = q + step;
-      float* s = r + step;
-#pragma omp simd
-      for (int64_t t = 0; t < tiles; ++t) {
-        const float d0 = x[2 * t], d1 = x[2 * t + 1], d2 = x[2 * t + 2], d3 = x[2 * t + 3];
-        p[t] = d0 - d2;
-        q[t] = d1 + d2;
-        r[t] = d2 - d1;
-        s[t] = d1 - d3;
-      }
-    }
-  }
-};
+constexpr int64_t kTaps = 9;   // of a kernel: 3 x 3
+constexpr int64_t kLanes = 8;  // kernels that are brought to points together
 
 /// A^T m A of `tiles` neighbours: two lines of 2 tiles pixels each.
 struct Results {
@@ -115,19 +74,18 @@ struct KernelPoints {
 /// How the work is cut. It depends on rows, columns and channels only.
 struct Cut {
   PanelTile panel = panel_tile();
-  int64_t rows, columns;  // of tiles
-  int64_t together;       // tiles that are worked on together, by all threads
-  int64_t depth;          // channels of a block of panels
-  int64_t share;          // results' channels whose kernels lie as points at a time
-  int64_t block;          // results' channels of a piece of work
+  Tiles tiles;
+  int64_t together;  // tiles that are worked on together, by all threads
+  int64_t depth;     // channels of a block of panels
+  int64_t share;     // results' channels whose kernels lie as points at a time
+  int64_t block;     // results' channels of a piece of work
 
-  explicit Cut(const ConvolutionPlan& p) : rows(ceil_div(p.y[1], 2)), columns(ceil_div(p.y[2], 2)) {
+  explicit Cut(const ConvolutionPlan& p) : tiles(p.y[1], p.y[2]) {
     constexpr int64_t kBlock = 48;                // a multiple of every panel
     constexpr int64_t kTiles = 96;                // a multiple of every panel
     constexpr int64_t kShare = int64_t{8} << 20;  // numbers: 32 MiB
     constexpr int64_t kLeast = 4 * kBlock;        // inputs become points once for each share
-    const int64_t tiles = rows * columns;
-    together = round_up(ceil_div(tiles, ceil_div(tiles, kTiles)), panel.columns);
+    together = round_up(ceil_div(tiles.count(), ceil_div(tiles.count(), kTiles)), panel.columns);
     depth = ceil_div(p.in, ceil_div(p.in, kPanelDepth));
     const int64_t most = std::max(kLeast, kShare / (kPoints * p.w[0] * p.in) / kBlock * kBlock);
     share = round_up(ceil_div(p.out, ceil_div(p.out, most)), panel.rows);
@@ -141,7 +99,6 @@ class Winograd {
       : p_(plan), cut_(plan), dtype_(dtype), x_(x), w_(w), y_(y) {}
 
   void run(const ParallelFor& parallel_for) {
-    const int64_t tiles = cut_.rows * cut_.columns;
     slots_ = (p_.w[0] - 1) * p_.dilation[0] + 1;
     kernels_ = kernels_buffer_.floats(kPoints * p_.w[0] * p_.in * cut_.share);
     inputs_ = inputs_buffer_.floats(slots_ * slot_size());
@@ -155,7 +112,7 @@ class Winograd {
                     panel);
         });
         for (int64_t batch = 0; batch < p_.batch; ++batch) {
-          for (int64_t tile = 0; tile < tiles; tile += cut_.together) {
+          for (int64_t tile = 0; tile < cut_.tiles.count(); tile += cut_.together) {
             work({batch * p_.groups + group, first, channels, tile}, parallel_for);
           }
         }
@@ -183,7 +140,7 @@ class Winograd {
         for (int64_t lane = 0; lane < count; ++lane) {
           const int64_t at = ((channel + lane) * p_.in + in) * step + (p_.first + frame) * kTaps;
           float kernel[kTaps];
-          take(w_, at, kTaps, kernel);
+          read_floats(dtype_, w_, at, kTaps, kernel);
           for (int64_t tap = 0; tap < kTaps; ++tap) {
             taps[tap * kLanes + lane] = kernel[tap];
           }
@@ -254,35 +211,17 @@ class Winograd {
     }
   }
 
-  /// Calls of `segment(row, column, at, count)`: neighbours in one row of tiles, the first of them
-  /// `at` of the place.
-  void for_segments(int64_t tile, const auto& segment) const {
-    const int64_t end = std::min(tile + cut_.together, cut_.rows * cut_.columns);
-    for (int64_t i = tile; i < end;) {
-      const int64_t column = i % cut_.columns;
-      const int64_t count = std::min(cut_.columns - column, end - i);
-      segment(i / cut_.columns, column, i - tile, count);
-      i += count;
-    }
-  }
-
   /// Points of some channels of one frame of what is read, as panels of tiles.
   void to_points(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
     thread_local Buffer lines_buffer;
     thread_local Buffer row_buffer;
-    float* lines = lines_buffer.floats(8 * std::min(cut_.columns, cut_.together) + 8);
+    float* lines = lines_buffer.floats(8 * (cut_.tiles.columns + 1));
     float* row = row_buffer.floats(kPoints * cut_.together);
     std::fill_n(row, kPoints * cut_.together, 0.0F);
     for (int64_t in = begin; in < end; ++in) {
       const int64_t plane = ((at.group * p_.in + in) * p_.x[0] + frame) * p_.x[1] * p_.x[2];
-      for_segments(at.tile, [&](int64_t tile_row, int64_t column, int64_t first, int64_t count) {
-        const int64_t width = 2 * count + 2;
-        for (int64_t i = 0; i < 4; ++i) {
-          read(plane, 2 * tile_row - p_.low[1] + i, 2 * column - p_.low[2], width,
-               lines + i * width);
-        }
-        vector_loop<InputPoints>(lines, width, count, row + first, cut_.together);
-      });
+      input_points({dtype_, x_, plane, p_.x[1], p_.x[2]}, cut_.tiles, -p_.low[1], -p_.low[2],
+                   at.tile, at.tile + cut_.together, lines, row, cut_.together);
       const int64_t block = in / cut_.depth * cut_.depth;
       const int64_t depth = std::min(cut_.depth, p_.in - block);
       const int64_t panel = cut_.panel.columns;
@@ -296,54 +235,23 @@ class Winograd {
     }
   }
 
-  /// `width` pixels of one line from a column on, zeros outside of x.
-  void read(int64_t plane, int64_t line, int64_t column, int64_t width, float* to) const {
-    const int64_t left = std::clamp<int64_t>(-column, 0, width);
-    const int64_t right = std::clamp<int64_t>(p_.x[2] - column, left, width);
-    if (line < 0 || line >= p_.x[1]) {
-      std::fill_n(to, width, 0.0F);
-      return;
-    }
-    std::fill_n(to, left, 0.0F);
-    take(x_, plane + line * p_.x[2] + column + left, right - left, to + left);
-    std::fill_n(to + right, width - right, 0.0F);
-  }
-
   /// Tiles of some channels of one frame of the result.
   void write(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
     thread_local Buffer buffer;
-    float* lines = buffer.floats(4 * std::min(cut_.columns, cut_.together));
+    float* lines = buffer.floats(4 * cut_.tiles.columns);
     for (int64_t channel = begin; channel < end; ++channel) {
       const int64_t plane =
           ((at.group * p_.out + at.first + channel) * p_.y[0] + frame) * p_.y[1] * p_.y[2];
-      for_segments(at.tile, [&](int64_t tile_row, int64_t column, int64_t first, int64_t tiles) {
+      const auto segment = [&](int64_t tile_row, int64_t column, int64_t first, int64_t tiles) {
         vector_loop<Results>(sums_ + channel * cut_.together + first, at.channels * cut_.together,
                              tiles, lines);
         const int64_t width = std::min(2 * tiles, p_.y[2] - 2 * column);
         for (int64_t line = 0; line < std::min<int64_t>(2, p_.y[1] - 2 * tile_row); ++line) {
-          put(lines + line * 2 * tiles, width,
-              plane + (2 * tile_row + line) * p_.y[2] + 2 * column);
+          write_floats(dtype_, lines + line * 2 * tiles, width, y_,
+                       plane + (2 * tile_row + line) * p_.y[2] + 2 * column);
         }
-      });
-    }
-  }
-
-  /// Neighbours of memory as F32.
-  void take(const char* from, int64_t at, int64_t count, float* to) const {
-    if (dtype_ == DType::BF16) {
-      from_bf16(reinterpret_cast<const uint16_t*>(from) + at, count, to);
-    } else {
-      std::memcpy(to, reinterpret_cast<const float*>(from) + at,
-                  static_cast<size_t>(count) * sizeof(float));
-    }
-  }
-
-  void put(const float* from, int64_t count, int64_t at) const {
-    if (dtype_ == DType::BF16) {
-      to_bf16(from, count, 1.0F, reinterpret_cast<uint16_t*>(y_) + at);
-    } else {
-      std::memcpy(reinterpret_cast<float*>(y_) + at, from,
-                  static_cast<size_t>(count) * sizeof(float));
+      };
+      cut_.tiles.for_segments(at.tile, at.tile + cut_.together, segment);
     }
   }
 
@@ -372,7 +280,7 @@ bool is_winograd(const ConvolutionPlan& plan, DType dtype) {
   }
   return plain && product_dtype(dtype) == DType::F32 &&
          std::min(plan.in, plan.out) >= kFewChannels &&
-         ceil_div(plan.y[1], 2) * ceil_div(plan.y[2], 2) >= kFewTiles;
+         Tiles(plan.y[1], plan.y[2]).count() >= kFewTiles;
 }
 
 void winograd_convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,

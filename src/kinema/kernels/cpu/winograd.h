@@ -21,4 +21,13 @@ bool is_winograd(const ConvolutionPlan& plan, DType dtype);
 void winograd_convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,
                           void* y, const ParallelFor& parallel_for);
 
+/// The same of kernel_gradient(), of single frames.
+bool is_winograd_kernel_gradient(const ConvolutionPlan& plan, DType dtype);
+
+/// kernel_gradient() by the transposed algorithm, 16 multiplications for a tile of 2 x 2 of w:
+///
+///   y = G^T ((A w A^T) * (B^T x B)) G,  * summed over tiles and images.
+void winograd_kernel_gradient(const ConvolutionPlan& plan, DType dtype, const void* x,
+                              const void* w, void* y, const ParallelFor& parallel_for);
+
 }  // namespace kinema::kernels
