@@ -45,8 +45,8 @@ double seconds(const Shape3& s, DType in, DType out, int64_t runs) {
   const HostArray w = operand(s.n, 2);
   HostArray y(Shape{out, {s.m, s.n}});
   const Times times = time_runs(2, runs, [&] {
-    kernels::matrix_product(dot, in, out, x.bytes.data(), w.bytes.data(), y.bytes.data(), 1,
-                            [](int64_t count, const std::function<void(int64_t)>& task) {
+    kernels::matrix_product(dot, in, out, x.bytes.data(), w.bytes.data(), nullptr, y.bytes.data(),
+                            1, [](int64_t count, const std::function<void(int64_t)>& task) {
                               for (int64_t i = 0; i < count; ++i) {
                                 task(i);
                               }

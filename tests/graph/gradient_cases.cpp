@@ -225,6 +225,7 @@ std::vector<GradientCase> composed_cases() {
       unary("silu", silu, -3.0, 3.0),
       unary("gelu_tanh", gelu_tanh, -3.0, 3.0),
       unary("gelu_erf", gelu_erf, -3.0, 3.0),
+      {"geglu", [](Operands x) { return geglu(x[0]); }, {random_f64({3, 4}, -3, 3, 1)}},
       unary("square", square),
       unary("layer_norm", [](Tensor x) { return layer_norm(x, 1e-2); }),
       unary("rms_norm", [](Tensor x) { return rms_norm(x, 1e-2); }),

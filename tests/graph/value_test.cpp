@@ -276,6 +276,7 @@ TEST_F(Values, OfComposedFunctions) {
   expect("silu", silu(x), {-0.2689414F, 0, 1.7615942F}, kTolerance);
   expect("gelu_tanh", gelu_tanh(x), {-0.1588080F, 0, 1.9545977F}, kTolerance);
   expect("gelu_erf", gelu_erf(x), {-0.1586553F, 0, 1.9544997F}, kTolerance);
+  expect("geglu", geglu(f32({1, 4}, {3, -2, -1, 2})), {-0.4759658F, -3.9089994F}, kTolerance);
   expect("square", square(x), {1, 0, 4});
   expect("layer_norm", layer_norm(x, 0.0), {-1.0690450F, -0.2672612F, 1.3363062F}, kTolerance);
   expect("rms_norm", rms_norm(x, 0.0), {-0.7745967F, 0, 1.5491933F}, kTolerance);

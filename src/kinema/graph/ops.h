@@ -219,6 +219,9 @@ Tensor silu(Tensor x);
 Tensor gelu_tanh(Tensor x);
 /// 0.5 x (1 + erf(x / sqrt(2)))
 Tensor gelu_erf(Tensor x);
+/// a gelu_erf(b) of the halves a, b of the last axis (N. Shazeer, "GLU Variants Improve
+/// Transformer", 2020).
+Tensor geglu(Tensor x);
 /// (x - mean) / sqrt(var + epsilon) over the last axis, without scale and shift; computed in F32,
 /// result in x's dtype.
 Tensor layer_norm(Tensor x, double epsilon);

@@ -73,6 +73,9 @@ constexpr Op kSoftmax{
 
 // ---- Activations ---------------------------------------------------------------------------
 
+// Gradients below compute in other words what the forward pass has computed: in the same, the
+// compiler would recognise it and keep it for them, a second value of x's size.
+
 // y = x s,  s = logistic(x),  dx = dy s (1 + x (1 - s))
 Tensor silu_forward(const Node&, Tensor x) { return x * logistic(x); }
 
@@ -81,7 +84,7 @@ constexpr Op kSilu{
     .infer = same_float,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
       const Tensor x = widen(y.node().input(0));
-      const Tensor s = logistic(x);
+      const Tensor s = exp(minimum(x, 0.0)) / (1.0 + exp(-abs(x)));
       return {convert(widen(dy) * (s * (1.0 + x * (1.0 - s))), y.dtype())};
     },
     .emit = emit_written_out<silu_forward>,
@@ -93,8 +96,7 @@ constexpr double kGeluScale = 0.79788456080286535588;
 constexpr double kGeluCubic = 0.044715;
 
 // y = x (1 + t) / 2,  t = tanh u,  u = a (x + b x^3),  dx = dy s (1 + 2 x (1 - s) du/dx)
-// with s = (1 + t) / 2 = logistic(2 u): computed so in the gradient, lest the compiler recognise
-// the forward pass's tanh and keep it, a second value of x's size.
+// with s = (1 + t) / 2 = logistic(2 u).
 Tensor gelu_tanh_forward(const Node&, Tensor x) {
   return (0.5 * x) * (1.0 + tanh(kGeluScale * (x + kGeluCubic * (x * x * x))));
 }
@@ -118,22 +120,54 @@ constinit const Op kGeluTanh{
 
 namespace {
 
-// y = x (1 + erf(x / sqrt 2)) / 2,  dx = dy ((1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2
-// pi))
-Tensor gelu_erf_forward(const Node&, Tensor x) {
-  return (0.5 * x) * (1.0 + erf((1.0 / std::numbers::sqrt2) * x));
+// Phi(x) = (1 + erf(x / sqrt 2)) / 2
+Tensor normal_cdf(Tensor x) { return 0.5 * (1.0 + erf((1.0 / std::numbers::sqrt2) * x)); }
+// 1 - Phi(-x)
+Tensor normal_cdf_again(Tensor x) { return 0.5 - 0.5 * erf((-1.0 / std::numbers::sqrt2) * x); }
+Tensor normal_density(Tensor x) {
+  return (std::numbers::inv_sqrtpi / std::numbers::sqrt2) * exp(-0.5 * (x * x));
 }
+
+// y = x Phi(x),  dx = dy (Phi(x) + x phi(x))
+Tensor gelu_erf_forward(const Node&, Tensor x) { return x * normal_cdf(x); }
 
 constexpr Op kGeluErf{
     .name = "gelu_erf",
     .infer = same_float,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
       const Tensor x = widen(y.node().input(0));
-      const Tensor below = 0.5 * (1.0 + erf((1.0 / std::numbers::sqrt2) * x));
-      return {convert(widen(dy) * (below + kDensity * x * exp(-0.5 * (x * x))), y.dtype())};
+      return {convert(widen(dy) * (normal_cdf_again(x) + x * normal_density(x)), y.dtype())};
     },
     .emit = emit_written_out<gelu_erf_forward>,
+    .free_to_recompute = true,
+};
+
+// x = [value, gate],  y = value g,  g = gate Phi(gate),
+// dvalue = dy g,  dgate = dy value (Phi(gate) + gate phi(gate))
+Tensor geglu_forward(const Node&, Tensor x) {
+  const std::vector<Tensor> halves = split(x, Axis(-1), 2);
+  return halves[0] * (halves[1] * normal_cdf(halves[1]));
+}
+
+constexpr Op kGeglu{
+    .name = "geglu",
+    .infer = [](const Node& node) -> Shape {
+      Shape x = same_float_rows(node);
+      check(x.dims.back() % 2 == 0, "[geglu] the last axis of {} has no two halves", to_string(x));
+      x.dims.back() /= 2;
+      return x;
+    },
+    .gradient = [](Tensor y, Tensor dy) -> Cotangents {
+      const std::vector<Tensor> halves = split(y.node().input(0), Axis(-1), 2);
+      const Tensor value = widen(halves[0]);
+      const Tensor gate = widen(halves[1]);
+      const Tensor below = normal_cdf_again(gate);
+      const Tensor g = widen(dy);
+      return {concatenate({convert(g * (gate * below), y.dtype()),
+                           convert(g * value * (below + gate * normal_density(gate)), y.dtype())},
+                          Axis(-1))};
+    },
+    .emit = emit_written_out<geglu_forward>,
     .free_to_recompute = true,
 };
 
@@ -192,7 +226,8 @@ constexpr Op kRmsNorm{
     .free_to_recompute = true,
 };
 
-constexpr const Op* kOps[] = {&kSoftmax, &kSilu, &kGeluTanh, &kGeluErf, &kLayerNorm, &kRmsNorm};
+constexpr const Op* kOps[] = {&kSoftmax, &kSilu,      &kGeluTanh, &kGeluErf,
+                              &kGeglu,   &kLayerNorm, &kRmsNorm};
 
 }  // namespace
 
@@ -203,6 +238,7 @@ Tensor softmax(Tensor x, DType out) { return apply(kSoftmax, {x}, SoftmaxAttrs{o
 Tensor silu(Tensor x) { return apply(kSilu, {x}); }
 Tensor gelu_tanh(Tensor x) { return apply(kGeluTanh, {x}); }
 Tensor gelu_erf(Tensor x) { return apply(kGeluErf, {x}); }
+Tensor geglu(Tensor x) { return apply(kGeglu, {x}); }
 Tensor square(Tensor x) { return x * x; }
 
 Tensor layer_norm(Tensor x, double epsilon) {

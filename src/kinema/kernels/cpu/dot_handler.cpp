@@ -38,17 +38,25 @@ const void* slice_of(const ffi::AnyBuffer& stack, const ffi::RemainingArgs& posi
          index * static_cast<int64_t>(stack.size_bytes()) / length;
 }
 
-ffi::Error dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
-               ffi::RemainingArgs positions, ffi::Result<ffi::AnyBuffer> c,
-               ffi::Span<const int64_t> plan, ffi::Span<const int64_t> stacked) {
+const float* bias_of(const ffi::RemainingArgs& rest, size_t at, int64_t n) {
+  const auto bias = rest.get<ffi::BufferR1<ffi::F32>>(at);
+  check(bias.has_value() && static_cast<int64_t>(bias->element_count()) == n,
+        "[dot kernel] argument {} is not a bias of {} numbers", at, n);
+  return bias->typed_data();
+}
+
+ffi::Error dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b, ffi::RemainingArgs rest,
+               ffi::Result<ffi::AnyBuffer> c, ffi::Span<const int64_t> plan,
+               ffi::Span<const int64_t> stacked, int64_t has_bias) {
   try {
     const StridedDot dot = from_words(plan.begin(), static_cast<int64_t>(plan.size()));
     check(stacked.size() == 2, "[dot kernel] {} operands are described", stacked.size());
     size_t read = 0;
-    const void* left = stacked[0] != 0 ? slice_of(a, positions, read++) : a.untyped_data();
-    const void* right = stacked[1] != 0 ? slice_of(b, positions, read++) : b.untyped_data();
+    const void* left = stacked[0] != 0 ? slice_of(a, rest, read++) : a.untyped_data();
+    const void* right = stacked[1] != 0 ? slice_of(b, rest, read++) : b.untyped_data();
+    const float* bias = has_bias != 0 ? bias_of(rest, read, dot.n) : nullptr;
     const int64_t threads = std::max<int64_t>(1, pool.num_threads());
-    matrix_product(dot, dtype_of(a.element_type()), dtype_of(c->element_type()), left, right,
+    matrix_product(dot, dtype_of(a.element_type()), dtype_of(c->element_type()), left, right, bias,
                    c->untyped_data(), threads,
                    [&](int64_t count, const std::function<void(int64_t)>& task) {
                      parallel_for(pool, count, task);
@@ -60,11 +68,11 @@ ffi::Error dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
 }
 
 ffi::Error traced_dot(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
-                      ffi::RemainingArgs positions, ffi::Result<ffi::AnyBuffer> c,
+                      ffi::RemainingArgs rest, ffi::Result<ffi::AnyBuffer> c,
                       ffi::Span<const int64_t> plan, ffi::Span<const int64_t> stacked,
-                      int64_t scope) {
+                      int64_t has_bias, int64_t scope) {
   const trace::Scope span(trace::Label{scope});
-  return dot(pool, a, b, positions, c, plan, stacked);
+  return dot(pool, a, b, rest, c, plan, stacked, has_bias);
 }
 
 auto binding() {
@@ -75,7 +83,8 @@ auto binding() {
       .RemainingArgs()
       .Ret<ffi::AnyBuffer>()
       .Attr<ffi::Span<const int64_t>>("plan")
-      .Attr<ffi::Span<const int64_t>>("stacked");
+      .Attr<ffi::Span<const int64_t>>("stacked")
+      .Attr<int64_t>("bias");
 }
 
 XLA_FFI_DEFINE_HANDLER(kDotHandler, dot, binding());

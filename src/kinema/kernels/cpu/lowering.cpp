@@ -57,19 +57,18 @@ DotOperands dot_operands(Tensor a, Tensor b, const Emitter& out) {
   return operands;
 }
 
-bool covered(const Node& dot, const CpuLoweringOptions& options) {
-  const DType in = dot.shape(0).dtype;
-  const DType out = dot.results[0].dtype;
+bool covered(DType in, DType out, const CpuLoweringOptions& options) {
   return (in == DType::F32 && options.f32 && out == DType::F32) ||
          (in == DType::BF16 && options.bf16 && (out == DType::F32 || out == DType::BF16)) ||
          (in == DType::S8 && options.s8 && out == DType::S32);
 }
 
-/// Writes `dot` with its result stored as `written` (the dot itself or a transpose of it);
-/// `c_strides` are those of the dot's axes in that array.
+/// Writes `dot` with its result stored as `written` (the dot itself, a transpose of it, or its
+/// rounding, with `bias` added before where there is one); `c_strides` are those of the dot's axes
+/// in that array.
 bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emitter& out,
-               const CpuLoweringOptions& options) {
-  if (!covered(dot, options)) {
+               const CpuLoweringOptions& options, Tensor bias = {}) {
+  if (!covered(dot.shape(0).dtype, written.results[0].dtype, options)) {
     return false;
   }
   const View a = look_through(dot.input(0));
@@ -79,11 +78,14 @@ bool write_dot(const Node& dot, const Node& written, const Dims& c_strides, Emit
   if (!plan || plan->flops() < options.min_flops) {
     return false;
   }
-  const DotOperands in = dot_operands(a.stored, b.stored, out);
+  DotOperands in = dot_operands(a.stored, b.stored, out);
+  if (bias) {
+    in.add(out.name(bias), bias.shape());
+  }
   write_call(written, options.trace ? kTracedDotTarget : kDotTarget,
-             fmt::format("plan = array<i64: {}>, stacked = array<i64: {}>{}",
+             fmt::format("plan = array<i64: {}>, stacked = array<i64: {}>, bias = {} : i64{}",
                          fmt::join(to_words(*plan), ", "), fmt::join(in.stacked, ", "),
-                         options.trace ? traced_label(dot) : ""),
+                         bias ? 1 : 0, options.trace ? traced_label(dot) : ""),
              in, out, out.location(dot));
   return true;
 }
@@ -101,6 +103,41 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
     c_strides[static_cast<size_t>(order[i])] = strides[i];
   }
   return write_dot(product.node(), transpose, c_strides, out, options);
+}
+
+/// The bias [n] that a broadcast repeats for every row of a product of weights; empty for another.
+Tensor row_bias(Tensor repeated, const Node& dot) {
+  const Node& node = repeated.node();
+  const int64_t last = dot.results[0].rank() - 1;
+  const DotDims& dims = dot.get<DotAttrs>().dims;
+  const bool is_one =
+      node.op == &kBroadcast && node.shape(0).rank() == 1 && node.shape(0).dtype == DType::F32 &&
+      node.get<BroadcastAttrs>().axes == std::vector<int64_t>{last} &&
+      node.shape(0).dims[0] == dot.results[0].dims[static_cast<size_t>(last)] &&
+      dims.lhs_batch.empty() && dims.rhs_contract.size() == 1 && dot.shape(1).rank() == 2;
+  return is_one ? node.input(0) : Tensor();
+}
+
+/// A product that is rounded to BF16, its bias added before: the kernel does both, so that no wide
+/// product passes through memory, or stays there for the backward pass where the compiler would
+/// rather keep it than its rounding (xla_allow_excess_precision).
+bool write_rounded_dot(const Node& convert, Emitter& out, const CpuLoweringOptions& options) {
+  Tensor product = convert.input(0);
+  Tensor repeated;
+  if (convert.results[0].dtype != DType::BF16 || out.uses(product) != 1) {
+    return false;
+  }
+  if (product.node().op == &kAdd) {
+    repeated = product.node().input(1);
+    product = product.node().input(0);
+  }
+  const Node& dot = product.node();
+  if (dot.op != &kDotGeneral || dot.shape(0).dtype != DType::BF16 || out.uses(product) != 1) {
+    return false;
+  }
+  const Tensor bias = repeated ? row_bias(repeated, dot) : Tensor();
+  return static_cast<bool>(bias) == static_cast<bool>(repeated) &&
+         write_dot(dot, convert, dense_strides(convert.results[0].dims), out, options, bias);
 }
 
 /// The kernels that `w` is some frames of, or w itself. They are read where they lie: with the
@@ -166,6 +203,9 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
     }
     if (node.op == &kOptimizationBarrier) {
       return write_barrier(node, out);
+    }
+    if (node.op == &kConvert) {
+      return write_rounded_dot(node, out, options);
     }
     return node.op == &kTranspose && write_transposed_dot(node, out, options);
   };

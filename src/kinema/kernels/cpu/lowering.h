@@ -19,7 +19,8 @@ struct CpuLoweringOptions {
   bool trace = false;
 };
 
-/// Writes large dots as calls of the product kernel, transposes on either side included, large
+/// Writes large dots as calls of the product kernel, transposes on either side, or a bias and the
+/// rounding to BF16, included, large
 /// convolutions as calls of the convolution kernel, and `fused` calls as those of the kernel of
 /// their name (settings.h).
 Lowering cpu_lowering(const CpuLoweringOptions& options = {});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -31,14 +32,17 @@ memory::desc descriptor(DType dtype, int64_t rows, int64_t columns, int64_t row_
 
 struct Kernel {
   dnnl::matmul primitive;
-  memory::desc a, b, c;
+  memory::desc a, b, c, bias;
 };
 
-Kernel make_kernel(const StridedDot& dot, DType in, DType out) {
+Kernel make_kernel(const StridedDot& dot, DType in, DType out, bool has_bias) {
   Kernel kernel{.a = descriptor(in, dot.m, dot.k, dot.a_m, dot.a_k),
                 .b = descriptor(in, dot.k, dot.n, dot.b_k, dot.b_n),
                 .c = descriptor(out, dot.m, dot.n, dot.c_m, dot.c_n)};
-  kernel.primitive = dnnl::matmul(matmul_of(kernel.a, kernel.b, kernel.c));
+  if (has_bias) {
+    kernel.bias = memory::desc({1, dot.n}, dnnl_type(DType::F32), memory::dims{dot.n, 1});
+  }
+  kernel.primitive = dnnl::matmul(matmul_of(kernel.a, kernel.b, kernel.c, kernel.bias));
   return kernel;
 }
 
@@ -56,10 +60,10 @@ StridedDot transposed(const StridedDot& dot) {
 struct Piece {
   StridedDot dot;
   int64_t a, b, c;
+  int64_t column = 0;
 };
 
-/// Whole matrices while there are enough of them, else slices of the longer side.
-std::vector<Piece> split(const StridedDot& dot, int64_t threads) {
+std::vector<Piece> matrices(const StridedDot& dot) {
   std::vector<Piece> pieces{{dot, 0, 0, 0}};
   pieces[0].dot.batch.clear();
   for (const BatchLoop& loop : dot.batch) {
@@ -72,72 +76,97 @@ std::vector<Piece> split(const StridedDot& dot, int64_t threads) {
     }
     pieces = std::move(next);
   }
-  if (static_cast<int64_t>(pieces.size()) >= 2 * threads || threads < 2) {
-    return pieces;
-  }
-  const bool rows = dot.m >= dot.n;
-  const int64_t side = rows ? dot.m : dot.n;
-  constexpr int64_t kGrain = 64;  // a multiple of every register tile
-  const int64_t step =
-      std::max(kGrain, (side + threads * kGrain - 1) / (threads * kGrain) * kGrain);
-  std::vector<Piece> slices;
+  return pieces;
+}
+
+/// Slices of `step` rows or columns.
+std::vector<Piece> slices(const std::vector<Piece>& pieces, bool rows, int64_t step) {
+  std::vector<Piece> out;
   for (const Piece& piece : pieces) {
+    const StridedDot& dot = piece.dot;
+    const int64_t side = rows ? dot.m : dot.n;
     for (int64_t at = 0; at < side; at += step) {
       Piece slice = piece;
       (rows ? slice.dot.m : slice.dot.n) = std::min(step, side - at);
       slice.a += rows ? at * dot.a_m : 0;
       slice.b += rows ? 0 : at * dot.b_n;
       slice.c += at * (rows ? dot.c_m : dot.c_n);
-      slices.push_back(slice);
+      slice.column += rows ? 0 : at;
+      out.push_back(slice);
     }
   }
-  return slices;
+  return out;
+}
+
+/// Whole matrices while there are enough of them, else slices of the longer side.
+std::vector<Piece> split(const StridedDot& dot, bool rounded, int64_t threads) {
+  std::vector<Piece> pieces = matrices(dot);
+  if (static_cast<int64_t>(pieces.size()) < 2 * threads && threads > 1) {
+    const bool rows = dot.m >= dot.n;
+    const int64_t side = rows ? dot.m : dot.n;
+    constexpr int64_t kGrain = 64;  // a multiple of every register tile
+    pieces = slices(pieces, rows,
+                    std::max(kGrain, (side + threads * kGrain - 1) / (threads * kGrain) * kGrain));
+  }
+  if (rounded) {
+    // oneDNN holds the sums of what it rounds in memory of its own, all of them at a time.
+    constexpr int64_t kMostRows = 2048;
+    constexpr int64_t kMostColumns = 1024;
+    pieces = slices(slices(pieces, true, kMostRows), false, kMostColumns);
+  }
+  return pieces;
 }
 
 }  // namespace
 
 void multiply_alone(const StridedDot& dot, DType in, DType out, const char* a, const char* b,
-                    char* c) {
+                    char* c, const float* bias) {
   if (product_dtype(in) != in) {
-    panel_product(dot, in, in, out, a, b, c);
+    panel_product(dot, in, in, out, a, b, c, bias);
     return;
   }
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         int64_t, DType, DType>;
+                         int64_t, DType, DType, bool>;
   // Kernels are made once per thread and shape.
   thread_local std::map<Key, Kernel> kernels;
   dnnl::stream& stream = dnnl_stream();
   if (kernels.size() > 512) {
     kernels.clear();
   }
-  const Key key{dot.m, dot.n, dot.k, dot.a_m, dot.a_k, dot.b_k, dot.b_n, dot.c_m, dot.c_n, in, out};
+  const Key key{dot.m,   dot.n,   dot.k,   dot.a_m, dot.a_k, dot.b_k,
+                dot.b_n, dot.c_m, dot.c_n, in,      out,     bias != nullptr};
   auto found = kernels.find(key);
   if (found == kernels.end()) {
-    found = kernels.emplace(key, make_kernel(dot, in, out)).first;
+    found = kernels.emplace(key, make_kernel(dot, in, out, bias != nullptr)).first;
   }
   const Kernel& kernel = found->second;
-  kernel.primitive.execute(
-      stream, {{DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
-               {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
-               {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}});
+  std::unordered_map<int, memory> operands{
+      {DNNL_ARG_SRC, memory(kernel.a, dnnl_engine(), const_cast<char*>(a))},
+      {DNNL_ARG_WEIGHTS, memory(kernel.b, dnnl_engine(), const_cast<char*>(b))},
+      {DNNL_ARG_DST, memory(kernel.c, dnnl_engine(), c)}};
+  if (bias != nullptr) {
+    operands.emplace(DNNL_ARG_BIAS, memory(kernel.bias, dnnl_engine(), const_cast<float*>(bias)));
+  }
+  kernel.primitive.execute(stream, operands);
   stream.wait();
 }
 
 void matrix_product(const StridedDot& given, DType in, DType out, const void* a, const void* b,
-                    void* c, int64_t threads, const ParallelFor& parallel_for) {
+                    const float* bias, void* c, int64_t threads, const ParallelFor& parallel_for) {
   const bool swap = given.c_n != 1 && given.n != 1;
+  check(bias == nullptr || !swap, "[dot kernel] a bias needs a product by rows");
   const StridedDot dot = swap ? transposed(given) : given;
   const auto* left = static_cast<const char*>(swap ? b : a);
   const auto* right = static_cast<const char*>(swap ? a : b);
   auto* result = static_cast<char*>(c);
   const int64_t in_bytes = byte_size(in);
   const int64_t out_bytes = byte_size(out);
-  const std::vector<Piece> pieces = split(dot, threads);
+  const std::vector<Piece> pieces = split(dot, out == DType::BF16, threads);
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
       multiply_alone(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
-                     result + piece.c * out_bytes);
+                     result + piece.c * out_bytes, bias == nullptr ? nullptr : bias + piece.column);
     });
   } catch (const dnnl::error& error) {
     fail("[dot kernel] oneDNN refuses a product of {} x {} x {}: {}", dot.m, dot.n, dot.k,

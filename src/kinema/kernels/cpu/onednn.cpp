@@ -16,11 +16,12 @@ dnnl::stream& dnnl_stream() {
 }
 
 dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                                       const dnnl::memory::desc& c) {
+                                       const dnnl::memory::desc& c,
+                                       const dnnl::memory::desc& bias) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {dnnl_engine(), a, b, c};
+  return {dnnl_engine(), a, b, bias, c};
 #else
-  return {dnnl::matmul::desc(a, b, c), dnnl_engine()};
+  return {dnnl::matmul::desc(a, b, bias, c), dnnl_engine()};
 #endif
 }
 

@@ -13,9 +13,11 @@ const dnnl::engine& dnnl_engine();
 /// how work is split is ours.
 dnnl::stream& dnnl_stream();
 
-/// The product c = a b of matrices, in the words of the oneDNN that this is built with.
+/// The product c = a b of matrices, or a b + bias, in the words of the oneDNN that this is built
+/// with.
 dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                                       const dnnl::memory::desc& c);
+                                       const dnnl::memory::desc& c,
+                                       const dnnl::memory::desc& bias = {});
 
 /// F32, BF16, S8 or S32.
 dnnl::memory::data_type dnnl_type(DType dtype);

@@ -6,6 +6,7 @@
 #include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/panels.h"
+#include "kinema/kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
 namespace {
@@ -17,6 +18,15 @@ constexpr int64_t kColumns = 768;  // of b: a multiple of every tile
 // Rows that share a packed block of b. Their sums lie close together until the last of k is added:
 // rows of a wide result are pages apart, and a tile would touch as many.
 constexpr int64_t kTallestSums = 1024;
+
+struct Add {
+  [[gnu::always_inline]] static void run(float* sums, int64_t n, const float* x) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      sums[i] += x[i];
+    }
+  }
+};
 
 /// One row of sums as the result has it.
 void store(const float* sums, int64_t n, DType dtype, char* to) {
@@ -32,7 +42,7 @@ int64_t round_up(int64_t size, int64_t step) { return (size + step - 1) / step *
 }  // namespace
 
 void panel_product(const StridedDot& dot, DType a_type, DType b_type, DType c_type, const char* a,
-                   const char* b, char* c) {
+                   const char* b, char* c, const float* bias) {
   thread_local Buffer a_buffer;
   thread_local Buffer b_buffer;
   thread_local Buffer sums_buffer;
@@ -60,6 +70,9 @@ void panel_product(const StridedDot& dot, DType a_type, DType b_type, DType c_ty
         }
       }
       for (int64_t i = 0; i < rows; ++i) {
+        if (bias != nullptr) {
+          vector_loop<Add>(sums + i * width, columns, bias + column);
+        }
         store(sums + i * width, columns, c_type,
               c + ((row + i) * dot.c_m + column) * byte_size(c_type));
       }

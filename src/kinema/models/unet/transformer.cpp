@@ -61,11 +61,7 @@ TransformerBlock::TransformerBlock(const nn::Params& params, int64_t dim, int64_
 Tensor TransformerBlock::feed_forward(Tensor x, const TransformerGiven& given,
                                       const PartTap& tap) const {
   const Precision precision = given.self_attention.precision;
-  const std::vector<Tensor> halves = split(up_(x, precision), Axis(2), 2);
-  // The gate's GELU is the exact one.
-  const Tensor y =
-      named(nn::as(nn::widened(halves[0]) * gelu_erf(nn::widened(halves[1])), x.dtype()),
-            "ffn_activation");
+  const Tensor y = named(geglu(up_(x, precision)), "ffn_activation");
   if (tap) {
     tap("geglu", y);
   }
