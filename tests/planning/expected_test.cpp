@@ -139,12 +139,13 @@ TEST(ExpectedTime, OfCudnnsAttentionIsAtPublishedRates) {
     ASSERT_EQ(forward.kernels.size(), 1U);
     EXPECT_EQ(forward.kernels[0].name, "flash forward (cuDNN)");
     EXPECT_EQ(forward.kernels[0].flops, 2 * kProduct);
-    EXPECT_NEAR(forward.seconds(), 2 * kProduct / gpu.flops / row.forward, 1e-9);
+    EXPECT_NEAR(forward.seconds(), 2 * kProduct / gpu.flops / row.forward + gpu.kernel_start, 1e-9);
     EXPECT_NEAR(forward.kernels[0].peak_seconds / forward.kernels[0].seconds, row.forward, 1e-9);
 
     const ExpectedTime backward =
         expected_time(cudnn("__cudnn$fmhaSoftmaxBackward", 195048256), gpu);
-    EXPECT_NEAR(backward.seconds(), 5 * kProduct / gpu.flops / row.backward, 1e-9);
+    EXPECT_NEAR(backward.seconds(), 5 * kProduct / gpu.flops / row.backward + gpu.kernel_start,
+                1e-9);
     EXPECT_EQ(forward.note.empty(), std::string_view(row.chip) != "b200") << forward.note;
   }
   EXPECT_THAT(expected_time(cudnn("__cudnn$fmhaSoftmax", 0), chip("l40s")).note,
@@ -169,7 +170,7 @@ TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {
   HloInstruction& call = program.computations[0].instructions[1];
   const auto seconds = [&](const char* name, const char* on) {
     call.backend_config = std::string("{name = \"") + name + "\", num_warps = 8 : i32}";
-    return expected_time(program, chip(on)).seconds();
+    return expected_time(program, chip(on)).seconds() - chip(on).kernel_start;
   };
   const double product = 2.0 * 5 * 75600 * 75600 * 128 / chip("h100").flops;
   const double forward = 395.0 / 989;
@@ -183,18 +184,80 @@ TEST(ExpectedTime, OfOurTritonKernelsIsAtTheirRates) {
   EXPECT_LT(seconds("another", "h100"), 0.1 * product) << "what it moves is all that is known";
 }
 
+/// A loop whose body adds to what it carries, and whose condition is a fusion too.
+HloModule looped(const std::string& backend_config) {
+  const HloShape step{.type = "s32"};
+  const HloInstruction state{.opcode = "parameter", .shape = step};
+  const HloShape pred{.type = "pred"};
+  return {.name = "m",
+          .computations = {{.name = "entry",
+                            .instructions = {state,
+                                             {.opcode = "while",
+                                              .backend_config = backend_config,
+                                              .shape = step,
+                                              .operands = {0},
+                                              .calls = {1, 2}}},
+                            .root = 1},
+                           {.name = "condition",
+                            .instructions = {state,
+                                             {.opcode = "fusion", .shape = pred, .operands = {0}}},
+                            .root = 1},
+                           {.name = "body",
+                            .instructions = {state,
+                                             {.opcode = "bitcast", .shape = step, .operands = {0}},
+                                             {.opcode = "copy", .shape = step, .operands = {1}},
+                                             {.opcode = "fusion", .shape = step, .operands = {2}}},
+                            .root = 3}},
+          .entry = 0};
+}
+
+TEST(ExpectedTime, OfAGpuHasTheStartOfEachKernelInEachStepOfALoop) {
+  const Chip& h200 = chip("h200");
+  const ExpectedTime time = expected_time(looped(R"({"known_trip_count":{"n":"7"}})"), h200);
+
+  EXPECT_EQ(time.starts, 2 * 7)
+      << "a fusion and a copy; the condition of a counted loop is not run";
+  EXPECT_NEAR(time.start_seconds, 14 * 1.3e-6, 1e-12);
+  EXPECT_GT(time.busy_seconds, time.start_seconds) << "what they move comes on top";
+  EXPECT_EQ(expected_time(looped(""), h200).starts, 3) << "a loop of unknown length runs it";
+}
+
+TEST(ExpectedTime, CountsAFusionAndACollectiveAsOneStartEach) {
+  HloModule program = with_collectives(0);
+  program.computations[0].instructions[3].calls = {1};
+  program.computations.push_back(
+      {.name = "inside",
+       .instructions = {{.opcode = "parameter", .shape = bf16({8})},
+                        {.opcode = "add", .shape = bf16({8}), .operands = {0, 0}}},
+       .root = 1});
+
+  EXPECT_EQ(expected_time(program, chip("h100")).starts, 3);
+}
+
+TEST(ExpectedTime, OfATpuHasNoStarts) {
+  const ExpectedTime time = expected_time(with_collectives(0), chip("v5p"));
+  EXPECT_EQ(time.starts, 0);
+  EXPECT_EQ(time.start_seconds, 0);
+}
+
 TEST(ExpectedTime, IsNothingForACpu) {
   EXPECT_EQ(expected_time(with_collectives(5), chip("cpu")).seconds(), 0);
 }
 
 TEST(ExpectedTime, ComesBackFromJson) {
-  ExpectedTime time{.busy_seconds = 1.5, .waiting_seconds = 0.25, .note = "taken as H100's"};
+  ExpectedTime time{.busy_seconds = 1.5,
+                    .waiting_seconds = 0.25,
+                    .starts = 1000,
+                    .start_seconds = 0.0013,
+                    .note = "taken as H100's"};
   time.kernels.push_back(
       {.name = "flash", .count = 40, .flops = 1e12, .seconds = 0.5, .peak_seconds = 0.4});
   const ExpectedTime back = read_expected_time(io::Json::parse(to_json(time).dump(), "job"));
 
   EXPECT_EQ(back.busy_seconds, 1.5);
   EXPECT_EQ(back.waiting_seconds, 0.25);
+  EXPECT_EQ(back.starts, 1000);
+  EXPECT_EQ(back.start_seconds, 0.0013);
   EXPECT_EQ(back.note, "taken as H100's");
   ASSERT_EQ(back.kernels.size(), 1U);
   EXPECT_EQ(back.kernels[0].name, "flash");

@@ -188,7 +188,7 @@ TEST(Overlap, IsCountedInTheExpectedTime) {
   }
   const double sends = kBytes * 0.25 * 3 / h100.interconnect_bandwidth;
   EXPECT_NEAR(expected_time(alone, h100).waiting_seconds, sends, 1e-12);
-  const double kernel = expected_time(beside, h100).kernels.at(0).seconds;
+  const double kernel = expected_time(beside, h100).kernels.at(0).seconds + h100.kernel_start;
   EXPECT_NEAR(expected_time(beside, h100).waiting_seconds, std::max(0.0, sends - kernel), 1e-12);
 }
 

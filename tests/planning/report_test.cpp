@@ -89,6 +89,16 @@ TEST(Report, NamesTheKernelOfEachAttention) {
   EXPECT_EQ(to_json(report).at("attention").at("forward [1,9,2,64] x 9 bf16").as_string(), "cuDNN");
 }
 
+TEST(Report, SaysHowManyKernelsAStepStarts) {
+  Report report = sample();
+  report.compiled.expected.busy_seconds = 2;
+  EXPECT_THAT(to_text(report), Not(HasSubstr("starts"))) << "of a TPU";
+  report.compiled.expected.starts = 3378;
+  report.compiled.expected.start_seconds = 0.0043914;
+  EXPECT_THAT(to_text(report), HasSubstr("               starts of kernels 3378 x, 4.391 ms\n"));
+  EXPECT_EQ(to_json(report).at("expected").at("starts").as_number(), 3378);
+}
+
 TEST(LargestValues, NamesTheirPlaceInTheModel) {
   Graph graph;
   const Tensor x = graph.input({DType::F32, {64, 4}}, "x");

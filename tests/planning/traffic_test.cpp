@@ -155,9 +155,9 @@ TEST(Traffic, LooksForSlicesInFusionsInsideAFusion) {
             100);
 }
 
-TEST(Traffic, CountsWhatCudnnsAttentionSumsUpInButNotItsOtherWorkspaces) {
-  const HloShape bytes{.type = "u8", .dims = {1000}};
-  const auto moved = [&](const std::string& target) {
+TEST(Traffic, CountsWhatCudnnsAttentionSumsUpInButNoOtherWorkspaces) {
+  const auto moved = [](const char* target, const char* workspace) {
+    const HloShape bytes{.type = workspace, .dims = {1000}};
     const HloComputation entry{.name = "entry",
                                .instructions = {{.opcode = "parameter", .shape = f32({8})},
                                                 {.opcode = "custom-call",
@@ -167,9 +167,48 @@ TEST(Traffic, CountsWhatCudnnsAttentionSumsUpInButNotItsOtherWorkspaces) {
                                .root = 1};
     return traffic({.name = "m", .computations = {entry}, .entry = 0}).hbm_bytes;
   };
-  EXPECT_EQ(moved("__cudnn$fmhaSoftmax"), 64);
-  EXPECT_EQ(moved("__cudnn$fmhaSoftmaxBackward"), 64 + 2 * 1000);
-  EXPECT_EQ(moved("__cublas$lt$matmul"), 64 + 1000);
+  EXPECT_EQ(moved("__cudnn$fmhaSoftmax", "u8"), 64);
+  EXPECT_EQ(moved("__cudnn$fmhaSoftmaxBackward", "u8"), 64 + 2 * 1000);
+  // Most products leave cuBLAS's workspace alone; counted, 32 MiB for each were nearly all the
+  // traffic of a small model.
+  for (const char* product : {"__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"}) {
+    EXPECT_EQ(moved(product, "s8"), 64) << product;
+  }
+  EXPECT_EQ(moved("__cublas$lt$matmul", "f32"), 64 + 4000) << "a second result";
+}
+
+TEST(Traffic, LeavesOutTheWorkspaceOfAProductInAFusion) {
+  const HloShape workspace{.type = "s8", .dims = {1000}};
+  const HloShape both = tuple({f32({1, 8}), workspace});
+  const HloInstruction given{.opcode = "parameter", .shape = f32({1, 8}), .number = 0};
+  const HloInstruction product{
+      .opcode = "custom-call", .target = "__cublas$lt$matmul", .shape = both, .operands = {0, 0}};
+  const HloComputation alone{.name = "alone", .instructions = {given, product}, .root = 1};
+  // Writes the product into a stack, as a loop over layers does with gradients.
+  const HloShape stacked = tuple({f32({40, 8}), workspace});
+  const HloComputation into_stack{
+      .name = "into_stack",
+      .instructions =
+          {given,
+           product,
+           {.opcode = "parameter", .shape = f32({40, 8}), .number = 1},
+           {.opcode = "constant", .shape = s32(), .value = 0},
+           {.opcode = "get-tuple-element", .shape = f32({1, 8}), .operands = {1}, .number = 0},
+           {.opcode = "dynamic-update-slice", .shape = f32({40, 8}), .operands = {2, 4, 3, 3}},
+           {.opcode = "get-tuple-element", .shape = workspace, .operands = {1}, .number = 1},
+           {.opcode = "tuple", .shape = stacked, .operands = {5, 6}}},
+      .root = 7};
+  const HloComputation entry{
+      .name = "entry",
+      .instructions = {{.opcode = "parameter", .shape = f32({1, 8})},
+                       {.opcode = "parameter", .shape = f32({40, 8})},
+                       {.opcode = "fusion", .shape = both, .operands = {0}, .calls = {0}},
+                       {.opcode = "fusion", .shape = stacked, .operands = {0, 1}, .calls = {1}}},
+      .root = 3};
+  // Each reads 32 bytes and writes 32.
+  EXPECT_EQ(
+      traffic({.name = "m", .computations = {alone, into_stack, entry}, .entry = 2}).hbm_bytes,
+      128);
 }
 
 TEST(Traffic, TellsHostMemoryFromTheDevices) {

@@ -192,6 +192,13 @@ constexpr HostLink kHost4{"PCIe 4.0 x16", kPcie4};
 constexpr HostLink kHost5{"PCIe 5.0 x16", kPcie5};
 constexpr HostLink kGrace{"NVLink-C2C", 900};
 
+/// Of kernels in a CUDA graph, which is how XLA has nearly all of them run, between one's end and
+/// the next one's beginning: measured on H100
+/// (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles; launched one by one it is 2.1 us). XLA's
+/// own model of a GPU has 1 us (kKernelLaunchOverhead in gpu_performance_model_base.h), also for
+/// all of them.
+constexpr double kKernelStart = 1.3e-6;
+
 Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, double teraflops,
          double gigabytes_a_second, double link_gigabytes_a_second, const HostLink& host,
          std::string source) {
@@ -208,6 +215,7 @@ Chip gpu(std::string name, std::string kind, const Gpu& gpu, double gigabytes, d
           .interconnect_bandwidth = link_gigabytes_a_second * kGiga * kOneWay,
           .host_bandwidth = host.gigabytes * kGiga * kOneWay,
           .host_link = host.name,
+          .kernel_start = kKernelStart,
           .source = std::move(source),
           .gpu = gpu};
 }

@@ -52,8 +52,9 @@ struct Chip {
   double interconnect_bandwidth = 0;  // to other devices, bytes/s out of one device
   double host_bandwidth = 0;          // to memory of the host, and as much back, bytes/s
   std::string host_link = {};         // what that goes over: "PCIe 4.0 x16"
-  std::string source;                 // who published them
-  Gpu gpu;                            // CUDA
+  double kernel_start = 0;  // CUDA: seconds between a kernel's end and the next one's work
+  std::string source;       // who published them
+  Gpu gpu;                  // CUDA
 };
 
 /// Every chip that can be planned for; CPU last.

@@ -116,6 +116,7 @@ class Clock {
 
   void run(const Place& at) {
     const HloInstruction& one = at.instruction();
+    start(at);
     moved_ += at.times * moving(at);
     if (!collective_kind(one.opcode).empty()) {
       const double took =
@@ -154,6 +155,17 @@ class Clock {
 
   double moving(const Place& at) const {
     return hbm_bytes(program_, at) / (chip_.memory_bandwidth * kMemoryShare);
+  }
+
+  /// Beside the work, not a part of it: a kernel begins when all of the last one has ended.
+  void start(const Place& at) {
+    if (chip_.kernel_start == 0 || !is_launched(at)) {
+      return;
+    }
+    const double took = at.times * chip_.kernel_start;
+    out_.starts += at.times;
+    out_.start_seconds += took;
+    out_.busy_seconds += took;
   }
 
   /// The link does one copy after the other in each direction; the cores wait for what is not
@@ -261,6 +273,8 @@ io::Json to_json(const ExpectedTime& expected) {
   return io::Json::object()
       .set("busy_seconds", expected.busy_seconds)
       .set("waiting_seconds", expected.waiting_seconds)
+      .set("starts", expected.starts)
+      .set("start_seconds", expected.start_seconds)
       .set("kernels", std::move(kernels))
       .set("note", expected.note);
 }
@@ -268,6 +282,8 @@ io::Json to_json(const ExpectedTime& expected) {
 ExpectedTime read_expected_time(const io::Json& json) {
   ExpectedTime out{.busy_seconds = json.at("busy_seconds").as_number(),
                    .waiting_seconds = json.at("waiting_seconds").as_number(),
+                   .starts = json.at("starts").as_number(),
+                   .start_seconds = json.at("start_seconds").as_number(),
                    .note = json.at("note").as_string()};
   for (const io::Json& each : json.at("kernels").items()) {
     out.kernels.push_back({.name = each.at("name").as_string(),

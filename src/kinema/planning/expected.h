@@ -20,6 +20,10 @@ struct ExpectedTime {
   double waiting_seconds = 0;
   double seconds() const { return busy_seconds + waiting_seconds; }
 
+  /// Kernels, copies and collectives that are launched, where a launch takes time (GPU).
+  double starts = 0;
+  double start_seconds = 0;  // of busy_seconds
+
   /// Calls of kernels, a line for each kind.
   struct Kernel {
     std::string name;  // "flash_forward (Mosaic)"
@@ -37,7 +41,8 @@ struct ExpectedTime {
 ///
 /// TPU: the compiler's own estimate of each instruction's cycles, or what it moves at the memory's
 /// rate, whichever is longer; kernels by a model of their cycles (kernels/tpu/cost.h). GPU:
-/// products and kernels at published shares of the peak, everything else by what it moves.
+/// products and kernels at published shares of the peak, everything else by what it moves, and for
+/// each the time in which it starts.
 ExpectedTime expected_time(const pjrt::HloModule& program, const Chip& chip);
 
 /// True for a call of an attention kernel whose work is known: kinema's own, and cuDNN's.

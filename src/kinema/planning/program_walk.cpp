@@ -36,6 +36,10 @@ std::optional<int64_t> known_trip_count(const std::string& backend_config) {
   return count;
 }
 
+bool is_condition(const HloComputation& called) {
+  return called.instructions[called.root].shape.type == "pred";
+}
+
 struct Bound {
   int64_t element = -1;  // of the loop's state
   int64_t limit = 0;
@@ -123,7 +127,11 @@ void visit(const HloModule& program, size_t index, Place at, const Visitor& visi
     visitor(at);
     if (one.opcode == "while") {
       const int64_t trips = std::max<int64_t>(trip_count(program, here, place), 1);
+      const bool is_counted = known_trip_count(one.backend_config).has_value();
       for (const size_t called : one.calls) {
+        if (is_counted && is_condition(program.computations[called])) {
+          continue;
+        }
         Place inside = at;
         inside.times *= static_cast<double>(trips);
         inside.fused = false;
@@ -189,7 +197,7 @@ int64_t trip_count(const HloModule& program, const HloComputation& computation, 
   }
   for (const size_t called : loop.calls) {
     const HloComputation& condition = program.computations[called];
-    if (condition.instructions[condition.root].shape.type != "pred") {
+    if (!is_condition(condition)) {
       continue;
     }
     const auto bound = loop_bound(program, condition);

@@ -104,6 +104,10 @@ void add_expected(const ExpectedTime& expected, Lines& lines) {
     lines.add("", "{} {} x, {}: {:.0f} % of peak", each.name, each.count,
               seconds_text(each.seconds), 100 * each.peak_seconds / each.seconds);
   }
+  if (expected.starts > 0) {
+    lines.add("", "starts of kernels {} x, {}", expected.starts,
+              seconds_text(expected.start_seconds));
+  }
   if (!expected.note.empty()) {
     lines.add("", "{}", expected.note);
   }

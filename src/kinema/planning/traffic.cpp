@@ -78,6 +78,20 @@ double bytes_on_host(const HloShape& shape) {
 
 bool on_host(const HloShape& shape) { return bytes_on_host(shape) > 0; }
 
+/// Of a call of cuBLAS, or of a part of its results: what is not a result but memory to work in,
+/// the last part. It is the same 4 or 32 MiB for each product, and few touch it (to sum up what
+/// cores computed apart).
+int64_t workspace_bytes(const HloComputation& where, const HloInstruction& one) {
+  const bool is_part = one.opcode == "get-tuple-element" && !one.operands.empty();
+  const HloInstruction& call = is_part ? where.instructions[one.operands[0]] : one;
+  const std::vector<HloShape>& parts = call.shape.parts;
+  if (!call.target.starts_with("__cublas$") || parts.empty() || parts.back().type != "s8" ||
+      (is_part && static_cast<size_t>(one.number) + 1 != parts.size())) {
+    return 0;
+  }
+  return parts.back().device_bytes();
+}
+
 /// Bytes that an instruction writes of `shape`, its own or that of the fusion whose root it is: the
 /// update, where it writes in place.
 double result_bytes(const HloModule& program, const HloComputation& where,
@@ -97,7 +111,7 @@ double result_bytes(const HloModule& program, const HloComputation& where,
       (shape.device_bytes() > 0 || on_host(shape))) {
     return static_cast<double>(where.instructions[one.operands[1]].shape.bytes());
   }
-  return static_cast<double>(shape.device_bytes());
+  return static_cast<double>(shape.device_bytes() - workspace_bytes(where, one));
 }
 
 /// `"bytes_accessed": 123` of a TPU kernel's configuration; 0 where it says nothing.
@@ -139,9 +153,7 @@ class Sum {
     const HostMove move = host_move(program_, at);
     sum_.host_bytes += at.times * move.bytes;
     sum_.host_reads += move.reads ? at.times * move.bytes : 0.0;
-    if (!at.fused && !moves_nothing(one.opcode)) {
-      sum_.hbm_bytes += at.times * hbm_bytes(program_, at);
-    }
+    sum_.hbm_bytes += at.times * hbm_bytes(program_, at);
     if (one.opcode == "while" && trip_count(program_, *at.computation, at.index) == 0) {
       ++sum_.unknown_loops;
     }
@@ -185,9 +197,11 @@ CollectiveSum collective(const Place& at) {
   return {.count = 1, .bytes = bytes, .interconnect_bytes = link};
 }
 
+bool is_launched(const Place& at) { return !at.fused && !moves_nothing(at.instruction().opcode); }
+
 double hbm_bytes(const HloModule& program, const Place& at) {
   const HloInstruction& one = at.instruction();
-  if (at.fused || moves_nothing(one.opcode)) {
+  if (!is_launched(at)) {
     return 0;
   }
   if (one.opcode == "copy-start") {  // its result holds source and destination

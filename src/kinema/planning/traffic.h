@@ -32,6 +32,10 @@ Traffic traffic(const pjrt::HloModule& program);
 /// One collective, as a part of that sum.
 CollectiveSum collective(const Place& at);
 
+/// True for what a device begins by itself: a fusion, a library's call, a copy, a collective; not
+/// for what is inside of a fusion, and what only names values or runs other instructions.
+bool is_launched(const Place& at);
+
 /// Bytes that one instruction moves between device memory and the cores, once.
 double hbm_bytes(const pjrt::HloModule& program, const Place& at);
 
