@@ -110,6 +110,33 @@ TEST(ExpectedTime, OfAGpusProductsIsAShareOfThePeakInFusionsToo) {
   }
 }
 
+TEST(ExpectedTime, OfAGpusConvolutionIsTheSameForwardAndBackward) {
+  const Chip& h100 = chip("h100");
+  const HloShape x = bf16({4, 128, 128, 1024});
+  const HloShape y = bf16({4, 128, 128, 512});
+  const HloShape kernel = bf16({512, 3, 3, 1024});
+  const double flops = 2.0 * 4 * 128 * 128 * 512 * 3 * 3 * 1024;
+  const auto seconds = [&](const char* target, const HloShape& result, const HloShape& first,
+                           const HloShape& second) {
+    const HloShape bytes{.type = "u8", .dims = {0}};
+    return expected_time(entry_of({{.opcode = "parameter", .shape = first, .number = 0},
+                                   {.opcode = "parameter", .shape = second, .number = 1},
+                                   {.opcode = "custom-call",
+                                    .target = target,
+                                    .shape = {.type = "tuple", .parts = {result, bytes}},
+                                    .operands = {0, 1}}}),
+                         h100)
+        .seconds();
+  };
+  for (const double found : {seconds("__cudnn$convForward", y, x, kernel),
+                             seconds("__cudnn$convBiasActivationForward", y, x, kernel),
+                             seconds("__cudnn$convBackwardInput", x, y, kernel),
+                             seconds("__cudnn$convBackwardFilter", kernel, x, y)}) {
+    EXPECT_GT(found, flops / h100.flops);
+    EXPECT_LT(found, 1.4 * flops / h100.flops);
+  }
+}
+
 /// Attention of 75,600 tokens with 5 heads, as the compiler keeps cuDNN's calls.
 HloModule cudnn(const std::string& target, int64_t workspace, int64_t tokens = 75600) {
   const HloShape q = bf16({1, tokens, 5, 128});

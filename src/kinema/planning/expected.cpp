@@ -68,12 +68,36 @@ std::vector<int64_t> contracted_axes(const HloInstruction& one) {
   return axes;
 }
 
+bool is_convolution(const HloInstruction& one) { return one.target.starts_with("__cudnn$conv"); }
+
 bool is_product(const HloInstruction& one) {
-  return one.opcode == "dot" || one.target.starts_with("__cublas$");
+  return one.opcode == "dot" || one.target.starts_with("__cublas$") || is_convolution(one);
+}
+
+/// Of cuDNN's call. Each number that the convolution makes forward is summed up over a kernel for
+/// one output channel; kernels are [o, h, w, c] or [o, c, h, w].
+double convolution_flops(const Place& at) {
+  const HloInstruction& one = at.instruction();
+  if (one.operands.size() < 2) {
+    return 0;
+  }
+  const auto given = [&](size_t i) -> const HloShape& {
+    return at.computation->instructions[one.operands[i]].shape;
+  };
+  const HloShape& result = one.shape.parts.empty() ? one.shape : one.shape.parts.front();
+  const bool to_kernel = one.target.ends_with("BackwardFilter");
+  const bool to_input = one.target.ends_with("BackwardInput");
+  const HloShape& kernel = to_kernel ? result : given(1);
+  const HloShape& made = to_kernel ? given(1) : to_input ? given(0) : result;
+  const int64_t channels = kernel.dims.empty() ? 0 : kernel.dims.front();
+  return channels == 0 ? 0 : 2 * elements(made) * elements(kernel) / static_cast<double>(channels);
 }
 
 double product_flops(const Place& at) {
   const HloInstruction& one = at.instruction();
+  if (is_convolution(one)) {
+    return convolution_flops(at);
+  }
   if (one.operands.empty()) {
     return 0;
   }

@@ -41,8 +41,8 @@ struct ExpectedTime {
 ///
 /// TPU: the compiler's own estimate of each instruction's cycles, or what it moves at the memory's
 /// rate, whichever is longer; kernels by a model of their cycles (kernels/tpu/cost.h). GPU:
-/// products and kernels at published shares of the peak, everything else by what it moves, and for
-/// each the time in which it starts.
+/// products, convolutions and kernels at published shares of the peak, everything else by what it
+/// moves, and for each the time in which it starts.
 ExpectedTime expected_time(const pjrt::HloModule& program, const Chip& chip);
 
 /// True for a call of an attention kernel whose work is known: kinema's own, and cuDNN's.

@@ -25,8 +25,9 @@ struct Place {
 using Visitor = std::function<void(const Place& place)>;
 
 /// Calls `visitor` for every instruction, in the order in which they run; an instruction comes
-/// before those that it calls. Loops whose number of steps cannot be read count as one step; the
-/// condition of one whose number the compiler knows is not run (XLA's WhileThunk).
+/// before those that it calls. Loops whose number of steps cannot be read count as one step. The
+/// condition of a loop whose number the compiler knows is left out: GPUs do not run it (XLA's
+/// WhileThunk), TPUs take a few cycles.
 void walk(const pjrt::HloModule& program, const Visitor& visitor);
 
 /// How often the `while` at `place` of a computation runs its body: 0 when that cannot be read.
