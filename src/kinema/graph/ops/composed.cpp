@@ -158,11 +158,14 @@ constexpr Op kGeglu{
       return x;
     },
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
-      const std::vector<Tensor> halves = split(y.node().input(0), Axis(-1), 2);
+      // Not before dy is there: what is computed from x alone, compilers order beside the forward
+      // pass, and hold until here.
+      const std::vector<Tensor> late = optimization_barrier({y.node().input(0), dy});
+      const std::vector<Tensor> halves = split(late[0], Axis(-1), 2);
       const Tensor value = widen(halves[0]);
       const Tensor gate = widen(halves[1]);
       const Tensor below = normal_cdf_again(gate);
-      const Tensor g = widen(dy);
+      const Tensor g = widen(late[1]);
       return {concatenate({convert(g * (gate * below), y.dtype()),
                            convert(g * value * (below + gate * normal_density(gate)), y.dtype())},
                           Axis(-1))};
