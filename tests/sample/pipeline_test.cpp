@@ -352,6 +352,25 @@ TEST_F(PipelineTest, GoesInTwoPassesWhereOneBatchOfBothDoesNotFit) {
               ThrowsMessage<Error>(HasSubstr("frames of 8 x 12 take")));
 }
 
+// 2^20 x 2^20 pixels are 2^38 tokens: nothing is compiled to know, which would take long.
+TEST_F(PipelineTest, SizesThatCannotFitAreRefusedBeforeAnythingIsCompiled) {
+  wan::TransformerConfig config = twelve_channels();
+  config.rope_max_seq_len = 1 << 19;
+  save_transformer(folder_.path() / "transformer", config, 1);
+  const auto programs = std::make_shared<StepPrograms>(client());
+  Pipeline made(client(), read_pipeline_folder(folder_.path()),
+                {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks),
+                 .text_encoder = encoders::hashed_text_encoder(kText)},
+                {.programs = programs, .available_bytes = int64_t{1} << 40});
+  GenerateRequest large = request();
+  large.height = large.width = 1 << 20;
+  large.decodes = false;
+
+  EXPECT_THAT([&] { made.generate(large); },
+              ThrowsMessage<Error>(HasSubstr("3 frames of 1048576 x 1048576 take at least")));
+  EXPECT_EQ(programs->compile_seconds(), 0.0);
+}
+
 /// Counts what it is asked for.
 class CountedText final : public encoders::TextEncoder {
  public:
@@ -445,6 +464,20 @@ TEST(DecodeFits, SaysWhatTakesLess) {
               ThrowsMessage<Error>(AllOf(
                   HasSubstr("decoding 81 frames of 16 x 32 takes 1.00 GiB, but 1.00 GiB are free"),
                   HasSubstr("vae_tiling=true"))));
+}
+
+TEST(FramesFit, SpeaksOfImagesWhereThoseAreMade) {
+  const VideoSizes sizes{.num_frames = 1, .height = 16, .width = 32, .is_image = true};
+  // Three of a byte a number, and one of four.
+  check_frames_fit(3, sizes, {}, 7 * 16 * 32 * 3);
+  EXPECT_THAT([&] { check_frames_fit(3, sizes, {}, 7 * 16 * 32 * 3 - 1); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("the pixels of 3 images of 16 x 32 take"),
+                                         HasSubstr("\n  2 of them fit;"))));
+  EXPECT_THAT([&] { check_frames_fit(1, sizes, {}, 1); },
+              ThrowsMessage<Error>(HasSubstr("\n  not even one fits;")));
+  EXPECT_THAT([&] { check_decode_fits(sizes, 2, 1); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("decoding an image of 16 x 32 takes"),
+                                         HasSubstr("vae_tiling=true or vae_dtype"))));
 }
 
 TEST(StepGrowth, GoesThroughBothMeasurements) {

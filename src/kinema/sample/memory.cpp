@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
 #include "kinema/runtime/device_memory.h"
 
 namespace kinema::sample {
@@ -15,6 +16,39 @@ std::string gib(double bytes) {
   constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
   return bytes < 0.01 * kGiB ? fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0))
                              : fmt::format("{:.2f} GiB", bytes / kGiB);
+}
+
+/// What is made, as messages call it: `81 frames of 480 x 832`.
+std::string name_of(const VideoSizes& sizes) {
+  return fmt::format("{} of {} x {}",
+                     sizes.is_image ? "an image" : fmt::format("{} frames", sizes.num_frames),
+                     sizes.height, sizes.width);
+}
+std::string takes(const VideoSizes& sizes) {
+  return name_of(sizes) + (sizes.is_image ? " takes" : " take");
+}
+
+/// Whether the weights could wait in host memory, and do not.
+bool may_wait(const nn::ModelOptions& options, const runtime::Devices& devices) {
+  return runtime::has_own_memory(devices.client()) && options.weights_memory == Memory::DEVICE &&
+         options.scan_layers;
+}
+
+void check_weights_fit(const nn::ModelOptions& options, const runtime::Devices& devices,
+                       double weights, double free) {
+  check(weights < free,
+        "[sample] the transformer's weights alone take {}, but {} are free\n"
+        "  weights_dtype=bfloat16 stores two bytes a number, weights_storage=int8 one{}",
+        gib(weights), gib(free),
+        may_wait(options, devices) ? "; weights_memory=host keeps them in host memory" : "");
+}
+
+/// What takes less, where a step does not fit.
+std::string smaller(const StepSpec& spec, const VideoSizes& sizes,
+                    const runtime::Devices& devices) {
+  return fmt::format("smaller {} {}take less{}", sizes.is_image ? "images" : "frames",
+                     spec.latents[0] > 1 ? "and fewer at a time " : "",
+                     may_wait(spec.options, devices) ? ", and so does weights_memory=host" : "");
 }
 
 double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
@@ -88,8 +122,27 @@ StepGrowth StepGrowth::through(double tokens_1, double bytes_1, double tokens_2,
   return {.linear = std::max(0.0, per_token_2 - square * tokens_2), .square = square};
 }
 
+/// One image more is whole in f32, while it is decoded.
+static void check_images_fit(int64_t images, const VideoSizes& sizes, int64_t available) {
+  const int64_t decoded = sizes.height * sizes.width * 3;
+  const int64_t working = decoded * 4;
+  const int64_t all = images * decoded + working;
+  const int64_t fit = std::max<int64_t>(0, available - working) / decoded;
+  check(all <= available,
+        "[sample] the pixels of {} of {} x {} take {}, but {} are free\n"
+        "  {}",
+        counted(images, "image"), sizes.height, sizes.width, gib(static_cast<double>(all)),
+        gib(static_cast<double>(available)),
+        fit == 0 ? "not even one fits; smaller ones take less"
+                 : fmt::format("{} of them fit; smaller ones and fewer at a time take less", fit));
+}
+
 void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::LatentLayout& layout,
                       int64_t available) {
+  if (sizes.is_image) {
+    check_images_fit(videos, sizes, available);
+    return;
+  }
   const int64_t frame = videos * sizes.height * sizes.width * 3;
   if (frame * sizes.num_frames <= available) {
     return;
@@ -108,10 +161,29 @@ void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::L
 
 void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available) {
   check(bytes <= available,
-        "[sample] decoding {} frames of {} x {} takes {}, but {} are free\n"
-        "  vae_tiling=true, vae_decode_chunk=1 or vae_dtype=bfloat16 takes less",
-        sizes.num_frames, sizes.height, sizes.width, gib(static_cast<double>(bytes)),
-        gib(static_cast<double>(available)));
+        "[sample] decoding {} takes {}, but {} are free\n"
+        "  vae_tiling=true{} or vae_dtype=bfloat16 takes less",
+        name_of(sizes), gib(static_cast<double>(bytes)), gib(static_cast<double>(available)),
+        sizes.is_image ? "" : ", vae_decode_chunk=1");
+}
+
+int64_t least_step_bytes(const StepSpec& spec, const runtime::Devices& devices) {
+  // Keys and values of all tokens beside the tokens; in a UNet what its way up takes again.
+  constexpr int64_t kAtOnce = 3;
+  const networks::Value tokens =
+      spec.network->block_sum_value(spec.options, spec.latents[0], spec.latents);
+  return parameter_bytes(spec.network, spec.options, devices) +
+         kAtOnce * tokens.shape.bytes() / static_cast<int64_t>(devices.total());
+}
+
+void check_size_fits(const StepSpec& spec, const runtime::Devices& devices, const VideoSizes& sizes,
+                     bool loaded, int64_t available) {
+  const auto weights = static_cast<double>(parameter_bytes(spec.network, spec.options, devices));
+  const auto least = static_cast<double>(least_step_bytes(spec, devices));
+  const auto free = static_cast<double>(available) + (loaded ? weights : 0.0);
+  check_weights_fit(spec.options, devices, weights, free);
+  check(least <= free, "[sample] {} at least {} ({} of it weights), but {} are free\n  {}",
+        takes(sizes), gib(least), gib(weights), gib(free), smaller(spec, sizes, devices));
 }
 
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available) {
@@ -130,12 +202,10 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
   if (weights + rest <= free) {
     return;
   }
-  const bool may_wait = runtime::has_own_memory(programs.devices().client()) &&
-                        spec.options.weights_memory == Memory::DEVICE && spec.options.scan_layers;
-  check(weights < free,
-        "[sample] the transformer's weights alone take {}, but {} are free\n"
-        "  weights_dtype=bfloat16 stores two bytes a number, weights_storage=int8 one{}",
-        gib(weights), gib(free), may_wait ? "; weights_memory=host keeps them in host memory" : "");
+  check_weights_fit(spec.options, programs.devices(), weights, free);
+  const std::string less = smaller(spec, sizes, programs.devices());
+  check(!sizes.is_image, "[sample] {} {} ({} of it weights), but {} are free\n  {}", takes(sizes),
+        gib(weights + rest), gib(weights), gib(free), less);
   const int64_t fit = latent_frames_that_fit(programs, spec, free - weights);
   const int64_t alone = layout.first_frame_alone ? 1 : 0;
   const std::string remedy =
@@ -143,11 +213,8 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
                              (spec.network.sizes().patch_size[0] - alone) * layout.temporal + alone)
                : fmt::format("about {} frames of this size fit",
                              (fit - alone) * layout.temporal + alone);
-  fail(
-      "[sample] {} frames of {} x {} take {} ({} of it weights), but {} are free\n"
-      "  {}; smaller frames take less{}",
-      sizes.num_frames, sizes.height, sizes.width, gib(weights + rest), gib(weights), gib(free),
-      remedy, may_wait ? ", and so does weights_memory=host" : "");
+  fail("[sample] {} {} ({} of it weights), but {} are free\n  {}; {}", takes(sizes),
+       gib(weights + rest), gib(weights), gib(free), remedy, less);
 }
 
 }  // namespace kinema::sample

@@ -48,13 +48,22 @@ struct MemoryUse {
   }
 };
 
+/// Bytes of each device that a step takes at least, as its sizes say without a compiler: the
+/// parameters, and what its blocks hold of the tokens of a batch without negative prompts.
+int64_t least_step_bytes(const StepSpec& spec, const runtime::Devices& devices);
+
+/// Throws an Error when that is more than `available` bytes. `loaded`: the parameters lie on the
+/// device already.
+void check_size_fits(const StepSpec& spec, const runtime::Devices& devices, const VideoSizes& sizes,
+                     bool loaded, int64_t available);
+
 /// Whether the step's program fits into `available` bytes. `loaded`: the parameters lie on the
 /// device already.
 bool step_fits(StepPrograms& programs, const StepSpec& spec, bool loaded, int64_t available);
 
-/// Throws an Error naming how many frames fit when the step takes more than `available` bytes.
-/// `loaded`: the parameters lie on the device already. To say how many fit, the step is compiled
-/// a few times more, for shorter videos.
+/// Throws an Error naming how many frames of a video fit when the step takes more than `available`
+/// bytes. `loaded`: the parameters lie on the device already. To say how many fit, the step is
+/// compiled a few times more, for shorter videos.
 void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSizes& sizes,
                      const encoders::LatentLayout& layout, bool loaded, int64_t available);
 
@@ -62,8 +71,8 @@ void check_step_fits(StepPrograms& programs, const StepSpec& spec, const VideoSi
 /// has been given back for.
 void check_decode_fits(const VideoSizes& sizes, int64_t bytes, int64_t available);
 
-/// Throws an Error naming how many frames fit when the decoded ones of so many videos take more
-/// than `available` bytes of the host's memory.
+/// Throws an Error naming how many frames (or images) fit when the decoded ones of so many videos
+/// take more than `available` bytes of the host's memory.
 void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::LatentLayout& layout,
                       int64_t available);
 

@@ -256,7 +256,7 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
   const Names names(folder, options);
   OutputFiles out;
   for (const GeneratedVideo& video : generated.videos) {
-    const std::string_view ending = generated.images ? ".png" : ".mp4";
+    const std::string_view ending = generated.sizes.is_image ? ".png" : ".mp4";
     const std::string stem = names.reserve(fmt::format("{:03}{}", video.index, slug(video.prompt)),
                                            {".json", ending, ""});
     const fs::path path = folder / (stem + std::string(ending));
@@ -264,7 +264,7 @@ OutputFiles write_videos(const fs::path& folder, const GenerateRequest& request,
     const std::string words = describe(request, generated, pipeline, video, options).dump();
     try {
       io::write_file(about, words + "\n");
-      if (generated.images) {
+      if (generated.sizes.is_image) {
         const std::vector<io::PngText> inside{{.keyword = "kinema", .text = words}};
         io::write_png(path, picture_of(video.frames), inside);
       } else {

@@ -232,10 +232,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
                        runtime::available_memory_bytes());
     }
   });
-  Generated out{.sizes = plan.sizes,
-                .schedule = plan.schedule,
-                .condition = plan.condition,
-                .images = experts_.network(0).sizes().makes_images};
+  Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
   {
     // Nothing is loaded before it is known that all of it fits.
     const AddSeconds watch(out.timings.compile);

@@ -117,7 +117,6 @@ struct Generated {
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
   Condition condition = Condition::NONE;
-  bool images = false;       // one frame each, which is all that the model makes
   int64_t steps = 0;         // of all batches
   int64_t reused_steps = 0;  // of these, those that took something from earlier ones
   Timings timings;

@@ -82,6 +82,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   const int64_t num_frames = network.makes_images ? 1 : request.num_frames;
   out.sizes = video_sizes(num_frames, request.height, request.width, layout, network.patch_size,
                           network.max_positions);
+  out.sizes.is_image = network.makes_images;
   if (observer.note && out.sizes.num_frames != num_frames) {
     observer.note(fmt::format(
         "num_frames {} is made {}: lengths that the autoencoder {} has are {}", request.num_frames,
@@ -187,11 +188,18 @@ void Pipeline::make_room(Plan& plan, const GenerateRequest& request,
     if (observer.layout && expert == *plan.experts.begin() && experts_.options().place.active()) {
       observer.layout(contexts_text(spec, experts_.options().place));
     }
-    if (programs_->get(spec).report().memory.total() > free_bytes(plan)) {
-      plan.encoders_go = true;
-      release_encoders();
-    }
     const bool has_room = experts_.has_room(expert);
+    const auto make_way = [&](int64_t bytes) {
+      if (bytes > free_bytes(plan)) {
+        plan.encoders_go = true;
+        release_encoders();
+      }
+    };
+    make_way(least_step_bytes(spec, programs_->devices()));
+    check_together([&] {
+      check_size_fits(spec, programs_->devices(), plan.sizes, has_room, free_bytes(plan));
+    });
+    make_way(programs_->get(spec).report().memory.total());
     const auto fits = [&] {
       return all_say(step_fits(*programs_, spec, has_room, free_bytes(plan)));
     };

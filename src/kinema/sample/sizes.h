@@ -13,7 +13,8 @@ struct VideoSizes {
   int64_t num_frames = 0;  // as made: a length that the autoencoder has
   int64_t height = 0;
   int64_t width = 0;
-  Dims latents;  // [c, f, h, w] of one video
+  Dims latents;           // [c, f, h, w] of one video
+  bool is_image = false;  // the one frame that its model makes
 
   bool operator==(const VideoSizes&) const = default;
 };
