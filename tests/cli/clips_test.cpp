@@ -79,6 +79,11 @@ TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
   write("clips/d.mov", "no video");
   write("clips/d.txt", "x");
 
+  const Outcome table = run({"inspect", "clips"});
+  table.expect_error("[data] clips: 2 of 4 clips cannot be used");
+  EXPECT_THAT(table.out, AllOf(HasSubstr("2 cannot be used"), HasSubstr("a.mp4")));
+  EXPECT_EQ(run({"inspect", "clips", "--json"}).status, 1);
+
   const Outcome check = run({"inspect", "clips", "--check"});
   check.expect_error("[data] clips: 3 of 4 clips cannot be used");
   EXPECT_THAT(check.out, AllOf(HasSubstr("b.mp4 has no caption"), HasSubstr("c.mp4"),

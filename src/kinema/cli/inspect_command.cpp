@@ -21,6 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
+void check_usable(const std::string& path, int64_t bad, const Json& clips) {
+  std::fflush(stdout);  // the table before the error
+  check(bad == 0, "[data] {}: {} of {} clips cannot be used", path, bad, clips.items().size());
+}
+
 /// All clips that cannot be used, each on a line, and whether there are any.
 int check_clips(const std::string& path, const inspection::ClipTable& table, bool json) {
   const bool ok = table.bad.empty();
@@ -40,9 +45,7 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
   for (const Json& each : table.report.at("left_out").items()) {
     fmt::print("left out: {}: {}\n", each.at("file").as_string(), each.at("reason").as_string());
   }
-  std::fflush(stdout);
-  check(ok, "[data] {}: {} of {} clips cannot be used", path, table.bad.size(),
-        table.report.at("clips").items().size());
+  check_usable(path, std::ssize(table.bad), table.report.at("clips"));
   fmt::print("accepted: {}\n", table.summary);
   return 0;
 }
@@ -79,12 +82,13 @@ int print_contents(const std::string& path, bool json) {
       report.set("left_out", contents.left_out);
     }
     fmt::print("{}\n", report.dump());
-    return 0;
+    return contents.bad_clips == 0 ? 0 : 1;
   }
   for (const std::string& line : contents.lines) {
     fmt::print("{}\n", line);
   }
   fmt::print("{}\n", contents.summary);
+  check_usable(path, contents.bad_clips, contents.parts);
   return 0;
 }
 

@@ -244,7 +244,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   }
   if (std::optional<ClipTable> table = clip_table(path, /*verify=*/false, progress)) {
     return {std::move(table->summary), std::move(table->lines), table->report.at("clips"),
-            table->report.at("left_out")};
+            table->report.at("left_out"), std::ssize(table->bad)};
   }
   check(fs::is_directory(path),
         "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",
