@@ -21,6 +21,22 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+TEST(FolderToFill, GoesWithThoseThatItMadeWhereNothingWasPutIn) {
+  const Scratch scratch;
+  make_folder(scratch / "there");
+  { FolderToFill(scratch / "there/a/b").make(); }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch / "there"));
+  { FolderToFill(scratch / "there").make(); }
+  EXPECT_TRUE(std::filesystem::exists(scratch / "there"));
+  {
+    FolderToFill folder(scratch / "a/b");
+    folder.make();
+    write_file(scratch / "a/c", "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch / "a/b"));
+  EXPECT_TRUE(std::filesystem::exists(scratch / "a/c"));
+}
+
 TEST(Folder, IsAskedForBeforeLongWork) {
   const Scratch scratch;
   write_file(scratch / "file", "");

@@ -36,4 +36,20 @@ void make_folder(const fs::path& folder) {
   check(!error, "[io] the folder {} cannot be made: {}", folder.string(), error.message());
 }
 
+void FolderToFill::make() {
+  std::error_code ignored;
+  for (fs::path each = folder_; !each.empty() && !fs::exists(fs::symlink_status(each, ignored));
+       each = each.parent_path()) {
+    made_.push_back(each);
+  }
+  make_folder(folder_);
+}
+
+FolderToFill::~FolderToFill() {
+  for (const fs::path& each : made_) {
+    std::error_code ignored;  // it is not empty, then
+    fs::remove(each, ignored);
+  }
+}
+
 }  // namespace kinema::io

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 namespace kinema::io {
 
@@ -11,5 +13,23 @@ void check_writable(const std::filesystem::path& folder);
 /// Makes the folder and those above it where they are not there (nothing for an empty path, which
 /// is the current folder); throws an Error when it cannot be made or written to.
 void make_folder(const std::filesystem::path& folder);
+
+/// A folder that is to be filled: with this object those go that it made and nobody put anything
+/// in.
+class FolderToFill {
+ public:
+  explicit FolderToFill(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  FolderToFill(const FolderToFill&) = delete;
+  FolderToFill& operator=(const FolderToFill&) = delete;
+  ~FolderToFill();
+
+  /// As make_folder.
+  void make();
+  const std::filesystem::path& path() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<std::filesystem::path> made_;  // the innermost first
+};
 
 }  // namespace kinema::io

@@ -62,7 +62,7 @@ GenerateStart start_of(const sample::GenerateRequest& request,
 /// will be something to write. `meet`: see generate; none where videos are made together.
 sample::GenerateObserver listening(const GenerateObserver& observer, const Job& job,
                                    const config::Config& config,
-                                   const sample::GenerateRequest& request, const fs::path& output,
+                                   const sample::GenerateRequest& request, io::FolderToFill& output,
                                    const std::string& allowed_flags,
                                    const std::function<void()>& meet) {
   const bool together = meet == nullptr && !job.world().is_alone();
@@ -73,9 +73,9 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     out.sharding = observer.on_sharding;
   }
   // Again before the long part: some folders say only then that nothing can be made there.
-  out.encoded = [&observer, &job, &request, output](std::span<const sample::DenoiseBatch> batches) {
+  out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches) {
     job.check_stop();
-    io::make_folder(output);
+    output.make();
     if (observer.on_start) {
       observer.on_start(start_of(request, batches));
     }
@@ -167,16 +167,17 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   for (const std::string& line : add_lora(config, options, model, job)) {
     job.notice("lora: " + line);
   }
-  const fs::path output =
-      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder);
-  io::check_writable(output);
+  io::FolderToFill output(config.generate.video_folder.empty()
+                              ? model.output
+                              : fs::path(config.generate.video_folder));
+  io::check_writable(output.path());
   const networks::Network network = networks::open(model.folder.transformer);
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = make_request(loaded, model, network);
   job.notice(config::notices_of_model(
       loaded, "generate", lacks_of(network, model.folder.has_two_experts(), config, request)));
   request.share.all_texts = config.model.use_batched_text_encoder;
-  check_same_request(request, store.is_remote() ? fs::path() : output, job);
+  check_same_request(request, store.is_remote() ? fs::path() : output.path(), job);
   job.begin();
   job.check_stop();
   const VideoDevices over = open_for_videos(config, job);
@@ -227,7 +228,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   }
   meet();
   const bool writes = pipeline && request.decodes;
-  write(output, request, writes ? &*pipeline : nullptr, output_settings, store, !over.together,
+  write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store, !over.together,
         result, job);
   return result;
 }
