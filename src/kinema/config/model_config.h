@@ -157,6 +157,7 @@ struct ModelConfig {
     visit("model_type", self.model_type, MUST_MATCH,
           {.help = "what conditions the video",
            .one_of = choices(self.model_type),
+           .needs = {Needs::VIDEOS},
            .share = Share::YES});
     visit("weights_dtype", self.weights_dtype, MAY_CHANGE,
           {.help =

@@ -180,12 +180,14 @@ struct OptimizerConfig {
            .needs = {Needs::FLOW}});
     visit("training_shift", self.training_shift, MAY_CHANGE,
           {.help = "shift of the timestep distribution of flows; not given: 3 for wan, 1 for flux",
-           .above = 0});
+           .above = 0,
+           .needs = {Needs::FLOW}});
     visit(
         "weighting_scheme", self.weighting_scheme, MAY_CHANGE,
         {.help = "how flows draw timesteps (logit_normal, mode) or weigh them (sigma_sqrt, cosmap, "
                  "bell); not given: bell for wan, none for flux",
-         .one_of = choices(WeightingScheme{})});
+         .one_of = choices(WeightingScheme{}),
+         .needs = {Needs::FLOW}});
     visit("logit_mean", self.logit_mean, MAY_CHANGE,
           {.help = "mean of the logits",
            .min = -100,
@@ -204,6 +206,7 @@ struct OptimizerConfig {
     visit("prediction_type", self.prediction_type, MUST_MATCH,
           {.help = "sdxl: what is learned; not given: what the model's scheduler says",
            .one_of = choices(PredictionType{}),
+           .needs = {Needs::DIFFUSION},
            .share = Share::YES});
     visit("snr_gamma", self.snr_gamma, MAY_CHANGE,
           {.help = "sdxl: samples are weighed by min(snr, this) / snr (v_prediction: / (snr + 1)), "
