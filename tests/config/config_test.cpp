@@ -290,6 +290,18 @@ TEST_F(LoadTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(load_text(to_yaml({})).config, Config{});
 }
 
+TEST_F(LoadTest, WhatIsOfOneStartIsNotOfTheRun) {
+  const Loaded loaded = load_defaults(std::vector<std::string>{
+      "seed=3", "num_processes=2", "process_id=1", "coordinator_address=a:1"});
+
+  const Loaded kept = of_run(loaded);
+
+  EXPECT_EQ(kept.config.runtime, RuntimeConfig());
+  EXPECT_FALSE(kept.config.runtime.num_processes.given);
+  EXPECT_EQ(kept.config.run.seed, 3);
+  EXPECT_EQ(kept.origin.size(), 1U);
+}
+
 // A default that is written down must not become a choice: what a model's folder says of a key
 // counts where nobody gave it.
 TEST_F(LoadTest, WhatWasDefaultedIsNotGivenWhenItIsReadBack) {

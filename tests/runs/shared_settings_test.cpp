@@ -12,6 +12,8 @@
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/image.h"
+#include "kinema/runs/generation.h"
+#include "kinema/runs/load.h"
 
 namespace kinema::runs {
 namespace {
@@ -127,6 +129,36 @@ TEST_F(VideoSettings, OfAPictureAreThoseInside) {
   EXPECT_THAT(shared.words, ElementsAre("seed=7", "prompt=ein Füchslein"));
   EXPECT_THAT(shared.left_out, ElementsAre("pjrt_plugin"));
   EXPECT_THAT(shared.made_of, ElementsAre("image_url"));
+}
+
+TEST_F(VideoSettings, AreBlamedByThePathOfTheirPicture) {
+  const fs::path file = picture(scratch_ / "fox.png", R"({"settings": {"height": 0}})");
+  EXPECT_THAT([&] { load_generation(std::vector{file.string()}, {}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("height"), HasSubstr(file.string()),
+                                         Not(HasSubstr("command line")))));
+  EXPECT_EQ(load_generation(std::vector{file.string(), std::string("height=8")}, {})
+                .config.generate.height,
+            8);
+}
+
+// A model or prompts on the command line too, wherever they stand there.
+TEST_F(VideoSettings, WinOverFilesAndLoseToTheCommandLine) {
+  const fs::path file = picture(scratch_ / "fox.png", R"({"settings": {"prompt": "a fox",
+      "seed": 7, "pretrained_model_name_or_path": "org/name"}})");
+  fs::create_directory(scratch_ / "model");
+  io::write_file(scratch_ / "a.yml", "seed: 3\nprompt: a cat\nprompt_file: prompts.txt\n");
+  io::write_file(scratch_ / "prompts.txt", "a crow\n");
+  const std::string model = (scratch_ / "model").string();
+  const config::Loaded loaded =
+      load_generation(std::vector{model, file.string(), (scratch_ / "a.yml").string()}, {});
+
+  EXPECT_EQ(loaded.config.run.seed, 7);
+  EXPECT_EQ(loaded.config.model.pretrained_model_name_or_path, model);
+  EXPECT_THAT(read_prompts(loaded), ElementsAre("a fox"));
+  EXPECT_THAT(
+      read_prompts(load_generation(
+          std::vector{file.string(), "prompt_file=" + (scratch_ / "prompts.txt").string()}, {})),
+      ElementsAre("a crow"));
 }
 
 TEST_F(VideoSettings, OfAPictureAreRefusedWhereThereAreNone) {

@@ -60,8 +60,9 @@ inline constexpr std::string_view kCommandLine = "command line";
 /// A configuration and where each value came from.
 struct Loaded {
   Config config;
-  std::map<std::string, std::string>
-      origin;  ///< key -> `FILE:LINE`, `command line` or a variable's name; else default
+  /// key -> `FILE:LINE`, `command line`, a variable's name, or the path of what a video or an image
+  /// was made with; else default
+  std::map<std::string, std::string> origin;
   std::vector<std::string> ignored;  ///< keys given that have no meaning here
 
   /// Whether somebody gave the key. What follows from that is Given in the Config.
@@ -81,8 +82,13 @@ Loaded load(const std::filesystem::path& file, std::span<const std::string> over
 Loaded load_defaults(std::span<const std::string> overrides = {},
                      std::span<const std::string> environment = {});
 
-/// Gives a key a value, as `key=value` on the command line does; errors as there.
-void set(Loaded& loaded, const std::string& key, const std::string& value);
+/// Gives a key a value, as `key=value` on the command line does; errors as there, which name
+/// `origin`.
+void set(Loaded& loaded, const std::string& key, const std::string& value,
+         const std::string& origin = std::string(kCommandLine));
+
+/// What is the run's own: keys of this start (Of) have their defaults, and nobody gave them.
+Loaded of_run(Loaded loaded);
 
 /// The whole configuration as YAML that `load` reads back to an equal one, in which the same keys
 /// count as given: those stand first, each with its origin as a comment, the others below

@@ -27,6 +27,13 @@ enum class Share : uint8_t {
   FILE,   ///< the video was made of it: it must be given anew
 };
 
+/// What a key's value belongs to.
+enum class Of : uint8_t {
+  RUN,      ///< the run: it is kept with it, and with what it makes
+  START,    ///< how its processes were started this time
+  PROCESS,  ///< the same, and each process has its own
+};
+
 /// What of a model a key is about: with a model that has none of it, the key does nothing.
 enum class Needs : uint8_t {
   NOTHING,
@@ -70,7 +77,7 @@ struct Field {
   std::array<Needs, 2> needs{};   ///< what a model must have
   bool any_case = false;          ///< `one_of` is compared without regard to case
   bool null_is_default = false;   ///< `null` stands for the default
-  bool of_process = false;        ///< of several processes, each has its own value
+  Of of = Of::RUN;
   Share share = Share::NO;
 };
 

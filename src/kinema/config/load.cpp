@@ -299,15 +299,29 @@ Loaded load_defaults(std::span<const std::string> overrides,
   return loaded;
 }
 
-void set(Loaded& loaded, const std::string& key, const std::string& value) {
+void set(Loaded& loaded, const std::string& key, const std::string& value,
+         const std::string& origin) {
   check(key != "base" && key != kDefaults,
         "[config] `{}` is for files, where other values stand on it; it cannot be set", key);
-  apply_value(loaded, key, value, std::string(kCommandLine));
+  apply_value(loaded, key, value, origin);
   apply_resolution(loaded);
   apply_open_axis(loaded);
   apply_dataset_type(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
+}
+
+Loaded of_run(Loaded loaded) {
+  const std::string source(kDefaults);
+  for (const KeyValue& each : describe(Config{})) {
+    if (each.field.of != Of::RUN) {
+      const Yaml line = Yaml::parse(fmt::format("{}: {}", each.key, each.value), source);
+      set_member(loaded, line.members().front(), source);
+      loaded.origin.erase(std::string(each.key));
+    }
+  }
+  note_given(loaded);
+  return loaded;
 }
 
 std::string to_yaml(const Loaded& loaded) {

@@ -55,16 +55,18 @@ struct RuntimeConfig {
           {.help = "of a run over several processes that no launcher started; mpirun, srun and TPU "
                    "pods say it themselves",
            .min = 1,
-           .max = 65536});
+           .max = 65536,
+           .of = Of::START});
     visit("process_id", self.process_id, UNRELATED,
           {.help = "which of them this one is, from 0",
            .min = 0,
            .max = 65535,
            .with = "num_processes",
-           .of_process = true});
+           .of = Of::PROCESS});
     visit("coordinator_address", self.coordinator_address, UNRELATED,
           {.help = "HOST:PORT where process 0 listens for the others; on TPU pods and under srun "
-                   "another than the one they name"});
+                   "another than the one they name",
+           .of = Of::START});
     visit("jit", self.jit, MAY_CHANGE,
           {.help = "false: each block of a model is compiled, run and waited for alone"});
     visit("optimization_level", self.optimization_level, MAY_CHANGE,

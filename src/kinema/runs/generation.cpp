@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 /// True when `prompt` was asked for later than the `prompt_file` of a configuration.
 bool prompt_wins(const config::Loaded& loaded) {
-  return on_command_line(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
+  return wins_over_files(loaded, "prompt") && !on_command_line(loaded, "prompt_file");
 }
 
 /// A diffusion's schedule with what diffusion_scheduler_config says in its place.
@@ -165,10 +165,10 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   request.guidance_scale =
       loaded.gives("guidance_scale") ? g.guidance_scale.value : defaults.guidance_scale;
   request.num_frames = 1;
-  if (g.num_images_per_prompt.given) {
-    check(!on_command_line(loaded, "num_images_per_prompt") ||
-              !on_command_line(loaded, "num_videos_per_prompt") ||
-              g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
+  const bool images = on_command_line(loaded, "num_images_per_prompt");
+  const bool videos = on_command_line(loaded, "num_videos_per_prompt");
+  if (g.num_images_per_prompt.given && (images || !videos)) {
+    check(!images || !videos || g.num_images_per_prompt.value == g.num_videos_per_prompt.value,
           "[generate] num_images_per_prompt is {}, num_videos_per_prompt {}: they are two names "
           "for the same\n  give one of them",
           g.num_images_per_prompt.value, g.num_videos_per_prompt.value);
@@ -320,8 +320,7 @@ sample::OutputOptions output_options(const config::Loaded& loaded, const ModelTo
 io::Json given_settings(const config::Loaded& loaded) {
   io::Json out = io::Json::object();
   for (const config::KeyValue& each : config::describe(loaded.config)) {
-    // Which process made it says nothing of the video.
-    if (!each.field.of_process && loaded.gives(std::string(each.key))) {
+    if (each.field.of == config::Of::RUN && loaded.gives(std::string(each.key))) {
       out.set(each.key, io::Json::parse(each.value, each.key));
     }
   }

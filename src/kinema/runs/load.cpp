@@ -47,6 +47,17 @@ bool is_weights(const std::string& word) {
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
+/// What the command line does not give anew.
+void take_settings(const SharedSettings& video, config::Loaded& loaded) {
+  for (const std::string& word : video.words) {
+    const size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    if (!on_command_line(loaded, key)) {
+      config::set(loaded, key, word.substr(equals + 1), video.file.string());
+    }
+  }
+}
+
 }  // namespace
 
 config::Loaded load(const std::string& file, std::span<const std::string> overrides,
@@ -76,25 +87,23 @@ config::Loaded load_words(std::span<const std::string> words,
 
 config::Loaded load_generation(std::span<const std::string> words,
                                std::span<const std::string> environment, const Job& job) {
-  std::vector<std::string> first;
-  std::vector<std::string> rest;
+  std::vector<std::string> own;
+  std::vector<std::string> keys;  // which win over what stands for one
   std::vector<SharedSettings> videos;
   for (const std::string& word : words) {
     if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
-      first.push_back("pretrained_model_name_or_path=" + word);
+      own.push_back("pretrained_model_name_or_path=" + word);
     } else if (!is_key(word) && may_hold_settings(word)) {
-      const SharedSettings& video = videos.emplace_back(read_shared_settings(word));
-      first.insert(first.end(), video.words.begin(), video.words.end());
+      videos.push_back(read_shared_settings(word));
     } else {
-      rest.push_back(word);
+      keys.push_back(word);
     }
   }
-  std::erase_if(first, [&](const std::string& word) {  // what is given anew is not read
-    const std::string key = word.substr(0, word.find('=') + 1);
-    return std::ranges::any_of(rest, [&](const std::string& own) { return own.starts_with(key); });
-  });
-  first.insert(first.end(), rest.begin(), rest.end());
-  config::Loaded loaded = load_words(first, environment, job);
+  own.insert(own.end(), keys.begin(), keys.end());
+  config::Loaded loaded = load_words(own, environment, job);
+  for (const SharedSettings& video : videos) {
+    take_settings(video, loaded);
+  }
   for (const SharedSettings& video : videos) {
     job.notice(check_given(video, loaded));
   }
@@ -104,6 +113,12 @@ config::Loaded load_generation(std::span<const std::string> words,
 bool on_command_line(const config::Loaded& loaded, const std::string& key) {
   const auto found = loaded.origin.find(key);
   return found != loaded.origin.end() && found->second == config::kCommandLine;
+}
+
+bool wins_over_files(const config::Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origin.find(key);
+  return found != loaded.origin.end() &&
+         (found->second == config::kCommandLine || may_hold_settings(found->second));
 }
 
 }  // namespace kinema::runs

@@ -33,4 +33,7 @@ void check_values(const config::Loaded& loaded);
 /// Whether the key stands on the command line, and in no file or variable alone.
 bool on_command_line(const config::Loaded& loaded, const std::string& key);
 
+/// Whether it stands there, or in what a video or an image was made with.
+bool wins_over_files(const config::Loaded& loaded, const std::string& key);
+
 }  // namespace kinema::runs

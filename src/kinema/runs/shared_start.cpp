@@ -47,7 +47,7 @@ void check_same_start(const config::Config& config, const flags::Effective& flag
   record.emplace_back("the program", fmt::format("kinema {} ({})", KINEMA_VERSION,
                                                  io::hash_file("/proc/self/exe").substr(0, 12)));
   for (const config::KeyValue& each : config::describe(config)) {
-    if (!each.field.of_process) {
+    if (each.field.of != config::Of::PROCESS) {
       record.emplace_back(each.key, each.value);
     }
   }

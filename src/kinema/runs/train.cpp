@@ -343,15 +343,8 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   const std::shared_ptr<void> together = begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
   take_run_as_model(loaded.config);
-  config::Loaded given = loaded;  // with models as they were named
-  // Of this start, not of the run: who samples its config.yml would wait for others.
-  const config::RuntimeConfig alone;
-  given.config.runtime.num_processes = alone.num_processes;
-  given.config.runtime.process_id = alone.process_id;
-  given.config.runtime.coordinator_address = alone.coordinator_address;
-  for (const char* const key : {"num_processes", "process_id", "coordinator_address"}) {
-    given.origin.erase(key);
-  }
+  // With models as they were named; who samples its config.yml waits for no other processes.
+  config::Loaded given = config::of_run(loaded);
   RunStores stores(loaded.config, job);
   TrainResult result{.run_folder = stores.run()};
   const fs::path run = run_folder(loaded.config);
