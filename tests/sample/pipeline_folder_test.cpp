@@ -204,7 +204,8 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
                R"({"_class_name": "DPMSolverMultistepScheduler", "use_karras_sigmas": true,
                    "lambda_min_clipped": -Infinity, "solver_order": 2,
                    "beta_start": 0.001, "beta_end": 0.03, "beta_schedule": "linear",
-                   "prediction_type": "v_prediction", "timestep_spacing": "trailing"})");
+                   "prediction_type": "v_prediction", "timestep_spacing": "trailing",
+                   "clip_sample": false})");
   const schedulers::ScheduleConfig diffusion = read_scheduler_config(folder.path() / "c.json");
   EXPECT_FALSE(schedulers::is_flow(diffusion.sampler));
   EXPECT_THAT([&] { schedulers::make_schedule(diffusion, 4); },
@@ -241,8 +242,33 @@ TEST(SchedulerConfig, TakesNoDefaultOfDdimThatIsNotSupported) {
   folder.write("c.json", R"({"_class_name": "DDIMScheduler"})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
               ThrowsMessage<Error>(HasSubstr("no clip_sample")));
+  folder.write("c.json", R"({"_class_name": "DDIMScheduler", "clip_sample": true})");
+  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+              ThrowsMessage<Error>(HasSubstr("has clip_sample: true")));
   folder.write("c.json", R"({"_class_name": "DDIMScheduler", "clip_sample": false})");
   EXPECT_NO_THROW(read_scheduler_config(folder.path() / "c.json"));
+}
+
+// As DDIMScheduler.from_config(other.config) has it: what the file does not say is DDIM's own.
+TEST(SchedulerConfig, WhatAnotherClassDoesNotSayIsTheNewSamplersOwn) {
+  const TemporaryFolder folder;
+  const auto sampled_by = [&](const std::string& config, schedulers::Sampler sampler) {
+    folder.write("c.json", config);
+    return with_sampler(read_scheduler_config(folder.path() / "c.json"), sampler);
+  };
+  const std::string euler = R"({"_class_name": "EulerDiscreteScheduler")";
+  const auto bare = sampled_by(euler + "}", schedulers::Sampler::DDIM);
+  EXPECT_EQ(schedulers::spacing_of(bare), schedulers::Spacing::LEADING);
+  EXPECT_THAT([&] { schedulers::make_schedule(bare, 4); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("clip_sample"), HasSubstr("scheduler=euler"))));
+  const auto unclipped =
+      sampled_by(euler + R"(, "clip_sample": false})", schedulers::Sampler::DDIM);
+  EXPECT_EQ(schedulers::make_schedule(unclipped, 4).size(), 4);
+  EXPECT_EQ(scheduler_json(unclipped).at("clip_sample").as_bool(), false);
+
+  const auto ddim = sampled_by(R"({"_class_name": "DDIMScheduler", "clip_sample": false})",
+                               schedulers::Sampler::EULER);
+  EXPECT_EQ(schedulers::spacing_of(ddim), schedulers::Spacing::LINSPACE);
 }
 
 TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {

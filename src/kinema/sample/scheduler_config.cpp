@@ -59,7 +59,6 @@ const std::vector<Fixed>& fixed_settings(Sampler sampler) {
   };
   static const std::vector<Fixed> ddim{
       {"trained_betas", "null"},
-      {"clip_sample", "false"},
       {"thresholding", "false"},
   };
   switch (sampler) {
@@ -82,12 +81,6 @@ const Json* given(const Json& config, std::string_view key) {
 }
 
 void check_fixed(const Json& config, Sampler sampler) {
-  const Json* name = given(config, "_class_name");
-  check(name == nullptr || !name->is_string() || name->as_string() != "DDIMScheduler" ||
-            given(config, "clip_sample") != nullptr,
-        "[scheduler] {} has no clip_sample, which DDIMScheduler takes for true; only false is "
-        "supported\n  \"clip_sample\": false, as pipelines of latents have it",
-        config.where());
   for (const Fixed& fixed : fixed_settings(sampler)) {
     if (const Json* value = given(config, fixed.key)) {
       check(value->dump(-1) == fixed.value, "[scheduler] {} is {}, but only {} is supported",
@@ -124,6 +117,14 @@ schedulers::Diffusion diffusion_of(const Json& config) {
                                 schedulers::Prediction::EPSILON);
   out.rescale_betas_zero_snr = flag_or(config, "rescale_betas_zero_snr", false);
   out.set_alpha_to_one = flag_or(config, "set_alpha_to_one", true);
+  out.clip_sample.reset();
+  if (const Json* clips = given(config, "clip_sample")) {
+    out.clip_sample = clips->as_bool();
+  }
+  out.timestep_spacing.reset();
+  if (const Json* spacing = given(config, "timestep_spacing")) {
+    out.timestep_spacing = schedulers::spacing_from_string(spacing->as_string());
+  }
   if (const Json* offset = given(config, "steps_offset")) {
     out.steps_offset = offset->as_int();
     check(out.steps_offset >= 0 && out.steps_offset <= 1000,
@@ -194,10 +195,6 @@ schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
   if (!schedulers::is_flow(sampler)) {
     out.shift = 1.0;
     out.diffusion = diffusion_of(config);
-    // What a folder for either class leaves out is not the same.
-    out.diffusion.timestep_spacing = word_or(
-        config, "timestep_spacing", schedulers::spacing_from_string,
-        sampler == Sampler::EULER ? schedulers::Spacing::LINSPACE : schedulers::Spacing::LEADING);
     return out;
   }
   const bool is_flow_shift = sampler == Sampler::UNIPC || given(config, "flow_shift") != nullptr;
@@ -217,7 +214,14 @@ schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
 
 schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   check_fixed(config, sampler);
-  return read_schedule(sampler, config);
+  schedulers::ScheduleConfig out = read_schedule(sampler, config);
+  check(!schedulers::clips_sample(out),
+        "[scheduler] {} has {}; only false is supported\n  \"clip_sample\": false, as pipelines of "
+        "latents have it",
+        config.where(),
+        out.diffusion.clip_sample ? "clip_sample: true"
+                                  : "no clip_sample, which DDIMScheduler takes for true");
+  return out;
 }
 
 schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file) {
@@ -270,11 +274,11 @@ Json scheduler_json(const schedulers::ScheduleConfig& schedule) {
   out.set("beta_schedule", schedulers::name_of(d.beta_schedule));
   out.set("prediction_type", schedulers::name_of(d.prediction_type));
   out.set("rescale_betas_zero_snr", d.rescale_betas_zero_snr);
-  out.set("timestep_spacing", schedulers::name_of(d.timestep_spacing));
+  out.set("timestep_spacing", schedulers::name_of(schedulers::spacing_of(schedule)));
   out.set("steps_offset", d.steps_offset);
-  if (schedule.sampler == Sampler::DDIM) {
-    out.set("set_alpha_to_one", d.set_alpha_to_one);
-    out.set("clip_sample", false);
+  out.set("set_alpha_to_one", d.set_alpha_to_one);  // of DDIM, which may take the other's place
+  if (d.clip_sample) {
+    out.set("clip_sample", *d.clip_sample);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -27,7 +28,9 @@ enum class BetaSchedule { LINEAR, SCALED_LINEAR };
 BetaSchedule beta_schedule_from_string(std::string_view name);
 std::string_view name_of(BetaSchedule schedule);
 
-/// Under the names of diffusers' scheduler_config.json; the defaults are SDXL's.
+/// Under the names of diffusers' scheduler_config.json; the defaults are SDXL's. What a file does
+/// not say and samplers have defaults of their own for is nothing, so that it is that of whichever
+/// samples (spacing_of, clips_sample in schedule.h).
 struct Diffusion {
   double beta_start = 0.00085;
   double beta_end = 0.012;
@@ -35,9 +38,10 @@ struct Diffusion {
   /// The last timestep is noise alone (arXiv:2305.08891).
   bool rescale_betas_zero_snr = false;
   Prediction prediction_type = Prediction::EPSILON;
-  Spacing timestep_spacing = Spacing::LEADING;
-  int64_t steps_offset = 1;       // of LEADING
-  bool set_alpha_to_one = false;  // DDIM's last step goes to a = 1, not to a_0
+  std::optional<Spacing> timestep_spacing = Spacing::LEADING;
+  int64_t steps_offset = 1;                 // of LEADING
+  bool set_alpha_to_one = false;            // DDIM's last step goes to a = 1, not to a_0
+  std::optional<bool> clip_sample = false;  // DDIM's x_0 is kept within [-1, 1]
   bool operator==(const Diffusion&) const = default;
 };
 

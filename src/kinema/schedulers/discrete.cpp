@@ -15,7 +15,7 @@ std::vector<double> spaced(const ScheduleConfig& config, int64_t steps) {
   std::vector<double> out;
   for (int64_t i = 0; i < steps; ++i) {
     const auto at = static_cast<double>(i);
-    switch (config.diffusion.timestep_spacing) {
+    switch (spacing_of(config)) {
       case Spacing::LEADING: {
         const int64_t apart = config.num_train_timesteps / steps;
         const int64_t t = (steps - 1 - i) * apart + config.diffusion.steps_offset;
@@ -59,9 +59,8 @@ Schedule euler(const ScheduleConfig& config, int64_t steps) {
   }
   out.sigmas.push_back(0.0F);
   const double first = *std::ranges::max_element(out.sigmas);
-  out.initial_scale = static_cast<float>(config.diffusion.timestep_spacing == Spacing::LEADING
-                                             ? std::sqrt(first * first + 1.0)
-                                             : first);
+  out.initial_scale = static_cast<float>(
+      spacing_of(config) == Spacing::LEADING ? std::sqrt(first * first + 1.0) : first);
   for (int64_t i = 0; i < steps; ++i) {
     const double sigma = out.sigmas[i];
     const double step = out.sigmas[i + 1] - sigma;

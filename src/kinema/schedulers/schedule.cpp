@@ -154,12 +154,26 @@ bool is_sampler(std::string_view name) {
          });
 }
 
+Spacing spacing_of(const ScheduleConfig& config) {
+  return config.diffusion.timestep_spacing.value_or(
+      config.sampler == Sampler::EULER ? Spacing::LINSPACE : Spacing::LEADING);
+}
+
+bool clips_sample(const ScheduleConfig& config) {
+  return config.sampler == Sampler::DDIM && config.diffusion.clip_sample.value_or(true);
+}
+
 void check_class(const ScheduleConfig& config) {
   check(
       config.unknown_class.empty(),
       "[scheduler] the model's scheduler is a `{}`, which is not known here\n  scheduler=euler or "
       "scheduler={} samples in its place, with what the model learned",
       config.unknown_class, is_flow(config.sampler) ? "unipc" : "ddim");
+  check(!clips_sample(config),
+        "[scheduler] DDIMScheduler clips samples unless the model's scheduler_config.json says "
+        "clip_sample: false, and it does not; only false is supported\n  \"clip_sample\": false "
+        "there, "
+        "as pipelines of latents have it, or scheduler=euler");
 }
 
 std::string_view class_name(Sampler sampler) {

@@ -62,6 +62,11 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
+/// The spacing of a sampler of diffusions: the configuration's, else that of diffusers' class.
+Spacing spacing_of(const ScheduleConfig& config);
+/// Whether the sampler would clip, as DDIMScheduler does where it is not told: no sampler here can.
+bool clips_sample(const ScheduleConfig& config);
+
 /// One solver step as a linear map. With x the current sample, v the model's prediction at
 /// `input` x, and m1, m2 the data predictions of the last and the second last step (zeros at
 /// first):
@@ -83,7 +88,8 @@ struct StepCoefficients {
   std::vector<float> values() const;
 };
 
-/// Throws an Error that names the samplers for a configuration of an unknown class.
+/// Throws an Error that names the samplers for a configuration of an unknown class, and one for a
+/// sampler that would clip.
 void check_class(const ScheduleConfig& config);
 
 /// Everything about a sampling run that does not depend on the sample.
