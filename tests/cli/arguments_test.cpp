@@ -132,6 +132,28 @@ class InspectCommand : public KinemaTest {
   }
 };
 
+class Pipes : public KinemaTest {
+ protected:
+  /// `kinema config --docs`, whose standard output goes to what follows; the status of kinema.
+  std::string status(const std::string& to) {
+    write("pipe.sh", "cd " + quoted(folder_.string()) + "\n{ sleep 0.2; " +
+                         quoted(std::string(KINEMA_BINARY_DIR) + "/kinema") +
+                         " config --docs 2>.err; echo $? >.status; } " + to + "\n");
+    std::system(("bash " + quoted((folder_ / "pipe.sh").string())).c_str());
+    return read_text(folder_ / ".status");
+  }
+};
+
+TEST_F(Pipes, ThatAreClosedEndACommandQuietly) {
+  EXPECT_EQ(status("| true"), "141\n");  // by SIGPIPE, as others
+  EXPECT_EQ(read_text(folder_ / ".err"), "");
+}
+
+TEST_F(Pipes, OutputThatIsLostIsAnError) {
+  EXPECT_EQ(status(">/dev/full"), "1\n");
+  EXPECT_THAT(read_text(folder_ / ".err"), HasSubstr("the output could not be written"));
+}
+
 TEST_F(InspectCommand, ListsTheTensorsOfAFile) {
   write("a.safetensors", one_tensor("[2,3]", 24));
   const Outcome outcome = run({"inspect", "a.safetensors"});

@@ -1,7 +1,8 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -54,9 +55,19 @@ void open_standard_streams() {
   }
 }
 
-/// Whoever reads a pipe may have seen enough; the status alone would look like a failed job.
-constexpr const char* kClosed =
-    "kinema: what read the standard output has closed it, hence exit status 1\n";
+/// Whether what read the standard output has closed it.
+bool is_unread() {
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT};
+  return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/// Whoever reads a pipe may have seen enough, as `head` has: that ends a program without a word, by
+/// the signal that it would have been ended by, had its job not to be ended in good order.
+int end_unread() {
+  std::signal(SIGPIPE, SIG_DFL);
+  std::raise(SIGPIPE);
+  return 128 + SIGPIPE;  // where the signal is blocked: as shells call it
+}
 
 }  // namespace
 
@@ -71,8 +82,7 @@ int main(int argc, char** argv) {
     const int status = run(argc, argv);
     kinema::cli::show_last_notices();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      std::fputs(errno == EPIPE ? kClosed : "kinema: the output could not be written\n", stderr);
-      return 1;
+      return is_unread() ? end_unread() : fail_with("the output could not be written");
     }
     return status;
   } catch (const kinema::Error& error) {
@@ -81,8 +91,7 @@ int main(int argc, char** argv) {
     return fail_with(kinema::file_error_text(error));
   } catch (const std::system_error& error) {  // of what is printed
     if (error.code() == std::errc::broken_pipe) {
-      std::fputs(kClosed, stderr);
-      return 1;
+      return end_unread();
     }
     return fail_with("the output could not be written: " + error.code().message());
   } catch (const std::bad_alloc&) {
