@@ -16,7 +16,7 @@ struct Contents {
   std::string summary;
   std::vector<std::string> lines;
   io::Json parts = io::Json::array();
-  io::Json left_out;     // of data sets of clips
+  io::Json left_out;      // of data sets of clips
   int64_t bad_clips = 0;  // that cannot be used
 
   void add_tensor(const std::string& name, const Shape& shape);

@@ -73,7 +73,8 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     out.sharding = observer.on_sharding;
   }
   // Again before the long part: some folders say only then that nothing can be made there.
-  out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches) {
+  out.encoded = [&observer, &job, &request,
+                 &output](std::span<const sample::DenoiseBatch> batches) {
     job.check_stop();
     output.make();
     if (observer.on_start) {
@@ -167,9 +168,8 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   for (const std::string& line : add_lora(config, options, model, job)) {
     job.notice("lora: " + line);
   }
-  io::FolderToFill output(config.generate.video_folder.empty()
-                              ? model.output
-                              : fs::path(config.generate.video_folder));
+  io::FolderToFill output(
+      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder));
   io::check_writable(output.path());
   const networks::Network network = networks::open(model.folder.transformer);
   sample::check_family(model.folder, network);
@@ -228,8 +228,8 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   }
   meet();
   const bool writes = pipeline && request.decodes;
-  write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store, !over.together,
-        result, job);
+  write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store,
+        !over.together, result, job);
   return result;
 }
 
