@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -55,8 +56,13 @@ void open_standard_streams() {
   }
 }
 
-/// Whether what read the standard output has closed it.
+/// Whether the standard output is a pipe that what read it has closed. A terminal that is gone
+/// looks alike, and is no reason to end by a signal a job that has saved what it had.
 bool is_unread() {
+  struct stat about {};
+  if (fstat(STDOUT_FILENO, &about) != 0 || S_ISCHR(about.st_mode)) {
+    return false;
+  }
   pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT};
   return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
 }
