@@ -31,8 +31,16 @@ def flags(options):
     return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
+# What PyTorch, its oneDNN and MKL, and JAX look at to use no more than an instruction set.
+LIMITS = {"auto": {}, "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                               "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}}
+peers_limit = {}
+
+
 def run(command):
-    result = subprocess.run(command, capture_output=True, text=True)
+    is_peer = Path(command[0]).name == "python"
+    environment = {**os.environ, **peers_limit} if is_peer else None
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode != 0:
         sys.exit(f"compare: {' '.join(map(str, command))} failed:\n{result.stderr[-2000:]}")
     return json.loads(result.stdout.strip().splitlines()[-1])
@@ -259,9 +267,11 @@ def main():
     parser.add_argument("--jax", required=True, help="Python with requirements.txt")
     parser.add_argument("--torch", required=True, help="Python with requirements-torch.txt")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
-    parser.add_argument("--isa", default="auto", help="the most of the instruction set that kinema uses; peers are unlimited")
+    parser.add_argument("--isa", default="auto", help="the most of the instruction set that kinema uses")
+    parser.add_argument("--peers-isa", default="auto", choices=LIMITS, help="the same of its peers, as far as they can be limited")
     parser.add_argument("--steps", type=int, default=5, help="counted steps of each process")
     a = parser.parse_args()
+    peers_limit.update(LIMITS[a.peers_isa])
     ours = [str(Path(a.kinema) / "bench_train_step"), "--isa", a.isa]
     peer = [a.jax, str(HERE / "peers" / "jax_train_step.py")]
     if "step" in a.sections:
