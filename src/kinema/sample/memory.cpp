@@ -51,6 +51,21 @@ std::string smaller(const StepSpec& spec, const VideoSizes& sizes,
                      may_wait(spec.options, devices) ? ", and so does weights_memory=host" : "");
 }
 
+/// One image more is whole in f32, while it is decoded.
+void check_images_fit(int64_t images, const VideoSizes& sizes, int64_t available) {
+  const int64_t decoded = sizes.height * sizes.width * 3;
+  const int64_t working = decoded * 4;
+  const int64_t all = images * decoded + working;
+  const int64_t fit = std::max<int64_t>(0, available - working) / decoded;
+  check(all <= available,
+        "[sample] the pixels of {} of {} x {} take {}, but {} are free\n"
+        "  {}",
+        counted(images, "image"), sizes.height, sizes.width, gib(static_cast<double>(all)),
+        gib(static_cast<double>(available)),
+        fit == 0 ? "not even one fits; smaller ones take less"
+                 : fmt::format("{} of them fit; smaller ones and fewer at a time take less", fit));
+}
+
 double beside_parameters(StepPrograms& programs, const StepSpec& spec) {
   return static_cast<double>(programs.get(spec).report().memory.total() -
                              parameter_bytes(spec.network, spec.options, programs.devices()));
@@ -120,21 +135,6 @@ StepGrowth StepGrowth::through(double tokens_1, double bytes_1, double tokens_2,
                             ? 0.0
                             : std::max(0.0, (per_token_2 - per_token_1) / (tokens_2 - tokens_1));
   return {.linear = std::max(0.0, per_token_2 - square * tokens_2), .square = square};
-}
-
-/// One image more is whole in f32, while it is decoded.
-static void check_images_fit(int64_t images, const VideoSizes& sizes, int64_t available) {
-  const int64_t decoded = sizes.height * sizes.width * 3;
-  const int64_t working = decoded * 4;
-  const int64_t all = images * decoded + working;
-  const int64_t fit = std::max<int64_t>(0, available - working) / decoded;
-  check(all <= available,
-        "[sample] the pixels of {} of {} x {} take {}, but {} are free\n"
-        "  {}",
-        counted(images, "image"), sizes.height, sizes.width, gib(static_cast<double>(all)),
-        gib(static_cast<double>(available)),
-        fit == 0 ? "not even one fits; smaller ones take less"
-                 : fmt::format("{} of them fit; smaller ones and fewer at a time take less", fit));
 }
 
 void check_frames_fit(int64_t videos, const VideoSizes& sizes, const encoders::LatentLayout& layout,

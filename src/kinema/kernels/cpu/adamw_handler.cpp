@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kinema/core/error.h"
-#include "kinema/kernels/cpu/bf16_loops.h"
+#include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/parallel.h"
 #include "kinema/kernels/cpu/vector_loop.h"

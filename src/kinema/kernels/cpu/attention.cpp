@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "kinema/core/error.h"
-#include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
+#include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 

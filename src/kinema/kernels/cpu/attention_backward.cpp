@@ -3,9 +3,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/attention.h"
-#include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
+#include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
@@ -25,15 +25,6 @@ struct Differences {
       const float weight = exponential(weights[i] * scale - lse[i]);
       weights[i] = weight;
       differences[i] = weight * (differences[i] - delta[i]);
-    }
-  }
-};
-
-struct Add {
-  [[gnu::always_inline]] static void run(const float* x, int64_t n, float* sum) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) {
-      sum[i] += x[i];
     }
   }
 };
@@ -171,14 +162,14 @@ class Head {
     const char* weights = narrowed(weights_, keys * rows, memory_->narrow_weights);
     const char* differences = narrowed(differences_, keys * rows, memory_->narrow_differences);
     memory_->dy_rows.multiply(keys, work_, weights, part_);
-    vector_loop<Add>(part_, keys * d, dv_ + key * d);
+    add_floats(part_, keys * d, dv_ + key * d);
     memory_->q_rows.multiply(keys, work_, differences, part_);
-    vector_loop<Add>(part_, keys * d, dk_ + key * d);
+    add_floats(part_, keys * d, dk_ + key * d);
     // dq^T += k^T ds^T
     multiply_alone({d, rows, keys, p_.keys, 1, rows, 1, rows, 1, {}}, work_, DType::F32,
                    memory_->k_columns.data() + key * byte_size(work_), differences,
                    reinterpret_cast<char*>(part_));
-    vector_loop<Add>(part_, d * rows, dq_);
+    add_floats(part_, d * rows, dq_);
   }
 
   const char* narrowed(const float* x, int64_t n, Buffer& into) const {
@@ -190,13 +181,7 @@ class Head {
     return narrow;
   }
 
-  void write(const float* row, char* to) const {
-    if (out_ == DType::BF16) {
-      to_bf16(row, p_.width, 1.0F, reinterpret_cast<uint16_t*>(to));
-    } else {
-      std::copy_n(row, p_.width, reinterpret_cast<float*>(to));
-    }
-  }
+  void write(const float* row, char* to) const { write_floats(out_, row, p_.width, to); }
 
   const AttentionPlan& p_;
   Cut cut_;

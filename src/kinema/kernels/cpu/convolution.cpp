@@ -7,10 +7,11 @@
 #include <string_view>
 
 #include "kinema/core/error.h"
-#include "kinema/kernels/cpu/bf16_loops.h"
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/kernel_gradient.h"
 #include "kinema/kernels/cpu/onednn.h"
+#include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/winograd.h"
 
 namespace kinema::kernels {
@@ -18,8 +19,6 @@ namespace {
 
 using dnnl::memory;
 using Axes = ConvolutionPlan::Axes;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// The smallest size that needs no more parts than `limit` does.
 int64_t balanced(int64_t size, int64_t limit) { return ceil_div(size, ceil_div(size, limit)); }

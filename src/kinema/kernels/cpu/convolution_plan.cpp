@@ -55,8 +55,11 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
     plan.dilation[axis] = attrs.rhs_dilation[i];
   }
   plan.stored = plan.w[0];
+  if (is_kernel_gradient(plan)) {
+    return plan;
+  }
   if (plan.w[0] * plan.w[1] * plan.w[2] > kLargestKernel) {
-    return kernel_gradient_plan(x, w, y, attrs);
+    return std::nullopt;
   }
   merge_rows(plan);
   return plan;

@@ -4,8 +4,9 @@
 #include <cstring>
 
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/winograd.h"
-#include "kinema/kernels/cpu/winograd_tiles.h"
 
 namespace kinema::kernels {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using Axes = ConvolutionPlan::Axes;
 
 constexpr int64_t kMostTaps = 27;
-constexpr int64_t kFewChannels = 32;
+constexpr int64_t kFewest = 32;  // channels
 
 int64_t volume(const Axes& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
@@ -110,44 +111,11 @@ class TapProducts {
 
 }  // namespace
 
-std::optional<ConvolutionPlan> kernel_gradient_plan(const Dims& x, const Dims& w, const Dims& y,
-                                                    const ConvolutionAttrs& attrs) {
-  const size_t spatial = attrs.strides.size();
-  const auto ones = [](const std::vector<int64_t>& all) {
-    return std::ranges::all_of(all, [](int64_t each) { return each == 1; });
-  };
-  const auto empty = [](const Dims& dims) { return std::ranges::find(dims, 0) != dims.end(); };
-  if (spatial == 0 || spatial > 3 || attrs.groups != 1 || !ones(attrs.strides) ||
-      !ones(attrs.lhs_dilation) || !ones(attrs.rhs_dilation) || empty(x) || empty(w) || empty(y) ||
-      std::min(x[0], w[0]) < kFewChannels) {
-    return std::nullopt;
-  }
-  const Axes all_ones{1, 1, 1};
-  ConvolutionPlan plan{.batch = x[0],
-                       .groups = 1,
-                       .in = x[1],
-                       .out = w[0],
-                       .x = all_ones,
-                       .w = all_ones,
-                       .y = all_ones,
-                       .stride = all_ones,
-                       .low = {},
-                       .dilation = all_ones,
-                       .stored = 1,
-                       .first = 0};
-  for (size_t i = 0; i < spatial; ++i) {
-    const size_t axis = 3 - spatial + i;
-    plan.x[axis] = x[i + 2];
-    plan.w[axis] = w[i + 2];
-    plan.y[axis] = y[i + 2];
-    plan.low[axis] = attrs.pad[i].first;
-  }
-  plan.stored = plan.w[0];
-  return is_kernel_gradient(plan) ? std::optional(plan) : std::nullopt;
-}
-
 bool is_kernel_gradient(const ConvolutionPlan& plan) {
-  return volume(plan.y) <= kMostTaps && volume(plan.w) > kLargestKernel;
+  constexpr Axes kOnes{1, 1, 1};
+  return volume(plan.w) > kLargestKernel && volume(plan.y) <= kMostTaps && plan.groups == 1 &&
+         plan.stride == kOnes && plan.dilation == kOnes &&
+         std::min(plan.batch, plan.out) >= kFewest;
 }
 
 void kernel_gradient(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,

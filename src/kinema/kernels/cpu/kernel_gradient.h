@@ -4,18 +4,13 @@
 
 namespace kinema::kernels {
 
-/// The gradient of a convolution's kernels, which is a convolution with a kernel as large as an
-/// image, and a result as small as a kernel (graph/ops/convolution.cpp):
+/// Whether a plan is the gradient of a convolution's kernels, which is a convolution with a kernel
+/// as large as an image, and a result as small as a kernel (graph/ops/convolution.cpp):
 ///
 ///   y[c, o, k] = sum over b, p of x[c, b, p + k - low] w[o, b, p]
 ///
 /// on dense arrays x [c, b, ...], w [o, b, ...] and y [c, o, taps]: the plan's batch is c, its `in`
-/// the batch of images. Nothing when rows or columns are not neighbours (strides, dilation), there
-/// are groups, few channels, or a result that is no small kernel.
-std::optional<ConvolutionPlan> kernel_gradient_plan(const Dims& x, const Dims& w, const Dims& y,
-                                                    const ConvolutionAttrs& attrs);
-
-/// Whether the plan is one of these.
+/// the batch of images. False with strides, dilation, groups or few channels.
 bool is_kernel_gradient(const ConvolutionPlan& plan);
 
 /// One matrix product of channels for each tap, on copies of both operands whose rows and images

@@ -7,7 +7,7 @@
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/onednn.h"
-#include "kinema/kernels/cpu/panels.h"
+#include "kinema/kernels/cpu/rounding.h"
 
 namespace kinema::kernels {
 namespace {
@@ -66,8 +66,6 @@ const Kernel& kernel_for(DType dtype, int64_t m, int64_t rows, int64_t k, int64_
 /// and pack it for each of them.
 bool uses_panels(DType dtype) { return isa() < Isa::Avx512 || product_dtype(dtype) != dtype; }
 
-int64_t round_up(int64_t size, int64_t step) { return (size + step - 1) / step * step; }
-
 }  // namespace
 
 void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const char* b, int64_t b_k,
@@ -122,14 +120,13 @@ void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) co
 }
 
 void PackedRight::multiply_panels_of(int64_t m, const PanelOperand& a, float* c) const {
-  constexpr int64_t kRows = 192;  // a multiple of every tile; with kPanelDepth half of a small L2
   const PanelTile tile = panel_tile();
   const int64_t width = round_up(n_, tile.columns);
   thread_local Buffer buffer;
-  float* block = buffer.floats(kRows * std::min(k_, kPanelDepth) + kPanelSpare);
+  float* block = buffer.floats(kPanelRows * std::min(k_, kPanelDepth) + kPanelSpare);
   const auto* b = reinterpret_cast<const float*>(packed_.data());
-  for (int64_t i = 0; i < m; i += kRows) {
-    const int64_t rows = std::min(kRows, m - i);
+  for (int64_t i = 0; i < m; i += kPanelRows) {
+    const int64_t rows = std::min(kPanelRows, m - i);
     for (int64_t at = 0; at < k_; at += kPanelDepth) {
       const int64_t depth = std::min(kPanelDepth, k_ - at);
       pack_panels(a.at(i, at), rows, tile.rows, depth, block);

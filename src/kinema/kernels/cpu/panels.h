@@ -19,6 +19,10 @@ PanelTile panel_tile();
 /// A panel of b with the tile's share of a stays in a core's first cache.
 constexpr int64_t kPanelDepth = 256;
 
+/// Rows of a that are packed together, a multiple of every tile: with that depth 192 KiB, half of
+/// the smallest second cache (256 KiB to 2 MiB).
+constexpr int64_t kPanelRows = 192;
+
 /// Floats that are written behind the last panel.
 constexpr int64_t kPanelSpare = 8;
 

@@ -271,9 +271,6 @@ class Winograd {
 }  // namespace
 
 bool is_winograd(const ConvolutionPlan& plan, DType dtype) {
-  // With fewer, bringing tiles and kernels to points takes what the products save.
-  constexpr int64_t kFewChannels = 96;
-  constexpr int64_t kFewTiles = 256;
   bool plain = true;
   for (const size_t axis : {1, 2}) {
     plain = plain && plan.w[axis] == 3 && plan.stride[axis] == 1 && plan.dilation[axis] == 1;

@@ -210,8 +210,6 @@ class KernelGradient {
 }  // namespace
 
 bool is_winograd_kernel_gradient(const ConvolutionPlan& plan, DType dtype) {
-  constexpr int64_t kFewChannels = 96;
-  constexpr int64_t kFewTiles = 256;
   return plan.y == ConvolutionPlan::Axes{1, 3, 3} && plan.w[0] == 1 && plan.x[0] == 1 &&
          plan.low[0] == 0 && product_dtype(dtype) == DType::F32 &&
          std::min(plan.batch, plan.out) >= kFewChannels &&

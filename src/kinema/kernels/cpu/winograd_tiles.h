@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "kinema/core/dtype.h"
-#include "kinema/kernels/cpu/bf16_loops.h"
+#include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
 /// What winograd.cpp and winograd_gradient.cpp share: tiles of 2 x 2 results and the 4 x 4 inputs
@@ -14,28 +14,9 @@ namespace kinema::kernels {
 
 constexpr int64_t kPoints = 16;  // products of a tile: 4 x 4
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t round_up(int64_t size, int64_t step) { return ceil_div(size, step) * step; }
-
-/// Neighbours of memory, F32 or BF16, as F32.
-inline void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to) {
-  if (dtype == DType::BF16) {
-    from_bf16(reinterpret_cast<const uint16_t*>(from) + at, count, to);
-  } else {
-    std::memcpy(to, reinterpret_cast<const float*>(from) + at,
-                static_cast<size_t>(count) * sizeof(float));
-  }
-}
-
-/// The inverse; BF16 are rounded.
-inline void write_floats(DType dtype, const float* from, int64_t count, char* to, int64_t at) {
-  if (dtype == DType::BF16) {
-    to_bf16(from, count, 1.0F, reinterpret_cast<uint16_t*>(to) + at);
-  } else {
-    std::memcpy(reinterpret_cast<float*>(to) + at, from,
-                static_cast<size_t>(count) * sizeof(float));
-  }
-}
+/// With fewer channels or tiles, bringing them and kernels to points takes what the products save.
+constexpr int64_t kFewChannels = 96;
+constexpr int64_t kFewTiles = 256;
 
 /// One image of memory, and what lies around it, which is zeros.
 struct Plane {

@@ -1,4 +1,6 @@
-#include "kinema/kernels/cpu/bf16_loops.h"
+#include "kinema/kernels/cpu/float_loops.h"
+
+#include <algorithm>
 
 #include <bit>
 
@@ -28,6 +30,15 @@ struct FromBf16 {
   }
 };
 
+struct Add {
+  [[gnu::always_inline]] static void run(const float* x, int64_t n, float* sum) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      sum[i] += x[i];
+    }
+  }
+};
+
 }  // namespace
 
 void to_bf16(const float* x, int64_t n, float factor, uint16_t* y) {
@@ -35,5 +46,23 @@ void to_bf16(const float* x, int64_t n, float factor, uint16_t* y) {
 }
 
 void from_bf16(const uint16_t* x, int64_t n, float* y) { vector_loop<FromBf16>(x, n, y); }
+
+void add_floats(const float* x, int64_t n, float* sum) { vector_loop<Add>(x, n, sum); }
+
+void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to) {
+  if (dtype == DType::BF16) {
+    from_bf16(reinterpret_cast<const uint16_t*>(from) + at, count, to);
+  } else {
+    std::copy_n(reinterpret_cast<const float*>(from) + at, count, to);
+  }
+}
+
+void write_floats(DType dtype, const float* from, int64_t count, char* to, int64_t at) {
+  if (dtype == DType::BF16) {
+    to_bf16(from, count, 1.0F, reinterpret_cast<uint16_t*>(to) + at);
+  } else {
+    std::copy_n(from, count, reinterpret_cast<float*>(to) + at);
+  }
+}
 
 }  // namespace kinema::kernels

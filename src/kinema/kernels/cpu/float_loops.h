@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kinema/core/dtype.h"
+
+namespace kinema::kernels {
+
+/// y = x * factor, rounded to the nearest BF16, ties to even; NaN stays NaN.
+void to_bf16(const float* x, int64_t n, float factor, uint16_t* y);
+
+/// The same numbers as F32.
+void from_bf16(const uint16_t* x, int64_t n, float* y);
+
+/// sum += x.
+void add_floats(const float* x, int64_t n, float* sum);
+
+/// `count` neighbours from element `at` on of memory of the dtype, F32 or BF16, as F32.
+void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to);
+
+/// The inverse; BF16 are rounded.
+void write_floats(DType dtype, const float* from, int64_t count, char* to, int64_t at = 0);
+
+}  // namespace kinema::kernels
