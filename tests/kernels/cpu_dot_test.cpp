@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "kernels/cpu_kernel.h"
 #include "kinema/core/threefry.h"
 #include "kinema/core/trace.h"
@@ -126,6 +129,43 @@ TEST_P(CpuDot, TakesVectorsAndRows) {
 TEST_P(CpuDot, SplitsLongSides) {
   expect_equal({{8, 32}, {1000, 32}}, [](auto x) { return einsum("bi,oi->bo", x[0], x[1]); });
   expect_equal({{1000, 32}, {8, 32}}, [](auto x) { return einsum("bi,oi->ob", x[0], x[1]); });
+}
+
+// Products by rows and by columns, cut into several pieces.
+TEST(CpuDotOfBf16, AddsTheBiasAndRoundsOnce) {
+  if (!has_fast_product(DType::BF16)) {
+    GTEST_SKIP() << "this processor has no fast product of bf16";
+  }
+  for (const auto& [rows, in, out] :
+       {std::array<int64_t, 3>{2100, 33, 70}, std::array<int64_t, 3>{30, 48, 2500},
+        std::array<int64_t, 3>{1, 300, 70}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", rows, in, out));
+    Graph graph;
+    const Tensor x = graph.input({DType::BF16, {2, rows, in}});
+    const Tensor w = graph.input({DType::BF16, {out, in}});
+    const Tensor bias = graph.input({DType::F32, {out}});
+    const Tensor sum = dot_general(x, w, {{2}, {1}}, Precision::DEFAULT, DType::F32);
+    const std::vector<Tensor> y{convert(sum + bias, DType::BF16), convert(sum * 1.0, DType::BF16)};
+    const std::vector<HostArray> given{normal(DType::BF16, {2, rows, in}, 1),
+                                       normal(DType::BF16, {out, in}, 2),
+                                       normal(DType::F32, {out}, 3)};
+    const runtime::ProgramOptions fast{.emit = with_kernels({.min_flops = 0})};
+    // Somebody else reads the sum: it is a product of its own.
+    EXPECT_EQ(emit(graph, y, fast.emit).find("bias = 1"), std::string::npos);
+    const std::vector<Tensor> alone{y[0]};
+    ASSERT_NE(emit(graph, alone, fast.emit).find("bias = 1"), std::string::npos);
+    const auto exact =
+        runtime::Program::compile(client(), graph, std::vector{sum + bias}, {.kernels = false})
+            .run_on_host(given)[0];
+    const auto actual = convert(
+        runtime::Program::compile(client(), graph, alone, fast).run_on_host(given)[0], DType::F32);
+    // Half a unit of bf16, and what sums in another order differ by.
+    for (size_t i = 0; i < exact.as<float>().size(); ++i) {
+      const float expected = exact.as<float>()[i];
+      ASSERT_NEAR(actual.as<float>()[i], expected,
+                  std::abs(expected) * 0x1p-8 + 0x1p-24 * 64 * largest(exact));
+    }
+  }
 }
 
 TEST_P(CpuDot, ReadsTheLayersOfALoopWhereTheyLie) {

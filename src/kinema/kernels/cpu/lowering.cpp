@@ -12,6 +12,7 @@
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/strided_dot.h"
+#include "kinema/kernels/rounded_product.h"
 
 namespace kinema::kernels {
 namespace {
@@ -105,39 +106,13 @@ bool write_transposed_dot(const Node& transpose, Emitter& out, const CpuLowering
   return write_dot(product.node(), transpose, c_strides, out, options);
 }
 
-/// The bias [n] that a broadcast repeats for every row of a product of weights; empty for another.
-Tensor row_bias(Tensor repeated, const Node& dot) {
-  const Node& node = repeated.node();
-  const int64_t last = dot.results[0].rank() - 1;
-  const DotDims& dims = dot.get<DotAttrs>().dims;
-  const bool is_one =
-      node.op == &kBroadcast && node.shape(0).rank() == 1 && node.shape(0).dtype == DType::F32 &&
-      node.get<BroadcastAttrs>().axes == std::vector<int64_t>{last} &&
-      node.shape(0).dims[0] == dot.results[0].dims[static_cast<size_t>(last)] &&
-      dims.lhs_batch.empty() && dims.rhs_contract.size() == 1 && dot.shape(1).rank() == 2;
-  return is_one ? node.input(0) : Tensor();
-}
-
 /// A product that is rounded to BF16, its bias added before: the kernel does both, so that no wide
 /// product passes through memory, or stays there for the backward pass where the compiler would
 /// rather keep it than its rounding (xla_allow_excess_precision).
 bool write_rounded_dot(const Node& convert, Emitter& out, const CpuLoweringOptions& options) {
-  Tensor product = convert.input(0);
-  Tensor repeated;
-  if (convert.results[0].dtype != DType::BF16 || out.uses(product) != 1) {
-    return false;
-  }
-  if (product.node().op == &kAdd) {
-    repeated = product.node().input(1);
-    product = product.node().input(0);
-  }
-  const Node& dot = product.node();
-  if (dot.op != &kDotGeneral || dot.shape(0).dtype != DType::BF16 || out.uses(product) != 1) {
-    return false;
-  }
-  const Tensor bias = repeated ? row_bias(repeated, dot) : Tensor();
-  return static_cast<bool>(bias) == static_cast<bool>(repeated) &&
-         write_dot(dot, convert, dense_strides(convert.results[0].dims), out, options, bias);
+  const std::optional<RoundedProduct> found = rounded_product(convert, out);
+  return found && write_dot(*found->dot, convert, dense_strides(convert.results[0].dims), out,
+                            options, found->bias);
 }
 
 /// The kernels that `w` is some frames of, or w itself. They are read where they lie: with the

@@ -6,41 +6,33 @@
 #include "kinema/graph/ops.h"
 #include "kinema/graph/ops/attrs.h"
 #include "kinema/kernels/rewrite.h"
+#include "kinema/kernels/rounded_product.h"
 
 namespace kinema::kernels {
 namespace {
 
 bool is_half(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
 
+/// `x` itself, where it is made of half floats.
+Tensor before_widening(Tensor wide, DType dtype) {
+  const Node& node = wide.node();
+  return node.op == &kConvert && node.shape(0).dtype == dtype ? node.input(0) : Tensor();
+}
+
 /// convert(dot(x, w) + broadcast(convert(bias))), all but the sums in one half type.
 struct Biased {
   const Node* dot;
-  Tensor bias;                    // [out]
+  Tensor bias;                    // [out], half
   const BroadcastAttrs* repeats;  // to the product's sizes
 };
 
 std::optional<Biased> biased(const Node& convert, const Emitter& out) {
-  const DType dtype = convert.results[0].dtype;
-  const Tensor sum = convert.input(0);
-  if (!is_half(dtype) || sum.node().op != &kAdd || out.uses(sum) != 1) {
+  const std::optional<RoundedProduct> found = rounded_product(convert, out);
+  if (!found || !found->bias) {
     return std::nullopt;
   }
-  const Node& dot = sum.node().input(0).node();
-  const Node& wide = sum.node().input(1).node();
-  if (dot.op != &kDotGeneral || wide.op != &kBroadcast || out.uses(sum.node().input(0)) != 1) {
-    return std::nullopt;
-  }
-  const Node& bias = wide.input(0).node();
-  const auto& attrs = dot.get<DotAttrs>();
-  const auto& repeats = wide.get<BroadcastAttrs>();
-  const int64_t last = dot.results[0].rank() - 1;
-  const bool fits = dot.shape(0).dtype == dtype && dot.shape(1).dtype == dtype &&
-                    attrs.out == DType::F32 && attrs.dims.lhs_batch.empty() &&
-                    attrs.dims.rhs_contract.size() == 1 && dot.shape(1).rank() == 2 &&
-                    bias.op == &kConvert && bias.shape(0).dtype == dtype &&
-                    bias.shape(0).rank() == 1 && repeats.axes == std::vector<int64_t>{last} &&
-                    bias.shape(0).dims[0] == dot.results[0].dims[static_cast<size_t>(last)];
-  return fits ? std::optional(Biased{&dot, bias.input(0), &repeats}) : std::nullopt;
+  const Tensor bias = before_widening(found->bias, convert.results[0].dtype);
+  return bias ? std::optional(Biased{found->dot, bias, found->repeats}) : std::nullopt;
 }
 
 void write_biased(const Node& node, const Biased& found, Emitter& out) {
@@ -72,12 +64,6 @@ struct Gated {
   Biased product;
   Tensor gate;
 };
-
-/// `x` itself, where it is made of half floats.
-Tensor before_widening(Tensor wide, DType dtype) {
-  const Node& node = wide.node();
-  return node.op == &kConvert && node.shape(0).dtype == dtype ? node.input(0) : Tensor();
-}
 
 std::optional<Gated> gated(const Node& convert, const Emitter& out) {
   const DType dtype = convert.results[0].dtype;

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace kinema::kernels {
+
+/// Parts of `step` that `size` is cut into, the last one perhaps smaller.
+inline int64_t ceil_div(int64_t size, int64_t step) { return (size + step - 1) / step; }
+/// The smallest multiple of `step` that is no less.
+inline int64_t round_up(int64_t size, int64_t step) { return ceil_div(size, step) * step; }
+
+}  // namespace kinema::kernels
