@@ -292,7 +292,7 @@ TEST(Winograd, IsAsNearAsTheMagnitudesOnItsWayAllow) {
   const HostArray w = normal(DType::F32, w_dims, 2);
   HostArray y(Shape{DType::F32, {1, 112, 40, 33}});
   winograd_convolution(*plan, DType::F32, x.bytes.data(), w.bytes.data(), y.bytes.data(),
-                       on_threads(2));
+                       on_threads(2), {});
   double largest_part = 0;
   for (int64_t i = 0; i < 112 * 40 * 33; i += 1009) {
     const int64_t column = i % 33;

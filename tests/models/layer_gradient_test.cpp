@@ -60,10 +60,11 @@ TEST(LayerGradients, OfConvolutionsAndTheirNorms) {
                    const nn::GroupNorm norm(params, 4, 2, 1e-3);
                    return [=](auto x) { return norm(x[0]); };
                  }),
-      layer_case("group norm through SiLU", {random_f64({2, 4, 3, 2})},
+      layer_case("convolution of a group norm through SiLU", {random_f64({2, 4, 3, 2})},
                  [](const nn::Params& params) -> Layer {
-                   const nn::GroupNorm norm(params, 4, 2, 1e-3);
-                   return [=](auto x) { return norm.activated(x[0]); };
+                   const nn::GroupNorm norm(params / "norm", 4, 2, 1e-3);
+                   const nn::Conv2d conv(params / "conv", 4, 3, 3);
+                   return [=](auto x) { return conv(norm, x[0], kExact); };
                  }),
       layer_case("twice as large", {random_f64({1, 2, 2, 3})},
                  [](const nn::Params&) -> Layer {

@@ -143,6 +143,15 @@ void Emitter::generic(const Node& node, const std::string& mlir, const std::stri
   }
 }
 
+void Emitter::plain(const Node& node) {
+  if (node.op->emit != nullptr) {
+    node.op->emit(node, *this);
+  } else {
+    generic(node, node.op->mlir,
+            node.op->attributes != nullptr ? node.op->attributes(node) : std::string());
+  }
+}
+
 void Emitter::body(const Graph& graph, std::span<const Tensor> outputs) {
   const std::vector<bool> needed = needed_nodes(graph, outputs);
   for (const Tensor x : outputs) {
@@ -159,14 +168,8 @@ void Emitter::body(const Graph& graph, std::span<const Tensor> outputs) {
     if (!needed[node.id] || node.op == &kInput) {
       continue;
     }
-    if (options_.lowering && options_.lowering(node, *this)) {
-      continue;
-    }
-    if (node.op->emit != nullptr) {
-      node.op->emit(node, *this);
-    } else {
-      generic(node, node.op->mlir,
-              node.op->attributes != nullptr ? node.op->attributes(node) : std::string());
+    if (!options_.lowering || !options_.lowering(node, *this)) {
+      plain(node);
     }
   }
 }

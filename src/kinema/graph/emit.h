@@ -108,6 +108,8 @@ class Emitter {
   std::string location(const Node& node) const;
   /// Writes `"mlir"(operands) {attributes} : (types) -> types` for a node and binds its results.
   void generic(const Node& node, const std::string& mlir, const std::string& attributes = "");
+  /// Writes a node as its op says.
+  void plain(const Node& node);
   /// Writes the nodes of a body that `outputs` need; its inputs must be bound.
   void body(const Graph& graph, std::span<const Tensor> outputs);
   void indent(int64_t by) { indent_ += by; }

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kinema/graph/ops.h"
+
 /// Settings of the kernels that `fused` (graph/scan.h) calls may be taken over by. A kernel goes by
 /// its name: a call of one of these names comes with the settings that stand beside it here.
 namespace kinema::kernels {
@@ -82,6 +84,18 @@ struct FlashAttentionBackwardSettings {
 /// 2, 2], the same for every head.
 struct RmsNormRotateSettings {
   double epsilon;
+};
+
+/// `fused("activated_convolution", ActivatedConvolutionSettings, {x, scale, shift, w, bias})` -> y:
+///
+///   y = convolution(silu(norm(x) scale + shift), w) + bias
+///
+/// x [b, c, spatial...], w and y of one dtype; the norm over groups of neighbouring channels and
+/// all pixels; scale, shift [c] and bias [o] f32.
+struct ActivatedConvolutionSettings {
+  int64_t groups;
+  double epsilon;
+  ConvolutionAttrs convolution;
 };
 
 /// `fused("adamw", AdamWSettings, {p, mu, nu, gradient, scalars})` -> p, mu, nu.

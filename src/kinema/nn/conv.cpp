@@ -4,10 +4,54 @@
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/graph/scan.h"
+#include "kinema/kernels/settings.h"
 #include "kinema/nn/linear.h"
 #include "kinema/nn/norm.h"
 
 namespace kinema::nn {
+
+namespace {
+
+/// One value a channel of x [b, c, ...].
+Tensor along_channels(Tensor values, Tensor x) {
+  Dims dims(static_cast<size_t>(x.rank() - 1), 1);
+  dims[0] = values.dim(0);
+  return reshape(values, dims);
+}
+
+/// The group norm of x in the dtype of weight and bias.
+Tensor group_norm(Tensor x, Tensor weight, Tensor bias, int64_t groups, double epsilon) {
+  const Dims& dims = x.shape().dims;
+  const Tensor wide = as(x, weight.dtype());
+  const Tensor y = reshape(layer_norm(reshape(wide, {dims[0], groups, -1}), epsilon), dims);
+  return y * along_channels(weight, y) + along_channels(bias, y);
+}
+
+/// x's dtype; the bias is added in its own, before the one rounding.
+Tensor biased(Tensor x, Tensor bias) {
+  return as(as(x, bias.dtype()) + along_channels(bias, x), x.dtype());
+}
+
+}  // namespace
+
+GroupNorm::GroupNorm(const Params& params, int64_t channels, int64_t groups, double eps)
+    : groups_(groups),
+      eps_(eps),
+      weight_(params.weight("weight", {channels}, {""}, Init::ones())),
+      bias_(params.weight("bias", {channels}, {""}, Init::zeros())) {}
+
+void GroupNorm::check_channels(Tensor x) const {
+  check(x.rank() >= 2 && x.dim(1) == weight_.dim(0) && x.dim(1) % groups_ == 0,
+        "[norm] x is {} but must have {} channels, a multiple of {} groups", to_string(x.shape()),
+        weight_.dim(0), groups_);
+}
+
+Tensor GroupNorm::operator()(Tensor x) const {
+  check_channels(x);
+  const DType wide = widened(x).dtype();
+  return as(group_norm(x, as(weight_, wide), as(bias_, wide), groups_, eps_), x.dtype());
+}
 
 Conv2d::Conv2d(const Params& params, int64_t in, int64_t out, int64_t kernel, const Init& init)
     : kernel_(kernel),
@@ -19,32 +63,26 @@ Tensor Conv2d::operator()(Tensor x, Padding padding, int64_t stride, Precision p
   const Tensor y =
       convolution(x, as(weight_, x.dtype()),
                   {.strides = {stride, stride}, .pad = {pad, pad}, .precision = precision});
-  const Tensor wide = widened(y);
-  return as(wide + as(reshape(bias_, {bias_.dim(0), 1, 1}), wide.dtype()), x.dtype());
+  return biased(y, as(bias_, widened(y).dtype()));
 }
 
-GroupNorm::GroupNorm(const Params& params, int64_t channels, int64_t groups, double eps)
-    : groups_(groups),
-      eps_(eps),
-      weight_(params.weight("weight", {channels}, {""}, Init::ones())),
-      bias_(params.weight("bias", {channels}, {""}, Init::zeros())) {}
-
-Tensor GroupNorm::normed(Tensor x) const {
-  const Dims& dims = x.shape().dims;
-  check(dims.size() >= 2 && dims[1] % groups_ == 0,
-        "[norm] x is {} but its channels must be a multiple of {} groups", to_string(x.shape()),
-        groups_);
-  const Tensor wide = widened(x);
-  const Tensor y = reshape(layer_norm(reshape(wide, {dims[0], groups_, -1}), eps_), dims);
-  Dims per_channel(dims.size() - 1, 1);
-  per_channel[0] = dims[1];
-  const auto along_channels = [&](Tensor of) { return reshape(as(of, wide.dtype()), per_channel); };
-  return y * along_channels(weight_) + along_channels(bias_);
+Tensor Conv2d::operator()(const GroupNorm& norm, Tensor x, Precision precision) const {
+  norm.check_channels(x);
+  const DType wide = widened(x).dtype();
+  const std::pair<int64_t, int64_t> pad{kernel_ / 2, kernel_ / 2};
+  const kernels::ActivatedConvolutionSettings settings{
+      .groups = norm.groups_,
+      .epsilon = norm.eps_,
+      .convolution = {.strides = {1, 1}, .pad = {pad, pad}, .precision = precision}};
+  return fused(
+      "activated_convolution", settings,
+      {x, as(norm.weight_, wide), as(norm.bias_, wide), as(weight_, x.dtype()), as(bias_, wide)},
+      [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+        const Tensor normed = group_norm(in[0], in[1], in[2], settings.groups, settings.epsilon);
+        const Tensor activated = as(silu(normed), in[0].dtype());
+        return {biased(convolution(activated, in[3], settings.convolution), in[4])};
+      })[0];
 }
-
-Tensor GroupNorm::operator()(Tensor x) const { return as(normed(x), x.dtype()); }
-
-Tensor GroupNorm::activated(Tensor x) const { return as(silu(normed(x)), x.dtype()); }
 
 namespace {
 

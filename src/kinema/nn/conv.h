@@ -11,6 +11,26 @@ struct Padding {
   int64_t after = 0;
 };
 
+/// Norm over groups of neighbouring channels and all pixels, with `weight` [c] and `bias` [c]
+/// (arXiv:1803.08494).
+class GroupNorm {
+ public:
+  GroupNorm(const Params& params, int64_t channels, int64_t groups, double eps);
+
+  /// [b, c, ...] -> the same in x's dtype; computed in f32 (f64 for f64).
+  Tensor operator()(Tensor x) const;
+
+ private:
+  friend class Conv2d;
+
+  void check_channels(Tensor x) const;
+
+  int64_t groups_;
+  double eps_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
 /// A convolution over images [b, c, h, w] with `weight` [out, in, k, k] and `bias` [out], as torch
 /// stores them.
 class Conv2d {
@@ -24,30 +44,12 @@ class Conv2d {
     return (*this)(x, {kernel_ / 2, kernel_ / 2}, 1, precision);
   }
   Tensor operator()(Tensor x, Padding padding, int64_t stride, Precision precision) const;
+  /// Of silu(norm(x)), without its values in memory where the target has a kernel for that. The
+  /// backward pass computes them again.
+  Tensor operator()(const GroupNorm& norm, Tensor x, Precision precision) const;
 
  private:
   int64_t kernel_;
-  Tensor weight_;
-  Tensor bias_;
-};
-
-/// Norm over groups of neighbouring channels and all pixels, with `weight` [c] and `bias` [c]
-/// (arXiv:1803.08494).
-class GroupNorm {
- public:
-  GroupNorm(const Params& params, int64_t channels, int64_t groups, double eps);
-
-  /// [b, c, ...] -> the same in x's dtype; computed in f32 (f64 for f64).
-  Tensor operator()(Tensor x) const;
-  /// The same through SiLU, rounded once.
-  Tensor activated(Tensor x) const;
-
- private:
-  /// In f32 (f64 for f64).
-  Tensor normed(Tensor x) const;
-
-  int64_t groups_;
-  double eps_;
   Tensor weight_;
   Tensor bias_;
 };

@@ -29,7 +29,7 @@ Tensor ResnetBlock::operator()(Tensor x, Tensor temb, Precision precision, const
   if (tap) {
     tap("norm1", norm1_(x));
   }
-  Tensor y = conv1_(norm1_.activated(x), precision);
+  Tensor y = conv1_(norm1_, x, precision);
   if (time_) {
     const Tensor time = (*time_)(temb, precision);
     if (tap) {
@@ -37,7 +37,7 @@ Tensor ResnetBlock::operator()(Tensor x, Tensor temb, Precision precision, const
     }
     y = y + expand_dims(expand_dims(time, Axis(2)), Axis(3));
   }
-  y = conv2_(norm2_.activated(y), precision);
+  y = conv2_(norm2_, y, precision);
   return (shortcut_ ? (*shortcut_)(x, precision) : x) + y;
 }
 

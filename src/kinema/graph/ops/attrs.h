@@ -46,6 +46,12 @@ extern const Op kTranspose;
 /// The result's dtype is that of its shape.
 extern const Op kConvert;
 
+/// Attributes of kConcatenate.
+struct ConcatenateAttrs {
+  int64_t axis;
+};
+extern const Op kConcatenate;
+
 /// Attributes of kSlice: elements `start`, `start + stride`, ... of one axis.
 struct SliceAttrs {
   int64_t axis, start, size, stride;

@@ -4,17 +4,12 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/ops/attrs.h"
 #include "kinema/graph/ops/rules.h"
 
 namespace kinema {
-namespace {
-
-struct ConcatenateAttrs {
-  int64_t axis;
-};
-
 // y = [x0 | x1 | ...] along one axis,  dx_i = the slice of dy that x_i filled
-constexpr Op kConcatenate{
+constinit const Op kConcatenate{
     .name = "concatenate",
     .infer = [](const Node& node) -> Shape {
       const auto axis = static_cast<size_t>(node.get<ConcatenateAttrs>().axis);
@@ -50,6 +45,8 @@ constexpr Op kConcatenate{
     },
     .free_to_recompute = true,
 };
+
+namespace {
 
 constexpr const Op* kOps[] = {&kConcatenate};
 

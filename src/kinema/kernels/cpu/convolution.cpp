@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <string_view>
+#include <unordered_map>
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/buffer.h"
@@ -55,11 +54,13 @@ memory::dims kernel_dims(const ConvolutionPlan& p, int64_t channels) {
 
 /// The convolution of one tile: one frame of the result, channels last on both sides.
 dnnl::convolution_forward::primitive_desc describe(const ConvolutionPlan& p, const Cut& cut,
-                                                   DType dtype) {
+                                                   DType dtype, bool has_bias) {
   using tag = memory::format_tag;
   const auto type = dnnl_type(dtype);
   const memory::desc x({1, p.in, cut.in_frames, cut.in_rows, cut.in_columns}, type, tag::ndhwc);
   const memory::desc w(kernel_dims(p, cut.channels), type, tag::any);
+  const memory::desc bias =
+      has_bias ? memory::desc({cut.channels}, dnnl_type(DType::F32), tag::a) : memory::desc();
   const memory::desc y({1, cut.channels, 1, cut.rows, cut.columns}, type, tag::ndhwc);
   const memory::dims stride{1, p.stride[1], p.stride[2]};
   const memory::dims dilation{p.dilation[0] - 1, p.dilation[1] - 1, p.dilation[2] - 1};
@@ -67,57 +68,32 @@ dnnl::convolution_forward::primitive_desc describe(const ConvolutionPlan& p, con
   constexpr auto kKind = dnnl::prop_kind::forward_inference;
   constexpr auto kHow = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {dnnl_engine(), kKind, kHow, x, w, y, stride, dilation, none, none};
+  return {dnnl_engine(), kKind, kHow, x, w, bias, y, stride, dilation, none, none};
 #else
-  return {{kKind, kHow, x, w, y, stride, dilation, none, none}, dnnl_engine()};
+  return {{kKind, kHow, x, w, bias, y, stride, dilation, none, none}, dnnl_engine()};
 #endif
-}
-
-/// Copies [c, h, w] between two layouts, by a kernel that is made once per thread.
-void copy(DType dtype, const Axes& sizes, const char* from, const Axes& from_strides, char* to,
-          const Axes& to_strides) {
-  struct Kernel {
-    memory::desc from, to;
-    dnnl::reorder reorder;
-  };
-  using Key = std::tuple<DType, Axes, Axes, Axes>;
-  thread_local std::map<Key, Kernel> kernels;
-  if (kernels.size() > 512) {
-    kernels.clear();
-  }
-  dnnl::stream& stream = dnnl_stream();
-  const Key key{dtype, sizes, from_strides, to_strides};
-  auto found = kernels.find(key);
-  if (found == kernels.end()) {
-    const auto dims = [](const Axes& axes) { return memory::dims(axes.begin(), axes.end()); };
-    const memory::desc a(dims(sizes), dnnl_type(dtype), dims(from_strides));
-    const memory::desc b(dims(sizes), dnnl_type(dtype), dims(to_strides));
-    found = kernels.emplace(key, Kernel{a, b, dnnl::reorder({dnnl_engine(), a, dnnl_engine(), b})})
-                .first;
-  }
-  memory source(found->second.from, dnnl_engine(), const_cast<char*>(from));
-  memory target(found->second.to, dnnl_engine(), to);
-  found->second.reorder.execute(stream, source, target);
-  stream.wait();
 }
 
 /// One call of the kernel.
 class Convolution {
  public:
-  Convolution(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y)
+  Convolution(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y,
+              const ConvolutionFusion& with)
       : p_(plan),
         cut_(plan),
         dtype_(dtype),
         tile_dtype_(product_dtype(dtype)),
         bytes_(byte_size(dtype)),
         tile_bytes_(byte_size(tile_dtype_)),
-        desc_(describe(plan, cut_, tile_dtype_)),
+        desc_(describe(plan, cut_, tile_dtype_, with.bias != nullptr)),
         x_(x),
         w_(w),
-        y_(y) {}
+        y_(y),
+        with_(with) {}
 
   void run(const ParallelFor& parallel_for) {
     const int64_t blocks = cut_.blocks(p_);
+    pad_bias();
     const size_t block_bytes = (desc_.weights_desc().get_size() + 63) / 64 * 64;
     const int64_t of_group = ceil_div(p_.y[0], kFrames) * tiles(1) * tiles(2);
     const int64_t places = p_.batch * p_.groups * of_group;
@@ -157,6 +133,19 @@ class Convolution {
  private:
   static constexpr int64_t kFrames = 4;     // of the result, that share what is read
   static constexpr int64_t kFewPlaces = 2;  // tiles times frames
+
+  /// One bias for each channel of each block, zeros for channels past the end.
+  void pad_bias() {
+    if (with_.bias == nullptr) {
+      return;
+    }
+    const int64_t of_group = cut_.blocks(p_) * cut_.channels;
+    float* to = bias_.floats(p_.groups * of_group);
+    std::fill_n(to, p_.groups * of_group, 0.0F);
+    for (int64_t group = 0; group < p_.groups; ++group) {
+      std::copy_n(with_.bias + group * p_.out, p_.out, to + group * of_group);
+    }
+  }
 
   int64_t tiles(size_t axis) const {
     return ceil_div(p_.y[axis], axis == 1 ? cut_.rows : cut_.columns);
@@ -235,7 +224,14 @@ class Convolution {
         memory x(desc_.src_desc(), dnnl_engine(), in + i * p_.stride[0] * frame_bytes);
         memory w(desc_.weights_desc(), dnnl_engine(), weights);
         memory y(desc_.dst_desc(), dnnl_engine(), out);
-        tile.execute(stream, {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}});
+        std::unordered_map<int, memory> arguments{
+            {DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}};
+        if (with_.bias != nullptr) {
+          const int64_t at = (group * cut_.blocks(p_) + block) * cut_.channels;
+          arguments.emplace(DNNL_ARG_BIAS,
+                            memory(desc_.bias_desc(), dnnl_engine(), bias_.data() + at * 4));
+        }
+        tile.execute(stream, arguments);
         stream.wait();
         write(out, (batch * p_.groups + group) * p_.out, block * cut_.channels, first_frame + i,
               row, column);
@@ -261,19 +257,24 @@ class Convolution {
         (channel * p_.x[0] + frame) * plane + (row + top) * p_.x[2] + column + left;
     const char* from = x_ + start * bytes_;
     Axes strides{p_.x[0] * plane, p_.x[2], 1};
-    Buffer widened;
-    if (widens()) {
-      char* rows_of = widened.at_least(static_cast<size_t>(p_.in * rows * columns * tile_bytes_));
+    Buffer taken;
+    if (widens() || with_.channels != nullptr) {
+      char* rows_of = taken.at_least(static_cast<size_t>(p_.in * rows * columns * tile_bytes_));
       for (int64_t i = 0; i < p_.in * rows; ++i) {
-        take(from + (i / rows * strides[0] + i % rows * strides[1]) * bytes_, columns,
-             rows_of + i * columns * tile_bytes_);
+        const char* row_of = from + (i / rows * strides[0] + i % rows * strides[1]) * bytes_;
+        char* to_row = rows_of + i * columns * tile_bytes_;
+        if (with_.channels != nullptr) {
+          take_activated(row_of, columns, with_.channels[channel + i / rows], to_row);
+        } else {
+          take(row_of, columns, to_row);
+        }
       }
       from = rows_of;
       strides = {rows * columns, columns, 1};
     }
-    copy(tile_dtype_, {p_.in, rows, columns}, from, strides,
-         to + (top * cut_.in_columns + left) * p_.in * tile_bytes_,
-         {1, cut_.in_columns * p_.in, p_.in});
+    dnnl_copy(tile_dtype_, {p_.in, rows, columns}, from, strides,
+              to + (top * cut_.in_columns + left) * p_.in * tile_bytes_,
+              {1, cut_.in_columns * p_.in, p_.in});
   }
 
   /// The part of a tile's [h, w, o] that lies inside of y.
@@ -290,14 +291,14 @@ class Convolution {
     const Axes sizes{channels, rows, columns};
     const Axes tile_strides{1, cut_.columns * cut_.channels, cut_.channels};
     if (!widens()) {
-      copy(dtype_, sizes, from, tile_strides, to, strides);
+      dnnl_copy(dtype_, sizes, from, tile_strides, to, strides);
       return;
     }
     Buffer wide;
     auto* sums = reinterpret_cast<float*>(
         wide.at_least(static_cast<size_t>(channels * rows * columns * tile_bytes_)));
-    copy(tile_dtype_, sizes, from, tile_strides, reinterpret_cast<char*>(sums),
-         {rows * columns, columns, 1});
+    dnnl_copy(tile_dtype_, sizes, from, tile_strides, reinterpret_cast<char*>(sums),
+              {rows * columns, columns, 1});
     for (int64_t i = 0; i < channels * rows; ++i) {
       char* row_of = to + (i / rows * strides[0] + i % rows * strides[1]) * bytes_;
       to_bf16(sums + i * columns, columns, 1.0F, reinterpret_cast<uint16_t*>(row_of));
@@ -316,6 +317,15 @@ class Convolution {
     }
   }
 
+  /// The same through norm and SiLU.
+  void take_activated(const char* from, int64_t count, const ActivatedChannel& channel, char* to) {
+    thread_local Buffer buffer;
+    float* wide = buffer.floats(count);
+    read_floats(dtype_, from, 0, count, wide);
+    activate(wide, count, channel);
+    write_floats(tile_dtype_, wide, count, to);
+  }
+
   const ConvolutionPlan p_;
   const Cut cut_;
   const DType dtype_, tile_dtype_;
@@ -324,6 +334,8 @@ class Convolution {
   const char* x_;
   const char* w_;
   char* y_;
+  const ConvolutionFusion with_;
+  Buffer bias_;
 };
 
 }  // namespace
@@ -337,7 +349,7 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
   }
   try {
     dnnl_stream();
-    const auto desc = describe(plan, Cut(plan), product_dtype(dtype));
+    const auto desc = describe(plan, Cut(plan), product_dtype(dtype), false);
     return !std::string_view(desc.impl_info_str()).starts_with("ref");
   } catch (const dnnl::error&) {
     return false;
@@ -345,9 +357,9 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
 }
 
 void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
-                 const ParallelFor& parallel_for) {
+                 const ParallelFor& parallel_for, const ConvolutionFusion& with) {
   if (is_winograd(plan, dtype)) {
-    winograd_convolution(plan, dtype, x, w, y, parallel_for);
+    winograd_convolution(plan, dtype, x, w, y, parallel_for, with);
     return;
   }
   try {
@@ -357,7 +369,7 @@ void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const 
       return;
     }
     Convolution(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),
-                static_cast<char*>(y))
+                static_cast<char*>(y), with)
         .run(parallel_for);
   } catch (const dnnl::error& error) {
     fail("[convolution kernel] oneDNN refuses {} to {} channels: {}", plan.in, plan.out,

@@ -8,6 +8,7 @@
 #include "kinema/core/dtype.h"
 #include "kinema/core/shape.h"
 #include "kinema/graph/ops.h"
+#include "kinema/kernels/cpu/group_norm.h"
 #include "kinema/kernels/cpu/matrix_product.h"
 
 namespace kinema::kernels {
@@ -40,6 +41,13 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
 /// True when oneDNN has a fast implementation of the plan for this processor and dtype.
 bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype);
 
+/// What happens to x as it is read, and to y before it is rounded; nothing where there is nullptr.
+/// Kernel gradients take neither.
+struct ConvolutionFusion {
+  const ActivatedChannel* channels = nullptr;  // of x: one per sample and channel of all groups
+  const float* bias = nullptr;                 // [g o]
+};
+
 /// Runs the plan through oneDNN, `w` being the stored kernels, all operands of `dtype` (F32 or
 /// BF16), sums in F32. Where the processor has no BF16 products, tiles and packed weights are F32,
 /// widened as they are read and rounded as they are written. Every element is summed in the same
@@ -49,7 +57,7 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype);
 /// beside them only packed weights take memory: all of them, or those that the threads are at where
 /// there is a single tile. Throws an Error when oneDNN refuses.
 void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w, void* y,
-                 const ParallelFor& parallel_for);
+                 const ParallelFor& parallel_for, const ConvolutionFusion& with = {});
 
 /// The plan as the attribute `plan` of a custom call, and back.
 std::vector<int64_t> to_words(const ConvolutionPlan& plan);

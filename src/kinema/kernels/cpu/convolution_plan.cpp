@@ -52,7 +52,7 @@ std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, co
     plan.y[axis] = y[i + 2];
     plan.stride[axis] = attrs.strides[i];
     plan.low[axis] = attrs.pad[i].first;
-    plan.dilation[axis] = attrs.rhs_dilation[i];
+    plan.dilation[axis] = attrs.rhs_dilation.empty() ? 1 : attrs.rhs_dilation[i];
   }
   plan.stored = plan.w[0];
   if (is_kernel_gradient(plan)) {

@@ -39,6 +39,15 @@ struct Add {
   }
 };
 
+struct AddOne {
+  [[gnu::always_inline]] static void run(float value, int64_t n, float* x) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] += value;
+    }
+  }
+};
+
 }  // namespace
 
 void to_bf16(const float* x, int64_t n, float factor, uint16_t* y) {
@@ -48,6 +57,8 @@ void to_bf16(const float* x, int64_t n, float factor, uint16_t* y) {
 void from_bf16(const uint16_t* x, int64_t n, float* y) { vector_loop<FromBf16>(x, n, y); }
 
 void add_floats(const float* x, int64_t n, float* sum) { vector_loop<Add>(x, n, sum); }
+
+void add_to_floats(float value, int64_t n, float* x) { vector_loop<AddOne>(value, n, x); }
 
 void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to) {
   if (dtype == DType::BF16) {

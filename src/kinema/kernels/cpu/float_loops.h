@@ -15,6 +15,9 @@ void from_bf16(const uint16_t* x, int64_t n, float* y);
 /// sum += x.
 void add_floats(const float* x, int64_t n, float* sum);
 
+/// x += value.
+void add_to_floats(float value, int64_t n, float* x);
+
 /// `count` neighbours from element `at` on of memory of the dtype, F32 or BF16, as F32.
 void read_floats(DType dtype, const char* from, int64_t at, int64_t count, float* to);
 

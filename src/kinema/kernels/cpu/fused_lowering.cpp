@@ -12,8 +12,10 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/body.h"
 #include "kinema/kernels/cpu/attention.h"
+#include "kinema/kernels/cpu/convolution.h"
 #include "kinema/kernels/cpu/custom_call.h"
 #include "kinema/kernels/cpu/handlers.h"
+#include "kinema/kernels/cpu/kernel_gradient.h"
 #include "kinema/kernels/settings.h"
 
 namespace kinema::kernels {
@@ -65,6 +67,30 @@ bool write_gradient_sizes(const Call& call, Emitter& out, const CpuLoweringOptio
              fmt::format("rows = array<i64: {}>, max_value = {:.17e} : f64",
                          fmt::join(settings.rows, ", "), settings.max_value),
              operands_of(call.node, out), out, out.location(call.node), {.count = 2});
+  return true;
+}
+
+/// A convolution that reads x through its norm and SiLU, whose values never lie in memory.
+bool write_activated_convolution(const Call& call, Emitter& out,
+                                 const CpuLoweringOptions& options) {
+  const auto& settings = call.settings<ActivatedConvolutionSettings>();
+  const Node& node = call.node;
+  const DType dtype = node.shape(0).dtype;
+  const bool takes = (dtype == DType::F32 && options.f32) || (dtype == DType::BF16 && options.bf16);
+  if (node.inputs.size() != 5 || !takes || node.shape(3).dtype != dtype) {
+    return false;
+  }
+  const auto plan = convolution_plan(node.shape(0).dims, node.shape(3).dims, node.results[0].dims,
+                                     settings.convolution);
+  if (!plan || is_kernel_gradient(*plan) || plan->flops() < options.min_convolution_flops ||
+      !has_fast_convolution(*plan, dtype)) {
+    return false;
+  }
+  write_call(node, options.trace ? kTracedActivatedConvolutionTarget : kActivatedConvolutionTarget,
+             fmt::format("plan = array<i64: {}>, groups = {} : i64, epsilon = {:.17e} : f64{}",
+                         fmt::join(to_words(*plan), ", "), settings.groups, settings.epsilon,
+                         options.trace ? traced_label(node) : ""),
+             operands_of(node, out), out, out.location(node));
   return true;
 }
 
@@ -154,7 +180,8 @@ struct Kernel {
   bool (*write)(const Call& call, Emitter& out, const CpuLoweringOptions& options);
 };
 
-constexpr Kernel kKernels[] = {{"adamw", write_adamw},
+constexpr Kernel kKernels[] = {{"activated_convolution", write_activated_convolution},
+                               {"adamw", write_adamw},
                                {"attention", write_attention},
                                {"flash_attention", write_flash_attention},
                                {"flash_attention_backward", write_flash_attention_backward},

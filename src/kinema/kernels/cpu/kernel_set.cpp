@@ -14,10 +14,12 @@ constexpr const char* kXnnpackFlag = "xla_cpu_use_xnnpack";
 std::vector<Handler> cpu_handlers() {
   return {{kDotTarget, dot_handler()},
           {kConvolutionTarget, convolution_handler()},
+          {kActivatedConvolutionTarget, activated_convolution_handler()},
           {kAttentionTarget, attention_handler()},
           {kAttentionBackwardTarget, attention_backward_handler()},
           {kTracedDotTarget, traced_dot_handler()},
           {kTracedConvolutionTarget, traced_convolution_handler()},
+          {kTracedActivatedConvolutionTarget, traced_activated_convolution_handler()},
           {kTracedAttentionTarget, traced_attention_handler()},
           {kTracedAttentionBackwardTarget, traced_attention_backward_handler()},
           {kBarrierTarget, barrier_handler()},

@@ -159,6 +159,42 @@ bool write_barrier(const Node& node, Emitter& out) {
   return true;
 }
 
+/// A sum that is rounded to BF16 and read more than once. The compiler computes it in F32, and
+/// would hand that to readers that widen it, or keep it for them (xla_allow_excess_precision):
+/// twice the memory for each residual of a training step. Behind a wall they read what was rounded.
+bool write_rounded_sum(const Node& node, Emitter& out) {
+  constexpr int64_t kLarge = 1 << 16;  // numbers; what is smaller is better fused
+  const Tensor sum = const_cast<Node&>(node).result();
+  if (sum.dtype() != DType::BF16 || sum.shape().elements() < kLarge || out.uses(sum) < 2 ||
+      (node.op == &kConvert && node.input(0).node().op == &kInput)) {
+    return false;
+  }
+  out.plain(node);
+  Operands rounded;
+  rounded.add(out.name(sum), sum.shape());
+  write_call(node, kBarrierTarget, "", rounded, out, out.location(node), {.in_place = 1});
+  return true;
+}
+
+/// BF16 are joined as their bits: the compiler would widen them to F32 first and round the whole.
+bool write_joined_bits(const Node& node, Emitter& out) {
+  const Shape& whole = node.results[0];
+  if (whole.dtype != DType::BF16) {
+    return false;
+  }
+  const auto bits = [](const Shape& x) { return Shape{DType::U16, x.dims}; };
+  Operands in;
+  for (const Tensor x : node.inputs) {
+    in.add(out.bitcast(out.name(x), x.shape(), bits(x.shape())), bits(x.shape()));
+  }
+  const std::string joined = out.fresh();
+  out.line("{} = \"stablehlo.concatenate\"({}) {{dimension = {} : i64}} : ({}) -> ({}){}", joined,
+           fmt::join(in.names, ", "), node.get<ConcatenateAttrs>().axis, fmt::join(in.types, ", "),
+           mlir_type(bits(whole)), out.location(node));
+  out.bind(const_cast<Node&>(node).result(), out.bitcast(joined, bits(whole), whole));
+  return true;
+}
+
 }  // namespace
 
 Lowering cpu_lowering(const CpuLoweringOptions& given) {
@@ -176,11 +212,17 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
     if (node.op == &kCall) {
       return write_fused(node, out, options);
     }
+    if (node.op == &kConcatenate) {
+      return write_joined_bits(node, out);
+    }
+    if (node.op == &kAdd) {
+      return write_rounded_sum(node, out);
+    }
     if (node.op == &kOptimizationBarrier) {
       return write_barrier(node, out);
     }
     if (node.op == &kConvert) {
-      return write_rounded_dot(node, out, options);
+      return write_rounded_dot(node, out, options) || write_rounded_sum(node, out);
     }
     return node.op == &kTranspose && write_transposed_dot(node, out, options);
   };

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kinema/core/dtype.h"
@@ -18,6 +21,12 @@ dnnl::stream& dnnl_stream();
 dnnl::matmul::primitive_desc matmul_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                        const dnnl::memory::desc& c,
                                        const dnnl::memory::desc& bias = {});
+
+/// Copies an array of three axes between two layouts of dense or spread-out memory, by a kernel
+/// that is made once per thread.
+void dnnl_copy(DType dtype, const std::array<int64_t, 3>& sizes, const char* from,
+               const std::array<int64_t, 3>& from_strides, char* to,
+               const std::array<int64_t, 3>& to_strides);
 
 /// F32, BF16, S8 or S32.
 dnnl::memory::data_type dnnl_type(DType dtype);

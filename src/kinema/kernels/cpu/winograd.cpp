@@ -95,8 +95,9 @@ struct Cut {
 
 class Winograd {
  public:
-  Winograd(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y)
-      : p_(plan), cut_(plan), dtype_(dtype), x_(x), w_(w), y_(y) {}
+  Winograd(const ConvolutionPlan& plan, DType dtype, const char* x, const char* w, char* y,
+           const ConvolutionFusion& with)
+      : p_(plan), cut_(plan), dtype_(dtype), x_(x), w_(w), y_(y), with_(with) {}
 
   void run(const ParallelFor& parallel_for) {
     slots_ = (p_.w[0] - 1) * p_.dilation[0] + 1;
@@ -211,17 +212,25 @@ class Winograd {
     }
   }
 
+  Plane image(const Place& at, int64_t in, int64_t frame) const {
+    const int64_t channel = at.group * p_.in + in;
+    const int64_t start = (channel * p_.x[0] + frame) * p_.x[1] * p_.x[2];
+    const ActivatedChannel* activated = with_.channels ? with_.channels + channel : nullptr;
+    return {dtype_, x_, start, p_.x[1], p_.x[2], activated};
+  }
+
   /// Points of some channels of one frame of what is read, as panels of tiles.
   void to_points(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
-    thread_local Buffer lines_buffer;
     thread_local Buffer row_buffer;
-    float* lines = lines_buffer.floats(8 * (cut_.tiles.columns + 1));
     float* row = row_buffer.floats(kPoints * cut_.together);
     std::fill_n(row, kPoints * cut_.together, 0.0F);
     for (int64_t in = begin; in < end; ++in) {
-      const int64_t plane = ((at.group * p_.in + in) * p_.x[0] + frame) * p_.x[1] * p_.x[2];
-      input_points({dtype_, x_, plane, p_.x[1], p_.x[2]}, cut_.tiles, -p_.low[1], -p_.low[2],
-                   at.tile, at.tile + cut_.together, lines, row, cut_.together);
+      if (in + 1 < end) {
+        expect_points(image(at, in + 1, frame), cut_.tiles, -p_.low[1], -p_.low[2], at.tile,
+                      at.tile + cut_.together);
+      }
+      input_points(image(at, in, frame), cut_.tiles, -p_.low[1], -p_.low[2], at.tile,
+                   at.tile + cut_.together, row, cut_.together);
       const int64_t block = in / cut_.depth * cut_.depth;
       const int64_t depth = std::min(cut_.depth, p_.in - block);
       const int64_t panel = cut_.panel.columns;
@@ -237,14 +246,17 @@ class Winograd {
 
   /// Tiles of some channels of one frame of the result.
   void write(const Place& at, int64_t frame, int64_t begin, int64_t end) const {
-    thread_local Buffer buffer;
-    float* lines = buffer.floats(4 * cut_.tiles.columns);
+    float lines[4 * kStrip];
     for (int64_t channel = begin; channel < end; ++channel) {
-      const int64_t plane =
-          ((at.group * p_.out + at.first + channel) * p_.y[0] + frame) * p_.y[1] * p_.y[2];
+      const int64_t of_y = at.group * p_.out + at.first + channel;  // of all samples and groups
+      const int64_t plane = (of_y * p_.y[0] + frame) * p_.y[1] * p_.y[2];
+      const float bias = with_.bias ? with_.bias[of_y % (p_.groups * p_.out)] : 0.0F;
       const auto segment = [&](int64_t tile_row, int64_t column, int64_t first, int64_t tiles) {
-        vector_loop<Results>(sums_ + channel * cut_.together + first, at.channels * cut_.together,
-                             tiles, lines);
+        vector_loop<Results, const float*, int64_t, int64_t, float*>(
+            sums_ + channel * cut_.together + first, at.channels * cut_.together, tiles, lines);
+        if (with_.bias) {
+          add_to_floats(bias, 4 * tiles, lines);
+        }
         const int64_t width = std::min(2 * tiles, p_.y[2] - 2 * column);
         for (int64_t line = 0; line < std::min<int64_t>(2, p_.y[1] - 2 * tile_row); ++line) {
           write_floats(dtype_, lines + line * 2 * tiles, width, y_,
@@ -261,6 +273,7 @@ class Winograd {
   const char* x_;
   const char* w_;
   char* y_;
+  const ConvolutionFusion with_;
   int64_t slots_ = 0;  // frames that are read whose points are held
   Buffer kernels_buffer_, inputs_buffer_, sums_buffer_;
   float* kernels_ = nullptr;  // as points: frames, points, blocks of channels, panels
@@ -281,9 +294,9 @@ bool is_winograd(const ConvolutionPlan& plan, DType dtype) {
 }
 
 void winograd_convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,
-                          void* y, const ParallelFor& parallel_for) {
+                          void* y, const ParallelFor& parallel_for, const ConvolutionFusion& with) {
   Winograd(plan, dtype, static_cast<const char*>(x), static_cast<const char*>(w),
-           static_cast<char*>(y))
+           static_cast<char*>(y), with)
       .run(parallel_for);
 }
 

@@ -19,7 +19,7 @@ bool is_winograd(const ConvolutionPlan& plan, DType dtype);
 /// products. Everything but what is read and written is F32. A sum is rounded relative to the
 /// magnitudes of what is added on the way, a few times those of the plain sum.
 void winograd_convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const void* w,
-                          void* y, const ParallelFor& parallel_for);
+                          void* y, const ParallelFor& parallel_for, const ConvolutionFusion& with);
 
 /// The same of kernel_gradient(), of single frames.
 bool is_winograd_kernel_gradient(const ConvolutionPlan& plan, DType dtype);

@@ -128,11 +128,10 @@ class KernelGradient {
     const int64_t first = panel * panel_.rows;
     const int64_t count = std::min(panel_.rows, at.channels - first);
     as_panel(at, count, panel_.rows, inputs_at(at, 0) + first * at.tiles,
-             inputs_at(at, 1) - inputs_at(at, 0), [&](int64_t i, float* lines, float* points) {
+             inputs_at(at, 1) - inputs_at(at, 0), [&](int64_t i, float* points) {
                input_points(
                    {dtype_, x_, start(p_.x, at.first + first + i, at.image), p_.x[1], p_.x[2]},
-                   tiles_, -p_.low[1], -p_.low[2], at.tile, at.tile + at.tiles, lines, points,
-                   at.tiles);
+                   tiles_, -p_.low[1], -p_.low[2], at.tile, at.tile + at.tiles, points, at.tiles);
              });
   }
 
@@ -141,13 +140,13 @@ class KernelGradient {
     const int64_t first = panel * panel_.columns;
     const int64_t count = std::min(panel_.columns, p_.out - first);
     as_panel(at, count, panel_.columns, cotangents_at(at, 0) + first * at.tiles,
-             cotangents_at(at, 1) - cotangents_at(at, 0),
-             [&](int64_t i, float* lines, float* points) {
+             cotangents_at(at, 1) - cotangents_at(at, 0), [&](int64_t i, float* points) {
+               float lines[4 * kStrip];
                const Plane image{dtype_, w_, start(p_.w, first + i, at.image), p_.w[1], p_.w[2]};
                const auto segment = [&](int64_t row, int64_t column, int64_t from, int64_t size) {
                  image.read(2 * row, 2 * column, 2 * size, lines);
                  image.read(2 * row + 1, 2 * column, 2 * size, lines + 2 * size);
-                 vector_loop<CotangentPoints>(lines, size, points + from, at.tiles);
+                 vector_loop<CotangentPoints, const float*>(lines, size, points + from, at.tiles);
                };
                tiles_.for_segments(at.tile, at.tile + at.tiles, segment);
              });
@@ -160,15 +159,13 @@ class KernelGradient {
   /// Points [channels, points, tiles] that `of_channel` makes, as panels `step` apart.
   void as_panel(const Place& at, int64_t count, int64_t width, float* to, int64_t step,
                 const auto& of_channel) const {
-    thread_local Buffer lines_buffer;
     thread_local Buffer rows_buffer;
     thread_local Buffer panel_buffer;
-    float* lines = lines_buffer.floats(8 * (tiles_.columns + 1));
     float* rows = rows_buffer.floats(width * kPoints * at.tiles);
     // By way of a buffer: what is written behind a panel may be another thread's.
     float* panel = panel_buffer.floats(width * at.tiles + kPanelSpare);
     for (int64_t i = 0; i < count; ++i) {
-      of_channel(i, lines, rows + i * kPoints * at.tiles);
+      of_channel(i, rows + i * kPoints * at.tiles);
     }
     for (int64_t point = 0; point < kPoints; ++point) {
       const auto* from = reinterpret_cast<const char*>(rows + point * at.tiles);

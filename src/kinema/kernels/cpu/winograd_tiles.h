@@ -5,6 +5,7 @@
 
 #include "kinema/core/dtype.h"
 #include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/group_norm.h"
 #include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
@@ -24,6 +25,7 @@ struct Plane {
   const char* data;
   int64_t start;  // elements before it
   int64_t rows, columns;
+  const ActivatedChannel* activated = nullptr;  // what is done to pixels as they are read
 
   /// `width` pixels of a row from a column on.
   void read(int64_t row, int64_t column, int64_t width, float* to) const {
@@ -35,48 +37,64 @@ struct Plane {
     }
     std::fill_n(to, left, 0.0F);
     read_floats(dtype, data, start + row * columns + column + left, right - left, to + left);
+    if (activated != nullptr) {
+      activate(to + left, right - left, *activated);
+    }
     std::fill_n(to + right, width - right, 0.0F);
   }
 };
 
-/// The tiles of an image, row by row.
+/// Tiles of a strip's row. A strip is as narrow as vectors and pages allow: its neighbours below
+/// read half of what its own tiles do, and soon.
+constexpr int64_t kStrip = 32;
+/// Inputs of such a row, and the two pixels that tiles at its end read beyond.
+constexpr int64_t kLine = 2 * kStrip + 2;
+
+/// The tiles of an image: strips of columns, each row by row.
 struct Tiles {
   int64_t rows, columns;
+  int64_t strip;  // columns of each but the last one
 
-  Tiles(int64_t height, int64_t width) : rows(ceil_div(height, 2)), columns(ceil_div(width, 2)) {}
+  Tiles(int64_t height, int64_t width)
+      : rows(ceil_div(height, 2)),
+        columns(ceil_div(width, 2)),
+        strip(ceil_div(columns, ceil_div(columns, kStrip))) {}
   int64_t count() const { return rows * columns; }
 
   /// Calls of `segment(row, column, at, size)` for the tiles from `first` to `end`: neighbours of
-  /// one row, of which the first one is the tile first + at.
+  /// one row and strip, of which the first one is the tile first + at.
   void for_segments(int64_t first, int64_t end, const auto& segment) const {
     for (int64_t i = first; i < std::min(end, count());) {
-      const int64_t column = i % columns;
-      const int64_t size = std::min({columns - column, end - i, count() - i});
-      segment(i / columns, column, i - first, size);
+      const int64_t left = i / (rows * strip) * strip;
+      const int64_t width = std::min(strip, columns - left);
+      const int64_t inside = i - left * rows;
+      const int64_t column = inside % width;
+      const int64_t size = std::min(width - column, end - i);
+      segment(inside / width, left + column, i - first, size);
       i += size;
     }
   }
 };
 
-/// B^T d B of `tiles` neighbours, whose inputs are four lines of 2 tiles + 2 pixels, which it
-/// changes; point i of tile t goes to points[i step + t].
+/// B^T d B of `tiles` neighbours, whose inputs are four lines of 2 tiles + 2 pixels, kLine apart;
+/// `rows` has as much room. Point i of tile t goes to points[i step + t].
 struct InputPoints {
-  [[gnu::always_inline]] static void run(float* lines, int64_t line, int64_t tiles, float* points,
-                                         int64_t step) {
-    float* a = lines;
-    float* b = a + line;
-    float* c = b + line;
-    float* d = c + line;
+  [[gnu::always_inline]] static void run(const float* lines, float* rows, int64_t tiles,
+                                         float* points, int64_t step) {
+    const float* a = lines;
+    const float* b = a + kLine;
+    const float* c = b + kLine;
+    const float* d = c + kLine;
 #pragma omp simd
-    for (int64_t i = 0; i < line; ++i) {
+    for (int64_t i = 0; i < 2 * tiles + 2; ++i) {
       const float x = a[i], y = b[i], z = c[i], u = d[i];
-      a[i] = x - z;
-      b[i] = y + z;
-      c[i] = z - y;
-      d[i] = y - u;
+      rows[i] = x - z;
+      rows[kLine + i] = y + z;
+      rows[2 * kLine + i] = z - y;
+      rows[3 * kLine + i] = y - u;
     }
     for (int64_t row = 0; row < 4; ++row) {
-      const float* x = lines + row * line;
+      const float* x = rows + row * kLine;
       float* p = points + 4 * row * step;
       float* q = p + step;
       float* r = q + step;
@@ -93,16 +111,43 @@ struct InputPoints {
   }
 };
 
+/// Has the memory that input_points() will read on its way to the caches.
+inline void expect_points(const Plane& image, const Tiles& tiles, int64_t row, int64_t column,
+                          int64_t first, int64_t end) {
+  constexpr int64_t kCacheLine = 64;
+  const int64_t bytes = byte_size(image.dtype);
+  tiles.for_segments(first, end, [&](int64_t y, int64_t x, int64_t, int64_t size) {
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t line = std::clamp<int64_t>(2 * y + row + i, 0, image.rows - 1);
+      const char* from = image.data + (image.start + line * image.columns + 2 * x + column) * bytes;
+      for (int64_t at = 0; at < (2 * size + 2) * bytes; at += kCacheLine) {
+        __builtin_prefetch(from + at);
+      }
+    }
+  });
+}
+
 /// Points of the tiles from `first` to `end` of an image, the first tile of which reads from `row`
-/// and `column` on: points[i step + t]. `lines` has room for 8 (columns + 1) floats.
+/// and `column` on: points[i step + t].
 inline void input_points(const Plane& image, const Tiles& tiles, int64_t row, int64_t column,
-                         int64_t first, int64_t end, float* lines, float* points, int64_t step) {
+                         int64_t first, int64_t end, float* points, int64_t step) {
+  float lines[4 * kLine];
+  float rows[4 * kLine];
+  int64_t last_row = -2, last_column = 0, last_size = 0;
   tiles.for_segments(first, end, [&](int64_t y, int64_t x, int64_t at, int64_t size) {
     const int64_t width = 2 * size + 2;
-    for (int64_t i = 0; i < 4; ++i) {
-      image.read(2 * y + row + i, 2 * x + column, width, lines + i * width);
+    int64_t known = 0;
+    if (y == last_row + 1 && x == last_column && size == last_size) {
+      known = 2;
+      std::copy_n(lines + 2 * kLine, 2 * kLine, lines);
     }
-    vector_loop<InputPoints>(lines, width, size, points + at, step);
+    for (int64_t i = known; i < 4; ++i) {
+      image.read(2 * y + row + i, 2 * x + column, width, lines + i * kLine);
+    }
+    last_row = y;
+    last_column = x;
+    last_size = size;
+    vector_loop<InputPoints, const float*, float*>(lines, rows, size, points + at, step);
   });
 }
 

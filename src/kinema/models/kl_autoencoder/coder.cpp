@@ -135,7 +135,7 @@ class Encoder {
     if (options.tap) {
       offer(options, "conv_norm_out", norm_out_(x));
     }
-    x = conv_out_(norm_out_.activated(x), precision);
+    x = conv_out_(norm_out_, x, precision);
     return quant_ ? (*quant_)(x, precision) : x;
   }
 
@@ -192,7 +192,7 @@ class Decoder {
     if (options.tap) {
       offer(options, "conv_norm_out", norm_out_(x));
     }
-    return conv_out_(norm_out_.activated(x), precision);
+    return conv_out_(norm_out_, x, precision);
   }
 
  private:

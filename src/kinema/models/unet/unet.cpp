@@ -493,8 +493,7 @@ UNetOutputs unet(std::span<const Tensor> params, const UNetConfig& config,
   if (inputs.tap) {
     offer("conv_norm_out", ends.norm_out(x));
   }
-  return {.prediction = ends.conv_out(ends.norm_out.activated(x), precision),
-          .block_sum = block_sum};
+  return {.prediction = ends.conv_out(ends.norm_out, x, precision), .block_sum = block_sum};
 }
 
 }  // namespace kinema::unet

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kinema/core/dtype.h"
+#include "kinema/kernels/cpu/matrix_product.h"
+
+namespace kinema::kernels {
+
+/// A group norm (arXiv:1803.08494) of x [batch, channels, pixels] on dense memory.
+struct GroupNormPlan {
+  int64_t batch, channels, pixels;
+  int64_t groups;
+  double epsilon;
+};
+
+/// What the norm and SiLU do to one channel of one sample: silu((x - mean) scale + shift).
+struct ActivatedChannel {
+  float mean, scale, shift;
+};
+
+/// One per sample and channel, of x (F32 or BF16), weight and bias [channels]. Sums of a channel
+/// are F32 over a few thousand pixels at most, and F64 beyond, in an order that does not depend on
+/// threads.
+std::vector<ActivatedChannel> activated_channels(const GroupNormPlan& plan, DType dtype,
+                                                 const void* x, const float* weight,
+                                                 const float* bias,
+                                                 const ParallelFor& parallel_for);
+
+/// x = silu((x - mean) scale + shift).
+void activate(float* x, int64_t n, const ActivatedChannel& channel);
+
+}  // namespace kinema::kernels

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/cpu_kernel.h"
+#include "kinema/graph/ops.h"
+
+// Values of BF16 stay as narrow as they are between the operations of a program.
+namespace kinema::kernels {
+namespace {
+
+bool has_wall(const Graph& graph, const std::vector<Tensor>& outputs) {
+  return emit(graph, outputs, with_kernels({})).find(kBarrierTarget) != std::string::npos;
+}
+
+TEST(CpuNarrowValues, SumsThatAreReadTwiceAreRoundedForAll) {
+  const auto walled = [](DType dtype, int64_t size, bool twice) {
+    Graph graph;
+    const Tensor x = graph.input({dtype, {size}});
+    const Tensor y = graph.input({dtype, {size}});
+    const Tensor sum = x + y;
+    return has_wall(graph, twice ? std::vector{sum, exp(sum)} : std::vector{exp(sum)});
+  };
+  EXPECT_TRUE(walled(DType::BF16, 1 << 16, true));
+  EXPECT_FALSE(walled(DType::BF16, 1 << 16, false));
+  EXPECT_FALSE(walled(DType::BF16, 1 << 10, true));
+  EXPECT_FALSE(walled(DType::F32, 1 << 16, true));
+}
+
+TEST(CpuNarrowValues, SoAreWiderSumsButNoParameters) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {1 << 16}});
+  const Tensor parameter = convert(x, DType::BF16);
+  EXPECT_FALSE(has_wall(graph, {parameter, exp(parameter)}));
+  const Tensor sum = convert(x + x, DType::BF16);
+  EXPECT_TRUE(has_wall(graph, {sum, exp(sum)}));
+}
+
+TEST(CpuNarrowValues, ReadersSeeWhatWasRounded) {
+  Graph graph;
+  const Dims dims{1 << 16};
+  const Tensor x = graph.input({DType::BF16, dims});
+  const Tensor y = graph.input({DType::BF16, dims});
+  const Tensor sum = x + y;
+  const std::vector<Tensor> outputs{sum, convert(sum, DType::F32)};
+  const auto results =
+      runtime::Program::compile(client(), graph, outputs, {.emit = with_kernels({})})
+          .run_on_host(std::vector{normal(DType::BF16, dims, 1), normal(DType::BF16, dims, 2)});
+  const HostArray widened = convert(results[0], DType::F32);
+  EXPECT_GT(largest(widened), 1.0);
+  EXPECT_TRUE(std::ranges::equal(widened.bytes, results[1].bytes));
+}
+
+TEST(CpuNarrowValues, AreJoinedAsTheirBits) {
+  Graph graph;
+  const Tensor x = graph.input({DType::BF16, {2, 3}});
+  const Tensor y = graph.input({DType::BF16, {2, 1}});
+  const std::vector<Tensor> outputs{concatenate({x, y}, Axis(1))};
+  const std::string text = emit(graph, outputs, with_kernels({}));
+  EXPECT_NE(text.find("(tensor<2x3xui16>, tensor<2x1xui16>) -> (tensor<2x4xui16>)"),
+            std::string::npos);
+  const auto bits = [](const Dims& dims, std::vector<uint16_t> of) {
+    HostArray array(Shape{DType::BF16, dims});
+    std::memcpy(array.bytes.data(), of.data(), of.size() * sizeof(uint16_t));
+    return array;
+  };
+  // NaN of every kind, infinities, both zeros, the smallest numbers.
+  const auto actual =
+      runtime::Program::compile(client(), graph, outputs, {.emit = with_kernels({})})
+          .run_on_host(std::vector{bits({2, 3}, {0x7FC1, 0xFF81, 0x7F80, 0x8000, 0x0000, 0x0001}),
+                                   bits({2, 1}, {0x3F80, 0x8001})});
+  const HostArray expected =
+      bits({2, 4}, {0x7FC1, 0xFF81, 0x7F80, 0x3F80, 0x8000, 0x0000, 0x0001, 0x8001});
+  EXPECT_TRUE(std::ranges::equal(actual[0].bytes, expected.bytes));
+}
+
+}  // namespace
+}  // namespace kinema::kernels
