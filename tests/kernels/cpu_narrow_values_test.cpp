@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu_kernel.h"
@@ -49,6 +50,36 @@ TEST(CpuNarrowValues, ReadersSeeWhatWasRounded) {
   const HostArray widened = convert(results[0], DType::F32);
   EXPECT_GT(largest(widened), 1.0);
   EXPECT_TRUE(std::ranges::equal(widened.bytes, results[1].bytes));
+}
+
+TEST(CpuNarrowValues, RowsAreSummedWhereTheyLie) {
+  for (const Dims& dims : {Dims{700, 300}, Dims{3, 250, 257}}) {
+    Graph graph;
+    const Tensor x = graph.input({DType::BF16, dims});
+    const std::vector<int64_t> axes =
+        dims.size() == 2 ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1};
+    const std::vector<Tensor> outputs{sum(convert(x, DType::F32), axes)};
+    ASSERT_NE(emit(graph, outputs, with_kernels({})).find(kColumnSumsTarget), std::string::npos);
+    const HostArray given = normal(DType::BF16, dims, 1);
+    const HostArray actual =
+        runtime::Program::compile(client(), graph, outputs, {.emit = with_kernels({})})
+            .run_on_host(std::vector{given})[0];
+    const HostArray wide = convert(given, DType::F32);
+    const int64_t columns = dims.back();
+    const int64_t rows = wide.shape.elements() / columns;
+    for (int64_t column = 0; column < columns; ++column) {
+      double expected = 0;
+      double magnitudes = 0;
+      for (int64_t row = 0; row < rows; ++row) {
+        const double value = wide.as<float>()[static_cast<size_t>(row * columns + column)];
+        expected += value;
+        magnitudes += std::abs(value);
+      }
+      // 64 roundings in a group, and one for each group.
+      const double bound = magnitudes * static_cast<double>(64 + rows / 64 + 1) * 0x1p-24;
+      ASSERT_LE(std::abs(actual.as<float>()[static_cast<size_t>(column)] - expected), bound);
+    }
+  }
 }
 
 TEST(CpuNarrowValues, AreJoinedAsTheirBits) {

@@ -52,6 +52,12 @@ struct ConcatenateAttrs {
 };
 extern const Op kConcatenate;
 
+/// Attributes of kSum: axes of the operand, sorted, not none.
+struct ReduceAttrs {
+  std::vector<int64_t> axes;
+};
+extern const Op kSum;
+
 /// Attributes of kSlice: elements `start`, `start + stride`, ... of one axis.
 struct SliceAttrs {
   int64_t axis, start, size, stride;

@@ -9,14 +9,11 @@
 #include "kinema/graph/graph.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/ops/all_ops.h"
+#include "kinema/graph/ops/attrs.h"
 #include "kinema/graph/ops/rules.h"
 
 namespace kinema {
 namespace {
-
-struct ReduceAttrs {
-  std::vector<int64_t> axes;  // sorted, not empty
-};
 
 Shape reduced(const Node& node) {
   const Shape& x = node.shape(0);
@@ -88,8 +85,10 @@ std::string far_end(DType dtype, int sign) {
   return fmt::format("{}", sign < 0 ? -largest - 1 : largest);
 }
 
+}  // namespace
+
 // y = sum of x,  dx = dy repeated
-constexpr Op kSum{
+constinit const Op kSum{
     .name = "sum",
     .infer = reduced_number,
     .gradient = [](Tensor y, Tensor dy) -> Cotangents {
@@ -100,6 +99,8 @@ constexpr Op kSum{
           emit_reduce(node, out, "stablehlo.add", mlir_literal(0.0, node.shape(0).dtype));
         },
 };
+
+namespace {
 
 // dx = dy [x = y] / (number of elements equal to y): ties share equally
 Cotangents extremum_gradient(Tensor y, Tensor dy) {

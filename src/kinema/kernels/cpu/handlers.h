@@ -11,6 +11,7 @@ inline constexpr const char* kAttentionBackwardTarget = "kinema.attention_backwa
 inline constexpr const char* kAdamWTarget = "kinema.adamw";
 inline constexpr const char* kGradientSizesTarget = "kinema.gradient_sizes";
 inline constexpr const char* kBarrierTarget = "kinema.barrier";
+inline constexpr const char* kColumnSumsTarget = "kinema.column_sums";
 /// The same kernels, which say in recordings (core/trace.h) when they run.
 inline constexpr const char* kTracedDotTarget = "kinema.dot.traced";
 inline constexpr const char* kTracedConvolutionTarget = "kinema.convolution.traced";
@@ -26,6 +27,7 @@ void* attention_backward_handler();
 void* adamw_handler();
 void* gradient_sizes_handler();
 void* barrier_handler();
+void* column_sums_handler();
 void* traced_dot_handler();
 void* traced_convolution_handler();
 void* traced_activated_convolution_handler();

@@ -23,6 +23,7 @@ std::vector<Handler> cpu_handlers() {
           {kTracedAttentionTarget, traced_attention_handler()},
           {kTracedAttentionBackwardTarget, traced_attention_backward_handler()},
           {kBarrierTarget, barrier_handler()},
+          {kColumnSumsTarget, column_sums_handler()},
           {kAdamWTarget, adamw_handler()},
           {kGradientSizesTarget, gradient_sizes_handler()}};
 }

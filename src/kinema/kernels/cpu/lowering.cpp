@@ -159,11 +159,13 @@ bool write_barrier(const Node& node, Emitter& out) {
   return true;
 }
 
+/// Numbers of an array; what is smaller is better fused.
+constexpr int64_t kLarge = 1 << 16;
+
 /// A sum that is rounded to BF16 and read more than once. The compiler computes it in F32, and
 /// would hand that to readers that widen it, or keep it for them (xla_allow_excess_precision):
 /// twice the memory for each residual of a training step. Behind a wall they read what was rounded.
 bool write_rounded_sum(const Node& node, Emitter& out) {
-  constexpr int64_t kLarge = 1 << 16;  // numbers; what is smaller is better fused
   const Tensor sum = const_cast<Node&>(node).result();
   if (sum.dtype() != DType::BF16 || sum.shape().elements() < kLarge || out.uses(sum) < 2 ||
       (node.op == &kConvert && node.input(0).node().op == &kInput)) {
@@ -173,6 +175,21 @@ bool write_rounded_sum(const Node& node, Emitter& out) {
   Operands rounded;
   rounded.add(out.name(sum), sum.shape());
   write_call(node, kBarrierTarget, "", rounded, out, out.location(node), {.in_place = 1});
+  return true;
+}
+
+/// A sum of rows of BF16 in F32, the gradient of a bias: the compiler's own way, in several stages,
+/// begins with all of x in F32.
+bool write_column_sums(const Node& sum, Emitter& out) {
+  const Shape& y = sum.results[0];
+  const Node& wide = sum.input(0).node();
+  const std::vector<int64_t>& axes = sum.get<ReduceAttrs>().axes;
+  if (wide.op != &kConvert || wide.shape(0).dtype != DType::BF16 || y.dtype != DType::F32 ||
+      y.rank() != 1 || axes.back() != wide.shape(0).rank() - 2 || y.elements() == 0 ||
+      wide.shape(0).elements() < kLarge) {
+    return false;
+  }
+  write_call(sum, kColumnSumsTarget, "", operands_of(wide, out), out, out.location(sum));
   return true;
 }
 
@@ -211,6 +228,9 @@ Lowering cpu_lowering(const CpuLoweringOptions& given) {
     }
     if (node.op == &kCall) {
       return write_fused(node, out, options);
+    }
+    if (node.op == &kSum) {
+      return write_column_sums(node, out);
     }
     if (node.op == &kConcatenate) {
       return write_joined_bits(node, out);

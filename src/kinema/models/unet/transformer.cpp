@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "kinema/graph/scan.h"
+
 namespace kinema::unet {
 namespace {
 
@@ -61,11 +63,18 @@ TransformerBlock::TransformerBlock(const nn::Params& params, int64_t dim, int64_
 Tensor TransformerBlock::feed_forward(Tensor x, const TransformerGiven& given,
                                       const PartTap& tap) const {
   const Precision precision = given.self_attention.precision;
-  const Tensor y = named(geglu(up_(x, precision)), "ffn_activation");
-  if (tap) {
-    tap("geglu", y);
-  }
-  return down_(given.place(y, {"activation_batch", "activation_length", "mlp"}), precision);
+  const auto down = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
+    const Tensor y = named(geglu(in[0]), "ffn_activation");
+    if (tap) {
+      tap("geglu", y);
+    }
+    return {down_(given.place(y, {"activation_batch", "activation_length", "mlp"}), precision)};
+  };
+  const Tensor y = up_(x, precision);
+  // Where no policy says what is kept: not the activation, which is had again from y.
+  const bool again = !tap && given.layers.remat.kind == RematPolicy::Kind::NONE;
+  return (again ? checkpoint({y}, {.kind = RematPolicy::Kind::FULL}, down)
+                : down(std::array{y}))[0];
 }
 
 Tensor TransformerBlock::operator()(Tensor x, const TextKeys& keys, const TransformerGiven& given,
