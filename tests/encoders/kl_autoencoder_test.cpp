@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "kinema/core/error.h"
@@ -53,6 +54,34 @@ TEST_F(KlAutoencoderTest, PutsTilesWhereTheyLie) {
   const Tile rows{0, 4 * cell};
   EXPECT_EQ(cut(made, rows, {0, 3 * cell}).bytes, cut(left, rows, {0, 3 * cell}).bytes);
   EXPECT_EQ(cut(made, rows, {4 * cell, 2 * cell}).bytes, cut(right, rows, {cell, 2 * cell}).bytes);
+}
+
+TEST_F(KlAutoencoderTest, LimitsPixelsWhenTilesAreBlended) {
+  const KlAutoencoder whole = vae();
+  const int64_t cell = whole.layout().spatial;
+  HostArray latents = noise({whole.layout().channels, 1, 4, 6});
+  for (float& x : latents.as<float>()) {
+    x *= 40.0F;
+  }
+  const HostArray made = vae(Tiling{4 * cell, 4 * cell, 4 * cell, 2 * cell}).decode(latents);
+  const auto both = [&](const HostArray& of, int64_t from) {
+    return cut(of, {0, 4 * cell}, {from, 2 * cell});
+  };
+  const HostArray blended = both(made, 2 * cell);
+  const HostArray left = both(whole.decode(cut(latents, {0, 4}, {0, 4})), 2 * cell);
+  const HostArray right = both(whole.decode(cut(latents, {0, 4}, {2, 4})), 0);
+  // Shares of 1 and of what is less add up to 1 only if the one was more before.
+  int64_t from_beyond = 0;
+  for (size_t i = 0; i < blended.as<float>().size(); ++i) {
+    const float a = std::abs(left.as<float>()[i]);
+    const float b = std::abs(right.as<float>()[i]);
+    const float made_of_both = std::abs(blended.as<float>()[i]);
+    const bool has_both = i % static_cast<size_t>(2 * cell) > 0;
+    EXPECT_LE(made_of_both, 1.0F);
+    from_beyond +=
+        has_both && std::max(a, b) == 1.0F && std::min(a, b) < 0.99F && made_of_both == 1.0F;
+  }
+  EXPECT_GT(from_beyond, 0);
 }
 
 TEST_F(KlAutoencoderTest, EncodesByTilesToo) {

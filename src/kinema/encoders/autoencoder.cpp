@@ -63,6 +63,12 @@ std::unique_ptr<Autoencoder> space_to_depth_autoencoder(const data::SpaceToDepth
   return std::make_unique<SpaceToDepthAutoencoder>(settings);
 }
 
+void clamp(HostArray& x, float low, float high) {
+  for (float& value : x.as<float>()) {
+    value = value < low ? low : (value > high ? high : value);
+  }
+}
+
 HostArray to_frames(const HostArray& pixels) {
   const Dims& dims = pixels.shape.dims;
   check(pixels.shape.dtype == DType::F32 && dims.size() == 4 && dims[0] == 3,

@@ -47,6 +47,9 @@ class Autoencoder {
 /// Pixel blocks as latents.
 std::unique_ptr<Autoencoder> space_to_depth_autoencoder(const data::SpaceToDepth& settings);
 
+/// Limits f32 values to [low, high]; a NaN stays one.
+void clamp(HostArray& x, float low, float high);
+
 /// f32 [3, f, h, w] in [-1, 1] -> u8 [f, h, w, 3], clamped and rounded. Throws an Error for a NaN.
 HostArray to_frames(const HostArray& pixels);
 

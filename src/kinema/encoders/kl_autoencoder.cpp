@@ -110,8 +110,7 @@ class KlAutoencoder::Side {
     if (encodes_) {
       out = kl::scaled(kl::encode(params, config_, options_.model, x).mean, config_);
     } else {
-      const Tensor image = kl::decode(params, config_, options_.model, kl::unscaled(x, config_));
-      out = minimum(maximum(image, -1.0), 1.0);
+      out = kl::decode(params, config_, options_.model, kl::unscaled(x, config_));
     }
     runtime::ProgramOptions options = options_.program;
     options.name = encodes_ ? "vae_encode" : "vae_decode";
@@ -238,8 +237,11 @@ void KlAutoencoder::decode(const HostArray& latents, const FrameSink& sink) cons
   const bool is_cut = model_->is_cut(d[2], d[3]);
   for (int64_t i = 0; i < d[1]; ++i) {
     const HostArray frame = cut_frames(latents, i, 1);
-    sink(is_cut ? model_->by_tiles(model_->decoder, frame, 3, 1, config().spatial())
-                : model_->decoder.run(frame));
+    // Limited when tiles are blended, not before: their sum may lie inside where one does not.
+    HostArray image = is_cut ? model_->by_tiles(model_->decoder, frame, 3, 1, config().spatial())
+                             : model_->decoder.run(frame);
+    clamp(image, -1.0F, 1.0F);
+    sink(image);
   }
 }
 

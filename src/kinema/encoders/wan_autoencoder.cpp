@@ -39,13 +39,6 @@ HostArray channels(const HostArray& x, int64_t from, int64_t count) {
   return out;
 }
 
-void clamp(HostArray& x, float low, float high) {
-  // A NaN stays one.
-  for (float& value : x.as<float>()) {
-    value = value < low ? low : (value > high ? high : value);
-  }
-}
-
 /// Pieces [c, k, h, w] one behind the other, into an array of known length.
 class Joined {
  public:
