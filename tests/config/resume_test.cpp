@@ -67,6 +67,14 @@ TEST(AKeyThatMustMatch, DecidesWhichSamplesAreNextOrWhatTheModelIs) {
   }
 }
 
+TEST(AKeyThatMustMatch, MayDifferWhereItHasNoEffect) {
+  EXPECT_NO_THROW(check_matches(with({"lora_rank=8"}), with({"lora_rank=4"}), ""));
+  EXPECT_THAT(changes(with({"lora_rank=8"}), with({"lora_rank=4"})), IsEmpty());
+  EXPECT_THROW(check_matches(with({"enable_lora=true", "lora_rank=8"}),
+                             with({"enable_lora=true", "lora_rank=4"}), ""),
+               Error);
+}
+
 TEST(ARecordOfAnotherVersion, IsComparedByTheKeysThatBothHave) {
   Record before = with({"seed=1"});
   before["a_key_of_the_past"] = "3";

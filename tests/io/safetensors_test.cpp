@@ -9,6 +9,7 @@
 
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 
@@ -54,6 +55,23 @@ TEST(Safetensors, RefusesEveryDamagedFileAndNamesIt) {
     }
   }
   EXPECT_EQ(refused, 17);
+}
+
+TEST(Safetensors, KnowsWhatIsSentInAFilesPlace) {
+  const Scratch scratch;
+  write_file(scratch / "page.safetensors", "<!DOCTYPE html><html>Access denied</html>");
+  write_file(scratch / "pointer.safetensors",
+             "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n");
+  const auto refusal = [&](const char* name) {
+    try {
+      SafetensorsFile::open(scratch / name);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("page.safetensors"), HasSubstr("page.safetensors is a web page"));
+  EXPECT_THAT(refusal("pointer.safetensors"), HasSubstr("git lfs pull"));
 }
 
 TEST(Safetensors, ReadsTheReferenceFile) {

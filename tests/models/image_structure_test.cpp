@@ -72,6 +72,11 @@ TEST(ImageStructure, HasTheSameTensorsWithAndWithoutScan) {
   unrolled.scan_layers = false;
   EXPECT_EQ(keys(flux::parameters({}, {})), keys(flux::parameters({}, unrolled)));
   EXPECT_EQ(keys(unet::parameters({}, {})), keys(unet::parameters({}, unrolled)));
+  for (const flux::TransformerConfig& one_kind :
+       {flux::TransformerConfig{.num_layers = 0},
+        flux::TransformerConfig{.num_single_layers = 0}}) {
+    EXPECT_EQ(keys(flux::parameters(one_kind, {})), keys(flux::parameters(one_kind, unrolled)));
+  }
 }
 
 TEST(ImageStructure, ReadsBackTheConfigurationsThatItWrites) {

@@ -33,7 +33,7 @@ void fill(const fs::path& folder) {
 
 TEST(CheckpointFolder, FindsTheNewestThatIsSound) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   EXPECT_FALSE(checkpoints.newest().step.has_value());
 
   checkpoints.write(2, fill);
@@ -55,7 +55,7 @@ class Tampered : public testing::TestWithParam<Tampering> {};
 
 TEST_P(Tampered, IsPassedOverForTheOneBefore) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(1, fill);
   checkpoints.write(2, fill);
 
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(CheckpointFolder, NeverPublishesATensorThatIsNotFinite) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(1, fill);
 
   for (const float bad :
@@ -115,7 +115,7 @@ TEST(CheckpointFolder, NeverPublishesATensorThatIsNotFinite) {
 
 TEST(CheckpointFolder, LeavesNothingBehindWhenWritingFails) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(1, fill);
 
   EXPECT_THROW(checkpoints.write(2,
@@ -131,7 +131,7 @@ TEST(CheckpointFolder, LeavesNothingBehindWhenWritingFails) {
 
 TEST(CheckpointFolder, ReplacesADamagedOneOfTheSameStep) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(3, fill);
   fs::remove(checkpoints.path(3) / "manifest.json");
 
@@ -143,16 +143,35 @@ TEST(CheckpointFolder, ReplacesADamagedOneOfTheSameStep) {
 
 TEST(CheckpointFolder, KeepsTheNewestSoMany) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2});
+  CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2});
   for (const int64_t step : {5, 9, 10, 20}) {
     checkpoints.write(step, fill);
   }
   EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 20));
 }
 
+TEST(CheckpointFolder, CountsNoDamagedOnesAsKept) {
+  const io::Scratch scratch;
+  CheckpointFolder earlier(scratch / "checkpoints");
+  for (const int64_t step : {10, 20, 30}) {
+    earlier.write(step, fill);
+  }
+  CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 2, .damaged = {20, 30}});
+
+  checkpoints.write(15, fill);
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(10, 15, 20, 30));
+  checkpoints.write(20, fill);  // anew
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(15, 20, 30));
+  checkpoints.write(25, fill);
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(20, 25, 30));
+  checkpoints.write(35, fill);
+  checkpoints.write(40, fill);
+  EXPECT_THAT(checkpoints.steps(), ElementsAre(35, 40));
+}
+
 TEST(CheckpointFolder, KeepsThoseOfAPeriodToo) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 1, .period = 10});
+  CheckpointFolder checkpoints(scratch / "checkpoints", {.newest = 1, .period = 10});
   for (const int64_t step : {5, 10, 15, 20, 25, 29}) {
     checkpoints.write(step, fill);
   }
@@ -161,7 +180,7 @@ TEST(CheckpointFolder, KeepsThoseOfAPeriodToo) {
 
 TEST(CheckpointFolder, CleansUpAfterAnInterruptedWriterOnly) {
   const io::Scratch scratch;
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   checkpoints.write(1, fill);
   fs::create_directories(checkpoints.path() / "2.writing" / "transformer");
   fs::create_directories(checkpoints.path() / "notes.writing");

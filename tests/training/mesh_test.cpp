@@ -140,6 +140,18 @@ TEST_F(MeshStep, DrawsTheSameDropoutAndCaptionsWhateverTheLayout) {
               outcome(client(), step, model));
 }
 
+TEST_F(MeshStep, TrainsADiffusionWithPartsOfTheBatch) {
+  StepOptions step;
+  step.objective.diffusion = DiffusionObjective{
+      .snr_gamma = 5.0,
+      .noise_offset = 0.1,
+      .bias = {.strategy = schedulers::TimestepBias::Strategy::LATER, .multiplier = 2.0}};
+  const Outcome expected = outcome(client(), step);
+  for (const auto& sizes : {mesh_sizes(8, 1, 1, 1), mesh_sizes(1, 2, 2, 2)}) {
+    expect_same(outcome(devices_of(client(), sizes), step), expected);
+  }
+}
+
 TEST_F(MeshStep, GivesTheSameWithEveryKindOfAttention) {
   for (const nn::AttentionKind kind : {nn::AttentionKind::RING, nn::AttentionKind::ULYSSES}) {
     SCOPED_TRACE(static_cast<int>(kind));

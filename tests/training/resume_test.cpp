@@ -31,7 +31,7 @@ TEST_F(Resume, GivesTheLossesAndTheStateOfTheUnbrokenRunBitForBit) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer unbroken = tiny::fresh_trainer(client, 2, kOptions);
   const std::vector<double> expected = run(unbroken, 0, 6);
-  const CheckpointFolder checkpoints(scratch / "checkpoints");
+  CheckpointFolder checkpoints(scratch / "checkpoints");
   std::vector<double> losses;
   {
     Trainer first = tiny::fresh_trainer(client, 2, kOptions);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/scratch.h"
+#include "kinema/io/atomic_write.h"
 
 namespace kinema::training {
 namespace {
@@ -19,6 +20,24 @@ TEST(RunLock, TellsOthersThatARunIsGoingOn) {
   EXPECT_TRUE(is_training(scratch / "run"));
   lock.reset();
   EXPECT_FALSE(is_training(scratch / "run"));
+}
+
+TEST(RunLock, LeavesNothingOfARunThatWasRefused) {
+  const io::Scratch scratch;
+  { const RunLock lock(scratch / "new/run"); }
+  EXPECT_FALSE(std::filesystem::exists(scratch / "new"));
+
+  std::filesystem::create_directories(scratch / "there");
+  { const RunLock lock(scratch / "there"); }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch / "there"));
+
+  {
+    const RunLock lock(scratch / "used");
+    io::write_file(scratch / "used/config.yml", "");
+  }
+  EXPECT_TRUE(std::filesystem::exists(scratch / "used/.lock"));
+  { const RunLock again(scratch / "used"); }
+  EXPECT_TRUE(std::filesystem::exists(scratch / "used/.lock"));
 }
 
 TEST(RunLock, NoticesThatItsFolderIsGone) {

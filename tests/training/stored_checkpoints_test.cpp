@@ -47,7 +47,7 @@ class StoredCheckpointsTest : public testing::TestWithParam<const char*> {
 
   static void save(StoredCheckpoints& checkpoints, int64_t step, const std::string& text) {
     checkpoints.begin(step);
-    checkpoints.local().write(step, [&](const fs::path& folder) {
+    CheckpointFolder(checkpoints.local().path()).write(step, [&](const fs::path& folder) {
       fs::create_directories(folder / "transformer");
       io::write_file(folder / "transformer" / "config.json", text);
       io::write_file(folder / "train_state.json", std::to_string(step));
@@ -57,7 +57,7 @@ class StoredCheckpointsTest : public testing::TestWithParam<const char*> {
 
   /// What the newest checkpoint of a fresh machine holds.
   std::string newest(const std::string& name) {
-    const StoredCheckpoints fresh = machine(name);
+    StoredCheckpoints fresh = machine(name);
     fresh.pull();
     const Found found = fresh.local().newest();
     return found.step ? io::read_text(found.folder / "transformer" / "config.json") : "none";
@@ -99,6 +99,19 @@ TEST_P(StoredCheckpointsTest, ArePassedOverWhenDamaged) {
   EXPECT_EQ(newest("b"), "ten");
   EXPECT_THAT(said_, ElementsAre(HasSubstr("/20 is skipped: transformer/config.json does not "
                                            "match its checksum")));
+}
+
+TEST_P(StoredCheckpointsTest, AreNotRemovedForDamagedOnes) {
+  StoredCheckpoints first = machine("a");
+  save(first, 10, "ten");
+  save(first, 20, "twenty");
+  store().write("20/transformer/config.json", "twisty");
+
+  StoredCheckpoints second = machine("b", {.newest = 1});
+  second.pull();
+  second.keep({.newest = 1});
+  save(second, 15, "fifteen");
+  EXPECT_EQ(newest("c"), "fifteen");
 }
 
 TEST_P(StoredCheckpointsTest, ArePassedOverWhenAFileIsMissing) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kinema/cli/commands.h"
+#include "kinema/core/printable.h"
 
 namespace kinema::cli {
 
@@ -52,7 +53,7 @@ struct Console {
       return;
     }
     erase();
-    std::fputs((text + "\n").c_str(), to);
+    std::fputs((printable(text) + "\n").c_str(), to);
     std::fflush(to);
     draw();
   }
@@ -105,10 +106,10 @@ LiveLine::~LiveLine() {
   }
 }
 
-void LiveLine::show(std::string text) {
+void LiveLine::show(const std::string& text) {
   Console& console = Console::get();
   const std::scoped_lock lock(console.mutex);
-  text_ = std::move(text);
+  text_ = printable(text);
   console.draw();
 }
 

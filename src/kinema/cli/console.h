@@ -29,7 +29,7 @@ class LiveLine {
   ~LiveLine();
 
   /// Draws it anew, cut where the terminal ends. An empty text hides it.
-  void show(std::string text);
+  void show(const std::string& text);
 
  private:
   friend struct Console;

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,9 +9,11 @@
 #include "kinema/cli/console.h"
 #include "kinema/cli/observing.h"
 #include "kinema/cli/processes.h"
+#include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/evaluate.h"
+#include "kinema/runs/load.h"
 
 namespace kinema::cli {
 namespace {
@@ -20,8 +23,12 @@ int evaluate(const std::vector<std::string>& words, bool json) {
   show_on_console(observer, !json);
   runs::JobOptions job = job_options();
   job.world = joined_world("evaluate", words);
+  const bool any = !std::ranges::all_of(
+      words, [](const std::string& word) { return word.find('=') != std::string::npos; });
+  check(any,
+        "which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
   const runs::EvaluateResult result =
-      runs::evaluate(load_arguments(words, /*need_file=*/true), observer, job);
+      runs::evaluate(runs::load_generation(words, variables(), console_job()), observer, job);
   const training::Evaluation& made = result.evaluation;
   if (json) {
     io::Json timesteps = io::Json::object();
@@ -66,7 +73,8 @@ void add_evaluate(Program& program) {
   const auto json = std::make_shared<bool>(false);
   command
       .option("CONFIG key=value", *words,
-              "a YAML file, and keys that win over it: run_name, generate_checkpoint_step, "
+              "a YAML file or a model's folder, and keys that win over it: run_name, "
+              "generate_checkpoint_step, "
               "pretrained_model_name_or_path, eval_data_dir, num_eval_samples, ...")
       .required();
   command.flag("--json", *json, "print JSON");

@@ -8,6 +8,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 #include "kinema/inspection/accept.h"
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
@@ -40,13 +41,14 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
     return ok ? 0 : 1;
   }
   for (const std::string& line : table.bad) {
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", printable(line));
   }
   for (const Json& each : table.report.at("left_out").items()) {
-    fmt::print("left out: {}: {}\n", each.at("file").as_string(), each.at("reason").as_string());
+    fmt::print("left out: {}: {}\n", printable(each.at("file").as_string()),
+               printable(each.at("reason").as_string()));
   }
   check_usable(path, std::ssize(table.bad), table.report.at("clips"));
-  fmt::print("accepted: {}\n", table.summary);
+  fmt::print("accepted: {}\n", printable(table.summary));
   return 0;
 }
 
@@ -66,7 +68,7 @@ int check_path(const std::string& path, bool json) {
     report.set("path", path).set("ok", true).set("summary", line);
     fmt::print("{}\n", report.dump());
   } else {
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", printable(line));
   }
   return 0;
 }
@@ -85,9 +87,9 @@ int print_contents(const std::string& path, bool json) {
     return contents.bad_clips == 0 ? 0 : 1;
   }
   for (const std::string& line : contents.lines) {
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", printable(line));
   }
-  fmt::print("{}\n", contents.summary);
+  fmt::print("{}\n", printable(contents.summary));
   check_usable(path, contents.bad_clips, contents.parts);
   return 0;
 }

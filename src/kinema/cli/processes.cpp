@@ -12,6 +12,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/runs/place.h"
 #include "kinema/world/agreement.h"
@@ -35,12 +36,13 @@ void print_of_several(world::World& world, const std::string& error) {
   const bool known = world.pulse()->fail(error, kAnswer);
   if (world.is_first()) {
     for (const std::string& line : world.pulse()->errors(kGather)) {
-      std::fprintf(stderr, "kinema: %s\n", line.c_str());
+      std::fprintf(stderr, "kinema: %s\n", printable(line).c_str());
     }
     std::fflush(stderr);
     world.pulse()->said();
   } else if (!known) {
-    std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(), error.c_str());
+    std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(),
+                 printable(error).c_str());
   }
   std::fflush(nullptr);
   // Ending MPI would wait for those that are gone; the launcher ends them.
@@ -194,7 +196,7 @@ int fail_with(const std::string& error) {
     const std::string why = pulse == nullptr ? "" : pulse->failure();
     print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);
   }
-  std::fprintf(stderr, "kinema: %s\n", error.c_str());
+  std::fprintf(stderr, "kinema: %s\n", printable(error).c_str());
   return 1;
 }
 

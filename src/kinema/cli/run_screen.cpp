@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/core/printable.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/image.h"
 #include "kinema/training/checkpoint_folder.h"
@@ -126,10 +127,11 @@ std::vector<std::string> flowed(const std::vector<std::string>& fields, int colu
   constexpr const char* kBetween = "   ";
   const auto most = static_cast<size_t>(std::max(columns, 8));
   std::vector<std::string> lines;
-  for (const std::string& field : fields) {
-    if (field.empty()) {
+  for (const std::string& given : fields) {
+    if (given.empty()) {
       continue;
     }
+    const std::string field = printable(given);
     const std::string text =
         field.size() <= most ? field : "..." + field.substr(field.size() - (most - 3));
     if (!lines.empty() && lines.back().size() + 3 + text.size() <= most) {

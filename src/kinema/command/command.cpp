@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 
 namespace kinema::command {
 namespace {
@@ -163,8 +164,8 @@ int Program::run(int argc, char** argv) {
       at = at->get_subcommands().front();
       chosen += " " + at->get_name();
     }
-    fmt::print(stderr, "{}: {}\n  {} --help says what there is\n", app_->get_name(), error.what(),
-               chosen);
+    fmt::print(stderr, "{}: {}\n  {} --help says what there is\n", app_->get_name(),
+               printable(error.what()), chosen);
     return 1;
   }
   return action_();

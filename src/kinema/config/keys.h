@@ -22,6 +22,10 @@ struct KeyValue {
 /// Every key of `config` in order of declaration.
 std::vector<KeyValue> describe(const Config& config);
 
+/// Whether a value, as KeyValue::value has it, turns off what hangs on its key: zero, -1, or
+/// nothing.
+bool is_off(std::string_view value);
+
 /// A MaxDiffusion key that is accepted and has no meaning here.
 struct IgnoredKey {
   std::string_view key;

@@ -11,6 +11,12 @@
 #include "kinema/io/json.h"
 
 namespace kinema::config {
+
+bool is_off(std::string_view value) {
+  constexpr std::array<std::string_view, 7> kOff = {"false", "0", "-1", "\"\"", "[]", "{}", "null"};
+  return std::ranges::count(kOff, value) > 0;
+}
+
 namespace {
 
 std::string origin_of(const Loaded& loaded, std::string_view key) {
@@ -34,9 +40,7 @@ bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
     return found != values.end() &&
            io::Json::parse(found->value, what).as_string() == what.substr(equals + 1);
   }
-  static constexpr std::array<std::string_view, 7> kOff = {"false", "0",  "-1",  "\"\"",
-                                                           "[]",    "{}", "null"};
-  return found != values.end() && std::ranges::count(kOff, found->value) == 0;
+  return found != values.end() && !is_off(found->value);
 }
 
 /// Why a key has no effect on what `command` does with these values; empty: it has.

@@ -189,7 +189,8 @@ struct OptimizerConfig {
          .one_of = choices(WeightingScheme{}),
          .needs = {Needs::FLOW}});
     visit("logit_mean", self.logit_mean, MAY_CHANGE,
-          {.help = "mean of the logits",
+          {.help = "mean of the logits: sigma is 1 - logistic(N(logit_mean, logit_std)), as in "
+                   "diffusers' scripts, so that more is less noise",
            .min = -100,
            .max = 100,
            .with = "weighting_scheme=logit_normal"});

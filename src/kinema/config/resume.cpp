@@ -25,6 +25,17 @@ struct Change {
   const std::string& now;
 };
 
+/// Whether what a key hangs on (Field::with) is off in the record: then its value says nothing.
+bool is_idle(const Field& field, const Record& record) {
+  const size_t equals = field.with.find('=');
+  const auto found = record.find(std::string(field.with.substr(0, equals)));
+  if (field.with.empty() || found == record.end()) {
+    return false;
+  }
+  return equals == std::string_view::npos ? is_off(found->second)
+                                          : shown(found->second) != field.with.substr(equals + 1);
+}
+
 /// What differs of the keys that both records have, in the order of declaration.
 std::vector<Change> compare(const Record& before, const Record& now) {
   std::vector<Change> out;
@@ -32,7 +43,8 @@ std::vector<Change> compare(const Record& before, const Record& now) {
     const auto old_value = before.find(std::string(each.key));
     const auto new_value = now.find(std::string(each.key));
     if (old_value != before.end() && new_value != now.end() &&
-        old_value->second != new_value->second) {
+        old_value->second != new_value->second &&
+        !(is_idle(each.field, before) && is_idle(each.field, now))) {
       out.push_back({each.key, each.on_resume, old_value->second, new_value->second});
     }
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/core/threefry.h"
 
 namespace kinema::data {
@@ -69,7 +70,7 @@ int64_t bytes_of(const Sample& sample) {
 std::string not_finite(const Sample& sample) {
   for (const SamplePart& part : kParts) {
     const HostArray& array = sample.*part.of_sample;
-    if (!std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); })) {
+    if (!all_finite(array)) {
       return part.what;
     }
   }

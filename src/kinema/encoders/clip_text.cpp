@@ -50,7 +50,7 @@ ClipText::ClipText(const pjrt::Client& client, ClipTextSettings settings)
   check(settings_.hidden_layer <= -1 && settings_.hidden_layer >= -1 - config_.num_hidden_layers,
         "[encoders] layer {} from the end was asked for, but {} has {} layers\n  clip_skip can be "
         "at most {}",
-        settings_.hidden_layer, settings_.model.string(), config_.num_hidden_layers,
+        -settings_.hidden_layer, settings_.model.string(), config_.num_hidden_layers,
         config_.num_hidden_layers - 1);
 }
 

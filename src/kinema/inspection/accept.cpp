@@ -16,6 +16,7 @@
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
+#include "kinema/weights/clip.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
@@ -73,11 +74,14 @@ std::string accept_checkpoints(const fs::path& path) {
 }
 
 /// Of no path there is nothing to check.
-void check_tokenizer(const fs::path& folder) {
+void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
   if (folder.empty()) {
     return;
   }
-  if (text::ClipTokenizer::is_in(folder)) {
+  std::error_code ignored;
+  const bool of_clip = fs::exists(encoder / "config.json", ignored) &&
+                       weights::is_clip_text(io::Json::read(encoder / "config.json"));
+  if (of_clip || text::ClipTokenizer::is_in(folder)) {
     text::ClipTokenizer::open(folder);
   } else {
     text::Tokenizer::open(folder);
@@ -91,11 +95,11 @@ std::string accept(const fs::path& path) {
   if (kind == io::PathKind::ModelFolder) {
     return "accepted: " + networks::check_path(path);
   }
-  if (kind == io::PathKind::Pipeline && !is_checkpoint(path)) {
+  if ((kind == io::PathKind::Pipeline || is_pipeline_without_index(path)) && !is_checkpoint(path)) {
     const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
-    for (const fs::path& tokenizer : {pipeline.tokenizer, pipeline.tokenizer_2}) {
-      check_tokenizer(tokenizer);
-    }
+    check_tokenizer(pipeline.tokenizer, pipeline.text_encoder);
+    check_tokenizer(pipeline.tokenizer_2, pipeline.text_encoder_2);
+    sample::check_schedule(pipeline);
     const std::string unknown = pipeline.schedule ? pipeline.schedule->unknown_class : "";
     return "accepted: " + networks::check_path(path) +
            (unknown.empty() ? ""
@@ -133,7 +137,8 @@ std::string accept(const fs::path& path) {
 
 bool may_be_clips(const fs::path& path) {
   return io::path_kind(path) == io::PathKind::Unknown && !is_checkpoint(path) &&
-         !weights::is_lora_folder(path) && checkpoints_of(path).empty();
+         !is_pipeline_without_index(path) && !weights::is_lora_folder(path) &&
+         checkpoints_of(path).empty();
 }
 
 }  // namespace kinema::inspection

@@ -229,6 +229,9 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (is_checkpoint(path)) {
     return list_folder(path, "checkpoint");
   }
+  if (is_pipeline_without_index(path)) {
+    return list_folder(path, "pipeline without a model_index.json");
+  }
   if (fs::is_directory(path / "checkpoints")) {
     return list_checkpoints(path / "checkpoints");
   }

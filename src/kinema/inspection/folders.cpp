@@ -7,12 +7,18 @@
 #include "kinema/data/record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/networks/check_path.h"
 
 namespace kinema::inspection {
 
 namespace fs = std::filesystem;
 
 bool is_checkpoint(const fs::path& path) { return fs::exists(path / "train_state.json"); }
+
+bool is_pipeline_without_index(const fs::path& path) {
+  return io::path_kind(path) == io::PathKind::Unknown &&
+         !networks::parts_without_index(path).empty();
+}
 
 int64_t check_records(const fs::path& path) {
   const io::TfRecordFile file = io::TfRecordFile::open(path);

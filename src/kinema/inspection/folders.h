@@ -10,6 +10,9 @@ namespace kinema::inspection {
 /// A checkpoint of a training run.
 bool is_checkpoint(const std::filesystem::path& path);
 
+/// A folder with a network's folder in it, but no model_index.json.
+bool is_pipeline_without_index(const std::filesystem::path& path);
+
 /// Files of a folder, in order of name.
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& path);
 

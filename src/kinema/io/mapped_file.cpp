@@ -16,6 +16,19 @@
 
 namespace kinema::io {
 
+namespace {
+
+/// What a clone without Git LFS has in a large file's place
+/// (github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
+bool is_lfs_pointer(std::span<const std::byte> bytes) {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  constexpr size_t kMost = 1024;
+  return bytes.size() > kBegin.size() && bytes.size() < kMost &&
+         std::memcmp(bytes.data(), kBegin.data(), kBegin.size()) == 0;
+}
+
+}  // namespace
+
 MappedFile MappedFile::open(const std::filesystem::path& path) {
   MappedFile file;
   file.path_ = path.string();
@@ -43,6 +56,10 @@ MappedFile MappedFile::open(const std::filesystem::path& path) {
   file.data_ = static_cast<const std::byte*>(data);
   file.guard_ = mapping_guard::add(file.data_, file.size_);
   file.has_holes_ = note_mapping(file.data_, file.size_, status.st_dev, status.st_ino);
+  check(!is_lfs_pointer(file.bytes()),
+        "[io] {} is a pointer of Git LFS, not the file itself\n  `git lfs pull` in its folder "
+        "brings it",
+        file.path_);
   return file;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 #include "kinema/io/atomic_write.h"
 
 namespace kinema::io {
@@ -52,12 +53,10 @@ std::optional<DType> dtype_of(std::string_view name) {
   return std::nullopt;
 }
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 120)) {
-    out += static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f ? '?' : c;
-  }
-  return text.size() > 120 ? out + "..." : out;
+/// As much of a name as a message can show.
+std::string shown(std::string_view text) {
+  constexpr size_t kMost = 120;
+  return printable(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
 
 struct HeaderEntry {
@@ -82,14 +81,14 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
       fail("[safetensors] {}: the header is not a JSON object", path);
     }
     fail("[safetensors] {}: header: {}{}", path,
-         name.empty() ? "" : fmt::format("tensor `{}`: ", printable(name)), what);
+         name.empty() ? "" : fmt::format("tensor `{}`: ", shown(name)), what);
   }
 
   bool null() override { refuse("null where the format has no null"); }
   bool boolean(bool /*value*/) override { refuse("a boolean where the format has none"); }
   bool binary(nlohmann::json::binary_t& /*value*/) override { return false; }
   bool number_float(double /*value*/, const std::string& text) override {
-    refuse(fmt::format("the number {} must be a whole number of 64 bits", printable(text)));
+    refuse(fmt::format("the number {} must be a whole number of 64 bits", shown(text)));
   }
   bool number_integer(int64_t value) override {
     refuse(fmt::format("{} is negative", value));  // nlohmann sends others as unsigned
@@ -116,7 +115,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
       entries.back().have_dtype = true;
     } else if (at == At::Metadata) {
       if (!metadata.emplace(field, value).second) {
-        refuse(fmt::format("the metadata key `{}` comes twice", printable(field)));
+        refuse(fmt::format("the metadata key `{}` comes twice", shown(field)));
       }
     } else {
       refuse("a string where none was expected");
@@ -174,7 +173,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
   }
   bool key(std::string& value) override {
     if (at == At::Tensor && value != "dtype" && value != "shape" && value != "data_offsets") {
-      refuse(fmt::format("unknown key `{}`", printable(value)));
+      refuse(fmt::format("unknown key `{}`", shown(value)));
     }
     if (at == At::Tensor && value == "dtype" && entries.back().have_dtype) {
       refuse("`dtype` comes twice");
@@ -188,7 +187,7 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::json::exception& /*error*/) override {
     fail("[safetensors] {}: the header is not JSON (at its byte {}, `{}`)", path, position,
-         printable(token));
+         shown(token));
   }
 
   const std::string& path;
@@ -202,10 +201,10 @@ struct HeaderReader : nlohmann::json_sax<nlohmann::json> {
 
 // Shape and dtype of an entry against its offsets and the size of the data.
 Shape checked_shape(const HeaderEntry& entry, uint64_t data_bytes, const std::string& path) {
-  const std::string name = printable(entry.name);
+  const std::string name = shown(entry.name);
   const auto dtype = dtype_of(entry.dtype);
   check(dtype.has_value(), "[safetensors] {}: tensor `{}` has dtype `{}`, which is not supported{}",
-        path, name, printable(entry.dtype),
+        path, name, shown(entry.dtype),
         entry.dtype.starts_with("F8_") ? ": take the bf16, fp16 or fp32 file of this model" : "");
   uint64_t bytes = static_cast<uint64_t>(byte_size(*dtype));
   for (const int64_t size : entry.dims) {
@@ -233,10 +232,10 @@ void check_cover(const std::vector<HeaderEntry>& entries, uint64_t data_bytes,
   for (const HeaderEntry& entry : entries) {
     check(entry.offsets[0] >= position,
           "[safetensors] {}: tensor `{}` begins at byte {} inside the tensor before it", path,
-          printable(entry.name), entry.offsets[0]);
+          shown(entry.name), entry.offsets[0]);
     check(entry.offsets[0] == position,
           "[safetensors] {}: bytes {} to {} before tensor `{}` belong to no tensor", path, position,
-          entry.offsets[0], printable(entry.name));
+          entry.offsets[0], shown(entry.name));
     position = entry.offsets[1];
   }
   check(position == data_bytes,
@@ -253,6 +252,10 @@ uint64_t header_length(std::span<const std::byte> bytes, const std::string& path
   for (int i = 7; i >= 0; --i) {
     length = length << 8 | static_cast<uint64_t>(bytes[static_cast<size_t>(i)]);
   }
+  check(length <= kMaxHeaderBytes || bytes[0] != std::byte{'<'},
+        "[safetensors] {} is a web page, not weights\n  the server answered with it in the file's "
+        "place: it says why",
+        path);
   check(length <= kMaxHeaderBytes,
         "[safetensors] {}: the header claims {} bytes, more than the format's limit of {}", path,
         length, kMaxHeaderBytes);

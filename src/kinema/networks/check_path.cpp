@@ -1,8 +1,10 @@
 #include "kinema/networks/check_path.h"
 
+#include <algorithm>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -58,7 +60,6 @@ std::string check_transformer(const weights::Checkpoint& checkpoint) {
   const Network network = open(checkpoint);
   const std::vector<nn::ParamSpec> specs = network->parameters({});
   weights::check_tensors(checkpoint, specs);
-  checkpoint.check_scales();
   return fmt::format("{}: {} layers, width {}, {} parameters",
                      checkpoint.naming() == weights::Naming::ORIGINAL
                          ? fmt::format("original {} transformer", family.name)
@@ -99,6 +100,7 @@ std::string check_other(const std::filesystem::path& path) {
 /// A file: a LoRA, or a transformer's checkpoint.
 std::string check_file(const std::filesystem::path& path) {
   const weights::Checkpoint checkpoint = weights::Checkpoint::open(path);
+  checkpoint.check_finite();
   if (weights::is_transformer(checkpoint)) {
     return check_transformer(checkpoint) + check_beside(path);
   }
@@ -114,6 +116,7 @@ std::string check_file(const std::filesystem::path& path) {
 
 std::string check_model(const std::filesystem::path& path) {
   const io::ModelFolder folder = io::ModelFolder::open(path);
+  weights::Checkpoint(folder).check_finite();
   if (weights::is_vae(folder.config())) {
     return check_vae(folder);
   }
@@ -129,25 +132,52 @@ std::string check_model(const std::filesystem::path& path) {
   if (weights::class_of_model(folder.config()) == kl_autoencoder::kClassName) {
     return check_image_vae(weights::Checkpoint::open(path, weights::kVae));
   }
+  const std::string name = weights::class_of_model(folder.config());
   check(weights::is_transformer(weights::Checkpoint(folder)),
-        "[weights] {}: the config's class is `{}` but must be {}", folder.path(),
-        weights::class_of_model(folder.config()),
+        "[weights] {}: config.json names {}, expected {}", folder.path(),
+        name.empty() ? "no class (`_class_name` or `architectures`)" : "the class `" + name + "`",
         weights::transformer_classes() + ", or that of another model of a pipeline");
   return check_transformer(weights::Checkpoint::open(path));
 }
 
 }  // namespace
 
+std::vector<std::string> parts_without_index(const std::filesystem::path& path) {
+  std::vector<std::string> parts;
+  std::error_code ignored;
+  const auto add = [&](std::string_view part) {
+    if (std::filesystem::exists(path / part / "config.json", ignored) &&
+        std::ranges::find(parts, part) == parts.end()) {
+      parts.emplace_back(part);
+    }
+  };
+  for (const weights::Family& family : weights::families()) {
+    add(family.part);
+  }
+  if (!parts.empty()) {
+    add("transformer_2");
+    for (const std::string_view part :
+         {weights::kTextEncoder, weights::kTextEncoder2, weights::kVae}) {
+      add(part);
+    }
+  }
+  return parts;
+}
+
 std::string check_path(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path, ignored)) {
     return check_file(path);
   }
-  if (!std::filesystem::exists(path / "model_index.json")) {
-    return check_model(path);
+  std::string models;
+  if (!std::filesystem::exists(path / "model_index.json", ignored)) {
+    for (const std::string& name : parts_without_index(path)) {
+      check_model(path / name);
+      models += (models.empty() ? "" : ", ") + name;
+    }
+    return models.empty() ? check_model(path) : "pipeline without a model_index.json: " + models;
   }
   const io::Json index = io::Json::read(path / "model_index.json");
-  std::string models;
   for (const auto& [name, value] : index.members()) {
     const bool is_model = value.is_array() && value.items().size() == 2 &&
                           !value.items()[0].is_null() && !name.starts_with('_');

@@ -2,13 +2,19 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace kinema::networks {
 
 /// Says of a model folder whether it would be accepted: config, weights files against their index,
-/// and, for a transformer, names, shapes and dtypes of its tensors; of a pipeline folder, the same
-/// for each model in it; of a safetensors file, whether it is a whole transformer or a LoRA.
+/// names, shapes and dtypes of its tensors, and whether all their values are finite; of a pipeline
+/// folder, the same for each model in it; of a file, whether it is a whole transformer, an
+/// autoencoder or a LoRA.
 /// Returns one line saying what it is; throws an Error saying what is wrong.
 std::string check_path(const std::filesystem::path& path);
+
+/// Folders of models in what would be a pipeline if it had a model_index.json, the network first;
+/// none in other folders.
+std::vector<std::string> parts_without_index(const std::filesystem::path& path);
 
 }  // namespace kinema::networks

@@ -17,7 +17,7 @@ std::string layer_path(const Layers& layers, int64_t i) {
 
 void open_layers(SpecCollector& specs, const Layers& layers, bool stacked,
                  const std::function<void(const Params& layer)>& open) {
-  if (stacked) {
+  if (stacked && layers.count > 0) {  // of none there is no stack
     specs.set_layers(layers.count);
     open(Params(specs, stacked_path(layers)));
     specs.set_layers(0);

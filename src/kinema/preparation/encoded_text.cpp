@@ -1,21 +1,17 @@
 #include "kinema/preparation/encoded_text.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 
 namespace kinema::preparation {
 namespace {
 
 bool is_zero(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
-}
-
-bool is_finite(const HostArray& array) {
-  return std::ranges::all_of(array.as<float>(), [](float x) { return std::isfinite(x); });
 }
 
 }  // namespace
@@ -37,7 +33,7 @@ bool EncodedText::has(const std::string& caption) const { return store_.has(key(
 
 // Behind the end of a caption all is zeros, which is most of it: those rows are left out.
 void EncodedText::write(const std::string& caption, const encoders::TextStates& text) const {
-  check(is_finite(text.states) && is_finite(text.pooled),
+  check(all_finite(text.states) && all_finite(text.pooled),
         "[prepare] the text states of `{}` are not finite", caption);
   HostArray all = convert(text.states, dtype_);
   const int64_t length = all.shape.dims[0];

@@ -146,10 +146,12 @@ std::optional<std::array<int64_t, 2>> pair_of(const std::vector<int64_t>& values
     return std::nullopt;
   }
   constexpr int64_t kMost = 1 << 20;
-  check(values.size() == 2 &&
-            std::ranges::all_of(values, [](int64_t value) { return value >= 0 && value <= kMost; }),
-        "[config] {} is [{}], expected two numbers of pixels, [height, width] or [top, left]", key,
-        fmt::join(values, ", "));
+  check(
+      values.size() == 2 &&
+          std::ranges::all_of(values, [](int64_t value) { return value >= 0 && value <= kMost; }),
+      "[config] {} is [{}], expected two numbers of pixels from 0 to {}, [height, width] or [top, "
+      "left]",
+      key, fmt::join(values, ", "), kMost);
   return std::array<int64_t, 2>{values[0], values[1]};
 }
 

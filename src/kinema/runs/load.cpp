@@ -80,6 +80,10 @@ config::Loaded load_words(std::span<const std::string> words,
     }
     check(file.empty(), "[config] `{}` is neither key=value nor the configuration, which is `{}`",
           word, file);
+    check(!is_folder(word) && !is_weights(word),
+          "[config] {0} is {1}, expected a configuration (YAML)\n  a model is given beside one, by "
+          "pretrained_model_name_or_path={0}",
+          word, is_folder(word) ? "a folder" : "a file of weights");
     file = word;
   }
   return load(file, overrides, environment, job);

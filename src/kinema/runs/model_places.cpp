@@ -29,6 +29,10 @@ void check_is_model(const fs::path& folder) {
     return;
   }
   const std::string name = folder.string();
+  check(!fs::exists(folder / "model_index.json", ignored),
+        "[config] {} has no folder of its network, which its model_index.json lists: transformer/, "
+        "or unet/ of Stable Diffusion XL",
+        name);
   check(
       !fs::is_directory(folder / "checkpoints", ignored),
       "[config] {0} is the folder of a training run, not a model\n  to sample it: kinema generate "

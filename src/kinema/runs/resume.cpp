@@ -55,7 +55,11 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
     job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
   }
   if (found.step) {
-    return {.folder = found.folder, .saved = training::read_train_state(found.folder)};
+    Start start{.folder = found.folder, .saved = training::read_train_state(found.folder)};
+    for (const training::Damage& each : found.damaged) {
+      start.skipped.insert(*training::step_of(each.folder.filename().string()));
+    }
+    return start;
   }
   check(found.damaged.empty(),
         "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  {}: {}; "
@@ -133,7 +137,8 @@ training::Keep keep_of(const config::Loaded& loaded, const Start& start) {
   const config::RunConfig& run = loaded.config.run;
   const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
   return {.newest = is_older && !run.checkpoints_to_keep.given ? 0 : run.checkpoints_to_keep.value,
-          .period = run.checkpoint_keep_period};
+          .period = run.checkpoint_keep_period,
+          .damaged = start.skipped};
 }
 
 std::vector<std::string> resume_lines(const Start& start, const config::Config& resolved) {

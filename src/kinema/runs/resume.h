@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Start {
   std::filesystem::path folder;     // empty: the run begins
   training::TrainState saved = {};  // of a run that begins, nothing
   std::filesystem::path init = {};  // of init_from, where the run begins with it
+  std::set<int64_t> skipped = {};   // newer checkpoints of the run, which are damaged
 
   bool resumes() const { return !folder.empty(); }
 };

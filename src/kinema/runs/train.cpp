@@ -282,8 +282,10 @@ void check_before_loading(const config::Loaded& loaded, const fs::path& run_fold
           "[train] {} is a folder, a file was expected", file);
     io::make_folder(fs::path(file).parent_path());
   }
-  if (!run.metrics_file.empty()) {
-    training::check_holds_rows(run.metrics_file, R"({"step")", "metrics");
+  if (run.write_metrics) {
+    training::check_holds_rows(
+        run.metrics_file.empty() ? run_folder / "metrics.jsonl" : fs::path(run.metrics_file),
+        R"({"step")", "metrics");
   }
   if (!run.timing_metrics_file.empty()) {
     training::check_holds_rows(run.timing_metrics_file, R"({"phase")", "timings");

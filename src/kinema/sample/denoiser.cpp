@@ -280,7 +280,8 @@ class Run {
                     int64_t expert) const {
     check(finite.to_host().as<int32_t>()[0] != 0,
           "[sample] latents are not finite after step {} of {} ({}, batch {}): nothing is decoded\n"
-          "  the weights are damaged or the precision does not suffice (activations_dtype)",
+          "  weights are damaged (`kinema inspect --check` names them), a guidance scale is too "
+          "large, or the precision does not suffice (activations_dtype)",
           step + 1, settings_.schedule.size(), name_of(expert), batch);
   }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/runtime/device_memory.h"
@@ -156,6 +157,11 @@ Pipeline::Context Pipeline::encode(const GenerateRequest& request, const Plan& p
     const AddSeconds watch(timings.text);
     encoders::TextStates made =
         parts_.text_encoder->encode(std::span<const encoders::Prompt>(texts(plan, request)));
+    check(all_finite(made.states) && all_finite(made.pooled),
+          "[sample] what the text encoder {} made is not finite: its weights hold such values, or "
+          "its dtype is too narrow\n  `kinema inspect --check` names such weights; "
+          "text_encoder_dtype=float32 is the widest",
+          parts_.text_encoder->name());
     const bool zeros = plan.guided && has_zero_negative(request, experts_.folder());
     out.text = zeros ? with_zeros(std::move(made.states)) : std::move(made.states);
     out.pooled = zeros && !made.pooled.bytes.empty() ? with_zeros(std::move(made.pooled))

@@ -182,6 +182,22 @@ void check_family(const PipelineFolder& folder, const networks::Network& network
         wanted == nullptr ? "" : wanted->part, wanted == nullptr ? "" : wanted->transformer_class);
 }
 
+void check_schedule(const PipelineFolder& folder) {
+  const std::optional<schedulers::ScheduleConfig>& schedule = folder.schedule;
+  if (!schedule || !schedule->unknown_class.empty()) {
+    return;
+  }
+  constexpr int64_t kSteps = 4;
+  const int64_t tokens = schedule->dynamic_shift ? schedule->dynamic_shift->max_tokens : 1;
+  try {
+    schedulers::make_schedule(*schedule, std::min(kSteps, schedule->num_train_timesteps), tokens);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    fail("{}\n  {} says so", what.substr(0, what.find('\n')),
+         (folder.folder / kSchedulerConfig).string());
+  }
+}
+
 std::vector<std::string> doubts(const PipelineFolder& folder) {
   if (!folder.has_two_experts()) {
     return {};

@@ -63,6 +63,10 @@ inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json
 /// Throws an Error that names both classes for a network of another family than the pipeline is of.
 void check_family(const PipelineFolder& folder, const networks::Network& network);
 
+/// Throws an Error where no sampler could go by the pipeline's scheduler_config.json; one of a
+/// class that is not known is not looked into.
+void check_schedule(const PipelineFolder& folder);
+
 /// What looks wrong without being certain, a line each: experts that seem to have changed places.
 std::vector<std::string> doubts(const PipelineFolder& folder);
 

@@ -151,8 +151,10 @@ double FlowMatch::weight(double t) const {
     }
     case Weighting::NONE:
       return 1.0;
-    case Weighting::SIGMA_SQRT:
-      return 1.0 / (noise * noise);
+    case Weighting::SIGMA_SQRT: {
+      const double least = std::max(noise, 1.0 / num_train_timesteps);
+      return 1.0 / (least * least);
+    }
     case Weighting::COSMAP:
       return cosmap(noise);
   }
@@ -168,8 +170,8 @@ Tensor FlowMatch::weight(Tensor t) const {
     case Weighting::NONE:
       return ones_like(t);
     case Weighting::SIGMA_SQRT: {
-      const Tensor noise = sigma(t);
-      return 1.0 / (noise * noise);
+      const Tensor least = maximum(sigma(t), 1.0 / num_train_timesteps);
+      return 1.0 / (least * least);
     }
     case Weighting::COSMAP:
       return cosmap(sigma(t));

@@ -21,7 +21,7 @@ Density density_from_string(std::string_view name);
 enum class Weighting {
   BELL,        // Wan's, see FlowMatch::weight
   NONE,        // all alike
-  SIGMA_SQRT,  // 1 / sigma^2
+  SIGMA_SQRT,  // 1 / sigma^2, of sigmas from 1 / num_train_timesteps, the least of tables
   COSMAP,      // 2 / (pi (1 - 2 sigma + 2 sigma^2))
 };
 

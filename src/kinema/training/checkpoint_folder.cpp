@@ -1,14 +1,12 @@
 #include "kinema/training/checkpoint_folder.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <set>
 #include <system_error>
 
-#include "kinema/core/bf16.h"
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
@@ -26,50 +24,12 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWriting = ".writing";
 constexpr const char* kReplaced = ".replaced";
 
-/// True when an element of the bit pattern is infinite or NaN: all bits of the exponent are set.
-template <typename Word>
-bool any_non_finite(std::span<const std::byte> bytes, Word exponent) {
-  // Sums without a branch, which the compiler turns into vectors.
-  constexpr size_t kWords = 4096;
-  const size_t words = bytes.size() / sizeof(Word);
-  for (size_t first = 0; first < words; first += kWords) {
-    Word found = 0;
-    for (size_t i = first; i < std::min(words, first + kWords); ++i) {
-      Word word;
-      std::memcpy(&word, bytes.data() + i * sizeof(Word), sizeof(Word));
-      found |= static_cast<Word>((word & exponent) == exponent);
-    }
-    if (found != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool any_non_finite(const io::TensorView& tensor) {
-  switch (tensor.shape.dtype) {
-    case DType::F32:
-      return any_non_finite<uint32_t>(tensor.bytes, 0x7f800000U);
-    case DType::BF16:
-      return any_non_finite<uint16_t>(tensor.bytes, 0x7f80U);
-    case DType::F16:
-      return any_non_finite<uint16_t>(tensor.bytes, 0x7c00U);
-    case DType::F8E5M2:
-      return any_non_finite<uint8_t>(tensor.bytes, 0x7cU);
-    case DType::F8E4M3FN:  // no infinity: only NaN, all bits but the sign's
-      return any_non_finite<uint8_t>(tensor.bytes, 0x7fU);
-    case DType::F64:
-      return any_non_finite<uint64_t>(tensor.bytes, 0x7ff0000000000000ULL);
-    default:
-      return false;
-  }
-}
-
 void check_finite(const fs::path& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   for (const io::TensorView& tensor : file.tensors()) {
     // The folder says which of two experts it is of.
-    check(!any_non_finite(tensor), "[checkpoint] {}: {} is not finite: it is not written",
+    check(all_finite(tensor.bytes, tensor.shape.dtype),
+          "[checkpoint] {}: {} is not finite: it is not written",
           (path.parent_path().filename() / path.filename()).string(), tensor.name);
   }
 }
@@ -157,21 +117,26 @@ std::optional<int64_t> step_of(const std::string& name) {
 
 std::vector<int64_t> steps_to_remove(const std::vector<int64_t>& steps, const Keep& keep) {
   std::vector<int64_t> out;
-  for (size_t i = 0; keep.newest > 0 && i + static_cast<size_t>(keep.newest) < steps.size(); ++i) {
-    if (keep.period == 0 || steps[i] % keep.period != 0) {
-      out.push_back(steps[i]);
+  int64_t newer = 0;  // valid ones
+  for (auto step = steps.rbegin(); keep.newest > 0 && step != steps.rend(); ++step) {
+    const bool is_of_period = keep.period > 0 && *step % keep.period == 0;
+    if (newer >= keep.newest && !is_of_period) {
+      out.push_back(*step);
     }
+    newer += keep.damaged.contains(*step) ? 0 : 1;
   }
+  std::ranges::reverse(out);
   return out;
 }
 
-int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, const Keep& keep,
+int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
                              int64_t enough) {
   const auto before = std::ssize(steps);
   int64_t most = 0;
   const auto save = [&](int64_t step) {
     steps.push_back(step);
     most = std::max(most, std::ssize(steps) - before);
+    keep.damaged.erase(step);
     for (const int64_t old : steps_to_remove(steps, keep)) {
       std::erase(steps, old);
     }
@@ -289,17 +254,17 @@ std::string describe_parts(const fs::path& folder) {
   return out;
 }
 
-void CheckpointFolder::write(int64_t step, const std::function<void(const fs::path&)>& fill) const {
+void CheckpointFolder::write(int64_t step, const std::function<void(const fs::path&)>& fill) {
   publish(step, [&](const fs::path& folder) {
     fill(folder);
     write_manifest(folder);
   });
-  remove_old();
+  remove_old(step);
 }
 
 void CheckpointFolder::write_together(int64_t step,
                                       const std::function<void(const fs::path&)>& fill,
-                                      world::Communicator& others) const {
+                                      world::Communicator& others) {
   Together together(others, step);
   const fs::path shared = folder_ / (std::to_string(step) + kWriting);
   const auto own_folder = [&](int64_t rank) { return shared / fmt::format("process-{}", rank); };
@@ -320,7 +285,7 @@ void CheckpointFolder::write_together(int64_t step,
       publish(
           step, [&](const fs::path& writing) { join_parts(writing, files, own_folder); },
           /*fresh=*/false);
-      remove_old();
+      remove_old(step);
     });
   } catch (...) {
     std::error_code ignored;
@@ -384,9 +349,10 @@ void CheckpointFolder::remove(int64_t step) const {
   fs::remove_all(path(step), ignored);
 }
 
-void CheckpointFolder::remove_old() const {
-  for (const int64_t step : steps_to_remove(steps(), keep_)) {
-    remove(step);
+void CheckpointFolder::remove_old(int64_t step) {
+  keep_.damaged.erase(step);
+  for (const int64_t old : steps_to_remove(steps(), keep_)) {
+    remove(old);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct Found {
 struct Keep {
   int64_t newest = 0;  // so many; 0: all
   int64_t period = 0;  // > 0: also those of steps that are multiples of it
+  /// Steps that were passed over: none of the newest so many. They go when as many newer ones are
+  /// there.
+  std::set<int64_t> damaged = {};
 };
 
 /// The folder `checkpoints/` of a run: one folder a checkpoint, named by its step, that appears
@@ -40,20 +44,20 @@ struct Keep {
 class CheckpointFolder {
  public:
   explicit CheckpointFolder(std::filesystem::path folder, Keep keep = {})
-      : folder_(std::move(folder)), keep_(keep) {}
+      : folder_(std::move(folder)), keep_(std::move(keep)) {}
 
   const std::filesystem::path& path() const { return folder_; }
   std::filesystem::path path(int64_t step) const { return folder_ / std::to_string(step); }
 
   /// Lets `fill` write files into a new folder, then publishes it as `step`. Throws an Error, with
   /// every earlier checkpoint as it was, when writing fails or a tensor is not finite.
-  void write(int64_t step, const std::function<void(const std::filesystem::path&)>& fill) const;
+  void write(int64_t step, const std::function<void(const std::filesystem::path&)>& fill);
 
   /// The same by all processes of a run at one time, each of which `fill` lets write its files into
   /// a folder of its own on the disk that they share: published when all have written. Where any
   /// could not, all throw the Error of that process.
   void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
-                      world::Communicator& others) const;
+                      world::Communicator& others);
 
   /// Lets `fill` write the files of a checkpoint from elsewhere, its manifest among them, then
   /// publishes it. Where the manifest does not match them, nothing changes and the reason comes
@@ -76,7 +80,8 @@ class CheckpointFolder {
   /// `fresh`: into an empty folder.
   void publish(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
                bool fresh = true) const;
-  void remove_old() const;
+  /// Removes those that go now that `step` is there.
+  void remove_old(int64_t step);
 
   std::filesystem::path folder_;
   Keep keep_;
@@ -95,7 +100,7 @@ struct SavedSteps {
 
 /// How many checkpoints more than now lie on the disk at most while a run goes on, the one that is
 /// being written among them; `steps`, oldest first, are there. Stops counting at `enough`.
-int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, const Keep& keep,
+int64_t most_new_checkpoints(std::vector<int64_t> steps, const SavedSteps& run, Keep keep,
                              int64_t enough);
 
 /// The step that a checkpoint's name says, if it is one.

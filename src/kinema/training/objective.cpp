@@ -1,6 +1,7 @@
 #include "kinema/training/objective.h"
 
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -22,10 +23,21 @@ Tensor errors(Tensor prediction, const FlowBatch& flow) {
   return flow.counts ? error * flow.counts : error;
 }
 
-/// A table's entries at timesteps [b], which are whole numbers.
+/// A table's entries at timesteps [b], which are whole numbers. Not a gather: XLA's CPU compiler
+/// ends the process over one whose positions are partitioned (jaxlib 0.8.2, "Non-simplified HLO
+/// Gather").
 Tensor at_timesteps(const std::vector<float>& table, Tensor timestep) {
-  const Tensor all = constant_f32(timestep.graph(), {static_cast<int64_t>(table.size())}, table);
-  return take(all, convert(timestep, DType::S32));
+  Graph& graph = timestep.graph();
+  const auto size = static_cast<int64_t>(table.size());
+  std::vector<float> numbers(table.size());
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  const Dims all{timestep.dim(0), size};
+  const auto repeated = [&](const std::vector<float>& values) {
+    return broadcast_to(constant_f32(graph, {1, size}, values), all);
+  };
+  const Tensor wanted = broadcast_to(expand_dims(timestep, Axis(1)), all);
+  const Tensor hit = compare(repeated(numbers), Comparison::EQ, wanted);
+  return sum(select(hit, repeated(table), constant(graph, 0.0, {DType::F32, all})), {1});
 }
 
 /// Timesteps of a diffusion for u in [0, 1): whole numbers, each as often as it is meant to be.

@@ -33,11 +33,37 @@ std::string holder(int fd) {
 
 }  // namespace
 
-RunLock::RunLock(const std::filesystem::path& run_folder) {
+RunLock::RunLock(const std::filesystem::path& run_folder)
+    : folder_(run_folder), path_(run_folder / ".lock") {
+  folder_.make();
+  std::error_code ignored;
+  made_ = !std::filesystem::exists(path_, ignored);
+  take();
+  // Whoever held it may have been refused, and removed it.
+  for (int tries = 0; !is_in_place() && tries < 5; ++tries) {
+    folder_.make();
+    take();
+  }
+  const std::string pid = std::to_string(::getpid());
+  // The number only helps the message; the lock itself is what counts.
+  if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
+    errno = 0;
+  }
+}
+
+RunLock::~RunLock() {
   std::error_code error;
-  std::filesystem::create_directories(run_folder, error);
-  check(!error, "[train] run folder {} cannot be made: {}", run_folder.string(), error.message());
-  path_ = run_folder / ".lock";
+  std::filesystem::directory_iterator first(folder_.path(), error);
+  const bool is_alone = !error && made_ && first != std::filesystem::directory_iterator() &&
+                        first->path() == path_ &&
+                        first.increment(error) == std::filesystem::directory_iterator();
+  if (is_alone && !error && is_in_place()) {
+    std::filesystem::remove(path_, error);
+  }
+}
+
+/// Opens the file and locks it.
+void RunLock::take() {
   const std::string path = path_.string();
   file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
   check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
@@ -52,12 +78,7 @@ RunLock::RunLock(const std::filesystem::path& run_folder) {
     const std::string who = holder(file_.get());
     check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, std::strerror(reason));
     fail("[train] run folder {} is in use by {}\n  wait for it, stop it, or give another run_name",
-         run_folder.string(), who);
-  }
-  const std::string pid = std::to_string(::getpid());
-  // The number only helps the message above; the lock itself is what counts.
-  if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
-    errno = 0;
+         folder_.path().string(), who);
   }
 }
 

@@ -52,7 +52,16 @@ std::optional<int64_t> newest_step(const remote::Store& store) {
 }
 
 StoredCheckpoints::StoredCheckpoints(remote::Store store, fs::path local, Keep keep, Say say)
-    : store_(std::move(store)), local_(std::move(local)), keep_(keep), say_(std::move(say)) {}
+    : store_(std::move(store)),
+      local_(std::move(local)),
+      keep_(std::move(keep)),
+      say_(std::move(say)) {}
+
+void StoredCheckpoints::keep(const Keep& which) {
+  keep_.newest = which.newest;
+  keep_.period = which.period;
+  keep_.damaged.insert(which.damaged.begin(), which.damaged.end());
+}
 
 fs::path StoredCheckpoints::mark(int64_t step) const {
   return local_.path() / (std::to_string(step) + kUnsent);
@@ -76,7 +85,7 @@ void StoredCheckpoints::begin(int64_t step) const {
   io::write_file(mark(step), "");
 }
 
-void StoredCheckpoints::send(int64_t step) const {
+void StoredCheckpoints::send(int64_t step) {
   const fs::path folder = local_.path(step);
   const std::vector<std::string> files =
       manifest_files(io::read_text(folder / kManifest), (folder / kManifest).string());
@@ -85,6 +94,7 @@ void StoredCheckpoints::send(int64_t step) const {
   for_each_in_parallel(files.size(), kTransfers,
                        [&](size_t i) { store_.upload(folder / files[i], there + "/" + files[i]); });
   store_.upload(folder / kManifest, manifest_name(step));
+  keep_.damaged.erase(step);
   std::error_code ignored;  // it would be sent once more
   fs::remove(mark(step), ignored);
 }
@@ -133,7 +143,7 @@ void StoredCheckpoints::remove_old() const {
   }
 }
 
-void StoredCheckpoints::pull() const {
+void StoredCheckpoints::pull() {
   io::make_folder(local_.path());
   std::vector<int64_t> stored = stored_steps(store_);
   const std::set<int64_t> there(stored.begin(), stored.end());
@@ -150,7 +160,13 @@ void StoredCheckpoints::pull() const {
   bring_newest(stored_steps(store_));
 }
 
-void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) const {
+/// Goes on without a checkpoint of the store.
+void StoredCheckpoints::skip(int64_t step, const std::string& problem) {
+  keep_.damaged.insert(step);
+  say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), problem));
+}
+
+void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) {
   for (auto step = stored.rbegin(); step != stored.rend(); ++step) {
     if (manifest_problem(local_.path(*step)).empty()) {
       return;  // a copy: pull() left no others
@@ -160,8 +176,7 @@ void StoredCheckpoints::bring_newest(const std::vector<int64_t>& stored) const {
     if (problem.empty()) {
       return;
     }
-    say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(*step)).text(),
-                     problem));
+    skip(*step, problem);
   }
   check(stored.empty(),
         "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
@@ -223,7 +238,7 @@ void StoredCheckpoints::pull_together(world::World& world) {
       parted_.emplace(store_, step, local_.path(step));
       return;
     }
-    say_(fmt::format("{} is skipped: {}", store_.path().below(std::to_string(step)).text(), found));
+    skip(step, found);
   }
   check(listed.empty(),
         "[train] the run's checkpoints are all damaged: nothing is begun anew over them\n  bring "
@@ -288,7 +303,7 @@ void StoredCheckpoints::send_part(int64_t step, const fs::path& part,
 
 void StoredCheckpoints::write_together(int64_t step,
                                        const std::function<void(const fs::path&)>& fill,
-                                       world::Communicator& others) const {
+                                       world::Communicator& others) {
   Together together(others, step);
   const fs::path own =
       local_.path() / fmt::format("{}.writing", step) / fmt::format("process-{}", together.rank());
@@ -309,6 +324,7 @@ void StoredCheckpoints::write_together(int64_t step,
     });
     together.first([&] {
       store_.write(manifest_name(step), joined_manifest(files));
+      keep_.damaged.erase(step);
       for (const int64_t old : steps_to_remove(stored_steps(store_), keep_)) {
         store_.remove(manifest_name(old));
         store_.remove_folder(std::to_string(old));

@@ -31,7 +31,7 @@ class StoredCheckpoints {
   StoredCheckpoints(remote::Store store, std::filesystem::path local, Keep keep, Say say);
 
   /// Says anew which stay in the store.
-  void keep(const Keep& which) { keep_ = which; }
+  void keep(const Keep& which);
 
   const remote::Store& store() const { return store_; }
   const CheckpointFolder& local() const { return local_; }
@@ -39,7 +39,7 @@ class StoredCheckpoints {
   /// Makes the local folder what a run goes on from: sends what an earlier run could not, removes
   /// copies of what is no longer in the store, and brings the newest valid checkpoint. Damaged ones
   /// are named through `say`. Throws an Error when the store cannot be read.
-  void pull() const;
+  void pull();
 
   /// The same by all processes of a run, each of whose hosts has a local folder: there the newest
   /// checkpoint that is good for all is a PartedCheckpoint, of which each process gets what it
@@ -52,7 +52,7 @@ class StoredCheckpoints {
   /// publishes the checkpoint when all are there: no copy stays here. A store that cannot be
   /// written is tried again for half an hour, which is told through `say`; then all throw.
   void write_together(int64_t step, const std::function<void(const std::filesystem::path&)>& fill,
-                      world::Communicator& others) const;
+                      world::Communicator& others);
 
   /// To be called before checkpoint `step` is written to local().
   void begin(int64_t step) const;
@@ -66,9 +66,10 @@ class StoredCheckpoints {
   std::vector<int64_t> unsent() const;
   std::filesystem::path mark(int64_t step) const;
   bool is_copy(int64_t step) const;
-  void send(int64_t step) const;
+  void send(int64_t step);
   void receive(int64_t step, const std::filesystem::path& folder) const;
-  void bring_newest(const std::vector<int64_t>& stored) const;
+  void bring_newest(const std::vector<int64_t>& stored);
+  void skip(int64_t step, const std::string& problem);
   void remove_old() const;
   void send_part(int64_t step, const std::filesystem::path& part, const io::Json& entries) const;
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
 #include "kinema/weights/cut.h"
 #include "kinema/weights/file_names.h"
@@ -175,8 +176,16 @@ void Checkpoint::check_intact() const {
   }
 }
 
-void Checkpoint::check_scales() const {
-  if (gguf_) {  // those of safetensors were asked for when it was opened
+void Checkpoint::check_finite() const {
+  for (const io::SafetensorsFile* file : files_) {
+    for (const io::TensorView& tensor : file->tensors()) {
+      check(all_finite(tensor.bytes, tensor.shape.dtype),
+            "[weights] {}: `{}` {} holds values that are infinite or NaN\n  bring the file anew",
+            path_, tensor.name, to_string(tensor.shape));
+    }
+    file->check_intact();
+  }
+  if (gguf_) {
     gguf_->check_scales();
   }
 }

@@ -83,8 +83,9 @@ class Checkpoint {
   std::string name_in_file(const std::string& key) const;
   /// Throws an Error when a file became shorter since it was opened; to be asked after reading.
   void check_intact() const;
-  /// Throws an Error where a GGUF file has a scale that is no finite number; reads the whole file.
-  void check_scales() const;
+  /// Throws an Error naming a tensor of its files with a value that is infinite or NaN, of a GGUF
+  /// file a scale; reads all of them.
+  void check_finite() const;
 
  private:
   Checkpoint();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/finite.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/names.h"
 
@@ -101,9 +102,8 @@ void add_product(const HostArray& up, const HostArray& down, float factor,
 
 HostArray finite_f32(const io::TensorView& view) {
   HostArray out = convert(view.copy(), DType::F32);
-  const auto values = std::as_const(out).as<float>();
-  check(std::ranges::all_of(values, [](float v) { return std::isfinite(v); }),
-        "[lora] `{}` {} holds values that are not finite", view.name, to_string(view.shape));
+  check(all_finite(out), "[lora] `{}` {} holds values that are not finite", view.name,
+        to_string(view.shape));
   return out;
 }
 
