@@ -74,6 +74,10 @@ TEST(LayerGradients, OfConvolutionsAndTheirNorms) {
                  [](const nn::Params&) -> Layer {
                    return [](auto x) { return nn::resize_nearest(x[0], 3, 5); };
                  }),
+      layer_case("to no part of twice its size", {random_f64({1, 2, 2, 3})},
+                 [](const nn::Params&) -> Layer {
+                   return [](auto x) { return nn::resize_nearest(x[0], 5, 4); };
+                 }),
       layer_case("residual block", {random_f64({1, 2, 3, 3}), random_f64({1, 5}, -1, 1, 7)},
                  [](const nn::Params& params) -> Layer {
                    const nn::ResnetBlock block(params, 2, 4,

@@ -291,5 +291,26 @@ TEST_F(NnTest, DropoutDropsTheRateAndKeepsTheMean) {
   EXPECT_EQ(got[0].bytes, got[1].bytes);
 }
 
+TEST_F(NnTest, ResizeTakesThePixelAtTheSamePartOfTheAxis) {
+  const HostArray x = normal({1, 2, 3, 4}, 1);
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+           {3, 4}, {6, 8}, {5, 7}, {9, 4}, {4, 5}, {7, 11}, {2, 3}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns);
+    Graph graph;
+    const Tensor y = resize_nearest(graph.input(x.shape), rows, columns);
+    const HostArray got = run(graph, std::vector{y}, std::vector{x})[0];
+    HostArray expected(Shape{DType::F32, {1, 2, rows, columns}});
+    for (int64_t i = 0; i < 2 * rows * columns; ++i) {
+      const int64_t channel = i / (rows * columns);
+      const int64_t row = i / columns % rows * 3 / rows;
+      const int64_t column = i % columns * 4 / columns;
+      expected.as<float>()[static_cast<size_t>(i)] =
+          x.as<float>()[static_cast<size_t>((channel * 3 + row) * 4 + column)];
+    }
+    EXPECT_EQ(got.shape, expected.shape);
+    EXPECT_EQ(got.bytes, expected.bytes);
+  }
+}
+
 }  // namespace
 }  // namespace kinema::nn

@@ -86,34 +86,37 @@ Tensor Conv2d::operator()(const GroupNorm& norm, Tensor x, Precision precision) 
 
 namespace {
 
-/// Pixels of one axis, each the one at floor(i from / to).
+/// Each pixel of one axis so many times.
+Tensor repeated(Tensor x, int64_t axis, int64_t times) {
+  Dims spread = x.shape().dims;
+  spread.insert(spread.begin() + axis + 1, times);
+  Dims result = x.shape().dims;
+  result[static_cast<size_t>(axis)] *= times;
+  return reshape(broadcast_to(expand_dims(x, Axis(axis + 1)), spread), result);
+}
+
+/// Pixels of one axis, each the one at floor(i from / to). Not a gather: XLA's CPU compiler ends
+/// the process over some that are partitioned (jaxlib 0.8.2, "Non-simplified HLO Gather").
 Tensor resize_axis(Tensor x, int64_t axis, int64_t to) {
   const int64_t from = x.dim(axis);
   if (from == to) {
     return x;
   }
-  if (to % from == 0) {
-    Dims spread = x.shape().dims;
-    spread.insert(spread.begin() + axis + 1, to / from);
-    Dims result = x.shape().dims;
-    result[static_cast<size_t>(axis)] = to;
-    return reshape(broadcast_to(expand_dims(x, Axis(axis + 1)), spread), result);
-  }
-  std::vector<int32_t> ids;
+  // An odd axis of a UNet becomes that of twice as many pixels without the last one.
+  const int64_t times = (to + from - 1) / from;
+  bool is_cut = true;
   for (int64_t i = 0; i < to; ++i) {
-    ids.push_back(static_cast<int32_t>(i * from / to));
+    is_cut = is_cut && i * from / to == i / times;
   }
-  const Tensor table =
-      constant(x.graph(), {DType::S32, {to}}, std::as_bytes(std::span<const int32_t>(ids)));
-  std::vector<int64_t> front{axis};
-  std::vector<int64_t> back;
-  for (int64_t i = 0; i < x.rank(); ++i) {
-    if (i != axis) {
-      front.push_back(i);
-    }
-    back.push_back(i < axis ? i + 1 : i == axis ? 0 : i);
+  if (is_cut) {
+    const Tensor wide = repeated(x, axis, times);
+    return wide.dim(axis) == to ? wide : slice(wide, Axis(axis), 0, to);
   }
-  return transpose(take(transpose(x, front), table), back);
+  std::vector<Tensor> pixels;
+  for (int64_t i = 0; i < to; ++i) {
+    pixels.push_back(slice(x, Axis(axis), i * from / to, 1));
+  }
+  return concatenate(pixels, Axis(axis));
 }
 
 }  // namespace
