@@ -67,12 +67,13 @@ struct AddBias {
 };
 
 /// weights = e^(scores * scale - largest), in place; returns their sum.
+template <bool kFused>
 struct Exponentials {
   [[gnu::always_inline]] static float run(float* scores, int64_t n, float scale, float largest) {
     float total = 0.0F;
 #pragma omp simd reduction(+ : total)
     for (int64_t i = 0; i < n; ++i) {
-      scores[i] = exponential(scores[i] * scale - largest);
+      scores[i] = exponential<kFused>(multiply_add<kFused>(scores[i], scale, -largest));
       total += scores[i];
     }
     return total;
@@ -136,6 +137,11 @@ class Queries {
     thread_local Memory memory;
     memory_ = &memory;
     scores_ = memory.scores.floats(cut.queries * cut.keys);
+    // They need not be rounded where products are F32 anyway.
+    narrow_ = product_dtype(dtype) != DType::BF16
+                  ? nullptr
+                  : reinterpret_cast<uint16_t*>(memory.weights.at_least(
+                        sizeof(uint16_t) * static_cast<size_t>(cut.queries * cut.keys)));
     part_ = memory.part.floats(cut.queries * p_.width);
     sums_ = memory.sums.floats(count * p_.width);
     largest_ = memory.rows.floats(3 * count);
@@ -158,7 +164,7 @@ class Queries {
         memory_->k.multiply(rows, dtype_, memory_->q.data() + first * row_bytes(), scores_);
         weigh(first, rows, keys,
               at.bias == nullptr ? nullptr : at.bias + first * p_.bias[2] + key * p_.bias[3]);
-        add(first, rows, keys, key == 0);
+        add(first, rows, key == 0);
       }
     }
     for (int64_t i = 0; i < count_; ++i) {
@@ -191,6 +197,11 @@ class Queries {
     }
   }
 
+  static float exponentials(float* row, int64_t keys, float scale, float largest) {
+    return has_multiply_add() ? vector_loop<Exponentials<true>>(row, keys, scale, largest)
+                              : vector_loop<Exponentials<false>>(row, keys, scale, largest);
+  }
+
   /// Scores become weights, relative to the largest score so far.
   void weigh(int64_t first, int64_t rows, int64_t keys, const float* bias) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
@@ -208,24 +219,20 @@ class Queries {
       // NaN stays so.
       const float subtracted = largest == kNone ? 0.0F : largest;
       const float factor = before == kNone ? 0.0F : std::exp(before - subtracted);
-      total = total * factor +
-              vector_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+      total = total * factor + exponentials(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
       factors_[first + i] = factor;
+      if (narrow_ != nullptr) {  // while the row is in the first cache
+        to_bf16(row, keys, 1.0F, narrow_ + i * keys);
+      }
     }
   }
 
   /// The weighted values of a tile of keys are added to those of the tiles before.
-  void add(int64_t first, int64_t rows, int64_t keys, bool is_first) const {
+  void add(int64_t first, int64_t rows, bool is_first) const {
     float* sums = sums_ + first * p_.width;
-    const char* weights = reinterpret_cast<const char*>(scores_);
-    // They need not be rounded where products are F32 anyway.
-    const DType dtype = product_dtype(dtype_);
-    if (dtype == DType::BF16) {
-      char* narrow = memory_->weights.at_least(static_cast<size_t>(2 * rows * keys));
-      to_bf16(scores_, rows * keys, 1.0F, reinterpret_cast<uint16_t*>(narrow));
-      weights = narrow;
-    }
-    memory_->v.multiply(rows, dtype, weights, is_first ? sums : part_);
+    const char* weights = narrow_ != nullptr ? reinterpret_cast<const char*>(narrow_)
+                                             : reinterpret_cast<const char*>(scores_);
+    memory_->v.multiply(rows, product_dtype(dtype_), weights, is_first ? sums : part_);
     for (int64_t i = 0; i < rows && !is_first; ++i) {
       vector_loop<Accumulate>(sums + i * p_.width, p_.width, factors_[first + i],
                               part_ + i * p_.width);
@@ -239,6 +246,7 @@ class Queries {
   int64_t count_;
   Memory* memory_;
   float* scores_;
+  uint16_t* narrow_;  // weights in BF16, or null
   float* part_;
   float* sums_;
   float* largest_;

@@ -16,13 +16,14 @@ namespace {
 /// Of a key's scores and dy v^T against some queries, in place:
 ///
 ///   weights = e^(scores scale - lse),  differences = weights (differences - delta)
+template <bool kFused>
 struct Differences {
   [[gnu::always_inline]] static void run(float* weights, float* differences, int64_t n, float scale,
                                          const float* lse, const float* delta) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
       // Rounding may have a score above its lse by a little, where e^x is as good.
-      const float weight = exponential(weights[i] * scale - lse[i]);
+      const float weight = exponential<kFused>(multiply_add<kFused>(weights[i], scale, -lse[i]));
       weights[i] = weight;
       differences[i] = weight * (differences[i] - delta[i]);
     }
@@ -36,6 +37,31 @@ struct Multiply {
       x[i] *= factor;
     }
   }
+};
+
+/// Numbers as products take them: themselves, or beside them in BF16.
+class Narrow {
+ public:
+  Narrow(DType work, const float* wide, int64_t n, Buffer& buffer)
+      : wide_(wide),
+        narrow_(work == DType::F32 ? nullptr
+                                   : reinterpret_cast<uint16_t*>(buffer.at_least(
+                                         sizeof(uint16_t) * static_cast<size_t>(n)))) {}
+
+  /// Of those from `at` on, which are there now.
+  void round(int64_t at, int64_t n) const {
+    if (narrow_ != nullptr) {
+      to_bf16(wide_ + at, n, 1.0F, narrow_ + at);
+    }
+  }
+  const char* data() const {
+    return narrow_ == nullptr ? reinterpret_cast<const char*>(wide_)
+                              : reinterpret_cast<const char*>(narrow_);
+  }
+
+ private:
+  const float* wide_;
+  uint16_t* narrow_;
 };
 
 /// How a head is cut. Two tiles of f32 stay in a core's second cache.
@@ -155,30 +181,28 @@ class Head {
     const int64_t d = p_.width;
     memory_->q_columns.multiply(keys, work_, memory_->k.data() + key * row_bytes(), weights_);
     memory_->dy_columns.multiply(keys, work_, memory_->v.data() + key * row_bytes(), differences_);
+    const Narrow weights(work_, weights_, keys * rows, memory_->narrow_weights);
+    const Narrow differences(work_, differences_, keys * rows, memory_->narrow_differences);
     for (int64_t i = 0; i < keys; ++i) {
-      vector_loop<Differences>(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse,
-                               delta);
+      const auto weigh = has_multiply_add()
+                             ? vector_loop<Differences<true>, float*, float*, int64_t, float,
+                                           const float*, const float*>
+                             : vector_loop<Differences<false>, float*, float*, int64_t, float,
+                                           const float*, const float*>;
+      weigh(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse, delta);
+      // While they are in the first cache.
+      weights.round(i * rows, rows);
+      differences.round(i * rows, rows);
     }
-    const char* weights = narrowed(weights_, keys * rows, memory_->narrow_weights);
-    const char* differences = narrowed(differences_, keys * rows, memory_->narrow_differences);
-    memory_->dy_rows.multiply(keys, work_, weights, part_);
+    memory_->dy_rows.multiply(keys, work_, weights.data(), part_);
     add_floats(part_, keys * d, dv_ + key * d);
-    memory_->q_rows.multiply(keys, work_, differences, part_);
+    memory_->q_rows.multiply(keys, work_, differences.data(), part_);
     add_floats(part_, keys * d, dk_ + key * d);
     // dq^T += k^T ds^T
     multiply_alone({d, rows, keys, p_.keys, 1, rows, 1, rows, 1, {}}, work_, DType::F32,
-                   memory_->k_columns.data() + key * byte_size(work_), differences,
+                   memory_->k_columns.data() + key * byte_size(work_), differences.data(),
                    reinterpret_cast<char*>(part_));
     add_floats(part_, d * rows, dq_);
-  }
-
-  const char* narrowed(const float* x, int64_t n, Buffer& into) const {
-    if (work_ == DType::F32) {
-      return reinterpret_cast<const char*>(x);
-    }
-    char* narrow = into.at_least(static_cast<size_t>(2 * n));
-    to_bf16(x, n, 1.0F, reinterpret_cast<uint16_t*>(narrow));
-    return narrow;
   }
 
   void write(const float* row, char* to) const { write_floats(out_, row, p_.width, to); }

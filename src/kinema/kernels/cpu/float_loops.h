@@ -6,7 +6,8 @@
 
 namespace kinema::kernels {
 
-/// y = x * factor, rounded to the nearest BF16, ties to even; NaN stays NaN.
+/// y = x * factor, rounded to the nearest BF16, ties to even; NaN stays NaN. What is below the
+/// smallest normal number may become zero, as processors with BF16 have it.
 void to_bf16(const float* x, int64_t n, float factor, uint16_t* y);
 
 /// The same numbers as F32.

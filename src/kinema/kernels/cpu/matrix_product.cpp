@@ -10,6 +10,8 @@
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/panel_product.h"
+#include "kinema/kernels/cpu/rounding.h"
+#include "kinema/kernels/cpu/tile_product.h"
 
 namespace kinema::kernels {
 namespace {
@@ -99,8 +101,13 @@ std::vector<Piece> slices(const std::vector<Piece>& pieces, bool rows, int64_t s
 }
 
 /// Whole matrices while there are enough of them, else slices of the longer side.
-std::vector<Piece> split(const StridedDot& dot, bool rounded, int64_t threads) {
+std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int64_t threads) {
   std::vector<Piece> pieces = matrices(dot);
+  if (in_tiles) {
+    constexpr int64_t kGrain = 16;  // rows of a tile
+    const int64_t most = std::min(kTileRows, ceil_div(dot.m, threads));
+    return slices(pieces, true, round_up(most, kGrain));
+  }
   if (static_cast<int64_t>(pieces.size()) < 2 * threads && threads > 1) {
     const bool rows = dot.m >= dot.n;
     const int64_t side = rows ? dot.m : dot.n;
@@ -161,12 +168,15 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   auto* result = static_cast<char*>(c);
   const int64_t in_bytes = byte_size(in);
   const int64_t out_bytes = byte_size(out);
-  const std::vector<Piece> pieces = split(dot, out == DType::BF16, threads);
+  // Of few rows the columns are shared out.
+  const bool in_tiles = uses_tiles(in) && dot.m >= 16 * threads;
+  const std::vector<Piece> pieces = split(dot, in_tiles, out == DType::BF16, threads);
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
       const Piece& piece = pieces[static_cast<size_t>(i)];
-      multiply_alone(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
-                     result + piece.c * out_bytes, bias == nullptr ? nullptr : bias + piece.column);
+      const auto multiply = in_tiles ? multiply_in_tiles : multiply_alone;
+      multiply(piece.dot, in, out, left + piece.a * in_bytes, right + piece.b * in_bytes,
+               result + piece.c * out_bytes, bias == nullptr ? nullptr : bias + piece.column);
     });
   } catch (const dnnl::error& error) {
     fail("[dot kernel] oneDNN refuses a product of {} x {} x {}: {}", dot.m, dot.n, dot.k,

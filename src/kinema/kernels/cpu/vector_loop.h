@@ -9,14 +9,14 @@ namespace kinema::kernels {
 /// takes the instruction set of what it is put into.
 ///
 /// This room is compiled without contraction to fused multiply-adds, so that the bits of a loop
-/// that sums nothing are the same with each.
+/// that sums nothing are the same with each. Where that is not asked for, multiply_add() is one.
 template <typename Loop, typename... Arguments>
-[[gnu::target("avx512f"), gnu::noinline]] auto vector_loop_avx512(Arguments... arguments) {
+[[gnu::target("avx512f,fma"), gnu::noinline]] auto vector_loop_avx512(Arguments... arguments) {
   return Loop::run(arguments...);
 }
 
 template <typename Loop, typename... Arguments>
-[[gnu::target("avx2"), gnu::noinline]] auto vector_loop_avx2(Arguments... arguments) {
+[[gnu::target("avx2,fma"), gnu::noinline]] auto vector_loop_avx2(Arguments... arguments) {
   return Loop::run(arguments...);
 }
 
@@ -24,6 +24,13 @@ template <typename Loop, typename... Arguments>
 [[gnu::noinline]] auto vector_loop_baseline(Arguments... arguments) {
   return Loop::run(arguments...);
 }
+
+/// a b + c, rounded once if kFused: for loops that are not run where has_multiply_add() is false.
+template <bool kFused>
+[[gnu::always_inline]] inline float multiply_add(float a, float b, float c) {
+  return kFused ? __builtin_fmaf(a, b, c) : a * b + c;
+}
+inline bool has_multiply_add() { return isa() >= Isa::Avx2; }
 
 template <typename Loop, typename... Arguments>
 auto vector_loop(Arguments... arguments) {
