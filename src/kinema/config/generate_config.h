@@ -205,8 +205,9 @@ struct GenerateConfig {
            .needs = {Needs::FLOW},
            .share = Share::YES});
     visit("diffusion_scheduler_config", self.diffusion_scheduler_config, UNRELATED,
-          {.help = "sdxl: _class_name, prediction_type, rescale_zero_terminal_snr and "
-                   "timestep_spacing in place of the model's scheduler_config.json",
+          {.help = "sdxl: _class_name, prediction_type, rescale_zero_terminal_snr, "
+                   "timestep_spacing, clip_sample and set_alpha_to_one in place of the model's "
+                   "scheduler_config.json",
            .needs = {Needs::DIFFUSION},
            .share = Share::YES});
     visit("use_ema", self.use_ema, UNRELATED,

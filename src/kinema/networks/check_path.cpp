@@ -87,6 +87,7 @@ std::string check_beside(const std::filesystem::path& path) {
   std::string out;
   for (const std::string_view part : weights::parts_in(path)) {
     const weights::Checkpoint files = weights::Checkpoint::open(path, part);
+    files.check_finite();
     out += "; " + (part == weights::kVae ? check_image_vae(files) : check_clip_text(files));
   }
   return out;

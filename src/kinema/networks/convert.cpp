@@ -99,8 +99,7 @@ Format format_from_string(const std::string& name) {
 void convert_transformer(const fs::path& source, const fs::path& target,
                          const ConvertOptions& options) {
   const weights::Checkpoint checkpoint = weights::Checkpoint::open(source);
-  check(weights::is_transformer(checkpoint), "[weights] {} holds no transformer: none of {}",
-        source.string(), weights::transformer_classes());
+  check_is_network(checkpoint);
   const Network network = open(checkpoint);
   weights::check_tensors(checkpoint, network->parameters({}));
   const bool is_wan = weights::family_of(checkpoint)->names == &weights::kWanNames;

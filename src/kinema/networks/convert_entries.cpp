@@ -10,6 +10,15 @@
 #include "kinema/weights/stored.h"
 
 namespace kinema::networks {
+
+void check_is_network(const weights::Checkpoint& checkpoint) {
+  check(
+      weights::is_transformer(checkpoint),
+      "[weights] {} holds no transformer: none of {}\n  autoencoders and text encoders are written "
+      "anew as parts of a whole model's file; by themselves they are used as they are",
+      checkpoint.path(), weights::transformer_classes());
+}
+
 namespace {
 
 constexpr std::string_view kComfyPrefix = "model.diffusion_model.";

@@ -17,6 +17,9 @@ namespace kinema::networks {
 /// Formats of codes with scales beside them.
 inline bool is_stored(Format format) { return format == Format::FP8 || format == Format::INT8; }
 
+/// Throws an Error where the checkpoint is not that of a network.
+void check_is_network(const weights::Checkpoint& checkpoint);
+
 /// A tensor as it is written: one of the checkpoint's, or those that the original release joins.
 struct Written {
   std::string name;

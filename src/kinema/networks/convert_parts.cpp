@@ -39,8 +39,7 @@ Keys keys_of(std::span<const nn::ParamSpec> specs) {
 
 Part network_of(const fs::path& source) {
   Checkpoint files = Checkpoint::open(source);
-  check(weights::is_transformer(files), "[weights] {} holds no transformer: none of {}",
-        source.string(), weights::transformer_classes());
+  check_is_network(files);
   const Network network = open(files);
   const std::vector<nn::ParamSpec> specs = network->parameters({.scan_layers = false});
   weights::check_tensors(files, specs);

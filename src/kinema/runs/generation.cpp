@@ -56,10 +56,14 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
       out.diffusion.rescale_betas_zero_snr = value.as_bool();
     } else if (key == "timestep_spacing") {
       out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
+    } else if (key == "clip_sample") {
+      out.diffusion.clip_sample = value.as_bool();
+    } else if (key == "set_alpha_to_one") {
+      out.diffusion.set_alpha_to_one = value.as_bool();
     } else {
       fail(
           "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
-          "rescale_zero_terminal_snr, timestep_spacing",
+          "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one",
           key);
     }
   }

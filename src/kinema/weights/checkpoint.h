@@ -83,8 +83,8 @@ class Checkpoint {
   std::string name_in_file(const std::string& key) const;
   /// Throws an Error when a file became shorter since it was opened; to be asked after reading.
   void check_intact() const;
-  /// Throws an Error naming a tensor of its files with a value that is infinite or NaN, of a GGUF
-  /// file a scale; reads all of them.
+  /// Throws an Error naming a tensor of the model with a value that is infinite or NaN, of a GGUF
+  /// file a scale; reads all of it.
   void check_finite() const;
 
  private:

@@ -315,6 +315,9 @@ Adapters::Adapters(std::span<const Adapter> adapters, std::span<const nn::ParamS
     }
     matcher.finish();
     files_.push_back(adapter.lora);
+    if (matcher.matched() == 0) {  // a file for text encoders alone, of which another line tells
+      continue;
+    }
     report_.push_back(fmt::format(
         "{}: all {} keys matched, {} parameters{}, scale {} ({})",
         fs::path(adapter.lora->path()).filename().string(), matcher.matched(), parameters,
