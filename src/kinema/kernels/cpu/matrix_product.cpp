@@ -105,8 +105,9 @@ std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int
   std::vector<Piece> pieces = matrices(dot);
   if (in_tiles) {
     constexpr int64_t kGrain = 16;  // rows of a tile
-    const int64_t most = std::min(kTileRows, ceil_div(dot.m, threads));
-    return slices(pieces, true, round_up(most, kGrain));
+    // As many pieces for each thread.
+    const int64_t count = round_up(ceil_div(dot.m, kTileRows), threads);
+    return slices(pieces, true, round_up(ceil_div(dot.m, count), kGrain));
   }
   if (static_cast<int64_t>(pieces.size()) < 2 * threads && threads > 1) {
     const bool rows = dot.m >= dot.n;

@@ -13,10 +13,10 @@
 namespace kinema::kernels {
 namespace {
 
-constexpr int64_t kColumns = 1024;
-constexpr int64_t kLine = 64;  // bytes
-/// Results that stay in the second cache are written as they come.
-constexpr int64_t kSmall = int64_t{1} << 20;
+constexpr int64_t kLine = 64;   // bytes
+constexpr int64_t kBlock = 64;  // columns that oneDNN makes together
+/// What stays in the second cache: the buffer, and results that are written as they come.
+constexpr int64_t kSmall = int64_t{1} << 20;  // bytes
 
 /// Rows of `bytes` each, whole lines, past the caches: they are too many to be read from there.
 [[gnu::target("avx512f")]] void stream(const char* from, int64_t rows, int64_t bytes, char* to,
@@ -53,9 +53,11 @@ void multiply_in_tiles(const StridedDot& dot, DType in, DType out, const char* a
     return;
   }
   thread_local Buffer buffer;
-  for (int64_t column = 0; column < dot.n; column += kColumns) {
+  const int64_t columns =
+      std::clamp(kSmall / (dot.m * width) / kBlock * kBlock, kBlock, 16 * kBlock);
+  for (int64_t column = 0; column < dot.n; column += columns) {
     StridedDot part = dot;
-    part.n = std::min(kColumns, dot.n - column);
+    part.n = std::min(columns, dot.n - column);
     part.c_m = part.n;
     char* made = buffer.at_least(static_cast<size_t>(part.m * part.n * width));
     multiply_alone(part, in, out, a, b + column * dot.b_n * byte_size(in), made,
