@@ -1,12 +1,14 @@
 #include "kinema/sample/pipeline_folder.h"
 #include "kinema/sample/scheduler_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "sample/temporary_folder.h"
 
 namespace kinema::sample {
@@ -239,14 +241,20 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
 
 TEST(SchedulerConfig, TakesNoDefaultOfDdimThatIsNotSupported) {
   const TemporaryFolder folder;
-  folder.write("c.json", R"({"_class_name": "DDIMScheduler"})");
-  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+  for (const char* clips : {"", R"(, "clip_sample": true)"}) {
+    folder.write("c.json", fmt::format(R"({{"_class_name": "DDIMScheduler"{}}})", clips));
+    const auto read = read_scheduler_config(folder.path() / "c.json");
+    EXPECT_THAT(
+        [&] { schedulers::make_schedule(read, 4); },
+        ThrowsMessage<Error>(AllOf(HasSubstr("clip_sample"), HasSubstr("scheduler=euler"))));
+    EXPECT_EQ(schedulers::make_schedule(with_sampler(read, schedulers::Sampler::EULER), 4).size(),
+              4);
+  }
+  EXPECT_THAT([] { schedule_of(schedulers::Sampler::DDIM, io::Json::object()); },
               ThrowsMessage<Error>(HasSubstr("no clip_sample")));
-  folder.write("c.json", R"({"_class_name": "DDIMScheduler", "clip_sample": true})");
-  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
-              ThrowsMessage<Error>(HasSubstr("has clip_sample: true")));
   folder.write("c.json", R"({"_class_name": "DDIMScheduler", "clip_sample": false})");
-  EXPECT_NO_THROW(read_scheduler_config(folder.path() / "c.json"));
+  EXPECT_EQ(schedulers::make_schedule(read_scheduler_config(folder.path() / "c.json"), 4).size(),
+            4);
 }
 
 // As DDIMScheduler.from_config(other.config) has it: what the file does not say is DDIM's own.

@@ -210,11 +210,15 @@ schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
   return out;
 }
 
+schedulers::ScheduleConfig read_known(Sampler sampler, const Json& config) {
+  check_fixed(config, sampler);
+  return read_schedule(sampler, config);
+}
+
 }  // namespace
 
 schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
-  check_fixed(config, sampler);
-  schedulers::ScheduleConfig out = read_schedule(sampler, config);
+  schedulers::ScheduleConfig out = read_known(sampler, config);
   check(!schedulers::clips_sample(out),
         "[scheduler] {} has {}; only false is supported\n  \"clip_sample\": false, as pipelines of "
         "latents have it",
@@ -232,7 +236,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
   const bool is_unipc_of_noise = name == schedulers::class_name(Sampler::UNIPC) &&
                                  predicts != nullptr && predicts->dump(-1) != "\"flow_prediction\"";
   if (schedulers::is_sampler(name) && !is_unipc_of_noise) {
-    return schedule_of(schedulers::sampler_from_string(name), config);
+    return read_known(schedulers::sampler_from_string(name), config);
   }
   // Solvers and sigmas are the other sampler's; other betas would be of the training.
   const Json* betas = given(config, "trained_betas");

@@ -9,11 +9,13 @@ namespace kinema::sample {
 
 /// Reads a `scheduler_config.json`. Of a class that is not known, what was learned and which
 /// timesteps are visited (ScheduleConfig::unknown_class). Throws an Error naming file and key for a
-/// value out of range, or a setting that would change the result and is not supported.
+/// value out of range, or a setting that would change the result and is not supported; that
+/// DDIMScheduler clips samples is refused by who makes a schedule of it (schedulers::check_class),
+/// so that another sampler may take its place.
 schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file);
 
 /// The same of what such a file holds, for a class that is known otherwise (`_class_name` is not
-/// read).
+/// read). Throws an Error where the sampler would clip, too.
 schedulers::ScheduleConfig schedule_of(schedulers::Sampler sampler, const io::Json& config);
 
 /// The schedule with a sampler in place of that which it names, known or not.
