@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "kinema/core/error.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/narrow.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
@@ -138,10 +140,7 @@ class Queries {
     memory_ = &memory;
     scores_ = memory.scores.floats(cut.queries * cut.keys);
     // They need not be rounded where products are F32 anyway.
-    narrow_ = product_dtype(dtype) != DType::BF16
-                  ? nullptr
-                  : reinterpret_cast<uint16_t*>(memory.weights.at_least(
-                        sizeof(uint16_t) * static_cast<size_t>(cut.queries * cut.keys)));
+    weights_.emplace(product_dtype(dtype), scores_, cut.queries * cut.keys, memory.weights);
     part_ = memory.part.floats(cut.queries * p_.width);
     sums_ = memory.sums.floats(count * p_.width);
     largest_ = memory.rows.floats(3 * count);
@@ -197,11 +196,6 @@ class Queries {
     }
   }
 
-  static float exponentials(float* row, int64_t keys, float scale, float largest) {
-    return has_multiply_add() ? vector_loop<Exponentials<true>>(row, keys, scale, largest)
-                              : vector_loop<Exponentials<false>>(row, keys, scale, largest);
-  }
-
   /// Scores become weights, relative to the largest score so far.
   void weigh(int64_t first, int64_t rows, int64_t keys, const float* bias) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
@@ -219,20 +213,17 @@ class Queries {
       // NaN stays so.
       const float subtracted = largest == kNone ? 0.0F : largest;
       const float factor = before == kNone ? 0.0F : std::exp(before - subtracted);
-      total = total * factor + exponentials(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+      total = total * factor +
+              fused_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
       factors_[first + i] = factor;
-      if (narrow_ != nullptr) {  // while the row is in the first cache
-        to_bf16(row, keys, 1.0F, narrow_ + i * keys);
-      }
+      weights_->round(i * keys, keys);
     }
   }
 
   /// The weighted values of a tile of keys are added to those of the tiles before.
   void add(int64_t first, int64_t rows, bool is_first) const {
     float* sums = sums_ + first * p_.width;
-    const char* weights = narrow_ != nullptr ? reinterpret_cast<const char*>(narrow_)
-                                             : reinterpret_cast<const char*>(scores_);
-    memory_->v.multiply(rows, product_dtype(dtype_), weights, is_first ? sums : part_);
+    memory_->v.multiply(rows, product_dtype(dtype_), weights_->data(), is_first ? sums : part_);
     for (int64_t i = 0; i < rows && !is_first; ++i) {
       vector_loop<Accumulate>(sums + i * p_.width, p_.width, factors_[first + i],
                               part_ + i * p_.width);
@@ -246,7 +237,7 @@ class Queries {
   int64_t count_;
   Memory* memory_;
   float* scores_;
-  uint16_t* narrow_;  // weights in BF16, or null
+  std::optional<Narrow> weights_;  // what scores become
   float* part_;
   float* sums_;
   float* largest_;

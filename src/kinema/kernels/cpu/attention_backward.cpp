@@ -6,6 +6,7 @@
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/narrow.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/packed_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
@@ -37,31 +38,6 @@ struct Multiply {
       x[i] *= factor;
     }
   }
-};
-
-/// Numbers as products take them: themselves, or beside them in BF16.
-class Narrow {
- public:
-  Narrow(DType work, const float* wide, int64_t n, Buffer& buffer)
-      : wide_(wide),
-        narrow_(work == DType::F32 ? nullptr
-                                   : reinterpret_cast<uint16_t*>(buffer.at_least(
-                                         sizeof(uint16_t) * static_cast<size_t>(n)))) {}
-
-  /// Of those from `at` on, which are there now.
-  void round(int64_t at, int64_t n) const {
-    if (narrow_ != nullptr) {
-      to_bf16(wide_ + at, n, 1.0F, narrow_ + at);
-    }
-  }
-  const char* data() const {
-    return narrow_ == nullptr ? reinterpret_cast<const char*>(wide_)
-                              : reinterpret_cast<const char*>(narrow_);
-  }
-
- private:
-  const float* wide_;
-  uint16_t* narrow_;
 };
 
 /// How a head is cut. Two tiles of f32 stay in a core's second cache.
@@ -184,13 +160,8 @@ class Head {
     const Narrow weights(work_, weights_, keys * rows, memory_->narrow_weights);
     const Narrow differences(work_, differences_, keys * rows, memory_->narrow_differences);
     for (int64_t i = 0; i < keys; ++i) {
-      const auto weigh = has_multiply_add()
-                             ? vector_loop<Differences<true>, float*, float*, int64_t, float,
-                                           const float*, const float*>
-                             : vector_loop<Differences<false>, float*, float*, int64_t, float,
-                                           const float*, const float*>;
-      weigh(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse, delta);
-      // While they are in the first cache.
+      fused_loop<Differences>(weights_ + i * rows, differences_ + i * rows, rows, scale_, lse,
+                              delta);
       weights.round(i * rows, rows);
       differences.round(i * rows, rows);
     }

@@ -100,14 +100,15 @@ std::vector<Piece> slices(const std::vector<Piece>& pieces, bool rows, int64_t s
   return out;
 }
 
+constexpr int64_t kRowsOfTile = 16;  // of AMX
+
 /// Whole matrices while there are enough of them, else slices of the longer side.
 std::vector<Piece> split(const StridedDot& dot, bool in_tiles, bool rounded, int64_t threads) {
   std::vector<Piece> pieces = matrices(dot);
   if (in_tiles) {
-    constexpr int64_t kGrain = 16;  // rows of a tile
     // As many pieces for each thread.
     const int64_t count = round_up(ceil_div(dot.m, kTileRows), threads);
-    return slices(pieces, true, round_up(ceil_div(dot.m, count), kGrain));
+    return slices(pieces, true, round_up(ceil_div(dot.m, count), kRowsOfTile));
   }
   if (static_cast<int64_t>(pieces.size()) < 2 * threads && threads > 1) {
     const bool rows = dot.m >= dot.n;
@@ -170,7 +171,7 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   const int64_t in_bytes = byte_size(in);
   const int64_t out_bytes = byte_size(out);
   // Of few rows the columns are shared out.
-  const bool in_tiles = uses_tiles(in) && dot.m >= 16 * threads;
+  const bool in_tiles = uses_tiles(in) && dot.m >= kRowsOfTile * threads;
   const std::vector<Piece> pieces = split(dot, in_tiles, out == DType::BF16, threads);
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {

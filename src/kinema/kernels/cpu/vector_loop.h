@@ -25,19 +25,24 @@ template <typename Loop, typename... Arguments>
   return Loop::run(arguments...);
 }
 
-/// a b + c, rounded once if kFused: for loops that are not run where has_multiply_add() is false.
+/// a b + c, rounded once if kFused: for loops that fused_loop() runs.
 template <bool kFused>
 [[gnu::always_inline]] inline float multiply_add(float a, float b, float c) {
   return kFused ? __builtin_fmaf(a, b, c) : a * b + c;
 }
-inline bool has_multiply_add() { return isa() >= Isa::Avx2; }
-
 template <typename Loop, typename... Arguments>
 auto vector_loop(Arguments... arguments) {
   const Isa use = isa();
   return use >= Isa::Avx512 ? vector_loop_avx512<Loop>(arguments...)
          : use >= Isa::Avx2 ? vector_loop_avx2<Loop>(arguments...)
                             : vector_loop_baseline<Loop>(arguments...);
+}
+
+/// vector_loop of `Loop<true>` where the processor has fused multiply-adds, else of `Loop<false>`.
+template <template <bool> typename Loop, typename... Arguments>
+auto fused_loop(Arguments... arguments) {
+  return isa() >= Isa::Avx2 ? vector_loop<Loop<true>>(arguments...)
+                            : vector_loop<Loop<false>>(arguments...);
 }
 
 }  // namespace kinema::kernels
