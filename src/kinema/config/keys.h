@@ -22,9 +22,9 @@ struct KeyValue {
 /// Every key of `config` in order of declaration.
 std::vector<KeyValue> describe(const Config& config);
 
-/// Whether a value, as KeyValue::value has it, turns off what hangs on its key: zero, -1, or
-/// nothing.
-bool is_off(std::string_view value);
+/// Whether a value, as KeyValue::value has it, turns on what hangs on `with` (Field::with): no
+/// zero, no -1 and not empty, or, where that is KEY=VALUE, the value.
+bool turns_on(std::string_view value, std::string_view with);
 
 /// A MaxDiffusion key that is accepted and has no meaning here.
 struct IgnoredKey {

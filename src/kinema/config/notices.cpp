@@ -12,9 +12,12 @@
 
 namespace kinema::config {
 
-bool is_off(std::string_view value) {
+bool turns_on(std::string_view value, std::string_view with) {
+  if (const size_t equals = with.find('='); equals != std::string_view::npos) {
+    return io::Json::parse(value, with).as_string() == with.substr(equals + 1);
+  }
   constexpr std::array<std::string_view, 7> kOff = {"false", "0", "-1", "\"\"", "[]", "{}", "null"};
-  return std::ranges::count(kOff, value) > 0;
+  return std::ranges::count(kOff, value) == 0;
 }
 
 namespace {
@@ -34,13 +37,8 @@ std::string join(const std::vector<std::string>& parts) {
 
 /// Whether what others hang on holds: a key that is no zero, no -1 and not empty, or KEY=VALUE.
 bool is_on(const std::vector<KeyValue>& values, std::string_view what) {
-  const size_t equals = what.find('=');
-  const auto found = std::ranges::find(values, what.substr(0, equals), &KeyValue::key);
-  if (equals != std::string_view::npos) {
-    return found != values.end() &&
-           io::Json::parse(found->value, what).as_string() == what.substr(equals + 1);
-  }
-  return found != values.end() && !is_off(found->value);
+  const auto found = std::ranges::find(values, what.substr(0, what.find('=')), &KeyValue::key);
+  return found != values.end() && turns_on(found->value, what);
 }
 
 /// Why a key has no effect on what `command` does with these values; empty: it has.

@@ -27,13 +27,8 @@ struct Change {
 
 /// Whether what a key hangs on (Field::with) is off in the record: then its value says nothing.
 bool is_idle(const Field& field, const Record& record) {
-  const size_t equals = field.with.find('=');
-  const auto found = record.find(std::string(field.with.substr(0, equals)));
-  if (field.with.empty() || found == record.end()) {
-    return false;
-  }
-  return equals == std::string_view::npos ? is_off(found->second)
-                                          : shown(found->second) != field.with.substr(equals + 1);
+  const auto found = record.find(std::string(field.with.substr(0, field.with.find('='))));
+  return !field.with.empty() && found != record.end() && !turns_on(found->second, field.with);
 }
 
 /// What differs of the keys that both records have, in the order of declaration.
