@@ -1,5 +1,6 @@
 """diffusers' FluxTransformer2DModel or UNet2DConditionModel by its config.json: the forward pass under no_grad or, with
---train, a step with clipping and AdamW, in bf16 by autocast over float32 weights. Takes bench/image_step.cpp's arguments."""
+--train, a step with clipping and AdamW, in bf16 by autocast over float32 weights. Takes bench/image_step.cpp's arguments.
+With --lora RANK adapters of PEFT on attention are trained, in float32 beside a network frozen in the dtype."""
 
 import argparse
 import json
@@ -8,6 +9,8 @@ from torch_measure import DTYPES, build, measure, peak_rss_bytes
 
 import torch
 from diffusers import FluxTransformer2DModel, UNet2DConditionModel
+
+ATTENTION = ["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out"]
 
 
 def inputs(config, side, text):
@@ -37,6 +40,8 @@ def main():
     for name, value in dict(side=64, text=512, steps=5, warmup=1).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--lora", type=int, default=0)
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     a = parser.parse_args()
@@ -44,15 +49,25 @@ def main():
     with open(a.network) as file:
         config = json.load(file)
     family = {"FluxTransformer2DModel": FluxTransformer2DModel, "UNet2DConditionModel": UNet2DConditionModel}[config["_class_name"]]
-    model = build("float32" if a.train else a.dtype, lambda: family.from_config(config), a.device)
+    model = build("float32" if a.train and not a.lora else a.dtype, lambda: family.from_config(config), a.device)
     latents, predict = inputs(config, a.side, a.text)
-    dtype = torch.float32 if a.train else DTYPES[a.dtype]
+    dtype = torch.float32 if a.train and not a.lora else DTYPES[a.dtype]
     if not a.train:
         measure(imported, a.warmup, a.steps, lambda: float(predict(model, latents, dtype).float().abs().mean()))
         return
     torch.set_grad_enabled(True)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=1e-2)
+    if a.checkpointing:
+        model.enable_gradient_checkpointing()
+    if a.lora:
+        from peft import LoraConfig
+
+        model.requires_grad_(False)
+        model.add_adapter(LoraConfig(r=a.lora, lora_alpha=a.lora, target_modules=ATTENTION))
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for p in trained:
+        p.data = p.data.float()
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, weight_decay=1e-2)
     noise = torch.randn_like(latents)
 
     def step():
@@ -60,7 +75,7 @@ def main():
             out = predict(model, 0.4 * latents + 0.6 * noise, dtype)
         loss = torch.nn.functional.mse_loss(out.float(), noise - latents)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad()
         return float(loss)
