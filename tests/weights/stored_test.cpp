@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/core/f8.h"
 #include "kinema/models/wan/transformer.h"
 #include "kinema/nn/quantized.h"
 #include "kinema/runtime/program.h"
@@ -25,7 +27,45 @@ pjrt::Client& client() {
   return opened;
 }
 
+struct StoredCodes {
+  HostArray values, scale;
+};
+
+StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name = "w") {
+  const FloatWeight where{weight.shape, weight.bytes, name};
+  HostArray scale = stored_scales(where, codes);
+  HostArray values = stored_values(where, codes, scale);
+  return {std::move(values), std::move(scale)};
+}
+
 class StoredWeights : public testing::TestWithParam<DType> {};
+
+// Rows longer than what is brought to F32 at a time, of each dtype that files have.
+TEST_P(StoredWeights, AreOfTheFloatsThatAFileHas) {
+  for (const DType dtype : {DType::BF16, DType::F16, DType::F32}) {
+    const HostArray weight = convert(normal({3, 9000}, 7), dtype);
+    const HostArray wide = convert(weight, DType::F32);
+    const StoredCodes found = stored_codes(weight, GetParam());
+    const double most = GetParam() == DType::S8 ? 127.5 : 448.0;
+    for (size_t row = 0; row < 3; ++row) {
+      const auto values = wide.as<float>().subspan(row * 9000, 9000);
+      float largest = 0;
+      for (const float x : values) {
+        largest = std::max(largest, std::abs(x));
+      }
+      const float scale = largest / static_cast<float>(most);
+      EXPECT_EQ(found.scale.as<float>()[row], scale);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const float q = values[i] / scale;
+        const int code = GetParam() == DType::S8
+                             ? static_cast<uint8_t>(static_cast<int8_t>(
+                                   std::clamp(std::nearbyint(q), -128.0F, 127.0F)))
+                             : f32_to_f8e4m3fn(std::clamp(q, -448.0F, 448.0F));
+        ASSERT_EQ(static_cast<int>(found.values.bytes[row * 9000 + i]), code) << row << " " << i;
+      }
+    }
+  }
+}
 
 // Of the same weights, with the largest of each row positive: halves of codes, which the last bit
 // of a division decides, do not come.
@@ -159,7 +199,7 @@ TEST(StoredWeights, AreTheOperandsOfProductsOfTheSameCodes) {
                           .module_path = "blocks/(ffn|attn[12]/[^a]).*"};
   const HostArray quantized = prediction(options, nullptr);
   options.weights_storage = DType::F8E4M3FN;
-  // The same codes but for quotients on the other side of a middle (stored_codes divides truly).
+  // The same codes but for quotients on the other side of a middle (stored_values divides truly).
   EXPECT_LT(distance(prediction(options, nullptr), quantized), 0.02);
 }
 

@@ -44,17 +44,13 @@ HostArray narrowed(const io::TensorView& view, DType dtype, const std::string& n
 
 bool is_bare(Format format) { return format == Format::ORIGINAL || format == Format::GGUF; }
 
-/// The codes of a weight [out, in], with a scale each or (`one`) one for all.
-weights::StoredCodes codes_of(const Written& tensor, DType codes, bool one) {
+/// The values of a weight [out, in], one row for each scale.
+HostArray rows_of(const Written& tensor, bool one) {
   HostArray values = tensor.values(DType::F32);
-  const Dims dims = values.shape.dims;
   if (one) {
     values.shape.dims = {1, values.shape.elements()};
   }
-  weights::StoredCodes out = weights::stored_codes(values, codes, tensor.parts[0]->name);
-  out.values.shape.dims = dims;
-  out.scale.shape.dims = one ? Dims{} : Dims{dims[0], 1};
-  return out;
+  return values;
 }
 
 /// A weight as codes, and its scales beside it under ComfyUI's name for them.
@@ -64,11 +60,22 @@ std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format
   const Dims scales = one ? Dims{} : Dims{tensor.shape.dims[0], 1};
   const std::string module =
       tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
-  return {
-      io::TensorEntry::lazy(tensor.name, {codes, tensor.shape.dims},
-                            [tensor, codes, one] { return codes_of(tensor, codes, one).values; }),
-      io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales},
-                            [tensor, codes, one] { return codes_of(tensor, codes, one).scale; })};
+  const auto scales_of = [codes, name = tensor.parts[0]->name](const HostArray& rows) {
+    return weights::stored_scales({rows.shape, rows.bytes, name}, codes);
+  };
+  const auto values = [=] {
+    const HostArray rows = rows_of(tensor, one);
+    HostArray out = weights::stored_values({rows.shape, rows.bytes}, codes, scales_of(rows));
+    out.shape.dims = tensor.shape.dims;
+    return out;
+  };
+  const auto scale = [=] {
+    HostArray out = scales_of(rows_of(tensor, one));
+    out.shape.dims = scales;
+    return out;
+  };
+  return {io::TensorEntry::lazy(tensor.name, {codes, tensor.shape.dims}, values),
+          io::TensorEntry::lazy(module + "scale_weight", {DType::F32, scales}, scale)};
 }
 
 }  // namespace

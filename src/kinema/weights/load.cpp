@@ -219,16 +219,31 @@ class Loader {
       return std::move(*kept);
     }
     const DType dtype = spec.shape.dtype;
+    const bool as_it_lies =
+        source.view != nullptr && !source.view->decode && !adapters_.change(source.key);
+    if (codes_ && as_it_lies) {
+      HostArray stored = codes_or_scales(source, source.view->shape, source.view->bytes, spec);
+      io::release_pages(source.bytes());
+      return stored;
+    }
     HostArray values = source.view == nullptr
                            ? HostArray(Shape{DType::F32, spec.layer_shape().dims})
                            : convert(source.view->copy(), DType::F32);
     io::release_pages(source.bytes());
     adapters_.add_to(source.key, values.as<float>());
     if (codes_) {
-      StoredCodes stored = stored_codes(values, *codes_, checkpoint_.name_in_file(source.key));
-      return spec.is_stored_scale() ? std::move(stored.scale) : std::move(stored.values);
+      return codes_or_scales(source, values.shape, values.bytes, spec);
     }
     return dtype == DType::F32 ? std::move(values) : convert(values, dtype);
+  }
+
+  /// What `spec` is of a weight that is stored as codes: those, or their scales.
+  HostArray codes_or_scales(const Source& source, const Shape& shape,
+                            std::span<const std::byte> bytes, const nn::ParamSpec& spec) const {
+    const std::string name = checkpoint_.name_in_file(source.key);
+    const FloatWeight weight{shape, bytes, name};
+    HostArray scales = stored_scales(weight, *codes_);
+    return spec.is_stored_scale() ? std::move(scales) : stored_values(weight, *codes_, scales);
   }
 
   /// The piece itself, or its values as another dtype, which the next call overwrites.

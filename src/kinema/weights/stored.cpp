@@ -1,6 +1,7 @@
 #include "kinema/weights/stored.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,56 +15,101 @@ namespace kinema::weights {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 16;
+// Values that are brought to F32 at a time: they stay in the first cache.
+constexpr size_t kPiece = 4096;
 
-/// The largest absolute value; NaN where one of them is. Bits without the sign are in the order of
-/// the values, with NaN last.
-float largest_of(std::span<const float> row) {
-  uint32_t largest = 0;
-  for (const float x : row) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(x) & 0x7fffffffU);
+/// The values of one row as F32, a piece after the other: work(first value, values).
+template <typename Work>
+void for_each_piece(const FloatWeight& weight, size_t row, const Work& work) {
+  const auto width = static_cast<size_t>(weight.shape.elements() / weight.shape.dims[0]);
+  const auto bytes = static_cast<size_t>(byte_size(weight.shape.dtype));
+  std::array<float, kPiece> values;  // NOLINT: convert fills what is read
+  for (size_t i = 0; i < width; i += kPiece) {
+    const std::span<float> piece(values.data(), std::min(kPiece, width - i));
+    convert(weight.bytes.subspan((row * width + i) * bytes, piece.size() * bytes),
+            weight.shape.dtype, std::as_writable_bytes(piece), DType::F32);
+    work(i, piece);
   }
-  return std::bit_cast<float>(largest);
+}
+
+/// The bits of the largest absolute value; of NaN where one of them is. Bits without the sign are
+/// in the order of the values, with NaN last, and are no negative numbers.
+int32_t largest_of(std::span<const float> values, int32_t largest) {
+  for (const float x : values) {
+    largest = std::max(largest, std::bit_cast<int32_t>(x) & 0x7fffffff);
+  }
+  return largest;
+}
+
+/// Rounds to nearest even by an addition, which loops of vectors have; |x| is below 2^22.
+float rounded(float x) {
+  constexpr float kOnes = 12582912.0F;  // 1.5 * 2^23: its last bit is 1
+  return (x + kOnes) - kOnes;
+}
+
+void to_s8(std::span<const float> values, float scale, std::span<std::byte> out) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float code = std::min(std::max(rounded(values[i] / scale), -128.0F), 127.0F);
+    out[i] = static_cast<std::byte>(static_cast<int32_t>(code));
+  }
+}
+
+void to_f8(std::span<const float> values, float scale, float most, std::span<std::byte> out) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float code = std::min(std::max(values[i] / scale, -most), most);
+    out[i] = static_cast<std::byte>(f32_to_f8e4m3fn(code));
+  }
+}
+
+void check_kinds(const FloatWeight& weight, DType codes) {
+  check(is_float(weight.shape.dtype) && weight.shape.rank() >= 2 &&
+            (codes == DType::S8 || codes == DType::F8E4M3FN),
+        "[weights] {} cannot be stored as {}", to_string(weight.shape), to_string(codes));
 }
 
 }  // namespace
 
-StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name) {
-  check(weight.shape.dtype == DType::F32 && weight.shape.rank() >= 2 &&
-            (codes == DType::S8 || codes == DType::F8E4M3FN),
-        "[weights] {} cannot be stored as {}", to_string(weight.shape), to_string(codes));
-  const int64_t rows = weight.shape.dims[0];
-  StoredCodes out{HostArray(Shape{codes, weight.shape.dims}), HostArray(Shape{DType::F32, {rows}})};
-  if (rows == 0) {
-    return out;
-  }
+HostArray stored_scales(const FloatWeight& weight, DType codes) {
+  check_kinds(weight, codes);
+  HostArray out(Shape{DType::F32, {weight.shape.dims[0]}});
+  const std::span<float> scales = out.as<float>();
   const auto most = static_cast<float>(nn::code_bound(codes));
-  const auto width = static_cast<size_t>(weight.shape.elements() / rows);
-  const std::span<const float> values = weight.as<float>();
-  const std::span<float> scales = out.scale.as<float>();
-  in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
+  in_parallel(weight.shape.dims[0], kRowsAtOnce, [&](int64_t first, int64_t last) {
     for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row) {
-      const auto from = values.subspan(row * width, width);
-      const float scale = largest_of(from) / most;
+      int32_t largest = 0;
+      for_each_piece(weight, row, [&](size_t, std::span<const float> values) {
+        largest = largest_of(values, largest);
+      });
+      const float scale = std::bit_cast<float>(largest) / most;
       scales[row] = scale == 0.0F ? 1.0F : scale;
-      if (!std::isfinite(scale)) {
-        continue;  // refused below: nothing is thrown in threads
-      }
-      std::byte* to = out.values.bytes.data() + row * width;
-      for (size_t i = 0; i < width; ++i) {
-        const float q = from[i] / scales[row];
-        to[i] = codes == DType::S8
-                    ? static_cast<std::byte>(
-                          static_cast<int8_t>(std::clamp(std::nearbyint(q), -128.0F, 127.0F)))
-                    : static_cast<std::byte>(f32_to_f8e4m3fn(std::clamp(q, -most, most)));
-      }
     }
   });
-  for (const float scale : scales) {
+  for (const float scale : scales) {  // nothing is thrown in threads
     check(std::isfinite(scale),
           "[weights] `{}` holds {}, expected finite numbers, which alone are stored as {}\n"
           "  the file is damaged: fetch it anew",
-          name, std::isnan(scale) ? "NaN" : "infinity", to_string(codes));
+          weight.name, std::isnan(scale) ? "NaN" : "infinity", to_string(codes));
   }
+  return out;
+}
+
+HostArray stored_values(const FloatWeight& weight, DType codes, const HostArray& scales) {
+  check_kinds(weight, codes);
+  const int64_t rows = weight.shape.dims[0];
+  check(scales.shape == Shape(DType::F32, {rows}), "[weights] {} are no scales of {}",
+        to_string(scales.shape), to_string(weight.shape));
+  HostArray out(Shape{codes, weight.shape.dims});
+  const auto most = static_cast<float>(nn::code_bound(codes));
+  in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
+    for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row) {
+      const float scale = scales.as<float>()[row];
+      const size_t begin = row * (out.bytes.size() / static_cast<size_t>(rows));
+      for_each_piece(weight, row, [&](size_t i, std::span<const float> values) {
+        const auto to = std::span(out.bytes).subspan(begin + i, values.size());
+        codes == DType::S8 ? to_s8(values, scale, to) : to_f8(values, scale, most, to);
+      });
+    }
+  });
   return out;
 }
 

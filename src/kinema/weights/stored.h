@@ -7,18 +7,23 @@
 /// Weights as codes with a scale an output, for nn::ModelOptions::weights_storage.
 namespace kinema::weights {
 
-struct StoredCodes {
-  HostArray values;  // [out, in] of the codes' dtype
-  HostArray scale;   // [out], F32
+/// A weight [out, in...] of floats of any dtype, where it lies, and its name in messages.
+struct FloatWeight {
+  const Shape& shape;
+  std::span<const std::byte> bytes;
+  std::string_view name = "a weight";
 };
 
-/// The codes of a weight [out, in...], F32, as nn::quantize finds them with one scale an output:
+/// The scales of a weight's codes, [out], F32, as nn::quantize finds them with one an output:
 ///
 ///   scale = max |w| / B, 1 for a row of zeros;  B = 127.5 (S8), 448 (F8E4M3FN)
-///   values = w / scale, rounded to nearest even, within the codes' range
 ///
-/// Throws an Error with the weight's `name` where a value is not finite.
-StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name = "a weight");
+/// Throws an Error with the weight's name where a value is not finite.
+HostArray stored_scales(const FloatWeight& weight, DType codes);
+
+/// The codes with those scales, of the weight's dims: w / scale, rounded to nearest even, within
+/// the codes' range.
+HostArray stored_values(const FloatWeight& weight, DType codes, const HostArray& scales);
 
 /// Writes codes times scales, of which there is one, or one for each row of [out, in...]. Codes are
 /// S8 or f8.
