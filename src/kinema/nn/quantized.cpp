@@ -226,7 +226,12 @@ Codes quantize(Tensor x, DType codes, const std::vector<int64_t>& axes, const Ca
   std::vector<int64_t> all(static_cast<size_t>(x.rank()));
   std::iota(all.begin(), all.end(), 0);
   const Tensor limit = limit_of(x, axes.empty() ? all : axes, how);
-  const Tensor scale = limit / most;
+  // Divided in float32, as CPUs do it: XLA makes a division by a number a product with its
+  // reciprocal, which in bfloat16 is off by up to one part in 512.
+  Tensor scale = convert(convert(limit, DType::F32) / most, x.dtype());
+  if (x.dtype() != DType::F32) {
+    scale = optimization_barrier({scale})[0];  // codes are made with the scale that undoes them
+  }
   const Tensor divisor = select(compare(scale, Comparison::EQ, 0.0), ones_like(scale), scale);
   Tensor q = x / divisor;
   if (codes == DType::S8) {
