@@ -353,6 +353,18 @@ TEST_F(SdxlText, StatesAreTheReferences) {
   }
 }
 
+TEST_F(SdxlText, APromptThatIsCutGivesOneNoteForBothEncoders) {
+  std::vector<std::string> notes;
+  SdxlTextSettings given = settings();
+  given.on_note = [&](const std::string& note) { notes.push_back(note); };
+  std::string text;
+  for (int i = 0; i < 80; ++i) {
+    text += "a ";
+  }
+  sdxl_text_encoder(client(), given)->encode(std::span<const std::string>(&text, 1));
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("a prompt has 80 tokens, 75 fit into CLIP")));
+}
+
 TEST_F(SdxlText, AStateHasTheSameBitsWhateverComesWithIt) {
   const Case c("sdxl_pipeline");
   const auto encoder = sdxl_text_encoder(client(), settings());

@@ -1,6 +1,8 @@
 #include "kinema/encoders/sdxl_encoder.h"
 
 #include <cstring>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -10,6 +12,19 @@ namespace kinema::encoders {
 namespace {
 
 constexpr int64_t kHiddenLayer = -2;
+
+/// Both encoders cut a prompt alike, and each says so: once is enough.
+std::function<void(const std::string&)> said_once(std::function<void(const std::string&)> say) {
+  if (!say) {
+    return {};
+  }
+  return [say = std::move(say),
+          said = std::make_shared<std::set<std::string>>()](const std::string& note) {
+    if (said->insert(note).second) {
+      say(note);
+    }
+  };
+}
 
 ClipTextSettings clip_settings(const SdxlTextSettings& s, const std::string& behind,
                                const std::vector<weights::Adapter>& adapters) {
@@ -103,7 +118,9 @@ class SdxlTextEncoder final : public TextEncoder {
 
 std::unique_ptr<TextEncoder> sdxl_text_encoder(const pjrt::Client& client,
                                                SdxlTextSettings settings) {
-  return std::make_unique<SdxlTextEncoder>(client, settings);
+  SdxlTextSettings given = settings;
+  given.on_note = said_once(std::move(given.on_note));
+  return std::make_unique<SdxlTextEncoder>(client, given);
 }
 
 }  // namespace kinema::encoders
