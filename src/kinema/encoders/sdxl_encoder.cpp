@@ -118,9 +118,8 @@ class SdxlTextEncoder final : public TextEncoder {
 
 std::unique_ptr<TextEncoder> sdxl_text_encoder(const pjrt::Client& client,
                                                SdxlTextSettings settings) {
-  SdxlTextSettings given = settings;
-  given.on_note = said_once(std::move(given.on_note));
-  return std::make_unique<SdxlTextEncoder>(client, given);
+  settings.on_note = said_once(std::move(settings.on_note));
+  return std::make_unique<SdxlTextEncoder>(client, settings);
 }
 
 }  // namespace kinema::encoders
