@@ -89,7 +89,7 @@ HostArray Written::values(DType dtype) const {
   }
   if (cut == weights::Cut::SWAPPED) {
     const auto half = static_cast<std::ptrdiff_t>(out.bytes.size() / 2);
-    std::ranges::rotate(out.bytes, out.bytes.begin() + half);
+    std::rotate(out.bytes.begin(), out.bytes.begin() + half, out.bytes.end());
   }
   return out;
 }

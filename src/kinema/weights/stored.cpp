@@ -96,7 +96,7 @@ HostArray stored_scales(const FloatWeight& weight, DType codes) {
 HostArray stored_values(const FloatWeight& weight, DType codes, const HostArray& scales) {
   check_kinds(weight, codes);
   const int64_t rows = weight.shape.dims[0];
-  check(scales.shape == Shape(DType::F32, {rows}), "[weights] {} are no scales of {}",
+  check(scales.shape == Shape{DType::F32, {rows}}, "[weights] {} are no scales of {}",
         to_string(scales.shape), to_string(weight.shape));
   HostArray out(Shape{codes, weight.shape.dims});
   const auto most = static_cast<float>(nn::code_bound(codes));

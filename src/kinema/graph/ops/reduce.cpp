@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
 
 #include "kinema/core/error.h"
 #include "kinema/graph/emit.h"
@@ -181,7 +180,8 @@ Tensor mean(Tensor x, std::vector<int64_t> axes, bool keep_dims) {
   // sum of those before, which in f32 costs a million elements their fourth digit. (Sums of sums
   // would become one again.)
   axes = resolve_axes("mean", x.shape(), std::move(axes));
-  for (const int64_t axis : std::views::reverse(axes)) {
+  std::ranges::reverse(axes);
+  for (const int64_t axis : axes) {
     y = reduce(kSum, y, {axis}, keep_dims) / static_cast<double>(x.dim(axis));
   }
   return convert(y, x.dtype());
