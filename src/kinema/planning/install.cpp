@@ -219,7 +219,8 @@ void move_files(const fs::path& from, const fs::path& to, const fs::path& last) 
       files.push_back(entry.path().lexically_relative(from));
     }
   }
-  std::ranges::stable_partition(files, [&](const fs::path& file) { return *file.begin() != last; });
+  std::stable_partition(files.begin(), files.end(),
+                        [&](const fs::path& file) { return *file.begin() != last; });
   for (const fs::path& file : files) {
     std::error_code error;
     fs::create_directories((to / file).parent_path(), error);

@@ -56,7 +56,7 @@ encoders::TextStates EncodedText::read(const std::string& caption) const {
   Tensors tensors = store_.read(key(caption));
   HostArray& states = tensors["states"];
   const HostArray& length = tensors["length"];
-  check(states.shape.rank() == 2 && length.shape == Shape(DType::S64, {1}) &&
+  check(states.shape.rank() == 2 && length.shape == Shape{DType::S64, {1}} &&
             length.as<int64_t>()[0] >= states.shape.dims[0] &&
             length.as<int64_t>()[0] <= int64_t{1} << 20,
         "[prepare] the text states kept of `{}` are {}", caption, to_string(states.shape));
