@@ -55,7 +55,7 @@ constexpr auto kFlags = std::to_array<Flag>({
      "processor's",
      "kernels keep theirs: cpu_isa limits both", kList},
     {"xla_cpu_use_fusion_emitters", Backend::CPU, kXla, BOOL,
-     "xla: true; cuda 0.12.0.1: removed; libtpu 0.0.51: removed",
+     "xla: true; cuda 0.12.0.1: absent; libtpu 0.0.51: removed",
      "code of fused operations by the newer generator",
      "off: float8 values are rounded twice, some to a neighbour; code that is not optimised "
      "compiles in "
