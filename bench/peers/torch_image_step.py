@@ -49,9 +49,10 @@ def main():
     with open(a.network) as file:
         config = json.load(file)
     family = {"FluxTransformer2DModel": FluxTransformer2DModel, "UNet2DConditionModel": UNet2DConditionModel}[config["_class_name"]]
-    model = build("float32" if a.train and not a.lora else a.dtype, lambda: family.from_config(config), a.device)
+    stored = "float32" if a.train and not a.lora else a.dtype
+    model = build(stored, lambda: family.from_config(config), a.device)
     latents, predict = inputs(config, a.side, a.text)
-    dtype = torch.float32 if a.train and not a.lora else DTYPES[a.dtype]
+    dtype = DTYPES[stored]
     if not a.train:
         measure(imported, a.warmup, a.steps, lambda: float(predict(model, latents, dtype).float().abs().mean()))
         return
@@ -62,6 +63,8 @@ def main():
     if a.lora:
         from peft import LoraConfig
 
+        # PyTorch 2.11 chooses cuDNN's attention for Flux on an H200, whose backward pass ends with an error.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         model.requires_grad_(False)
         model.add_adapter(LoraConfig(r=a.lora, lora_alpha=a.lora, target_modules=ATTENTION))
     trained = [p for p in model.parameters() if p.requires_grad]
