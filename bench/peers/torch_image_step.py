@@ -42,6 +42,7 @@ def main():
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--lora", type=int, default=0)
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, its defaults")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=DTYPES)
     a = parser.parse_args()
@@ -54,6 +55,8 @@ def main():
     latents, predict = inputs(config, a.side, a.text)
     dtype = DTYPES[stored]
     if not a.train:
+        if a.compile:
+            model.compile()
         measure(imported, a.warmup, a.steps, lambda: float(predict(model, latents, dtype).float().abs().mean()))
         return
     torch.set_grad_enabled(True)
@@ -70,6 +73,8 @@ def main():
     trained = [p for p in model.parameters() if p.requires_grad]
     for p in trained:
         p.data = p.data.float()
+    if a.compile:
+        model.compile()
     optimizer = torch.optim.AdamW(trained, lr=1e-5, weight_decay=1e-2)
     noise = torch.randn_like(latents)
 

@@ -263,27 +263,36 @@ std::string corners(const HostArray& image) {
 
 // Expected pixels are those of Pillow 13 (`exif_transpose`, `convert("RGB")`), to the level: same
 // inverse cosine transform, same smoothing of colours between blocks.
-TEST(Image, HasThePixelsThatPillowReadsFromJpeg) {
+TEST(Image, HasThePixelsThatPillowReads) {
   const std::filesystem::path folder =
-      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images" / "jpeg";
-  for (const std::string name : {"420", "422", "444", "progressive", "grey", "cmyk", "turned"}) {
-    const HostArray read = read_image(folder / (name + ".jpg"));
-    const HostArray expected = read_image(folder / (name + ".png"));
+      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
+  for (const std::string name :
+       {"jpeg/420.jpg", "jpeg/422.jpg", "jpeg/444.jpg", "jpeg/progressive.jpg", "jpeg/grey.jpg",
+        "jpeg/cmyk.jpg", "jpeg/turned.jpg", "webp/lossy.webp", "webp/lossless.webp",
+        "webp/alpha.webp", "webp/turned.webp"}) {
+    const HostArray read = read_image(folder / name);
+    const HostArray expected = read_image((folder / name).replace_extension(".png"));
     EXPECT_EQ(read.shape, expected.shape) << name;
     EXPECT_TRUE(read.bytes == expected.bytes) << name;
+    const std::string text = read_text(folder / name);
+    const ImageSize size = measure_image(std::as_bytes(std::span(text)), name);
+    EXPECT_EQ((Dims{size.height, size.width, 3}), expected.shape.dims) << name;
   }
 }
 
-TEST(Image, RefusesJpegThatIsCutOffAnywhere) {
+TEST(Image, RefusesWhatIsCutOffAnywhere) {
   const Scratch scratch;
-  const std::string whole = read_text(std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" /
-                                      "golden" / "images" / "jpeg" / "progressive.jpg");
-  // The last two bytes are the marker of the end, which decoders do without.
-  for (size_t size = 3; size + 2 < whole.size(); size += 29) {
-    std::ofstream(scratch / "cut.jpg", std::ios::binary) << whole.substr(0, size);
-    EXPECT_THAT([&] { read_image(scratch / "cut.jpg"); },
-                ThrowsMessage<Error>(HasSubstr("cut.jpg cannot be decoded")))
-        << size;
+  const std::filesystem::path folder =
+      std::filesystem::path(KINEMA_SOURCE_DIR) / "tests" / "golden" / "images";
+  for (const std::string name : {"jpeg/progressive.jpg", "webp/lossy.webp", "webp/lossless.webp"}) {
+    const std::string whole = read_text(folder / name);
+    // The last two bytes are a JPEG's marker of the end, which decoders do without.
+    for (size_t size = 3; size + 2 < whole.size(); size += 29) {
+      std::ofstream(scratch / "cut.file", std::ios::binary) << whole.substr(0, size);
+      EXPECT_THAT([&] { read_image(scratch / "cut.file"); },
+                  ThrowsMessage<Error>(HasSubstr("cut.file cannot be decoded")))
+          << name << " " << size;
+    }
   }
 }
 

@@ -252,6 +252,22 @@ TEST_F(Api, TellsTheObserverWhatTheProgramWouldSay) {
   EXPECT_GT(begun.memory.predicted(), 0);
 }
 
+TEST_F(Api, CountsTheModelsOwnParametersBesideThoseOfAnAdapter) {
+  const auto begun = [&](std::vector<std::string> words) {
+    TrainStart out;
+    TrainObserver observer;
+    observer.on_start = [&](const TrainStart& start) { out = start; };
+    words.push_back("max_train_steps=1");
+    train(tiny(words), observer);
+    return out;
+  };
+  const TrainStart whole = begun({"run_name=whole"});
+  const TrainStart adapter =
+      begun({"run_name=adapter", "enable_lora=true", "pretrained_model_name_or_path=out/whole"});
+  EXPECT_EQ(adapter.parameters, whole.parameters);
+  EXPECT_NE(adapter.trained_parameters, whole.trained_parameters);
+}
+
 TEST_F(Api, ThrowsErrorsAndLeavesNothingRunning) {
   EXPECT_THAT([&] { load_config("nothing.yml"); }, ThrowsMessage<Error>(HasSubstr("nothing.yml")));
   EXPECT_THAT([&] { tiny({"learning_rat=1"}); }, ThrowsMessage<Error>(HasSubstr("learning_rate")));

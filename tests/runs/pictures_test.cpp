@@ -89,6 +89,37 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   refused("resolution=36").expect_error("height is 36");
 }
 
+TEST_F(PicturesCommand, OfAPretrainedModelAreEvaluatedWithoutARun) {
+  fs::create_directory(folder_ / "held_out");
+  for (const std::string name : {"a", "b"}) {
+    write("held_out/" + name + ".txt", "a ball");
+    fs::copy(golden_ + "/images/orientation_5.jpg", folder_ / "held_out" / (name + ".jpg"));
+  }
+  const Outcome outcome =
+      run({"evaluate", golden_ + "/flux_dev", "dataset_type=images", "eval_data_dir=held_out",
+           "resolution=32", "max_sequence_length=16"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("mean loss over"));
+}
+
+TEST_F(PicturesCommand, ArePlannedWithTheGuidanceThatTheyAreMadeWith) {
+  const auto planned = [&](const std::string& model, std::vector<std::string> more) {
+    write("plan.yml", "pretrained_model_name_or_path: " + golden_ + "/" + model +
+                          "\nresolution: 32\nmax_sequence_length: 16\n");
+    more.insert(more.begin(), {"plan", "plan.yml", "target=cpu:1", "mode=generate"});
+    const Outcome outcome = run(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_THAT(planned("sdxl", {}), HasSubstr(", with guidance"));
+  EXPECT_THAT(planned("sdxl", {"do_classifier_free_guidance=false"}),
+              Not(HasSubstr("with guidance")));
+  // Flux is told the scale, and has a pass without the prompt for a negative one alone.
+  EXPECT_THAT(planned("flux_dev", {}), Not(HasSubstr("with guidance")));
+  EXPECT_THAT(planned("flux_dev", {"negative_prompt=fog", "true_cfg_scale=3"}),
+              HasSubstr(", with guidance"));
+}
+
 TEST_F(PicturesCommand, TrainAndSampleAUNetFromScratch) {
   use("pretrained_model_name_or_path: ''\nnetwork_config: " + shapes_ +
       "/unet.json\nautoencoder: space_to_depth\nspace_to_depth_block: 2\ntext_encoder: hashed\n"

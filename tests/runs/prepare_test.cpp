@@ -69,7 +69,7 @@ TEST_F(PrepareCommand, PrintsJsonAlone) {
   EXPECT_EQ(report.at("records").as_int(), 11);
   EXPECT_EQ(report.at("skipped").items().size(), 1U);
   EXPECT_THAT(report.at("skipped").items()[0].at("reason").as_string(), HasSubstr("clip_02.mp4"));
-  EXPECT_THAT(outcome.err, HasSubstr("skipped: [videos]"));
+  EXPECT_THAT(outcome.err, HasSubstr("skipped: [data]"));
   EXPECT_GT(report.at("bytes").as_int(), 0);
   EXPECT_THAT(read_text(folder_ / "records.skipped.jsonl"), HasSubstr("clip_02.mp4"));
 }

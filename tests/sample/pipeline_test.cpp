@@ -380,8 +380,12 @@ class CountedText final : public encoders::TextEncoder {
     ++calls;
     return words_->encode(prompts);
   }
-  int64_t prompts_bytes(std::span<const encoders::Prompt>) const override { return 40'000'000'000; }
+  int64_t prompts_bytes(std::span<const encoders::Prompt>) const override { return bytes; }
+  void release() const override { ++releases; }
+
+  int64_t bytes = 40'000'000'000;
   mutable int calls = 0;
+  mutable int releases = 0;
 
  private:
   std::unique_ptr<encoders::TextEncoder> words_ = encoders::hashed_text_encoder(kText);
@@ -418,6 +422,25 @@ TEST_F(PipelineTest, SaysWhatItWillTakeBeforeAnythingIsEncoded) {
   EXPECT_EQ(text->calls, 1);
   EXPECT_EQ(out.memory.predicted(), predicted);
   EXPECT_GT(out.peak_bytes, 0);
+}
+
+TEST_F(PipelineTest, EncodersStayForTheNextRequestOrGoWhenThereIsNone) {
+  for (const bool goes : {false, true}) {
+    const auto text = std::make_shared<CountedText>();
+    text->bytes = 1'000'000;
+    Pipeline made(
+        client(), read_pipeline_folder(folder_.path()),
+        {.autoencoder = encoders::space_to_depth_autoencoder(kBlocks), .text_encoder = text},
+        {.program = {.executable_cache = program_cache()}, .releases_encoders = goes});
+
+    const MemoryUse use = made.generate(request()).memory;
+
+    EXPECT_EQ(text->releases, goes ? 1 : 0);
+    EXPECT_EQ(use.kept, goes ? 0 : 1'000'000);
+    EXPECT_EQ(
+        use.predicted(),
+        std::max(use.before, use.held + use.kept + std::max(use.steps, use.decode + use.frames)));
+  }
 }
 
 TEST_F(PipelineTest, SaysWhenTheLowNoiseScaleHasNoEffect) {

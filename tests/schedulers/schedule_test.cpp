@@ -193,6 +193,23 @@ TEST(Discrete, EndsAtTheDataWhereThePredictionIsRight) {
   }
 }
 
+TEST(FlowMatchEuler, ADynamicShiftIsTheOneThatItIsSaidToBe) {
+  const ScheduleConfig moving{.sampler = Sampler::FLOW_MATCH_EULER,
+                              .shift = 3.0,
+                              .even_sigmas = true,
+                              .dynamic_shift = DynamicShift{}};
+  EXPECT_NEAR(moving.shift_of(4096), std::exp(1.15), 1e-12);
+  ScheduleConfig fixed = moving;
+  fixed.dynamic_shift.reset();
+  EXPECT_EQ(fixed.shift_of(4096), 3.0);
+  fixed.shift = moving.shift_of(1024);
+  const Schedule a = make_schedule(moving, 7, 1024);
+  const Schedule b = make_schedule(fixed, 7, 1024);
+  for (size_t i = 0; i < a.sigmas.size(); ++i) {
+    EXPECT_NEAR(a.sigmas[i], b.sigmas[i], 1e-6);
+  }
+}
+
 TEST(Discrete, HasNothingToLearnFromWhereThereIsNoSignal) {
   ScheduleConfig config{.sampler = Sampler::DDIM};
   config.diffusion.rescale_betas_zero_snr = true;

@@ -152,6 +152,26 @@ TEST_F(Objective, GivesFirstFramesAsOftenAsAsked) {
       << "nothing would be left of one latent frame";
 }
 
+// Flux's levels are the whole timesteps 1 to 1000; with bounds, those within them.
+TEST_F(Objective, DrawsNoiseLevelsOfFlux) {
+  Graph graph;
+  const Tensor latents = constant(graph, 0.0, {DType::F32, {20000, 1}});
+  for (const auto& [low, high] : {std::pair{0.0, 1000.0}, {0.0, 40.0}, {900.0, 1000.0}}) {
+    const ObjectiveOptions options{
+        .flow = schedulers::kFluxFlow, .min_timestep = low, .max_timestep = high};
+    const HostArray drawn = evaluate(graph, draw(key(graph, 7), latents, options).timestep);
+    std::set<long> seen;
+    for (const float t : drawn.as<float>()) {
+      ASSERT_NEAR(t, std::round(t), 1e-3);
+      ASSERT_GE(std::lround(t), std::max(low, 1.0));
+      ASSERT_LE(t, high);
+      seen.insert(std::lround(t));
+    }
+    // 20 draws or more of each: one is missed by chance once in e^20 / 1000 times.
+    EXPECT_GE(static_cast<double>(seen.size()), high - low);
+  }
+}
+
 TEST_F(Objective, DrawsTimestepsOfOneSideOfABoundary) {
   Graph graph;
   const Tensor latents = constant(graph, 0.0, {DType::F32, {4096, 1}});

@@ -27,15 +27,8 @@ pjrt::Client& client() {
   return opened;
 }
 
-struct StoredCodes {
-  HostArray values, scale;
-};
-
-StoredCodes stored_codes(const HostArray& weight, DType codes, std::string_view name = "w") {
-  const FloatWeight where{weight.shape, weight.bytes, name};
-  HostArray scale = stored_scales(where, codes);
-  HostArray values = stored_values(where, codes, scale);
-  return {std::move(values), std::move(scale)};
+StoredWeight stored(const HostArray& weight, DType codes, std::string_view name = "w") {
+  return store({weight.shape, weight.bytes, name}, codes);
 }
 
 class StoredWeights : public testing::TestWithParam<DType> {};
@@ -45,7 +38,7 @@ TEST_P(StoredWeights, AreOfTheFloatsThatAFileHas) {
   for (const DType dtype : {DType::BF16, DType::F16, DType::F32}) {
     const HostArray weight = convert(normal({3, 9000}, 7), dtype);
     const HostArray wide = convert(weight, DType::F32);
-    const StoredCodes found = stored_codes(weight, GetParam());
+    const StoredWeight found = stored(weight, GetParam());
     const double most = GetParam() == DType::S8 ? 127.5 : 448.0;
     for (size_t row = 0; row < 3; ++row) {
       const auto values = wide.as<float>().subspan(row * 9000, 9000);
@@ -54,14 +47,14 @@ TEST_P(StoredWeights, AreOfTheFloatsThatAFileHas) {
         largest = std::max(largest, std::abs(x));
       }
       const float scale = largest / static_cast<float>(most);
-      EXPECT_EQ(found.scale.as<float>()[row], scale);
+      EXPECT_EQ(found.scales.as<float>()[row], scale);
       for (size_t i = 0; i < values.size(); ++i) {
         const float q = values[i] / scale;
         const int code = GetParam() == DType::S8
                              ? static_cast<uint8_t>(static_cast<int8_t>(
                                    std::clamp(std::nearbyint(q), -128.0F, 127.0F)))
                              : f32_to_f8e4m3fn(std::clamp(q, -448.0F, 448.0F));
-        ASSERT_EQ(static_cast<int>(found.values.bytes[row * 9000 + i]), code) << row << " " << i;
+        ASSERT_EQ(static_cast<int>(found.codes.bytes[row * 9000 + i]), code) << row << " " << i;
       }
     }
   }
@@ -83,10 +76,10 @@ TEST_P(StoredWeights, AreTheCodesThatProductsMake) {
   const auto results =
       runtime::Program::compile(client(), graph, std::vector{codes.values, codes.scale}, {})
           .run_on_host(std::vector{weight});
-  const StoredCodes found = stored_codes(weight, GetParam());
-  EXPECT_EQ(found.values.shape, results[0].shape);
+  const StoredWeight found = stored(weight, GetParam());
+  EXPECT_EQ(found.codes.shape, results[0].shape);
   // A quotient may round to the other side of a middle: few do, by one code.
-  const auto a = found.values.bytes;
+  const auto a = found.codes.bytes;
   const auto b = results[0].bytes;
   int different = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -94,16 +87,16 @@ TEST_P(StoredWeights, AreTheCodesThatProductsMake) {
   }
   EXPECT_LE(different, 2);
   for (size_t row = 0; row < 6; ++row) {
-    EXPECT_NEAR(found.scale.as<float>()[row], results[1].as<float>()[row],
+    EXPECT_NEAR(found.scales.as<float>()[row], results[1].as<float>()[row],
                 3e-7 * results[1].as<float>()[row]);
   }
-  EXPECT_EQ(found.scale.as<float>()[5], 1.0F);
+  EXPECT_EQ(found.scales.as<float>()[5], 1.0F);
   HostArray back(weight.shape);
-  decode_stored(found.values.bytes, GetParam(), found.scale.as<float>(), back.as<float>());
+  decode_stored(found.codes.bytes, GetParam(), found.scales.as<float>(), back.as<float>());
   for (size_t i = 0; i < 240; ++i) {
-    const float step = GetParam() == DType::S8 ? found.scale.as<float>()[i / 40]
+    const float step = GetParam() == DType::S8 ? found.scales.as<float>()[i / 40]
                                                : std::abs(weight.as<float>()[i]) / 8.0F +
-                                                     found.scale.as<float>()[i / 40] * 0x1p-9F;
+                                                     found.scales.as<float>()[i / 40] * 0x1p-9F;
     EXPECT_NEAR(back.as<float>()[i], weight.as<float>()[i], 0.51F * step) << i;
   }
 }
@@ -177,7 +170,7 @@ TEST_P(StoredWeights, AreFiniteOrRefusedByName) {
     for (const size_t at : {0U, 130U, 255U}) {
       HostArray weight = normal({64, 4}, 1);
       weight.as<float>()[at] = value;
-      EXPECT_THAT([&] { stored_codes(weight, GetParam(), "blocks.0.attn1.to_q.weight"); },
+      EXPECT_THAT([&] { stored(weight, GetParam(), "blocks.0.attn1.to_q.weight"); },
                   testing::ThrowsMessage<Error>(
                       testing::AllOf(testing::HasSubstr("`blocks.0.attn1.to_q.weight` holds"),
                                      testing::HasSubstr(std::isnan(value) ? "NaN" : "infinity"))));
@@ -186,7 +179,7 @@ TEST_P(StoredWeights, AreFiniteOrRefusedByName) {
   // The largest number is one: a scale of it is no larger.
   HostArray weight = normal({2, 4}, 1);
   weight.as<float>()[3] = std::numeric_limits<float>::max();
-  EXPECT_NO_THROW(stored_codes(weight, GetParam()));
+  EXPECT_NO_THROW(stored(weight, GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StoredWeights, testing::Values(DType::S8, DType::F8E4M3FN),
@@ -199,7 +192,7 @@ TEST(StoredWeights, AreTheOperandsOfProductsOfTheSameCodes) {
                           .module_path = "blocks/(ffn|attn[12]/[^a]).*"};
   const HostArray quantized = prediction(options, nullptr);
   options.weights_storage = DType::F8E4M3FN;
-  // The same codes but for quotients on the other side of a middle (stored_values divides truly).
+  // The same codes but for quotients on the other side of a middle (`store` divides truly).
   EXPECT_LT(distance(prediction(options, nullptr), quantized), 0.02);
 }
 

@@ -67,6 +67,7 @@ io::Json to_json(const runs::GenerateResult& result) {
   memory.set("predicted_bytes", made.memory.predicted()).set("peak_bytes", made.peak_bytes);
   memory.set("parts", io::Json::object({{"held", made.memory.held},
                                         {"text", made.memory.text},
+                                        {"kept", made.memory.kept},
                                         {"steps", made.memory.steps},
                                         {"decode", made.memory.decode},
                                         {"frames", made.memory.frames}}));

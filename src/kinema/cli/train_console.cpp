@@ -41,7 +41,7 @@ void announce(const runs::TrainStart& start) {
       "global batch: {}{}\n", start.batch,
       start.accumulation == 1 ? "" : fmt::format("; {} batches make a step", start.accumulation));
   for (const auto& [batch, report] : start.steps) {
-    fmt::print("batch: {} samples of {} with text {}{}{}\n", batch.latents.dims[0],
+    fmt::print("batch: {} of {} with text {}{}{}\n", counted(batch.latents.dims[0], "sample"),
                to_string(batch.latents), to_string(batch.text),
                also("image condition", batch.condition), also("image states", batch.image_states));
     fmt::print("step compiled in {:.2f} s{}, {:.1f} MB of temporaries\n", report.compile_seconds,

@@ -164,8 +164,10 @@ int Program::run(int argc, char** argv) {
       at = at->get_subcommands().front();
       chosen += " " + at->get_name();
     }
-    fmt::print(stderr, "{}: {}\n  {} --help says what there is\n", app_->get_name(),
-               printable(error.what()), chosen);
+    const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    fmt::print(stderr, "{}: {}\n  {} --help says what there is{}\n", app_->get_name(),
+               printable(error.what()), chosen,
+               is_unknown ? "; keys are given as key=value, without dashes" : "");
     return 1;
   }
   return action_();

@@ -128,7 +128,10 @@ struct GenerateConfig {
            .one_of = "unipc | euler | ddim",
            .share = Share::YES});
     visit("num_inference_steps", self.num_inference_steps, UNRELATED,
-          {.help = "steps of the sampler", .min = 1, .max = 100000, .share = Share::YES});
+          {.help = "steps of the sampler, at most as many as the model has timesteps (1000)",
+           .min = 1,
+           .max = 100000,
+           .share = Share::YES});
     visit("guidance_scale", self.guidance_scale, UNRELATED,
           {.help = "classifier-free guidance; 1: none",
            .min = 0,

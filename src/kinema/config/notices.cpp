@@ -227,7 +227,7 @@ std::vector<std::string> notices(const Loaded& loaded, std::string_view command)
     const std::string_view later = each.field.later.empty() && splits && one_device
                                        ? "sharding of the encoders of this command"
                                        : each.field.later;
-    if (later.empty() || each.value == defaults[i].value) {
+    if (later.empty() || each.value == defaults[i].value || !loaded.gives(std::string(each.key))) {
       continue;
     }
     check(!is_refused(each.field, command),

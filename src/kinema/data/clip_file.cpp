@@ -92,8 +92,8 @@ std::string frames_text(const ClipFormat& format) {
 void check_length(const ClipSize& clip, const std::string& name, const ClipFormat& format) {
   const int64_t needed = frames_needed(format);
   check(needed == 1 || clip.frames != 1 || clip.fps > 0,
-        "[videos] {} is an image, but num_frames is {}", name, format.num_frames);
-  check(frames_in(clip, format) >= needed, "[videos] {} {} but num_frames {}{} needs {}", name,
+        "[data] {} is an image, but num_frames is {}", name, format.num_frames);
+  check(frames_in(clip, format) >= needed, "[data] {} {} but num_frames {}{} needs {}", name,
         has_frames(clip, format), format.num_frames,
         format.fps > 0 ? "" : fmt::format(" with frame_stride {}", format.frame_stride), needed);
 }
@@ -117,7 +117,7 @@ HostArray fit_frames(const HostArray& frames, int64_t height, int64_t width,
   const Shape& shape = frames.shape;
   check(shape.dtype == DType::U8 && shape.rank() == 4 && shape.dims[3] == 3 &&
             shape.elements() > 0 && height > 0 && width > 0,
-        "[videos] fit_frames was given {}, u8 [f, h, w, 3] was expected", to_string(shape));
+        "[data] fit_frames was given {}, u8 [f, h, w, 3] was expected", to_string(shape));
   const int64_t count = shape.dims[0];
   const int64_t in_height = shape.dims[1];
   const int64_t in_width = shape.dims[2];
@@ -161,7 +161,7 @@ HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                     const ClipFormat& format, const ClipWindow& window) {
   if (is_image(bytes)) {
-    check(format.num_frames == 1, "[videos] {} is an image, but num_frames is {}", name,
+    check(format.num_frames == 1, "[data] {} is an image, but num_frames is {}", name,
           format.num_frames);
     HostArray image = io::read_image(bytes, name);
     image.shape.dims.insert(image.shape.dims.begin(), 1);
@@ -176,7 +176,7 @@ HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                                           .fps = format.fps,
                                           .max_frames = format.num_frames});
   check(video.frames.shape.dims[0] == format.num_frames,
-        "[videos] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
+        "[data] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
         format.num_frames);
   return fit_frames(video.frames, format.height, format.width, window.crop, video.pixel_aspect);
 }

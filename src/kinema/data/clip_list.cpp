@@ -111,7 +111,7 @@ class Walk {
       }
     }
     if (error) {
-      check(folder != root_, "[videos] {} cannot be read: {}", folder.string(), error.message());
+      check(folder != root_, "[data] {} cannot be read: {}", folder.string(), error.message());
       out_.left_out.push_back({name(folder), "cannot be read: " + error.message()});
       return;
     }
@@ -148,11 +148,11 @@ class Walk {
       CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), ""};
       keep(clip, [&] {
         check_caption(clip.caption, row.where);
-        check(!row.file.empty(), "[videos] {}: the file name is empty", row.where);
+        check(!row.file.empty(), "[data] {}: the file name is empty", row.where);
         clip.path = inside(root_, path.parent_path(), row.file, row.where);
         std::error_code ignored;
-        check(fs::is_regular_file(clip.path, ignored), "[videos] {}: there is no clip {}",
-              row.where, clip.path.string());
+        check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
+              clip.path.string());
       });
       listed_.insert(clip.path.lexically_normal());
       if (!options_.images && io::is_image_name(clip.path.string())) {
@@ -186,7 +186,7 @@ class Walk {
       const fs::path text = text_beside(path);
       std::error_code ignored;
       check(fs::is_regular_file(text, ignored),
-            "[videos] {} has no caption: {} is not there (nor a .caption), and the folder has no "
+            "[data] {} has no caption: {} is not there (nor a .caption), and the folder has no "
             "metadata.jsonl or metadata.csv",
             path.string(), text.filename().string());
       std::string words = io::read_text(text, size_t{1} << 20);
@@ -268,11 +268,11 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
   const std::string ending = folder.extension().string();
   const bool is_packed = ending == ".gz" || ending == ".tgz" || ending == ".zst" ||
                          ending == ".bz2" || ending == ".xz" || ending == ".zip";
-  check(fs::is_directory(folder), "[videos] {} is not a folder{}", folder.string(),
+  check(fs::is_directory(folder), "[data] {} is not a folder{}", folder.string(),
         is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
   const std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
-  check(!out.clips.empty(), "[videos] {} holds no clips{}\n  {}", folder.string(),
+  check(!out.clips.empty(), "[data] {} holds no clips{}\n  {}", folder.string(),
         out.left_out.empty()
             ? ""
             : fmt::format("; {} file(s) left out, like {}: {}", out.left_out.size(),

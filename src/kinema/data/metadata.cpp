@@ -36,8 +36,7 @@ size_t find_name(const std::vector<std::string>& there, const std::vector<std::s
       return static_cast<size_t>(found - there.begin());
     }
   }
-  fail("[videos] {} has no {}{}: it has {}\n  {}", where, what, quoted(wanted, 3),
-       quoted(there, 12),
+  fail("[data] {} has no {}{}: it has {}\n  {}", where, what, quoted(wanted, 3), quoted(there, 12),
        wanted.front() == kFileNames.front() ? "call the clip's file `file_name`"
                                             : "caption_column=NAME says where the caption stands");
 }
@@ -103,7 +102,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) 
         row.fields.back() += c;
       }
     }
-    check(!quoted, "[videos] {}:{}: a quoted field does not end", source, row.line);
+    check(!quoted, "[data] {}:{}: a quoted field does not end", source, row.line);
     if (row.fields.size() > 1 || !trimmed(row.fields[0]).empty()) {
       rows.push_back(std::move(row));
     }
@@ -114,7 +113,7 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) 
 std::vector<MetadataRow> from_csv(std::string_view text, const std::string& path,
                                   const std::string& caption_column) {
   const std::vector<CsvRow> rows = parse_csv(text, path);
-  check(!rows.empty(), "[videos] {} is empty; `file_name,{}` was expected in its first line", path,
+  check(!rows.empty(), "[data] {} is empty; `file_name,{}` was expected in its first line", path,
         caption_column);
   const std::vector<std::string>& header = rows[0].fields;
   const std::string first = path + ": the first line";
@@ -124,7 +123,7 @@ std::vector<MetadataRow> from_csv(std::string_view text, const std::string& path
   for (size_t i = 1; i < rows.size(); ++i) {
     std::string where = path + ":" + std::to_string(rows[i].line);
     check(rows[i].fields.size() == header.size(),
-          "[videos] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
+          "[data] {} has {} fields but the first line has {}", where, rows[i].fields.size(),
           header.size());
     out.push_back({std::move(where), rows[i].fields[file], rows[i].fields[caption]});
   }

@@ -25,10 +25,10 @@ class VideoSource : public Source {
         find_(std::move(find)),
         size_(options.max_samples < 0 ? clips_->size()
                                       : std::min(options.max_samples, clips_->size())) {
-    check(size_ > 0, "[videos] max_samples is 0: there would be nothing to read");
+    check(size_ > 0, "[data] max_samples is 0: there would be nothing to read");
     const ClipFormat& format = options.format;
     check(format.height > 0 && format.width > 0 && format.num_frames > 0 && format.frame_stride > 0,
-          "[videos] height {}, width {}, num_frames {} and frame_stride {} must be positive",
+          "[data] height {}, width {}, num_frames {} and frame_stride {} must be positive",
           format.height, format.width, format.num_frames, format.frame_stride);
     if (!options_.buckets.empty()) {
       group();
@@ -78,7 +78,7 @@ class VideoSource : public Source {
   /// Orders the clips by their buckets.
   void group() {
     const std::vector<int64_t>& bucket_of = options_.buckets.bucket_of;
-    check(static_cast<int64_t>(bucket_of.size()) >= size_, "[videos] {} clips have a bucket, of {}",
+    check(static_cast<int64_t>(bucket_of.size()) >= size_, "[data] {} clips have a bucket, of {}",
           bucket_of.size(), size_);
     std::vector<std::vector<int64_t>> groups(options_.buckets.buckets.size());
     for (int64_t clip = 0; clip < size_; ++clip) {
@@ -87,7 +87,7 @@ class VideoSource : public Source {
       }
     }
     std::erase_if(groups, [](const auto& members) { return members.empty(); });
-    check(!groups.empty(), "[videos] none of the {} clips fits a bucket", size_);
+    check(!groups.empty(), "[data] none of the {} clips fits a bucket", size_);
     order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
     size_ = order_->size();
   }
@@ -197,8 +197,7 @@ HostArray flipped(const HostArray& pixels) {
 HostArray first_frame(const HostArray& pixels) {
   const Dims& dims = pixels.shape.dims;
   check(pixels.shape.dtype == DType::F32 && dims.size() == 4 && dims[0] == 3 && dims[1] > 0,
-        "[videos] first_frame was given {}, f32 [3, f, h, w] was expected",
-        to_string(pixels.shape));
+        "[data] first_frame was given {}, f32 [3, f, h, w] was expected", to_string(pixels.shape));
   const int64_t plane = dims[2] * dims[3];
   HostArray out(Shape{DType::U8, {dims[2], dims[3], 3}});
   const auto from = pixels.as<float>();
@@ -221,7 +220,7 @@ std::unique_ptr<Source> video_source(std::shared_ptr<const ClipSet> clips,
 std::unique_ptr<Source> encoded_source(std::shared_ptr<const ClipSet> clips,
                                        const VideoOptions& options, FindEncoded find) {
   check(!options.varies(),
-        "[videos] random_start and center_crop=false make another clip each time: none is kept");
+        "[data] random_start and center_crop=false make another clip each time: none is kept");
   return std::make_unique<VideoSource>(std::move(clips), options, EncodeClip(), std::move(find));
 }
 

@@ -5,21 +5,17 @@
 #include "kinema/io/jpeg.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/resample.h"
+#include "kinema/io/webp.h"
 
 namespace kinema::io {
 namespace {
 
-/// Whether a PNG or WebP holds several pictures: a chunk `acTL` before the pixels, a flag of
-/// `VP8X`.
+/// Whether a PNG or WebP holds several pictures, a PNG by a chunk `acTL` before the pixels.
 bool is_animation(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  constexpr size_t kFlags = 20;
-  constexpr unsigned char kAnimated = 2;
   return text.starts_with("\x89PNG")
              ? text.substr(0, text.find("IDAT")).find("acTL") != std::string_view::npos
-             : text.starts_with("RIFF") && text.size() > kFlags &&
-                   text.substr(8, 8) == "WEBPVP8X" &&
-                   (static_cast<unsigned char>(text[kFlags]) & kAnimated) != 0;
+             : is_webp_animation(bytes);
 }
 
 /// Width and height in a PNG's first chunk (ISO/IEC 15948, 11.2.2), unless an Exif chunk may turn
@@ -45,7 +41,10 @@ ImageSize png_size(std::span<const std::byte> bytes) {
 ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name) {
   ImageSize size = png_size(bytes);
   if (size.height <= 0 || size.width <= 0) {
-    const Dims dims = is_jpeg(bytes) ? jpeg_dims(bytes, name) : read_image(bytes, name).shape.dims;
+    const Dims dims = is_jpeg(bytes) ? jpeg_dims(bytes, name)
+                      : is_webp(bytes) && !is_webp_animation(bytes)
+                          ? webp_dims(bytes, name)
+                          : read_image(bytes, name).shape.dims;
     size = {.height = dims[0], .width = dims[1]};
   }
   return size;
@@ -55,8 +54,9 @@ HostArray read_image(std::span<const std::byte> bytes, const std::string& name) 
   HostArray image;
   try {
     const ReadVideoOptions options{.max_frames = 1};
-    image = is_jpeg(bytes) ? decode_jpeg(bytes, options.max_pixels)
-                           : decode(bytes, name, "png_pipe,webp_pipe,bmp_pipe,gif", options).frames;
+    image = is_jpeg(bytes)   ? decode_jpeg(bytes, options.max_pixels)
+            : is_webp(bytes) ? decode_webp(bytes, options.max_pixels)
+                             : decode(bytes, name, "png_pipe,bmp_pipe,gif", options).frames;
   } catch (const Error& error) {
     check(!is_animation(bytes),
           "[image] {} is an animation, of which no picture is read\n  save one of its pictures "

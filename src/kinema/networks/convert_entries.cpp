@@ -60,17 +60,17 @@ std::vector<io::TensorEntry> stored_entries(const Written& tensor, Format format
   const Dims scales = one ? Dims{} : Dims{tensor.shape.dims[0], 1};
   const std::string module =
       tensor.name.substr(0, tensor.name.size() - std::string_view("weight").size());
-  const auto scales_of = [codes, name = tensor.parts[0]->name](const HostArray& rows) {
-    return weights::stored_scales({rows.shape, rows.bytes, name}, codes);
+  const auto stored = [=] {
+    const HostArray rows = rows_of(tensor, one);
+    return weights::store({rows.shape, rows.bytes, tensor.parts[0]->name}, codes);
   };
   const auto values = [=] {
-    const HostArray rows = rows_of(tensor, one);
-    HostArray out = weights::stored_values({rows.shape, rows.bytes}, codes, scales_of(rows));
+    HostArray out = stored().codes;
     out.shape.dims = tensor.shape.dims;
     return out;
   };
   const auto scale = [=] {
-    HostArray out = scales_of(rows_of(tensor, one));
+    HostArray out = stored().scales;
     out.shape.dims = scales;
     return out;
   };

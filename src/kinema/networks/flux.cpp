@@ -42,7 +42,7 @@ class Flux final : public Architecture {
   const Sizes& sizes() const override { return sizes_; }
   schedulers::Learned learned() const override {
     return {
-        .flow = {.shift = 1.0, .sigma_min = 0.0, .weighting = schedulers::Weighting::NONE},
+        .flow = schedulers::kFluxFlow,
         .sampled = {
             .sampler = schedulers::Sampler::FLOW_MATCH_EULER, .shift = 1.0, .even_sigmas = true}};
   }

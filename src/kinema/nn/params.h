@@ -62,9 +62,13 @@ struct ParamSpec {
   std::vector<std::string> logical_axes() const;
   /// Part of a low-rank addition (see Params::low_rank): checkpoints do not hold it.
   bool is_low_rank() const;
-  /// The scales of a weight that is stored as codes (see Params::stored_scale), and that weight's
-  /// name: checkpoints hold the weight alone.
+  /// The scales of a weight that is stored as codes (see Params::stored_scale): checkpoints hold
+  /// the weight alone.
   bool is_stored_scale() const { return name.ends_with(kStoredScale); }
+  /// That weight's name.
+  std::string_view weight_of_scale() const {
+    return std::string_view(name).substr(0, name.size() - std::string_view("_scale").size());
+  }
   static constexpr std::string_view kStoredScale = ".weight_scale";
   /// How it is split over a mesh: every layer of a stack alike.
   Sharding sharding(const mesh::Placement& placement) const;

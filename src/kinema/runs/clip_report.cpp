@@ -133,9 +133,10 @@ std::string enlarged_line(const config::Config& config, const data::ClipSet& cli
   }
   const data::ClipSize& size = survey.sizes[static_cast<size_t>(worst)];
   return fmt::format(
-      "{} become more than twice as large as they are, {} {:.2g} times ({}x{} to "
-      "{}x{}): there is no detail in that",
-      counted(count, noun(config)), clips.name(worst), most, size.width, size.height,
+      "{} {} more than twice as large as {}, {} {:.2g} times ({}x{} to {}x{}): there is no "
+      "detail in that",
+      counted(count, noun(config)), count == 1 ? "becomes" : "become",
+      count == 1 ? "it is" : "they are", clips.name(worst), most, size.width, size.height,
       worst_format.width, worst_format.height);
 }
 
@@ -205,7 +206,9 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
 void report_clips(const config::Config& config, const data::ClipSet& clips,
                   const data::Survey& survey, const ClipReport& report, const Job& job) {
   const std::vector<data::LeftOut> left_out = all_left_out(clips, survey);
-  const fs::path file = config::run_folder(config) / report.file;
+  // A model that no run made is evaluated without a run's folder.
+  const fs::path file =
+      config.run.run_name.empty() ? fs::path() : config::run_folder(config) / report.file;
   std::error_code ignored;
   const bool writes = fs::is_directory(file.parent_path(), ignored);
   if (writes && left_out.empty()) {

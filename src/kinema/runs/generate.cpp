@@ -206,7 +206,9 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
     sample::PipelineOptions how{
-        .model = options, .program = trying_kernels(step_program_options(config), devices, job)};
+        .model = options,
+        .program = trying_kernels(step_program_options(config), devices, job),
+        .releases_encoders = true};
     if (over.together) {
       how.agree = [&job](const std::string& problem) { return agree_on_problem(problem, job); };
     }

@@ -52,7 +52,7 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
           std::move(out), schedulers::sampler_from_string(value.as_string(), /*flow=*/false));
     } else if (key == "prediction_type") {
       out.diffusion.prediction_type = schedulers::prediction_from_string(value.as_string());
-    } else if (key == "rescale_zero_terminal_snr") {
+    } else if (key == "rescale_zero_terminal_snr" || key == "rescale_betas_zero_snr") {
       out.diffusion.rescale_betas_zero_snr = value.as_bool();
     } else if (key == "timestep_spacing") {
       out.diffusion.timestep_spacing = schedulers::spacing_from_string(value.as_string());
@@ -63,7 +63,8 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
     } else {
       fail(
           "[config] diffusion_scheduler_config has no `{}`: it has _class_name, prediction_type, "
-          "rescale_zero_terminal_snr, timestep_spacing, clip_sample, set_alpha_to_one",
+          "rescale_betas_zero_snr (rescale_zero_terminal_snr), timestep_spacing, clip_sample, "
+          "set_alpha_to_one",
           key);
     }
   }
@@ -168,8 +169,6 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   request.width = loaded.gives("width") ? g.width : defaults.side;
   request.num_inference_steps =
       loaded.gives("num_inference_steps") ? g.num_inference_steps : defaults.num_inference_steps;
-  request.guidance_scale =
-      loaded.gives("guidance_scale") ? g.guidance_scale.value : defaults.guidance_scale;
   request.num_frames = 1;
   const bool images = on_command_line(loaded, "num_images_per_prompt");
   const bool videos = on_command_line(loaded, "num_videos_per_prompt");
@@ -183,11 +182,6 @@ void ask_for_images(const config::Loaded& loaded, const weights::ImageDefaults& 
   if (g.prompt_2.given) {
     request.prompts_2.assign(request.prompts.size(), g.prompt_2.value);
   }
-  if (g.negative_prompt_2.given) {
-    request.negative_prompt_2 = g.negative_prompt_2.value;
-    request.negative_prompt = request.negative_prompt.value_or("");
-  }
-  request.true_cfg_scale = g.true_cfg_scale;
   constexpr std::array<int64_t, 2> kCorner{0, 0};
   request.picture_sizes = {
       .original = pair_of(g.original_size, "original_size"),
@@ -211,6 +205,33 @@ void turn_guidance_off(const networks::Sizes& network, sample::GenerateRequest& 
 }
 
 }  // namespace
+
+void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
+                      bool has_two_experts, sample::GenerateRequest& request) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
+    request.negative_prompt = g.negative_prompt;
+  }
+  request.guidance_scale = g.guidance_scale;
+  if (has_two_experts) {
+    request.guidance_scale = guidance_of(g.guidance_scale_high, g.guidance_scale);
+    request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
+  }
+  if (network.sizes().makes_images) {
+    if (!loaded.gives("guidance_scale")) {
+      request.guidance_scale = image_defaults(network).guidance_scale;
+    }
+    if (g.negative_prompt_2.given) {
+      request.negative_prompt_2 = g.negative_prompt_2.value;
+      request.negative_prompt = request.negative_prompt.value_or("");
+    }
+    request.true_cfg_scale = g.true_cfg_scale;
+  }
+  request.guidance_rescale = std::max(0.0, g.guidance_rescale);
+  if (!g.do_classifier_free_guidance) {
+    turn_guidance_off(network.sizes(), request);
+  }
+}
 
 std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   const config::Config& config = loaded.config;
@@ -251,9 +272,7 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
-  if (loaded.gives("negative_prompt") || !g.negative_prompt.empty()) {
-    request.negative_prompt = g.negative_prompt;
-  }
+  ask_for_guidance(loaded, network, model.folder.has_two_experts(), request);
   request.images = {.first = read_given_image(g.image_url),
                     .last = read_given_image(g.last_image_url)};
   request.num_videos_per_prompt = g.num_videos_per_prompt;
@@ -262,12 +281,6 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.height = g.height;
   request.width = g.width;
   request.num_inference_steps = g.num_inference_steps;
-  request.guidance_scale = g.guidance_scale;
-  if (model.folder.has_two_experts()) {
-    request.guidance_scale = guidance_of(g.guidance_scale_high, g.guidance_scale);
-    request.guidance_scale_2 = guidance_of(g.guidance_scale_low, g.guidance_scale);
-  }
-  request.guidance_rescale = std::max(0.0, g.guidance_rescale);
   request.seed = static_cast<uint64_t>(loaded.config.run.seed);
   request.batch_size = g.generate_batch_size;
   request.two_passes = g.guidance_in_two_passes;
@@ -277,9 +290,6 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
     ask_for_images(loaded, image_defaults(network), request);
-  }
-  if (!g.do_classifier_free_guidance) {
-    turn_guidance_off(network.sizes(), request);
   }
   return request;
 }

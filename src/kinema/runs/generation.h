@@ -20,6 +20,10 @@ namespace kinema::runs {
 /// and the line that is no text.
 std::vector<std::string> read_prompts(const config::Loaded& loaded);
 
+/// Guidance alone: its scales and the negative prompts.
+void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
+                      bool has_two_experts, sample::GenerateRequest& request);
+
 /// Prompts, images, sizes, guidance and schedule. Reads the images.
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
                                      const networks::Network& network);

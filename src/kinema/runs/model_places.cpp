@@ -6,6 +6,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/media_name.h"
+#include "kinema/io/safetensors.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
 #include "kinema/weights/single_file.h"
@@ -91,14 +92,19 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   // A file may be the transformer alone, or hold the pipeline's other models too.
   const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
                                  : fs::exists(path, ignored);
+  if (!there && path.extension() == ".safetensors" && fs::is_regular_file(path, ignored)) {
+    io::SafetensorsFile::open(path);  // says what is wrong with a damaged one
+  }
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
         "[config] pretrained_model_name_or_path is the file {0}, expected a folder\n"
         "  wan_transformer_pretrained_model_name_or_path={0} takes a transformer's file",
         path.string());
-  check(there,
-        "[config] the model `{}` is not {} here\n"
-        "  leave pretrained_model_name_or_path empty to start from scratch",
-        path.string(), own.empty() ? "a folder" : "a folder or file");
+  check(there, "[config] the model `{}` is not {} here\n  {}", path.string(),
+        own.empty() ? "a folder" : "a folder or file",
+        own.empty() ? "leave pretrained_model_name_or_path empty to start from scratch"
+        : config.model.lightning_ckpt.empty()
+            ? "wan_transformer_pretrained_model_name_or_path= takes that of the pipeline"
+            : "lightning_repo and lightning_ckpt name it, without them the pipeline's is taken");
   if (fs::is_directory(path / part, ignored)) {
     return path / part;
   }

@@ -36,9 +36,16 @@ int64_t parameter_count(std::span<const nn::ParamSpec> specs) {
 
 std::string model_text(const networks::Sizes& model, std::span<const nn::ParamSpec> specs,
                        const nn::ModelOptions& options) {
-  return fmt::format("{} parameters, {} layers of width {}, weights {}, activations {}",
-                     count_text(parameter_count(specs)), model.num_layers, model.width,
-                     to_string(options.weights_dtype), to_string(options.activations_dtype));
+  int64_t parameters = 0;  // the network's own, without adapters and the scales of codes
+  for (const nn::ParamSpec& spec : specs) {
+    parameters += spec.is_low_rank() || spec.is_stored_scale() ? 0 : spec.shape.elements();
+  }
+  return fmt::format(
+      "{} parameters, {} layers of width {}, weights {}{}, activations {}", count_text(parameters),
+      model.num_layers, model.width, to_string(options.weights_dtype),
+      options.weights_storage ? fmt::format(" stored as {}", to_string(*options.weights_storage))
+                              : "",
+      to_string(options.activations_dtype));
 }
 
 encoders::LatentLayout layout(const config::Loaded& loaded, const networks::Sizes& model) {
@@ -131,11 +138,13 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
   spec.latents.insert(spec.latents.begin(),
                       videos_of_batch(loaded, asked.devices()).value_or(g.generate_batch_size));
   spec.text_length = text_tokens(loaded.config, model);
-  const bool guided = g.guidance_scale > 1.0;
+  sample::GenerateRequest request;
+  ask_for_guidance(loaded, network, /*has_two_experts=*/false, request);
+  const bool guided = sample::classifier_free_scale(request, model) > 1.0;
   spec.guidance = !guided                    ? sample::Guidance::NONE
                   : g.guidance_in_two_passes ? sample::Guidance::TWO_PASSES
                                              : sample::Guidance::DOUBLED_BATCH;
-  spec.rescale = guided && g.guidance_rescale > 0.0;
+  spec.rescale = guided && request.guidance_rescale > 0.0;
   spec.keys = g.use_kv_cache;
   if (model.in_channels != model.out_channels) {
     spec.condition = sample::Condition::CHANNELS;

@@ -92,6 +92,14 @@ int64_t count(std::span<const nn::ParamSpec> specs) {
   return sum;
 }
 
+/// A network's own, without adapters and the scales of codes.
+std::vector<nn::ParamSpec> own_of(std::span<const nn::ParamSpec> specs) {
+  std::vector<nn::ParamSpec> own(specs.begin(), specs.end());
+  std::erase_if(
+      own, [](const nn::ParamSpec& spec) { return spec.is_low_rank() || spec.is_stored_scale(); });
+  return own;
+}
+
 /// The dims of a batch with another number of samples.
 Dims batched_like(const Shape& shape, int64_t batch) {
   Dims dims = shape.dims;
@@ -418,7 +426,7 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   job.notice(config::notices_of_model(
       loaded, "train", lacks_of(network, expert.which != config::TrainExpert::NONE, config)));
   const int64_t networks = std::ssize(out.pretrained);
-  out.parameters = networks * count(what.specs);
+  out.parameters = networks * count(own_of(what.specs));
   out.trained_parameters = networks * count(training::trained_of(what.specs));
   out.scheduler_config = scheduler_config_of(config, network, what.step.objective);
   config::Config resolved = resolved_config(config, what, expert);

@@ -39,12 +39,13 @@ struct MemoryUse {
   int64_t before = 0;  // the most so far: compiling takes memory too
   int64_t held = 0;    // before anything is loaded: the process, or what the device has
   int64_t text = 0;    // the text encoder
+  int64_t kept = 0;    // of it, while what follows is made
   int64_t steps = 0;   // the transformer and a step
   int64_t decode = 0;  // the autoencoder, beside the transformer where that stays
   int64_t frames = 0;  // decoded, on a CPU
 
   int64_t predicted() const {
-    return std::max(before, held + std::max({text, steps, decode + frames}));
+    return std::max(before, held + std::max(text, kept + std::max(steps, decode + frames)));
   }
 };
 

@@ -86,7 +86,9 @@ io::Json describe(const GenerateRequest& request, const Generated& generated,
   }
   out.set("guidance_rescale", request.guidance_rescale);
   out.set("scheduler", class_name(generated.schedule.sampler));
-  out.set("flow_shift", generated.schedule.shift);
+  if (generated.flow_shift) {
+    out.set("flow_shift", *generated.flow_shift);
+  }
   out.set("model", folder.folder.string());
   out.set("transformer", folder.transformer.string());
   if (folder.has_two_experts()) {

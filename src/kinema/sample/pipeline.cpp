@@ -239,6 +239,9 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
     }
   });
   Generated out{.sizes = plan.sizes, .schedule = plan.schedule, .condition = plan.condition};
+  if (schedulers::is_flow(plan.schedule.sampler)) {
+    out.flow_shift = plan.schedule.shift_of(experts_.network(0).sizes().tokens(plan.sizes.latents));
+  }
   {
     // Nothing is loaded before it is known that all of it fits.
     const AddSeconds watch(out.timings.compile);
@@ -257,8 +260,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   HostArray condition;
   check_together([&] {
     context = encode(request, plan, out.timings);
-    if (plan.step_bytes > free_bytes(plan)) {
-      plan.encoders_go = true;
+    plan.encoders_go |= plan.step_bytes > free_bytes(plan);
+    if (plan.encoders_go) {
       release_encoders();
     }
     if (plan.condition != Condition::NONE) {

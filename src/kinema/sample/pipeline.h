@@ -116,6 +116,7 @@ struct Generated {
   std::vector<GeneratedVideo> videos;  // prompt by prompt
   VideoSizes sizes;
   schedulers::ScheduleConfig schedule;
+  std::optional<double> flow_shift;  // of pictures of these sizes; none: a diffusion
   Condition condition = Condition::NONE;
   int64_t steps = 0;         // of all batches
   int64_t reused_steps = 0;  // of these, those that took something from earlier ones
@@ -124,6 +125,11 @@ struct Generated {
   /// Most that a device held at a time, on a CPU the process; 0 where the device does not say.
   int64_t peak_bytes = 0;
 };
+
+/// By how much a request is guided away from the negative prompt; not more than 1: it is not. Where
+/// guidance was distilled into the network that is told its scale, and a negative prompt has one of
+/// its own.
+double classifier_free_scale(const GenerateRequest& request, const networks::Sizes& network);
 
 /// What stands around the transformers. Shared: several pipelines may have one text encoder.
 struct PipelineParts {
@@ -161,6 +167,9 @@ struct PipelineOptions {
   std::shared_ptr<StepPrograms> programs = {};
   /// As if so many bytes of device memory were free; asks the device when absent.
   std::optional<int64_t> available_bytes = {};
+  /// Text and image encoders go when the first request's prompts are encoded: there is no other.
+  /// Without it they stay for the next one, where there is room.
+  bool releases_encoders = false;
   /// The transformers that Pipeline::lend brings the parameters of.
   std::vector<LentTransformer> lent = {};
   /// For processes that share the devices, and make the same calls: what is wrong in this one

@@ -60,7 +60,10 @@ void check_own_class(const fs::path& part, const std::vector<std::string_view>& 
   if (classes.empty() || !fs::is_regular_file(part / "config.json", ignored)) {
     return;
   }
-  const std::string own = weights::class_of_model(io::Json::read(part / "config.json"));
+  const io::Json config = io::Json::read(part / "config.json");
+  check(config.is_object(), "[sample] {}/config.json is {}, expected an object with a _class_name",
+        part.string(), config.describe());
+  const std::string own = weights::class_of_model(config);
   check(!is_class_of_a_part(own) || std::ranges::find(classes, own) != classes.end(),
         "[sample] {} holds a `{}`, but its pipeline wants a {} there\n  put that model's folder "
         "back, or "

@@ -59,12 +59,17 @@ VideoRange videos_of_share(const GenerateRequest& request, int64_t index) {
   return {.first = first, .count = std::max<int64_t>(0, std::min(end, request.videos()) - first)};
 }
 
+double classifier_free_scale(const GenerateRequest& request, const networks::Sizes& network) {
+  const double negative_scale = request.negative_prompt ? request.true_cfg_scale : 1.0;
+  return network.guidance_distilled ? negative_scale : request.guidance_scale;
+}
+
 Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
                               const GenerateObserver& observer) const {
   check_request(request);
   const networks::Sizes& network = experts_.network(0).sizes();
   const encoders::LatentLayout layout = parts_.autoencoder->layout();
-  Plan out;
+  Plan out{.encoders_go = options_.releases_encoders};
   const VideoRange own = videos_of_share(request, request.share.index);
   check(own.count > 0, "[sample] share {} of {} has no video", request.share.index,
         request.share.count);
@@ -92,10 +97,7 @@ Pipeline::Plan Pipeline::plan(const GenerateRequest& request,
   }
   out.schedule =
       request.schedule.value_or(experts_.folder().schedule.value_or(schedulers::ScheduleConfig{}));
-  // Where guidance was distilled, the scale is told, and a negative prompt has one of its own.
-  const bool distilled = network.guidance_distilled;
-  const double negative_scale = request.negative_prompt ? request.true_cfg_scale : 1.0;
-  const double scale = distilled ? negative_scale : request.guidance_scale;
+  const double scale = classifier_free_scale(request, network);
   out.settings = {.schedule = schedulers::make_schedule(out.schedule, request.num_inference_steps,
                                                         network.tokens(out.sizes.latents)),
                   .guidance_scale = scale,
@@ -241,6 +243,7 @@ MemoryUse Pipeline::memory_use(const Plan& plan, const GenerateRequest& request)
     out.decode = plan.loaded_bytes + parts_.autoencoder->decode_memory_bytes(latents);
   }
   runtime::give_back_free_memory();  // the compiler's
+  out.kept = plan.encoders_go || out.text + out.steps > free_bytes(plan) ? 0 : out.text;
   out.before = runtime::peak_bytes(programs_->devices());
   out.held = runtime::held_bytes(programs_->devices());
   if (on_host && request.decodes) {

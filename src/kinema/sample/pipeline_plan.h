@@ -22,7 +22,7 @@ struct Pipeline::Plan {
   std::set<int64_t> experts;  // that the schedule uses
   int64_t step_bytes = 0;     // of the largest step, with parameters that are to be loaded
   int64_t loaded_bytes = 0;   // of these, the parameters
-  bool encoders_go = false;   // to make room for the steps
+  bool encoders_go = false;   // before the steps
   bool takes_pooled = false;  // as the network says
   bool takes_sizes = false;
 };

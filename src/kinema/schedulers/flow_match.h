@@ -71,4 +71,9 @@ struct FlowMatch {
   Tensor weight(Tensor t) const;
 };
 
+/// What Flux learns: one of a thousand noise levels, not shifted and not weighed, where nothing
+/// else is said (diffusers, train_dreambooth_lora_flux.py).
+inline constexpr FlowMatch kFluxFlow{
+    .shift = 1.0, .sigma_min = 0.0, .levels = 1000, .weighting = Weighting::NONE};
+
 }  // namespace kinema::schedulers

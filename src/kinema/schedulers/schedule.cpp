@@ -85,7 +85,7 @@ Schedule even_euler(const ScheduleConfig& config, int64_t steps, int64_t tokens)
   for (const double even : linspace(1.0, 1.0 / static_cast<double>(steps), steps)) {
     double sigma = static_cast<float>(even);
     if (config.dynamic_shift) {
-      const double e = std::exp(config.dynamic_shift->mu(tokens));
+      const double e = config.shift_of(tokens);
       sigma = e / (e + (1.0 / sigma - 1.0));
     } else {
       sigma = shifted(sigma, config.shift);
@@ -188,6 +188,10 @@ std::string_view class_name(Sampler sampler) {
 double DynamicShift::mu(int64_t tokens) const {
   const double slope = (max - base) / static_cast<double>(max_tokens - base_tokens);
   return base + slope * static_cast<double>(tokens - base_tokens);
+}
+
+double ScheduleConfig::shift_of(int64_t tokens) const {
+  return dynamic_shift ? std::exp(dynamic_shift->mu(tokens)) : shift;
 }
 
 std::vector<float> StepCoefficients::values() const {

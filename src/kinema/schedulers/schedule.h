@@ -59,6 +59,8 @@ struct ScheduleConfig {
   /// A file's class that is none of the samplers: what was learned is known, how it is sampled is
   /// not, until `sampler` is named in its place and this is cleared.
   std::string unknown_class = {};
+  /// The shift of a picture of so many tokens: e^mu where it is dynamic. A diffusion has none.
+  double shift_of(int64_t tokens) const;
   bool operator==(const ScheduleConfig&) const = default;
 };
 

@@ -101,13 +101,14 @@ Tensor timesteps(Tensor u, const schedulers::FlowMatch& flow, double min_timeste
   if (min_timestep <= 0.0 && max_timestep >= flow.num_train_timesteps) {
     return flow.timestep(flow.level(flow.density_of(u)));
   }
-  check(flow.density == schedulers::Density::UNIFORM && flow.levels == 0,
-        "[train] bounds of timesteps are given, which a density other than `none` and levels do "
-        "not have");
+  check(flow.density == schedulers::Density::UNIFORM,
+        "[train] bounds of timesteps are given, which a density other than `none` does not have");
   const double low = flow.uniform(min_timestep);
   const double high = flow.uniform(max_timestep);
+  const Tensor within = low + (high - low) * u;
+  const Tensor level = flow.levels > 0 ? flow.level(1.0 - within) : within;
   // Rounding may lead out of the bounds, to what the other expert is for.
-  return minimum(maximum(flow.timestep(low + (high - low) * u), min_timestep), max_timestep);
+  return minimum(maximum(flow.timestep(level), min_timestep), max_timestep);
 }
 
 Tensor timesteps(Tensor u, const ObjectiveOptions& options, Tensor expert) {

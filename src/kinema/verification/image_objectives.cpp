@@ -57,7 +57,7 @@ class Rows {
 
 /// `logit_normal_shifted`: the densities of the case, by its words.
 FlowMatch flow_of(const std::string& kind) {
-  FlowMatch flow{.shift = 1.0, .sigma_min = 0.0, .levels = 1000};
+  FlowMatch flow = schedulers::kFluxFlow;
   flow.density =
       schedulers::density_from_string(kind.starts_with("logit_normal") ? "logit_normal" : kind);
   if (kind == "logit_normal_shifted") {
@@ -114,7 +114,7 @@ std::vector<Row> flux_objective_rows(const Case& c, Session& /*session*/) {
     rows.add(kind + ".index",
              mapped(sigma, [](double s) { return 1000.0 - std::round(1000.0 * s); }));
   }
-  FlowMatch weighing{.shift = 1.0, .sigma_min = 0.0};
+  FlowMatch weighing = schedulers::kFluxFlow;
   for (const auto& [name, weighting] : {std::pair{"sigma_sqrt", schedulers::Weighting::SIGMA_SQRT},
                                         {"cosmap", schedulers::Weighting::COSMAP},
                                         {"none", schedulers::Weighting::NONE}}) {

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -20,9 +23,6 @@ namespace {
 /// Bytes of a file that are read before their pages are given back. A multiple of every dtype's
 /// width.
 constexpr size_t kPiece = size_t{16} << 20;
-
-/// `X.weight_scale` is of `X.weight`.
-constexpr std::string_view kScaleOfWeight = "_scale";
 
 /// A tensor of the file and what becomes of it; no view for what adapters alone make.
 struct Source {
@@ -60,52 +60,71 @@ std::span<const std::byte> around(const mesh::Block& part, const io::TensorView&
                             static_cast<size_t>((last + 1 - first) * width));
 }
 
+/// A parameter on its way to the devices.
+struct Loading {
+  const nn::ParamSpec& spec;
+  std::vector<mesh::Block> blocks;  // what each device holds of it
+  std::vector<Target> targets;      // of the devices that read their part themselves
+};
+
 /// Loads one parameter after the other; several of them work beside each other.
 class Loader {
  public:
-  /// `codes`: of weights that are stored so, and of their scales.
-  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices,
-         std::optional<DType> codes)
-      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices), codes_(codes) {}
+  Loader(const Checkpoint& checkpoint, const Adapters& adapters, const runtime::Devices& devices)
+      : checkpoint_(checkpoint), adapters_(adapters), devices_(devices) {}
 
-  runtime::Array operator()(const nn::ParamSpec& spec) {
+  runtime::Array floats(const nn::ParamSpec& spec) {
+    Loading loading = begin(spec);
+    if (!loading.targets.empty()) {
+      for_each_layer(
+          spec, [&](const Source& source, int64_t layer) { read_floats(source, layer, loading); });
+    }
+    return finish(loading);
+  }
+
+  /// A weight that is stored as codes, and their scales, of one reading.
+  std::pair<runtime::Array, runtime::Array> codes(const nn::ParamSpec& weight,
+                                                  const nn::ParamSpec& scales) {
+    Loading codes = begin(weight);
+    Loading their_scales = begin(scales);
+    if (!codes.targets.empty() || !their_scales.targets.empty()) {
+      for_each_layer(weight, [&](const Source& source, int64_t layer) {
+        const StoredWeight stored = stored_weight(source, weight);
+        write(stored.codes, layer, codes);
+        write(stored.scales, layer, their_scales);
+      });
+    }
+    runtime::Array loaded = finish(codes);
+    return {std::move(loaded), finish(their_scales)};
+  }
+
+ private:
+  Loading begin(const nn::ParamSpec& spec) const {
     std::vector<mesh::Block> blocks =
         devices_.blocks(spec.sharding(devices_.placement()), spec.shape.dims);
     std::vector<Target> targets = targets_of(blocks, spec);
-    Source source = source_of(spec, 0);
     for (const Target& target : targets) {
       devices_.count_read(target.block.elements() * byte_size(spec.shape.dtype));
     }
-    for (int64_t layer = 0; layer < spec.count() && !targets.empty(); ++layer) {
-      const Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
-      io::will_read(next.bytes());  // the disk works while this one is cast
-      read(source, spec, layer, targets);
-      io::check_intact(source.bytes(), checkpoint_.path());
-      source = next;
-    }
-    std::vector<pjrt::Buffer> shards(blocks.size());
-    for (Target& target : targets) {
+    return {spec, std::move(blocks), std::move(targets)};
+  }
+
+  runtime::Array finish(Loading& loading) const {
+    std::vector<pjrt::Buffer> shards(loading.blocks.size());
+    for (Target& target : loading.targets) {
       for (size_t i = 0; i < target.devices.size(); ++i) {
         shards[target.devices[i]] = target.uploads[i].finish();
       }
     }
+    const nn::ParamSpec& spec = loading.spec;
     for (size_t d = 0; d < shards.size(); ++d) {
       if (!shards[d]) {  // another device reads it
-        const HostArray zeros(Shape{spec.shape.dtype, blocks[d].size});
+        const HostArray zeros(Shape{spec.shape.dtype, loading.blocks[d].size});
         shards[d] = devices_.client().to_device(zeros.bytes, zeros.shape, devices_[d],
                                                 devices_.memory_kind(spec.memory));
       }
     }
-    return {spec.shape, std::move(blocks), std::move(shards)};
-  }
-
- private:
-  Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
-    std::string key = spec.key(layer);
-    if (spec.is_stored_scale()) {
-      key.erase(key.size() - kScaleOfWeight.size());
-    }
-    return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), key};
+    return {spec.shape, std::move(loading.blocks), std::move(shards)};
   }
 
   std::vector<Target> targets_of(std::span<const mesh::Block> blocks,
@@ -128,32 +147,60 @@ class Loader {
     return targets;
   }
 
+  Source source_of(const nn::ParamSpec& spec, int64_t layer) const {
+    std::string key = spec.key(layer);
+    return {spec.is_low_rank() ? checkpoint_.find(key) : &checkpoint_.at(key), std::move(key)};
+  }
+
+  /// read(source, layer), in order.
+  template <typename Read>
+  void for_each_layer(const nn::ParamSpec& spec, const Read& read) const {
+    Source source = source_of(spec, 0);
+    for (int64_t layer = 0; layer < spec.count(); ++layer) {
+      Source next = layer + 1 < spec.count() ? source_of(spec, layer + 1) : Source{};
+      io::will_read(next.bytes());  // the disk works while this one is cast
+      read(source, layer);
+      io::release_pages(source.bytes());
+      io::check_intact(source.bytes(), checkpoint_.path());
+      source = std::move(next);
+    }
+  }
+
   /// Hands every target its part of one layer.
-  void read(const Source& source, const nn::ParamSpec& spec, int64_t layer,
-            std::vector<Target>& targets) {
-    const DType dtype = spec.shape.dtype;
-    HostArray merged;
-    if (source.view == nullptr || source.view->decode || codes_ || adapters_.change(source.key)) {
-      merged = merge(source, spec);
+  void read_floats(const Source& source, int64_t layer, Loading& loading) {
+    if (source.view == nullptr || source.view->decode || adapters_.change(source.key)) {
+      write(merge(source, loading.spec), layer, loading);
+      return;
     }
-    for (Target& target : targets) {
-      mesh::Block part = target.block;
-      if (spec.layers > 0) {
-        if (layer < part.start[0] || layer >= part.start[0] + part.size[0]) {
-          continue;
-        }
-        part.start.erase(part.start.begin());
-        part.size.erase(part.size.begin());
-      }
-      if (!merged.bytes.empty()) {
-        copy(merged.bytes, merged.shape, part, dtype, target, /*release=*/false);
-      } else {
-        io::bring(around(part, *source.view));
-        copy(source.view->bytes, source.view->shape, part, dtype, target,
-             /*release=*/targets.size() == 1);
+    for (Target& target : loading.targets) {
+      if (const std::optional<mesh::Block> part = part_of(layer, target.block, loading.spec)) {
+        io::bring(around(*part, *source.view));
+        copy(source.view->bytes, source.view->shape, *part, loading.spec.shape.dtype, target,
+             /*release=*/loading.targets.size() == 1);
       }
     }
-    io::release_pages(source.bytes());
+  }
+
+  /// The same of an array of the layer's shape.
+  void write(const HostArray& array, int64_t layer, Loading& loading) {
+    for (Target& target : loading.targets) {
+      if (const std::optional<mesh::Block> part = part_of(layer, target.block, loading.spec)) {
+        copy(array.bytes, array.shape, *part, loading.spec.shape.dtype, target, /*release=*/false);
+      }
+    }
+  }
+
+  /// What a block of a parameter has of one layer.
+  static std::optional<mesh::Block> part_of(int64_t layer, mesh::Block block,
+                                            const nn::ParamSpec& spec) {
+    if (spec.layers > 0) {
+      if (layer < block.start[0] || layer >= block.start[0] + block.size[0]) {
+        return std::nullopt;
+      }
+      block.start.erase(block.start.begin());
+      block.size.erase(block.size.begin());
+    }
+    return block;
   }
 
   /// Writes a part of an array, cast, in pieces. Runs that are shorter than a piece are gathered.
@@ -190,60 +237,44 @@ class Loader {
     }
   }
 
-  /// What the file has, where that is what is wanted: nothing is rounded a second time.
-  std::optional<HostArray> kept_codes(const Source& source, const nn::ParamSpec& spec) const {
-    const Checkpoint::Codes* found =
-        source.view == nullptr || !codes_ || adapters_.change(source.key)
-            ? nullptr
-            : checkpoint_.codes(*source.view);
-    if (found == nullptr || found->shape.dtype != *codes_) {
-      return std::nullopt;
-    }
-    if (!spec.is_stored_scale()) {
-      HostArray values(found->shape);
-      std::ranges::copy(found->bytes, values.bytes.begin());
-      return values;
-    }
-    HostArray scales(Shape{DType::F32, {found->shape.dims[0]}});
-    const auto all = found->scales.as<float>();
-    for (size_t i = 0; i < scales.as<float>().size(); ++i) {
-      scales.as<float>()[i] = all[all.size() == 1 ? 0 : i];
-    }
-    return scales;
-  }
-
-  /// The values that codes stand for, with what adapters add, in f32; rounded once, or stored as
-  /// codes in turn.
+  /// The values that a tensor stands for, with what adapters add, in f32.
   HostArray merge(const Source& source, const nn::ParamSpec& spec) const {
-    if (std::optional<HostArray> kept = kept_codes(source, spec)) {
-      return std::move(*kept);
-    }
-    const DType dtype = spec.shape.dtype;
-    const bool as_it_lies =
-        source.view != nullptr && !source.view->decode && !adapters_.change(source.key);
-    if (codes_ && as_it_lies) {
-      HostArray stored = codes_or_scales(source, source.view->shape, source.view->bytes, spec);
-      io::release_pages(source.bytes());
-      return stored;
-    }
     HostArray values = source.view == nullptr
                            ? HostArray(Shape{DType::F32, spec.layer_shape().dims})
                            : convert(source.view->copy(), DType::F32);
     io::release_pages(source.bytes());
     adapters_.add_to(source.key, values.as<float>());
-    if (codes_) {
-      return codes_or_scales(source, values.shape, values.bytes, spec);
-    }
-    return dtype == DType::F32 ? std::move(values) : convert(values, dtype);
+    return values;
   }
 
-  /// What `spec` is of a weight that is stored as codes: those, or their scales.
-  HostArray codes_or_scales(const Source& source, const Shape& shape,
-                            std::span<const std::byte> bytes, const nn::ParamSpec& spec) const {
+  StoredWeight stored_weight(const Source& source, const nn::ParamSpec& spec) const {
+    const DType codes = spec.shape.dtype;
     const std::string name = checkpoint_.name_in_file(source.key);
-    const FloatWeight weight{shape, bytes, name};
-    HostArray scales = stored_scales(weight, *codes_);
-    return spec.is_stored_scale() ? std::move(scales) : stored_values(weight, *codes_, scales);
+    if (source.view->decode || adapters_.change(source.key)) {
+      if (std::optional<StoredWeight> kept = kept_codes(source, codes)) {
+        return std::move(*kept);
+      }
+      const HostArray values = merge(source, spec);
+      return store({values.shape, values.bytes, name}, codes);
+    }
+    return store({source.view->shape, source.view->bytes, name}, codes);
+  }
+
+  /// What the file has, where that is what is wanted: nothing is rounded a second time.
+  std::optional<StoredWeight> kept_codes(const Source& source, DType codes) const {
+    const Checkpoint::Codes* found =
+        adapters_.change(source.key) ? nullptr : checkpoint_.codes(*source.view);
+    if (found == nullptr || found->shape.dtype != codes) {
+      return std::nullopt;
+    }
+    StoredWeight kept{HostArray(found->shape),
+                      HostArray(Shape{DType::F32, {found->shape.dims[0]}})};
+    std::ranges::copy(found->bytes, kept.codes.bytes.begin());
+    const auto all = found->scales.as<float>();
+    for (size_t i = 0; i < kept.scales.as<float>().size(); ++i) {
+      kept.scales.as<float>()[i] = all[all.size() == 1 ? 0 : i];
+    }
+    return kept;
   }
 
   /// The piece itself, or its values as another dtype, which the next call overwrites.
@@ -270,31 +301,30 @@ class Loader {
   const Checkpoint& checkpoint_;
   const Adapters& adapters_;
   const runtime::Devices& devices_;
-  std::optional<DType> codes_;
   std::vector<std::byte> gathered_;
   std::vector<std::byte> cast_;
 };
 
-/// What a weight, or the weight that these are the scales of, is stored as; nothing: as floats.
-std::optional<DType> codes_of(const nn::ParamSpec& spec, std::span<const nn::ParamSpec> specs) {
-  if (nn::is_codes(spec.shape.dtype)) {
-    return spec.shape.dtype;
-  }
-  if (!spec.is_stored_scale()) {
-    return std::nullopt;
-  }
-  const std::string weight = spec.name.substr(0, spec.name.size() - kScaleOfWeight.size());
-  return std::ranges::find(specs, weight, &nn::ParamSpec::name)->shape.dtype;
-}
-
 std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
                                          std::span<const nn::ParamSpec> specs,
                                          const runtime::Devices& devices, const Adapters& changes) {
+  std::map<std::string_view, size_t> scales;  // by the weight's name
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].is_stored_scale()) {
+      scales.emplace(specs[i].weight_of_scale(), i);
+    }
+  }
   std::vector<runtime::Array> arrays(specs.size());
   // Pages are mapped, copied and cast on the host: one core is less than memory can do.
   const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
   for_each_in_parallel(specs.size(), threads, [&](size_t i) {
-    arrays[i] = Loader(checkpoint, changes, devices, codes_of(specs[i], specs))(specs[i]);
+    Loader loader(checkpoint, changes, devices);
+    const auto scale = scales.find(specs[i].name);
+    if (scale != scales.end()) {
+      std::tie(arrays[i], arrays[scale->second]) = loader.codes(specs[i], specs[scale->second]);
+    } else if (!specs[i].is_stored_scale()) {
+      arrays[i] = loader.floats(specs[i]);
+    }
   });
   checkpoint.check_intact();
   if (devices.has_one_reader()) {

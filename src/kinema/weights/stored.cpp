@@ -69,12 +69,14 @@ void check_kinds(const FloatWeight& weight, DType codes) {
 
 }  // namespace
 
-HostArray stored_scales(const FloatWeight& weight, DType codes) {
+StoredWeight store(const FloatWeight& weight, DType codes) {
   check_kinds(weight, codes);
-  HostArray out(Shape{DType::F32, {weight.shape.dims[0]}});
-  const std::span<float> scales = out.as<float>();
+  const int64_t rows = weight.shape.dims[0];
+  StoredWeight out{HostArray(Shape{codes, weight.shape.dims}),
+                   HostArray(Shape{DType::F32, {rows}})};
+  const std::span<float> scales = out.scales.as<float>();
   const auto most = static_cast<float>(nn::code_bound(codes));
-  in_parallel(weight.shape.dims[0], kRowsAtOnce, [&](int64_t first, int64_t last) {
+  in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
     for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row) {
       int32_t largest = 0;
       for_each_piece(weight, row, [&](size_t, std::span<const float> values) {
@@ -82,34 +84,22 @@ HostArray stored_scales(const FloatWeight& weight, DType codes) {
       });
       const float scale = std::bit_cast<float>(largest) / most;
       scales[row] = scale == 0.0F ? 1.0F : scale;
+      if (!std::isfinite(scales[row])) {
+        continue;  // nothing is thrown in threads
+      }
+      const size_t begin = row * (out.codes.bytes.size() / static_cast<size_t>(rows));
+      for_each_piece(weight, row, [&](size_t i, std::span<const float> values) {
+        const auto to = std::span(out.codes.bytes).subspan(begin + i, values.size());
+        codes == DType::S8 ? to_s8(values, scales[row], to) : to_f8(values, scales[row], most, to);
+      });
     }
   });
-  for (const float scale : scales) {  // nothing is thrown in threads
+  for (const float scale : scales) {
     check(std::isfinite(scale),
           "[weights] `{}` holds {}, expected finite numbers, which alone are stored as {}\n"
           "  the file is damaged: fetch it anew",
           weight.name, std::isnan(scale) ? "NaN" : "infinity", to_string(codes));
   }
-  return out;
-}
-
-HostArray stored_values(const FloatWeight& weight, DType codes, const HostArray& scales) {
-  check_kinds(weight, codes);
-  const int64_t rows = weight.shape.dims[0];
-  check(scales.shape == Shape{DType::F32, {rows}}, "[weights] {} are no scales of {}",
-        to_string(scales.shape), to_string(weight.shape));
-  HostArray out(Shape{codes, weight.shape.dims});
-  const auto most = static_cast<float>(nn::code_bound(codes));
-  in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
-    for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row) {
-      const float scale = scales.as<float>()[row];
-      const size_t begin = row * (out.bytes.size() / static_cast<size_t>(rows));
-      for_each_piece(weight, row, [&](size_t i, std::span<const float> values) {
-        const auto to = std::span(out.bytes).subspan(begin + i, values.size());
-        codes == DType::S8 ? to_s8(values, scale, to) : to_f8(values, scale, most, to);
-      });
-    }
-  });
   return out;
 }
 

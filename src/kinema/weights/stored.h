@@ -14,16 +14,18 @@ struct FloatWeight {
   std::string_view name = "a weight";
 };
 
-/// The scales of a weight's codes, [out], F32, as nn::quantize finds them with one an output:
+struct StoredWeight {
+  HostArray codes;   // [out, in...]
+  HostArray scales;  // [out], F32
+};
+
+/// A weight's codes and scales, as nn::quantize finds them with one an output:
 ///
 ///   scale = max |w| / B, 1 for a row of zeros;  B = 127.5 (S8), 448 (F8E4M3FN)
+///   code  = w / scale, rounded to nearest even, within the codes' range
 ///
 /// Throws an Error with the weight's name where a value is not finite.
-HostArray stored_scales(const FloatWeight& weight, DType codes);
-
-/// The codes with those scales, of the weight's dims: w / scale, rounded to nearest even, within
-/// the codes' range.
-HostArray stored_values(const FloatWeight& weight, DType codes, const HostArray& scales);
+StoredWeight store(const FloatWeight& weight, DType codes);
 
 /// Writes codes times scales, of which there is one, or one for each row of [out, in...]. Codes are
 /// S8 or f8.

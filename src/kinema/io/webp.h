@@ -1,0 +1,29 @@
+#pragma once
+
+// Private to the room: WebP through libwebp, whose pixels are those that Pillow has.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kinema/core/host_array.h"
+
+namespace kinema::io {
+
+/// Whether the bytes begin as a WebP file does.
+bool is_webp(std::span<const std::byte> bytes);
+
+/// Whether it is an animation.
+bool is_webp_animation(std::span<const std::byte> bytes);
+
+/// Height and width as decode_webp gives them, from the headers alone. Throws an Error that names
+/// the image when they are damaged.
+Dims webp_dims(std::span<const std::byte> bytes, const std::string& name);
+
+/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright as Exif says; an alpha channel is
+/// dropped. Throws an Error with what is wrong for a damaged or truncated file, an animation, and
+/// one with more than `max_pixels`.
+HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels);
+
+}  // namespace kinema::io
