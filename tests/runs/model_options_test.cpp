@@ -7,6 +7,7 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/safetensors.h"
 #include "kinema/networks/open.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/load.h"
@@ -205,6 +206,10 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
               HasSubstr("wan_transformer_pretrained_model_name_or_path="));
   EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
   EXPECT_THAT(said("alone"), HasSubstr("there is no VAE"));
+  EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("too short for a safetensors file"));
+  const HostArray a(Shape{DType::F32, {2}});
+  const std::vector<io::TensorEntry> one{io::TensorEntry::of("a", a)};
+  io::write_safetensors(scratch_ / "alone/model.safetensors", one);
   EXPECT_THAT(said("alone/model.safetensors"),
               HasSubstr("wan_transformer_pretrained_model_name_or_path="));
 }

@@ -103,7 +103,7 @@ void refuse_other_formats(const fs::path& path) {
       extension == ".pth" || extension == ".pt" || extension == ".ckpt" || extension == ".bin";
   check(!pickle,
         "[weights] {} is a pickle, which may run code when it is read: it is not opened\n"
-        "  take the model's -Diffusers folder, or save the tensors as safetensors",
+        "  take the one that ends in .safetensors, or save its tensors as that",
         path.string());
 }
 

@@ -13,6 +13,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/pattern.h"
 #include "kinema/io/json.h"
+#include "kinema/weights/checkpoint.h"
 #include "kinema/weights/cut.h"
 #include "kinema/weights/lora_key.h"
 
@@ -197,6 +198,7 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
       folder && fs::exists(path / kLoraFile, ignored) && !fs::exists(path / kPeftFile, ignored);
   const fs::path file = folder ? path / (of_diffusers ? kLoraFile : kPeftFile) : path;
   const fs::path peft_config = file.parent_path() / kPeftConfig;
+  refuse_other_formats(file);
   out.file_ = io::SafetensorsFile::open(file);
   std::array<Groups, 4> groups;
   out.read(layout, groups);

@@ -69,7 +69,9 @@ AutoencoderConfig parse_config(const Json& json) {
   c.use_quant_conv = !file.contains("use_quant_conv") || file.at("use_quant_conv").as_bool();
   c.use_post_quant_conv =
       !file.contains("use_post_quant_conv") || file.at("use_post_quant_conv").as_bool();
-  c.scaling_factor = file.at("scaling_factor").as_number();
+  constexpr double kOfTheFirst = 0.18215;  // what diffusers takes where nothing is said
+  c.scaling_factor =
+      given(file, "scaling_factor") ? file.at("scaling_factor").as_number() : kOfTheFirst;
   c.shift_factor = given(file, "shift_factor") ? file.at("shift_factor").as_number() : 0.0;
   c.latents_mean = numbers(file, "latents_mean");
   c.latents_std = numbers(file, "latents_std");
