@@ -287,7 +287,8 @@ TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
                                20));
   folder.text("a.png", bytes);
   folder.text("b.webp",
-              std::string("RIFF\x20\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0f\0\0\x0b\0\0ANIM", 40));
+              std::string("RIFF\x20\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0f\0\0\x0b\0\0ANIM", 34) +
+                  std::string(6, '\0'));
   folder.text("b.txt", "x");
   const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
   const Survey survey = survey_clips(*clips, {.clips = 2, .any_length = true});
