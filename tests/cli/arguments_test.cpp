@@ -43,6 +43,13 @@ TEST_F(CommandLine, RefusesWhatItDoesNotKnow) {
   run({"inspect"}).expect_error("PATH");
 }
 
+TEST_F(CommandLine, AnswersWhoAskedForJsonWithTheErrorToo) {
+  const Outcome outcome = run({"inspect", "absent", "--json"});
+  outcome.expect_error("absent");
+  EXPECT_THAT(io::Json::parse(outcome.out, "stdout").at("error").as_string(), HasSubstr("absent"));
+  EXPECT_THAT(run({"inspect", "absent"}).out, IsEmpty());
+}
+
 class ConfigCommand : public KinemaTest {};
 
 TEST_F(ConfigCommand, PrintsValuesWithTheirOrigin) {
@@ -218,6 +225,12 @@ TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
   damaged("scheduler/scheduler_config.json", "{}").expect_error("_class_name");
   damaged("text_encoder/model.safetensors", "short").expect_error("text_encoder");
   damaged("tokenizer/spiece.model", "short").expect_error("tokenizer");
+
+  std::filesystem::copy(io::golden("flux_dev"), folder_ / "mixed",
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(folder_ / "mixed/vae");
+  std::filesystem::copy(io::golden("sdxl") / "vae", folder_ / "mixed/vae");
+  run({"inspect", "--check", "mixed"}).expect_error("belong to different models");
 }
 
 }  // namespace

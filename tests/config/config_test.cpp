@@ -166,6 +166,8 @@ TEST_F(LoadTest, KnowsWhatOtherProgramsCallAKey) {
               ThrowsMessage<Error>(HasSubstr("the nearest is `image_url`")));
   EXPECT_THAT([&] { load_text("", {"steps=20"}); },
               ThrowsMessage<Error>(HasSubstr("the nearest is `num_inference_steps`")));
+  EXPECT_THAT([&] { load_defaults(std::vector<std::string>{"true_cfg=3"}); },
+              ThrowsMessage<Error>(HasSubstr("it is the beginning of `true_cfg_scale`")));
 }
 
 // A name that points at no key would send its reader in a circle.

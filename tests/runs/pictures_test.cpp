@@ -73,6 +73,11 @@ TEST_F(PicturesCommand, TrainAndSampleFlux) {
   expect_the_same_however_it_is_read();
   expect_picture({});
 
+  const std::string said = "no prompt is given: `A cat and a dog baking";
+  EXPECT_THAT(run({"generate", "images.yml", "height=36"}).err, HasSubstr(said));
+  EXPECT_THAT(run({"generate", "images.yml", "height=36", "prompt=a ball"}).err,
+              Not(HasSubstr(said)));
+
   // What was saved of the run says what it was made with.
   const config::Config saved = config::load(folder_ / "out/run/config.yml").config;
   EXPECT_EQ(saved.generate.num_frames, 1);

@@ -3,12 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "kinema/allocator/large_blocks.h"
@@ -75,36 +77,45 @@ int end_unread() {
   return 128 + SIGPIPE;  // where the signal is blocked: as shells call it
 }
 
+/// Whether the command was asked for JSON.
+bool asks_for_json(int argc, char** argv) {
+  return std::any_of(argv, argv + argc,
+                     [](const char* word) { return std::string_view(word) == "--json"; });
+}
+
 }  // namespace
 
-// The one place that catches: whatever goes wrong becomes a line on stderr and exit status 1.
+// The one place that catches: whatever goes wrong becomes a line on stderr, where JSON was
+// asked for an object on stdout too, and exit status 1.
 int main(int argc, char** argv) {
+  const auto fail = [&](const std::string& error) {
+    return kinema::cli::fail_with(error, asks_for_json(argc, argv));
+  };
   open_standard_streams();
   kinema::allocator::keep_large_blocks();
   kinema::runs::ProcessSetup().apply();
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);
-  using kinema::cli::fail_with;
   try {
     const int status = run(argc, argv);
     kinema::cli::show_last_notices();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      return is_unread() ? end_unread() : fail_with("the output could not be written");
+      return is_unread() ? end_unread() : kinema::cli::fail_with("the output could not be written");
     }
     return status;
   } catch (const kinema::Error& error) {
-    return fail_with(error.what());
+    return fail(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
-    return fail_with(kinema::file_error_text(error));
+    return fail(kinema::file_error_text(error));
   } catch (const std::system_error& error) {  // of what is printed
     if (error.code() == std::errc::broken_pipe) {
       return end_unread();
     }
-    return fail_with("the output could not be written: " + error.code().message());
+    return kinema::cli::fail_with("the output could not be written: " + error.code().message());
   } catch (const std::bad_alloc&) {
-    return fail_with("out of memory");
+    return fail("out of memory");
   } catch (const std::exception& error) {
-    return fail_with(error.what());
+    return fail(error.what());
   } catch (...) {
-    return fail_with("an error without a message");
+    return fail("an error without a message");
   }
 }

@@ -14,6 +14,7 @@
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/stopwatch.h"
+#include "kinema/io/json.h"
 #include "kinema/runs/place.h"
 #include "kinema/world/agreement.h"
 
@@ -189,7 +190,13 @@ void end_all_by(int signal) {
   std::_Exit(1);
 }
 
-int fail_with(const std::string& error) {
+int fail_with(const std::string& error, bool json) {
+  if (json) {
+    io::Json report = io::Json::object();
+    report.set("error", printable(error));
+    std::fprintf(stdout, "%s\n", report.dump().c_str());
+    std::fflush(stdout);
+  }
   if (joined() && !joined()->is_alone()) {
     // What a program says that ran when another process was lost: that, in its own words.
     const world::Pulse* const pulse = joined()->pulse();

@@ -31,7 +31,8 @@ void show_last_notices();
 /// they do not wait for it.
 [[noreturn]] void end_all_by(int signal);
 
-/// Prints an error, of several processes once, by the first; the exit status.
-int fail_with(const std::string& error);
+/// Prints an error, of several processes once, by the first; the exit status. With `json` what
+/// reads the standard output has it too, as `{"error": "..."}`.
+int fail_with(const std::string& error, bool json = false);
 
 }  // namespace kinema::cli

@@ -1,6 +1,7 @@
 #include "kinema/config/keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -103,11 +104,26 @@ void append(std::vector<KeyValue>& out, std::string_view group, const Group& val
 // No key is: what follows tells nothing, and would take long to compare.
 constexpr size_t kLongest = 50;
 
+constexpr size_t kShortestPrefix = 4;
+constexpr size_t kMostShown = 5;
+
 std::string number(double value) {
   if (std::trunc(value) == value && std::abs(value) < 1e15) {
     return fmt::format("{}", static_cast<int64_t>(value));
   }
   return fmt::format("{}", value);
+}
+
+/// Those that a word begins, in backticks: none for a word that is too short to mean one.
+std::vector<std::string> keys_with_prefix(std::string_view word) {
+  std::vector<std::string> out;
+  const Config config;
+  Config::fields(config, [&](std::string_view known, const auto&, OnResume, const Field&) {
+    if (word.size() >= kShortestPrefix && known.starts_with(word)) {
+      out.push_back(fmt::format("`{}`", known));
+    }
+  });
+  return out;
 }
 
 }  // namespace
@@ -170,8 +186,13 @@ std::string unknown_key_hint(std::string_view key) {
   // Of a word that shares next to nothing with any key, the nearest one would only mislead.
   key = key.substr(0, kLongest);
   const bool is_far = 2 * static_cast<size_t>(edit_distance(key, nearest)) > key.size();
-  return is_far ? "`kinema config` prints all there are"
-                : fmt::format("the nearest is `{}`", nearest);
+  if (!is_far) {
+    return fmt::format("the nearest is `{}`", nearest);
+  }
+  const std::vector<std::string> longer = keys_with_prefix(key);
+  return longer.empty() || longer.size() > kMostShown
+             ? "`kinema config` prints all there are"
+             : fmt::format("it is the beginning of {}", fmt::join(longer, ", "));
 }
 
 std::string expectation(std::string_view type, const Field& field) {

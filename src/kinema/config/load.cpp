@@ -146,7 +146,8 @@ void apply_value(Loaded& loaded, const std::string& key, const std::string& text
     return;
   }
   const bool known = with_field(loaded.config, key, [&](auto& value, const Field& field) {
-    const Yaml yaml = as_yaml<std::remove_cvref_t<decltype(value)>>(text, where);
+    const Yaml yaml =
+        as_yaml<std::remove_cvref_t<decltype(value)>>(text, fmt::format("{} ({})", key, where));
     read_value({.key = key, .value = yaml, .where = where}, field, value);
   });
   if (!known) {

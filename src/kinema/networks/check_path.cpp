@@ -141,6 +141,29 @@ std::string check_model(const std::filesystem::path& path) {
   return check_transformer(weights::Checkpoint::open(path));
 }
 
+/// Throws an Error where a pipeline's autoencoder makes other latents than its network takes.
+void check_latents(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path vae = path / weights::kVae;
+  if (!std::filesystem::exists(vae / "config.json", ignored)) {
+    return;
+  }
+  const io::Json config = io::Json::read(vae / "config.json");
+  const int64_t made =
+      weights::is_vae(config)
+          ? weights::parse_vae_config(config).z_dim
+          : weights::kl_config(weights::Checkpoint::open(vae, weights::kVae)).latent_channels;
+  for (const weights::Family& family : weights::families()) {
+    if (std::filesystem::exists(path / family.part / "config.json", ignored)) {
+      const int64_t taken = open(path / family.part)->sizes().out_channels;
+      check(made == taken,
+            "[weights] {}: vae makes latents of {} channels, {} takes {}: they belong to different "
+            "models",
+            path.string(), made, family.part, taken);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> parts_without_index(const std::filesystem::path& path) {
@@ -176,6 +199,7 @@ std::string check_path(const std::filesystem::path& path) {
       check_model(path / name);
       models += (models.empty() ? "" : ", ") + name;
     }
+    check_latents(path);
     return models.empty() ? check_model(path) : "pipeline without a model_index.json: " + models;
   }
   const io::Json index = io::Json::read(path / "model_index.json");
@@ -195,6 +219,7 @@ std::string check_path(const std::filesystem::path& path) {
   }
   check(!models.empty(), "[weights] {}: model_index.json names no model that is there",
         path.string());
+  check_latents(path);
   return "pipeline: " + models;
 }
 

@@ -148,6 +148,10 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   const Job job(observer, std::move(given_options));
   job.check_stop();
   job.notice(notices(loaded, "generate"));
+  if (const config::GenerateConfig& keys = loaded.config.generate;
+      keys.prompt_file.empty() && !loaded.gives("prompt")) {
+    job.notice(fmt::format("no prompt is given: `{}` is taken", keys.prompt));
+  }
   job.notice(device_notices(loaded.config));
   const std::shared_ptr<void> together = begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
