@@ -8,11 +8,15 @@
 #include <optional>
 
 #include "kinema/core/error.h"
+#include "kinema/kernels/cpu/amx_product.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/exponential.h"
 #include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/narrow.h"
 #include "kinema/kernels/cpu/packed_product.h"
+#include "kinema/kernels/cpu/rounded_exponentials.h"
+#include "kinema/kernels/cpu/rounding.h"
+#include "kinema/kernels/cpu/tile_product.h"
 #include "kinema/kernels/cpu/vector_loop.h"
 
 namespace kinema::kernels {
@@ -102,22 +106,25 @@ struct Multiply {
   }
 };
 
-/// How a head is cut. It depends on the plan alone, and so do the bits of the result.
+/// How a head is cut. It depends on the plan and the instruction set alone, and so do the bits of
+/// the result.
 struct Cut {
   int64_t keys;     // of a tile
   int64_t queries;  // of a block, whose scores of a tile are worked on together
   int64_t blocks;   // that use each packed tile of keys one after the other
 
   /// A quarter of a megabyte of scores stays in a core's second cache between the two products and
-  /// what is done to them in between, however many keys there are.
-  explicit Cut(const AttentionPlan& p) {
-    constexpr int64_t kKeys = 512;
+  /// what is done to them in between, however many keys there are; half a megabyte where processors
+  /// have matrix tiles, and larger caches.
+  Cut(const AttentionPlan& p, DType dtype) {
     constexpr int64_t kScores = int64_t{1} << 16;
-    constexpr int64_t kBlocks = 4;
-    const int64_t tiles = (p.keys + kKeys - 1) / kKeys;
-    keys = std::min(p.keys, ((p.keys + tiles - 1) / tiles + 15) / 16 * 16);
+    constexpr int64_t kStep = kTileDepth;
+    const bool tiles = uses_tiles(dtype);
+    const int64_t most_keys = tiles ? 1024 : 512;
+    const int64_t most_blocks = tiles ? 8 : 4;
+    keys = std::min(p.keys, round_up(ceil_div(p.keys, ceil_div(p.keys, most_keys)), kStep));
     queries = std::min(p.queries, std::clamp<int64_t>(kScores / keys / 16 * 16, 128, 256));
-    blocks = std::min(kBlocks, (p.queries + queries - 1) / queries);
+    blocks = std::min(most_blocks, ceil_div(p.queries, queries));
   }
 };
 
@@ -213,11 +220,21 @@ class Queries {
       // NaN stays so.
       const float subtracted = largest == kNone ? 0.0F : largest;
       const float factor = before == kNone ? 0.0F : std::exp(before - subtracted);
-      total = total * factor +
-              fused_loop<Exponentials>(row, keys, scaled_late ? scale_ : 1.0F, subtracted);
+      total =
+          total * factor + exponentiate(i * keys, keys, scaled_late ? scale_ : 1.0F, subtracted);
       factors_[first + i] = factor;
-      weights_->round(i * keys, keys);
     }
+  }
+
+  /// A row of scores becomes weights, as they are multiplied with values; returns their sum.
+  float exponentiate(int64_t at, int64_t keys, float scale, float largest) const {
+    float* row = scores_ + at;
+    if (weights_->narrow() != nullptr && has_rounded_exponentials()) {
+      return rounded_exponentials(row, keys, scale, largest, weights_->narrow() + at);
+    }
+    const float sum = fused_loop<Exponentials>(row, keys, scale, largest);
+    weights_->round(at, keys);
+    return sum;
   }
 
   /// The weighted values of a tile of keys are added to those of the tiles before.
@@ -255,7 +272,7 @@ double AttentionPlan::flops() const {
 void attention(const AttentionPlan& p, DType dtype, double scale, const void* q, const void* k,
                const void* v, const float* bias, void* y, float* lse,
                const ParallelFor& parallel_for) {
-  const Cut cut(p);
+  const Cut cut(p, dtype);
   const int64_t together = cut.blocks * cut.queries;
   const int64_t groups = (p.queries + together - 1) / together;
   const int64_t step = p.heads * p.width;

@@ -2,6 +2,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include <algorithm>
@@ -13,6 +15,17 @@
 
 namespace kinema::kernels {
 namespace {
+
+/// Linux keeps the tiles of a process that has asked for them.
+bool may_use_tiles() {
+#if defined(__x86_64__) && defined(SYS_arch_prctl)
+  constexpr int kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTiles = 18;        // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequest, kTiles) == 0;
+#else
+  return false;
+#endif
+}
 
 Isa detect() {
 #if defined(__x86_64__)
@@ -27,11 +40,11 @@ Isa detect() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const bool amx =
       bf16 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kTiles) == kTiles;
-  return amx      ? Isa::Amx
-         : bf16   ? Isa::Avx512Bf16
-         : avx512 ? Isa::Avx512
-         : avx2   ? Isa::Avx2
-                  : Isa::Baseline;
+  return amx && may_use_tiles() ? Isa::Amx
+         : bf16                 ? Isa::Avx512Bf16
+         : avx512               ? Isa::Avx512
+         : avx2                 ? Isa::Avx2
+                                : Isa::Baseline;
 #else
   return Isa::Baseline;
 #endif

@@ -172,6 +172,10 @@ void matrix_product(const StridedDot& given, DType in, DType out, const void* a,
   const int64_t out_bytes = byte_size(out);
   // Of few rows the columns are shared out.
   const bool in_tiles = uses_tiles(in) && dot.m >= kRowsOfTile * threads;
+  if (in_tiles && has_shared_tiles(dot, in)) {
+    shared_tile_product(dot, out, left, right, result, bias, threads, parallel_for);
+    return;
+  }
   const std::vector<Piece> pieces = split(dot, in_tiles, out == DType::BF16, threads);
   try {
     parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {

@@ -23,6 +23,8 @@ class Narrow {
       to_bf16(wide_ + at, n, 1.0F, narrow_ + at);
     }
   }
+  /// Where they lie once rounded; null where nothing is.
+  uint16_t* narrow() const { return narrow_; }
   const char* data() const {
     return narrow_ == nullptr ? reinterpret_cast<const char*>(wide_)
                               : reinterpret_cast<const char*>(narrow_);

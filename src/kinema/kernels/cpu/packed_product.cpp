@@ -4,10 +4,12 @@
 #include <map>
 #include <tuple>
 
+#include "kinema/kernels/cpu/amx_product.h"
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/rounding.h"
+#include "kinema/kernels/cpu/tile_product.h"
 
 namespace kinema::kernels {
 namespace {
@@ -78,6 +80,11 @@ void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const ch
     pack_in_panels({dtype, b, b_n, b_k});
     return;
   }
+  if (uses_tiles(dtype) && is_of_tiles(k, n)) {
+    pack_tiles(reinterpret_cast<const uint16_t*>(b), k, n, b_k, b_n,
+               reinterpret_cast<uint16_t*>(packed_.at_least(static_cast<size_t>(k * n * 2))));
+    return;
+  }
   struct Packing {
     memory::desc from;
     dnnl::reorder reorder;
@@ -108,6 +115,11 @@ void PackedRight::pack_in_panels(const PanelOperand& b) {
 void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) const {
   if (uses_panels(dtype_)) {
     multiply_panels_of(m, {a_dtype, a, k_, 1}, c);
+    return;
+  }
+  if (uses_tiles(dtype_) && is_of_tiles(k_, n_)) {
+    multiply_tiles(m, k_, n_, reinterpret_cast<const uint16_t*>(a), k_,
+                   reinterpret_cast<const uint16_t*>(packed_.data()), c, n_, false);
     return;
   }
   dnnl::stream& stream = dnnl_stream();

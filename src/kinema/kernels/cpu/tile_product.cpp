@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kinema/kernels/cpu/amx_product.h"
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/float_loops.h"
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/kernels/cpu/matrix_product.h"
+#include "kinema/kernels/cpu/rounding.h"
 
 namespace kinema::kernels {
 namespace {
@@ -41,7 +44,109 @@ void copy(const char* from, int64_t rows, int64_t bytes, char* to, int64_t to_ro
   }
 }
 
+/// How a product is cut for several threads. Sums depend on `depth` alone.
+struct Cut {
+  static constexpr int64_t kDepth = 512;  // of k at a time
+  int64_t rows, columns;                  // of c, whose sums stay in a core's second cache
+  int64_t together;                       // columns of b that are packed at a time
+
+  Cut(const StridedDot& dot, int64_t threads) {
+    constexpr int64_t kRows = 256;
+    constexpr int64_t kFewRows = 64;
+    constexpr int64_t kColumns = 512;
+    constexpr int64_t kPacked = int64_t{1} << 24;  // bytes
+    const int64_t blocks = ceil_div(dot.n, kColumns);
+    columns = round_up(ceil_div(dot.n, blocks), 2 * kTileColumns);
+    const int64_t parts = std::max(ceil_div(dot.m, kRows), ceil_div(2 * threads, blocks));
+    rows = std::max(kFewRows, round_up(ceil_div(dot.m, parts), 2 * kTileHeight));
+    together = std::max(kPacked / (2 * dot.k) / columns * columns, columns);
+  }
+};
+
+/// Rows of sums, and a bias, to where they belong.
+void write_rows(float* sums, int64_t rows, int64_t columns, const float* bias, DType out, char* to,
+                int64_t to_row) {
+  thread_local Buffer buffer;
+  const int64_t bytes = columns * byte_size(out);
+  if (bias != nullptr) {
+    for (int64_t i = 0; i < rows; ++i) {
+      add_floats(bias, columns, sums + i * columns);
+    }
+  }
+  const char* from = reinterpret_cast<const char*>(sums);
+  if (out == DType::BF16) {
+    char* rounded = buffer.at_least(static_cast<size_t>(rows * bytes));
+    to_bf16(sums, rows * columns, 1.0F, reinterpret_cast<uint16_t*>(rounded));
+    from = rounded;
+  }
+  copy(from, rows, bytes, to, to_row);
+}
+
 }  // namespace
+
+bool has_shared_tiles(const StridedDot& dot, DType in) {
+  const bool by_rows = dot.a_k == 1 || (dot.a_m == 1 && dot.m % kTileHeight == 0);
+  return uses_tiles(in) && dot.batch.empty() && by_rows && dot.c_n == 1 &&
+         (dot.b_k == 1 || dot.b_n == 1) && is_of_tiles(dot.k, dot.n);
+}
+
+/// A block of sums of `columns` of b: those of its first part of k, then those of the next.
+static void add_parts(const StridedDot& dot, int64_t rows, int64_t columns, const uint16_t* a,
+                      const uint16_t* tiles, float* sums) {
+  // Rows so far apart meet in few lines of the caches.
+  constexpr int64_t kFar = 4096;
+  const bool copies = dot.a_k != 1 || dot.a_m >= kFar;
+  thread_local Buffer buffer;
+  for (int64_t k = 0; k < dot.k; k += Cut::kDepth) {
+    const int64_t depth = std::min(Cut::kDepth, dot.k - k);
+    const uint16_t* from = a + k * dot.a_k;
+    if (copies) {
+      auto* to = reinterpret_cast<uint16_t*>(
+          buffer.at_least(static_cast<size_t>(rows * depth) * sizeof(uint16_t)));
+      copy_rows(from, rows, depth, dot.a_m, dot.a_k, to);
+      from = to;
+    }
+    multiply_tiles(rows, depth, columns, from, copies ? depth : dot.a_m, tiles + k * columns, sums,
+                   columns, k > 0);
+  }
+}
+
+void shared_tile_product(const StridedDot& dot, DType out, const char* a, const char* b, char* c,
+                         const float* bias, int64_t threads, const ParallelFor& parallel_for) {
+  const Cut cut(dot, threads);
+  const auto* left = reinterpret_cast<const uint16_t*>(a);
+  const auto* right = reinterpret_cast<const uint16_t*>(b);
+  Buffer packed;
+  auto* tiles = reinterpret_cast<uint16_t*>(
+      packed.at_least(static_cast<size_t>(2 * dot.k * std::min(dot.n, cut.together))));
+  for (int64_t first = 0; first < dot.n; first += cut.together) {
+    const int64_t width = std::min(cut.together, dot.n - first);
+    const int64_t blocks = ceil_div(width, cut.columns);
+    const int64_t parts = ceil_div(dot.k, Cut::kDepth);
+    const auto columns_of = [&](int64_t block) {
+      return std::min(cut.columns, width - block * cut.columns);
+    };
+    parallel_for(blocks * parts, [&](int64_t i) {
+      const int64_t column = i / parts * cut.columns;
+      const int64_t columns = columns_of(i / parts);
+      const int64_t k = i % parts * Cut::kDepth;
+      pack_tiles(right + (first + column) * dot.b_n + k * dot.b_k, std::min(Cut::kDepth, dot.k - k),
+                 columns, dot.b_k, dot.b_n, tiles + column * dot.k + k * columns);
+    });
+    parallel_for(ceil_div(dot.m, cut.rows) * blocks, [&](int64_t i) {
+      thread_local Buffer buffer;
+      float* sums = buffer.floats(cut.rows * cut.columns);
+      const int64_t row = i / blocks * cut.rows;
+      const int64_t rows = std::min(cut.rows, dot.m - row);
+      const int64_t column = i % blocks * cut.columns;
+      const int64_t columns = columns_of(i % blocks);
+      add_parts(dot, rows, columns, left + row * dot.a_m, tiles + column * dot.k, sums);
+      const int64_t at = row * dot.c_m + first + column;
+      write_rows(sums, rows, columns, bias == nullptr ? nullptr : bias + first + column, out,
+                 c + at * byte_size(out), dot.c_m * byte_size(out));
+    });
+  }
+}
 
 bool uses_tiles(DType in) { return isa() == Isa::Amx && in == DType::BF16; }
 

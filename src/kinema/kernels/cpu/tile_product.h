@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kinema/core/dtype.h"
+#include "kinema/kernels/cpu/matrix_product.h"
 #include "kinema/kernels/cpu/strided_dot.h"
 
 namespace kinema::kernels {
@@ -9,6 +10,13 @@ namespace kinema::kernels {
 /// result lie one behind the other, and writes them by 64 columns, each row's in a page of its own:
 /// so the results of wide products are made in a buffer, and go to memory as whole lines.
 bool uses_tiles(DType in);
+
+/// Whether a product is made by shared_tile_product(): one matrix of tiles, a and c by rows.
+bool has_shared_tiles(const StridedDot& dot, DType in);
+
+/// c = a b or a b + bias, in the calling thread and others. b is packed once for all of them.
+void shared_tile_product(const StridedDot& dot, DType out, const char* a, const char* b, char* c,
+                         const float* bias, int64_t threads, const ParallelFor& parallel_for);
 
 /// Rows of one call at most, which packs b for all of them.
 inline constexpr int64_t kTileRows = 2048;
