@@ -36,6 +36,13 @@ const std::vector<Case>& cases() {
       {{1, 100, 33, 35}, {130, 100, 3, 3}, {{1, 1}, {{1, 1}, {2, -1}}}},
       {{2, 192, 32, 32}, {208, 96, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}, {}, {1, 1}, 2}},
       {{1, 97, 6, 33, 32}, {99, 97, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
+      // Channels that matrix tiles take: groups and borders of every kind; several segments of a
+      // row; several blocks of channels, and of rows; frames with steps and gaps.
+      {{2, 64, 3, 18, 47}, {80, 32, 2, 3, 3}, {{1, 1, 1}, {{1, 0}, {1, 1}, {2, -1}}, {}, {}, 2}},
+      {{1, 96, 5, 300}, {70, 96, 1, 1}, {{1, 1}, {{0, 0}, {0, 0}}}},
+      {{1, 64, 20, 30}, {352, 64, 3, 3}, {{1, 1}, {{1, 1}, {1, 1}}}},
+      {{1, 320, 14, 300}, {32, 320, 3, 3}, {{1, 1}, {{-1, 3}, {1, 1}}}},
+      {{1, 32, 6, 16, 16}, {48, 32, 3, 3, 3}, {{2, 1, 1}, {{4, 0}, {1, 1}, {0, 2}}, {}, {2, 1, 1}}},
       // Gradients of kernels: one, two and three axes, images, borders of every kind; by tiles.
       {{34, 3, 400}, {40, 3, 390}, {{1}, {{2, 1}}}},
       {{40, 2, 20, 22}, {50, 2, 20, 21}, {{1, 1}, {{1, 1}, {-1, 3}}}},
@@ -131,7 +138,8 @@ TEST_P(CpuConvolution, ReadsSomeFramesOfAStoredKernelWhereTheyLie) {
   // One tile and several; channels that fill the last block and that do not; a frame at either end.
   for (const Part& part : {Part{{1, 20, 1, 8, 8}, {256, 20, 3, 3, 3}, 2, 1},
                            Part{{1, 24, 3, 40, 40}, {150, 24, 4, 3, 3}, 1, 2},
-                           Part{{2, 17, 2, 6, 70}, {33, 17, 3, 1, 1}, 0, 1}}) {
+                           Part{{2, 17, 2, 6, 70}, {33, 17, 3, 1, 1}, 0, 1},
+                           Part{{1, 32, 3, 8, 46}, {64, 32, 4, 3, 3}, 1, 2}}) {
     SCOPED_TRACE(to_string(part.x) + " by " + to_string(part.w));
     const int64_t border = part.w[3] / 2;
     const ConvolutionAttrs attrs{.strides = {1, 1, 1},
@@ -181,6 +189,7 @@ TEST_P(CpuConvolution, GivesTheSameBitsWithAnyNumberOfThreads) {
   for (const auto& [given, y] :
        {Run{{{1, 40, 4, 20, 70}, {200, 40, 3, 3, 3}, frames}, {1, 200, 2, 20, 70}},
         Run{{{1, 100, 4, 20, 70}, {200, 100, 3, 3, 3}, frames}, {1, 200, 2, 20, 70}},
+        Run{{{1, 64, 4, 20, 70}, {200, 64, 3, 3, 3}, frames}, {1, 200, 2, 20, 70}},
         Run{{{300, 2, 20, 21}, {40, 2, 20, 21}, plane}, {300, 40, 3, 3}},
         Run{{{97, 2, 32, 33}, {100, 2, 32, 33}, plane}, {97, 100, 3, 3}}}) {
     const HostArray x = normal(GetParam(), given.x, 1);
@@ -207,17 +216,18 @@ HostArray frames(const HostArray& x, int64_t first, int64_t count) {
 
 TEST_P(CpuConvolution, GivesTheSameBitsForAFrameInAnyChunk) {
   for (const Dims& kernel : {Dims{72, 48, 3, 3, 3}, Dims{72, 48, 3, 1, 1}, Dims{72, 48, 1, 1, 1},
-                             Dims{96, 96, 3, 3, 3}}) {
+                             Dims{96, 96, 3, 3, 3}, Dims{64, 64, 3, 3, 3}}) {
     const int64_t reach = kernel[2] - 1;
     const int64_t border = kernel[3] / 2;
     const int64_t height = kernel[0] == 72 ? 18 : 46;
+    const int64_t width = kernel[0] == 64 ? 30 : 22;
     const Case whole{
-        {1, kernel[1], 9, height, 22},
+        {1, kernel[1], 9, height, width},
         kernel,
         {{1, 1, 1}, {{0, 0}, {border, border}, {border, border}}, {1, 1, 1}, {1, 1, 1}}};
     const HostArray x = normal(GetParam(), whole.x, 1);
     const HostArray w = normal(GetParam(), whole.w, 2);
-    HostArray y(Shape{GetParam(), {1, kernel[0], 9 - reach, height, 22}});
+    HostArray y(Shape{GetParam(), {1, kernel[0], 9 - reach, height, width}});
     const auto all = run_alone(whole, GetParam(), x, w, y.shape.dims, 2);
     std::memcpy(y.bytes.data(), all.data(), all.size());
     for (const int64_t chunk : {1, 2, 3, 5}) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kinema/kernels/cpu/rounding.h"
+
 namespace kinema::kernels {
 namespace {
 
@@ -203,8 +205,9 @@ template <size_t... kLane>
                                                          int64_t c_m, bool adds) {
   _tile_loadconfig(&kWhole);
   const int64_t pairs = n / kPair * kPair;
-  for (int64_t at = 0; at < k; at += kDepth) {
-    const int64_t depth = std::min(kDepth, k - at);
+  const int64_t most = round_up(ceil_div(k, ceil_div(k, kDepth)), kTileDepth);
+  for (int64_t at = 0; at < k; at += most) {
+    const int64_t depth = std::min(most, k - at);
     const bool later = adds || at > 0;
     for (int64_t column = 0; column < pairs; column += kPair) {
       panel<2>(m, depth, a + at, a_m, packed + column * k + at * kPair, c + column, c_m, later);

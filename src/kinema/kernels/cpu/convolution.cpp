@@ -11,6 +11,7 @@
 #include "kinema/kernels/cpu/kernel_gradient.h"
 #include "kinema/kernels/cpu/onednn.h"
 #include "kinema/kernels/cpu/rounding.h"
+#include "kinema/kernels/cpu/tile_convolution.h"
 #include "kinema/kernels/cpu/winograd.h"
 
 namespace kinema::kernels {
@@ -344,7 +345,7 @@ bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype) {
   if (!has_fast_product(dtype)) {
     return false;
   }
-  if (is_winograd(plan, dtype) || is_kernel_gradient(plan)) {
+  if (is_winograd(plan, dtype) || is_kernel_gradient(plan) || is_tile_convolution(plan, dtype)) {
     return true;
   }
   try {
@@ -360,6 +361,10 @@ void convolution(const ConvolutionPlan& plan, DType dtype, const void* x, const 
                  const ParallelFor& parallel_for, const ConvolutionFusion& with) {
   if (is_winograd(plan, dtype)) {
     winograd_convolution(plan, dtype, x, w, y, parallel_for, with);
+    return;
+  }
+  if (!is_kernel_gradient(plan) && is_tile_convolution(plan, dtype)) {
+    tile_convolution(plan, dtype, x, w, y, parallel_for, with);
     return;
   }
   try {
