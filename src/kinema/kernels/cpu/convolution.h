@@ -38,7 +38,7 @@ constexpr int64_t kLargestKernel = 343;
 std::optional<ConvolutionPlan> convolution_plan(const Dims& x, const Dims& w, const Dims& y,
                                                 const ConvolutionAttrs& attrs);
 
-/// True when oneDNN has a fast implementation of the plan for this processor and dtype.
+/// True when there is a fast implementation of the plan for this processor and dtype.
 bool has_fast_convolution(const ConvolutionPlan& plan, DType dtype);
 
 /// What happens to x as it is read, and to y before it is rounded; nothing where there is nullptr.
@@ -48,8 +48,9 @@ struct ConvolutionFusion {
   const float* bias = nullptr;                 // [g o]
 };
 
-/// Runs the plan through oneDNN, `w` being the stored kernels, all operands of `dtype` (F32 or
-/// BF16), sums in F32. Where the processor has no BF16 products, tiles and packed weights are F32,
+/// Runs the plan through oneDNN, or by a kernel of our own where that is faster (winograd.h,
+/// tile_convolution.h), `w` being the stored kernels, all operands of `dtype` (F32 or BF16), sums in
+/// F32. Where the processor has no BF16 products, tiles and packed weights are F32,
 /// widened as they are read and rounded as they are written. Every element is summed in the same
 /// order whatever the number of threads and the number of frames.
 ///

@@ -11,7 +11,7 @@ namespace kinema::kernels {
 /// A matrix b, k x n, brought once into the layout that is multiplied by fastest, for several
 /// products a b on the calling thread alone. Its memory is kept for the next matrix. Where the
 /// processor has no fast products of the dtype, or oneDNN would pack b for each of them, the layout
-/// is F32 panels of our own (panels.h).
+/// is F32 panels of our own (panels.h); where it has matrix tiles, those of amx_product.h.
 class PackedRight {
  public:
   /// Elements of b, F32 or BF16, lie b_k and b_n apart, one of which is 1; products will have about
