@@ -49,10 +49,10 @@ struct ConvolutionFusion {
 };
 
 /// Runs the plan through oneDNN, or by a kernel of our own where that is faster (winograd.h,
-/// tile_convolution.h), `w` being the stored kernels, all operands of `dtype` (F32 or BF16), sums in
-/// F32. Where the processor has no BF16 products, tiles and packed weights are F32,
-/// widened as they are read and rounded as they are written. Every element is summed in the same
-/// order whatever the number of threads and the number of frames.
+/// tile_convolution.h), `w` being the stored kernels, all operands of `dtype` (F32 or BF16), sums
+/// in F32. Where the processor has no BF16 products, tiles and packed weights are F32, widened as
+/// they are read and rounded as they are written. Every element is summed in the same order
+/// whatever the number of threads and the number of frames.
 ///
 /// Tiles of the result are worked on one by one, channels last, in small buffers of each thread;
 /// beside them only packed weights take memory: all of them, or those that the threads are at where

@@ -12,10 +12,10 @@ namespace kinema::kernels {
 using ParallelFor = std::function<void(int64_t count, const std::function<void(int64_t)>& task)>;
 
 /// c = a b, or a b + bias with a bias of n numbers where c_n is 1, through oneDNN or by tiles of
-/// our own (tile_product.h), split into pieces of about equal work. Operands of type `in` (F32 or BF16), result of type `out` (F32, or
-/// BF16 for BF16 operands); sums in F32, rounded once; or operands of S8, exact sums of S32. Where
-/// the processor has no BF16 products, those are panel_product()'s. Throws an Error when oneDNN
-/// refuses.
+/// our own (tile_product.h), split into pieces of about equal work. Operands of type `in` (F32 or
+/// BF16), result of type `out` (F32, or BF16 for BF16 operands); sums in F32, rounded once; or
+/// operands of S8, exact sums of S32. Where the processor has no BF16 products, those are
+/// panel_product()'s. Throws an Error when oneDNN refuses.
 void matrix_product(const StridedDot& dot, DType in, DType out, const void* a, const void* b,
                     const float* bias, void* c, int64_t threads, const ParallelFor& parallel_for);
 
