@@ -60,7 +60,7 @@ struct Moments {
 
 /// Of `n` neighbours from `at` on.
 Moments moments(DType dtype, const char* x, int64_t at, int64_t n) {
-  constexpr int64_t kPiece = 4096;
+  constexpr int64_t kPiece = 512;
   float wide[kPiece];
   Moments all;
   for (int64_t begin = 0; begin < n; begin += kPiece) {

@@ -21,7 +21,7 @@ struct ActivatedChannel {
 };
 
 /// One per sample and channel, of x (F32 or BF16), weight and bias [channels]. Sums of a channel
-/// are F32 over a few thousand pixels at most, and F64 beyond, in an order that does not depend on
+/// are F32 over 512 pixels at most, and F64 beyond, in an order that does not depend on
 /// threads.
 std::vector<ActivatedChannel> activated_channels(const GroupNormPlan& plan, DType dtype,
                                                  const void* x, const float* weight,
