@@ -15,8 +15,6 @@ namespace {
 constexpr int64_t kTile = kTileDepth * kTileColumns;  // elements of b
 constexpr int64_t kLine = 64;                         // bytes
 constexpr int64_t kPair = 2 * kTileColumns;
-/// Of k at a time: a pair of columns of b stays in the first cache, a in the second.
-constexpr int64_t kDepth = 512;
 
 /// Registers: sums 0..3 (a's tile, then b's), a 4 and 5, b 6 and 7.
 struct alignas(64) TileShapes {
@@ -26,7 +24,7 @@ struct alignas(64) TileShapes {
   std::array<uint16_t, 16> bytes{};
   std::array<uint8_t, 16> rows{};
 
-  TileShapes(int64_t upper, int64_t lower) {
+  constexpr TileShapes(int64_t upper, int64_t lower) {
     for (size_t i = 0; i < 8; ++i) {
       bytes[i] = kLine;
       rows[i] = kTileHeight;
@@ -36,7 +34,7 @@ struct alignas(64) TileShapes {
   }
 };
 
-const TileShapes kWhole(kTileHeight, kTileHeight);
+constexpr TileShapes kWhole(kTileHeight, kTileHeight);
 
 /// Rows x Columns tiles of sums.
 template <int Rows, int Columns>
@@ -205,7 +203,7 @@ template <size_t... kLane>
                                                          int64_t c_m, bool adds) {
   _tile_loadconfig(&kWhole);
   const int64_t pairs = n / kPair * kPair;
-  const int64_t most = round_up(ceil_div(k, ceil_div(k, kDepth)), kTileDepth);
+  const int64_t most = round_up(ceil_div(k, ceil_div(k, kPartDepth)), kTileDepth);
   for (int64_t at = 0; at < k; at += most) {
     const int64_t depth = std::min(most, k - at);
     const bool later = adds || at > 0;

@@ -10,6 +10,8 @@ namespace kinema::kernels {
 inline constexpr int64_t kTileHeight = 16;
 inline constexpr int64_t kTileDepth = 32;
 inline constexpr int64_t kTileColumns = 16;
+/// Of k at a time: a pair of columns of b stays in the first cache, a in the second.
+inline constexpr int64_t kPartDepth = 512;
 
 /// Whether a product is one of whole tiles of b: any number of rows.
 constexpr bool is_of_tiles(int64_t k, int64_t n) {

@@ -118,11 +118,10 @@ struct Cut {
   /// have matrix tiles, and larger caches.
   Cut(const AttentionPlan& p, DType dtype) {
     constexpr int64_t kScores = int64_t{1} << 16;
-    constexpr int64_t kStep = kTileDepth;
-    const bool tiles = uses_tiles(dtype);  // rows of 1,024 scores would meet in the same lines
-    const int64_t most_keys = tiles ? 960 : 512;
+    const bool tiles = uses_tiles(dtype);
+    const int64_t most_keys = tiles ? 960 : 512;  // rows of 1,024 would meet in the same lines
     const int64_t most_blocks = tiles ? 8 : 4;
-    keys = std::min(p.keys, round_up(ceil_div(p.keys, ceil_div(p.keys, most_keys)), kStep));
+    keys = std::min(p.keys, round_up(ceil_div(p.keys, ceil_div(p.keys, most_keys)), kTileDepth));
     queries = std::min(p.queries, std::clamp<int64_t>(kScores / keys / 16 * 16, 128, 256));
     blocks = std::min(most_blocks, ceil_div(p.queries, queries));
   }

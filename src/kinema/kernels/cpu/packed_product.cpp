@@ -80,7 +80,7 @@ void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const ch
     pack_in_panels({dtype, b, b_n, b_k});
     return;
   }
-  if (uses_tiles(dtype) && is_of_tiles(k, n)) {
+  if (is_in_tiles()) {
     pack_tiles(reinterpret_cast<const uint16_t*>(b), k, n, b_k, b_n,
                reinterpret_cast<uint16_t*>(packed_.at_least(static_cast<size_t>(k * n * 2))));
     return;
@@ -103,6 +103,8 @@ void PackedRight::pack(DType dtype, int64_t rows, int64_t k, int64_t n, const ch
   stream.wait();
 }
 
+bool PackedRight::is_in_tiles() const { return uses_tiles(dtype_) && is_of_tiles(k_, n_); }
+
 void PackedRight::pack_in_panels(const PanelOperand& b) {
   const int64_t columns = panel_tile().columns;
   const int64_t width = round_up(n_, columns);
@@ -117,7 +119,7 @@ void PackedRight::multiply(int64_t m, DType a_dtype, const char* a, float* c) co
     multiply_panels_of(m, {a_dtype, a, k_, 1}, c);
     return;
   }
-  if (uses_tiles(dtype_) && is_of_tiles(k_, n_)) {
+  if (is_in_tiles()) {
     multiply_tiles(m, k_, n_, reinterpret_cast<const uint16_t*>(a), k_,
                    reinterpret_cast<const uint16_t*>(packed_.data()), c, n_, false);
     return;

@@ -24,6 +24,7 @@ class PackedRight {
   void multiply(int64_t m, DType a_dtype, const char* a, float* c) const;
 
  private:
+  bool is_in_tiles() const;
   void pack_in_panels(const PanelOperand& b);
   void multiply_panels_of(int64_t m, const PanelOperand& a, float* c) const;
 

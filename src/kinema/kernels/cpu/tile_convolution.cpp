@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "kinema/kernels/cpu/amx_product.h"
 #include "kinema/kernels/cpu/buffer.h"
 #include "kinema/kernels/cpu/float_loops.h"
+#include "kinema/kernels/cpu/held_frames.h"
 #include "kinema/kernels/cpu/rounding.h"
 #include "kinema/kernels/cpu/tile_product.h"
 
@@ -44,10 +44,9 @@ class TileConvolution {
       : p_(plan), cut_(plan), x_(x), w_(w), y_(y), with_(with) {}
 
   void run(const ParallelFor& parallel_for) {
-    slots_ = (p_.w[0] - 1) * p_.dilation[0] + 1;
     const int64_t taps = p_.w[0] * p_.w[1] * p_.w[2];
     weights_ = numbers(weights_buffer_, taps * p_.out * p_.in);
-    rows_ = numbers(rows_buffer_, slots_ * (cut_.rows + p_.w[1] - 1) * row_size());
+    rows_ = numbers(rows_buffer_, HeldFrames::slots(p_) * (cut_.rows + p_.w[1] - 1) * row_size());
     for (int64_t group = 0; group < p_.groups; ++group) {
       parallel_for(p_.out, [&](int64_t channel) { take_weights(group, channel); });
       for (int64_t batch = 0; batch < p_.batch; ++batch) {
@@ -73,7 +72,8 @@ class TileConvolution {
   int64_t row_size() const { return cut_.segments * segment_size(); }
   uint16_t* packed(int64_t frame, int64_t row, int64_t segment) const {
     const int64_t rows = cut_.rows + p_.w[1] - 1;
-    return rows_ + (frame % slots_ * rows + row) * row_size() + segment * segment_size();
+    return rows_ + (HeldFrames::slot(p_, frame) * rows + row) * row_size() +
+           segment * segment_size();
   }
 
   /// w[o, c, tap] of one o to weights_[tap, o, c].
@@ -90,23 +90,16 @@ class TileConvolution {
     }
   }
 
-  bool is_inside(int64_t frame) const { return frame >= 0 && frame < p_.x[0]; }
-
   /// Some rows of all frames.
   void work(const Place& at, const ParallelFor& parallel_for) {
-    std::vector<int64_t> has(static_cast<size_t>(slots_), -1);  // the frame that a slot has
+    HeldFrames held(p_);
     const int64_t read_rows = at.rows + p_.w[1] - 1;
     for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
-      const int64_t from = frame * p_.stride[0] - p_.low[0];
-      for (int64_t i = 0; i < p_.w[0]; ++i) {
-        const int64_t read = from + i * p_.dilation[0];
-        if (is_inside(read) && has[static_cast<size_t>(read % slots_)] != read) {
-          has[static_cast<size_t>(read % slots_)] = read;
-          parallel_for(read_rows * cut_.segments, [&](int64_t piece) {
-            pack(at, read, piece / cut_.segments, piece % cut_.segments);
-          });
-        }
-      }
+      held.hold_for(frame, [&](int64_t read) {
+        parallel_for(read_rows * cut_.segments, [&](int64_t piece) {
+          pack(at, read, piece / cut_.segments, piece % cut_.segments);
+        });
+      });
       const int64_t blocks = ceil_div(p_.out, cut_.channels);
       const int64_t lines = ceil_div(at.rows, cut_.lines);
       parallel_for(lines * cut_.segments * blocks, [&](int64_t piece) {
@@ -159,8 +152,8 @@ class TileConvolution {
     float* sums = buffer.floats(cut_.channels * cut_.lines * cut_.columns);
     bool adds = false;
     for (int64_t i = 0; i < p_.w[0]; ++i) {
-      const int64_t read = frame * p_.stride[0] - p_.low[0] + i * p_.dilation[0];
-      if (!is_inside(read)) {
+      const int64_t read = HeldFrames::read(p_, frame, i);
+      if (!HeldFrames::is_inside(p_, read)) {
         continue;
       }
       for (int64_t tap = 0; tap < p_.w[1] * p_.w[2]; ++tap) {
@@ -198,7 +191,6 @@ class TileConvolution {
   const uint16_t* w_;
   uint16_t* y_;
   const ConvolutionFusion with_;
-  int64_t slots_ = 0;  // frames that are held
   Buffer weights_buffer_, rows_buffer_;
   uint16_t* weights_ = nullptr;  // taps, channels of the result, channels
   uint16_t* rows_ = nullptr;     // slots, rows, segments, columns of the kernel, tiles

@@ -44,11 +44,10 @@ void copy(const char* from, int64_t rows, int64_t bytes, char* to, int64_t to_ro
   }
 }
 
-/// How a product is cut for several threads. Sums depend on `depth` alone.
+/// How a product is cut for several threads. Its sums do not depend on it.
 struct Cut {
-  static constexpr int64_t kDepth = 512;  // of k at a time
-  int64_t rows, columns;                  // of c, whose sums stay in a core's second cache
-  int64_t together;                       // columns of b that are packed at a time
+  int64_t rows, columns;  // of c, whose sums stay in a core's second cache
+  int64_t together;       // columns of b that are packed at a time
 
   Cut(const StridedDot& dot, int64_t threads) {
     constexpr int64_t kRows = 256;
@@ -97,8 +96,8 @@ static void add_parts(const StridedDot& dot, int64_t rows, int64_t columns, cons
   constexpr int64_t kFar = 4096;
   const bool copies = dot.a_k != 1 || dot.a_m >= kFar;
   thread_local Buffer buffer;
-  for (int64_t k = 0; k < dot.k; k += Cut::kDepth) {
-    const int64_t depth = std::min(Cut::kDepth, dot.k - k);
+  for (int64_t k = 0; k < dot.k; k += kPartDepth) {
+    const int64_t depth = std::min(kPartDepth, dot.k - k);
     const uint16_t* from = a + k * dot.a_k;
     if (copies) {
       auto* to = reinterpret_cast<uint16_t*>(
@@ -122,15 +121,15 @@ void shared_tile_product(const StridedDot& dot, DType out, const char* a, const 
   for (int64_t first = 0; first < dot.n; first += cut.together) {
     const int64_t width = std::min(cut.together, dot.n - first);
     const int64_t blocks = ceil_div(width, cut.columns);
-    const int64_t parts = ceil_div(dot.k, Cut::kDepth);
+    const int64_t parts = ceil_div(dot.k, kPartDepth);
     const auto columns_of = [&](int64_t block) {
       return std::min(cut.columns, width - block * cut.columns);
     };
     parallel_for(blocks * parts, [&](int64_t i) {
       const int64_t column = i / parts * cut.columns;
       const int64_t columns = columns_of(i / parts);
-      const int64_t k = i % parts * Cut::kDepth;
-      pack_tiles(right + (first + column) * dot.b_n + k * dot.b_k, std::min(Cut::kDepth, dot.k - k),
+      const int64_t k = i % parts * kPartDepth;
+      pack_tiles(right + (first + column) * dot.b_n + k * dot.b_k, std::min(kPartDepth, dot.k - k),
                  columns, dot.b_k, dot.b_n, tiles + column * dot.k + k * columns);
     });
     parallel_for(ceil_div(dot.m, cut.rows) * blocks, [&](int64_t i) {

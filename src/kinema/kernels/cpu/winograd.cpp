@@ -1,9 +1,9 @@
 #include "kinema/kernels/cpu/winograd.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "kinema/kernels/cpu/buffer.h"
+#include "kinema/kernels/cpu/held_frames.h"
 #include "kinema/kernels/cpu/panels.h"
 #include "kinema/kernels/cpu/winograd_tiles.h"
 
@@ -100,9 +100,8 @@ class Winograd {
       : p_(plan), cut_(plan), dtype_(dtype), x_(x), w_(w), y_(y), with_(with) {}
 
   void run(const ParallelFor& parallel_for) {
-    slots_ = (p_.w[0] - 1) * p_.dilation[0] + 1;
     kernels_ = kernels_buffer_.floats(kPoints * p_.w[0] * p_.in * cut_.share);
-    inputs_ = inputs_buffer_.floats(slots_ * slot_size());
+    inputs_ = inputs_buffer_.floats(HeldFrames::slots(p_) * slot_size());
     sums_ = sums_buffer_.floats(kPoints * cut_.share * cut_.together);
     for (int64_t group = 0; group < p_.groups; ++group) {
       for (int64_t first = 0; first < p_.out; first += cut_.share) {
@@ -163,24 +162,19 @@ class Winograd {
 
   /// Some tiles of all frames.
   void work(const Place& at, const ParallelFor& parallel_for) {
-    constexpr int64_t kTogether = 8;                            // channels of a piece of work
-    std::vector<int64_t> has(static_cast<size_t>(slots_), -1);  // the frame whose points a slot has
+    constexpr int64_t kTogether = 8;  // channels of a piece of work
+    HeldFrames held(p_);
     for (int64_t frame = 0; frame < p_.y[0]; ++frame) {
-      const int64_t from = frame * p_.stride[0] - p_.low[0];
-      for (int64_t i = 0; i < p_.w[0]; ++i) {
-        const int64_t read = from + i * p_.dilation[0];
-        if (is_inside(read) && has[static_cast<size_t>(read % slots_)] != read) {
-          has[static_cast<size_t>(read % slots_)] = read;
-          parallel_for(ceil_div(p_.in, kTogether), [&](int64_t piece) {
-            to_points(at, read, piece * kTogether, std::min(p_.in, (piece + 1) * kTogether));
-          });
-        }
-      }
+      held.hold_for(frame, [&](int64_t read) {
+        parallel_for(ceil_div(p_.in, kTogether), [&](int64_t piece) {
+          to_points(at, read, piece * kTogether, std::min(p_.in, (piece + 1) * kTogether));
+        });
+      });
       // One point after the other: its inputs stay in a core's second cache while kernels pass by.
       const int64_t blocks = ceil_div(at.channels, cut_.block);
       parallel_for(kPoints * blocks, [&](int64_t piece) {
         const int64_t channel = piece % blocks * cut_.block;
-        multiply(from, piece / blocks, channel, std::min(cut_.block, at.channels - channel),
+        multiply(frame, piece / blocks, channel, std::min(cut_.block, at.channels - channel),
                  sums_ + (piece / blocks * at.channels + channel) * cut_.together);
       });
       parallel_for(ceil_div(at.channels, kTogether), [&](int64_t piece) {
@@ -189,17 +183,16 @@ class Winograd {
     }
   }
 
-  bool is_inside(int64_t frame) const { return frame >= 0 && frame < p_.x[0]; }
-
   /// sums[channel, tile] of one point, over channels and frames that are read.
-  void multiply(int64_t from, int64_t point, int64_t channel, int64_t count, float* sums) const {
+  void multiply(int64_t of_result, int64_t point, int64_t channel, int64_t count,
+                float* sums) const {
     bool add = false;
     for (int64_t i = 0; i < p_.w[0]; ++i) {
-      const int64_t read = from + i * p_.dilation[0];
-      if (!is_inside(read)) {
+      const int64_t read = HeldFrames::read(p_, of_result, i);
+      if (!HeldFrames::is_inside(p_, read)) {
         continue;
       }
-      const float* frame = inputs_ + read % slots_ * slot_size();
+      const float* frame = inputs_ + HeldFrames::slot(p_, read) * slot_size();
       for (int64_t block = 0; block < p_.in; block += cut_.depth) {
         const int64_t depth = std::min(cut_.depth, p_.in - block);
         multiply_panels(count, cut_.together, depth, kernels_at(i, point, block) + channel * depth,
@@ -235,7 +228,7 @@ class Winograd {
       const int64_t depth = std::min(cut_.depth, p_.in - block);
       const int64_t panel = cut_.panel.columns;
       for (int64_t point = 0; point < kPoints; ++point) {
-        float* to = inputs_ + frame % slots_ * slot_size() +
+        float* to = inputs_ + HeldFrames::slot(p_, frame) * slot_size() +
                     (point * p_.in + block) * cut_.together + (in - block) * panel;
         for (int64_t tile = 0; tile < cut_.together; tile += panel) {
           std::copy_n(row + point * cut_.together + tile, panel, to + tile * depth);
@@ -274,7 +267,6 @@ class Winograd {
   const char* w_;
   char* y_;
   const ConvolutionFusion with_;
-  int64_t slots_ = 0;  // frames that are read whose points are held
   Buffer kernels_buffer_, inputs_buffer_, sums_buffer_;
   float* kernels_ = nullptr;  // as points: frames, points, blocks of channels, panels
   float* inputs_ = nullptr;   // slots, points, blocks of channels, panels
