@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# The programs that benches and tests compare with; sourced, with $cache set.
+# The programs that benches and tests compare with; sourced by ./dev, which has set $cache.
+: "${cache:?is not set; source this from ./dev}"
 
 # peers REQUIREMENTS: makes a virtual environment of them once, and prints its folder.
 peers() {

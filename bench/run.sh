@@ -12,7 +12,7 @@ sections=() options=() runs=() alone=
 for word in "$@"; do
   case $word in
     checkpoint | data | store | processes) runs+=("$word") ;;
-    real | memory | plan | quality) alone=$word ;;
+    real | memory | plan | quality | lengths) alone=$word ;;
     step | lora | start | layers | remat | denoise | text | vae | first | images) sections+=("$word") ;;
     *) options+=("$word") ;;
   esac
@@ -20,6 +20,9 @@ done
 if [ "$alone" = quality ]; then
   python=${KINEMA_BENCH_TORCH:-$(peers requirements-torch.txt)}/bin/python  # of it numpy and pillow
   exec "$python" quality.py --kinema "$build" ${options[@]+"${options[@]}"}
+fi
+if [ "$alone" = lengths ]; then
+  exec "$build/bench_text_time" ${options[@]+"${options[@]}"}
 fi
 if [ -n "$alone" ]; then
   # Gigabytes of weights or of compilers, and minutes: only when asked for, and alone.

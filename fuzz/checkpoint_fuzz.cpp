@@ -23,8 +23,10 @@
 #include "kinema/weights/clip.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/stored.h"
+#include "kinema/weights/t5.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -122,6 +124,8 @@ void read_parts(const std::filesystem::path& path, size_t size) {
       }
       if (part == kVae) {
         check_kl_tensors(checkpoint, kl_config(checkpoint));
+      } else if (is_t5_encoder(checkpoint)) {
+        check_t5_tensors(checkpoint, t5_config(checkpoint));
       } else {
         check_clip_text_tensors(checkpoint, clip_text_config(checkpoint));
       }
@@ -389,6 +393,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto path = input_file(is_gguf ? "model.gguf" : "model.safetensors", data, size);
   const AllocationLimit limit(size);
   try {
+    if (const auto found = kinema::weights::kind_of(path)) {
+      require(found->kind != nullptr && !found->because.empty());
+    }
+    kinema::weights::objective_marks(path);
+    kinema::weights::left_overs(path);
     const Checkpoint checkpoint = Checkpoint::open(path);
     for (const Checkpoint::Entry& entry : checkpoint.tensors()) {
       require(checkpoint.find(entry.key) == entry.view && &checkpoint.at(entry.key) == entry.view &&

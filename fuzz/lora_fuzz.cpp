@@ -10,7 +10,6 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  kinema::weights::other_method(text);
   for (const kinema::weights::Family& family : kinema::weights::families()) {
     const auto key = kinema::weights::read_lora_key(text, *family.names);
     if (!key || key->member > kinema::weights::LoraMember::SECOND_NETWORK) {

@@ -5,12 +5,12 @@
 
 #include "allocations.h"
 #include "input_file.h"
-#include "kinema/training/metrics_reader.h"
+#include "kinema/metrics/metrics_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto path = input_file("metrics.jsonl", data, size);
   const AllocationLimit limit(size);
-  kinema::training::MetricsReader reader(path);
+  kinema::metrics::MetricsReader reader(path);
   reader.poll();
   if (reader.rows().size() > size) {
     std::abort();

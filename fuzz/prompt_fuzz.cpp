@@ -8,6 +8,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/text/clean.h"
+#include "kinema/text/prompt_syntax.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/text/unicode.h"
 
@@ -29,6 +30,11 @@ const kinema::text::Tokenizer& tokenizer() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   namespace text = kinema::text;
   const std::string_view prompt(reinterpret_cast<const char*>(data), size);
+  for (const std::string& each : text::prompt_syntax(prompt)) {
+    if (each.empty() || each.size() > 100) {
+      std::abort();
+    }
+  }
   const bool is_utf8 = text::invalid_utf8_at(prompt) == std::string_view::npos;
   try {
     const std::string clean = text::clean_prompt(prompt);

@@ -1,4 +1,4 @@
-// What the documents show exists: C++ blocks are compiled code, paths and ./dev commands are there.
+// What the documents show exists: C++ blocks are compiled code, and paths are there.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -18,6 +18,7 @@ namespace kinema {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 const fs::path& root() {
@@ -105,15 +106,28 @@ TEST(Docs, NameOnlyFilesThatAreThere) {
   }
 }
 
-TEST(Docs, NameOnlyCommandsOfTheDevScript) {
-  const std::string script = read(root() / "dev");
-  const std::regex command(R"(\./dev ([a-z]+))");
-  for (const fs::path& document : documents()) {
-    const std::string text = read(document);
-    for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it) {
-      EXPECT_THAT(script, HasSubstr((*it)[1].str())) << document;
-    }
+// Commands are run by tests/docs/commands.py.
+
+TEST(Descriptions, NameEveryFamilyOfModels) {
+  const auto behind = [](const fs::path& file, const std::string& word, const std::string& end) {
+    const std::string text = read(root() / file);
+    const size_t begin = text.find(word);
+    EXPECT_NE(begin, std::string::npos) << file << " has no " << word;
+    return begin == std::string::npos ? "" : text.substr(begin, text.find(end, begin) - begin);
+  };
+  for (const std::string& text : {behind("CMakeLists.txt", "DESCRIPTION", ")"),
+                                  behind("packaging/debian/control", "Description:", "\n\n"),
+                                  behind("src/kinema/cli/main.cpp", "kAbout =", ";"),
+                                  behind("README.md", "# kinema", "./dev")}) {
+    EXPECT_THAT(text, HasSubstr("Wan"));
+    EXPECT_THAT(text, HasSubstr("Flux"));
+    EXPECT_THAT(text, AnyOf(HasSubstr("SDXL"), HasSubstr("Stable Diffusion XL")));
   }
+}
+
+// A user of the library reads which header to include.
+TEST(Docs, NameTheLibrarysHeader) {
+  EXPECT_THAT(read(root() / "docs" / "library.md"), HasSubstr("#include <kinema/kinema.h>"));
 }
 
 TEST(DocsConcepts, ShowsAGradientAsStableHlo) {

@@ -1,10 +1,12 @@
 // Folders of clips, as `inspect`, `train` and `prepare` read them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <string>
 
 #include "cli/run_kinema.h"
 #include "kinema/core/host_array.h"
+#include "kinema/io/image.h"
 #include "kinema/io/json.h"
 #include "kinema/io/video.h"
 
@@ -37,10 +39,12 @@ TEST_F(InspectClips, IsATableOfSizesLengthsAndCaptions) {
 
   const Outcome table = run({"inspect", "clips"});
   ASSERT_EQ(table.status, 0) << table.err;
-  EXPECT_THAT(table.out, AllOf(HasSubstr("32x16       9     16    0.56 s  noise"),
+  EXPECT_THAT(table.out, AllOf(HasSubstr("16x32       9     16    0.56 s  noise"),
                                HasSubstr("sub/B.MP4"), HasSubstr("left out: c.rmvb: neither")));
-  EXPECT_THAT(table.out, HasSubstr("2 clips with captions, 1.69 s in all; 0 cannot be used, 1 file "
-                                   "left out; sizes 32x16 (2); frames a second 16 (1), 8 (1)"));
+  EXPECT_THAT(table.out,
+              HasSubstr("2 clips with captions, 1.69 s in all; 0 cannot be used, 1 file "
+                        "left out; sizes (height x width) 16x32: 2; frames a second 16: 1, 8: 1; "
+                        "left out: neither a video nor an image by its name 1"));
 
   const Outcome check = run({"inspect", "clips", "--check"});
   EXPECT_EQ(check.status, 0) << check.err;
@@ -93,6 +97,52 @@ TEST_F(InspectClips, NamesEveryClipThatCannotBeUsed) {
   EXPECT_FALSE(io::Json::parse(json.out, "report").at("ok").as_bool());
 }
 
+TEST_F(InspectClips, NamesFoldersWithBlanksWhole) {
+  video("my clips/sub one/a.mp4");
+  write("my clips/sub one/x y.mp4", "");
+  write("my clips/sub one/x y.txt", "x");
+  const Outcome table = run({"inspect", "my clips"});
+  EXPECT_EQ(table.status, 1);
+  EXPECT_THAT(table.out, HasSubstr("cannot be used: sub one/x y.mp4 is empty"));
+  const Outcome json = run({"inspect", "my clips", "--json"});
+  const io::Json report = io::Json::parse(json.out, "report");
+  EXPECT_EQ(report.at("causes").at("cannot be decoded").as_int(), 1);
+  EXPECT_EQ(report.at("parts").items().at(1).at("cause").as_string(), "cannot be decoded");
+}
+
+TEST_F(InspectClips, DrawsThemAsTheTrainerSeesThem) {
+  video("clips/a.mp4");
+  video("clips/b.mp4");
+  write("clips/b.txt",
+        "Ein F\u00fcchslein \u72d0\u72f8 \u043b\u0438\u0441\u0430, und noch sehr viel mehr davon, "
+        "was nicht auf eine Zeile geht");
+  write("clips/c.mp4", "no video");
+  write("clips/c.txt", "x");
+  write("how.yml", "height: 16\nwidth: 16\nnum_frames: 5\nskip_bad_clips: true\n");
+  const Outcome sheet =
+      run({"inspect", "clips", "config=how.yml", "random_flip=true", "--preview", "sheet.png"});
+  ASSERT_EQ(sheet.status, 0) << sheet.err;
+  // As in training, the one that cannot be used is no part of an epoch.
+  EXPECT_THAT(sheet.out, HasSubstr("sheet.png: 2 of 2 samples as train sees them"));
+  EXPECT_THAT(sheet.err, HasSubstr("cannot be decoded 1 (cannot read c.mp4"));
+  const HostArray image = io::read_image(folder_ / "sheet.png");
+  EXPECT_GT(image.shape.dims[0], 128);
+  EXPECT_LE(image.shape.dims[1], 2048);
+  // The same configuration draws the same sheet; another one does not.
+  run({"inspect", "clips", "config=how.yml", "random_flip=true", "--preview", "again.png"});
+  run({"inspect", "clips", "config=how.yml", "center_crop=false", "--preview", "other.png"});
+  EXPECT_EQ(io::read_image(folder_ / "again.png").bytes, image.bytes);
+  EXPECT_NE(io::read_image(folder_ / "other.png").bytes, image.bytes);
+  run({"inspect", "clips", "config=how.yml"}).expect_error("is for --preview FILE.png");
+  run({"inspect", "clips", "config=how.yml", "--check", "--preview", "a.png"})
+      .expect_error("one of them");
+  const Outcome stops =
+      run({"inspect", "clips", "config=how.yml", "skip_bad_clips=false", "--preview", "bad.png"});
+  stops.expect_error("`train` stops at 1 clip of clips that cannot be used");
+  EXPECT_TRUE(fs::exists(folder_ / "bad.png"));
+  run({"inspect", "how.yml", "--preview", "a.png"}).expect_error("how.yml");
+}
+
 TEST_F(InspectClips, ReadsTars) {
   video("clips/a.mp4");
   ASSERT_EQ(
@@ -132,7 +182,9 @@ TEST_F(TrainOnClips, SaysHowManyThereAreAndWhatIsLeftOut) {
 
   const Outcome outcome = train({"skip_bad_clips=true"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("data: 11 clips, 2 left out (cannot read clip_03.mp4"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("data: 11 clips, 2 left out: cannot be decoded 1, not in metadata.jsonl "
+                        "1 (cannot read videos/clip_03.mp4"));
   EXPECT_THAT(outcome.err, HasSubstr("extra.AVI: not in metadata.jsonl; all in out/tiny/skipped"));
   const std::string list = read_text(folder_ / "out/tiny/skipped.jsonl");
   EXPECT_THAT(list, AllOf(HasSubstr("videos/clip_03.mp4"), HasSubstr("extra.AVI")));
@@ -141,6 +193,111 @@ TEST_F(TrainOnClips, SaysHowManyThereAreAndWhatIsLeftOut) {
   fs::remove(folder_ / "clips/videos/clip_02.mp4");
   // Several at once are counted, before anything is encoded.
   train({"run_name=other"}).expect_error("[data] 2 of 12 clips cannot be used");
+}
+
+TEST_F(TrainOnClips, StopsWhereMostOfThemCannotBeUsedForOneReason) {
+  for (int i = 0; i < 11; ++i) {
+    const int64_t frames = i < 8 ? 9 : 40;
+    HostArray pixels(Shape{DType::U8, {frames, 16, 16, 3}});
+    const std::string name = "few/clip " + std::to_string(i);
+    fs::create_directories(folder_ / "few");
+    io::write_mp4(folder_ / (name + ".mp4"), pixels, {.preset = "ultrafast"});
+    write(name + ".txt", "x");
+  }
+  const std::vector<std::string> how = {"train_data_dir=few", "skip_bad_clips=true",
+                                        "num_frames=32", "dataset_save_location=kept"};
+  const auto with = [&](const std::string& word) {
+    std::vector<std::string> words = how;
+    words.push_back(word);
+    return words;
+  };
+  const Outcome stopped = train(how);
+  stopped.expect_error(
+      "[data] 8 of 11 clips cannot be used for one reason, too short (clip 0.mp4 is "
+      "too short: 9 frames, but num_frames is 32): 3 would be left");
+  stopped.expect_error("num_frames=9 keeps 11 of 11; allow_dataset_shrink=true goes on with 3");
+  EXPECT_FALSE(fs::exists(folder_ / "kept/latents")) << "nothing was encoded";
+
+  const Outcome by_time = train(with("target_fps=8"));
+  by_time.expect_error(
+      "num_frames=5 keeps 11, target_fps=0 (frames as they are stored) keeps 3 of 11");
+
+  const Outcome buckets = train(with("buckets=[[32,16,16],[24,32,32]]"));
+  buckets.expect_error("[9, 16, 16] among the buckets keeps 11 of 11");
+
+  const Outcome prepared = run({"prepare", "tiny.yml", "dataset_type=videos", "train_data_dir=few",
+                                "num_frames=32", "tfrecords_dir=records"});
+  prepared.expect_error("8 of 11 clips cannot be used for one reason, too short");
+  EXPECT_FALSE(fs::exists(folder_ / "records/file_00-64.tfrec"));
+
+  const Outcome outcome = train(with("allow_dataset_shrink=true"));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("data: 3 clips, 8 left out: too short 8 ("));
+  // What stops without skip_bad_clips says it too.
+  train({"train_data_dir=few", "num_frames=32", "run_name=other"})
+      .expect_error("num_frames=9 keeps 11 of 11; skip_bad");
+}
+
+TEST_F(TrainOnClips, SaysWhatBecomesOfTransparentPicturesAndOfHdr) {
+  const fs::path images = fs::path(KINEMA_SOURCE_DIR) / "tests/golden/images";
+  fs::create_directories(folder_ / "pictures");
+  for (const char* name : {"alpha/rgba.png", "alpha/palette.png", "hdr/pq.avif", "tiff/rgb.tiff"}) {
+    const fs::path to = folder_ / "pictures" / fs::path(name).filename();
+    fs::copy_file(images / name, to);
+    write("pictures/" + to.stem().string() + ".txt", to.stem().string());
+  }
+  const std::vector<std::string> how = {"dataset_type=images", "train_data_dir=pictures",
+                                        "num_frames=1", "dataset_save_location=kept"};
+  const auto with = [&](const std::string& word) {
+    std::vector<std::string> words = how;
+    words.push_back(word);
+    return words;
+  };
+  const Outcome white = train(how);
+  ASSERT_EQ(white.status, 0) << white.err;
+  EXPECT_THAT(white.err, AllOf(HasSubstr("data: 4 pictures\n"),
+                               HasSubstr("data: 2 of 4 pictures have an alpha channel: transparent "
+                                         "parts become white (alpha_background)"),
+                               HasSubstr("data: 1 of 4 pictures is HDR (PQ or HLG): tone-mapped"),
+                               HasSubstr("encoded 4 pictures and 4 captions")));
+  // Found again, and made anew for another background.
+  EXPECT_THAT(train(with("run_name=again")).err, Not(HasSubstr("encoded")));
+  std::vector<std::string> blue = with("run_name=blue");
+  blue.emplace_back("alpha_background=#20c0ff");
+  const Outcome other = train(blue);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("become #20c0ff"), HasSubstr("encoded 4 pictures")));
+  EXPECT_NE(losses("blue"), losses("again"));
+  EXPECT_EQ(losses("tiny"), losses("again"));
+  train(with("alpha_background=pink")).expect_error("expected one of white, black, grey, #rrggbb");
+}
+
+TEST_F(TrainOnClips, ListsWhatOnlyDecodingFinds) {
+  const fs::path clip = folder_ / "clips/videos/clip_03.mp4";
+  HostArray noise(Shape{DType::U8, {17, 64, 64, 3}});
+  for (size_t i = 0; i < noise.bytes.size(); ++i) {
+    noise.bytes[i] = static_cast<std::byte>((i * i * 2654435761U) >> 13);
+  }
+  io::write_mp4(clip, noise, {.preset = "ultrafast"});  // its index in front, which stays whole
+  std::string bytes = read_text(clip);
+  for (size_t i = bytes.find("mdat") + 700; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(0xff);
+  }
+  write("clips/videos/clip_03.mp4", bytes);
+  for (const std::string name : {"memory", "kept"}) {
+    std::vector<std::string> words = {"skip_bad_clips=true", "max_train_steps=8",
+                                      "run_name=" + name};
+    if (name == "kept") {
+      words.emplace_back("dataset_save_location=kept");
+    }
+    const Outcome outcome = train(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const std::string list = read_text(folder_ / "out" / name / "skipped.jsonl");
+    EXPECT_EQ(std::ranges::count(list, '\n'), 1) << list;
+    const io::Json line = io::Json::parse(list, "list");
+    EXPECT_EQ(line.at("file").as_string(), "videos/clip_03.mp4");
+    EXPECT_EQ(line.at("cause").as_string(), "damaged");
+    EXPECT_THAT(line.at("reason").as_string(), HasSubstr("videos/clip_03.mp4"));
+  }
 }
 
 TEST_F(TrainOnClips, WarnsOfRatesAndOfSmallClips) {

@@ -294,7 +294,8 @@ TEST_F(NewRuns, StandBesideEachOther) {
 
   run({"compare", "out/first"}).expect_error("1 run was given");
   run({"compare", "out/first", "absent"}).expect_error("absent is no folder of a run");
-  run({"compare", "out/first", "out"}).expect_error("out is no folder of a run");
+  run({"compare", "out/first", "out"})
+      .expect_error("out is no run but holds 2 runs: second, first");
   fs::create_directories(folder_ / "empty");
   write("empty/metrics.jsonl", "");
   run({"compare", "empty", "out/first"}).expect_error("has made no step");

@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::vector<training::MetricsRow> rows(int count) {
-  std::vector<training::MetricsRow> out;
+std::vector<metrics::MetricsRow> rows(int count) {
+  std::vector<metrics::MetricsRow> out;
   for (int step = 0; step < count; ++step) {
     out.push_back({.step = step,
                    .loss = step % 2 == 0 ? 1.0 : 3.0,

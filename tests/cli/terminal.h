@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +55,11 @@ class Terminal {
     if (write(master_, keys.data(), keys.size()) < 0) {
       perror("pty");
     }
+  }
+  /// The window is made narrower or wider.
+  void resize(unsigned short columns, unsigned short rows = 24) {
+    const winsize size{.ws_row = rows, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(master_, TIOCSWINSZ, &size);
   }
   /// The window is closed.
   void hang_up() {

@@ -13,6 +13,7 @@ namespace kinema::cli_test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -53,6 +54,22 @@ TEST_F(OnTerminal, ClearsTheBarWhenARunIsOver) {
   const std::string left = left_standing(terminal.shown());
   EXPECT_THAT(left, AllOf(Not(HasSubstr("training  [")), Not(HasSubstr("left"))));
   EXPECT_THAT(left, HasSubstr("\ndone after 4 steps: out/tiny"));
+}
+
+// Terminals wrap a line that no longer fits: of the 79 characters of a bar, 30 columns show three
+// rows, all of which are to go.
+TEST_F(OnTerminal, LeavesNoPieceOfTheBarWhenTheTerminalBecomesNarrower) {
+  Terminal terminal(folder_, {"train", "tiny.yml", kLong});
+  ASSERT_TRUE(terminal.shows("training  [")) << terminal.shown();
+  const size_t wide = terminal.shown().size();
+  terminal.resize(30);
+  ASSERT_TRUE(terminal.shows("A\x1b[J")) << terminal.shown();
+  const std::string after = terminal.shown().substr(wide);
+  const size_t cleared = after.find("A\x1b[J");
+  EXPECT_THAT(after.substr(cleared - 3, 7),
+              AnyOf(HasSubstr("\x1b[1A\x1b[J"), HasSubstr("\x1b[2A\x1b[J")));
+  terminal.type("\x03");
+  EXPECT_EQ(terminal.wait(), 0);
 }
 
 TEST_F(OnTerminal, SaysHowLongTheStepIsBeingCompiled) {

@@ -94,6 +94,24 @@ TEST_F(TrainCommand, EndsAfterWholeEpochs) {
   run({"train", "tiny.yml", "run_name=endless", "max_train_steps=-1"}).expect_error("no end");
 }
 
+// By arithmetic alone, and with the nearest batch that was compiled and fits.
+TEST_F(TrainCommand, RefusesABatchThatCannotFitAndNamesOneThatDoes) {
+  const Outcome outcome = run({"train", "tiny.yml", "height=8", "width=8", "num_frames=1",
+                               "num_layers=400", "per_device_batch_size=1000000"});
+  outcome.expect_error("[train] a step with its state, at least, takes ");
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("are free\n  with "), HasSubstr("per_device_batch_size="),
+                    HasSubstr("gradient_accumulation_steps=")));
+}
+
+// Videos of the run would be made after hours, by a sampler that the schedule has no steps for.
+TEST_F(TrainCommand, RefusesMoreSamplerStepsThanTheScheduleHasAtOnce) {
+  run({"train", "tiny.yml", "eval_every=2", "enable_generate_video_for_eval=true", "prompt=a",
+       "num_inference_steps=2000"})
+      .expect_error("num_inference_steps is 2000, expected 1 to 1000");
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "tiny" / "metrics.jsonl"));
+}
+
 TEST_F(TrainCommand, DoesNothingTwice) {
   ASSERT_EQ(run({"train", "tiny.yml"}).status, 0);
   const std::vector<std::string> before = losses("tiny");

@@ -1,6 +1,8 @@
 // `kinema watch` over run folders as `train` leaves them.
 #include <gmock/gmock.h>
 
+#include <chrono>
+
 #include "cli/run_kinema.h"
 #include "kinema/io/json.h"
 
@@ -63,6 +65,25 @@ TEST_F(Watch, RefusesWhatIsNoRun) {
   run({"watch", "run"}).expect_error("holds no step yet");
   write("run/config.yml", "max_train_stepz: 3\n");
   run({"watch", "run"}).expect_error("max_train_steps");
+}
+
+TEST_F(Watch, NamesTheRunsOfAFolderOfRuns) {
+  const std::string step = "{\"step\": 0, \"learning/loss\": 1.0}\n";
+  write("outputs/shapes/metrics.jsonl", step);
+  write("outputs/cats/metrics.jsonl", step);
+  write("outputs/encoded/record", "");
+  std::filesystem::last_write_time(
+      folder_ / "outputs/shapes/metrics.jsonl",
+      std::filesystem::last_write_time(folder_ / "outputs/cats/metrics.jsonl") -
+          std::chrono::hours(1));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"watch", "outputs", "--once"},
+        {"watch", "outputs", "--json"},
+        {"compare", "outputs", "outputs/cats"}}) {
+    const Outcome outcome = run(command);
+    outcome.expect_error("outputs is no run but holds 2 runs: cats, shapes\n");
+    EXPECT_THAT(outcome.err, HasSubstr("e.g. outputs/cats"));
+  }
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ std::map<int64_t, HostArray> parts(const std::vector<Array>& arrays, size_t outp
   return out;
 }
 
-void expect_equal(const Case& one, const config::ParallelConfig& mesh) {
+void expect_equal(const Case& one, const mesh::Settings& mesh) {
   SCOPED_TRACE(one.name);
   const pjrt::Client reference = alone();
   const std::vector<Array> wanted = run(devices_of(reference, mesh), one);
@@ -132,10 +132,10 @@ TEST(SharedProgram, PartitionedProductsHaveTheBitsOfOneProcess) {
     return std::vector<Tensor>{y, sum(y * y), transpose(matmul(in[1], y), {1, 0})};
   };
   for (const auto& [name, mesh] :
-       std::map<std::string, config::ParallelConfig>{{"data", mesh_sizes(4, 1, 1, 1)},
-                                                     {"fsdp", mesh_sizes(1, 4, 1, 1)},
-                                                     {"tensor", mesh_sizes(1, 1, 1, 4)},
-                                                     {"both", mesh_sizes(2, 2, 1, 1)}}) {
+       std::map<std::string, mesh::Settings>{{"data", mesh_sizes(4, 1, 1, 1)},
+                                             {"fsdp", mesh_sizes(1, 4, 1, 1)},
+                                             {"tensor", mesh_sizes(1, 1, 1, 4)},
+                                             {"both", mesh_sizes(2, 2, 1, 1)}}) {
     for (const std::vector<std::string>& axes :
          {std::vector<std::string>{"data", "fsdp", "tensor"}, {"fsdp"}}) {
       expect_equal({.name = name,
@@ -165,7 +165,7 @@ Case collective(std::string name, const std::function<Tensor(Tensor)>& body, Sha
 }
 
 TEST(SharedProgram, CollectivesHaveTheBitsOfOneProcess) {
-  const config::ParallelConfig sizes = mesh_sizes(2, 2, 1, 1);
+  const mesh::Settings sizes = mesh_sizes(2, 2, 1, 1);
   const MeshAxes mesh = mesh::make_mesh(sizes, std::vector<mesh::Device>{{0}, {1}, {2}, {3}}).axes;
   const Sharding split = rows({"data", "fsdp"});
   const Sharding by_data = rows({"data"});
@@ -222,7 +222,7 @@ TEST(SharedProgram, ArraysOfOthersAreReadByAProgram) {
 }
 
 TEST(SharedProgram, CopiesAreComparedOverAllProcesses) {
-  const config::ParallelConfig sizes = mesh_sizes(2, 2, 1, 1);
+  const mesh::Settings sizes = mesh_sizes(2, 2, 1, 1);
   const Devices devices = devices_of(shared(), sizes);
   const Shape shape{DType::F32, {4, 3}};
   const Sharding split = rows({"fsdp"});

@@ -173,7 +173,7 @@ TEST_F(LoadTest, KnowsWhatOtherProgramsCallAKey) {
 // A name that points at no key would send its reader in a circle.
 TEST(NearestKey, IsAlwaysAKeyThatCanBeGiven) {
   const Config config;
-  for (const char* other : {"batch_size", "cfg_scale", "image", "lora", "model", "prompts", "lr",
+  for (const char* other : {"batch_size", "cfg_scale", "image", "model", "prompts", "lr",
                             "train_steps", "sample_shift", "output", "zzz"}) {
     const std::string key = nearest_key(other);
     bool known = key == "base";
@@ -400,6 +400,19 @@ TEST(BatchSizes, FollowDevicesFractionsAndTheGlobalOverride) {
 
   config.optimizer.global_batch_size = 6;
   EXPECT_EQ(batch_sizes(config, 4).train, 6);
+}
+
+TEST(Configurations, OfAdaptersMakeSamplesWhileTheyTrain) {
+  int adapters = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(KINEMA_SOURCE_DIR) / "configs")) {
+    if (entry.path().stem().string().ends_with("_lora")) {
+      const Config config = load(entry.path()).config;
+      EXPECT_TRUE(config.run.enable_generate_video_for_eval) << entry.path();
+      EXPECT_GT(config.run.eval_every, 0) << entry.path();
+      ++adapters;
+    }
+  }
+  EXPECT_GE(adapters, 3);
 }
 
 TEST(ScheduleSteps, AreTheTrainingStepsUnlessGiven) {

@@ -110,6 +110,48 @@ TEST(LoraConfig, SaysWhatIsTrainedWhereOurKeysDoNot) {
       ThrowsMessage<Error>(HasSubstr("lora_rank")));
 }
 
+TEST(LoraFiles, HaveAShortForm) {
+  const Loaded loaded = load_defaults(
+      std::vector<std::string>{"lora=a.safetensors:0.8,org/b,gs://bucket/c.safetensors:-1"});
+  EXPECT_TRUE(loaded.config.model.enable_lora);
+  EXPECT_EQ(loaded.config.model.lora, "");
+  const std::vector<LoraChoice> choices = lora_choices(loaded.config.model);
+  ASSERT_EQ(choices.size(), 3U);
+  EXPECT_EQ(choices[0].source, "a.safetensors");
+  EXPECT_EQ(choices[0].scale, 0.8);
+  EXPECT_EQ(choices[1].source, "org/b");
+  EXPECT_EQ(choices[1].scale, 1.0);
+  EXPECT_EQ(choices[2].source, "gs://bucket/c.safetensors");
+  EXPECT_EQ(choices[2].scale, -1.0);
+  // What is written of it is read back to the same.
+  EXPECT_TRUE(loaded.gives("lora_config"));
+  EXPECT_FALSE(loaded.gives("lora"));
+}
+
+TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
+  const Loaded loaded = load_defaults(std::vector<std::string>{
+      "lora=b:0.5",
+      "lora_config={lora_model_name_or_path: org/a, high_noise_weight_name: [x], rank: [4]}"});
+  const std::vector<LoraChoice> choices = lora_choices(loaded.config.model);
+  ASSERT_EQ(choices.size(), 2U);
+  EXPECT_EQ(choices[0].file, "x");
+  EXPECT_FALSE(choices[0].for_second);
+  EXPECT_EQ(choices[0].scale, 1.0);
+  EXPECT_EQ(choices[1].source, "b");
+  EXPECT_EQ(choices[1].scale, 0.5);
+  EXPECT_TRUE(choices[1].for_second);
+  EXPECT_EQ(loaded.config.model.lora_rank, 4);
+}
+
+TEST(LoraFiles, AreNamed) {
+  for (const char* wrong : {"lora=a,,b", "lora=:0.5", "lora=,", "lora=a:1e9", "lora=a:nan"}) {
+    EXPECT_THAT([&] { load_defaults(std::vector<std::string>{wrong}); },
+                ThrowsMessage<Error>(HasSubstr("[config] lora")))
+        << wrong;
+  }
+  EXPECT_FALSE(load_defaults(std::vector<std::string>{"lora="}).config.model.enable_lora);
+}
+
 TEST(LoraTargets, MayBeOneWord) {
   const Loaded loaded =
       load_defaults(std::vector<std::string>{"lora_target_modules=attention+ffn"});

@@ -34,6 +34,32 @@ TEST(Notices, AreSilentForDefaults) {
   EXPECT_THAT(notices(load_defaults(), "generate"), IsEmpty());
 }
 
+TEST(Notices, RefuseAScheduleThatFallsBeforeItReachesItsPeak) {
+  const auto with = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});
+    return notices(load_defaults(words), "train");
+  };
+  EXPECT_THAT(
+      [&] {
+        with({"warmup_steps_fraction=0.6", "lr_decay_fraction=0.6"});
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("overlap"), HasSubstr("lr_decay_fraction=0.4"),
+                                 HasSubstr("warmup_steps_fraction=0.4"))));
+  // 0.1 is what lr_schedule says.
+  EXPECT_THAT(
+      [&] {
+        with({"warmup_steps_fraction=0.95", "lr_schedule=wsd"});
+      },
+      ThrowsMessage<Error>(HasSubstr("overlap")));
+  for (const char* meets : {"0.1", "0.3", "0.7", "0.9"}) {
+    EXPECT_THAT(with({std::string("warmup_steps_fraction=") + meets,
+                      fmt::format("lr_decay_fraction={}", 1 - std::stod(meets))}),
+                IsEmpty());
+  }
+  EXPECT_THAT(with({"warmup_steps_fraction=1", "lr_schedule=cosine"}), IsEmpty());
+  EXPECT_THAT(with({"warmup_steps_fraction=1"}), IsEmpty());
+}
+
 TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
   const auto said = [](std::vector<std::string> words) {
     words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});

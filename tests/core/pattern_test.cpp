@@ -74,5 +74,69 @@ TEST(Pattern, EndsOnPatternsThatAreMeantToHang) {
   }
 }
 
+TEST(Pattern, ComparesNamesWithoutAMatcher) {
+  const Example examples[] = {
+      {"attn1.to_q", {"attn1.to_q", "attn1xto_q"}, {"attn1.to_k", "b.attn1.to_q", "attn1\nto_q"}},
+      {R"(attn1\.to_q)", {"attn1.to_q"}, {"attn1xto_q"}},
+      {"^blocks/0-a$", {"blocks/0-a"}, {"blocks/0-b", "^blocks/0-a$"}},
+      {R"(a\$)", {"a$"}, {"a", "a\\$"}},
+      {R"(a\\$)", {"a\\"}, {"a", "a$"}},
+  };
+  for (const Example& each : examples) {
+    SCOPED_TRACE(each.pattern);
+    PatternBudget none;
+    const Pattern pattern(each.pattern, Pattern::Fits::ALL, none);
+    for (const char* text : each.taken) {
+      EXPECT_TRUE(pattern.matches(text, none)) << text;
+    }
+    for (const char* text : each.refused) {
+      EXPECT_FALSE(pattern.matches(text, none)) << text;
+    }
+  }
+}
+
+TEST(Pattern, FitsTheEndOfANameBehindADot) {
+  for (const char* text : {"attn.to_q", "attn.to_(q|k)", R"((?:attn)\.to_q)"}) {
+    SCOPED_TRACE(text);
+    const Pattern pattern(text, Pattern::Fits::END);
+    EXPECT_TRUE(pattern.matches("attn.to_q"));
+    EXPECT_TRUE(pattern.matches("blocks.0.attn.to_q"));
+    EXPECT_FALSE(pattern.matches("xattn.to_q"));
+    EXPECT_FALSE(pattern.matches("attn.to_q.0"));
+  }
+  EXPECT_FALSE(Pattern("^attn.to_q", Pattern::Fits::END).matches("blocks.0.attn.to_q"));
+  EXPECT_FALSE(Pattern("^attn.to_(q)", Pattern::Fits::END).matches("blocks.0.attn.to_q"));
+}
+
+// Each match ends soon, and all of them would take hours.
+TEST(Pattern, SharesABudgetAmongAFilesPatterns) {
+  PatternBudget budget;
+  std::vector<Pattern> patterns;
+  for (int i = 0; i < 200; ++i) {
+    patterns.emplace_back("(.*.*.*.*.*)_" + std::to_string(i), Pattern::Fits::END, budget);
+  }
+  const auto match_all = [&] {
+    for (int name = 0; name < 100'000; ++name) {
+      for (const Pattern& pattern : patterns) {
+        pattern.matches("down_blocks.1.attentions.0.transformer_blocks.0.attn", budget);
+      }
+    }
+  };
+  EXPECT_THAT(match_all, ThrowsMessage<Error>(HasSubstr("takes too long")));
+}
+
+TEST(Pattern, BoundsTheCharactersOfAFilesPatternsButNotOfItsNames) {
+  PatternBudget budget;
+  for (int i = 0; i < 4000; ++i) {
+    Pattern("blocks." + std::to_string(i) + ".attn1.to_q", Pattern::Fits::END, budget);
+  }
+  const auto compile_all = [&] {
+    for (int i = 0; i < 4000; ++i) {
+      Pattern(R"([\p{L}\p{M}]+)" + std::to_string(i), Pattern::Fits::END, budget);
+    }
+  };
+  EXPECT_THAT(compile_all, ThrowsMessage<Error>(HasSubstr("10000 characters together")));
+}
+
 }  // namespace
 }  // namespace kinema

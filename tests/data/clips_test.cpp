@@ -110,6 +110,16 @@ TEST(ListFolder, FindsEveryContainerWhateverItsCaseAndFolder) {
                                   {"sub/deeper/g.mkv", "sub/deeper/g.mkv"}}));
 }
 
+TEST(ListFolder, TakesCaptionsWhoseNamesAreInCapitals) {
+  const Folder folder;
+  folder.clip("A.MP4");
+  folder.text("A.TXT", "loud");
+  folder.clip("b.mp4");
+  folder.text("b.CAPTION", "of kohya");
+  folder.text("LIST.CSV.bak.TXT", "a companion");
+  EXPECT_EQ(folder.list(), (Pairs{{"A.MP4", "loud"}, {"b.mp4", "of kohya"}}));
+}
+
 TEST(ListFolder, SaysWhatItLeavesOut) {
   const Folder folder;
   folder.clip("a.mp4");
@@ -204,6 +214,42 @@ TEST(ListFolder, DoesNotLeaveTheFolder) {
   EXPECT_EQ(list_clips(folder.path()).size(), 2U);
 }
 
+TEST(ListFolder, DoesNotLeaveTheFolderByTheWayBackFromALink) {
+  const Scratch outside;
+  const Folder folder;
+  fs::create_directory(outside / "shared");
+  fs::copy_file(golden("dataset/videos/clip_00.mp4"), outside / "secret.mp4");
+  fs::create_directory_symlink(outside / "shared", folder / "shared");
+  folder.text("metadata.jsonl", R"({"file_name": "shared/../secret.mp4", "text": "x"})");
+
+  EXPECT_THAT(list_clips(folder.path(), "text", MissingClip::Keep).at(0).problem,
+              HasSubstr("there is no"));
+  folder.clip("secret.mp4");
+  EXPECT_EQ(list_clips(folder.path()).at(0).path, folder / "secret.mp4");
+}
+
+// huggingface_hub keeps files under their hashes, and a snapshot consists of links to them.
+TEST(ListFolder, ReadsASnapshotOfTheHubsCache) {
+  const Scratch cache;
+  const fs::path snapshot = cache / "snapshots/0123";
+  fs::create_directories(cache / "blobs");
+  fs::create_directories(snapshot / "videos");
+  fs::copy_file(golden("dataset/videos/clip_00.mp4"), cache / "blobs/f1e2");
+  write_file(cache / "blobs/a0b1", R"({"file_name": "videos/a.mp4", "text": "a fox"})");
+  write_file(cache / "blobs/c2d3", "a cat");
+  fs::create_symlink("../../../blobs/f1e2", snapshot / "videos/a.mp4");
+  fs::create_symlink("../../blobs/a0b1", snapshot / "metadata.jsonl");
+
+  const auto listed = list_clips(snapshot);
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].caption, "a fox");
+  EXPECT_EQ(folder_clips(snapshot, "text", false)->measure(0).width, 64);
+
+  fs::remove(snapshot / "metadata.jsonl");
+  fs::create_symlink("../../../blobs/c2d3", snapshot / "videos/a.txt");
+  EXPECT_EQ(list_clips(snapshot).at(0).caption, "a cat");
+}
+
 TEST(ListFolder, FollowsLinksToFoldersOnce) {
   const Scratch outside;
   const Folder folder;
@@ -293,7 +339,7 @@ TEST(ListFolder, SaysOfAnAnimationThatItIsOne) {
   const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
   const Survey survey = survey_clips(*clips, {.clips = 2, .any_length = true});
   for (int64_t i = 0; i < 2; ++i) {
-    EXPECT_THAT(short_reason(clips->name(i), survey.problems[static_cast<size_t>(i)]),
+    EXPECT_THAT(short_reason(*clips, i, survey.problems[static_cast<size_t>(i)]),
                 HasSubstr(clips->name(i) + " is an animation, of which no picture is read"));
   }
 }
@@ -340,7 +386,9 @@ TEST(ReadClip, KeepsTheSpeedAtARateOfItsOwn) {
   EXPECT_EQ(frames_in(clips->measure(0), by_time), 10);
   by_time.num_frames = 11;
   EXPECT_THAT([&] { clips->read(0, by_time, {}); },
-              ThrowsMessage<Error>(HasSubstr("has 10 frames of 10 a second (30 of 30)")));
+              ThrowsMessage<Error>(
+                  HasSubstr("is too short: 10 frames at target_fps 10 (in the file 30 at 30 "
+                            "frames a second), but num_frames is 11")));
 }
 
 TEST(ReadClip, MakesPixelsSquare) {
@@ -392,14 +440,107 @@ TEST(Survey, FindsEveryClipThatCannotBeUsed) {
   EXPECT_EQ(survey.bad(), 4);
   std::map<std::string, std::string> why;
   for (int64_t i = 0; i < clips->size(); ++i) {
-    why[clips->name(i)] = short_reason(clips->name(i), survey.problems[static_cast<size_t>(i)]);
+    why[clips->name(i)] = short_reason(*clips, i, survey.problems[static_cast<size_t>(i)]);
   }
   EXPECT_EQ(why["sound.avi"], "sound.avi has no video stream that can be decoded");
-  EXPECT_EQ(why["short.mp4"],
-            "short.mp4 has 3 frames but num_frames 9 with frame_stride 1 needs 9");
+  EXPECT_EQ(why["short.mp4"], "short.mp4 is too short: 3 frames, but num_frames is 9");
   EXPECT_THAT(why["broken.mp4"], HasSubstr("cannot read broken.mp4: "));
   EXPECT_THAT(why["silent.mp4"], HasSubstr("silent.mp4 has no caption: silent.txt is not there"));
   EXPECT_EQ(survey_clips(*clips, {.clips = clips->size(), .any_length = true}).bad(), 3);
+}
+
+TEST(Survey, CountsWhatIsLeftOutByCause) {
+  const Folder folder;
+  folder.video("a.mp4", 9, 16);
+  folder.video("b.mp4", 3, 16);
+  folder.video("c.mp4", 4, 16);
+  folder.image("d.png");
+  folder.clip("silent.mp4");
+  folder.captioned("latin.mp4", "caf\xe9");
+  folder.text("broken.mp4", "no video");
+  folder.text("broken.txt", "x");
+  folder.text("e.rmvb", "");
+  folder.text("f.rmvb", "");
+  folder.text("g.heic", "");
+  const auto clips = folder_clips(folder.path(), "text", /*keep_bad=*/true);
+
+  const Survey survey = survey_clips(
+      *clips, {.clips = clips->size(), .format = {.height = 16, .width = 32, .num_frames = 9}});
+
+  Pairs counts;
+  for (const CauseCount& each : causes_of(survey)) {
+    counts[each.cause] = std::to_string(each.count);
+  }
+  EXPECT_EQ(counts, (Pairs{{"too short", "2"},
+                           {"neither a video nor an image by its name", "2"},
+                           {"a picture", "1"},
+                           {"no caption", "1"},
+                           {"caption is not UTF-8", "1"},
+                           {"cannot be decoded", "1"},
+                           {"a HEIC picture, which is not read", "1"}}));
+  EXPECT_EQ(causes_of(survey).front().count, 2) << "the most frequent first";
+}
+
+TEST(Survey, NamesTheFramesThatKeepNineInTenClips) {
+  Survey survey;
+  for (int64_t frames = 20; frames < 40; ++frames) {  // 20 clips
+    survey.sizes.push_back({.frames = frames, .height = 16, .width = 16, .fps = 24});
+    survey.problems.emplace_back("too short");
+    survey.causes.emplace_back(kTooShort);
+  }
+  survey.sizes.push_back({});
+  survey.problems.emplace_back("no video");
+  survey.causes.emplace_back("cannot be decoded");
+  const ClipFormat format{.height = 16, .width = 16, .num_frames = 81};
+  const auto of_wan = [](int64_t frames) { return frames % 4 == 1; };
+
+  const auto fewer = frames_that_keep(survey, format, of_wan);
+  ASSERT_TRUE(fewer);
+  EXPECT_EQ(fewer->num_frames, 21) << "22 frames have 18 of 20, and 21 is what the model takes";
+  EXPECT_EQ(fewer->clips, 19);
+  EXPECT_EQ(long_enough(survey, {.num_frames = 30}), 10);
+  ClipFormat far = format;
+  far.frame_stride = 4;
+  EXPECT_EQ(frames_that_keep(survey, far, of_wan)->num_frames, 5);
+  EXPECT_FALSE(frames_that_keep(survey, format, [](int64_t) { return false; }));
+}
+
+TEST(Survey, NamesFilesWhole) {
+  const Folder folder;
+  for (const char* name : {"one two three/x.mp4", "one two three/b c/a clip.mp4"}) {
+    folder.text(name, "");
+    folder.text(fs::path(name).replace_extension(".txt"), "x");
+  }
+  folder.clip("my clips/d.mp4");
+  for (const fs::path& root : {folder.path(), folder / "one two three"}) {
+    const auto clips = folder_clips(root, "text", /*keep_bad=*/true);
+    const Survey survey = survey_clips(*clips, {.clips = clips->size(), .any_length = true});
+    for (int64_t clip = 0; clip < clips->size(); ++clip) {
+      const std::string where = clips->where(clip);
+      EXPECT_THAT(
+          short_reason(*clips, clip, survey.problems[static_cast<size_t>(clip)]),
+          ::testing::AnyOf(where + " is empty", ::testing::StartsWith(where + " has no caption"),
+                           ::testing::StartsWith("cannot read " + where)));
+    }
+  }
+}
+
+TEST(ReadClip, FillsTransparentPartsBeforeItIsResampled) {
+  const Folder folder;
+  fs::copy_file(golden("images/alpha/rgba.png"), folder / "a.png");
+  fs::copy_file(golden("images/alpha/rgba.png.white.png"), folder / "white.png");
+  fs::copy_file(golden("images/alpha/rgba.png.20c0ff.png"), folder / "blue.png");
+  fs::copy_file(golden("images/alpha/rgba.png.drop.png"), folder / "drop.png");
+  ClipFormat format{.height = 5, .width = 7, .num_frames = 1};
+  for (const auto& [word, name] :
+       {std::pair{"white", "white.png"}, std::pair{"#20c0ff", "blue.png"},
+        std::pair{"drop", "drop.png"}}) {
+    format.background = io::read_background(word);
+    EXPECT_EQ(read_clip(folder / "a.png", format).bytes, read_clip(folder / name, format).bytes)
+        << word;
+  }
+  const auto bytes = io::read_text(folder / "a.png");
+  EXPECT_TRUE(measure_clip(std::as_bytes(std::span(bytes)), "a.png").has_alpha);
 }
 
 TEST(Survey, CountsCaptionsWithoutWords) {
@@ -423,10 +564,10 @@ TEST(Survey, CountsRatesAndEnlargement) {
   const Survey survey = survey_clips(*clips, {.clips = 4, .any_length = true});
 
   const std::vector<Rate> rates = rates_of(survey);
-  ASSERT_EQ(rates.size(), 2U);
-  EXPECT_NEAR(rates[0].fps, 30, 0.05);
-  EXPECT_EQ(rates[0].clips, 2);
-  EXPECT_EQ(rates[1].clips, 1);
+  ASSERT_EQ(rates.size(), 3U) << "29.97 is not 30";
+  EXPECT_NEAR(rates[0].fps, 30, 1e-6);
+  EXPECT_NEAR(rates[1].fps, 29.97, 1e-3);
+  EXPECT_NEAR(rates[2].fps, 16, 1e-6);
   EXPECT_DOUBLE_EQ(enlargement(survey.sizes[0], {.height = 64, .width = 64}), 4);
 }
 

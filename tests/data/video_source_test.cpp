@@ -1,5 +1,6 @@
 #include "kinema/data/video_source.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -246,8 +247,9 @@ TEST(VideoSource, NamesTheClipThatIsTooShortOrDamaged) {
     return video_source(folder_clips(folder.path(), "text"), options, plain);
   };
 
-  EXPECT_THAT([&] { open()->at(0); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("a.mp4"), HasSubstr("has 17 frames"))));
+  EXPECT_THAT(
+      [&] { open()->at(0); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("a.mp4"), HasSubstr("is too short: 17 frames"))));
   const std::string whole = io::read_text(folder / "a.mp4");
   write_file(folder / "a.mp4", whole.substr(0, whole.size() - 300));
   options.format.num_frames = 17;
@@ -268,13 +270,63 @@ TEST(VideoSource, SkipsADamagedClipWhenTold) {
 
   options.bad_clip = BadClip::Skip;
   std::vector<std::string> skipped;
-  options.on_skip = [&](const std::string& reason) { skipped.push_back(reason); };
+  options.on_skip = [&](int64_t, const std::string& reason) { skipped.push_back(reason); };
   const auto source = open();
 
   EXPECT_EQ(source->at(0).id, "b.mp4");
   EXPECT_EQ(source->at(1).id, "b.mp4");
   ASSERT_EQ(skipped.size(), 1U);
   EXPECT_THAT(skipped[0], HasSubstr("a.mp4"));
+}
+
+// Ten bad clips before a good one do not make it eleven times as frequent.
+TEST(VideoSource, LeavesClipsOutThatAreKnownToBeBad) {
+  const Scratch folder;
+  VideoOptions options{.format = {.height = 16, .width = 16, .num_frames = 3}};
+  options.bad_clip = BadClip::Skip;
+  for (int i = 0; i < 10; ++i) {
+    write_file(folder / fmt::format("bad_{}.mp4", i), "no video");
+    write_file(folder / fmt::format("bad_{}.txt", i), "x");
+    options.problems.emplace_back("no video");
+  }
+  for (const char* name : {"good_0", "good_1", "good_2"}) {
+    copy_clip("clip_00.mp4", folder / (std::string(name) + ".mp4"));
+    write_file(folder / (std::string(name) + ".txt"), name);
+    options.problems.emplace_back("");
+  }
+  options.on_skip = [](int64_t, const std::string& why) { ADD_FAILURE() << why; };
+  for (const bool shuffle : {false, true}) {
+    options.shuffle = shuffle;
+    const auto source = video_source(folder_clips(folder.path(), "text"), options, plain);
+    ASSERT_EQ(source->size(), 3);
+    std::map<std::string, int> counts;
+    for (int64_t position = 0; position < 12; ++position) {
+      ++counts[source->at(position).id];
+    }
+    EXPECT_EQ(counts, (std::map<std::string, int>{
+                          {"good_0.mp4", 4}, {"good_1.mp4", 4}, {"good_2.mp4", 4}}));
+  }
+}
+
+// Found bad only when they are decoded, they are replaced by clips from all over the set.
+TEST(VideoSource, SpreadsWhatStandsInForADamagedClip) {
+  const Scratch folder;
+  VideoOptions options{.format = {.height = 16, .width = 16, .num_frames = 3}, .shuffle = false};
+  options.bad_clip = BadClip::Skip;
+  for (int i = 0; i < 12; ++i) {
+    write_file(folder / fmt::format("bad_{:02}.mp4", i), "no video");
+    write_file(folder / fmt::format("bad_{:02}.txt", i), "x");
+  }
+  for (const char* name : {"good_0", "good_1", "good_2", "good_3"}) {
+    copy_clip("clip_00.mp4", folder / (std::string(name) + ".mp4"));
+    write_file(folder / (std::string(name) + ".txt"), name);
+  }
+  const auto source = video_source(folder_clips(folder.path(), "text"), options, plain);
+  std::set<std::string> seen;
+  for (int64_t position = 0; position < 12; ++position) {
+    seen.insert(source->at(position).id);
+  }
+  EXPECT_GE(seen.size(), 3U);
 }
 
 TEST(EncodedSource, GivesWhatEncodingNowWouldGive) {

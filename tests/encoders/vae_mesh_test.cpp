@@ -6,9 +6,9 @@
 
 #include "arrays.h"
 #include "io/scratch.h"
-#include "kinema/config/parallel_config.h"
 #include "kinema/core/error.h"
 #include "kinema/encoders/wan_autoencoder.h"
+#include "kinema/mesh/settings.h"
 #include "pjrt/cpu_plugin.h"
 
 namespace kinema::encoders {
@@ -35,8 +35,8 @@ class VaeMesh : public pjrt::CpuTest {
     return mesh::make_vae_mesh(spatial, devices);
   }
   static runtime::Devices devices(int64_t spatial) {
-    const auto rules = mesh::AxisRules::parse(config::ParallelConfig().vae_logical_axis_rules,
-                                              "vae_logical_axis_rules");
+    const auto rules =
+        mesh::AxisRules::parse(mesh::Settings().vae_logical_axis_rules, "vae_logical_axis_rules");
     return {client(), mesh::Placement(mesh_of(spatial), rules)};
   }
 };

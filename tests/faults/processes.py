@@ -86,6 +86,13 @@ def state(folder):
     return {key: value for key, value in read.items() if key != "settings"} | {"settings": read["settings"]}
 
 
+def free_port():
+    """One that was free a moment ago."""
+    with socket.socket() as own:
+        own.bind(("127.0.0.1", 0))
+        return own.getsockname()[1]
+
+
 class Runs:
     """A folder with runs of configs/tiny.yml."""
 
@@ -113,12 +120,10 @@ class Runs:
         return subprocess.Popen(self.command(*args, **more), cwd=REPO, env=environment, text=True, errors="replace",
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
-    def start_by_address(self, name, processes, devices, words, each=None, on_host=None):
+    def start_by_address(self, name, processes, devices, words, each=None, on_host=None, port=None):
         """Processes without a launcher, by rank. `each`: words of a process beside those of all; `on_host`: of a process,
         what its command begins with, and its environment."""
-        with socket.socket() as own:
-            own.bind(("127.0.0.1", 0))
-            port = own.getsockname()[1]
+        port = port or free_port()
         environment = os.environ | LIGHTLY_COMPILED
         out = []
         for rank in range(processes):
@@ -346,12 +351,14 @@ def suspended(runs):
     yield f"two processes that were suspended for {WORDS['heartbeat_timeout_seconds'] + 4} s went on, equal"
 
 
-def wait_for_steps(runs, name, process, chance):
-    """Until the run has made steps and a random moment more, often while a checkpoint is written."""
+def wait_for_steps(runs, name, process, chance=None):
+    """Until the run has made steps and, with `chance`, a random moment more, often while a checkpoint is written."""
     metrics = runs.folder / name / "metrics.jsonl"
     before = metrics.stat().st_size if metrics.exists() else 0
     while process.poll() is None and (not metrics.exists() or metrics.stat().st_size <= before):
         time.sleep(0.05)
+    if chance is None:
+        return
     if chance.random() < 0.5:
         folder = runs.folder / name / "checkpoints"
         until = time.monotonic() + 2

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "flags/lists.h"
@@ -27,6 +30,14 @@ constexpr const char* kProgram = R"(module @small {
 }
 )";
 
+/// The variable that names a libtpu in place of the newest one that is installed.
+constexpr const char* kOtherLibtpu = "KINEMA_TEST_LIBTPU";
+
+std::string other_libtpu() {
+  const char* path = std::getenv(kOtherLibtpu);
+  return path == nullptr ? "" : path;
+}
+
 /// A compiler for a target, in this process: options may be refused, and end nothing.
 class Compiler {
  public:
@@ -38,7 +49,9 @@ class Compiler {
     const std::string hardware = platform_.backend == Backend::TPU   ? "tpu"
                                  : platform_.backend == Backend::GPU ? "cuda"
                                                                      : "cpu";
-    path_ = hardware == "cpu" ? runtime::find_plugin({}) : runtime::installed_plugin(hardware);
+    path_ = hardware == "cpu"                              ? runtime::find_plugin({})
+            : hardware == "tpu" && !other_libtpu().empty() ? other_libtpu()
+                                                           : runtime::installed_plugin(hardware);
     platform_.version = plugin_version(path_);
     if (path_.empty()) {
       return;
@@ -133,11 +146,38 @@ TEST_P(OnChip, LibtpuRefusesTheTwinsToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Chips, OnChip,
-                         ::testing::Values("v5e:2x2", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1"),
+                         ::testing::Values("v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2",
+                                           "tpu7x:2x2x1"),
                          [](const auto& info) {
                            const std::string name = info.param;
                            return name.substr(0, name.find(':'));
                          });
+
+// A process loads one libtpu, so the older ones in the cache get a process each.
+TEST(OlderLibtpu, RefusesTheSameSettings) {
+  if (!other_libtpu().empty()) {
+    GTEST_SKIP() << "this is that process";
+  }
+  namespace fs = std::filesystem;
+  const std::string newest = runtime::installed_plugin("tpu");
+  int asked = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runtime::cache_folder(), error)) {
+    const fs::path plugin = entry.path() / "libtpu" / "libtpu.so";
+    const Platform platform{.backend = Backend::TPU, .version = plugin_version(plugin.string())};
+    if (!fs::exists(plugin) || plugin == newest || !platform.in_table()) {
+      continue;
+    }
+    const std::string command =
+        fmt::format("{}='{}' '{}' '--gtest_filter=Chips/OnChip.*' --gtest_brief=1", kOtherLibtpu,
+                    plugin.string(), fs::read_symlink("/proc/self/exe").string());
+    EXPECT_EQ(std::system(command.c_str()), 0) << plugin;
+    ++asked;
+  }
+  if (asked == 0) {
+    GTEST_SKIP() << "no older libtpu is in the cache";
+  }
+}
 
 TEST(ProfilesCompiled, EachIsTakenByTheCompilerOfItsTarget) {
   int compiled = 0;

@@ -297,9 +297,9 @@ TEST(Effective, IsWrittenWithOrigins) {
   const Effective effective = resolve(on_tpu("v6e", "--xla_tpu_scoped_vmem_limit_kib=65536"));
   const io::Json json = to_json(effective);
   EXPECT_EQ(json.at("flags").at(kVmem).at("origin").as_string(), "LIBTPU_INIT_ARGS");
-  EXPECT_EQ(json.at("platform").as_string(), "libtpu 0.0.51 on v6e");
+  EXPECT_EQ(json.at("platform").as_string(), "libtpu 0.0.52 on v6e");
   EXPECT_THAT(to_text(effective, false), HasSubstr("xla_tpu_scoped_vmem_limit_kib=65536"));
-  EXPECT_THAT(to_text(effective, true), HasSubstr("default of libtpu 0.0.51"));
+  EXPECT_THAT(to_text(effective, true), HasSubstr("default of libtpu 0.0.52"));
 }
 
 }  // namespace

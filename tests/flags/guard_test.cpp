@@ -28,8 +28,9 @@ constexpr const char* kPair =
     "--xla_enable_async_all_reduce=true";
 
 // The five flags of the NaN report as bits: 1 fusion (F1), 2 fuse_all_reduce (F2), 4 multiple_steps
-// (F3), 8 overlap (O1), 16 async_all_reduce (O2). Compiled with libtpu 0.0.51: those that are on
-// set true and the rest not set. v5e compiles all 32; v4, v5p, v6e and tpu7x refuse these.
+// (F3), 8 overlap (O1), 16 async_all_reduce (O2). Compiled with libtpu 0.0.51 and 0.0.52: those
+// that are on set true and the rest not set. v5e compiles all 32; v4, v5p, v6e and tpu7x refuse
+// these.
 const std::set<int>& refused_when_the_rest_is_unset() {
   static const std::set<int> settings = {2 + 16,         1 + 2 + 16,        2 + 4 + 16,
                                          2 + 8 + 16,     1 + 2 + 4 + 16,    1 + 2 + 8 + 16,
@@ -62,11 +63,13 @@ TEST_P(NanReport, VerdictIsWhatLibtpuDoesWithAll32Settings) {
   for (int bits = 0; bits < 32; ++bits) {
     const std::string list = setting(bits, GetParam());
     SCOPED_TRACE(list);
-    for (const char* chip : {"v4", "v5p", "v6e", "tpu7x"}) {
-      const Effective effective = resolve(on_tpu(chip, list, "0.0.51"));
-      EXPECT_EQ(!errors(effective).empty(), refused.contains(bits)) << chip;
+    for (const char* version : {"0.0.51", "0.0.52"}) {
+      for (const char* chip : {"v4", "v5p", "v6e", "tpu7x"}) {
+        const Effective effective = resolve(on_tpu(chip, list, version));
+        EXPECT_EQ(!errors(effective).empty(), refused.contains(bits)) << chip << " " << version;
+      }
+      EXPECT_THAT(errors(resolve(on_tpu("v5e", list, version))), IsEmpty()) << version;
     }
-    EXPECT_THAT(errors(resolve(on_tpu("v5e", list, "0.0.51"))), IsEmpty());
   }
 }
 

@@ -208,5 +208,45 @@ TEST(Hash, MatchesAcrossPiecesAndFiles) {
   EXPECT_EQ(hash_bytes({}), "99aa06d3014798d86001c324468d497f");
 }
 
+TEST(Hash, OfSamplesSeesBothEndsAndSizesThatAreNoMultipleOfThem) {
+  const Scratch scratch;
+  const auto of = [&](const std::string& text) {
+    std::ofstream(scratch / "file", std::ios::binary) << text;
+    return hash_sample(scratch / "file");
+  };
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{32768}, size_t{32769}, size_t{1000003}}) {
+    SCOPED_TRACE(size);
+    const std::string plain(size, 'a');
+    const std::string hash = of(plain);
+    EXPECT_EQ(of(plain), hash);
+    for (const size_t at : {size_t{0}, size_t{4095}, size - 4096, size - 1}) {
+      if (at < size) {
+        std::string other = plain;
+        other[at] = 'b';
+        EXPECT_NE(of(other), hash) << at;
+      }
+    }
+  }
+  std::string all(32768, 'a');  // that many are read whole
+  const std::string hash = of(all);
+  all[17001] = 'b';
+  EXPECT_NE(of(all), hash);
+}
+
+TEST(Exchange, HasTwoFoldersNameEachOther) {
+  const Scratch scratch;
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(scratch / name);
+    write_file(scratch / name / "text", name);
+  }
+  if (!exchange(scratch / "a", scratch / "b")) {
+    GTEST_SKIP() << "this file system cannot exchange names";
+  }
+  EXPECT_EQ(read_text(scratch / "a/text"), "b");
+  EXPECT_EQ(read_text(scratch / "b/text"), "a");
+  EXPECT_THAT([&] { exchange(scratch / "a", scratch / "absent"); },
+              ThrowsMessage<Error>(HasSubstr("cannot exchange")));
+}
+
 }  // namespace
 }  // namespace kinema::io

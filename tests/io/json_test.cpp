@@ -26,6 +26,20 @@ TEST(Json, KeepsTypesAndTheOrderOfKeys) {
   EXPECT_EQ(value.dump(-1), R"({"b": 1, "a": [true, 2.5, null, "x"]})");
 }
 
+// The path of each of the values would hold the long key: 200 GB.
+TEST(Json, TakesMemoryInProportionToTheTextWhereAKeyIsLong) {
+  std::string text = "{\"" + std::string(1'000'000, 'k') + "\": [";
+  for (int i = 0; i < 200'000; ++i) {
+    text += "1,";
+  }
+  const Json value = Json::parse(text + "true]}", "long.json");
+
+  const std::vector<Json>& items = value.members()[0].second.items();
+  EXPECT_EQ(items.size(), 200'001U);
+  EXPECT_THAT([&] { (void)items.back().as_int(); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("long.json: `kkk"), HasSubstr("is true"))));
+}
+
 TEST(Json, NamesFileAndKeyOfAWrongType) {
   const Json value = Json::parse(R"({"num_layers": "one", "a": {"b": [1, 2.0]}})", "config.json");
 

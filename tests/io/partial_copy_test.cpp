@@ -9,8 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "io/failing_writes.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
 #include "kinema/io/mapped_file.h"
 
 namespace kinema::io {
@@ -49,6 +51,33 @@ bool is_right(std::span<const std::byte> bytes, int64_t begin) {
     }
   }
   return true;
+}
+
+TEST(PartialCopy, GoesOnAfterInterruptionsAndFailsWhereNothingCanBeWritten) {
+  const Scratch folder;
+  const Elsewhere source(100);
+  {
+    const FailingWrites failing(3, 0);
+    PartialCopy::make(folder / "f", source, 50);
+  }
+  EXPECT_TRUE(is_right(MappedFile::open(folder / "f").bytes().first(50), 0));
+  // An errno that an earlier call left says nothing of one that wrote nothing.
+  const FailingWrites failing(0, 1000000);
+  EXPECT_THAT([&] { PartialCopy::make(folder / "g", source, 50); },
+              ThrowsMessage<Error>(HasSubstr("No space left")));
+}
+
+TEST(AtomicFile, GoesOnAfterInterruptionsAndFailsWhereNothingCanBeWritten) {
+  const Scratch folder;
+  {
+    const FailingWrites failing(3, 0);
+    write_file(folder / "f", "text");
+  }
+  EXPECT_EQ(read_text(folder / "f", 100), "text");
+  const FailingWrites failing(0, 1000000);
+  EXPECT_THAT([&] { write_file(folder / "f", "other"); },
+              ThrowsMessage<Error>(HasSubstr("No space left")));
+  EXPECT_EQ(read_text(folder / "f", 100), "text");
 }
 
 TEST(PartialCopy, BringsWhatIsAskedForOnce) {

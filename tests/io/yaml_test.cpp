@@ -40,6 +40,26 @@ TEST(Yaml, ExpandsAliases) {
   EXPECT_EQ(root.find("b")->find("k")->text(), "1");
 }
 
+// A long text that many aliases stand for, and lists each of which its anchor keeps once more.
+TEST(Yaml, RefusesADocumentThatAliasesOrAnchorsMakeLarge) {
+  std::string texts = "a: &a " + std::string(1'000'000, 'x') + "\nb: [*a";
+  for (int i = 0; i < 50'000; ++i) {
+    texts += ",*a";
+  }
+  EXPECT_THAT([&] { Yaml::parse(texts + "]\n", "bomb.yml"); },
+              ThrowsMessage<Error>(HasSubstr("aliases expanded")));
+
+  std::string lists = "x";
+  for (int i = 0; i < 50'000; ++i) {
+    lists += ",x";
+  }
+  for (int i = 0; i < 50; ++i) {
+    lists = "&a" + std::to_string(i) + " [" + lists + "]";
+  }
+  EXPECT_THAT([&] { Yaml::parse(lists, "bomb.yml"); },
+              ThrowsMessage<Error>(HasSubstr("anchors of the document")));
+}
+
 TEST(Yaml, RefusesADocumentThatAliasesBlowUp) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {

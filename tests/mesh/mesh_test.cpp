@@ -13,7 +13,6 @@
 namespace kinema::mesh {
 namespace {
 
-using config::ParallelConfig;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -29,8 +28,8 @@ std::vector<Device> devices(int64_t count, int64_t slices = 1) {
 }
 
 /// data, fsdp, context, tensor within a slice.
-ParallelConfig ici(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
-  ParallelConfig config;
+Settings ici(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
+  Settings config;
   config.ici_data_parallelism = data;
   config.ici_fsdp_parallelism = fsdp;
   config.ici_context_parallelism = context;
@@ -38,7 +37,7 @@ ParallelConfig ici(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) 
   return config;
 }
 
-Placement placed(const ParallelConfig& config, int64_t count) {
+Placement placed(const Settings& config, int64_t count) {
   return {make_mesh(config, devices(count)),
           AxisRules::parse(config.logical_axis_rules, "logical_axis_rules")};
 }
@@ -58,7 +57,7 @@ TEST(Mesh, PlacesDevicesInTheOrderOfTheirIds) {
 }
 
 TEST(Mesh, PutsSlicesOutermostAlongEachAxis) {
-  ParallelConfig config = ici(1, 2, 1, 2);
+  Settings config = ici(1, 2, 1, 2);
   config.dcn_fsdp_parallelism = 2;
   config.dcn_context_parallelism = 1;
 
@@ -85,7 +84,7 @@ TEST(Mesh, HoldsEveryDeviceOnceWhateverTheSizes) {
       for (const int64_t fsdp : sizes) {
         for (const int64_t context : sizes) {
           for (const int64_t tensor : sizes) {
-            ParallelConfig config = ici(1, fsdp, context, tensor);
+            Settings config = ici(1, fsdp, context, tensor);
             config.dcn_data_parallelism = dcn_data;
             config.dcn_fsdp_parallelism = dcn_fsdp;
             config.dcn_context_parallelism = 1;
@@ -111,7 +110,7 @@ TEST(Mesh, HoldsEveryDeviceOnceWhateverTheSizes) {
 }
 
 TEST(Mesh, CutsDevicesIntoAsManySlicesAsAsked) {
-  ParallelConfig config = ici(1, 2, 1, 1);
+  Settings config = ici(1, 2, 1, 1);
   config.compile_topology_num_slices = 2;
   config.dcn_data_parallelism = 2;
   config.dcn_context_parallelism = 1;
@@ -125,7 +124,7 @@ TEST(Mesh, CutsDevicesIntoAsManySlicesAsAsked) {
 }
 
 TEST(Mesh, TakesAxesInAnotherOrderAndGivesThoseLeftOutOneDevice) {
-  ParallelConfig config = ici(2, 2, 1, 1);
+  Settings config = ici(2, 2, 1, 1);
   config.mesh_axes = {"fsdp", "data"};
 
   EXPECT_EQ(axes_text(make_mesh(config, devices(4)).axes), "fsdp=2 data=2 context=1 tensor=1");
@@ -142,7 +141,7 @@ TEST(Mesh, RefusesTwoAxesOfMinusOneInOneNetwork) {
       ThrowsMessage<Error>(AllOf(
           HasSubstr("ici_data_parallelism and ici_context_parallelism are -1, but only one axis"),
           HasSubstr("ici_context_parallelism=1"))));
-  ParallelConfig config = ici(1, 1, -1, 1);  // dcn_context_parallelism is -1 too: another network
+  Settings config = ici(1, 1, -1, 1);  // dcn_context_parallelism is -1 too: another network
   EXPECT_NO_THROW(make_mesh(config, devices(8)));
 }
 
@@ -156,7 +155,7 @@ TEST(Mesh, RefusesSizesThatDoNotMultiplyToTheDevices) {
   EXPECT_THAT([] { make_mesh(ici(3, 1, -1, 1), devices(8)); },
               ThrowsMessage<Error>(AllOf(HasSubstr("ici_data_parallelism=3 makes 3"),
                                          HasSubstr("must be 1, 2, 4 or 8"))));
-  ParallelConfig one_slice = ici(1, 1, 8, 1);
+  Settings one_slice = ici(1, 1, 8, 1);
   one_slice.dcn_data_parallelism = 4;
   one_slice.dcn_context_parallelism = 1;
   EXPECT_THAT([&] { make_mesh(one_slice, devices(8)); },
@@ -214,7 +213,7 @@ TEST(Batch, IsDescribedWithWhatEachAxisSplits) {
 }
 
 TEST(Batch, IsSplitOverAsManyOfTheAxesOfDataShardingAsItDividesOver) {
-  const ParallelConfig config = ici(2, 2, 2, 1);
+  const Settings config = ici(2, 2, 2, 1);
   const Placement placement = placed(config, 8);
   const auto split = [&](int64_t samples) {
     return batch_axes(placement, config.data_sharding, samples);

@@ -11,7 +11,6 @@
 namespace kinema::mesh {
 namespace {
 
-using config::ParallelConfig;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -23,7 +22,7 @@ AxisRules rules(const std::string& json) { return AxisRules::parse({json}, "logi
 
 std::vector<Axes> assign(const AxisRules& of, const Axes& logical) { return of.assign(logical); }
 
-AxisRules defaults() { return rules(ParallelConfig().logical_axis_rules.json); }
+AxisRules defaults() { return rules(Settings().logical_axis_rules.json); }
 
 Placement placement(std::vector<std::pair<std::string, int64_t>> sizes,
                     const AxisRules& of = defaults()) {

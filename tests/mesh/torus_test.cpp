@@ -126,7 +126,7 @@ TEST(Mesh, TakesWholeAxesOfTheNetwork) {
   for (const GridPlace& place : grid({1, 2, 4})) {
     devices.push_back({.id = place.id, .slice = 0, .coordinates = place.coordinates});
   }
-  config::ParallelConfig config;
+  Settings config;
   config.ici_data_parallelism = 2;
   config.ici_fsdp_parallelism = 1;
   config.ici_context_parallelism = 4;
@@ -139,7 +139,7 @@ TEST(Mesh, RefusesToSplitAnAxisOfTheNetworkUnlessAllowed) {
   for (const GridPlace& place : grid({1, 4, 4})) {
     devices.push_back({.id = place.id, .slice = 0, .coordinates = place.coordinates});
   }
-  config::ParallelConfig config;
+  Settings config;
   config.ici_data_parallelism = 1;
   config.ici_fsdp_parallelism = 2;
   config.ici_context_parallelism = 8;

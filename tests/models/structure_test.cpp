@@ -215,7 +215,7 @@ TEST(WanTransformer, NamesInputsThatDoNotFit) {
 
 /// Four devices along the sequence, under the default rules.
 mesh::Placement four_along_context(const char* attention, bool uniform = true) {
-  config::ParallelConfig sizes;
+  mesh::Settings sizes;
   sizes.ici_context_parallelism = 4;
   const std::vector<mesh::Device> devices{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
   const auto rules = mesh::AxisRules::parse(sizes.logical_axis_rules, "logical_axis_rules");

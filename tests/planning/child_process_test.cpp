@@ -1,14 +1,20 @@
 #include "kinema/planning/child_process.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
+
+#include "kinema/core/error.h"
 
 namespace kinema::planning {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 class ChildProcess : public ::testing::Test {
  protected:
@@ -49,6 +55,26 @@ TEST_F(ChildProcess, IsEndedWhenItKeepsMoreMemoryThanItMay) {
   const ChildStatus status = shell("while :; do :; done", 4096);
   EXPECT_TRUE(status.too_large);
   EXPECT_EQ(status.signal, 9);
+}
+
+// The system drops the status of children then, and both of these would end with 0.
+TEST_F(ChildProcess, CallsNothingASuccessWhereSigchldIsIgnored) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  for (const char* script : {"exit 3", "kill -SEGV $$"}) {
+    EXPECT_THAT([&] { shell(script); }, ThrowsMessage<Error>(HasSubstr("SIGCHLD, SIG_DFL")));
+  }
+  std::signal(SIGCHLD, before);
+  EXPECT_EQ(shell("exit 3").exit_code, 3);
+}
+
+// A program begins with the signals ignored that its parent ignored, and this one may have
+// children.
+TEST_F(ChildProcess, IgnoresNoSigchldItself) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_THROW(shell("sed -n 's/^SigIgn:\\t//p' /proc/$$/status"), Error);
+  std::signal(SIGCHLD, before);
+  const uint64_t ignored = std::stoull(printed(), nullptr, 16);
+  EXPECT_EQ(ignored >> (SIGCHLD - 1) & 1U, 0U) << printed();
 }
 
 TEST_F(ChildProcess, FailsWhereThereIsNoProgram) {

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include "kinema/graph/autodiff.h"
 #include "kinema/graph/ops.h"
+#include "kinema/graph/scan.h"
+#include "kinema/planning/least_memory.h"
 
 namespace kinema::planning {
 namespace {
@@ -44,6 +47,103 @@ TEST(Report, AddsUpWhatARunTakesAndComparesItWithTheLimit) {
   report.compiled.memory_limit = 40 * kGiB;
   EXPECT_FALSE(report.fits());
   EXPECT_THAT(to_text(report), HasSubstr("does not fit, 2.00 GiB too much"));
+}
+
+/// A step that the compiler refused.
+Report refused() {
+  Report report = sample();
+  report.layout = "16 samples, tokens over context=4";
+  report.refused = "[plan] v5p:2x2x1 does not fit: temporaries exceed";
+  report.compiled = {};
+  report.compiled.memory.arguments = 10 * kGiB;
+  report.compiled.memory.temporary = 90 * kGiB;
+  report.compiled.memory_limit = 95 * kGiB;
+  report.largest = {{.shape = {DType::BF16, {40, 1024}}, .place = "blocks/input, 40 steps"}};
+  return report;
+}
+
+TEST(Report, OfARefusedStepHasMeshBatchAndWhatIsKnownOfItsMemory) {
+  Report report = refused();
+  EXPECT_FALSE(report.fits());
+  EXPECT_THAT(to_text(report),
+              AllOf(HasSubstr("data=1 context=4"), HasSubstr("16 samples, tokens over context=4"),
+                    HasSubstr("at least 100.00 GiB of 95.00 GiB: does not fit"),
+                    HasSubstr("largest        blocks/input, 40 steps bf16[40,1024]"),
+                    Not(HasSubstr("compiled in"))));
+  const io::Json json = to_json(report);
+  EXPECT_FALSE(json.at("fits").as_bool());
+  EXPECT_EQ(json.at("mesh").at("context").as_int(), 4);
+  EXPECT_EQ(json.at("bytes").at("total").as_int(), 100 * kGiB);
+  EXPECT_EQ(json.at("largest").items().front().at("place").as_string(), "blocks/input, 40 steps");
+}
+
+TEST(Report, SaysWhichOfTheTriedChangesFits) {
+  Report report = refused();
+  report.tried = {{.change = "remat_policy=FULL", .total = 96 * kGiB, .fits = false},
+                  {.change = "global_batch_size=4", .total = 40 * kGiB, .fits = true}};
+  EXPECT_THAT(to_text(report),
+              AllOf(HasSubstr("tried          remat_policy=FULL: does not fit, 96.00 GiB"),
+                    HasSubstr("global_batch_size=4: fits, 40.00 GiB")));
+  EXPECT_EQ(verdict(report),
+            "[plan] the training step does not fit v5p:2x2x1: 100.00 GiB of 95.00 GiB a device\n"
+            "  global_batch_size=4 fits: 40.00 GiB");
+  EXPECT_TRUE(to_json(report).at("tried").items().back().at("fits").as_bool());
+
+  report.tried.pop_back();
+  EXPECT_THAT(verdict(report), HasSubstr("\n  nor does it with remat_policy=FULL; fewer pixels"));
+  report.tried.clear();
+  report.untried = {"optimizer_memory=host", "optimizer=adamw8bit"};
+  EXPECT_THAT(verdict(report), HasSubstr("not tried, but these take less: optimizer_memory=host; "
+                                         "optimizer=adamw8bit"));
+}
+
+TEST(LargestValues, NameWhatALoopKeepsOfItsInput) {
+  Graph graph;
+  const Tensor w = graph.input({DType::F32, {3, 4, 4}}, "w");
+  const Tensor x = graph.input({DType::F32, {1024, 4}}, "x");
+  const Graph::Scope scope(graph, "blocks");
+  const Tensor y =
+      scan({x}, {w}, {.length = 3, .remat = remat_policy("FULL")},
+           [](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+             return {{tanh(matmul(carry[0], xs[0]))}, {}};
+           })
+          .carry[0];
+  const std::vector<Tensor> outputs = gradients(sum(y), std::vector<Tensor>{w});
+  const std::vector<LargeValue> largest = largest_values(graph, outputs, 1);
+  EXPECT_EQ(largest.front().place, "blocks/input, 3 steps");
+  EXPECT_EQ(largest.front().shape, (Shape{DType::F32, {3, 1024, 4}}));
+}
+
+TEST(LeastMemory, IsArgumentsByTheMeshAndWhatLoopsKeep) {
+  Graph graph;
+  const Tensor w = graph.input({DType::F32, {3, 4, 4}}, "w", {{{}, {"fsdp"}, {}}});
+  const Tensor x = graph.input({DType::F32, {1024, 4}}, "x", {{{}, {}}});
+  const auto least = [&](const char* policy, bool host_memory) {
+    const Tensor y =
+        scan({x}, {w}, {.length = 3, .remat = remat_policy(policy)},
+             [](std::span<const Tensor> carry, std::span<const Tensor> xs) -> ScanResult {
+               return {{tanh(matmul(named(carry[0], "hidden_states"), xs[0]))}, {}};
+             })
+            .carry[0];
+    const std::vector<Tensor> outputs = gradients(sum(y), std::vector<Tensor>{w});
+    return least_memory(graph, outputs, MeshAxes{{{"fsdp", 2}}}, host_memory);
+  };
+  EXPECT_EQ(least("FULL", true).arguments, 4 * (3 * 4 * 4 / 2 + 1024 * 4));
+  EXPECT_EQ(least("FULL", true).stacks, 4 * 3 * 1024 * 4 / 2) << "the blocks' inputs";
+  EXPECT_EQ(least("NONE", true).stacks, 2 * 4 * 3 * 1024 * 4 / 2) << "and what tanh gave";
+  EXPECT_EQ(least("HIDDEN_STATE_WITH_OFFLOAD", true).stacks, 0);
+  EXPECT_EQ(least("HIDDEN_STATE_WITH_OFFLOAD", false).stacks, least("FULL", false).stacks);
+}
+
+TEST(LeastMemory, CountsNoStackThatNobodyReads) {
+  Graph graph;
+  const Tensor x = graph.input({DType::F32, {8}}, "x");
+  const ScanResult made =
+      scan({x}, {}, {.length = 5}, [](std::span<const Tensor> carry, std::span<const Tensor>) {
+        return ScanResult{{carry[0] * 2.0}, {carry[0]}};
+      });
+  EXPECT_EQ(least_memory(graph, made.carry, {}, true).stacks, 0);
+  EXPECT_EQ(least_memory(graph, std::vector{sum(made.ys[0])}, {}, true).stacks, 5 * 8 * 4);
 }
 
 TEST(Report, TakesTheLongestOfArithmeticMemoryAndLinks) {

@@ -5,6 +5,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/io/mapped_file.h"
 #include "preparation/small_records.h"
 
 namespace kinema::preparation {
@@ -116,6 +117,52 @@ TEST(Prepare, RefusesOtherSettingsAndForeignFolders) {
   write_file(scratch / "foreign" / "notes.txt", "mine");
   EXPECT_THAT([&] { run(other); }, ThrowsMessage<Error>(HasSubstr("holds notes.txt already")));
   EXPECT_THAT(contents(scratch / "foreign"), ::testing::SizeIs(1));
+}
+
+/// Of the same size at the same time.
+void change_a_byte(const fs::path& file) {
+  const auto time = fs::last_write_time(file);
+  std::string bytes = io::read_text(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  fs::last_write_time(file, time);
+}
+
+TEST(Prepare, RefusesOtherClipsUnderTheSameNames) {
+  const Scratch scratch;
+  const fs::path videos = scratch / "clips" / "videos";
+  fs::copy(io::golden("dataset"), scratch / "clips", fs::copy_options::recursive);
+  Options given = options(scratch / "records");
+  given.clips = clips_of(scratch / "clips");
+  run(given);
+  EXPECT_EQ(run(given).records_found, 12) << "they are the same";
+  const auto refused = [&] {
+    given.clips = clips_of(scratch / "clips");
+    EXPECT_THAT([&] { run(given); },
+                ThrowsMessage<Error>(HasSubstr("the list of clips, contents is ")));
+  };
+  fs::copy_file(videos / "clip_03.mp4", scratch / "kept");
+  fs::copy_file(videos / "clip_05.mp4", videos / "clip_03.mp4",
+                fs::copy_options::overwrite_existing);
+  refused();
+  fs::copy_file(scratch / "kept", videos / "clip_03.mp4", fs::copy_options::overwrite_existing);
+  EXPECT_EQ(run(given).records_found, 12) << "they are the same again";
+
+  ASSERT_LE(fs::file_size(videos / "clip_07.mp4"), 32768) << "all of it is a sample";
+  change_a_byte(videos / "clip_07.mp4");
+  refused();
+}
+
+// Clips are read once to know them.
+TEST(Prepare, KeepsWhatItKnowsOfContentsBesideTheShards) {
+  const Scratch scratch;
+  const Options given = options(scratch / "records");
+  run(given);
+  const std::string known = io::read_text(scratch / "records.contents.json");
+  EXPECT_THAT(known, HasSubstr("clip_11.mp4"));
+  fs::remove(scratch / "records.contents.json");  // may go at any time
+  EXPECT_EQ(run(given).records_found, 12);
+  EXPECT_EQ(io::read_text(scratch / "records.contents.json"), known);
 }
 
 TEST(Prepare, RefusesAFolderThatIsBeingWritten) {

@@ -32,6 +32,52 @@ TEST(HubId, ReadsModelsRevisionsAndFiles) {
   }
 }
 
+TEST(HubId, IsBoundedInLengthBeforeItIsRead) {
+  const std::string name(96, 'n');
+  EXPECT_TRUE(read_hub_id(name + "/" + name));
+  EXPECT_FALSE(read_hub_id(name + "n/b"));
+  EXPECT_FALSE(read_hub_id("a/" + name + "n"));
+  EXPECT_TRUE(read_hub_id("a/b@" + std::string(200, 'r')));
+  EXPECT_FALSE(read_hub_id("a/b@" + std::string(201, 'r')));
+  // A stack that holds 8 MB was full at 50,000 characters.
+  for (const char* begin : {"a/b/", "a/b@", "a/b@r/", "a/", ""}) {
+    const std::string text = begin + std::string(3'000'000, 'x');
+    EXPECT_FALSE(read_hub_id(text));
+    EXPECT_FALSE(read_hub_id(text + ".safetensors"));
+  }
+}
+
+TEST(ChooseFiles, TakesTheShardsOfAnIndexAndNoOthers) {
+  EXPECT_THAT(choose_files({"config.json", "model.safetensors.index.json",
+                            "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                            "model-1-of-00002.safetensors", "model-00001-of-00002.bin",
+                            "model.fp16-00001-of-00002.safetensors",
+                            "other-00001-of-00002.safetensors", "model--0001-of-00002.safetensors"},
+                           {}, "a/b"),
+              ElementsAre("config.json", "model.safetensors.index.json",
+                          "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"));
+}
+
+TEST(ChooseFiles, LongNamesInAListingNeedNoStack) {
+  const std::string name = "model-" + std::string(3'000'000, '0') + "-of-00002.safetensors";
+  const std::string shard = "model-00001-of-00001.safetensors";
+  EXPECT_THAT(choose_files({"model.safetensors.index.json", name, shard}, {}, "a/b"),
+              ElementsAre("model.safetensors.index.json", shard));
+}
+
+TEST(FirstMissing, CountsWhatNumberedNamesPromise) {
+  const io::Scratch scratch;
+  const Wanted all{.choose = [](std::vector<std::string> names) { return names; }};
+  for (const char* name : {"a-00000-of-00003.parquet", "a-00002-of-00003.parquet"}) {
+    io::write_file(scratch / name, "x");
+  }
+  EXPECT_EQ(first_missing(scratch.path(), all), "a-00001-of-00003.parquet");
+  io::write_file(scratch / "a-00001-of-00003.parquet", "x");
+  EXPECT_EQ(first_missing(scratch.path(), all), "");
+  io::write_file(scratch / "b-of-00009.parquet", "x");  // says nothing of others
+  EXPECT_EQ(first_missing(scratch.path(), all), "");
+}
+
 TEST(ChooseFiles, KnowsALoneModelAndNamesWhatIsAmbiguous) {
   EXPECT_THAT(choose_files({"config.json", "model.safetensors", "model.bin"}, {}, "a/b"),
               ElementsAre("config.json", "model.safetensors"));

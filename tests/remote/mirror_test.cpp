@@ -6,8 +6,11 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <stdexcept>
 
 #include "kinema/core/error.h"
+#include "kinema/core/stopwatch.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/mapped_file.h"
 #include "remote/store_fixture.h"
@@ -65,6 +68,33 @@ TEST_P(MirrorTest, ThrowsFromTheMirrorsFlushWhenTheStoreIsGone) {
   EXPECT_THAT([&] { mirror.flush(); },
               ThrowsMessage<Error>(HasSubstr("metrics.jsonl could not be written")));
   spoil(0);
+  mirror.flush();
+  EXPECT_EQ(store.read("metrics.jsonl"), "row");
+}
+
+// A thread's error is for whoever calls next: it does not end the process.
+TEST_P(MirrorTest, ThrowsWhatItsOwnerThrewInTheBackground) {
+  const Store store = this->store({.retries = 0, .backoff_ms = 0});
+  std::promise<void> told;
+  Mirror mirror(scratch_.path(), store, {.period_s = 3600, .say = [&](const std::string&) {
+                                           told.set_value();
+                                           throw std::runtime_error("no console");
+                                         }});
+  io::write_file(scratch_ / "metrics.jsonl", "row");
+  spoil(1, "close");
+  mirror.start();
+  mirror.hint();
+  told.get_future().wait();
+  spoil(0);
+  std::string error;
+  for (const Stopwatch watch; error.empty() && watch.seconds() < 20;) {
+    try {
+      mirror.flush();
+    } catch (const std::runtime_error& thrown) {
+      error = thrown.what();
+    }
+  }
+  EXPECT_EQ(error, "no console");
   mirror.flush();
   EXPECT_EQ(store.read("metrics.jsonl"), "row");
 }

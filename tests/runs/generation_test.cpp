@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "io/scratch.h"
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/json.h"
 #include "kinema/networks/open.h"
 #include "kinema/sample/pipeline_folder.h"
-#include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
 namespace {
@@ -38,7 +39,8 @@ class RunOfAPipeline : public testing::Test {
     write("wan/model_index.json",
           R"({"_class_name": "WanPipeline", "transformer": )" + part +
               (experts ? R"(, "boundary_ratio": 0.875, "transformer_2": )" + part : "") +
-              R"(, "scheduler": ["diffusers", "Any"]})");
+              R"(, "scheduler": ["diffusers", ")" +
+              io::Json::parse(scheduler, "scheduler").at("_class_name").as_string() + "\"]}");
     write("wan/scheduler/scheduler_config.json", scheduler);
     fs::create_directories(scratch_ / "wan/transformer");
     fs::create_directories(scratch_ / "wan/transformer_2");
@@ -46,7 +48,7 @@ class RunOfAPipeline : public testing::Test {
   /// A checkpoint with only what says that it is one.
   void checkpoint(const std::string& run, const std::string& scheduler = "",
                   const std::string& expert = "none") {
-    training::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
+    checkpoints::CheckpointFolder(scratch_ / "out" / run / "checkpoints")
         .write(3, [&](const fs::path& at) {
           io::write_file(at / "train_state.json",
                          R"({"format": 1, "step": 3, "updates": 3, "data_position": 0, "seed": 0,
@@ -122,9 +124,61 @@ TEST_F(RunOfAPipeline, OfAnUnknownSchedulerIsSampledByTheOneThatIsNamed) {
 
   EXPECT_THAT([&] { schedule(load({})); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`FlowMatchHeunDiscreteScheduler`"),
-                                         HasSubstr("scheduler=euler or scheduler=unipc"))));
+                                         HasSubstr("scheduler=euler or unipc"))));
   EXPECT_EQ(schedule(load({"scheduler=euler"})),
             (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 6}));
+}
+
+// As generate and train are: what is sampled is what was trained.
+TEST_F(RunOfAPipeline, IsSampledAsTheCheckpointThatIsNamedAsItsNetworkSays) {
+  pipeline(kUniPc3);
+  checkpoint("tuned", kEuler4);
+  const fs::path at = scratch_ / "out/tuned/checkpoints/3";
+  fs::create_directories(at / "transformer");
+  write("out/tuned/checkpoints/3/transformer/config.json", networks::default_config().dump());
+
+  EXPECT_EQ(schedule(load({"wan_transformer_pretrained_model_name_or_path=" + at.string()})),
+            (ScheduleConfig{.sampler = Sampler::FLOW_MATCH_EULER, .shift = 4}));
+}
+
+TEST_F(RunOfAPipeline, PutsSamplesOfAPretrainedModelWhereItsNameIs) {
+  pipeline(kUniPc3);
+  write("other/transformer/config.json", networks::default_config().dump());
+  write("hub/models--Wan-AI--Wan2.1/snapshots/0a/transformer/config.json",
+        networks::default_config().dump());
+  const auto output = [&](const std::string& key, const std::string& model) {
+    return find_model(load({key + "=" + (scratch_ / model).string()}), {})
+        .output.lexically_relative(scratch_.path())
+        .string();
+  };
+  const std::string whole = "pretrained_model_name_or_path";
+  const std::string network = "wan_transformer_pretrained_model_name_or_path";
+  EXPECT_EQ(output(whole, "wan"), "out/samples/wan");
+  EXPECT_EQ(output(whole, "wan/"), "out/samples/wan");
+  // Not after the pipeline, whose network is not sampled.
+  EXPECT_EQ(output(network, "other"), "out/samples/other");
+  EXPECT_EQ(output(network, "hub/models--Wan-AI--Wan2.1/snapshots/0a"), "out/samples/Wan2.1");
+  checkpoint("tuned", kEuler4);
+  write("out/tuned/checkpoints/3/transformer/config.json", networks::default_config().dump());
+  EXPECT_EQ(output(network, "out/tuned/checkpoints/3"), "out/samples/tuned_3");
+}
+
+TEST_F(RunOfAPipeline, SaysThatSyntaxOfPromptsIsTakenAsLetters) {
+  EXPECT_THAT(prompt_notices(load({"prompt=a red (ball)"})), IsEmpty());
+  EXPECT_THAT(prompt_notices(load({"prompt=(a ball:1.3) BREAK", "negative_prompt=embedding:bad"})),
+              testing::ElementsAre(AllOf(HasSubstr("`(a ball:1.3)`, `BREAK`, `embedding:bad` in "
+                                                   "prompts are taken as letters"),
+                                         HasSubstr("lora="))));
+}
+
+TEST_F(RunOfAPipeline, BeginsWithAPictureAndNoVideo) {
+  pipeline(kUniPc3);
+  for (const std::string key : {"image_url", "last_image_url"}) {
+    const config::Loaded loaded = load({key + "=my clips/a.mp4"});
+    EXPECT_THAT(
+        [&] { schedule(loaded); },
+        ThrowsMessage<Error>(HasSubstr(key + " is the video my clips/a.mp4, but a picture")));
+  }
 }
 
 TEST_F(RunOfAPipeline, FromScratchIsSampledAsTheConfigurationSays) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <csignal>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -172,6 +173,43 @@ TEST_F(PrepareCommand, SaysThatRecordsHoldTheMiddle) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("center_crop (command line) has no meaning for records"));
   EXPECT_THAT(outcome.err, HasSubstr("random_start (command line) has no meaning for records"));
+}
+
+// What decides the records is what a model's folder holds, not where it lies.
+TEST_F(PrepareCommand, RefusesToGoOnWithOtherWeightsInTheSameFolder) {
+  fs::copy(std::string(KINEMA_SOURCE_DIR) + "/tests/golden/wan21_t2v", folder_ / "model",
+           fs::copy_options::recursive);
+  write("wan.yml",
+        "height: 64\nwidth: 64\nnum_frames: 17\nmax_sequence_length: 32\nmax_train_samples: 2\n"
+        "tfrecords_dir: wan\nexecutable_cache: ../kinema_cli_programs\ntrain_data_dir: " +
+            golden_ + "\n");
+  const auto prepare = [&](const std::string& model) {
+    return run({"prepare", "wan.yml", "pretrained_model_name_or_path=" + model});
+  };
+  ASSERT_EQ(prepare("model").status, 0);
+  fs::copy(folder_ / "model", folder_ / "moved", fs::copy_options::recursive);
+  const Outcome moved = prepare("moved");
+  EXPECT_EQ(moved.status, 0) << moved.err;
+  EXPECT_THAT(moved.out, HasSubstr("(2 were there)"));
+
+  for (const char* part : {"vae", "text_encoder"}) {
+    SCOPED_TRACE(part);
+    for (const auto& entry : fs::directory_iterator(folder_ / "model" / part)) {
+      if (entry.path().extension() != ".safetensors") {
+        continue;
+      }
+      const auto time = fs::last_write_time(entry.path());
+      const std::string whole = read_text(entry.path());
+      std::string other = whole;
+      other.back() = static_cast<char>(other.back() ^ 1);
+      std::ofstream(entry.path(), std::ios::binary) << other;
+      fs::last_write_time(entry.path(), time);  // nor does its size say that it is another one
+      prepare("model").expect_error(
+          part == std::string("vae") ? "content of vae is" : "content of text encoder's folder");
+      std::ofstream(entry.path(), std::ios::binary) << whole;
+      break;
+    }
+  }
 }
 
 TEST_F(PrepareCommand, GivesTheReferencesRecords) {

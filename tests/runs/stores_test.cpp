@@ -150,6 +150,55 @@ TEST_F(StoresOnCpu, VideosAreMadeOfARunInAStore) {
   EXPECT_THAT(names(uri("gs", "videos")), Contains(testing::EndsWith(".mp4")));
 }
 
+// The store was away when the run of one process wrote its last checkpoint.
+TEST_F(StoresOnCpu, ACheckpointThatWasNotSentIsSentByARunOfTwoProcesses) {
+  const std::string output = "output_dir=" + uri("gs", "out");
+  const std::vector<std::string> words{"train",
+                                       "tiny.yml",
+                                       output,
+                                       "global_batch_size=2",
+                                       "checkpoint_every=2",
+                                       "learning_rate_schedule_steps=8"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  const Outcome one = on("a", with({}));
+  ASSERT_EQ(one.status, 0) << one.err;
+  remote::Store(*remote::read_store_path(uri("gs", "out/tiny/checkpoints"))).remove_folder("4");
+  const fs::path here = folder_ / "a/stores/written/gs" / remote::StoreServers::kBucket /
+                        testing::UnitTest::GetInstance()->current_test_info()->name() /
+                        "out/tiny/checkpoints";
+  ASSERT_TRUE(fs::exists(here / "4/manifest.json"));
+  std::ofstream(here / "4.unsent");
+
+  // The command of each, at the same time.
+  std::string both = "cd " + quoted(folder_.string()) + "\n";
+  for (const char* rank : {"1", "0"}) {
+    both += "KINEMA_CACHE=a " + quoted(std::string(KINEMA_BINARY_DIR) + "/kinema");
+    for (const std::string& word :
+         with({"max_train_steps=6", "num_processes=2", std::string("process_id=") + rank,
+               fmt::format("coordinator_address=127.0.0.1:{}", 20000 + ::getpid() % 10000),
+               "cpu_device_count=1", "ici_data_parallelism=2"})) {
+      both += " " + quoted(word);
+    }
+    both += fmt::format(" >.out{} 2>.err{} </dev/null &\n", rank, rank);
+  }
+  both += "wait -n && wait -n";
+  write("both.sh", both);
+  const int status = std::system(("bash " + quoted((folder_ / "both.sh").string())).c_str());
+  const std::string said = read_text(folder_ / ".err0");
+  ASSERT_EQ(status, 0) << said << read_text(folder_ / ".err1");
+  EXPECT_THAT(said, HasSubstr("checkpoints/4, which an earlier run could not send, is sent to"));
+  EXPECT_THAT(read_text(folder_ / ".out0"), HasSubstr("resumed after step 4"));
+  EXPECT_THAT(names(uri("gs", "out/tiny")), Contains("checkpoints/4/manifest.json"));
+
+  // And one process goes on from the checkpoint of both, at once: nothing was left behind.
+  const Outcome again = on("a", with({"max_train_steps=8"}));
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("resumed after step 6"));
+}
+
 TEST_F(StoresOnCpu, AStoreThatIsAwayIsOneError) {
   servers()->spoil("s3", 1, "403");
   const std::string output = "output_dir=" + uri("s3", "out");

@@ -55,13 +55,13 @@ TEST_F(FindPlugin, TakesTheNewestWheelOfTheCache) {
   const ScopedVariable any("KINEMA_PJRT_PLUGIN", "");
   const ScopedVariable cpu("KINEMA_PJRT_CPU", "");
   const ScopedVariable cache("KINEMA_CACHE", folder());
-  for (const std::string version : {"0.0.1", "0.0.2"}) {
+  for (const std::string version : {"0.0.9", "0.0.10", "0.0.2"}) {
     const std::string wheel = folder() + "/xla-cpu-pjrt-" + version + "/xla_plugins/xla_cpu_pjrt";
     std::filesystem::create_directories(wheel);
     std::ofstream(wheel + "/xla_cpu_pjrt.so") << "";
   }
 
-  EXPECT_THAT(find_plugin({}), HasSubstr("/xla-cpu-pjrt-0.0.2/xla_plugins/"));
+  EXPECT_THAT(find_plugin({}), HasSubstr("/xla-cpu-pjrt-0.0.10/xla_plugins/"));
 }
 
 TEST_F(FindPlugin, SaysWhatToDoForOtherHardware) {
@@ -72,6 +72,16 @@ TEST_F(FindPlugin, SaysWhatToDoForOtherHardware) {
       [] { find_plugin({.hardware = "tpu"}); },
       ThrowsMessage<Error>(MatchesRegex("\\[runtime\\] no plugin for hardware `tpu` in `/nowhere`\n"
                                         "  fetch it with: kinema doctor --install tpu; .*")));
+}
+
+TEST_F(FindPlugin, CallsHardwareAsItsKeyDoes) {
+  const ScopedVariable any("KINEMA_PJRT_PLUGIN", "");
+  const ScopedVariable cache("KINEMA_CACHE", "/nowhere");
+
+  EXPECT_THAT(
+      [] { find_plugin({.hardware = "cuda"}); },
+      ThrowsMessage<Error>(MatchesRegex("\\[runtime\\] no plugin for hardware `gpu` in `/nowhere`\n"
+                                        "  fetch it with: kinema doctor --install cuda; .*")));
 }
 
 TEST_F(FindPlugin, PutsTheCacheWhereTheVariablesSay) {

@@ -3,18 +3,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "kinema/config/parallel_config.h"
 #include "kinema/mesh/mesh.h"
 #include "kinema/mesh/placement.h"
 #include "kinema/mesh/rules.h"
+#include "kinema/mesh/settings.h"
 #include "kinema/runtime/array.h"
 
 /// Meshes of a client's first devices, laid out as a configuration says.
 namespace kinema::runtime {
 
-inline config::ParallelConfig mesh_sizes(int64_t data, int64_t fsdp, int64_t context,
-                                         int64_t tensor) {
-  config::ParallelConfig config;
+inline mesh::Settings mesh_sizes(int64_t data, int64_t fsdp, int64_t context, int64_t tensor) {
+  mesh::Settings config;
   config.ici_data_parallelism = data;
   config.ici_fsdp_parallelism = fsdp;
   config.ici_context_parallelism = context;
@@ -23,7 +22,7 @@ inline config::ParallelConfig mesh_sizes(int64_t data, int64_t fsdp, int64_t con
 }
 
 /// As many devices as the sizes multiply to.
-inline Devices devices_of(const pjrt::Client& client, const config::ParallelConfig& config,
+inline Devices devices_of(const pjrt::Client& client, const mesh::Settings& config,
                           const char* attention = "flash") {
   const int64_t count = config.ici_data_parallelism * config.ici_fsdp_parallelism *
                         config.ici_context_parallelism * config.ici_tensor_parallelism;
@@ -32,9 +31,8 @@ inline Devices devices_of(const pjrt::Client& client, const config::ParallelConf
     all.push_back({client.devices()[static_cast<size_t>(i)].id(), 0});
   }
   const auto rules = mesh::AxisRules::parse(config.logical_axis_rules, "logical_axis_rules");
-  return {client,
-          mesh::Placement(mesh::make_mesh(config, all),
-                          rules.for_attention(attention, config.attention_sharding_uniform))};
+  return {client, mesh::Placement(mesh::make_mesh(config, all),
+                                  rules.for_attention(attention, /*uniform=*/true))};
 }
 
 }  // namespace kinema::runtime

@@ -7,15 +7,13 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kinema/core/error.h"
+#include "kinema/runtime/content_hash.h"
 #include "runtime/cpu_client.h"
 
 namespace kinema::runtime {
 namespace {
 
-using testing::HasSubstr;
 using testing::Optional;
-using testing::ThrowsMessage;
 
 namespace fs = std::filesystem;
 
@@ -117,11 +115,53 @@ TEST_F(ExecutableCacheTest, RemovesWhatABrokenWriteLeftBehind) {
   EXPECT_TRUE(fs::exists(fresh));
 }
 
-TEST_F(ExecutableCacheTest, SaysThatTheFolderCannotBeMade) {
+TEST_F(ExecutableCacheTest, KeepsNothingWhereTheFolderCannotBeMade) {
   std::ofstream(folder() + "/file") << "in the way";
 
-  EXPECT_THAT([&] { ExecutableCache(folder() + "/file/cache", 1); },
-              ThrowsMessage<Error>(HasSubstr("cannot be made")));
+  const ExecutableCache cache(folder() + "/file/cache", 1 << 20);
+  EXPECT_FALSE(cache.put(kKey, "some bytes"));
+  EXPECT_EQ(cache.find(kKey), std::nullopt);
+}
+
+// Two builds of a plugin may have one size and one version.
+TEST_F(ExecutableCacheTest, GivesAPluginOfEqualSizeAnotherKey) {
+  const std::string plugin = folder() + "/plugin.so";
+  fs::copy_file(client().plugin().path(), plugin);
+  const pjrt::Client opened = open_client({.plugin = plugin});
+  const std::string key = ExecutableCache::key(opened, "program", "options");
+
+  fs::copy_file(plugin, folder() + "/other.so");
+  flip_byte(folder() + "/other.so", static_cast<std::streamoff>(fs::file_size(plugin)) - 1);
+  fs::last_write_time(folder() + "/other.so", fs::last_write_time(plugin));
+  fs::rename(folder() + "/other.so", plugin);
+
+  EXPECT_NE(ExecutableCache::key(opened, "program", "options"), key);
+}
+
+TEST(ContentHash, IsOfTheBytesAndRememberedByTheFile) {
+  const fs::path folder = fs::path(testing::TempDir()) / "kinema_content_hash";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const std::string path = folder / "file";
+  const std::string memory = folder / "memory";
+  std::ofstream(path) << "some bytes";
+  const std::string hash = content_hash(path, memory);
+  EXPECT_EQ(hash.size(), 32U);
+  EXPECT_EQ(content_hash(path, memory), hash);
+  ASSERT_EQ(std::distance(fs::directory_iterator(memory), fs::directory_iterator()), 1);
+
+  std::ofstream(folder / "same") << "some bytes";
+  EXPECT_EQ(content_hash(folder / "same", memory), hash);
+  const auto time = fs::last_write_time(path);
+  std::ofstream(path) << "same bytes";
+  fs::last_write_time(path, time);
+  EXPECT_NE(content_hash(path, memory), hash);
+
+  // A memory that may not be written, and a file that is not there.
+  std::ofstream(folder / "third") << "some bytes";
+  EXPECT_EQ(content_hash(folder / "third", path + "/below a file"), hash);
+  EXPECT_EQ(content_hash(folder / "none", memory).size(), 32U);
+  fs::remove_all(folder);
 }
 
 TEST_F(ExecutableCacheTest, GivesEveryDifferenceAKeyOfItsOwn) {

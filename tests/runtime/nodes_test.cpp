@@ -88,6 +88,17 @@ TEST(Nodes, SayOnceThatTheyWait) {
   meet();
 }
 
+// It is called from a thread, whose error ends no process.
+TEST(Nodes, ThrowWhatTheirOwnerThrewWhileTheyWaited) {
+  ClientSpec patient = spec();
+  patient.on_wait = [](const std::string&) { throw Error("no console"); };
+  patient.patience = 0.3;
+  setenv("FAKE_SLOW", world::test_world().rank() == 2 ? "1" : "0", 1);
+  EXPECT_THAT([&] { open_client(patient); }, testing::ThrowsMessage<Error>("no console"));
+  unsetenv("FAKE_SLOW");
+  meet();
+}
+
 // As where libtpu knows a pod from elsewhere.
 TEST(Nodes, RefuseDevicesOfOtherProcessesThanTheWorlds) {
   ClientSpec alone = spec();

@@ -212,7 +212,7 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   EXPECT_FALSE(schedulers::is_flow(diffusion.sampler));
   EXPECT_THAT([&] { schedulers::make_schedule(diffusion, 4); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`DPMSolverMultistepScheduler`"),
-                                         HasSubstr("scheduler=euler or scheduler=ddim"))));
+                                         HasSubstr("scheduler=euler or ddim"))));
   const schedulers::ScheduleConfig named = with_sampler(diffusion, schedulers::Sampler::DDIM);
   EXPECT_EQ(schedulers::make_schedule(named, 4).size(), 4);
   EXPECT_EQ(named.diffusion.beta_end, 0.03);
@@ -223,7 +223,7 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const schedulers::ScheduleConfig flow = read_scheduler_config(folder.path() / "c.json");
   EXPECT_EQ(flow.shift, 4.0);
   EXPECT_THAT([&] { schedulers::make_schedule(flow, 4); },
-              ThrowsMessage<Error>(HasSubstr("scheduler=euler or scheduler=unipc")));
+              ThrowsMessage<Error>(HasSubstr("scheduler=euler or unipc")));
   folder.write("c.json", R"({"_class_name": "DPMSolverMultistepScheduler", "flow_shift": 7.0,
                              "prediction_type": "flow_prediction", "beta_start": 0.001})");
   EXPECT_EQ(read_scheduler_config(folder.path() / "c.json").shift, 7.0);
@@ -232,7 +232,7 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   const schedulers::ScheduleConfig unipc = read_scheduler_config(folder.path() / "c.json");
   EXPECT_THAT([&] { schedulers::make_schedule(unipc, 4); },
               ThrowsMessage<Error>(AllOf(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`"),
-                                         HasSubstr("scheduler=euler or scheduler=ddim"))));
+                                         HasSubstr("scheduler=euler samples"))));
   EXPECT_EQ(with_sampler(unipc, schedulers::Sampler::EULER).diffusion.beta_start, 0.001);
   folder.write("c.json", R"({"_class_name": "PNDMScheduler", "trained_betas": [0.1]})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
@@ -281,18 +281,107 @@ TEST(SchedulerConfig, WhatAnotherClassDoesNotSayIsTheNewSamplersOwn) {
 
 TEST(SchedulerConfig, RefusesASettingThatWouldChangeTheResult) {
   const TemporaryFolder folder;
-  folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "solver_order": 3})");
-
-  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("solver_order"), HasSubstr("only 2"))));
-
+  const auto said = [&](const std::string& config) {
+    folder.write("c.json", config);
+    const schedulers::ScheduleConfig read = read_scheduler_config(folder.path() / "c.json");
+    try {
+      schedulers::make_schedule(read, 4);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(said(R"({"_class_name": "UniPCMultistepScheduler", "solver_order": 3})"),
+              AllOf(HasSubstr("solver_order"), HasSubstr("only 2"), HasSubstr("scheduler=euler")));
   for (const char* name : {"UniPCMultistepScheduler", "FlowMatchEulerDiscreteScheduler"}) {
     const std::string config = std::string(R"({"_class_name": ")") + name;
-    folder.write("c.json", config + R"(", "use_flow_sigmas": true, "shift_terminal": 0.1})");
+    EXPECT_THAT(said(config + R"(", "use_flow_sigmas": true, "shift_terminal": 0.1})"),
+                HasSubstr("shift_terminal"));
+    EXPECT_EQ(said(config + R"(", "use_flow_sigmas": true, "shift_terminal": null})"), "");
+  }
+  folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "solver_order": 3})");
+  EXPECT_THAT(
+      [] {
+        schedule_of(schedulers::Sampler::UNIPC,
+                    io::Json::parse(R"({"solver_order": 3})", "c.json"));
+      },
+      ThrowsMessage<Error>(HasSubstr("solver_order")));
+}
+
+// Sigmas are of sampling: who trains, or samples otherwise, does not ask for them.
+TEST(SchedulerConfig, ReadsPastSigmasThatAreNotAskedFor) {
+  const TemporaryFolder folder;
+  for (const char* setting :
+       {R"("use_karras_sigmas": true)", R"("sigma_min": 0.1)", R"("use_beta_sigmas": true)",
+        R"("final_sigmas_type": "sigma_min")"}) {
+    folder.write("c.json", fmt::format(R"({{"_class_name": "EulerDiscreteScheduler", {},
+                     "beta_end": 0.03, "prediction_type": "v_prediction"}})",
+                                       setting));
+    const schedulers::ScheduleConfig read = read_scheduler_config(folder.path() / "c.json");
+    EXPECT_EQ(read.diffusion.beta_end, 0.03);
+    EXPECT_EQ(read.diffusion.prediction_type, schedulers::Prediction::V_PREDICTION);
+    EXPECT_THAT([&] { schedulers::make_schedule(read, 4); },
+                ThrowsMessage<Error>(HasSubstr("scheduler=euler samples")));
+    const auto plain = with_sampler(read, schedulers::Sampler::EULER);
+    EXPECT_EQ(schedulers::make_schedule(plain, 4).size(), 4);
+  }
+}
+
+TEST(SchedulerConfig, RefusesWhatSaysThatAModelWasTrainedOtherwise) {
+  const TemporaryFolder folder;
+  for (const auto& [config, why] :
+       {std::pair{R"({"_class_name": "EDMEulerScheduler", "sigma_data": 0.5})", "EDM"},
+        std::pair{R"({"_class_name": "EDMDPMSolverMultistepScheduler"})", "EDM"},
+        std::pair{R"({"_class_name": "CMStochasticIterativeScheduler"})", "consistency"},
+        std::pair{R"({"_class_name": "NoSuchScheduler", "beta_start": 0.1})", "is not known"},
+        std::pair{R"({"_class_name": "EulerDiscreteScheduler", "timestep_type": "continuous"})",
+                  "timestep_type"},
+        std::pair{R"({"_class_name": "EulerDiscreteScheduler", "trained_betas": [0.1]})",
+                  "trained_betas"},
+        std::pair{R"({"_class_name": "FlowMatchEulerDiscreteScheduler", "invert_sigmas": true})",
+                  "invert_sigmas"}}) {
+    folder.write("c.json", config);
     EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
-                ThrowsMessage<Error>(HasSubstr("shift_terminal")));
-    folder.write("c.json", config + R"(", "use_flow_sigmas": true, "shift_terminal": null})");
-    EXPECT_NO_THROW(read_scheduler_config(folder.path() / "c.json"));
+                ThrowsMessage<Error>(AllOf(HasSubstr("c.json"), HasSubstr(why),
+                                           testing::Not(HasSubstr("scheduler=")))));
+  }
+}
+
+// As diffusers has it, whose pipelines make the class of the index with the file's values.
+TEST(PipelineFolder, TakesTheSchedulerOfItsIndex) {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& named, const std::string& config) {
+    folder.write("model_index.json", fmt::format(R"({{"_class_name": "StableDiffusionXLPipeline",
+        "unet": ["diffusers", "UNet2DConditionModel"], "scheduler": ["diffusers", "{}"]}})",
+                                                 named));
+    folder.write("scheduler/scheduler_config.json", config);
+    fs::create_directories(folder.path() / "unet");
+    return read_pipeline_folder(folder.path());
+  };
+  const std::string euler =
+      R"({"_class_name": "EulerDiscreteScheduler", "clip_sample": false, "beta_end": 0.03})";
+  const PipelineFolder ddim = read("DDIMScheduler", euler);
+  EXPECT_EQ(ddim.schedule->sampler, schedulers::Sampler::DDIM);
+  EXPECT_EQ(ddim.schedule->diffusion.beta_end, 0.03);
+  EXPECT_EQ(schedulers::spacing_of(*ddim.schedule), schedulers::Spacing::LEADING);
+  EXPECT_THAT(doubts(ddim), testing::ElementsAre(AllOf(HasSubstr("is DDIMScheduler"),
+                                                       HasSubstr("EulerDiscreteScheduler"))));
+  const PipelineFolder ancestral = read("EulerAncestralDiscreteScheduler", euler);
+  EXPECT_THAT([&] { schedulers::make_schedule(*ancestral.schedule, 4); },
+              ThrowsMessage<Error>(HasSubstr("`EulerAncestralDiscreteScheduler`")));
+  EXPECT_THAT([&] { read("EDMEulerScheduler", euler); }, ThrowsMessage<Error>(HasSubstr("EDM")));
+  EXPECT_THAT(doubts(read("EulerDiscreteScheduler", euler)), testing::IsEmpty());
+  EXPECT_THAT(doubts(read("FlaxEulerDiscreteScheduler", euler)), testing::IsEmpty());
+}
+
+TEST(PipelineFolder, NamesAKindThatIsNotSupported) {
+  const TemporaryFolder folder;
+  for (const auto& [name, kind] : {std::pair{"FluxFillPipeline", "Flux Fill"},
+                                   {"StableDiffusionXLInpaintPipeline", "SDXL inpainting UNet"},
+                                   {"WanVACEPipeline", "Wan 2.1 VACE"}}) {
+    folder.write("model_index.json", fmt::format(R"({{"_class_name": "{}"}})", name));
+    EXPECT_THAT([&] { read_pipeline_folder(folder.path()); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("is not supported"), HasSubstr(kind))));
   }
 }
 

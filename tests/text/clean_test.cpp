@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unicode/normalizer2.h>
+#include <unicode/unistr.h>
 
-#include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "io/scratch.h"
@@ -50,21 +52,52 @@ TEST(CleanPrompt, TextThatIsNotUtf8IsRefused) {
               ThrowsMessage<Error>(HasSubstr("the prompt is not UTF-8: byte 1 is 0xc3")));
 }
 
-TEST(CleanPrompt, SixtyFourKilobytesOfAnythingTakeLittleTime) {
-  std::vector<std::string> prompts{std::string(65536, '&'), std::string(65536, '<')};
-  for (const char* part : {"a cat ", "\xc3\x83", "\xc3\x83\xc2\xa9 ", "\xc3\xa2\xe2\x82\xac",
-                           "&amp;", "\x1b[", "\xc2\x80", "\xe2\x80\x9c", "\xf0\x9f\x98\x80"}) {
-    prompts.emplace_back();
-    while (prompts.back().size() < 65536) {
-      prompts.back() += part;
-    }
+std::string repeated(const std::string& head, const std::string& unit, size_t bytes) {
+  std::string out = head;
+  while (out.size() < bytes) {
+    out += unit;
   }
-  for (const std::string& prompt : prompts) {
-    SCOPED_TRACE(prompt.substr(0, 16));
-    const auto start = std::chrono::steady_clock::now();
-    clean_prompt(prompt);
-    // A tenth of a second here; quadratic time would take minutes.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  return out;
+}
+
+// Each of them took the square of its length, or could have; the test's time limit is the bound.
+TEST(CleanPrompt, TakesTimeInProportionToTheLength) {
+  constexpr size_t kBytes = 200'000;
+  for (const char* unit :
+       {"&", "<", "a cat ", "\xc3\x83", "\xc3\x83\xc2\xa9 ", "\xc3\xa2\xe2\x82\xac", "&amp;",
+        "\x1b[", "\xc2\x80", "\xe2\x80\x9c", "\xf0\x9f\x98\x80", "\xef\xbc\x86", "\xcc\x81\xcc\x96",
+        "\xe0\xbd\xb3", "\xe1\x84\x80\xe1\x85\xa1"}) {
+    SCOPED_TRACE(unit);
+    clean_prompt(repeated("", unit, kBytes));
+  }
+  EXPECT_EQ(clean_prompt(repeated("&", "amp;", kBytes) + "lt;"), "<");
+  EXPECT_EQ(clean_prompt(repeated("&", "#38;", kBytes) + "#x26;gt;"), ">");
+  EXPECT_EQ(clean_prompt(repeated("&", "AMP;", kBytes) + "EACUTE;"), "\xc3\x89");
+  clean_prompt(repeated("&", "#xff06;", kBytes) + "lt;");
+  EXPECT_EQ(clean_prompt(repeated("&#", "0", kBytes) + "65;"), "A");
+}
+
+// Unicode's canonical order, by classes of marks that are mixed: what ICU gives for the same.
+TEST(Compose, GivesEveryOrderOfMarksTheFormOfIcu) {
+  const std::u32string letters = U"ae\u00e9\u1100\u1161\u11a8\u0f40";
+  const std::u32string marks =
+      U"\u0301\u0316\u0323\u0327\u0344\u0f71\u0f72\u0f73\u0f75\u0f81\u0345\u3099";
+  uint32_t state = 1;
+  const auto below = [&](size_t count) {
+    state = state * 1664525U + 1013904223U;
+    return (state >> 16) % count;
+  };
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
+  ASSERT_TRUE(U_SUCCESS(status));
+  for (int i = 0; i < 5000; ++i) {
+    std::u32string text;
+    for (size_t left = below(12); left > 0; --left) {
+      text += below(3) == 0 ? letters[below(letters.size())] : marks[below(marks.size())];
+    }
+    std::string expected;
+    nfc->normalize(icu::UnicodeString::fromUTF8(encode_utf8(text)), status).toUTF8String(expected);
+    EXPECT_EQ(encode_utf8(compose(text)), expected);
   }
 }
 

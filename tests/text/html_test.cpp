@@ -47,5 +47,15 @@ TEST(Html, TheStrictFormWantsSemicolonsAndKnowsCapitals) {
   EXPECT_EQ(strict("&#x2019;"), "\xe2\x80\x99");
 }
 
+// All levels of ampersands at once, and one level of what they stand before: as ftfy leaves it when
+// it has read the text again and again.
+TEST(Html, TheStrictFormTakesNestedAmpersandsAtOnce) {
+  EXPECT_EQ(strict("&amp;lt;"), "&lt;");
+  EXPECT_EQ(strict("&amp;amp;AMP;#38;#x26;lt;"), "&lt;");
+  EXPECT_EQ(strict("&amp;amp;amp"), "&amp");
+  EXPECT_EQ(strict("&amp;nosuchthing;"), "&nosuchthing;");
+  EXPECT_EQ(strict("&amp;&amp;amp;x"), "&&x");
+}
+
 }  // namespace
 }  // namespace kinema::text

@@ -71,15 +71,40 @@ TEST(CheckEvaluation, SaysWhyNoSampleTakesPart) {
   EXPECT_NO_THROW(check_evaluation({}, high, Samples({125, 900})));
 }
 
+TEST(CheckEvaluation, RefusesATimestepThatTheScheduleLacks) {
+  const auto refused = [](const EvaluationOptions& options, const ObjectiveOptions& objective,
+                          const Samples& samples, const char* about) {
+    EXPECT_THAT([&] { check_evaluation(options, objective, samples); },
+                ThrowsMessage<Error>(HasSubstr(about)));
+  };
+  const ObjectiveOptions flow;
+  const ObjectiveOptions diffusion{.diffusion = DiffusionObjective{}};
+  const ObjectiveOptions short_one{.diffusion = DiffusionObjective{.num_train_timesteps = 500}};
+  // Pure noise is the last timestep of a flow; a diffusion's table ends before it.
+  EXPECT_NO_THROW(check_evaluation({}, flow, Samples({125, 1000})));
+  EXPECT_NO_THROW(check_evaluation({}, diffusion, Samples({0, 999})));
+  refused({}, diffusion, Samples({125, 1000}),
+          "record 1 has timestep 1000, but the schedule of "
+          "the model has 0 to 999");
+  refused({}, short_one, Samples({500}), "has 0 to 499");
+  refused({}, flow, Samples({125, 1001}), "record 1 has timestep 1001");
+  refused({.timesteps = {125, 1000}, .samples = 1}, diffusion, Samples({-1}),
+          "timesteps_list has timestep 1000");
+  refused({.timesteps = {-5}, .samples = 1}, flow, Samples({-1}), "timesteps_list has timestep -5");
+  // The list says nothing where samples bring their own.
+  EXPECT_NO_THROW(check_evaluation({.timesteps = {875}, .samples = 1}, short_one, Samples({499})));
+}
+
 class Evaluations : public pjrt::CpuTest {
  protected:
-  static Evaluation evaluate(int64_t batch, const data::Source& source, EvaluationOptions options) {
+  static Evaluation evaluate(int64_t batch, const data::Source& source, EvaluationOptions options,
+                             const StepOptions& step = {}) {
     options.program.executable_cache = tiny::program_cache().path().string();
     pjrt::Client client = pjrt::cpu_client();
     const std::vector<runtime::Array> params = runtime::to_arrays(tiny::params(client));
     const Evaluator evaluator(client, tiny::specs(),
                               network_model(tiny::network(), tiny::options()), tiny::shapes(batch),
-                              {}, options);
+                              step, options);
     return evaluator.run(pointers_to<runtime::Array>(params), source);
   }
 };
@@ -132,6 +157,17 @@ TEST_F(Evaluations, TakeSoManyOfATimestepAndShareOutWhatBringsNone) {
               ElementsAre(Pair(100, testing::Gt(0)), Pair(500, testing::Gt(0))));
   EXPECT_THAT([&] { evaluate(2, bare, {.timesteps = {100}, .samples = 0}); },
               ThrowsMessage<Error>(HasSubstr("of 5 samples none takes part")));
+}
+
+// The sum over a table in which the timestep is not would be an input of zeros.
+TEST_F(Evaluations, OfADiffusionHaveNoLossBehindTheEndOfItsTable) {
+  StepOptions step;
+  step.objective.diffusion = DiffusionObjective{};
+  EXPECT_GT(evaluate(1, Samples({999}), {}, step).loss, 0);
+  EXPECT_THAT([&] { evaluate(1, Samples({1000}), {}, step); },
+              ThrowsMessage<Error>(HasSubstr("has 0 to 999")));
+  EXPECT_THAT([&] { evaluate(1, Samples({-1}), {.timesteps = {1000}, .samples = 1}, step); },
+              ThrowsMessage<Error>(HasSubstr("timesteps_list has timestep 1000")));
 }
 
 TEST(EvaluationLines, NameEachTimestep) {

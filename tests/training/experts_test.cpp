@@ -9,6 +9,7 @@
 #include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/json.h"
 #include "training/tiny.h"
 
 namespace kinema::training {
@@ -182,7 +183,7 @@ TEST_F(BothExperts, TrainAsARunEachDoesOnTheStepsThatAreItsOwn) {
         EXPECT_LE(largest_difference(together[i]->to_host(), apart[i]->to_host()), kRounding) << i;
       }
     }
-    EXPECT_EQ(state.parts.count->to_host().as<int32_t>()[0], made[expert])
+    EXPECT_EQ(state.parts.counts->to_host().as<int32_t>()[0], made[expert])
         << "an expert counts its own updates";
   }
   EXPECT_NO_THROW(experts.check_replicas());
@@ -220,12 +221,30 @@ TEST_F(BothExperts, GoOnFromACheckpointBitForBit) {
     for (const int64_t expert : {1, 0}) {
       State loaded =
           load_state(scratch / "5", tiny::specs(), true, client_, plain_adamw(), {}, expert);
-      EXPECT_EQ(loaded.count->to_host().as<int32_t>()[0], updates.at(static_cast<size_t>(expert)));
+      EXPECT_EQ(loaded.counts->to_host().as<int32_t>()[0], updates.at(static_cast<size_t>(expert)));
       second.set_state(expert, std::move(loaded));
     }
     const std::vector<double> rest = run(second, 5, kSteps);
     EXPECT_EQ(rest, std::vector<double>(expected.begin() + 5, expected.end()));
     EXPECT_TRUE(bytes_of(second) == bytes_of(unbroken));
+  }
+}
+
+// Whichever stepped last: each goes on with its own counts.
+TEST_F(BothExperts, KeepTheCountsOfTheirAveragesWithoutASavedOptimizer) {
+  const io::Scratch scratch;
+  Experts first = fresh_experts();
+  run(first, 0, 5);
+  const std::vector<StateSource> states{first.source(0), first.source(1)};
+  save_states(scratch / "5", tiny::network(), states, {.step = 5}, {.optimizer = false});
+  const io::Json saved = io::Json::read(scratch / "5" / "train_state.json");
+  for (const int64_t expert : {0, 1}) {
+    const auto made = static_cast<int32_t>(two().turns.count(expert, 5));
+    EXPECT_EQ(saved.at(expert == 0 ? "updates" : "updates_2").as_int(), made);
+    const State loaded =
+        load_state(scratch / "5", tiny::specs(), true, client_, plain_adamw(), {}, expert);
+    const HostArray counts = loaded.counts->to_host();
+    EXPECT_THAT(counts.as<int32_t>(), ::testing::ElementsAre(made, 0, made)) << expert;
   }
 }
 

@@ -326,7 +326,7 @@ Trainer image_trainer(const runtime::Devices& on, int64_t batch, StepOptions ste
   for (size_t i = 0; i < specs.size(); ++i) {
     params.push_back(on.upload(values[i], specs[i].sharding(on.placement())));
   }
-  step.batch_axes = mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, batch);
+  step.batch_axes = mesh::batch_axes(on.placement(), mesh::Settings().data_sharding, batch);
   return {on,
           specs,
           network_model(network_of(config), options),

@@ -81,6 +81,14 @@ TEST(TrainingMemory, WhatDoesNotFitIsRefusedWithTheFirstChangeThatDoes) {
               ThrowsMessage<Error>(AllOf(HasSubstr("a step takes 1125899.9 GB"),
                                          HasSubstr("are free\n  with num_frames=9 it takes"))));
   EXPECT_EQ(asked, 2);
+
+  // What takes too much at least is not asked for more.
+  const Alternative some[] = {{"optimizer=adamw8bit", taking(1), taking(kTooMuch)},
+                              {"num_frames=5", taking(1), taking(1)}};
+  asked = 0;
+  EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, some); },
+              ThrowsMessage<Error>(HasSubstr("with num_frames=5 it takes")));
+  EXPECT_EQ(asked, 3) << "two least ones, and one step";
   EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, {}); },
               ThrowsMessage<Error>(HasSubstr("\n  a smaller model")));
 }

@@ -27,8 +27,7 @@ using runtime::mesh_sizes;
 Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
                 nn::ModelOptions model = tiny::options(), int64_t samples = kBatch) {
   model.place = on.placement();
-  step.batch_axes =
-      mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, samples);
+  step.batch_axes = mesh::batch_axes(on.placement(), mesh::Settings().data_sharding, samples);
   TrainerOptions more;
   more.program.executable_cache = tiny::program_cache().path().string();
   if (step.objective.caption_dropout > 0) {
@@ -233,7 +232,7 @@ TEST_F(MeshStep, GoesOnFromACheckpointOfOtherDevices) {
     // As in expect_same for later steps.
     EXPECT_NEAR(found.loss, expected.loss, 1e-3 * expected.loss);
     EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-3 * expected.gradient_norm);
-    EXPECT_EQ(second.state().parts.count->to_host().as<int32_t>()[0], 3);
+    EXPECT_EQ(second.state().parts.counts->to_host().as<int32_t>()[0], 3);
   }
 }
 

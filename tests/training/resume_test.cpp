@@ -1,17 +1,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+#include <string>
+
 #include "io/scratch.h"
+#include "kinema/checkpoints/checkpoint_folder.h"
+#include "kinema/config/resume.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/json.h"
 #include "kinema/io/safetensors.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "training/tiny.h"
 
 namespace kinema::training {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Resume = pjrt::CpuTest;
@@ -31,7 +38,7 @@ TEST_F(Resume, GivesTheLossesAndTheStateOfTheUnbrokenRunBitForBit) {
   pjrt::Client client = pjrt::cpu_client();
   Trainer unbroken = tiny::fresh_trainer(client, 2, kOptions);
   const std::vector<double> expected = run(unbroken, 0, 6);
-  CheckpointFolder checkpoints(scratch / "checkpoints");
+  checkpoints::CheckpointFolder checkpoints(scratch / "checkpoints");
   std::vector<double> losses;
   {
     Trainer first = tiny::fresh_trainer(client, 2, kOptions);
@@ -42,7 +49,7 @@ TEST_F(Resume, GivesTheLossesAndTheStateOfTheUnbrokenRunBitForBit) {
     });
   }
 
-  const Found found = checkpoints.newest();
+  const checkpoints::Found found = checkpoints.newest();
   ASSERT_EQ(found.step, 3);
   const TrainState saved = read_train_state(found.folder);
   EXPECT_EQ(saved.step, 3);
@@ -101,6 +108,13 @@ TEST_F(Resume, ACopyOnTheHostStaysWhatItWasWhileStepsGoOn) {
   EXPECT_EQ(loaded.parts.mu[0].to_host().as<float>()[0], 0.0F);
 }
 
+/// By Count.
+std::vector<int32_t> counts_of(const State& state) {
+  const HostArray counts = state.counts->to_host();
+  const auto all = counts.as<int32_t>();
+  return {all.begin(), all.end()};
+}
+
 TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
   const io::Scratch scratch;
   pjrt::Client client = pjrt::cpu_client();
@@ -113,16 +127,151 @@ TEST_F(Resume, StartsMomentsAtZeroWithoutASavedOptimizer) {
 
   const StateView state{trainer.state().specs, loaded};
   EXPECT_EQ(state.params()[0]->to_host().bytes, trainer.state().params()[0]->to_host().bytes);
-  EXPECT_EQ(state.parts.count->to_host().as<int32_t>()[0], 0);
+  EXPECT_THAT(counts_of(loaded), ElementsAre(2, 0, 2)) << "those of the moments begin anew";
   EXPECT_EQ(state.parts.mu[0].to_host().as<float>()[0], 0.0F);
   EXPECT_EQ(read_train_state(scratch / "weights").step, 2);
+}
+
+/// A trainer that begins with the tiny parameters, whatever its optimizer keeps.
+Trainer fresh(pjrt::Client& client, const StepOptions& rule) {
+  return tiny::trainer(client, 2, rule,
+                       fresh_state(runtime::to_arrays(tiny::params(client)), tiny::specs(),
+                                   rule.ema.is_on(), client, *optimizer_of(rule)));
+}
+
+/// A run of three steps with `rule` that saves weights and average alone, and goes on for one step.
+struct OneMore {
+  io::Scratch scratch;
+  pjrt::Client client = pjrt::cpu_client();
+  State before;  // of the fourth step
+  Trainer trainer;
+
+  explicit OneMore(const StepOptions& rule)
+      : before(saved(rule)), trainer(tiny::trainer(client, 2, rule, load(rule))) {
+    run(trainer, 3, 4);
+  }
+  State load(const StepOptions& rule) {
+    return load_state(scratch / "3", tiny::specs(), rule.ema.is_on(), client, *optimizer_of(rule));
+  }
+
+ private:
+  State saved(const StepOptions& rule) {
+    Trainer first = fresh(client, rule);
+    run(first, 0, 3);
+    save_state(scratch / "3", tiny::network(), first.state(), {.step = 3}, {.optimizer = false});
+    return load(rule);
+  }
+};
+
+TEST_F(Resume, WeighsTheSavedAverageByItsOwnCountWithoutASavedOptimizer) {
+  for (const int64_t after : {-1, 0, 1}) {
+    SCOPED_TRACE(after);
+    StepOptions rule = kOptions;
+    rule.ema = {.decay = 0.99, .update_after_step = after};
+    const OneMore more(rule);
+    const StateView now = more.trainer.state();
+    EXPECT_THAT(counts_of(now.parts), ElementsAre(4, 1, 4));
+
+    const double d = rule.ema.decay_at(4);
+    for (size_t i = 0; i < now.parts.ema.size(); ++i) {
+      const HostArray old = more.before.ema[i].to_host();
+      const HostArray params = now.parts.trained[i].to_host();
+      const HostArray found = now.parts.ema[i].to_host();
+      for (size_t j = 0; j < found.as<float>().size(); ++j) {
+        const double a = old.as<float>()[j];
+        const double p = params.as<float>()[j];
+        // Two products and a sum, each rounded in F32.
+        const double limit = 0x1p-22 * (std::abs(a) + std::abs(p));
+        ASSERT_NEAR(found.as<float>()[j], d * a + (1 - d) * p, limit) << i << " " << j;
+      }
+    }
+  }
+}
+
+// Its first update is that of a run that begins with these weights: AdamW's moments are zero, and
+// Adafactor's squares count as they are, whatever was made before.
+TEST_F(Resume, CountsTheUpdatesOfMomentsFromWhereTheyBegin) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::ADAMW, OptimizerKind::ADAMW8BIT, OptimizerKind::ADAFACTOR}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    StepOptions rule = kOptions;
+    rule.optimizer = kind;
+    OneMore more(rule);
+
+    std::vector<runtime::Array> weights = weights::load(
+        more.scratch / "3" / "transformer", tiny::specs(), runtime::Devices(more.client));
+    Trainer anew = tiny::trainer(
+        more.client, 2, rule,
+        fresh_state(std::move(weights), tiny::specs(), true, more.client, *optimizer_of(rule)));
+    run(anew, 3, 4);
+
+    for (const auto part : {&State::trained, &State::mu, &State::nu}) {
+      const auto& found = more.trainer.state().parts.*part;
+      const auto& expected = anew.state().parts.*part;
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].to_host().bytes, expected[i].to_host().bytes) << i;
+      }
+    }
+  }
+}
+
+TEST_F(Resume, BeginsAnAverageThatTheCheckpointDoesNotHold) {
+  const io::Scratch scratch;
+  pjrt::Client client = pjrt::cpu_client();
+  StepOptions rule = kOptions;
+  rule.ema = {};
+  Trainer without = tiny::fresh_trainer(client, 2, rule);
+  run(without, 0, 3);
+  save_state(scratch / "3", tiny::network(), without.state(), {.step = 3});
+  rule.ema = {.decay = 0.99};
+
+  State loaded = load_state(scratch / "3", tiny::specs(), true, client);
+  EXPECT_THAT(counts_of(loaded), ElementsAre(3, 3, 0));
+  const HostArray weights = loaded.trained[0].to_host();
+  Trainer with = tiny::trainer(client, 2, rule, std::move(loaded));
+  run(with, 3, 4);
+
+  const StateView now = with.state();
+  const double d = rule.ema.decay_at(1);
+  const float expected = static_cast<float>(
+      d * static_cast<double>(weights.as<float>()[0]) +
+      (1 - d) * static_cast<double>(now.parts.trained[0].to_host().as<float>()[0]));
+  EXPECT_NEAR(now.parts.ema[0].to_host().as<float>()[0], expected,
+              0x1p-22 * 2 * std::abs(expected));
+}
+
+// Each count is saved where what it counts is, and a run that is resumed twice keeps all three.
+TEST_F(Resume, SavesTheCountsOfWhatItSaves) {
+  OneMore more(kOptions);
+  const auto saved = [&](const char* name, const Held& held) {
+    save_state(more.scratch / name, tiny::network(), more.trainer.state(), {.step = 4}, held);
+    return io::Json::read(more.scratch / name / "train_state.json");
+  };
+  const io::Json whole = saved("whole", {});
+  EXPECT_EQ(whole.at("updates").as_int(), 4);
+  EXPECT_EQ(whole.at("updates_of_moments").as_int(), 1);
+  EXPECT_EQ(whole.at("updates_of_average").as_int(), 4);
+  const State again = load_state(more.scratch / "whole", tiny::specs(), true, more.client);
+  EXPECT_THAT(counts_of(again), ElementsAre(4, 1, 4));
+  EXPECT_FALSE(saved("weights", {.optimizer = false}).contains("updates_of_moments"));
+
+  // An earlier version named the first one alone.
+  io::Json older = io::Json::object();
+  for (const auto& [key, value] : whole.members()) {
+    if (!key.starts_with("updates_of")) {
+      older.set(key, value);
+    }
+  }
+  io::write_file(more.scratch / "whole" / "train_state.json", older.dump());
+  const State old = load_state(more.scratch / "whole", tiny::specs(), true, more.client);
+  EXPECT_THAT(counts_of(old), ElementsAre(4, 4, 4));
 }
 
 TEST_F(Resume, KeepsTheSettingsOfTheRun) {
   const io::Scratch scratch;
   pjrt::Client client = pjrt::cpu_client();
   const Trainer trainer = tiny::fresh_trainer(client, 2, {});
-  const config::Record settings{
+  const std::map<std::string, std::string> settings{
       {"learning_rate", "0.0001"}, {"patch_size", "[1, 2, 2]"}, {"text_encoder", "\"hashed\""}};
   save_state(scratch / "a", tiny::network(), trainer.state(), {.settings = settings},
              {.optimizer = false});

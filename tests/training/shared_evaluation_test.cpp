@@ -53,8 +53,7 @@ Evaluation evaluate(const runtime::Devices& on, const data::Source& source) {
   nn::ModelOptions model = tiny::options();
   model.place = on.placement();
   StepOptions step;
-  step.batch_axes =
-      mesh::batch_axes(on.placement(), config::ParallelConfig().data_sharding, kBatch);
+  step.batch_axes = mesh::batch_axes(on.placement(), mesh::Settings().data_sharding, kBatch);
   const std::vector<nn::ParamSpec> specs = tiny::specs();
   pjrt::Client client = on.client();
   std::vector<runtime::Array> params;

@@ -43,7 +43,7 @@ TEST_F(Step, LowersTheLossOnOneBatch) {
   EXPECT_GT(first.max_abs_gradient, 0);
   EXPECT_LT(first.max_abs_gradient, first.gradient_norm);
   EXPECT_LT(last.loss, 0.8 * first.loss);
-  EXPECT_EQ(trainer.state().parts.count->to_host().as<int32_t>()[0], 21);
+  EXPECT_EQ(trainer.state().parts.counts->to_host().as<int32_t>()[0], 21);
 }
 
 /// A batch of one more latent frame than tiny::batch has.

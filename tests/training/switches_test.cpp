@@ -115,8 +115,8 @@ TEST_F(Switches, TransferGuardLetsABatchInAndItsMetricsOut) {
 
 TEST_F(Switches, TransferGuardRefusesEveryOtherCopyInTheSteps) {
   Trainer trainer = tiny::fresh_trainer(client(), 4, {});
-  EXPECT_THAT([&] { guarded_steps(trainer, [&] { trainer.state().parts.count->to_host(); }); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("[transfer_guard] s32[] (4 bytes)"),
+  EXPECT_THAT([&] { guarded_steps(trainer, [&] { trainer.state().parts.counts->to_host(); }); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("[transfer_guard] s32[3] (12 bytes)"),
                                          HasSubstr("to the host in the training steps"))));
   EXPECT_THAT(
       [&] {

@@ -12,6 +12,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/runtime/client.h"
+#include "reference.h"
 
 namespace kinema::verification {
 namespace {
@@ -22,48 +23,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
 
-const fs::path kGolden = fs::path(KINEMA_SOURCE_DIR) / "tests/golden";
-
 pjrt::Client& client() {
   static pjrt::Client opened = runtime::open_client({});
   return opened;
 }
 
-/// Runs the cases of tests/golden that contain `filter`; every supported row must hold.
-void expect_matches(const std::string& filter) {
-  const Report report = run(kGolden, client(), {.filter = filter});
-  EXPECT_TRUE(report.ok()) << to_table(report);
+// images_test runs the cases of the UNet, beside these.
+TEST(Verify, EveryCaseMatchesTheReference) {
+  expect_all_match(run(kGolden, client(), {.skip = kUnetCases}));
 }
-
-TEST(Verify, TransformersMatchTheReference) { expect_matches("transformer"); }
-
-TEST(Verify, TrainingMatchesTheReference) { expect_matches("train"); }
-
-TEST(Verify, BothExpertsMatchTheReference) { expect_matches("experts"); }
-
-TEST(Verify, SchedulersMatchTheReference) { expect_matches("sched"); }
-
-TEST(Verify, PipelinesMatchTheReference) { expect_matches("pipeline"); }
-
-TEST(Verify, VariantsMatchTheReference) { expect_matches("variants"); }
-
-TEST(Verify, RecordsMatchTheReference) { expect_matches("dataset"); }
-
-TEST(Verify, TokenizerMatchesTheReference) { expect_matches("tokenizer"); }
-
-TEST(Verify, TextEncodersMatchTheReference) {
-  for (const char* name : {"umt5", "flux_clip", "sdxl_clip2", "flux_t5"}) {
-    expect_matches(name);
-  }
-}
-
-TEST(Verify, LoraFilesMatchTheReference) { expect_matches("lora"); }
-
-TEST(Verify, SingleFilesMatchTheReference) { expect_matches("_single"); }
-
-TEST(Verify, QuantizedProductsMatchTheReference) { expect_matches("quant_"); }
-
-TEST(Verify, VaesMatchTheReference) { expect_matches("vae"); }
 
 TEST(Verify, RunsTransformersWithAndWithoutScan) {
   const Report report = run(kGolden, client(), {.filter = "flux_transformer_edge"});
@@ -152,6 +120,8 @@ TEST(Verify, SeesOneWrongValue) {
 TEST(Verify, SaysWhenThereIsNothingToRun) {
   EXPECT_THAT([] { run(kGolden / "io", client()); },
               ThrowsMessage<Error>(HasSubstr("holds no reference cases")));
+  EXPECT_THAT([] { run(kGolden, client(), {.filter = "sched", .skip = "sched"}); },
+              ThrowsMessage<Error>(HasSubstr("`sched`")));
   EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
               ThrowsMessage<Error>(HasSubstr("`nowhere`")));
 }

@@ -54,6 +54,12 @@ TEST(LoraKey, ReadsEveryFormat) {
   EXPECT_EQ(read("lora_unet_blocks_0_self_attn_q.lora_down.weight"),
             "blocks.0.attn1.to_q down kohya");
   EXPECT_EQ(read("lora_unet_blocks_39_ffn_0.alpha"), "blocks.39.ffn.net.0.proj alpha kohya");
+  // VideoX-Fun, with dots behind the block, SimpleTuner.
+  for (const char* name : {"lora_unet__blocks_0_self_attn_q", "lora_unet_blocks_0.self_attn.q",
+                           "lycoris_blocks_0_self_attn_q"}) {
+    EXPECT_EQ(read(std::string(name) + ".lora_down.weight"),
+              read("lora_unet_blocks_0_self_attn_q.lora_down.weight"));
+  }
   EXPECT_EQ(read("lora_unet_blocks_7_attn2_to_out_0.lora_up.weight"),
             "blocks.7.attn2.to_out.0 up kohya");
   EXPECT_EQ(read("lora_unet_text_embedding_2.lora_up.weight"),
@@ -65,6 +71,8 @@ TEST(LoraKey, ReadsEveryFormat) {
             "blocks.0.attn1.to_q down");
   EXPECT_EQ(read("diffusion_model.blocks.0.self_attn.norm_q.diff"), "blocks.0.attn1.norm_q diff");
   EXPECT_EQ(read("diffusion_model.blocks.0.norm3.diff_b"), "blocks.0.norm2 diff bias");
+  EXPECT_EQ(read("lora_unet_blocks_0_norm3.w_norm"), "blocks.0.norm2 diff kohya");
+  EXPECT_EQ(read("lora_unet_blocks_0_norm3.b_norm"), "blocks.0.norm2 diff bias kohya");
   EXPECT_EQ(read("diffusion_model.blocks.0.diff_m"), "blocks.0.scale_shift_table diff");
   EXPECT_EQ(read("diffusion_model.blocks.0.modulation.diff"), "blocks.0.scale_shift_table diff");
   EXPECT_EQ(read("diffusion_model.head.diff_m"), "scale_shift_table diff");
@@ -323,6 +331,21 @@ TEST_F(LoraFile, TakesAlphasOfRegularExpressionsAsPeftDoes) {
   const auto broken =
       write({{"lora_adapter_metadata", R"json({"alpha_pattern": {"to_(q": 3}})json"}});
   EXPECT_THAT([&] { Lora::open(broken); }, ThrowsMessage<Error>(HasSubstr("to_(q")));
+  // Names take no matcher; patterns of a file share what matching may take: these would take hours.
+  std::string names;
+  std::string slow;
+  for (int i = 0; i < 4000; ++i) {
+    names += fmt::format("\"blocks.{}.attn9.to_q\": 1, ", i);
+    if (i < 300) {
+      slow += fmt::format("{}\"(.*.*.*.*.*.*.*)_{}\": 1", i == 0 ? "" : ", ", i);
+    }
+  }
+  const auto named =
+      write({{"lora_adapter_metadata", "{\"alpha_pattern\": {" + names + "\"attn2.to_q\": 12}}"}});
+  EXPECT_EQ(Lora::open(named).targets().at("blocks.1.attn2.to_q").factor, 3.0);
+  const auto slow_one = write({{"lora_adapter_metadata", "{\"alpha_pattern\": {" + slow + "}}"}});
+  EXPECT_THAT([&] { Lora::open(slow_one); },
+              ThrowsMessage<Error>(HasSubstr("takes too long to be matched")));
   std::string many;
   for (int i = 0; i < 5000; ++i) {
     many += fmt::format("{}\"m{}\": 1", i == 0 ? "" : ", ", i);

@@ -112,6 +112,53 @@ TEST(Communicator, EndsAWaitWhenAnotherFailed) {
   world.talk().barrier({.what = "the end of the test"});
 }
 
+// Its memory is the engine's until the network is done with it.
+TEST(Engine, WhatIsDroppedWhileItIsSentArrivesWhole) {
+  World& world = test_world();
+  Engine& engine = *world.engine();
+  const int channel = engine.open_channel();
+  const std::string text(size_t{64} << 20, 'a');  // more than a receiver takes without being asked
+  world.talk().barrier({.what = "the start of the test"});
+  if (world.rank() == 1) {
+    auto copy = Message::copy_of(text);
+    engine.send(channel, std::exchange(copy, {}), 2, 0).reset();
+    const std::string others(size_t{64} << 20, 'b');  // where the copy may have been
+    world.talk().barrier({.what = "what was sent"});
+    world.talk().barrier({.what = "the end of the test"});
+    EXPECT_EQ(others.front(), 'b');
+    return;
+  }
+  world.talk().barrier({.what = "what was sent"});
+  if (world.rank() == 2) {
+    const auto receives = engine.receive(channel, text.size(), 1, 0);
+    for (const Stopwatch watch; !receives->done() && watch.seconds() < 60;) {
+    }
+    EXPECT_TRUE(receives->message().text() == text);
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
+// What arrives late for one that was given up is nobody's memory but the engine's.
+TEST(Engine, WhatIsGivenUpWhileItArrivesIsWrittenNowhere) {
+  World& world = test_world();
+  Engine& engine = *world.engine();
+  const int channel = engine.open_channel();
+  const size_t size = size_t{64} << 20;
+  for (int i = 0; i < 5; ++i) {
+    world.talk().barrier({.what = "the start of a turn"});
+    if (world.rank() == 1) {
+      engine.send(channel, Message::copy_of(std::string(size, 'a')), 2, i);
+    } else if (world.rank() == 2) {
+      auto receives = engine.receive(channel, size, 1, i);
+      receives->done();
+      receives.reset();
+      const std::vector<char> others(size, 'b');
+      EXPECT_EQ(std::ranges::count(others, 'b'), std::ssize(others));
+    }
+  }
+  world.talk().barrier({.what = "the end of the test"});
+}
+
 TEST(Keys, ArriveWholeFromAnyProcess) {
   World& world = test_world();
   Engine& engine = *world.engine();

@@ -23,12 +23,8 @@ class StoreEngine : public Engine {
   int64_t size() const override { return 2; }
   std::string name() const override { return "a store"; }
   int open_channel() override { return 0; }
-  std::unique_ptr<Pending> send(int, std::span<const std::byte>, int64_t, int) override {
-    return nullptr;
-  }
-  std::unique_ptr<Pending> receive(int, std::span<std::byte>, int64_t, int) override {
-    return nullptr;
-  }
+  std::unique_ptr<Pending> send(int, Message, int64_t, int) override { return nullptr; }
+  std::unique_ptr<Pending> receive(int, size_t, int64_t, int) override { return nullptr; }
   void put(const std::string& key, const std::string& value) override {
     const std::lock_guard lock(mutex_);
     EXPECT_TRUE(values_.emplace(key, value).second) << key << " was put twice";

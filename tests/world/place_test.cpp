@@ -147,12 +147,14 @@ TEST(Place, IsWhatKeysSay) {
   EXPECT_EQ(place.rank, 3);
   EXPECT_EQ(place.size, 4);
   EXPECT_EQ(place.coordinator, "a:1");
+  EXPECT_TRUE(place.has_own_console);
   EXPECT_EQ(told_place(alone, 0, 1, "").launcher, Launcher::NONE);
   EXPECT_EQ(told_place(alone, 0, 1, "a:1").launcher, Launcher::NONE);
   const Place pod{.launcher = Launcher::TCP, .rank = 1, .size = 2, .coordinator = "b:2"};
   EXPECT_EQ(told_place(pod, 0, 1, "").coordinator, "b:2");
   EXPECT_EQ(told_place(pod, 0, 1, "c:3").coordinator, "c:3");
   EXPECT_EQ(told_place(pod, 1, 2, "").rank, 1);
+  EXPECT_FALSE(told_place(pod, 1, 2, "").has_own_console);  // what a launcher says stays
   const auto error = [](const Place& found, int64_t rank, std::optional<int64_t> size,
                         const char* coordinator) {
     try {

@@ -2,74 +2,33 @@
 #include "kinema/world/tcp_engine.h"
 
 #include <gmock/gmock.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <future>
-#include <zmq.hpp>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <system_error>
+#include <thread>
+#include <tuple>
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/world/communicator.h"
 #include "kinema/world/keys.h"
+#include "kinema/world/reliable_channel.h"
+#include "kinema/world/tcp_hello.h"
+#include "world/tcp_engines.h"
 
 namespace kinema::world {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::ThrowsMessage;
-
-using Engines = std::vector<std::shared_ptr<Engine>>;
-
-/// A port that was free a moment ago.
-std::string free_address() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t length = sizeof at;
-  EXPECT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&at), sizeof at), 0);
-  EXPECT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&at), &length), 0);
-  close(socket);
-  return fmt::format("127.0.0.1:{}", ntohs(at.sin_port));
-}
-
-/// `wanted`: of each process, its number and how many it was told of; gives the engine or throws.
-std::vector<std::future<std::shared_ptr<Engine>>> start(
-    const std::string& coordinator, const std::vector<std::pair<int64_t, int64_t>>& wanted,
-    double seconds = 60) {
-  std::vector<std::future<std::shared_ptr<Engine>>> out;
-  for (const auto& [rank, size] : wanted) {
-    out.push_back(std::async(std::launch::async, [=] {
-      return join_over_tcp(
-          {.rank = rank, .size = size, .coordinator = coordinator, .seconds = seconds});
-    }));
-  }
-  return out;
-}
-
-Engines join(int64_t size, const std::string& coordinator = free_address()) {
-  std::vector<std::pair<int64_t, int64_t>> all;
-  for (int64_t rank = 0; rank < size; ++rank) {
-    all.emplace_back(rank, size);
-  }
-  Engines out;
-  for (auto& each : start(coordinator, all)) {
-    out.push_back(each.get());
-  }
-  return out;
-}
-
-std::string text_of(const std::vector<std::byte>& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-void wait(Pending& message) {
-  for (const Stopwatch watch; !message.done();) {
-    check(watch.seconds() < 20, "no message came");
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
 
 TEST(TcpEngine, CarriesMessagesOfAnyLengthInOrder) {
   const Engines all = join(3);
@@ -80,15 +39,11 @@ TEST(TcpEngine, CarriesMessagesOfAnyLengthInOrder) {
   for (const size_t length : {size_t{0}, size_t{1}, size_t{100000}, size_t{64} << 20}) {
     const std::string first(length, 'a');
     const std::string second(length, 'b');
-    all[1]->send(channel, std::as_bytes(std::span(first)), 2, 7);
-    all[1]->send(channel, std::as_bytes(std::span(second)), 2, 7);
-    std::vector<std::byte> one(length);
-    std::vector<std::byte> other(length);
-    const auto receives = all[2]->receive(channel, one, 1, 7);
-    const auto receives_more = all[2]->receive(channel, other, 1, 7);
-    wait(*receives_more);
-    wait(*receives);
-    EXPECT_TRUE(text_of(one) == first && text_of(other) == second) << length;
+    all[1]->send(channel, Message::copy_of(first), 2, 7);
+    all[1]->send(channel, Message::copy_of(second), 2, 7);
+    const auto receives = all[2]->receive(channel, length, 1, 7);
+    const auto receives_more = all[2]->receive(channel, length, 1, 7);
+    EXPECT_TRUE(text_of(*receives_more) == second && text_of(*receives) == first) << length;
   }
 }
 
@@ -96,51 +51,50 @@ TEST(TcpEngine, KeepsSendersTagsAndChannelsApart) {
   const Engines all = join(3);
   const int a = all[0]->open_channel();
   const int b = all[0]->open_channel();
-  std::map<std::tuple<int64_t, int, int>, std::byte> got;
-  std::vector<std::unique_ptr<Pending>> receiving;
+  std::map<std::tuple<int64_t, int, int>, std::unique_ptr<Pending>> receiving;
   for (const int64_t from : {1, 2}) {
     for (const int channel : {a, b}) {
       for (const int tag : {0, 5}) {
-        std::byte& into = got[{from, channel, tag}];
-        receiving.push_back(all[0]->receive(channel, {&into, 1}, from, tag));
+        receiving[{from, channel, tag}] = all[0]->receive(channel, 5, from, tag);
       }
     }
   }
-  const auto value = [](int64_t from, int channel, int tag) {
-    return static_cast<std::byte>(from * 16 + channel * 8 + tag);
+  const auto value = [](const std::tuple<int64_t, int, int>& key) {
+    return fmt::format("{} {} {}", std::get<0>(key), std::get<1>(key), std::get<2>(key));
   };
-  for (const auto& [key, into] : got) {
+  for (const auto& [key, pending] : receiving) {
     const auto [from, channel, tag] = key;
-    const std::byte sent = value(from, channel, tag);
-    all[static_cast<size_t>(from)]->send(channel, {&sent, 1}, 0, tag);
+    all[static_cast<size_t>(from)]->send(channel, Message::copy_of(value(key)), 0, tag);
   }
-  for (const auto& each : receiving) {
-    wait(*each);
-  }
-  for (const auto& [key, into] : got) {
-    const auto [from, channel, tag] = key;
-    EXPECT_EQ(into, value(from, channel, tag));
+  for (const auto& [key, pending] : receiving) {
+    EXPECT_EQ(text_of(*pending), value(key));
   }
 }
 
 TEST(TcpEngine, RefusesAMessageOfAnotherLength) {
   const Engines all = join(2);
-  const std::string text = "abc";
-  all[0]->send(0, std::as_bytes(std::span(text)), 1, 0);
-  std::vector<std::byte> room(2);
-  const auto receives = all[1]->receive(0, room, 0, 0);
-  EXPECT_THAT([&] { wait(*receives); }, ThrowsMessage<Error>(HasSubstr("3 bytes")));
+  all[0]->send(0, Message::copy_of("abc"), 1, 0);
+  const auto receives = all[1]->receive(0, 2, 0, 0);
+  EXPECT_THAT([&] { text_of(*receives); }, ThrowsMessage<Error>(HasSubstr("3 bytes")));
 }
 
 TEST(TcpEngine, AMessageGivenUpIsTheNextOnes) {
   const Engines all = join(2);
-  std::vector<std::byte> room(1);
-  all[1]->receive(0, room, 0, 0).reset();
-  const auto receives = all[1]->receive(0, room, 0, 0);
-  const std::string text = "x";
-  all[0]->send(0, std::as_bytes(std::span(text)), 1, 0);
-  wait(*receives);
-  EXPECT_EQ(text_of(room), "x");
+  all[1]->receive(0, 1, 0, 0).reset();
+  const auto receives = all[1]->receive(0, 1, 0, 0);
+  all[0]->send(0, Message::copy_of("x"), 1, 0);
+  EXPECT_EQ(text_of(*receives), "x");
+}
+
+// It is done once the network has it: who waits for that keeps no more than a window in memory.
+TEST(TcpEngine, ASendWaitsForRoomInTheWindow) {
+  const Engines all = join(2);
+  const Message large = Message::copy_of(std::string(3 * ReliableChannel::kWindowBytes, 'x'));
+  const auto sends = all[0]->send(0, large, 1, 0);
+  EXPECT_FALSE(sends->done());
+  wait(*sends);
+  const auto receives = all[1]->receive(0, large.size(), 0, 0);
+  EXPECT_EQ(text_of(*receives), large.text());
 }
 
 TEST(TcpEngine, KeysOfAnyProcessReachAll) {
@@ -189,16 +143,12 @@ TEST(TcpEngine, OneThatLeftMayComeAgain) {
   for (const bool is_last : {false, true}) {
     const std::string address = free_address();
     auto first = start(address, {{0, 3}});
-    const auto comes_and_goes = [&] {
-      zmq::context_t context;
-      zmq::socket_t gone(context, zmq::socket_type::dealer);
-      gone.set(zmq::sockopt::ipv6, true);
-      gone.connect("tcp://" + address);
-      gone.send(zmq::str_buffer(R"({"kinema":1,"rank":1,"size":3,"address":"tcp://127.0.0.1:1"})"),
-                zmq::send_flags::none);
+    {
+      const Stranger gone(address);
+      gone.say(line_of(Hello{.rank = 1, .size = 3, .address = "tcp://127.0.0.1:1", .token = "x"}));
+      // Of the port's owner nobody is told that it has come; that it says nothing is the rule.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    };
-    comes_and_goes();
+    }
     auto others = is_last ? start(address, {{2, 3}}) : start(address, {{1, 3}, {2, 3}});
     if (is_last) {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -219,6 +169,41 @@ TEST(TcpEngine, NamesAPortThatIsTaken) {
   EXPECT_THAT([&] { join_over_tcp({.rank = 1, .size = 2, .coordinator = address, .seconds = 5}); },
               ThrowsMessage<Error>(HasSubstr("are there already")));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which want addresses
+/// What joining throws in a process that has all the threads which it may have.
+std::string error_without_threads() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t used = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlimit limit{.rlim_cur = used + (rlim_t{12} << 20), .rlim_max = RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+  auto* const others = new std::vector<std::thread>();  // never joined: this process ends
+  try {
+    for (;;) {
+      others->emplace_back([] { std::this_thread::sleep_for(std::chrono::hours(1)); });
+    }
+  } catch (const std::system_error&) {
+    // As many as there may be.
+  }
+  try {
+    join_over_tcp({.rank = 0, .size = 2, .coordinator = free_address(), .seconds = 1});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// As under a container's limit of threads, where ZeroMQ ends the process.
+TEST(TcpEngine, SaysThatItCanMakeNoThreads) {
+  EXPECT_EXIT(
+      {
+        std::fputs(error_without_threads().c_str(), stderr);
+        std::_Exit(7);
+      },
+      testing::ExitedWithCode(7), "this process can make 0 more threads, but ZeroMQ needs about 3");
+}
+#endif
 
 TEST(TcpEngine, NamesAnAddressThatIsNone) {
   for (const char* const address : {"", "host", ":1", "host:", "host:x", "host:0", "host:65536",
@@ -252,37 +237,50 @@ TEST(TcpEngine, SaysThatProcess0DoesNotAnswer) {
 
 /// What anyone may send to an open port.
 std::vector<std::string> garbage() {
-  return {"",
-          std::string(3, '\0'),
-          std::string(100000, 'x'),
-          R"({"kinema":1})",
-          R"({"kinema":1,"rank":-1,"size":2,"address":"a"})",
-          R"({"kinema":1,"rank":18446744073709551615,"size":2,"address":"a"})",
-          R"({"kinema":1,"rank":1,"size":2,"address":7})",
-          R"({"kinema":2,"rank":1,"size":2,"address":"a"})",
-          R"([1,2)",
-          "GET / HTTP/1.1\r\n\r\n"};
+  return {
+      "\n",
+      std::string(3, '\0'),
+      std::string(100000, 'x'),
+      "{\"kinema\":2}\n",
+      "{\"kinema\":2,\"rank\":-1,\"size\":2,\"address\":\"a\",\"token\":\"\"}\n",
+      "{\"kinema\":2,\"rank\":18446744073709551615,\"size\":2,\"address\":\"a\",\"token\":\"\"}\n",
+      "{\"kinema\":2,\"rank\":1,\"size\":2,\"address\":7,\"token\":\"\"}\n",
+      "{\"kinema\":1,\"rank\":1,\"size\":2,\"address\":\"a\",\"token\":\"\"}\n",
+      "[1,2)\n",
+      "GET / HTTP/1.1\r\n\r\n"};
 }
 
 TEST(TcpEngine, StrangersAreNotHeard) {
   const std::string address = free_address();
   auto first = start(address, {{0, 2}});
-  zmq::context_t context;
-  zmq::socket_t stranger(context, zmq::socket_type::dealer);
-  stranger.set(zmq::sockopt::linger, 0);
-  stranger.connect("tcp://" + address);
+  std::vector<Stranger> strangers;
   for (const std::string& each : garbage()) {
-    stranger.send(zmq::buffer(each), zmq::send_flags::none);
-    stranger.send(zmq::buffer(each), zmq::send_flags::sndmore);
-    stranger.send(zmq::buffer(each), zmq::send_flags::none);
+    strangers.emplace_back(address).say(each);
   }
+  strangers.emplace_back(address);  // says nothing
   auto second = start(address, {{1, 2}});
   const Engines all = {first.front().get(), second.front().get()};
-  const std::string text = "ok";
-  all[0]->send(0, std::as_bytes(std::span(text)), 1, 0);
-  std::vector<std::byte> room(2);
-  wait(*all[1]->receive(0, room, 0, 0));
-  EXPECT_EQ(text_of(room), "ok");
+  all[0]->send(0, Message::copy_of("ok"), 1, 0);
+  EXPECT_EQ(text_of(*all[1]->receive(0, 2, 0, 0)), "ok");
+  for (const std::string& each : garbage()) {  // when all are there
+    strangers.emplace_back(address).say(each);
+  }
+  all[1]->send(0, Message::copy_of("ok"), 0, 0);
+  EXPECT_EQ(text_of(*all[0]->receive(0, 2, 1, 0)), "ok");
+}
+
+// One that repeats its hello is answered once; the secret is for those of the run.
+TEST(TcpEngine, TellsLateOnesNoSecret) {
+  const std::string address = free_address();
+  const Engines all = join(2, address);
+  const Stranger late(address);
+  const std::string hello =
+      line_of(Hello{.rank = 1, .size = 2, .address = "tcp://127.0.0.1:1", .token = "guessed"});
+  late.say(hello + hello + hello);
+  EXPECT_THAT(late.hear(), AnyOf("", HasSubstr("are there already")));
+  const Stranger one(address);
+  one.say(hello);
+  EXPECT_THAT(one.hear(), AllOf(HasSubstr("are there already"), Not(HasSubstr("secret"))));
 }
 
 TEST(TcpEngine, TextsAndBarriersOfManyProcesses) {

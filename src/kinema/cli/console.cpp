@@ -1,5 +1,6 @@
 #include "kinema/cli/console.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ namespace kinema::cli {
 struct Console {
   std::mutex mutex;
   std::vector<const LiveLine*> lines;  // in the order of their begin
-  bool drawn = false;
+  int drawn = 0;                       // characters of the line that stands there
   bool muted = false;
 
   static Console& get() {
@@ -28,8 +29,11 @@ struct Console {
 
   // Results of fputs are not looked at: see the header.
   void erase() {
-    if (std::exchange(drawn, false)) {
-      std::fputs("\r\x1b[K", stderr);
+    if (drawn > 0) {
+      // A terminal that has become narrower has wrapped the line into rows above the cursor's.
+      const int rows = (drawn - 1) / terminal_columns();
+      std::fputs(rows == 0 ? "\r\x1b[K" : fmt::format("\r\x1b[{}A\x1b[J", rows).c_str(), stderr);
+      drawn = 0;
     }
   }
 
@@ -42,8 +46,12 @@ struct Console {
     if (shown == lines.rend()) {
       erase();
     } else if (has_terminal()) {
-      std::fputs(("\r" + cut((*shown)->text_, terminal_columns() - 1) + "\x1b[K").c_str(), stderr);
-      drawn = true;
+      if (drawn > terminal_columns()) {
+        erase();
+      }
+      const std::string text = cut((*shown)->text_, terminal_columns() - 1);
+      std::fputs(("\r" + text + "\x1b[K").c_str(), stderr);
+      drawn = characters_of(text);
     }
   }
 
@@ -58,12 +66,18 @@ struct Console {
     draw();
   }
 
+  static bool begins_character(char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+  }
+  static int characters_of(const std::string& text) {
+    return static_cast<int>(std::ranges::count_if(text, begins_character));
+  }
+
   /// At most so many characters of UTF-8.
   static std::string cut(const std::string& text, int characters) {
     size_t end = 0;
     for (int count = 0; end < text.size(); ++end) {
-      const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
-      count += begins ? 1 : 0;
+      count += begins_character(text[end]) ? 1 : 0;
       if (count > characters) {
         break;
       }

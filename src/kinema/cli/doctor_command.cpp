@@ -45,13 +45,20 @@ int diagnose(const std::vector<std::string>& words, bool json) {
         report.set(line.name.substr(line.name.find_first_not_of(' ')), line.text);
       }
     }
-    report.set("problem", found.problem).set("ok", found.problem.empty());
+    report.set("problem", found.problem)
+        .set("warning", found.warning)
+        .set("ok", found.problem.empty());
     fmt::print("{}\n", report.dump());
   } else {
     for (const auto& line : found.lines) {
       fmt::print("{:<12} {}\n", line.name, line.text);
     }
-    fmt::print("{}\n", found.problem.empty() ? "nothing is missing" : found.problem);
+    if (!found.warning.empty()) {
+      fmt::print("{}\n", found.warning);
+    }
+    if (!found.problem.empty() || found.warning.empty()) {
+      fmt::print("{}\n", found.problem.empty() ? "nothing is missing" : found.problem);
+    }
   }
   return found.problem.empty() ? 0 : 1;
 }

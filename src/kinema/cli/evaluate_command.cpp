@@ -25,8 +25,10 @@ int evaluate(const std::vector<std::string>& words, bool json) {
   job.world = joined_world("evaluate", words);
   const bool any = !std::ranges::all_of(
       words, [](const std::string& word) { return word.find('=') != std::string::npos; });
-  check(any,
-        "which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
+  if (!any) {
+    (void)config::load_defaults(words, {});  // throws where a key is not known
+    fail("which configuration, or model? give a YAML file or a folder, e.g. configs/shapes.yml");
+  }
   const runs::EvaluateResult result =
       runs::evaluate(runs::load_generation(words, variables(), console_job()), observer, job);
   const training::Evaluation& made = result.evaluation;

@@ -31,6 +31,7 @@ std::string examples(const std::string& command) {
        "  kinema verify --kernels hardware=tpu"},
       {"inspect",
        "  kinema inspect clips\n"
+       "  kinema inspect clips config=configs/finetune.yml --preview sheet.png\n"
        "  kinema inspect outputs/shapes/checkpoints/400\n"
        "  kinema inspect --check records && echo accepted"},
       {"config",
@@ -45,9 +46,10 @@ std::string examples(const std::string& command) {
        "  kinema doctor hardware=gpu\n"
        "  kinema doctor --install tpu"},
       {"plan",
-       "  kinema plan configs/wan21_t2v_14b.yml target=v6e:4x4\n"
+       "  kinema plan configs/wan21_t2v_14b.yml target=v6e:4x4 per_device_batch_size=0.0625\n"
        "  kinema plan configs/wan21_t2v_14b.yml target=h100:8 mode=generate\n"
-       "  kinema plan configs/wan21_t2v_14b.yml target=v6e:4x4 --sweep"},
+       "  kinema plan configs/wan21_t2v_14b.yml target=v6e:4x4 --sweep --mesh context:16 --batch "
+       "1"},
       {"convert",
        "  kinema convert Wan2.1-T2V-1.3B model.safetensors --to comfyui\n"
        "  kinema convert lora.safetensors lora_kohya.safetensors --to kohya --dtype bfloat16"},

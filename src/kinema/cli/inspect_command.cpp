@@ -4,6 +4,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/observing.h"
@@ -12,7 +15,9 @@
 #include "kinema/inspection/accept.h"
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
+#include "kinema/io/image.h"
 #include "kinema/io/json.h"
+#include "kinema/runs/preview.h"
 #include "kinema/runs/stores.h"
 #include "kinema/weights/checkpoint.h"
 
@@ -36,7 +41,8 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
         .set("ok", ok)
         .set("summary", (ok ? "accepted: " : "") + table.summary)
         .set("clips", table.report.at("clips"))
-        .set("left_out", table.report.at("left_out"));
+        .set("left_out", table.report.at("left_out"))
+        .set("causes", table.report.at("causes"));
     fmt::print("{}\n", report.dump());
     return ok ? 0 : 1;
   }
@@ -81,7 +87,7 @@ int print_contents(const std::string& path, bool json) {
     Json report = Json::object();
     report.set("path", path).set("summary", contents.summary).set("parts", contents.parts);
     if (!contents.left_out.is_null()) {
-      report.set("left_out", contents.left_out);
+      report.set("left_out", contents.left_out).set("causes", contents.causes);
     }
     fmt::print("{}\n", report.dump());
     return contents.bad_clips == 0 ? 0 : 1;
@@ -94,6 +100,39 @@ int print_contents(const std::string& path, bool json) {
   return 0;
 }
 
+/// Samples of a data set as `train` sees them, as a PNG. `words`: config=CONFIG.yml and keys.
+int write_preview(const std::string& path, std::vector<std::string> words, const std::string& file,
+                  int64_t samples, bool json) {
+  constexpr std::string_view kConfig = "config=";
+  for (std::string& word : words) {
+    if (word.starts_with(kConfig)) {
+      word.erase(0, kConfig.size());
+    }
+  }
+  runs::Observer observer;
+  show_on_console(observer, !json);
+  const runs::Preview preview =
+      runs::preview(load_arguments(words, /*need_file=*/false), path, samples, observer);
+  io::write_png(file, preview.sheet);
+  if (json) {
+    Json report = Json::object();
+    report.set("path", path)
+        .set("preview", file)
+        .set("samples", preview.samples)
+        .set("of", preview.of)
+        .set("bad_clips", preview.bad_clips);
+    fmt::print("{}\n", report.dump());
+  } else {
+    fmt::print("{}: {} of {} samples as train sees them\n", printable(file), preview.samples,
+               preview.of);
+  }
+  std::fflush(stdout);
+  check(preview.bad_clips == 0,
+        "[inspect] `train` stops at {} of {} that cannot be used, unless skip_bad_clips is true",
+        counted(preview.bad_clips, "clip"), path);
+  return 0;
+}
+
 }  // namespace
 
 void add_inspect(Program& program) {
@@ -102,16 +141,31 @@ void add_inspect(Program& program) {
   const auto path = std::make_shared<std::string>();
   const auto only_check = std::make_shared<bool>(false);
   const auto json = std::make_shared<bool>(false);
+  const auto words = std::make_shared<std::vector<std::string>>();
+  const auto preview = std::make_shared<std::string>();
+  const auto samples = std::make_shared<int64_t>(24);
   command
       .option("PATH", *path,
               "safetensors or TFRecord file, video, folder or tar of clips, Parquet file, model "
               "folder, pipeline, run or checkpoint")
       .required();
   command.flag("--check", *only_check,
-               "only say whether it would be accepted: exit 0, or 1 and why; clips are decoded to "
-               "their ends");
+               "only say what it is, whether it would be accepted, and by which commands and keys: "
+               "exit 0, or 1 and why; clips are decoded to their ends");
+  command.option("config=CONFIG.yml key=value", *words,
+                 "--preview: how the samples are brought to their sizes");
+  command.option("--preview", *preview,
+                 "write the first samples of a data set, as train sees them, with their captions, "
+                 "to this PNG");
+  command.option("--samples", *samples, "--preview: how many").between(1, 400).shows_default();
   command.flag("--json", *json, "print JSON");
-  command.run([path, only_check, json] {
+  command.run([path, only_check, json, words, preview, samples] {
+    check(words->empty() || !preview->empty(), "[inspect] `{}` is for --preview FILE.png",
+          words->empty() ? "" : words->front());
+    if (!preview->empty()) {
+      check(!*only_check, "[inspect] --check and --preview are two looks: one of them");
+      return write_preview(*path, *words, *preview, *samples, *json);
+    }
     return *only_check ? check_path(*path, *json) : print_contents(*path, *json);
   });
 }

@@ -106,7 +106,13 @@ int main(int argc, char** argv) {
     return fail(error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(kinema::file_error_text(error));
-  } catch (const std::system_error& error) {  // of what is printed
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return fail(
+          "this process can make no more threads: raise its limit (`ulimit -u`, the pids "
+          "of a container)");
+    }
+    // The others are of what is printed.
     if (error.code() == std::errc::broken_pipe) {
       return end_unread();
     }

@@ -24,6 +24,7 @@ struct Words {
   bool json = false;
   bool sweep = false;
   bool tiles = false;
+  bool no_remedies = false;
   runs::SweepChoices choices;
 };
 
@@ -92,6 +93,7 @@ int make_plan(Words given) {
   options.job.stop = stop.get_token();
   options.flags = given.flags;
   options.tiles = given.tiles;
+  options.remedies = !given.no_remedies;
   check(given.sweep || (given.choices.meshes.empty() && given.choices.remat.empty() &&
                         given.choices.batches.empty()),
         "[plan] --mesh, --remat and --batch are what --sweep tries, and it is not given");
@@ -104,7 +106,11 @@ int make_plan(Words given) {
   const planning::Report report = runs::plan(loaded, options, observer);
   fmt::print("{}",
              given.json ? planning::to_json(report).dump() + "\n" : planning::to_text(report));
-  return 0;
+  std::fflush(stdout);
+  if (!report.fits()) {
+    warn(planning::verdict(report));
+  }
+  return report.fits() ? 0 : 1;
 }
 
 }  // namespace
@@ -121,6 +127,8 @@ void add_plan(Program& program) {
   command.flag("--tiles", given->tiles,
                "TPU: compare tiles of the attention kernels by their schedules first, and take the "
                "best; tile_search_mode=full tries every combination");
+  command.flag("--no-remedies", given->no_remedies,
+               "where the step does not fit, name what takes less without compiling it");
   command.flag("--sweep", given->sweep,
                "try meshes, remat policies and batch sizes, and rank those that fit");
   command.option("--mesh", given->choices.meshes,

@@ -52,7 +52,7 @@ void print_folder(const runs::PreparedFolder& folder) {
   }
   if (!made.skipped.empty()) {
     print_line(fmt::format("skipped {}: {}",
-                           counted(static_cast<int64_t>(made.skipped.size()), "clip"),
+                           counted(static_cast<int64_t>(made.skipped.size()), folder.noun),
                            made.skipped_list.string()));
   }
 }
@@ -116,7 +116,12 @@ int prepare_run(const std::vector<std::string>& words, bool json) {
     for (const runs::PreparedFolder& folder : result.folders) {
       folders.append(to_json(folder));
     }
-    fmt::print("{}\n", io::Json::object({{"folders", folders}}).dump());
+    io::Json left_out = io::Json::object();
+    for (const data::CauseCount& each : result.left_out) {
+      left_out.set(each.cause, each.count);
+    }
+    fmt::print("{}\n",
+               io::Json::object({{"folders", folders}, {"left_out", std::move(left_out)}}).dump());
   }
   return 0;
 }

@@ -12,6 +12,7 @@
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/io/json.h"
@@ -26,7 +27,8 @@ std::shared_ptr<world::World>& joined() {
   return world;
 }
 
-/// Process 0 prints what reached it, the others only where it does not answer.
+/// Process 0 prints what reached it, the others only where it does not answer, or where nobody who
+/// looks at them sees what process 0 prints.
 void print_of_several(world::World& world, const std::string& error) {
   static std::atomic_flag prints;
   if (prints.test_and_set()) {  // another thread does, and ends this process
@@ -44,6 +46,8 @@ void print_of_several(world::World& world, const std::string& error) {
   } else if (!known) {
     std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(),
                  printable(error).c_str());
+  } else if (world.place().has_own_console) {
+    std::fprintf(stderr, "kinema: %s\n", printable(error).c_str());
   }
   std::fflush(nullptr);
   // Ending MPI would wait for those that are gone; the launcher ends them.
@@ -62,7 +66,7 @@ class MeetingWatch {
  public:
   explicit MeetingWatch(const world::Place& place) {
     if (place.launcher == world::Launcher::PMIX) {
-      thread_ = std::jthread([how = place.how](const std::stop_token& end) {
+      thread_ = start_optional_thread([how = place.how](const std::stop_token& end) {
         constexpr auto kPause = std::chrono::milliseconds(50);
         constexpr double kLong = 5;
         for (const Stopwatch watch; !end.stop_requested();) {

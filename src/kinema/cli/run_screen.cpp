@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/printable.h"
 #include "kinema/core/quantities.h"
 #include "kinema/io/image.h"
-#include "kinema/training/checkpoint_folder.h"
+#include "kinema/metrics/metrics.h"
 #include "kinema/training/flops.h"
-#include "kinema/training/metrics.h"
 
 namespace kinema::cli {
 namespace {
@@ -59,7 +59,7 @@ std::string progress_text(const RunOverview& run) {
 }
 
 std::vector<std::string> headings(const RunOverview& run, int columns) {
-  const training::MetricsRow& last = run.rows.back();
+  const metrics::MetricsRow& last = run.rows.back();
   const training::FlopRate rate = training::flop_rate(last.tflops_per_second);
   std::vector<std::string> out = flowed({run.files.run.string(), progress_text(run)}, columns);
   const auto add = [&](const std::vector<std::string>& fields) {
@@ -77,14 +77,14 @@ std::vector<std::string> headings(const RunOverview& run, int columns) {
   if (const std::string slowest = run.slowest_process(); !slowest.empty()) {
     add({slowest});
   }
-  const auto is_bad = [](const training::MetricsRow& row) { return !row.nonfinite.empty(); };
+  const auto is_bad = [](const metrics::MetricsRow& row) { return !row.nonfinite.empty(); };
   if (const auto bad = std::ranges::count_if(run.rows, is_bad); bad > 0) {
     const auto worst = std::find_if(run.rows.rbegin(), run.rows.rend(), is_bad);
     add({fmt::format("{} {} not finite, the last:", counted(bad, "step"),
                      bad == 1 ? "was" : "were"),
          fmt::format("step {} in {}", worst->step + 1, worst->nonfinite)});
   }
-  const std::vector<int64_t> saved = training::CheckpointFolder(run.files.checkpoints).steps();
+  const std::vector<int64_t> saved = checkpoints::CheckpointFolder(run.files.checkpoints).steps();
   add({saved.empty()
            ? "no checkpoint yet"
            : fmt::format("{}, the newest after step {}",
@@ -106,12 +106,12 @@ std::vector<std::string> screen_lines(const RunOverview& run, const TerminalSize
   const std::optional<fs::path> sheet = newest_sheet(run.files.run / "samples");
   const int room = size.rows - static_cast<int>(out.size()) - (sheet ? 8 : 6);
   const int curve_rows = std::clamp(sheet && pictures ? room / 3 : 2 * room / 3, 3, 16);
-  const training::Smoothed loss =
-      training::smoothed(runs::finite(run.column(&training::MetricsRow::loss)));
+  const metrics::Smoothed loss =
+      metrics::smoothed(runs::finite(run.column(&metrics::MetricsRow::loss)));
   add(loss.width > 1 ? fmt::format("loss, mean of {} steps", loss.width) : "loss",
       curve_lines(loss.values, size.columns, curve_rows));
   // The first step waits for the data to come in.
-  std::vector<double> seconds = run.column(&training::MetricsRow::seconds);
+  std::vector<double> seconds = run.column(&metrics::MetricsRow::seconds);
   seconds.erase(seconds.begin(), seconds.begin() + (seconds.size() > 1 ? 1 : 0));
   add("seconds a step", curve_lines(seconds, size.columns, std::max(2, curve_rows / 3)));
   if (sheet) {

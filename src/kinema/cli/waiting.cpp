@@ -12,6 +12,7 @@
 
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
+#include "kinema/core/parallel.h"
 #include "kinema/core/quantities.h"
 #include "kinema/core/stopwatch.h"
 
@@ -47,7 +48,8 @@ struct Compiling {
 }  // namespace
 
 struct Waiting::State {
-  explicit State(std::string text) : what(std::move(text)), ticker([this] { tick(); }) {}
+  explicit State(std::string text)
+      : what(std::move(text)), ticker(start_optional_thread([this] { tick(); })) {}
 
   void tick() {
     std::unique_lock lock(mutex);
@@ -83,7 +85,9 @@ Waiting::~Waiting() {
     state_->ended = true;
   }
   state_->over.notify_all();
-  state_->ticker.join();
+  if (state_->ticker.joinable()) {
+    state_->ticker.join();
+  }
   if (state_->said) {
     warn(fmt::format("{} took {:.1f} s", state_->what, state_->watch.seconds()));
   }

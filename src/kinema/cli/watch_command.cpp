@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "kinema/checkpoints/run_lock.h"
 #include "kinema/cli/commands.h"
 #include "kinema/cli/console.h"
 #include "kinema/cli/drawing.h"
@@ -14,7 +15,6 @@
 #include "kinema/core/quantities.h"
 #include "kinema/core/stopwatch.h"
 #include "kinema/runs/stores.h"
-#include "kinema/training/run_lock.h"
 
 namespace kinema::cli {
 namespace {
@@ -40,7 +40,7 @@ class WatchedRun {
   bool has_steps() const { return !reader_.rows().empty(); }
   runs::RunOverview overview() const {
     // Who holds a folder in a store is not known.
-    const bool is_running = remote::is_store_path(given_) || training::is_training(files_.run);
+    const bool is_running = remote::is_store_path(given_) || checkpoints::is_training(files_.run);
     return {.files = files_, .rows = reader_.rows(), .is_running = is_running};
   }
 
@@ -49,7 +49,7 @@ class WatchedRun {
     try {
       const runs::RunFiles now(runs::watched_copy(given_));
       if (now.metrics != files_.metrics) {
-        reader_ = training::MetricsReader(now.metrics);
+        reader_ = metrics::MetricsReader(now.metrics);
       }
       files_ = now;
     } catch (const Error&) {
@@ -60,7 +60,7 @@ class WatchedRun {
  private:
   std::string given_;
   runs::RunFiles files_;
-  training::MetricsReader reader_;
+  metrics::MetricsReader reader_;
 };
 
 /// Draws over what was drawn last; of more lines than there are rows, the first.
@@ -91,7 +91,7 @@ void follow(WatchedRun& run, const WatchOptions& options) {
       draw(screen_lines(now, size, /*pictures=*/true), size);
       over = now.state() == runs::RunOverview::State::DONE;
     } else {
-      const bool begun = training::is_training(run.files().run);
+      const bool begun = checkpoints::is_training(run.files().run);
       draw(flowed(
                {run.files().run.string(),
                 fmt::format("{} ... {}", begun ? "waiting for its first step" : "waiting for a run",
@@ -145,6 +145,7 @@ void add_watch(Program& program) {
   command.flag("--once", options->once, "draw what is there now, and end");
   command.flag("--json", options->json, "print the newest numbers as JSON, and end");
   command.option("--every", options->every, "seconds between pictures; q ends")
+      .between(0.05, 86400)
       .between(0.1, 3600.0);
   command.run([options] { return watch_run(*options); });
 }

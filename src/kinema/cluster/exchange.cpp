@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <set>
 #include <utility>
 
 #include "kinema/cluster/collective.h"
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/core/trace.h"
 
 namespace kinema::cluster {
@@ -44,9 +46,11 @@ class Exchange::Meeting {
   }
 
   bool all_there() {
-    std::erase_if(messages_,
-                  [](const std::unique_ptr<world::Pending>& each) { return each->done(); });
-    return messages_.empty();
+    std::erase_if(sent_, [](const std::unique_ptr<world::Pending>& each) { return each->done(); });
+    for (; there_ < received_.size() && received_[there_].message->done(); ++there_) {
+      received_[there_].arrived(received_[there_].message->message().bytes());
+    }
+    return sent_.empty() && there_ == received_.size();
   }
 
   void finish() {
@@ -55,11 +59,11 @@ class Exchange::Meeting {
     }
   }
 
+  /// From now on nothing of the program's memory is read or written.
   void end(const std::string& error) {
-    for (auto& [partition, arrival] : here_) {
+    for (auto& [partition, arrival] : std::exchange(here_, {})) {
       arrival.done(error);
     }
-    here_.clear();
   }
 
  private:
@@ -70,6 +74,12 @@ class Exchange::Meeting {
     Parts parts;
   };
 
+  /// A message and what is done with it once it is there; its bytes stay until the end.
+  struct Receiving {
+    std::unique_ptr<world::Pending> message;
+    std::function<void(Bytes)> arrived;
+  };
+
   const CollectiveCall& call() const { return program_->calls[site_]; }
   int64_t process_of(int64_t partition) const {
     return program_->process_of[static_cast<size_t>(partition)];
@@ -78,12 +88,12 @@ class Exchange::Meeting {
     return program_->tags[site_] + static_cast<int>(operand * program_->process_of.size()) +
            static_cast<int>(partition);
   }
-  /// Memory that stays until the end.
-  std::span<std::byte> room(size_t bytes) {
-    received_.push_back(std::make_unique<std::byte[]>(bytes));
-    return {received_.back().get(), bytes};
+  void send(world::Engine* engine, int channel, Bytes bytes, const std::set<int64_t>& to, int tag) {
+    const world::Message message = to.empty() ? world::Message() : world::Message::copy_of(bytes);
+    for (const int64_t process : to) {
+      sent_.push_back(engine->send(channel, message, process, tag));
+    }
   }
-
   void begin_group(world::Engine* engine, int channel, const std::vector<int64_t>& members,
                    size_t operand) {
     std::set<int64_t> others;
@@ -101,14 +111,13 @@ class Exchange::Meeting {
       if (const auto found = here_.find(member); found != here_.end()) {
         const Bytes own = found->second.operands.at(operand);
         group.parts.push_back(own);
-        for (const int64_t other : others) {
-          messages_.push_back(engine->send(channel, own, other, tag(operand, member)));
-        }
+        send(engine, channel, own, others, tag(operand, member));
       } else {
-        const std::span<std::byte> into = room(bytes);
-        group.parts.emplace_back(into);
-        messages_.push_back(
-            engine->receive(channel, into, process_of(member), tag(operand, member)));
+        group.parts.emplace_back();  // until it is there
+        received_.push_back(
+            {.message = engine->receive(channel, bytes, process_of(member), tag(operand, member)),
+             .arrived = [this, place = std::pair(groups_.size(), group.parts.size() - 1)](
+                            Bytes part) { groups_[place.first].parts[place.second] = part; }});
       }
     }
     groups_.push_back(std::move(group));
@@ -125,11 +134,15 @@ class Exchange::Meeting {
           const Bytes bytes = source->second.operands.at(operand);
           std::memcpy(target->second.results.at(operand).data(), bytes.data(), bytes.size());
         } else if (source != here_.end()) {
-          messages_.push_back(engine->send(channel, source->second.operands.at(operand),
-                                           process_of(to), tag(operand, to)));
+          send(engine, channel, source->second.operands.at(operand), {process_of(to)},
+               tag(operand, to));
         } else if (target != here_.end()) {
-          messages_.push_back(engine->receive(channel, target->second.results.at(operand),
-                                              process_of(from), tag(operand, to)));
+          const std::span<std::byte> result = target->second.results.at(operand);
+          received_.push_back({.message = engine->receive(channel, result.size(), process_of(from),
+                                                          tag(operand, to)),
+                               .arrived = [result](Bytes bytes) {
+                                 std::memcpy(result.data(), bytes.data(), bytes.size());
+                               }});
         }
       }
     }
@@ -200,15 +213,16 @@ class Exchange::Meeting {
   size_t site_;
   std::map<int64_t, Arrival> here_;  // by partition
   std::vector<Group> groups_;
-  std::vector<std::unique_ptr<std::byte[]>> received_;
-  std::vector<std::unique_ptr<world::Pending>> messages_;
+  std::vector<std::unique_ptr<world::Pending>> sent_;
+  std::vector<Receiving> received_;  // in the order in which they are taken
+  size_t there_ = 0;                 // of them
 };
 
 Exchange::Exchange(std::shared_ptr<world::Engine> engine, std::function<std::string()> failed)
     : engine_(std::move(engine)),
       failed_(std::move(failed)),
       channel_(engine_ ? engine_->open_channel() : 0),
-      worker_([this] { work(); }) {}
+      worker_(start_thread([this] { work(); }, [](const std::exception_ptr&) {})) {}
 
 Exchange::~Exchange() {
   {
@@ -221,7 +235,13 @@ Exchange::~Exchange() {
 
 void Exchange::arrive(const std::shared_ptr<const SharedProgram>& program, size_t site,
                       Arrival arrival) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (!error_.empty()) {
+    const std::string error = error_;
+    lock.unlock();
+    arrival.done(error);
+    return;
+  }
   std::unique_ptr<Meeting>& meeting = gathering_[{program->number, site}];
   if (!meeting) {
     meeting = std::make_unique<Meeting>(program, site);
@@ -229,8 +249,8 @@ void Exchange::arrive(const std::shared_ptr<const SharedProgram>& program, size_
   if (meeting->add(std::move(arrival))) {
     complete_.push_back(std::move(meeting));
     gathering_.erase({program->number, site});
-    some_.notify_one();
   }
+  some_.notify_one();
 }
 
 std::atomic<int64_t>& nanoseconds_waited() {
@@ -241,6 +261,10 @@ std::atomic<int64_t>& nanoseconds_waited() {
 /// Whether any of them ended.
 bool Exchange::advance(std::vector<std::unique_ptr<Meeting>>& active) {
   const std::string failure = failed_ ? failed_() : "";
+  if (!failure.empty()) {  // a device that was told does not come to its next collectives
+    const std::lock_guard lock(mutex_);
+    take_gathering(active);
+  }
   return std::erase_if(active, [&](const std::unique_ptr<Meeting>& each) {
            std::string error = failure;
            try {
@@ -258,19 +282,26 @@ bool Exchange::advance(std::vector<std::unique_ptr<Meeting>>& active) {
          }) > 0;
 }
 
-void Exchange::work() {
-  trace::name_thread("collectives");
+void Exchange::take_gathering(std::vector<std::unique_ptr<Meeting>>& into) {
+  for (auto& [place, meeting] : std::exchange(gathering_, {})) {
+    into.push_back(std::move(meeting));
+  }
+}
+
+void Exchange::serve(std::vector<std::unique_ptr<Meeting>>& active) {
   // MPI has nothing to wait on: pauses begin short and grow while the others compute.
   constexpr std::chrono::microseconds kShortest(20);
   constexpr std::chrono::microseconds kLongest(500);
+  constexpr std::chrono::milliseconds kFailure(50);  // where only a failure can come
   std::chrono::microseconds pause = kShortest;
-  std::vector<std::unique_ptr<Meeting>> active;
   for (;;) {
     std::vector<std::unique_ptr<Meeting>> begun;
     {
       std::unique_lock lock(mutex_);
-      if (active.empty()) {
-        some_.wait(lock, [&] { return ends_ || !complete_.empty(); });
+      if (active.empty() && gathering_.empty()) {
+        some_.wait(lock, [&] { return ends_ || !complete_.empty() || !gathering_.empty(); });
+      } else if (active.empty()) {
+        some_.wait_for(lock, kFailure, [&] { return ends_ || !complete_.empty(); });
       } else if (complete_.empty()) {
         const auto begin = std::chrono::steady_clock::now();
         some_.wait_for(lock, pause);
@@ -290,6 +321,27 @@ void Exchange::work() {
       }
     }
     pause = advance(active) || !begun.empty() ? kShortest : std::min(pause * 5 / 4, kLongest);
+  }
+}
+
+/// No error ends this thread, and with it the process: the devices that wait are told.
+void Exchange::work() {
+  trace::name_thread("collectives");
+  std::vector<std::unique_ptr<Meeting>> active;
+  try {
+    serve(active);
+  } catch (const std::exception& caught) {
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = caught.what();
+      std::ranges::move(std::exchange(complete_, {}), std::back_inserter(active));
+      take_gathering(active);
+    }
+    for (const std::unique_ptr<Meeting>& each : active) {
+      if (each) {
+        each->end(caught.what());
+      }
+    }
   }
 }
 

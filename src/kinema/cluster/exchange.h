@@ -34,7 +34,8 @@ struct Arrival {
   DType dtype = DType::F32;
   std::vector<std::span<const std::byte>> operands;
   std::vector<std::span<std::byte>> results;
-  /// Called once, with an error or nothing; from then on the memory is the program's again.
+  /// Called once, with an error or nothing; from then on the memory is the program's again. Does
+  /// not throw.
   std::function<void(const std::string& error)> done;
 };
 
@@ -59,7 +60,10 @@ class Exchange {
  private:
   class Meeting;
   void work();
+  void serve(std::vector<std::unique_ptr<Meeting>>& active);
   bool advance(std::vector<std::unique_ptr<Meeting>>& active);
+  /// Those that not all devices of this process have come to; under the lock.
+  void take_gathering(std::vector<std::unique_ptr<Meeting>>& into);
 
   std::shared_ptr<world::Engine> engine_;
   std::function<std::string()> failed_;
@@ -69,7 +73,8 @@ class Exchange {
   std::map<std::pair<int64_t, size_t>, std::unique_ptr<Meeting>> gathering_;
   std::vector<std::unique_ptr<Meeting>> complete_;
   bool ends_ = false;
-  std::thread worker_;
+  std::string error_;  // of the thread, which has ended
+  std::jthread worker_;
 };
 
 }  // namespace kinema::cluster

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -84,8 +85,8 @@ ffi::Future failure(const std::string& message) {
   return ffi::Future(promise);
 }
 
-ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::RemainingArgs in,
-                       ffi::RemainingRets out) {
+ffi::Future arrive(int64_t number, int64_t site, int32_t device, const ffi::RemainingArgs& in,
+                   ffi::RemainingRets& out) {
   const std::shared_ptr<const Served> served = registry().find(number);
   if (!served || site < 0 || site >= std::ssize(served->program->calls)) {
     return failure("[cluster] a collective of a program that is gone");
@@ -127,13 +128,27 @@ ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::Remain
   return future;
 }
 
-ffi::Error partition(int64_t number, int32_t device, ffi::Result<ffi::BufferR0<ffi::U32>> out) {
-  const std::shared_ptr<const Served> served = registry().find(number);
-  if (!served || !served->program->partition_of.contains(device)) {
-    return ffi::Error::Internal("[cluster] the partition of a program that is gone");
+// XLA's threads call the handlers, and know no exceptions: one that got out would end the process.
+ffi::Future collective(int64_t number, int64_t site, int32_t device, ffi::RemainingArgs in,
+                       ffi::RemainingRets out) {
+  try {
+    return arrive(number, site, device, in, out);
+  } catch (const std::exception& error) {
+    return failure(error.what());
   }
-  *out->typed_data() = static_cast<uint32_t>(served->program->partition_of.at(device));
-  return ffi::Error::Success();
+}
+
+ffi::Error partition(int64_t number, int32_t device, ffi::Result<ffi::BufferR0<ffi::U32>> out) {
+  try {
+    const std::shared_ptr<const Served> served = registry().find(number);
+    if (!served || !served->program->partition_of.contains(device)) {
+      return ffi::Error::Internal("[cluster] the partition of a program that is gone");
+    }
+    *out->typed_data() = static_cast<uint32_t>(served->program->partition_of.at(device));
+    return ffi::Error::Success();
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(error.what());
+  }
 }
 
 XLA_FFI_DEFINE_HANDLER(kCollective, collective,

@@ -25,6 +25,36 @@ OptionText option_text(const CLI::Option& option) {
   return out;
 }
 
+/// The first example of a command's footer, or of the first command below it that has one.
+std::string example_of(const CLI::App& app) {
+  const std::string footer = app.get_footer();
+  const size_t begin = footer.find("\n  ");
+  if (begin != std::string::npos) {
+    const size_t end = footer.find('\n', begin + 1);
+    return footer.substr(begin + 3, end == std::string::npos ? end : end - begin - 3);
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (std::string example = example_of(*command); !example.empty()) {
+      return example;
+    }
+  }
+  return "";
+}
+
+/// What is missing, and a command line that would do: `kinema` alone, `kinema train` alone.
+std::string usage(const CLI::App& app, const std::string& chosen) {
+  std::string words;
+  for (const CLI::Option* option : app.get_options()) {
+    words += option->get_required() ? " " + option->get_name(true) : "";
+  }
+  if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) {
+    words = " COMMAND";
+  }
+  const std::string example = example_of(app);
+  return fmt::format("usage: {}{}{}", chosen, words,
+                     example.empty() ? "" : "\n  for example: " + example);
+}
+
 CommandText command_text(const CLI::App& app) {
   CommandText out{
       .name = app.get_name(), .help = app.get_description(), .footer = app.get_footer()};
@@ -160,13 +190,15 @@ int Program::run(int argc, char** argv) {
       return app_->exit(error);  // --help and --version
     }
     std::string chosen = app_->get_name();
-    for (const CLI::App* at = app_.get(); !at->get_subcommands().empty();) {
+    const CLI::App* at = app_.get();
+    while (!at->get_subcommands().empty()) {
       at = at->get_subcommands().front();
       chosen += " " + at->get_name();
     }
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     fmt::print(stderr, "{}: {}\n  {} --help says what there is{}\n", app_->get_name(),
-               printable(error.what()), chosen,
+               is_missing ? usage(*at, chosen) : printable(error.what()), chosen,
                is_unknown ? "; keys are given as key=value, without dashes" : "");
     return 1;
   }

@@ -50,4 +50,14 @@ int64_t schedule_steps(const Config& config) {
   return steps < 0 ? config.optimizer.max_train_steps : steps;
 }
 
+double decay_fraction(const OptimizerConfig& optimizer) {
+  constexpr double kOfWsd = 0.1;  // arXiv:2404.06395: ten percent of the steps are enough
+  if (optimizer.lr_decay_fraction >= 0) {
+    return optimizer.lr_decay_fraction;
+  }
+  return optimizer.lr_schedule == LrSchedule::CONSTANT ? 0
+         : optimizer.lr_schedule == LrSchedule::WSD    ? kOfWsd
+                                                       : -1;
+}
+
 }  // namespace kinema::config

@@ -125,4 +125,8 @@ BatchSizes batch_sizes(const Config& config, int64_t devices);
 /// learning_rate_schedule_steps, or max_train_steps where that is -1.
 int64_t schedule_steps(const Config& config);
 
+/// The share of the schedule, at its end, over which the learning rate falls: lr_decay_fraction, or
+/// where that is -1 what lr_schedule says. Negative: all steps behind the warmup.
+double decay_fraction(const OptimizerConfig& optimizer);
+
 }  // namespace kinema::config

@@ -21,6 +21,8 @@ struct DataConfig {
   int64_t max_train_samples = -1;
   int64_t resolution = 0;
   bool skip_bad_clips = false;
+  bool allow_dataset_shrink = false;
+  std::string alpha_background = "white";
   Tree buckets{"[]"};
   std::string caption_column = "text";
   int64_t frame_stride = 1;
@@ -86,6 +88,14 @@ struct DataConfig {
            .max = 65536});
     visit("skip_bad_clips", self.skip_bad_clips, MAY_CHANGE,
           {.help = "name a clip that cannot be read and go on, instead of stopping"});
+    visit("allow_dataset_shrink", self.allow_dataset_shrink, MAY_CHANGE,
+          {.help = "go on where more than half of the clips cannot be used for one and the same "
+                   "reason, like too few frames, instead of stopping"});
+    visit("alpha_background", self.alpha_background, MAY_CHANGE,
+          {.help = "what is seen through transparent parts of pictures and clips, a colour in "
+                   "quotes; drop: the colours that are stored there",
+           .one_of = "white | black | grey | #rrggbb | drop",
+           .share = Share::YES});
     visit("buckets", self.buckets, MUST_MATCH,
           {.help = "sizes that videos are brought to, each clip to the nearest: a list of [frames, "
                    "height, width]; auto: records keep the sizes that they have; []: one size"});

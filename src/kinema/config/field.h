@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "kinema/io/json_text.h"
+
 namespace kinema::config {
 
 /// What a run that goes on from a checkpoint does where a key has another value than the run had
@@ -61,15 +63,16 @@ struct Field {
   double min = -std::numeric_limits<double>::infinity();    ///< smallest number allowed
   double max = std::numeric_limits<double>::infinity();     ///< largest number allowed
   double above = -std::numeric_limits<double>::infinity();  ///< numbers must exceed this
-  bool not_zero = false;         ///< a number below 0 means something, 0 does not
-  int64_t multiple_of = 1;       ///< integers above 0 are multiples of this
-  int64_t items = 0;             ///< of a list, when there can be no other number of them
-  int64_t min_items = 0;         ///< of a list, at least
-  bool distinct = false;         ///< no item of a list comes twice
-  bool or_item = false;          ///< of a list: a word that is none stands for a list of it
-  bool prose = false;            ///< text that is read by a model: any blanks and line breaks
-  std::string_view one_of = "";  ///< words allowed, "a | b | c"; empty: any
-  std::string_view later = "";   ///< not built yet: what another value than the default asks for
+  bool not_zero = false;    ///< a number below 0 means something, 0 does not
+  int64_t multiple_of = 1;  ///< integers above 0 are multiples of this
+  int64_t items = 0;        ///< of a list, when there can be no other number of them
+  int64_t min_items = 0;    ///< of a list, at least
+  bool distinct = false;    ///< no item of a list comes twice
+  bool or_item = false;     ///< of a list: a word that is none stands for a list of it
+  bool prose = false;       ///< text that is read by a model: any blanks and line breaks
+  /// Words allowed, "a | b | c"; empty: any. `#rrggbb` stands for every colour.
+  std::string_view one_of = "";
+  std::string_view later = "";  ///< not built yet: what another value than the default asks for
   std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"
   /// The key without which this one has no effect, or KEY=VALUE.
   std::string_view with = "";
@@ -82,9 +85,6 @@ struct Field {
 };
 
 /// A value that is kept as it was given (sharding rules, block sizes).
-struct Tree {
-  std::string json = "null";  ///< one line, as io::Json::dump(-1) writes it
-  bool operator==(const Tree&) const = default;
-};
+using Tree = io::JsonText;
 
 }  // namespace kinema::config

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <concepts>
 #include <type_traits>
+#include <utility>
 
 #include "kinema/config/config.h"
 #include "kinema/config/keys.h"
@@ -248,6 +249,21 @@ void apply_dataset_type(Loaded& loaded) {
   }
 }
 
+/// The short form of enable_lora and lora_config becomes these.
+void apply_lora_files(Loaded& loaded) {
+  ModelConfig& model = loaded.config.model;
+  if (model.lora.empty()) {
+    return;
+  }
+  model.lora_config.json = with_lora_files(model.lora_config.json, std::exchange(model.lora, ""));
+  model.enable_lora = true;
+  const auto given = loaded.origin.find("lora");
+  const std::string where = given == loaded.origin.end() ? "lora" : given->second;
+  loaded.origin.erase("lora");
+  loaded.origin["lora_config"] = where;
+  loaded.origin["enable_lora"] = where;
+}
+
 /// MaxDiffusion's files give the rank, and others what else is trained, within lora_config; our
 /// keys win.
 void apply_lora_config(Loaded& loaded) {
@@ -279,6 +295,7 @@ void apply(Loaded& loaded, std::span<const std::string> overrides,
   apply_resolution(loaded);
   apply_open_axis(loaded);
   apply_dataset_type(loaded);
+  apply_lora_files(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
 }
@@ -308,6 +325,7 @@ void set(Loaded& loaded, const std::string& key, const std::string& value,
   apply_resolution(loaded);
   apply_open_axis(loaded);
   apply_dataset_type(loaded);
+  apply_lora_files(loaded);
   apply_lora_config(loaded);
   note_given(loaded);
 }

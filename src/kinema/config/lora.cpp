@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -113,6 +116,49 @@ std::vector<LoraChoice> lora_choices(const ModelConfig& config) {
     out[i].scale = scale[i];
   }
   return out;
+}
+
+std::string with_lora_files(const std::string& lora_config, const std::string& lora) {
+  Json out = Json::parse(lora_config, "lora_config");
+  check(out.is_null() || out.is_object(), "[config] lora names files, but lora_config is {}",
+        out.describe());
+  if (out.is_null()) {
+    out = Json::object();
+  }
+  std::vector<Json> sources = items(out, "lora_model_name_or_path");
+  std::vector<Json> scales = items(out, "scale");
+  scales.resize(sources.size(), Json(1.0));
+  const size_t before = sources.size();
+  for (size_t begin = 0; begin <= lora.size();) {
+    const size_t end = std::min(lora.find(',', begin), lora.size());
+    std::string file = lora.substr(begin, end - begin);
+    double scale = 1.0;
+    if (const size_t colon = file.rfind(':'); colon != std::string::npos) {
+      const char* const last = file.data() + file.size();
+      const auto [stop, error] = std::from_chars(file.data() + colon + 1, last, scale);
+      if (error == std::errc() && stop == last) {
+        file.resize(colon);
+      } else {
+        scale = 1.0;  // a part of the name, as in gs://
+      }
+    }
+    check(!file.empty(), "[config] lora is `{}`, expected FILE[:scale][,FILE[:scale]...]", lora);
+    check(std::isfinite(scale) && std::abs(scale) <= 1e6, "[config] lora: the scale {} is absurd",
+          scale);
+    sources.emplace_back(file);
+    scales.emplace_back(scale);
+    begin = end + 1;
+  }
+  for (const char* key :
+       {"weight_name", "high_noise_weight_name", "low_noise_weight_name", "adapter_name"}) {
+    if (std::vector<Json> own = items(out, key); own.size() == before && before > 0) {
+      own.resize(sources.size());
+      out.set(key, Json::array(std::move(own)));
+    }
+  }
+  out.set("lora_model_name_or_path", Json::array(std::move(sources)));
+  out.set("scale", Json::array(std::move(scales)));
+  return out.dump(-1);
 }
 
 std::vector<std::pair<std::string, std::string>> trained_in_lora_config(const ModelConfig& config) {

@@ -29,6 +29,10 @@ struct LoraChoice {
 /// of another length.
 std::vector<LoraChoice> lora_choices(const ModelConfig& config);
 
+/// `lora_config` (JSON) with the files of `lora`, `FILE[:scale][,FILE...]`, behind its own. Throws
+/// an Error for a file without a name, and for a scale that is absurd.
+std::string with_lora_files(const std::string& lora_config, const std::string& lora);
+
 /// What `lora_config` says of the adapter that is trained, key of ours -> value as text: rank (of
 /// the first adapter) is lora_rank, init lora_init, the others have the same names. Empty unless
 /// `enable_lora` is on.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/config/choices.h"
@@ -9,6 +10,13 @@
 #include "kinema/config/given.h"
 
 namespace kinema::config {
+
+/// The names of values that remat_policy CUSTOM keeps: every model's, and after `ffn_activation`
+/// MaxDiffusion's of Wan with image tokens and of Flux.
+inline constexpr std::string_view kNamedValues =
+    "hidden_states | attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
+    "ffn_activation | key_proj_text | value_proj_text | query_proj_img | key_proj_img | "
+    "value_proj_img | img_qkv_proj | txt_qkv_proj | lin1_norm_hidden_states | lin2_hidden_states";
 
 /// The networks: which weights, which precision, how they are laid out and remembered.
 struct ModelConfig {
@@ -101,6 +109,7 @@ struct ModelConfig {
 
   std::string scheduler_dtype = "float32";
 
+  std::string lora;
   bool enable_lora = false;
   Tree lora_config;
   LoraMode lora_mode = LoraMode::MERGE;
@@ -191,19 +200,17 @@ struct ModelConfig {
     visit("dropout", self.dropout, MAY_CHANGE,
           {.help = "share of the blocks' outputs dropped in training", .min = 0, .max = 0.999});
     visit("remat_policy", self.remat_policy, MAY_CHANGE,
-          {.help = "what the forward pass keeps for the backward pass; FLUX_OPTIMIZED is "
-                   "MATMUL_WITHOUT_BATCH",
+          {.help = "what the forward pass keeps for the backward pass; FLUX_OPTIMIZED: of Flux's "
+                   "single blocks queries, keys, values and attention's result, of double blocks "
+                   "nothing; in other models MATMUL_WITHOUT_BATCH",
            .one_of = "NONE | FULL | MATMUL_WITHOUT_BATCH | OFFLOAD_MATMUL_WITHOUT_BATCH | "
                      "HIDDEN_STATE_WITH_OFFLOAD | FLUX_OPTIMIZED | CUSTOM",
            .any_case = true});
     visit("names_which_can_be_saved", self.names_which_can_be_saved, MAY_CHANGE,
-          {.help = "remat_policy CUSTOM: values kept",
-           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
-                     "ffn_activation"});
+          {.help = "remat_policy CUSTOM: values kept", .one_of = kNamedValues});
     visit("names_which_can_be_offloaded", self.names_which_can_be_offloaded, MAY_CHANGE,
           {.help = "remat_policy CUSTOM: values kept in host memory (on CPU: kept)",
-           .one_of = "attn_output | query_proj | key_proj | value_proj | xq_out | xk_out | "
-                     "ffn_activation"});
+           .one_of = kNamedValues});
   }
 
   template <typename Self, typename Visitor>
@@ -456,6 +463,10 @@ struct ModelConfig {
 
   template <typename Self, typename Visitor>
   static void adapter_fields(Self& self, Visitor&& visit) {
+    visit(
+        "lora", self.lora, UNRELATED,
+        {.help = "FILE[:scale][,FILE...]: LoRA files after those of lora_config, and enable_lora, "
+                 "in a short form"});
     visit("enable_lora", self.enable_lora, MUST_MATCH,
           {.help =
                "train: an adapter, the model itself stays as it is; generate: with the LoRA files "

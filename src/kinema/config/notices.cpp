@@ -162,6 +162,15 @@ void check_train(const Loaded& loaded) {
         "lr_decay_fraction=-1 lets lr_schedule say over how many",
         word_of(o.lr_schedule), origin_of(loaded, "lr_schedule"),
         origin_of(loaded, "lr_decay_fraction"));
+  constexpr double kRounding = 1e-9;  // of shares that are written in decimals
+  const double decay = decay_fraction(o);
+  check(o.warmup_steps_fraction + decay <= 1 + kRounding,
+        "[config] warmup_steps_fraction {:g} ({}) and a decay over {:g} of the schedule ({}) "
+        "overlap: the rate would fall before it reached learning_rate\n  "
+        "warmup_steps_fraction={:g}, or lr_decay_fraction={:g}",
+        o.warmup_steps_fraction, origin_of(loaded, "warmup_steps_fraction"), decay,
+        origin_of(loaded, o.lr_decay_fraction < 0 ? "lr_schedule" : "lr_decay_fraction"), 1 - decay,
+        1 - o.warmup_steps_fraction);
   const ModelType type = config.model.model_type;
   check(type == ModelType::T2V || type == ModelType::I2V || type == ModelType::TI2V,
         "[config] model_type `{}` ({}) cannot be trained yet: T2V, I2V and TI2V can", word_of(type),

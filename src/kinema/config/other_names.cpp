@@ -84,7 +84,6 @@ constexpr OtherName kOtherNames[] = {
     {"log_with", "", "runs write TensorBoard files and metrics.jsonl"},
     {"logging_dir", "tensorboard_dir"},
     {"logging_steps", "log_period"},
-    {"lora", "lora_config"},
     {"lr", "learning_rate"},
     {"lr_scheduler", "lr_schedule"},
     {"lr_scheduler_num_cycles", "", "the rate falls once, over lr_decay_fraction of the steps"},

@@ -1,41 +1,13 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "kinema/config/field.h"
+#include "kinema/mesh/settings.h"
 
 namespace kinema::config {
 
 /// The device mesh and what lies where on it: see docs/parallelism.md.
-struct ParallelConfig {
-  std::vector<std::string> mesh_axes = {"data", "fsdp", "context", "tensor"};
-  Tree logical_axis_rules{
-      R"([["batch", ["data", "fsdp"]], ["activation_batch", ["data", "fsdp"]], )"
-      R"(["activation_self_attn_heads", ["context", "tensor"]], )"
-      R"(["activation_cross_attn_q_length", ["context", "tensor"]], )"
-      R"(["activation_length", "context"], ["activation_heads", "tensor"], ["mlp", )"
-      R"("tensor"], ["embed", ["context", "fsdp"]], ["heads", "tensor"], ["norm", )"
-      R"("tensor"], ["conv_batch", ["data", "context", "fsdp"]], ["out_channels", )"
-      R"("tensor"], ["conv_out", "context"]])"};
-  Tree vae_logical_axis_rules{
-      R"([["activation_batch", "redundant"], ["activation_length", "vae_spatial"], )"
-      R"(["activation_heads", null], ["activation_kv_length", null], ["embed", null], )"
-      R"(["heads", null], ["norm", null], ["conv_batch", "redundant"], ["out_channels", )"
-      R"("vae_spatial"], ["conv_out", "vae_spatial"], ["conv_in", "vae_spatial"]])"};
-  Tree data_sharding{R"([["data", "fsdp", "context", "tensor"]])"};
-  int64_t dcn_data_parallelism = 1;
-  int64_t dcn_fsdp_parallelism = 1;
-  int64_t dcn_context_parallelism = -1;
-  int64_t dcn_tensor_parallelism = 1;
-  int64_t ici_data_parallelism = 1;
-  int64_t ici_fsdp_parallelism = 1;
-  int64_t ici_context_parallelism = -1;
-  int64_t ici_tensor_parallelism = 1;
-  bool allow_split_physical_axes = false;
+struct ParallelConfig : mesh::Settings {
   bool attention_sharding_uniform = true;
-  int64_t compile_topology_num_slices = -1;
   bool debug_sharding = false;
 
   bool operator==(const ParallelConfig&) const = default;

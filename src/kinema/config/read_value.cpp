@@ -17,6 +17,9 @@ namespace {
 using io::Json;
 using io::Yaml;
 
+/// A word of one_of that stands for every colour.
+constexpr std::string_view kAnyColour = "#rrggbb";
+
 /// What stands there, shortened, for messages.
 std::string shown(const Yaml& value) {
   switch (value.kind()) {
@@ -89,6 +92,12 @@ void check_text(const GivenText& given, const std::string& text) {
   check(is_utf8(text), "[config] {} ({}) is not text in UTF-8", given.key, given.where);
 }
 
+/// `#20c0ff`.
+bool is_colour(std::string_view text) {
+  return text.size() == kAnyColour.size() && text[0] == '#' &&
+         text.find_first_not_of("0123456789abcdefABCDEF", 1) == std::string_view::npos;
+}
+
 /// `text` as it is spelt in one_of, or as it is when any text will do.
 std::string checked_word(const GivenText& given, const Yaml& value, std::string_view type,
                          const Field& field, const std::string& text) {
@@ -114,6 +123,9 @@ std::string checked_word(const GivenText& given, const Yaml& value, std::string_
   for (const std::string_view word : words(field.one_of)) {
     if (same(word, text)) {
       return std::string(word);
+    }
+    if (word == kAnyColour && is_colour(text)) {
+      return text;
     }
   }
   refuse(given, value, type, field);

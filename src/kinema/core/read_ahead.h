@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/core/parallel.h"
+
 namespace kinema {
 
 struct ReadAheadOptions {
@@ -23,7 +25,9 @@ struct ReadAheadOptions {
 /// Things with numbers, made ahead on threads of their own and handed out in order.
 ///
 /// The threads take numbers in order; one begins only while fewer than `depth` are ahead of the
-/// caller. The destructor waits for those that were begun. `next` is for one thread.
+/// caller. Where fewer threads can be made, those there are make all; without any, `next` makes the
+/// thing that it hands out. The destructor waits for those that were begun. `next` is for one
+/// thread.
 template <typename Thing>
 class ReadAhead {
  public:
@@ -36,25 +40,21 @@ class ReadAhead {
         begin_(std::move(begin)),
         begun_(options.first),
         taken_(options.first) {
-    for (int i = 0; i < options_.threads; ++i) {
-      threads_.emplace_back([this, i] {
-        if (begin_) {
-          begin_(i);
-        }
-        work();
-      });
+    threads_.reserve(static_cast<size_t>(options_.threads));
+    try {
+      for (int i = 0; i < options_.threads; ++i) {
+        threads_.push_back(start_thread([this, i] { run(i); },
+                                        [this](std::exception_ptr error) { end_by(error); }));
+      }
+    } catch (const Error&) {
+    } catch (...) {
+      stop();
+      throw;
     }
   }
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
-  ~ReadAhead() {
-    {
-      const std::scoped_lock lock(mutex_);
-      stopping_ = true;
-    }
-    room_.notify_all();
-    threads_.clear();  // joins
-  }
+  ~ReadAhead() { stop(); }
 
   /// The next thing; waits for it. Nothing after the last. Throws what `make` threw for this
   /// number, and the same when it is asked again.
@@ -63,8 +63,14 @@ class ReadAhead {
     if (!exists(taken_)) {
       return std::nullopt;
     }
-    arrived_.wait(lock, [&] { return ready_.contains(taken_); });
+    if (threads_.empty() && begun_ == taken_) {
+      make_next(lock);
+    }
+    arrived_.wait(lock, [&] { return ready_.contains(taken_) || failure_; });
     const auto made = ready_.find(taken_);
+    if (made == ready_.end()) {
+      std::rethrow_exception(failure_);
+    }
     if (made->second.error) {
       std::rethrow_exception(made->second.error);
     }
@@ -89,25 +95,49 @@ class ReadAhead {
 
   bool exists(int64_t number) const { return options_.end < 0 || number < options_.end; }
 
-  void work() {
+  void run(int thread) {
+    if (begin_) {
+      begin_(thread);
+    }
     std::unique_lock lock(mutex_);
     for (;;) {
       room_.wait(lock, [&] { return stopping_ || begun_ < taken_ + options_.depth; });
       if (stopping_ || !exists(begun_)) {
         return;
       }
-      const int64_t number = begun_++;
-      lock.unlock();
-      Made made;
-      try {
-        made.thing = make_(number);
-      } catch (...) {
-        made.error = std::current_exception();
-      }
-      lock.lock();
-      ready_.emplace(number, std::move(made));
+      make_next(lock);
       arrived_.notify_all();
     }
+  }
+
+  /// Makes the thing of the number that is next to be begun, without the lock meanwhile.
+  void make_next(std::unique_lock<std::mutex>& lock) {
+    const int64_t number = begun_++;
+    lock.unlock();
+    Made made;
+    try {
+      made.thing = make_(number);
+    } catch (...) {
+      made.error = std::current_exception();
+    }
+    lock.lock();
+    ready_.emplace(number, std::move(made));
+  }
+
+  /// What goes wrong outside of `make`, whose errors belong to their numbers, `next` throws.
+  void end_by(std::exception_ptr error) {
+    const std::scoped_lock lock(mutex_);
+    failure_ = std::move(error);
+    arrived_.notify_all();
+  }
+
+  void stop() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    room_.notify_all();
+    threads_.clear();  // joins
   }
 
   ReadAheadOptions options_;
@@ -117,6 +147,7 @@ class ReadAhead {
   std::condition_variable room_;
   std::condition_variable arrived_;
   std::map<int64_t, Made> ready_;
+  std::exception_ptr failure_;
   int64_t begun_;
   int64_t taken_;
   bool stopping_ = false;

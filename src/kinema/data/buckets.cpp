@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <tuple>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/data/clip_file.h"
 #include "kinema/data/source.h"
 
@@ -51,11 +48,11 @@ size_t choose_bucket(std::span<const Bucket> buckets, const ClipSize& clip, int6
       best = &bucket;
     }
   }
-  check(
-      best != nullptr,
-      "[buckets] a clip of {} frames of {}x{}: the buckets of its aspect ratio need {} frames with "
-      "frame_stride {}",
-      clip.frames, clip.height, clip.width, shortest, frame_stride);
+  check(best != nullptr,
+        "[buckets] a clip of {} frames of {}x{} (height x width): the buckets of its aspect ratio "
+        "need "
+        "{} frames with frame_stride {}",
+        clip.frames, clip.height, clip.width, shortest, frame_stride);
   return static_cast<size_t>(best - buckets.data());
 }
 
@@ -80,36 +77,17 @@ ClipBuckets bucket_clips(int64_t clips, std::vector<Bucket> buckets, const ClipF
                          const std::function<ClipSize(int64_t)>& measure, int threads,
                          const std::function<void(int64_t, const std::string&)>& on_problem) {
   ClipBuckets out{std::move(buckets), std::vector<int64_t>(static_cast<size_t>(clips), -1)};
-  std::atomic<int64_t> next = 0;
   std::vector<std::string> problems(static_cast<size_t>(clips));
-  std::exception_ptr error;
-  std::mutex mutex;
-  const auto work = [&] {
-    for (int64_t clip = next++; clip < clips; clip = next++) {
-      try {
-        ClipSize size = measure(clip);
-        size.frames = frames_in(size, format);
-        const int64_t stride = format.fps > 0 ? 1 : format.frame_stride;
-        out.bucket_of[static_cast<size_t>(clip)] =
-            static_cast<int64_t>(choose_bucket(out.buckets, size, stride));
-      } catch (const Error& bad) {
-        problems[static_cast<size_t>(clip)] = bad.what();
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        error = std::current_exception();
-        next = clips;
-      }
+  for_each_in_parallel(problems.size(), threads, [&](size_t clip) {
+    try {
+      ClipSize size = measure(static_cast<int64_t>(clip));
+      size.frames = frames_in(size, format);
+      const int64_t stride = format.fps > 0 ? 1 : format.frame_stride;
+      out.bucket_of[clip] = static_cast<int64_t>(choose_bucket(out.buckets, size, stride));
+    } catch (const Error& bad) {
+      problems[clip] = bad.what();
     }
-  };
-  {
-    std::vector<std::jthread> workers;
-    for (int i = 0; i < std::max(threads, 1); ++i) {
-      workers.emplace_back(work);
-    }
-  }
-  if (error) {
-    std::rethrow_exception(error);
-  }
+  });
   for (int64_t clip = 0; clip < clips; ++clip) {  // in order, whichever thread was faster
     if (const std::string& why = problems[static_cast<size_t>(clip)]; !why.empty()) {
       on_problem(clip, why);

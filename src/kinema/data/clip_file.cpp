@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string_view>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -17,15 +16,6 @@
 namespace kinema::data {
 namespace {
 
-/// Bytes of an image file, by how they begin; GIFs count as videos.
-bool is_image(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
-                              std::min<size_t>(bytes.size(), 16));
-  return text.starts_with("\x89PNG") || text.starts_with("\xff\xd8\xff") ||
-         text.starts_with("BM") ||
-         (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8, 4) == "WEBP");
-}
-
 /// Where a window begins that leaves `spare` places; the middle where no place is given.
 int64_t offset(std::optional<float> place, int64_t spare) {
   return place ? std::min(spare, static_cast<int64_t>(*place * static_cast<float>(spare + 1)))
@@ -35,20 +25,26 @@ int64_t offset(std::optional<float> place, int64_t spare) {
 /// `24`, `29.97`.
 std::string rate_text(double fps) { return fmt::format("{:.4g}", fps); }
 
-std::string has_frames(const ClipSize& clip, const ClipFormat& format) {
+/// `64 frames at target_fps 16 (in the file 120 at 30 frames a second)`.
+std::string frames_of(const ClipSize& clip, const ClipFormat& format) {
   if (format.fps <= 0) {
-    return fmt::format("has {} frames", clip.frames);
+    return fmt::format("{} frames", clip.frames);
   }
-  return fmt::format("has {} frames of {} a second ({} of {})", frames_in(clip, format),
-                     rate_text(format.fps), clip.frames, rate_text(clip.fps));
+  return fmt::format("{} frames at target_fps {} (in the file {} at {} frames a second)",
+                     frames_in(clip, format), rate_text(format.fps), clip.frames,
+                     rate_text(clip.fps));
 }
 
 }  // namespace
 
 ClipSize measure_clip(std::span<const std::byte> bytes, const std::string& name) {
-  if (is_image(bytes)) {
+  if (io::is_image(bytes)) {
     const io::ImageSize size = io::measure_image(bytes, name);
-    return {.frames = 1, .height = size.height, .width = size.width};
+    return {.frames = 1,
+            .height = size.height,
+            .width = size.width,
+            .has_alpha = size.has_alpha,
+            .is_hdr = size.is_hdr};
   }
   const io::VideoProbe probe = io::probe_video(bytes, name);
   const double width = static_cast<double>(probe.width) * probe.pixel_aspect;
@@ -56,11 +52,13 @@ ClipSize measure_clip(std::span<const std::byte> bytes, const std::string& name)
           .height = probe.height,
           .width = std::max<int64_t>(1, std::llround(width)),
           .fps = probe.fps,
-          .seconds = probe.seconds};
+          .seconds = probe.seconds,
+          .has_alpha = probe.has_alpha,
+          .is_hdr = probe.is_hdr};
 }
 
 void verify_clip(std::span<const std::byte> bytes, const std::string& name) {
-  if (is_image(bytes)) {
+  if (io::is_image(bytes)) {
     io::read_image(bytes, name);
   } else {
     io::read_video(bytes, name, {.stride = std::numeric_limits<int64_t>::max()});
@@ -93,9 +91,11 @@ void check_length(const ClipSize& clip, const std::string& name, const ClipForma
   const int64_t needed = frames_needed(format);
   check(needed == 1 || clip.frames != 1 || clip.fps > 0,
         "[data] {} is an image, but num_frames is {}", name, format.num_frames);
-  check(frames_in(clip, format) >= needed, "[data] {} {} but num_frames {}{} needs {}", name,
-        has_frames(clip, format), format.num_frames,
-        format.fps > 0 ? "" : fmt::format(" with frame_stride {}", format.frame_stride), needed);
+  check(frames_in(clip, format) >= needed, "[data] {} is too short: {}, but num_frames {}", name,
+        frames_of(clip, format),
+        needed == format.num_frames ? fmt::format("is {}", needed)
+                                    : fmt::format("{} with frame_stride {} takes {}",
+                                                  format.num_frames, format.frame_stride, needed));
 }
 
 Fit fit_of(double shown_height, double shown_width, int64_t height, int64_t width,
@@ -160,10 +160,10 @@ HostArray read_clip(const std::filesystem::path& path, const ClipFormat& format,
 
 HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                     const ClipFormat& format, const ClipWindow& window) {
-  if (is_image(bytes)) {
+  if (io::is_image(bytes)) {
     check(format.num_frames == 1, "[data] {} is an image, but num_frames is {}", name,
           format.num_frames);
-    HostArray image = io::read_image(bytes, name);
+    HostArray image = io::read_image(bytes, name, format.background);
     image.shape.dims.insert(image.shape.dims.begin(), 1);
     return fit_frames(image, format.height, format.width, window.crop);
   }
@@ -174,7 +174,8 @@ HostArray read_clip(std::span<const std::byte> bytes, const std::string& name,
                                          {.first_frame = offset(window.start, spare),
                                           .stride = format.frame_stride,
                                           .fps = format.fps,
-                                          .max_frames = format.num_frames});
+                                          .max_frames = format.num_frames,
+                                          .background = format.background});
   check(video.frames.shape.dims[0] == format.num_frames,
         "[data] {} gave {} frames where {} were expected", name, video.frames.shape.dims[0],
         format.num_frames);

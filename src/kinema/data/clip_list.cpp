@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,14 +23,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNoCaption = "no caption";
+constexpr const char* kUnreadable = "caption cannot be read";
+constexpr const char* kNotUtf8 = "caption is not UTF-8";
+
 /// What stands beside clips and is none by intention.
 bool is_companion(const fs::path& path) {
   constexpr std::array<std::string_view, 16> kEndings = {
       ".txt", ".json", ".jsonl", ".csv",  ".tsv",  ".md",      ".yml",   ".yaml",
       ".py",  ".sh",   ".log",   ".toml", ".html", ".parquet", ".arrow", ".caption"};
   const std::string name = path.filename().string();
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
   return name == "LICENSE" || name == "README" ||
-         std::ranges::find(kEndings, path.extension().string()) != kEndings.end();
+         std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
 /// The split that a folder's name begins with, as the datasets library has it; empty: none.
@@ -52,15 +59,15 @@ std::string split_of(const std::string& name) {
 }
 
 /// The file beside a clip that says what is to be seen: `.txt`, else `.caption` as kohya's scripts
-/// have it. The first of them where neither is there.
+/// have it, in small or capital letters. The first of them where none is there.
 fs::path text_beside(const fs::path& clip) {
-  std::error_code ignored;
-  fs::path text = clip;
-  text.replace_extension(".caption");
-  return fs::is_regular_file(text, ignored) &&
-                 !fs::exists(fs::path(clip).replace_extension(".txt"), ignored)
-             ? text
-             : text.replace_extension(".txt");
+  for (const char* extension : {".txt", ".TXT", ".Txt", ".caption", ".CAPTION", ".Caption"}) {
+    std::error_code ignored;
+    if (fs::path text = fs::path(clip).replace_extension(extension); fs::exists(text, ignored)) {
+      return text;
+    }
+  }
+  return fs::path(clip).replace_extension(".txt");
 }
 
 /// `10_fox`: kohya's scripts take such a folder's pictures so many times an epoch.
@@ -145,12 +152,15 @@ class Walk {
 
   void read_list(const fs::path& path) {
     for (MetadataRow& row : read_metadata(path, options_.caption_column)) {
-      CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), ""};
+      CaptionedClip clip{path.parent_path() / row.file, std::move(row.caption), "", ""};
       keep(clip, [&] {
+        clip.cause = kNotUtf8;
         check_caption(clip.caption, row.where);
+        clip.cause = "outside of the folder";
         check(!row.file.empty(), "[data] {}: the file name is empty", row.where);
         clip.path = inside(root_, path.parent_path(), row.file, row.where);
         std::error_code ignored;
+        clip.cause = "missing";
         check(fs::is_regular_file(clip.path, ignored), "[data] {}: there is no clip {}", row.where,
               clip.path.string());
       });
@@ -168,7 +178,9 @@ class Walk {
     const std::string file = path.filename().string();
     const bool image = io::is_image_name(file);
     if (!image && !io::is_video_name(file)) {
-      if (!is_companion(path)) {
+      if (const std::string format = io::unread_image_name(file); !format.empty()) {
+        out_.left_out.push_back({name(path), "a " + format + " picture, which is not read"});
+      } else if (!is_companion(path)) {
         others_[path.extension().string()].push_back(name(path));
       }
       return;
@@ -181,18 +193,21 @@ class Walk {
       leave_out_image(path);
       return;
     }
-    CaptionedClip clip{path, "", ""};
+    CaptionedClip clip{path, "", "", ""};
     keep(clip, [&] {
       const fs::path text = text_beside(path);
       std::error_code ignored;
+      clip.cause = kNoCaption;
       check(fs::is_regular_file(text, ignored),
             "[data] {} has no caption: {} is not there (nor a .caption), and the folder has no "
             "metadata.jsonl or metadata.csv",
             path.string(), text.filename().string());
+      clip.cause = kUnreadable;
       std::string words = io::read_text(text, size_t{1} << 20);
       if (words.starts_with("\xef\xbb\xbf")) {
         words.erase(0, 3);
       }
+      clip.cause = kNotUtf8;
       check_caption(words, text.string());
       clip.caption = trimmed(words);
     });
@@ -210,10 +225,11 @@ class Walk {
   void leave_out_others() {
     for (const auto& [extension, names] : others_) {
       out_.left_out.push_back(
-          names.size() == 1
-              ? LeftOut{names.front(), "neither a video nor an image by its name"}
-              : LeftOut{"*" + extension, std::to_string(names.size()) +
-                                             " files, neither videos nor images by their names"});
+          names.size() == 1 ? LeftOut{names.front(), "neither a video nor an image by its name"}
+                            : LeftOut{"*" + extension,
+                                      std::to_string(names.size()) +
+                                          " files, neither videos nor images by their names",
+                                      std::ssize(names)});
     }
   }
 
@@ -235,16 +251,15 @@ class Walk {
     }
   }
 
+  /// `look` says in the clip's cause what it is about to check.
   template <typename Check>
   void keep(CaptionedClip& clip, const Check& look) const {
-    if (options_.missing == MissingClip::Fail) {
-      look();
-      return;
-    }
     try {
       look();
+      clip.cause.clear();
     } catch (const Error& error) {
       clip.problem = error.what();
+      check(options_.missing == MissingClip::Keep, "{}", clip.problem);
     }
   }
 
@@ -291,12 +306,15 @@ std::vector<CaptionedClip> list_clips(const fs::path& folder, const std::string&
 
 fs::path inside(const fs::path& root, const fs::path& base, const std::string& file,
                 const std::string& where) {
-  const fs::path out = base / file;  // of two absolute paths, the second
-  const fs::path below = fs::absolute(out).lexically_normal().lexically_relative(
-      fs::absolute(root).lexically_normal());
+  const fs::path given = base / file;  // of two absolute paths, the second
+  // The system follows `link/..` to the folder above the link's target: without the dots there is
+  // no such way out.
+  fs::path out = given.lexically_normal();
+  const fs::path below =
+      fs::absolute(out).lexically_relative(fs::absolute(root).lexically_normal());
   check(file.find('\0') == std::string::npos && !below.empty() && *below.begin() != "..",
         "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where,
-        out.string(), root.string());
+        given.string(), root.string());
   return out;
 }
 

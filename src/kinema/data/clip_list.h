@@ -15,6 +15,7 @@ struct CaptionedClip {
   std::filesystem::path path;
   std::string caption;
   std::string problem;  // why it cannot be used; only where list_folder was to keep such clips
+  std::string cause;    // the same in few words: ClipSet::cause
 };
 
 /// What list_folder does about a clip that is not there or has no caption.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/io/background.h"
 
 namespace kinema::data {
 
@@ -21,6 +22,8 @@ struct ClipFormat {
   /// Above 0: so many frames a second, by the file's time stamps, whatever its own rate; then
   /// frame_stride has no meaning.
   double fps = 0;
+  /// What is seen through transparent parts, which are filled before anything is resampled.
+  io::Background background = {};
 };
 
 /// Where the part of a clip lies that is read: from 0 (its beginning, or its left and top edge) to
@@ -35,14 +38,17 @@ struct ClipSize {
   int64_t frames = 0;
   int64_t height = 0;  // upright, of square pixels, as they are shown
   int64_t width = 0;
-  double fps = 0;      // 0: an image, or not known
-  double seconds = 0;  // 0: an image, or not known
+  double fps = 0;          // 0: an image, or not known
+  double seconds = 0;      // 0: an image, or not known
+  bool has_alpha = false;  // an alpha channel, or a transparent colour
+  bool is_hdr = false;     // PQ or HLG, tone-mapped when it is read
 };
 
-/// A file of a set's folder that is none of its clips, and why.
+/// Files of a set's folder that are none of its clips, and why.
 struct LeftOut {
-  std::string file;
+  std::string file;  // or a pattern, of several
   std::string reason;
+  int64_t files = 1;
 };
 
 /// Clips with captions, by number; safe to use from many threads.
@@ -54,6 +60,11 @@ class ClipSet {
   virtual std::string name(int64_t clip) const = 0;
   /// Where the clip lies in its set, for lists: `videos/clip_03.mp4`, `data/train.parquet row 7`.
   virtual std::string where(int64_t clip) const = 0;
+  /// What Errors call the clip: of a file, its path.
+  virtual std::string path(int64_t clip) const { return name(clip); }
+  /// In few words, by which clips are counted, why this one cannot be used (`no caption`), where
+  /// that is known before it is opened; empty otherwise.
+  virtual std::string cause(int64_t /*clip*/) const { return ""; }
   /// Throws an Error that names a clip whose caption cannot be read.
   virtual std::string caption(int64_t clip) const = 0;
   /// Throws an Error that names a clip that cannot be read.
@@ -62,7 +73,8 @@ class ClipSet {
   /// clip when it cannot be decoded or is too short.
   virtual HostArray read(int64_t clip, const ClipFormat& format,
                          const ClipWindow& window) const = 0;
-  /// Another text whenever the clip may have become another one: found without reading its bytes.
+  /// Another text whenever the clip may have become another one: found without reading all of its
+  /// bytes.
   virtual std::string stamp(int64_t clip) const = 0;
   /// Hash of the clip's bytes.
   virtual std::string hash(int64_t clip) const = 0;
@@ -83,7 +95,8 @@ std::unique_ptr<ClipSet> folder_clips(const std::filesystem::path& folder,
                                       const std::string& caption_column, bool keep_bad = false,
                                       bool images = true, const std::string& split = "train");
 
-/// Path, size and time of a file: what tells, without reading it, that it is the same.
+/// Path, size and time of a file, and a hash of samples of its bytes (io::hash_sample): what tells,
+/// without reading all of it, that it is the same.
 std::string file_stamp(const std::filesystem::path& file);
 
 }  // namespace kinema::data

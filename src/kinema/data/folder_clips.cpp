@@ -31,6 +31,8 @@ class FolderClips : public ClipSet {
   std::string where(int64_t clip) const override {
     return at(clip).path.lexically_relative(folder_).string();
   }
+  std::string path(int64_t clip) const override { return at(clip).path.string(); }
+  std::string cause(int64_t clip) const override { return at(clip).cause; }
   std::string caption(int64_t clip) const override { return at(clip).caption; }
   ClipSize measure(int64_t clip) const override {
     const io::MappedFile file = io::MappedFile::open(usable(clip).path);
@@ -82,7 +84,8 @@ std::string file_stamp(const fs::path& file) {
   const auto time = error ? fs::file_time_type{} : fs::last_write_time(path, error);
   check(!error, "[data] {}: {}", file.string(), error.message());
   const auto since = std::chrono::nanoseconds(time.time_since_epoch()).count();
-  return fmt::format("{} of {} bytes at {}", path.string(), bytes, since);
+  return fmt::format("{} of {} bytes at {}, {}", path.string(), bytes, since,
+                     io::hash_sample(path));
 }
 
 }  // namespace kinema::data

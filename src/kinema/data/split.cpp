@@ -26,6 +26,8 @@ class SplitClips : public ClipSet {
   int64_t size() const override { return static_cast<int64_t>(chosen_.size()); }
   std::string name(int64_t clip) const override { return clips_->name(at(clip)); }
   std::string where(int64_t clip) const override { return clips_->where(at(clip)); }
+  std::string path(int64_t clip) const override { return clips_->path(at(clip)); }
+  std::string cause(int64_t clip) const override { return clips_->cause(at(clip)); }
   std::string caption(int64_t clip) const override { return clips_->caption(at(clip)); }
   ClipSize measure(int64_t clip) const override { return clips_->measure(at(clip)); }
   HostArray read(int64_t clip, const ClipFormat& format, const ClipWindow& window) const override {

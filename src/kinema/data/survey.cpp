@@ -1,7 +1,11 @@
 #include "kinema/data/survey.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -12,8 +16,20 @@
 namespace kinema::data {
 namespace {
 
-/// Rates that containers round differently are one.
-constexpr double kSameRate = 0.02;
+/// Of the clips, that are to be kept.
+constexpr double kMost = 0.9;
+
+/// Frames of each clip that has enough of them or is too short, which ask for no more than a
+/// shorter sample.
+std::vector<int64_t> frames_there(const Survey& survey, const ClipFormat& format) {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < survey.sizes.size(); ++i) {
+    if (survey.problems[i].empty() || survey.causes[i] == kTooShort) {
+      out.push_back(frames_in(survey.sizes[i], format));
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -26,6 +42,7 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
   const auto count = static_cast<size_t>(std::min(options.clips, clips.size()));
   out.sizes.resize(count);
   out.problems.resize(count);
+  out.causes.resize(count);
   out.left_out = clips.left_out();
   out.notes = clips.notes();
   std::mutex mutex;
@@ -33,15 +50,20 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
   for_each_in_parallel(count, options.threads, [&](size_t i) {
     const auto clip = static_cast<int64_t>(i);
     bool is_empty = false;
+    std::string cause = "no caption";
     try {
       is_empty = clips.caption(clip).empty();
+      cause = "cannot be decoded";
       const ClipSize size = clips.measure(clip);
-      if (options.buckets.empty() && !options.any_length) {
-        check_length(size, clips.name(clip), options.format);
-      }
       out.sizes[i] = size;
+      cause = size.frames == 1 && size.fps <= 0 ? "a picture" : kTooShort;
+      if (options.buckets.empty() && !options.any_length) {
+        check_length(size, clips.path(clip), options.format);
+      }
     } catch (const Error& error) {
       out.problems[i] = error.what();
+      const std::string known = clips.cause(clip);
+      out.causes[i] = known.empty() ? cause : known;
     }
     const std::lock_guard lock(mutex);
     ++done;
@@ -59,29 +81,76 @@ Survey survey_clips(const ClipSet& clips, const SurveyOptions& options) {
     out.buckets =
         bucket_clips(static_cast<int64_t>(count), options.buckets, options.format, measured,
                      options.threads, [&](int64_t clip, const std::string& why) {
-                       out.problems[static_cast<size_t>(clip)] = why;
+                       const auto i = static_cast<size_t>(clip);
+                       out.causes[i] = out.problems[i].empty() ? kTooShort : out.causes[i];
+                       out.problems[i] = why;
                      });
   }
   return out;
 }
 
 std::vector<Rate> rates_of(const Survey& survey) {
-  std::vector<double> all;
-  for (const ClipSize& each : survey.sizes) {
-    if (each.fps > 0 && each.frames > 1) {
-      all.push_back(each.fps);
+  std::map<std::string, Rate> by_text;
+  for (size_t i = 0; i < survey.sizes.size(); ++i) {
+    const ClipSize& size = survey.sizes[i];
+    if (survey.problems[i].empty() && size.fps > 0 && size.frames > 1) {
+      Rate& rate = by_text[fmt::format("{:.4g}", size.fps)];
+      rate.fps = size.fps;
+      ++rate.clips;
     }
   }
-  std::ranges::sort(all);
   std::vector<Rate> out;
-  for (const double fps : all) {
-    if (out.empty() || fps > out.back().fps * (1 + kSameRate)) {
-      out.push_back({fps, 0});
-    }
-    ++out.back().clips;
+  for (const auto& [text, rate] : by_text) {
+    out.push_back(rate);
   }
+  std::ranges::sort(out, std::ranges::greater(), &Rate::fps);
   std::ranges::stable_sort(out, std::ranges::greater(), &Rate::clips);
   return out;
+}
+
+std::vector<CauseCount> causes_of(const Survey& survey) {
+  std::map<std::string, int64_t> counts;
+  for (const std::string& cause : survey.causes) {
+    counts[cause] += cause.empty() ? 0 : 1;
+  }
+  for (const LeftOut& each : survey.left_out) {
+    counts[each.files == 1 ? each.reason : "neither a video nor an image by its name"] +=
+        each.files;
+  }
+  std::vector<CauseCount> out;
+  for (const auto& [cause, count] : counts) {
+    if (count > 0) {
+      out.push_back({cause, count});
+    }
+  }
+  std::ranges::stable_sort(out, std::ranges::greater(), &CauseCount::count);
+  return out;
+}
+
+int64_t long_enough(const Survey& survey, const ClipFormat& format) {
+  const int64_t needed = frames_needed(format);
+  return std::ranges::count_if(frames_there(survey, format),
+                               [&](int64_t frames) { return frames >= needed; });
+}
+
+std::optional<FewerFrames> frames_that_keep(const Survey& survey, const ClipFormat& format,
+                                            const std::function<bool(int64_t)>& fits) {
+  std::vector<int64_t> frames = frames_there(survey, format);
+  if (frames.empty()) {
+    return std::nullopt;
+  }
+  std::ranges::sort(frames, std::ranges::greater());
+  const auto wanted = static_cast<size_t>(std::ceil(kMost * static_cast<double>(frames.size())));
+  const int64_t common = frames[wanted - 1];  // so many frames have nine in ten
+  ClipFormat shorter = format;
+  shorter.num_frames = std::min(format.num_frames - 1, common);
+  while (shorter.num_frames > 1 && (frames_needed(shorter) > common || !fits(shorter.num_frames))) {
+    --shorter.num_frames;
+  }
+  if (shorter.num_frames <= 1) {
+    return std::nullopt;
+  }
+  return FewerFrames{shorter.num_frames, long_enough(survey, shorter)};
 }
 
 double enlargement(const ClipSize& clip, const ClipFormat& format) {
@@ -91,21 +160,23 @@ double enlargement(const ClipSize& clip, const ClipFormat& format) {
   return std::max(ratio(format.height, clip.height), ratio(format.width, clip.width));
 }
 
-std::string short_reason(const std::string& name, const std::string& reason) {
+std::string short_reason(const ClipSet& clips, int64_t clip, const std::string& reason) {
   std::string out = reason.substr(0, reason.find('\n'));
   if (out.starts_with('[')) {
     const size_t end = out.find("] ");
     out = end == std::string::npos ? out : out.substr(end + 2);
   }
-  // The path that ends in the name, whatever folder it begins with.
-  if (const size_t at = out.find(name); at != std::string::npos && !name.empty()) {
-    size_t begin = out.find_last_of(" (", at);
-    begin = begin == std::string::npos ? 0 : begin + 1;
-    if (begin < at && out[at - 1] == '/') {
-      out.erase(begin, at - begin);
-    }
+  const std::string path = clips.path(clip);
+  const std::string where = clips.where(clip);
+  const bool is_there = out.find(where) != std::string::npos;
+  // Of a member of a tar, the shorter name is a part of where it lies.
+  const bool is_short = where.size() > path.size() && is_there;
+  const size_t at = path.empty() || is_short ? std::string::npos : out.find(path);
+  if (at != std::string::npos) {
+    out.replace(at, path.size(), where);
+    return out;
   }
-  return out.find(name) == std::string::npos ? name + ": " + out : out;
+  return is_there ? out : where + ": " + out;
 }
 
 }  // namespace kinema::data

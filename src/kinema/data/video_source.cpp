@@ -32,34 +32,39 @@ class VideoSource : public Source {
           format.height, format.width, format.num_frames, format.frame_stride);
     if (!options_.buckets.empty()) {
       group();
+    } else {
+      leave_out_problems();
     }
   }
 
   int64_t size() const override { return size_; }
 
   Sample at(int64_t position) const override {
-    const std::vector<int64_t>* members = nullptr;
-    int64_t chosen = 0;
+    const std::vector<int64_t>* members = usable_.empty() ? nullptr : &usable_;
+    int64_t place = 0;
     int64_t count = size_;
     if (order_) {
-      const GroupedOrder::Place place = order_->at(position);
-      members = &order_->groups()[place.group];
-      chosen = place.index;
+      const GroupedOrder::Place chosen = order_->at(position);
+      members = &order_->groups()[chosen.group];
+      place = chosen.index;
       count = static_cast<int64_t>(members->size());
     } else {
-      chosen = options_.shuffle ? shuffled_index(options_.seed, position, size_) : position % size_;
+      place = options_.shuffle ? shuffled_index(options_.seed, position, size_) : position % size_;
     }
     for (int64_t i = 0;; ++i) {
-      const int64_t place = (chosen + i) % count;
       const int64_t index = members == nullptr ? place : (*members)[static_cast<size_t>(place)];
       try {
         return sample(index, position);
       } catch (const Error& error) {
-        if (options_.bad_clip == BadClip::Fail || i + 1 == count) {
+        if (options_.bad_clip == BadClip::Fail || i == count) {
           throw;
         }
         report_skip(index, error.what());
       }
+      // Not the next one: it would be trained on once more for each bad clip before it.
+      const auto key =
+          random_key(options_.seed, "in place of a bad clip", static_cast<uint64_t>(position));
+      place = shuffled_index(uint64_t{key[0]} << 32 | key[1], i, count);
     }
   }
 
@@ -82,7 +87,8 @@ class VideoSource : public Source {
           bucket_of.size(), size_);
     std::vector<std::vector<int64_t>> groups(options_.buckets.buckets.size());
     for (int64_t clip = 0; clip < size_; ++clip) {
-      if (const int64_t bucket = bucket_of[static_cast<size_t>(clip)]; bucket >= 0) {
+      if (const int64_t bucket = bucket_of[static_cast<size_t>(clip)];
+          bucket >= 0 && !has_problem(clip)) {
         groups[static_cast<size_t>(bucket)].push_back(clip);
       }
     }
@@ -90,6 +96,24 @@ class VideoSource : public Source {
     check(!groups.empty(), "[data] none of the {} clips fits a bucket", size_);
     order_.emplace(std::move(groups), options_.batch, options_.seed, options_.shuffle);
     size_ = order_->size();
+  }
+
+  bool has_problem(int64_t clip) const {
+    const auto i = static_cast<size_t>(clip);
+    return i < options_.problems.size() && !options_.problems[i].empty();
+  }
+
+  void leave_out_problems() {
+    if (std::ranges::all_of(options_.problems, &std::string::empty)) {
+      return;
+    }
+    for (int64_t clip = 0; clip < size_; ++clip) {
+      if (!has_problem(clip)) {
+        usable_.push_back(clip);
+      }
+    }
+    check(!usable_.empty(), "[data] none of the {} clips can be used", size_);
+    size_ = static_cast<int64_t>(usable_.size());
   }
 
   /// Of the first clip that can be used.
@@ -140,7 +164,7 @@ class VideoSource : public Source {
         return found->second;
       }
     }
-    Clip given;
+    Clip given{.number = index};
     given.pixels = clips_->read(index, format, window);
     if (flip) {
       given.pixels = flipped(given.pixels);
@@ -164,7 +188,7 @@ class VideoSource : public Source {
   void report_skip(int64_t index, const std::string& reason) const {
     const std::lock_guard lock(skip_mutex_);
     if (skipped_.insert(index).second && options_.on_skip) {
-      options_.on_skip(reason);
+      options_.on_skip(index, reason);
     }
   }
 
@@ -173,6 +197,7 @@ class VideoSource : public Source {
   EncodeClip encode_;
   FindEncoded find_;
   int64_t size_;
+  std::vector<int64_t> usable_;        // clips that take part; empty: all of them
   std::optional<GroupedOrder> order_;  // where there are buckets
   mutable std::mutex mutex_;
   mutable std::map<std::pair<int64_t, bool>, std::shared_ptr<const Sample>> cache_;

@@ -19,6 +19,7 @@ namespace kinema::data {
 
 /// A clip after decoding, resizing and cropping.
 struct Clip {
+  int64_t number = 0;       // in its set
   HostArray pixels;         // f32 [3, f, h, w] in [-1, 1]
   HostArray size_ids = {};  // f32 [6] (picture_sizes.h), where they were asked for
   std::string caption;
@@ -52,10 +53,14 @@ struct VideoOptions {
   bool sizes = false;
   bool shuffle = true;
   uint64_t seed = 0;
-  /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: the next one stands in.
+  /// Clips known to be unusable (Survey::problems): by clip, empty for one that can be used. They
+  /// are no part of an epoch.
+  std::vector<std::string> problems = {};
+  /// Fail: a clip that cannot be decoded or is too short is an Error. Skip: another one, chosen by
+  /// (seed, position), is read in its place.
   BadClip bad_clip = BadClip::Fail;
   /// Told of each clip skipped, once, with the reason; called from any thread, one call at a time.
-  std::function<void(const std::string&)> on_skip;
+  std::function<void(int64_t clip, const std::string& reason)> on_skip;
   /// Encode each clip once and keep what comes of it, up to so many bytes; 0: encode every time.
   /// Has no effect where a clip is another one each time.
   int64_t cache_bytes = int64_t{1} << 30;

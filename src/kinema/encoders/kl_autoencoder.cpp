@@ -214,8 +214,9 @@ HostArray KlAutoencoder::encode(const HostArray& pixels) const {
   check(pixels.shape.dtype == DType::F32 && d.size() == 4 && d[0] == 3,
         "[encoders] the image is {} but must be f32[3,f,h,w]", to_string(pixels.shape));
   check(d[1] > 0 && d[2] > 0 && d[3] > 0 && d[2] % cell == 0 && d[3] % cell == 0,
-        "[encoders] the image is {} x {} pixels, expected multiples of {} (the VAE's cells)", d[3],
-        d[2], cell);
+        "[encoders] the image is {} x {} pixels (height x width), expected multiples of {} (the "
+        "VAE's cells)",
+        d[2], d[3], cell);
   HostArray out(Shape{DType::F32, {config().latent_channels, d[1], d[2] / cell, d[3] / cell}});
   const bool is_cut = model_->is_cut(d[2] / cell, d[3] / cell);
   for (int64_t i = 0; i < d[1]; ++i) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/weights/folder.h"
@@ -126,7 +127,7 @@ std::vector<HostArray> T5Blocks::run(std::span<const T5Input> inputs) {
   }
   const bool streamed = !is_resident();
   const auto read = [this](int64_t layer) {
-    return std::async(std::launch::async, [this, layer] { return load(layer); });
+    return in_background([] {}, [this, layer] { return load(layer); });
   };
   std::future<Parameters> next = streamed ? read(0) : std::future<Parameters>();
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {

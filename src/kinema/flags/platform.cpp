@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Plugin versions that the tables were measured with, oldest first.
-constexpr std::array<std::string_view, 4> kLibtpu = {"0.0.30", "0.0.42.1", "0.0.43.2", "0.0.51"};
+constexpr std::array<std::string_view, 5> kLibtpu = {"0.0.30", "0.0.42.1", "0.0.43.2", "0.0.51",
+                                                     "0.0.52"};
 constexpr std::array<std::string_view, 1> kCuda = {"0.12.0.1"};
 constexpr std::array<std::string_view, 1> kCpu = {"0.0.1"};
 

@@ -25,7 +25,7 @@ const std::vector<Rule>& table() {
        .what = "asynchronous all-reduces are continued inside fusions, which gave NaN in "
                "Wan 2.2 on v6e",
        .refused_since = kRefusedSince,
-       .evidence = "MaxDiffusion issue 429 (NaN on v6e-16); libtpu 0.0.43.2 to 0.0.51 refuse it on "
+       .evidence = "MaxDiffusion issue 429 (NaN on v6e-16); libtpu 0.0.43.2 to 0.0.52 refuse it on "
                    "every chip but v5e, 0.0.30 and 0.0.42.1 compile it, and all 32 settings of the "
                    "five flags show that no other combination changes the program"},
       {.id = "fused-all-gather",
@@ -37,7 +37,7 @@ const std::vector<Rule>& table() {
                 {kOverlap, ON}},
        .what = "asynchronous all-gathers are continued inside fusions",
        .refused_since = kRefusedSince,
-       .evidence = "libtpu 0.0.43.2 to 0.0.51 refuse it on every chip but v5e; the training set of "
+       .evidence = "libtpu 0.0.43.2 to 0.0.52 refuse it on every chip but v5e; the training set of "
                    "MaxDiffusion's README has it"},
       {.id = "fused-reduce-scatter",
        .backend = Backend::TPU,
@@ -48,7 +48,7 @@ const std::vector<Rule>& table() {
                 {kOverlap, ON}},
        .what = "asynchronous reduce-scatters are continued inside fusions",
        .refused_since = kRefusedSince,
-       .evidence = "libtpu 0.0.51 refuses it on v6e and compiles it on v5e"},
+       .evidence = "libtpu 0.0.51 and 0.0.52 refuse it on every chip but v5e, which compiles it"},
       {.id = "unsafe-random",
        .backend = Backend::TPU,
        .when = {{"xla_tpu_spmd_rng_bit_generator_unsafe", ON}},

@@ -275,6 +275,7 @@ bool BodyGradient::saves(Tensor x) const {
     case RematPolicy::Kind::FULL:
       return false;
     case RematPolicy::Kind::MATMUL_WITHOUT_BATCH:
+    case RematPolicy::Kind::FLUX_OPTIMIZED:
       return is_product(node);
     case RematPolicy::Kind::CUSTOM: {
       const Tensor original = original_.at(key_of(x));

@@ -17,9 +17,11 @@ RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved
   if (upper == "FULL") {
     return {.kind = Kind::FULL};
   }
-  // The second is MaxDiffusion's for Flux.
-  if (upper == "MATMUL_WITHOUT_BATCH" || upper == "FLUX_OPTIMIZED") {
+  if (upper == "MATMUL_WITHOUT_BATCH") {
     return {.kind = Kind::MATMUL_WITHOUT_BATCH};
+  }
+  if (upper == "FLUX_OPTIMIZED") {
+    return {.kind = Kind::FLUX_OPTIMIZED};
   }
   if (upper == "OFFLOAD_MATMUL_WITHOUT_BATCH") {
     return {.kind = Kind::MATMUL_WITHOUT_BATCH, .offload = true};

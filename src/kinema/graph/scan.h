@@ -17,6 +17,7 @@ struct RematPolicy {
     NONE,                  // compute nothing again but plain arithmetic
     FULL,                  // keep the block's inputs only
     MATMUL_WITHOUT_BATCH,  // keep results of dots without batch axes
+    FLUX_OPTIMIZED,        // what the blocks of Flux say themselves; elsewhere the same
     CUSTOM,                // keep values named with `named`
   };
   Kind kind = Kind::NONE;
@@ -30,8 +31,8 @@ struct RematPolicy {
 };
 
 /// The policy of a configuration's `remat_policy` (any case): NONE, FULL, MATMUL_WITHOUT_BATCH,
-/// OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, CUSTOM. Throws an Error naming the
-/// known policies for another word.
+/// OFFLOAD_MATMUL_WITHOUT_BATCH, HIDDEN_STATE_WITH_OFFLOAD, FLUX_OPTIMIZED, CUSTOM. Throws an Error
+/// naming the known policies for another word.
 RematPolicy remat_policy(const std::string& name, std::vector<std::string> saved = {},
                          std::vector<std::string> offloaded = {});
 

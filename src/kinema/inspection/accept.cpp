@@ -1,9 +1,13 @@
 #include "kinema/inspection/accept.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
@@ -14,10 +18,10 @@
 #include "kinema/text/clip_tokenizer.h"
 #include "kinema/text/tokenizer.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/clip.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
@@ -33,7 +37,7 @@ void check_transformer(const fs::path& path) {
 
 /// Checks all that a checkpoint holds.
 void check_checkpoint(const fs::path& path) {
-  const std::string problem = training::manifest_problem(path);
+  const std::string problem = checkpoints::manifest_problem(path);
   check(problem.empty(), "{}: {}", path.string(), problem);
   bool has_weights = false;
   for (const std::string& part : training::weights_parts(path)) {
@@ -59,12 +63,12 @@ fs::path checkpoints_of(const fs::path& path) {
     return path / "checkpoints";
   }
   const bool are_these =
-      fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty();
+      fs::is_directory(path) && !checkpoints::CheckpointFolder(path).steps().empty();
   return are_these ? path : fs::path();
 }
 
 std::string accept_checkpoints(const fs::path& path) {
-  const training::CheckpointFolder folder(path);
+  const checkpoints::CheckpointFolder folder(path);
   check(!folder.steps().empty(), "{} holds no checkpoint", path.string());
   for (const int64_t step : folder.steps()) {
     check_checkpoint(folder.path(step));
@@ -88,23 +92,78 @@ void check_tokenizer(const fs::path& folder, const fs::path& encoder) {
   }
 }
 
+/// What takes a path of a known kind, as an ending; else empty.
+std::string takers(const fs::path& path) {
+  const std::optional<weights::FoundKind> found = weights::kind_of(path);
+  return found ? "; taken by " + weights::taken_by(*found->kind, path) : "";
+}
+
+/// A file of weights, with what it is and what takes it.
+std::string accept_file(const fs::path& path) {
+  using weights::Role;
+  weights::check_role(path,
+                      {Role::NETWORK, Role::PIPELINE, Role::VAE, Role::ADAPTER, Role::LATENTS});
+  const std::optional<weights::FoundKind> found = weights::kind_of(path);
+  const bool is_network = weights::file_kind(path) == weights::FileKind::TRANSFORMER;
+  check(found || is_network,
+        "[weights] {} holds no model, LoRA or latents that are known here ({})\n  no command takes "
+        "it; `kinema inspect` lists its tensors",
+        path.string(), io::check_path(path));
+  std::string out =
+      found && found->kind->is(Role::LATENTS) ? io::check_path(path) : networks::check_path(path);
+  if (found && !out.starts_with(found->kind->name)) {
+    out = fmt::format("{}: {}", found->kind->name, out);
+  }
+  out = "accepted: " + out;
+  if (const weights::ObjectiveMarks marks = weights::objective_marks(path); marks.any()) {
+    out += "; it learned " + to_string(marks);
+  }
+  const std::vector<std::string> unread = weights::left_overs(path);
+  if (!unread.empty()) {
+    out += fmt::format("; {} are not read: {}",
+                       counted(static_cast<int64_t>(unread.size()), "left-over tensor"),
+                       fmt::join(unread, ", "));
+  }
+  return out + takers(path);
+}
+
+/// What `generate` asks for where it cannot go by the pipeline's own scheduler; else empty.
+std::string needed_scheduler(const sample::PipelineFolder& pipeline) {
+  if (!pipeline.schedule) {
+    return "";
+  }
+  const schedulers::ScheduleConfig& schedule = *pipeline.schedule;
+  const std::string others = schedulers::other_samplers(schedule);
+  if (schedule.unknown_class.empty() && schedulers::clips_sample(schedule)) {
+    return "; its scheduler, DDIMScheduler, clips samples, which is not supported: generate wants "
+           "scheduler=euler";
+  }
+  if (!schedule.unknown_class.empty()) {
+    return fmt::format("; its scheduler, {}, is no sampler here: generate wants scheduler={}",
+                       schedule.unknown_class, others);
+  }
+  return schedule.unsupported.empty()
+             ? ""
+             : fmt::format("; {}: generate wants scheduler={}", schedule.unsupported, others);
+}
+
 }  // namespace
 
 std::string accept(const fs::path& path) {
   const io::PathKind kind = io::path_kind(path);
   if (kind == io::PathKind::ModelFolder) {
-    return "accepted: " + networks::check_path(path);
+    return "accepted: " + networks::check_path(path) + takers(path);
   }
   if ((kind == io::PathKind::Pipeline || is_pipeline_without_index(path)) && !is_checkpoint(path)) {
     const sample::PipelineFolder pipeline = sample::read_pipeline_folder(path);
     check_tokenizer(pipeline.tokenizer, pipeline.text_encoder);
     check_tokenizer(pipeline.tokenizer_2, pipeline.text_encoder_2);
     sample::check_schedule(pipeline);
-    const std::string unknown = pipeline.schedule ? pipeline.schedule->unknown_class : "";
-    return "accepted: " + networks::check_path(path) +
-           (unknown.empty() ? ""
-                            : "; its scheduler, " + unknown +
-                                  ", is not known here: generate wants scheduler=...");
+    std::string out = "accepted: " + networks::check_path(path) + needed_scheduler(pipeline);
+    for (const std::string& doubt : sample::doubts(pipeline)) {
+      out += "; " + doubt;
+    }
+    return out + takers(path);
   }
   if (is_checkpoint(path)) {
     check_checkpoint(path);
@@ -113,10 +172,8 @@ std::string accept(const fs::path& path) {
   if (const fs::path checkpoints = checkpoints_of(path); !checkpoints.empty()) {
     return "accepted: " + accept_checkpoints(checkpoints);
   }
-  if (weights::is_gguf(path) ||
-      (kind == io::PathKind::Safetensors && (weights::file_kind(path) != weights::FileKind::OTHER ||
-                                             !weights::parts_in(path).empty()))) {
-    return "accepted: " + networks::check_path(path);
+  if (weights::is_gguf(path) || kind == io::PathKind::Safetensors) {
+    return accept_file(path);
   }
   if (kind == io::PathKind::TfRecord) {
     const int64_t records = check_records(path);
@@ -124,9 +181,7 @@ std::string accept(const fs::path& path) {
     return fmt::format("accepted: TFRecord file of {}", counted(records, "record"));
   }
   if (weights::is_lora_folder(path)) {
-    const weights::Lora lora = weights::Lora::open(path);
-    lora.check_finite();
-    return "accepted: LoRA: " + lora.summary();
+    return "accepted: " + networks::check_lora(path) + takers(path);
   }
   weights::refuse_other_formats(path);
   if (kind == io::PathKind::Unknown && fs::is_directory(path)) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <system_error>
-#include <thread>
 
 #include "kinema/core/error.h"
 #include "kinema/core/parallel.h"
@@ -47,7 +46,7 @@ std::string length_text(double seconds) {
   return seconds >= 60 ? clock_text(seconds) : fmt::format("{:.2f} s", seconds);
 }
 
-/// The most frequent first: `512x768 (800), 96x64 (12)`.
+/// The most frequent first: `768x512: 800, 64x96: 12`.
 std::string counts_text(const std::map<std::string, int64_t>& counts) {
   std::vector<std::pair<int64_t, std::string>> sorted;
   for (const auto& [name, count] : counts) {
@@ -56,7 +55,7 @@ std::string counts_text(const std::map<std::string, int64_t>& counts) {
   std::ranges::sort(sorted);
   std::string out;
   for (size_t i = 0; i < sorted.size() && i < 4; ++i) {
-    out += fmt::format("{}{} ({})", i == 0 ? "" : ", ", sorted[i].second, -sorted[i].first);
+    out += fmt::format("{}{}: {}", i == 0 ? "" : ", ", sorted[i].second, -sorted[i].first);
   }
   return out + (sorted.size() > 4 ? ", ..." : "");
 }
@@ -69,6 +68,7 @@ void verify_all(const data::ClipSet& clips, data::Survey& survey, int threads) {
         clips.verify(static_cast<int64_t>(i));
       } catch (const Error& error) {
         survey.problems[i] = error.what();
+        survey.causes[i] = "damaged";
       }
     }
   });
@@ -90,7 +90,7 @@ class Table {
       name_width_ = std::max(name_width_, std::min<size_t>(wide, 40));
     }
     out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", "clip", name_width_,
-                                     "size", "frames", "fps", "length", "caption"));
+                                     "h x w", "frames", "fps", "length", "caption"));
     for (int64_t clip = 0; clip < count(); ++clip) {
       add(clip);
     }
@@ -105,21 +105,35 @@ class Table {
   ClipTable take() {
     const int64_t bad = survey_.bad();
     const size_t others = survey_.left_out.size();
-    out_.summary =
-        fmt::format("data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
-                    counted(count() - bad, "clip"), length_text(seconds_),
-                    survey_.empty_captions > 0
-                        ? fmt::format("{} of {} {} an empty caption, ", survey_.empty_captions,
-                                      counted(count(), images_ == count() ? "picture" : "clip"),
-                                      survey_.empty_captions == 1 ? "has" : "have")
-                        : "",
-                    bad, counted(static_cast<int64_t>(others), "file"));
+    const char* noun = images_ == count() - bad && images_ > 0 ? "picture" : "clip";
+    out_.summary = fmt::format(
+        "data set: {} with captions, {} in all; {}{} cannot be used, {} left out",
+        counted(count() - bad, noun), length_text(seconds_),
+        survey_.empty_captions > 0
+            ? fmt::format("{} of {} {} an empty caption, ", survey_.empty_captions,
+                          counted(count(), noun), survey_.empty_captions == 1 ? "has" : "have")
+            : "",
+        bad, counted(static_cast<int64_t>(others), "file"));
     if (!sizes_.empty()) {
-      out_.summary += fmt::format("; sizes {}", counts_text(sizes_));
+      out_.summary += fmt::format("; sizes (height x width) {}", counts_text(sizes_));
     }
     if (!rates_.empty()) {
       out_.summary += fmt::format("; frames a second {}", counts_text(rates_));
     }
+    if (const int64_t alpha = count_of(&data::ClipSize::has_alpha); alpha > 0) {
+      out_.summary += fmt::format("; {} with an alpha channel", alpha);
+    }
+    if (const int64_t hdr = count_of(&data::ClipSize::is_hdr); hdr > 0) {
+      out_.summary += fmt::format("; {} HDR", hdr);
+    }
+    Json causes = Json::object();
+    std::string text;
+    for (const data::CauseCount& each : data::causes_of(survey_)) {
+      causes.set(printable(each.cause), each.count);
+      text += fmt::format("{} {} {}", text.empty() ? "; left out:" : ",", printable(each.cause),
+                          each.count);
+    }
+    out_.summary += text;
     Json left_out = Json::array();
     for (const data::LeftOut& each : survey_.left_out) {
       Json file = Json::object();
@@ -128,6 +142,7 @@ class Table {
     }
     out_.report.set("clips", std::move(parts_))
         .set("left_out", std::move(left_out))
+        .set("causes", std::move(causes))
         .set("usable", count() - bad)
         .set("empty_captions", survey_.empty_captions)
         .set("seconds", seconds_);
@@ -136,6 +151,15 @@ class Table {
 
  private:
   int64_t count() const { return static_cast<int64_t>(survey_.sizes.size()); }
+
+  /// How many of the clips that can be used are so.
+  int64_t count_of(bool data::ClipSize::*is_so) const {
+    int64_t out = 0;
+    for (size_t i = 0; i < survey_.sizes.size(); ++i) {
+      out += survey_.problems[i].empty() && survey_.sizes[i].*is_so ? 1 : 0;
+    }
+    return out;
+  }
 
   /// Other bytes than UTF-8 are no text for a terminal or for JSON.
   static std::string printable(std::string name) {
@@ -150,14 +174,13 @@ class Table {
     const data::ClipSize& size = survey_.sizes[i];
     const std::string name = printable(clips_.where(clip));
     const std::string caption = printable(caption_or_none(clips_, clip));
-    const std::string why =
-        survey_.problems[i].empty()
-            ? ""
-            : printable(data::short_reason(clips_.name(clip), survey_.problems[i]));
+    const std::string why = survey_.problems[i].empty()
+                                ? ""
+                                : printable(data::short_reason(clips_, clip, survey_.problems[i]));
     Json part = Json::object();
     part.set("file", name);
     if (why.empty()) {
-      const std::string shape = fmt::format("{}x{}", size.width, size.height);
+      const std::string shape = fmt::format("{}x{}", size.height, size.width);
       const std::string rate = size.fps > 0 ? fmt::format("{:.4g}", size.fps) : "-";
       out_.lines.push_back(fmt::format("{:<{}}  {:>9}  {:>6}  {:>5}  {:>8}  {}", name, name_width_,
                                        shape, size.frames, rate, length_text(size.seconds),
@@ -172,12 +195,16 @@ class Table {
           .set("height", size.height)
           .set("frames", size.frames)
           .set("fps", size.fps)
-          .set("seconds", size.seconds);
+          .set("seconds", size.seconds)
+          .set("has_alpha", size.has_alpha)
+          .set("is_hdr", size.is_hdr);
     } else {
       out_.bad.push_back(fmt::format("cannot be used: {}", why));
       out_.lines.push_back(fmt::format("{:<{}}  {}", name, name_width_, out_.bad.back()));
     }
-    part.set("caption", caption).set("problem", why.empty() ? Json() : Json(why));
+    part.set("caption", caption)
+        .set("problem", why.empty() ? Json() : Json(why))
+        .set("cause", survey_.causes[i].empty() ? Json() : Json(survey_.causes[i]));
     parts_.append(std::move(part));
   }
 
@@ -203,7 +230,7 @@ std::optional<ClipTable> clip_table(const fs::path& path, bool verify,
   const std::unique_ptr<data::ClipSet> clips =
       kind == "hf" ? data::hf_clips({.folder = path})
                    : data::folder_clips(path, "text", /*keep_bad=*/true);
-  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int threads = processor_threads();
   data::Survey survey = data::survey_clips(*clips, {.clips = clips->size(),
                                                     .any_length = true,
                                                     .threads = threads,

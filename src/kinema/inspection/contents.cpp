@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
 #include "kinema/inspection/folders.h"
@@ -16,9 +17,9 @@
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/io/tfrecord.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
@@ -82,13 +83,17 @@ Contents list_lora(const fs::path& path) {
 }
 
 Contents list_safetensors(const fs::path& path) {
-  if (weights::file_kind(path) == weights::FileKind::LORA) {
+  const std::optional<weights::FoundKind> kind = weights::kind_of(path);
+  if (kind && kind->kind->is(weights::Role::ADAPTER)) {
     return list_lora(path);
   }
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
-  const std::string models = weights::models_in(path);
+  const bool is_read = !kind || kind->kind->roles != 0;
+  const std::string models = is_read ? weights::models_in(path) : "";
+  const std::string name = kind ? std::string(kind->kind->name) : "";
+  const std::string what = name + (name.empty() || models.empty() ? "" : "; ") + models;
   Contents out{.summary =
-                   models.empty() ? "safetensors file: " : "safetensors file (" + models + "): "};
+                   what.empty() ? "safetensors file: " : "safetensors file (" + what + "): "};
   std::vector<const io::TensorView*> tensors;
   for (const io::TensorView& tensor : file.tensors()) {
     tensors.push_back(&tensor);
@@ -186,10 +191,10 @@ Contents list_records(const fs::path& path) {
 
 /// A folder of checkpoints, newest last, each valid or not.
 Contents list_checkpoints(const fs::path& path) {
-  const training::CheckpointFolder folder(path);
+  const checkpoints::CheckpointFolder folder(path);
   Contents out{.summary = counted(static_cast<int64_t>(folder.steps().size()), "checkpoint")};
   for (const int64_t step : folder.steps()) {
-    const std::string problem = training::manifest_problem(folder.path(step));
+    const std::string problem = checkpoints::manifest_problem(folder.path(step));
     out.add(fmt::format("step {}: {}", step, problem.empty() ? "valid" : problem));
   }
   return out;
@@ -235,7 +240,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
   if (fs::is_directory(path / "checkpoints")) {
     return list_checkpoints(path / "checkpoints");
   }
-  if (fs::is_directory(path) && !training::CheckpointFolder(path).steps().empty()) {
+  if (fs::is_directory(path) && !checkpoints::CheckpointFolder(path).steps().empty()) {
     return list_checkpoints(path);
   }
   if (weights::is_lora_folder(path)) {
@@ -246,8 +251,8 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
     return list_gguf(path);
   }
   if (std::optional<ClipTable> table = clip_table(path, /*verify=*/false, progress)) {
-    return {std::move(table->summary), std::move(table->lines), table->report.at("clips"),
-            table->report.at("left_out"), std::ssize(table->bad)};
+    return {std::move(table->summary),    std::move(table->lines),    table->report.at("clips"),
+            table->report.at("left_out"), table->report.at("causes"), std::ssize(table->bad)};
   }
   check(fs::is_directory(path),
         "{} is no safetensors or TFRecord file, video, model folder, pipeline, run or data set",

@@ -17,6 +17,7 @@ struct Contents {
   std::vector<std::string> lines;
   io::Json parts = io::Json::array();
   io::Json left_out;      // of data sets of clips
+  io::Json causes;        // of these: why clips and files are left out -> how many
   int64_t bad_clips = 0;  // that cannot be used
 
   void add_tensor(const std::string& name, const Shape& shape);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -23,18 +24,6 @@ std::string reason(int error) {
     text += "\n  free some space or choose another folder; nothing was replaced";
   }
   return text;
-}
-
-void write_all(int fd, const char* data, size_t size, const std::filesystem::path& path) {
-  while (size > 0) {
-    const ssize_t n = ::write(fd, data, size);
-    if (n < 0 && errno == EINTR) {
-      continue;
-    }
-    check(n > 0, "[io] cannot write {}: {}", path.string(), reason(n < 0 ? errno : ENOSPC));
-    data += n;
-    size -= static_cast<size_t>(n);
-  }
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -73,15 +62,20 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     return;
   }
   flush();
-  write_all(file_.get(), data, bytes.size(), path_);
+  put(bytes);
 }
 
 void AtomicFile::write(std::string_view text) {
   write(std::as_bytes(std::span(text.data(), text.size())));
 }
 
+void AtomicFile::put(std::span<const std::byte> bytes) {
+  const int error = write_all(file_, bytes);
+  check(error == 0, "[io] cannot write {}: {}", path_.string(), reason(error));
+}
+
 void AtomicFile::flush() {
-  write_all(file_.get(), buffer_.data(), buffer_.size(), path_);
+  put(std::as_bytes(std::span(buffer_)));
   buffer_.clear();
 }
 
@@ -108,6 +102,17 @@ bool create_file(const std::filesystem::path& path) {
     ::close(fd);
   }
   return fd >= 0;
+}
+
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) {
+    return true;
+  }
+  const int error = errno;
+  // EPERM is what some containers say of calls that they do not know.
+  const bool unknown = error == ENOSYS || error == EINVAL || error == EOPNOTSUPP || error == EPERM;
+  check(unknown, "[io] cannot exchange {} and {}: {}", a.string(), b.string(), reason(error));
+  return false;
 }
 
 void sync_folder(const std::filesystem::path& folder) {

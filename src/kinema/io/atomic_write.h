@@ -31,6 +31,7 @@ class AtomicFile {
   void commit();
 
  private:
+  void put(std::span<const std::byte> bytes);
   void flush();
 
   std::filesystem::path path_;
@@ -46,6 +47,11 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 /// Makes an empty file where nothing has that name yet; false where something has, which stays as
 /// it is. Of several who try, one is told true. Throws an Error where no file can be made.
 bool create_file(const std::filesystem::path& path);
+
+/// Has two paths, of one file system, name each other's file or folder, in one moment. False where
+/// the file system or the kernel cannot do that: nothing has changed. Throws an Error where it
+/// fails otherwise.
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Makes a folder's entries durable; a rename into it is only safe after this.
 void sync_folder(const std::filesystem::path& folder);

@@ -103,9 +103,9 @@ std::string check_path(const fs::path& path) {
       return fmt::format("TensorBoard events: {} values", read_event_file(path).size());
     case PathKind::Video: {
       const Video video = read_video(path);
-      return fmt::format("video: {} frames of {}x{}, {} frames a second",
-                         video.frames.shape.dims[0], video.frames.shape.dims[2],
-                         video.frames.shape.dims[1], video.fps);
+      return fmt::format("video: {} frames of {}x{} (height x width), {} frames a second",
+                         video.frames.shape.dims[0], video.frames.shape.dims[1],
+                         video.frames.shape.dims[2], video.fps);
     }
     case PathKind::Pipeline:
       return check_pipeline(path);

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <string_view>
 
 #include "kinema/core/error.h"
+#include "kinema/io/canvas.h"
 #include "kinema/io/image.h"
 
 namespace kinema::io {
@@ -32,24 +32,13 @@ constexpr int64_t kMargin = 6;
 constexpr uint8_t kPaper = 24;
 constexpr uint8_t kInk = 220;
 
-struct Canvas {
-  HostArray image;
-  int64_t height;
-  int64_t width;
+}  // namespace
 
-  Canvas(int64_t h, int64_t w) : image(Shape{DType::U8, {h, w, 3}}), height(h), width(w) {
-    std::ranges::fill(image.as<uint8_t>(), kPaper);
-  }
-  void set(int64_t y, int64_t x, const uint8_t* rgb) {
-    if (y >= 0 && y < height && x >= 0 && x < width) {
-      std::memcpy(image.as<uint8_t>().data() + (y * width + x) * 3, rgb, 3);
-    }
-  }
-};
-
-void draw_letter(Canvas& canvas, int64_t top, int64_t left, int64_t size, char c) {
-  const uint8_t ink[3] = {kInk, kInk, kInk};
-  const char upper = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+void draw_small_letter(Canvas& canvas, int64_t top, int64_t left, int64_t size, char letter,
+                       uint8_t level) {
+  const uint8_t ink[3] = {level, level, level};
+  const char upper =
+      letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
   const auto glyph = glyphs().find(upper);
   if (glyph == glyphs().end()) {
     return;  // a space, or a letter the small table has not
@@ -63,6 +52,8 @@ void draw_letter(Canvas& canvas, int64_t top, int64_t left, int64_t size, char c
     }
   }
 }
+
+namespace {
 
 // Breaks at spaces so that each line has at most `columns` letters.
 std::vector<std::string> wrap(const std::string& text, int64_t columns) {
@@ -126,7 +117,7 @@ HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::
   const int64_t columns = std::clamp<int64_t>(options.columns, 1, count);
   const int64_t rows = (count + columns - 1) / columns;
   Canvas canvas(rows * (cell_height + kMargin) + kMargin,
-                columns * (cell_width + kMargin) + kMargin);
+                columns * (cell_width + kMargin) + kMargin, kPaper);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t top = kMargin + i / columns * (cell_height + kMargin);
     const int64_t left = kMargin + i % columns * (cell_width + kMargin);
@@ -145,8 +136,9 @@ HostArray contact_sheet(std::span<const HostArray> videos, std::span<const std::
          ++line) {
       const std::string& letters_of = text_lines[static_cast<size_t>(line)];
       for (size_t c = 0; c < letters_of.size(); ++c) {
-        draw_letter(canvas, top + frame_height + 3 + line * kLineHeight * text,
-                    left + static_cast<int64_t>(c) * kLetterWidth * text, text, letters_of[c]);
+        draw_small_letter(canvas, top + frame_height + 3 + line * kLineHeight * text,
+                          left + static_cast<int64_t>(c) * kLetterWidth * text, text, letters_of[c],
+                          kInk);
       }
     }
   }

@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "kinema/core/error.h"
 #include "kinema/io/av.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/matroska.h"
 #include "kinema/io/orientation.h"
+#include "kinema/io/png_chunk.h"
+#include "kinema/io/tone_map.h"
 
 namespace kinema::io {
 namespace {
@@ -111,6 +114,28 @@ bool is_grey(AVPixelFormat format) {
   return about != nullptr && about->nb_components <= 2 && (about->flags & kOther) == 0;
 }
 
+/// Whether pixels of the format may be transparent: they have an alpha channel, or the colours of a
+/// palette have.
+bool may_be_transparent(int format) {
+  const AVPixFmtDescriptor* about = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(format));
+  return about != nullptr && (about->flags & (AV_PIX_FMT_FLAG_ALPHA | AV_PIX_FMT_FLAG_PAL)) != 0;
+}
+
+bool is_deeper_than_8_bits(int format) {
+  const AVPixFmtDescriptor* about = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(format));
+  return about != nullptr && about->comp[0].depth > 8;
+}
+
+/// In cd/m2, from what a file says of its brightest pixel or else of the display that it was made
+/// on; 0: it says neither. Either block may be missing.
+double stated_peak(const AVContentLightMetadata* content,
+                   const AVMasteringDisplayMetadata* display) {
+  if (content != nullptr && content->MaxCLL > 0) {
+    return content->MaxCLL;
+  }
+  return display != nullptr && display->has_luminance != 0 ? av_q2d(display->max_luminance) : 0;
+}
+
 bool is_full_range(const AVFrame& frame) {
   switch (frame.format) {
     case AV_PIX_FMT_YUVJ420P:
@@ -169,6 +194,7 @@ class Decoder {
     check(stream >= 0 && codec != nullptr, "[video] {} has no video stream that can be decoded",
           path_);
     stream_ = input_.format->streams[stream];
+    codec = with_alpha(codec);
     codec_.reset(avcodec_alloc_context3(codec));
     check(codec_ != nullptr && avcodec_parameters_to_context(codec_.get(), stream_->codecpar) >= 0,
           "[video] {} has parameters that cannot be decoded", path_);
@@ -186,6 +212,8 @@ class Decoder {
     out.height = stream_->codecpar->height;
     out.width = stream_->codecpar->width;
     out.pixel_aspect = pixel_aspect(nullptr);
+    out.has_alpha = has_alpha();
+    out.is_hdr = transfer_of(stream_->codecpar->color_trc) != Transfer::Standard;
     if (lies_on_its_side(display_orientation(*stream_))) {
       std::swap(out.height, out.width);
     }
@@ -235,10 +263,89 @@ class Decoder {
     frames.shape = {DType::U8, {kept_, height_, width_, 3}};
     frames.bytes = std::move(rgb_);
     frames = upright(upright(std::move(frames), display_orientation(*stream_)), orientation_);
-    return {std::move(frames), stated_rate(), pixel_aspect_};
+    return {std::move(frames), stated_rate(), pixel_aspect_, has_alpha_, map_.has_value()};
   }
 
  private:
+  /// libav's own decoders of VP8 and VP9 leave out the alpha channel that WebM keeps beside the
+  /// pictures; libvpx's have it.
+  const AVCodec* with_alpha(const AVCodec* codec) const {
+    const AVDictionaryEntry* mode = av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0);
+    if (mode == nullptr || std::strcmp(mode->value, "1") != 0) {
+      return codec;
+    }
+    const char* name = codec->id == AV_CODEC_ID_VP9   ? "libvpx-vp9"
+                       : codec->id == AV_CODEC_ID_VP8 ? "libvpx"
+                                                      : "";
+    const AVCodec* other = avcodec_find_decoder_by_name(name);
+    return other == nullptr ? codec : other;
+  }
+
+  /// As far as the headers tell. libav's GIF decoder gives all frames an alpha channel: the block
+  /// before the first picture (GIF89a, 23) says whether it has a transparent colour.
+  bool has_alpha() const {
+    if (stream_->codecpar->codec_id != AV_CODEC_ID_GIF) {
+      return av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0) != nullptr ||
+             may_be_transparent(stream_->codecpar->format);
+    }
+    const std::string_view text(reinterpret_cast<const char*>(input_.bytes.data()),
+                                std::min<size_t>(input_.bytes.size(), 4096));
+    const size_t at = text.find("\x21\xf9\x04");
+    return at != std::string_view::npos && at + 3 < text.size() && (text[at + 3] & 1) != 0;
+  }
+
+  /// Of a film of high dynamic range, what its first frame says brings all of them to SDR.
+  void choose_tone_map(const AVFrame& frame) {
+    const Cicp png = png_cicp(input_.bytes);  // which libav does not read
+    const Transfer transfer = transfer_of(png.transfer > 0 ? png.transfer : frame.color_trc);
+    if (transfer == Transfer::Standard) {
+      return;
+    }
+    const auto of_frame = [&](AVFrameSideDataType type) -> const void* {
+      const AVFrameSideData* data = av_frame_get_side_data(&frame, type);
+      return data == nullptr ? nullptr : data->data;
+    };
+    const auto of_stream = [&](AVPacketSideDataType type) -> const void* {
+      return av_stream_get_side_data(stream_, type, nullptr);
+    };
+    const void* content = of_frame(AV_FRAME_DATA_CONTENT_LIGHT_LEVEL);
+    const void* display = of_frame(AV_FRAME_DATA_MASTERING_DISPLAY_METADATA);
+    content = content != nullptr ? content : of_stream(AV_PKT_DATA_CONTENT_LIGHT_LEVEL);
+    display = display != nullptr ? display : of_stream(AV_PKT_DATA_MASTERING_DISPLAY_METADATA);
+    map_.emplace(transfer, png.transfer > 0 ? png.primaries : frame.color_primaries,
+                 stated_peak(static_cast<const AVContentLightMetadata*>(content),
+                             static_cast<const AVMasteringDisplayMetadata*>(display)));
+  }
+
+  /// What a frame is converted to, before it is put over the background or tone-mapped.
+  AVPixelFormat wanted_format(const AVFrame& frame) const {
+    if (map_) {
+      return AV_PIX_FMT_RGB48;
+    }
+    if (!may_be_transparent(frame.format) || options_.background.drop) {
+      return AV_PIX_FMT_RGB24;
+    }
+    return is_deeper_than_8_bits(frame.format) ? AV_PIX_FMT_RGBA64 : AV_PIX_FMT_RGBA;
+  }
+
+  /// A converted row to RGB of 8 bits.
+  void finish_row(AVPixelFormat format, const uint8_t* from, std::span<uint8_t> rgb) const {
+    const size_t pixels = rgb.size() / 3;
+    switch (format) {
+      case AV_PIX_FMT_RGB48:
+        (*map_)({reinterpret_cast<const uint16_t*>(from), pixels * 3}, rgb);
+        break;
+      case AV_PIX_FMT_RGBA64:
+        put_over(options_.background, {reinterpret_cast<const uint16_t*>(from), pixels * 4}, rgb);
+        break;
+      case AV_PIX_FMT_RGBA:
+        put_over(options_.background, {from, pixels * 4}, rgb);
+        break;
+      default:
+        std::memcpy(rgb.data(), from, rgb.size());
+    }
+  }
+
   [[nodiscard]] double stated_rate() const {
     const AVRational rate = av_guess_frame_rate(input_.format, stream_, nullptr);
     return rate.num > 0 && rate.den > 0 ? av_q2d(rate) : 0.0;
@@ -350,6 +457,9 @@ class Decoder {
       check(frame->decode_error_flags == 0 && (frame->flags & AV_FRAME_FLAG_CORRUPT) == 0,
             "[video] frame {} of {} is damaged", seen_, path_);
       const int64_t index = seen_++;
+      if (index == 0) {
+        choose_tone_map(*frame);
+      }
       if (options_.fps > 0) {
         show(av::Frame(av_frame_clone(frame.get())), index);
       } else if (index >= options_.first_frame &&
@@ -367,30 +477,36 @@ class Decoder {
       const int stated = stated_orientation(frame);
       orientation_ = stated == 1 ? stored_orientation_ : stated;
       pixel_aspect_ = pixel_aspect(const_cast<AVFrame*>(&frame));
+      const AVPixFmtDescriptor* about =
+          av_pix_fmt_desc_get(static_cast<AVPixelFormat>(frame.format));
+      has_alpha_ = about != nullptr && (about->flags & AV_PIX_FMT_FLAG_ALPHA) != 0;
     }
     check(frame.height == height_ && frame.width == width_,
-          "[video] {} changes its size at frame {}: {}x{} to {}x{}", path_, index, width_, height_,
-          frame.width, frame.height);
+          "[video] {} changes its size at frame {}: {}x{} to {}x{} (height x width)", path_, index,
+          height_, width_, frame.height, frame.width);
     const int64_t bytes = height_ * width_ * 3;
     check(bytes <= options_.max_bytes - kept_ * bytes,
           "[video] {} needs more than {} bytes when decoded; read fewer frames or smaller ones",
           path_, options_.max_bytes);
     // Each chroma sample stands for its 2x2 block, as the readers that training data is usually
     // prepared with have it; interpolating would move colours at edges by tens of levels.
+    const AVPixelFormat format = wanted_format(frame);
     SwsContext* scaler = scaler_.release();
     scaler_.reset(sws_getCachedContext(
         scaler, frame.width, frame.height, static_cast<AVPixelFormat>(frame.format), frame.width,
-        frame.height, AV_PIX_FMT_RGB24, SWS_POINT | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr,
-        nullptr, nullptr));
+        frame.height, format, SWS_POINT | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, nullptr, nullptr,
+        nullptr));
     check(scaler_ != nullptr, "[video] {} has a pixel format that cannot be converted", path_);
     const int* matrix = coefficients(frame);
     sws_setColorspaceDetails(scaler_.get(), matrix, is_full_range(frame) ? 1 : 0, matrix, 1, 0,
                              1 << 16, 1 << 16);
     // swscale writes whole vectors: rows of its own, padded, keep it inside our memory.
-    if (row_buffer_.empty()) {
-      stride_ = (width_ * 3 + 127) / 64 * 64;
-      row_buffer_.resize(static_cast<size_t>(stride_ * height_ + 64));
-    }
+    constexpr int64_t kWidestPixel = 8;
+    const int64_t pixel_bytes = format == AV_PIX_FMT_RGB24  ? 3
+                                : format == AV_PIX_FMT_RGBA ? 4
+                                                            : kWidestPixel;
+    stride_ = (width_ * pixel_bytes + 127) / 64 * 64;
+    row_buffer_.resize(static_cast<size_t>(stride_ * height_ + 64));
     uint8_t* planes[4] = {row_buffer_.data(), nullptr, nullptr, nullptr};
     const int strides[4] = {static_cast<int>(stride_), 0, 0, 0};
     const int rows =
@@ -399,8 +515,8 @@ class Decoder {
     const size_t at = rgb_.size();
     rgb_.resize(at + static_cast<size_t>(bytes));
     for (int64_t y = 0; y < height_; ++y) {
-      std::memcpy(rgb_.data() + at + y * width_ * 3, row_buffer_.data() + y * stride_,
-                  static_cast<size_t>(width_ * 3));
+      auto* to = reinterpret_cast<uint8_t*>(rgb_.data() + at) + y * width_ * 3;
+      finish_row(format, row_buffer_.data() + y * stride_, {to, static_cast<size_t>(width_ * 3)});
     }
     ++kept_;
   }
@@ -420,7 +536,9 @@ class Decoder {
   int64_t kept_ = 0;     // of them, kept
   int orientation_ = 1;  // see stated_orientation
   int stored_orientation_ = 1;
-  int64_t skipped_ = 0;  // packets that the container says are not to be shown
+  bool has_alpha_ = false;
+  std::optional<ToneMap> map_;  // of HDR
+  int64_t skipped_ = 0;         // packets that the container says are not to be shown
   double pixel_aspect_ = 1;
   // With a rate of our own: the frame that is shown now, since when and how long, in seconds.
   av::Frame shown_;

@@ -2,7 +2,10 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 namespace kinema::io {
@@ -33,5 +36,13 @@ enum class Lock : bool { WAIT, TRY };
 /// Takes a file for this descriptor alone (flock) until it is closed. False with `errno`, which for
 /// TRY is EWOULDBLOCK while somebody else has it.
 bool lock(const Descriptor& file, Lock how);
+
+/// Writes all bytes, at the file's position or, where `at` is not negative, from there on. Gives 0,
+/// or the errno of what failed; where nothing more can be written without an errno, ENOSPC.
+int write_all(const Descriptor& file, std::span<const std::byte> bytes, int64_t at = -1);
+
+/// Reads until `to` is full or the file ends, at the file's position. Gives the number of bytes, or
+/// -1 with `errno`.
+ssize_t read_all(const Descriptor& file, std::span<std::byte> to);
 
 }  // namespace kinema::io

@@ -159,7 +159,8 @@ class Mp4Writer {
     scaler_.reset(sws_getContext(
         codec_->width, codec_->height, AV_PIX_FMT_RGB24, codec_->width, codec_->height, format,
         SWS_BILINEAR | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, nullptr, nullptr, nullptr));
-    check(scaler_ != nullptr, "[video] frames of {}x{} cannot be converted", width, height);
+    check(scaler_ != nullptr, "[video] frames of {}x{} (height x width) cannot be converted",
+          height, width);
     const int* matrix = sws_getCoefficients(SWS_CS_ITU601);
     sws_setColorspaceDetails(scaler_.get(), matrix, 1, matrix, 0, 0, 1 << 16, 1 << 16);
   }

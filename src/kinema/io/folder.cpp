@@ -1,12 +1,17 @@
 #include "kinema/io/folder.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
 #include "kinema/core/error.h"
+#include "kinema/io/descriptor.h"
 
 namespace kinema::io {
 
@@ -23,17 +28,37 @@ void check_writable(const fs::path& folder) {
   // Asked first: an argument of check() may be evaluated before its condition.
   const int problem = ::access(there.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
   check(problem == 0, "[io] the folder {} cannot be written to: {}", there.string(),
-        problem == EROFS || problem == EACCES ? "it is read-only" : std::strerror(problem));
+        problem == EROFS    ? "its file system is read-only"
+        : problem == EACCES ? "permission denied"
+                            : std::strerror(problem));
 }
 
 void make_folder(const fs::path& folder) {
-  check_writable(folder);
   if (folder.empty()) {
     return;
   }
+  check_writable(folder);
   std::error_code error;
   fs::create_directories(folder, error);
   check(!error, "[io] the folder {} cannot be made: {}", folder.string(), error.message());
+}
+
+std::string why_not_writable(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return error.message();
+  }
+  std::string name = (folder / ".write-XXXXXX").string();
+  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file) {
+    return std::strerror(errno);
+  }
+  // A full disk still has room for a name.
+  const std::array<std::byte, 4096> block{};
+  const int problem = write_all(file, block);
+  ::unlink(name.c_str());
+  return problem == 0 ? "" : std::strerror(problem);
 }
 
 void FolderToFill::make() {

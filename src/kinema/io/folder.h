@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,9 +11,13 @@ namespace kinema::io {
 /// that is there, is a file or may not be written to. Makes nothing: for asking before long work.
 void check_writable(const std::filesystem::path& folder);
 
-/// Makes the folder and those above it where they are not there (nothing for an empty path, which
-/// is the current folder); throws an Error when it cannot be made or written to.
+/// Makes the folder and those above it where they are not there; throws an Error when it cannot be
+/// made or written to. Does nothing for an empty path: the current folder is there.
 void make_folder(const std::filesystem::path& folder);
+
+/// Why no file can be written to a folder, in the system's words (`Permission denied`, `No space
+/// left on device`); empty where one can. Makes the folder where it is missing, and tries.
+std::string why_not_writable(const std::filesystem::path& folder);
 
 /// A folder that is to be filled: with this object those go that it made and nobody put anything
 /// in.

@@ -32,4 +32,9 @@ std::string hash_bytes(std::span<const std::byte> bytes);
 /// XXH3 (128 bit) of a file's contents, as 32 hexadecimal digits.
 std::string hash_file(const std::filesystem::path& path);
 
+/// XXH3 (128 bit) of eight blocks of 4 KiB that are spread over a file, its first and its last
+/// bytes among them; of all of a file that has no more. What is between the blocks may differ
+/// unseen.
+std::string hash_sample(const std::filesystem::path& path);
+
 }  // namespace kinema::io

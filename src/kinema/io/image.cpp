@@ -1,77 +1,161 @@
 #include "kinema/io/image.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "kinema/core/error.h"
+#include "kinema/io/avif.h"
 #include "kinema/io/decode.h"
 #include "kinema/io/jpeg.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/io/orientation.h"
+#include "kinema/io/png_chunk.h"
 #include "kinema/io/resample.h"
+#include "kinema/io/tiff.h"
+#include "kinema/io/tone_map.h"
 #include "kinema/io/webp.h"
 
 namespace kinema::io {
 namespace {
 
-/// Whether a PNG or WebP holds several pictures, a PNG by a chunk `acTL` before the pixels.
+constexpr int64_t kMaxPixels = ReadVideoOptions{}.max_pixels;
+constexpr const char* kReadByLibav = "png_pipe,bmp_pipe,gif";
+
+/// Whether a PNG or WebP holds several pictures, a PNG by a chunk before the pixels.
 bool is_animation(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return text.starts_with("\x89PNG")
-             ? text.substr(0, text.find("IDAT")).find("acTL") != std::string_view::npos
-             : is_webp_animation(bytes);
+  return is_png(bytes) ? !png_chunk(bytes, "acTL").empty() : is_webp_animation(bytes);
 }
 
-/// Width and height in a PNG's first chunk (ISO/IEC 15948, 11.2.2), unless an Exif chunk may turn
-/// the picture, or one may make it an animation; zeros: not known.
+/// Of a PNG (ISO/IEC 15948, 11.2.2): width, height, bit depth and colour type.
 ImageSize png_size(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.size() < 24 || !text.starts_with("\x89PNG") || text.substr(12, 4) != "IHDR" ||
-      text.find("eXIf") != std::string_view::npos || is_animation(bytes)) {
-    return {};
-  }
+  const std::span<const std::byte> header = png_chunk(bytes, "IHDR");
+  check(header.size() >= 13, "it is damaged");
   const auto number = [&](size_t at) {
     int64_t out = 0;
     for (size_t i = 0; i < 4; ++i) {
-      out = out * 256 + static_cast<unsigned char>(text[at + i]);
+      out = out * 256 + std::to_integer<int64_t>(header[at + i]);
     }
     return out;
   };
-  return {.height = number(20), .width = number(16)};
+  constexpr int kAlpha = 4;  // the bit of the colour types that have such a channel
+  const int colour_type = std::to_integer<int>(header[9]);
+  ImageSize out{.height = number(4),
+                .width = number(0),
+                .has_alpha = (colour_type & kAlpha) != 0 || !png_chunk(bytes, "tRNS").empty(),
+                .is_hdr = transfer_of(png_cicp(bytes).transfer) != Transfer::Standard};
+  check(out.height > 0 && out.width > 0, "it is damaged");
+  if (lies_on_its_side(png_orientation(bytes))) {
+    std::swap(out.height, out.width);
+  }
+  return out;
+}
+
+ImageSize measured(std::span<const std::byte> bytes, const std::string& name) {
+  check(!is_animation(bytes), "it is an animation");
+  if (is_jpeg(bytes)) {
+    return jpeg_size(bytes);
+  }
+  if (is_png(bytes)) {
+    return png_size(bytes);
+  }
+  if (is_webp(bytes)) {
+    return webp_size(bytes);
+  }
+  if (is_avif(bytes)) {
+    return avif_size(bytes, kMaxPixels);
+  }
+  if (is_tiff(bytes)) {
+    return tiff_size(bytes);
+  }
+  const Video picture = decode(bytes, name, kReadByLibav, {.max_frames = 1});
+  const Dims& dims = picture.frames.shape.dims;
+  return {.height = dims[1], .width = dims[2], .has_alpha = picture.has_alpha, .is_hdr = false};
+}
+
+HostArray decoded(std::span<const std::byte> bytes, const std::string& name,
+                  const Background& background) {
+  if (is_jpeg(bytes)) {
+    return decode_jpeg(bytes, kMaxPixels);
+  }
+  if (is_webp(bytes)) {
+    return decode_webp(bytes, kMaxPixels, background);
+  }
+  if (is_avif(bytes)) {
+    return decode_avif(bytes, kMaxPixels, background);
+  }
+  if (is_tiff(bytes)) {
+    return decode_tiff(bytes, kMaxPixels, background);
+  }
+  return decode(bytes, name, kReadByLibav, {.max_frames = 1, .background = background}).frames;
+}
+
+/// A picture of a known format that is not read, by how it begins: a HEIF file (ISO/IEC 23008-12)
+/// of HEVC, or JPEG XL, bare or in boxes (ISO/IEC 18181-2). Empty for others.
+std::string_view unread_format(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("\xff\x0a") || text.substr(0, 12).find("JXL ") == 4) {
+    return "JPEG XL";
+  }
+  constexpr std::array<std::string_view, 6> kBrands{"heic", "heix", "hevc", "heim", "heis", "mif1"};
+  const bool is_heif = text.size() > 12 && text.substr(4, 4) == "ftyp" &&
+                       std::ranges::find(kBrands, text.substr(8, 4)) != kBrands.end();
+  return is_heif ? "HEIC" : "";
+}
+
+bool is_video(std::span<const std::byte> bytes, const std::string& name) {
+  try {
+    return probe_video(bytes, name).frames > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Calls `read`; an Error of it says what the image is.
+template <typename Read>
+auto with_name(std::span<const std::byte> bytes, const std::string& name, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    check(unread_format(bytes).empty(),
+          "[image] {} is {}, which is not read\n  save it as PNG, JPEG or AVIF", name,
+          unread_format(bytes));
+    check(is_image(bytes) || !is_video(bytes, name), "[image] {} is a video, expected a picture",
+          name);
+    check(!is_animation(bytes) && error.what() != std::string_view("it is an animation"),
+          "[image] {} is an animation, of which no picture is read\n  save one of its pictures "
+          "alone, or all of them as a GIF or mp4",
+          name);
+    fail(
+        "[image] {} cannot be decoded, expected a valid PNG, JPEG, WebP, AVIF, TIFF, BMP or GIF: "
+        "{}",
+        name, error.what());
+  }
 }
 
 }  // namespace
 
-ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name) {
-  ImageSize size = png_size(bytes);
-  if (size.height <= 0 || size.width <= 0) {
-    const Dims dims = is_jpeg(bytes) ? jpeg_dims(bytes, name)
-                      : is_webp(bytes) && !is_webp_animation(bytes)
-                          ? webp_dims(bytes, name)
-                          : read_image(bytes, name).shape.dims;
-    size = {.height = dims[0], .width = dims[1]};
-  }
-  return size;
+bool is_image(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return is_png(bytes) || is_jpeg(bytes) || is_webp(bytes) || is_avif(bytes) || is_tiff(bytes) ||
+         text.starts_with("BM");
 }
 
-HostArray read_image(std::span<const std::byte> bytes, const std::string& name) {
-  HostArray image;
-  try {
-    const ReadVideoOptions options{.max_frames = 1};
-    image = is_jpeg(bytes)   ? decode_jpeg(bytes, options.max_pixels)
-            : is_webp(bytes) ? decode_webp(bytes, options.max_pixels)
-                             : decode(bytes, name, "png_pipe,bmp_pipe,gif", options).frames;
-  } catch (const Error& error) {
-    check(!is_animation(bytes),
-          "[image] {} is an animation, of which no picture is read\n  save one of its pictures "
-          "alone, or all of them as a GIF or mp4",
-          name);
-    fail("[image] {} cannot be decoded, expected a valid PNG, JPEG, WebP, BMP or GIF: {}", name,
-         error.what());
-  }
+ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name) {
+  return with_name(bytes, name, [&] { return measured(bytes, name); });
+}
+
+HostArray read_image(std::span<const std::byte> bytes, const std::string& name,
+                     const Background& background) {
+  HostArray image = with_name(bytes, name, [&] { return decoded(bytes, name, background); });
   image.shape.dims.erase(image.shape.dims.begin());
   return image;
 }
 
-HostArray read_image(const std::filesystem::path& path) {
+HostArray read_image(const std::filesystem::path& path, const Background& background) {
   const MappedFile file = MappedFile::open(path);
-  HostArray image = read_image(file.bytes(), file.path());
+  HostArray image = read_image(file.bytes(), file.path(), background);
   file.check_intact();
   return image;
 }

@@ -8,22 +8,31 @@
 #include <vector>
 
 #include "kinema/core/host_array.h"
+#include "kinema/io/background.h"
 #include "kinema/io/resample.h"
 
 namespace kinema::io {
 
-/// Reads a PNG, JPEG, WebP, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif says; an alpha
-/// channel is dropped. Throws an Error with the path; animations in PNG and WebP are not read.
-HostArray read_image(const std::filesystem::path& path);
+/// Reads a PNG, JPEG, WebP, AVIF, TIFF, BMP or GIF image as u8 [h, w, 3], RGB, upright as Exif (of
+/// AVIF its boxes) says. What is transparent shows the background; PQ and HLG (AVIF, a PNG's chunk
+/// cICP) are tone-mapped to SDR. Throws an Error with the path; animations in PNG, WebP and AVIF
+/// and TIFFs of several pages are not read.
+HostArray read_image(const std::filesystem::path& path, const Background& background = {});
 /// The same from bytes, which messages call `name`.
-HostArray read_image(std::span<const std::byte> bytes, const std::string& name);
+HostArray read_image(std::span<const std::byte> bytes, const std::string& name,
+                     const Background& background = {});
 
 struct ImageSize {
   int64_t height = 0;
   int64_t width = 0;
+  bool has_alpha = false;  // an alpha channel, or a transparent colour
+  bool is_hdr = false;     // PQ or HLG
 };
-/// The size that read_image would give; of JPEG and most PNG without decoding.
+/// What read_image would give; of all but BMP and GIF without decoding.
 ImageSize measure_image(std::span<const std::byte> bytes, const std::string& name);
+
+/// Whether the bytes begin as those of an image do that read_image reads; GIFs count as videos.
+bool is_image(std::span<const std::byte> bytes);
 
 /// A text inside a PNG, as its chunk `iTXt` has it.
 struct PngText {

@@ -12,6 +12,7 @@
 #include <jpeglib.h>
 
 #include "kinema/core/error.h"
+#include "kinema/io/cmyk.h"
 #include "kinema/io/orientation.h"
 
 namespace kinema::io {
@@ -55,7 +56,8 @@ class Reader {
   void run() {
     run_header();
     check(static_cast<int64_t>(width_) * height_ <= max_pixels_,
-          "it has {} x {} pixels, at most {} are read", width_, height_, max_pixels_);
+          "it has {} x {} pixels (height x width), at most {} are read", height_, width_,
+          max_pixels_);
     stored_.resize(static_cast<size_t>(width_) * height_ * info_.output_components);
     check(step(&Reader::read_rows), "{}", reason_);
   }
@@ -69,9 +71,8 @@ class Reader {
     }
     // CMYK is stored inverted, as Adobe does.
     for (size_t i = 0; i < stored_.size(); i += 4, to += 3) {
-      const int key = stored_[i + 3];
       for (size_t c = 0; c < 3; ++c) {
-        to[c] = static_cast<uint8_t>(std::max(0, key - scaled(key, 255 - stored_[i + c])));
+        to[c] = from_inks(255 - stored_[i + c], 255 - stored_[i + 3]);
       }
     }
     return out;
@@ -79,7 +80,9 @@ class Reader {
 
   int orientation() const { return orientation_; }
   /// Height and width as they are stored.
-  Dims dims() const { return {height_, width_}; }
+  ImageSize size() const {
+    return {.height = height_, .width = width_, .has_alpha = false, .is_hdr = false};
+  }
 
  private:
   static constexpr int kMaxScans = 500;
@@ -94,12 +97,6 @@ class Reader {
   }
 
   static Reader& self(j_common_ptr info) { return *static_cast<Reader*>(info->client_data); }
-
-  // a b / 255, rounded.
-  static int scaled(int a, int b) {
-    const int product = a * b + 128;
-    return (product + (product >> 8)) >> 8;
-  }
 
   int stated_orientation() const {
     constexpr std::string_view kExif{"Exif\0\0", 6};
@@ -166,18 +163,14 @@ bool is_jpeg(std::span<const std::byte> bytes) {
          bytes[2] == std::byte{0xff};
 }
 
-Dims jpeg_dims(std::span<const std::byte> bytes, const std::string& name) {
+ImageSize jpeg_size(std::span<const std::byte> bytes) {
   Reader reader(bytes, 0);
-  try {
-    reader.run_header();
-  } catch (const Error& error) {
-    fail("[image] {} cannot be decoded: {}", name, error.what());
+  reader.run_header();
+  ImageSize out = reader.size();
+  if (lies_on_its_side(reader.orientation())) {
+    std::swap(out.height, out.width);
   }
-  Dims dims = reader.dims();
-  if (reader.orientation() >= 5) {  // it lies on its side
-    std::swap(dims[0], dims[1]);
-  }
-  return dims;
+  return out;
 }
 
 HostArray decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {

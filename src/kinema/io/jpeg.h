@@ -8,15 +8,16 @@
 #include <string>
 
 #include "kinema/core/host_array.h"
+#include "kinema/io/image.h"
 
 namespace kinema::io {
 
 /// Whether the bytes begin as a JPEG file does.
 bool is_jpeg(std::span<const std::byte> bytes);
 
-/// Height and width as decode_jpeg gives them, from the header alone. Throws an Error that names
-/// the image when that is damaged.
-Dims jpeg_dims(std::span<const std::byte> bytes, const std::string& name);
+/// What decode_jpeg gives, from the header alone. Throws an Error with the decoder's words when
+/// that is damaged.
+ImageSize jpeg_size(std::span<const std::byte> bytes);
 
 /// Decodes to u8 [1, h, w, 3], RGB, upright as Exif says. Grey and CMYK become RGB as Pillow's
 /// `convert("RGB")` has it. Throws an Error with the decoder's words for a damaged or truncated

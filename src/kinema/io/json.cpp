@@ -109,12 +109,20 @@ struct JsonReader : nlohmann::json_sax<nlohmann::json> {
       parent->items_.push_back(std::move(value));
       slot = &parent->items_.back();
     } else {
-      value.path_ = parent->path_.empty() ? keys.back() : parent->path_ + "." + keys.back();
+      value.path_ = path_of(*parent, keys.back());
       parent->members_.back().second = std::move(value);
       slot = &parent->members_.back().second;
     }
     last = slot;
     return true;
+  }
+  /// For messages. A long key would be in the path of each value below it, which would take the
+  /// square of the file's size.
+  static std::string path_of(const Json& parent, const std::string& key) {
+    constexpr size_t kLongestPath = 300;
+    const std::string& path = parent.path_;
+    std::string own = shortened(key);
+    return path.empty() ? own : path.size() < kLongestPath ? path + "." + own : "..." + own;
   }
   bool open(Json value) {
     check(stack.size() < kMaxDepth, "[json] {} is nested more than {} levels deep", *source,

@@ -9,4 +9,7 @@ namespace kinema::io {
 bool is_video_name(const std::string& name);
 bool is_image_name(const std::string& name);
 
+/// `HEIC` or `JPEG XL` where a name says such a picture, which is not read; empty for other names.
+std::string unread_image_name(const std::string& name);
+
 }  // namespace kinema::io

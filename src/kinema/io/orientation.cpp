@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kinema/io/png_chunk.h"
+
 namespace kinema::io {
 namespace {
 
@@ -93,24 +95,7 @@ int matrix_orientation(double a, double b, double c, double d) {
 }
 
 int png_orientation(std::span<const std::byte> file) {
-  constexpr uint64_t kSignature = 8;
-  constexpr uint64_t kAround = 12;  // length, type and checksum of a chunk
-  Tiff bytes(file);                 // numbers in network order
-  bytes.big_endian(true);
-  if (!bytes.is(0, "\x89PNG\r\n\x1a\n", kSignature)) {
-    return 1;
-  }
-  for (uint64_t at = kSignature; bytes.holds(at, kAround);) {
-    const uint64_t length = bytes.number(at, 4);
-    if (!bytes.holds(at + 8, length)) {
-      return 1;
-    }
-    if (bytes.is(at + 4, "eXIf", 4)) {
-      return exif_orientation(file.subspan(at + 8, length));
-    }
-    at += kAround + length;
-  }
-  return 1;
+  return exif_orientation(png_chunk(file, "eXIf"));
 }
 
 int exif_orientation(std::span<const std::byte> block) {

@@ -25,16 +25,10 @@ namespace {
 
 constexpr int64_t kPiece = int64_t{16} << 20;
 
-void write_at(int descriptor, std::span<const std::byte> bytes, int64_t begin,
+void write_at(const Descriptor& file, std::span<const std::byte> bytes, int64_t begin,
               const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(descriptor, bytes.data(), bytes.size(), begin);
-    check(written > 0 || errno == EINTR, "[io] cannot write {}: {}", path, std::strerror(errno));
-    if (written > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(written));
-      begin += written;
-    }
-  }
+  const int error = write_all(file, bytes, begin);
+  check(error == 0, "[io] cannot write {}: {}", path, std::strerror(error));
 }
 
 struct stat status_of(const fs::path& path) {
@@ -95,7 +89,7 @@ struct PartialCopy::Holes {
       for (int64_t at = begin; at < end;) {
         bytes.resize(static_cast<size_t>(std::min(kPiece, end - at)));
         source->read(at, bytes);
-        write_at(file.get(), bytes, at, path);
+        write_at(file, bytes, at, path);
         at += std::ssize(bytes);
         brought += std::ssize(bytes);
       }
@@ -130,7 +124,7 @@ void PartialCopy::make(const fs::path& path, const RangedFile& source, int64_t p
   check(static_cast<bool>(file), "[io] cannot write {}: {}", path.string(), std::strerror(errno));
   std::vector<std::byte> bytes(static_cast<size_t>(present));
   source.read(0, bytes);
-  write_at(file.get(), bytes, 0, path.string());
+  write_at(file, bytes, 0, path.string());
   check(::ftruncate(file.get(), source.size()) == 0, "[io] cannot write {}: {}", path.string(),
         std::strerror(errno));
 }

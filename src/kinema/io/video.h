@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kinema/core/host_array.h"
+#include "kinema/io/background.h"
 
 namespace kinema::io {
 
@@ -16,6 +17,8 @@ struct Video {
   HostArray frames;
   double fps = 0;           // as the file states it
   double pixel_aspect = 1;  // width over height of a pixel as it is to be shown
+  bool has_alpha = false;   // what was transparent shows the background
+  bool is_hdr = false;      // PQ or HLG, tone-mapped
 };
 
 /// What is known of a video stream without decoding it; where the container does not say, its
@@ -28,6 +31,8 @@ struct VideoProbe {
   double seconds = 0;  // from the first frame to the end of the last one
   double pixel_aspect = 1;
   bool variable_rate = false;
+  bool has_alpha = false;
+  bool is_hdr = false;  // PQ or HLG
 };
 VideoProbe probe_video(const std::filesystem::path& path);
 /// The same from bytes, which messages call `name`.
@@ -47,11 +52,14 @@ struct ReadVideoOptions {
   int64_t max_pixels = int64_t{8192} * 8192;
   /// Refuse when the frames kept would exceed this.
   int64_t max_bytes = int64_t{4} << 30;
+  /// What is seen through transparent parts.
+  Background background = {};
 };
 
 /// Decodes a video file (mp4, mov, mkv, webm, avi, gif, MPEG, wmv, flv, ogv and what else people
 /// keep films in, by its bytes and not by its name; one video stream). YUV without a colour
-/// description is taken as limited-range BT.601; a rotation that the file asks of players is made.
+/// description is taken as limited-range BT.601; PQ and HLG are tone-mapped to SDR (BT.2390); a
+/// rotation that the file asks of players is made.
 ///
 /// Throws an Error with the path for a missing, truncated, undecodable or too large file.
 Video read_video(const std::filesystem::path& path, const ReadVideoOptions& options = {});

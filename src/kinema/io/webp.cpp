@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/io/orientation.h"
@@ -78,35 +79,47 @@ bool is_webp_animation(std::span<const std::byte> bytes) {
   return is_webp(bytes) && features.has_animation != 0;
 }
 
-Dims webp_dims(std::span<const std::byte> bytes, const std::string& name) {
-  try {
-    const WebPBitstreamFeatures features = features_of(bytes);
-    Dims dims{features.height, features.width};
-    if (lies_on_its_side(orientation_of(bytes))) {
-      std::swap(dims[0], dims[1]);
-    }
-    return dims;
-  } catch (const Error& error) {
-    fail("[image] {} cannot be decoded: {}", name, error.what());
+ImageSize webp_size(std::span<const std::byte> bytes) {
+  const WebPBitstreamFeatures features = features_of(bytes);
+  ImageSize out{.height = features.height,
+                .width = features.width,
+                .has_alpha = features.has_alpha != 0,
+                .is_hdr = false};
+  if (lies_on_its_side(orientation_of(bytes))) {
+    std::swap(out.height, out.width);
   }
+  return out;
 }
 
-HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
+HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels,
+                      const Background& background) {
   const WebPBitstreamFeatures features = features_of(bytes);
   check(features.has_animation == 0, "it is an animation");
   check(int64_t{features.height} * features.width <= max_pixels,
-        "it has {} x {} pixels, more than {}", features.width, features.height, max_pixels);
+        "it has {} x {} pixels (height x width), at most {} are read", features.height,
+        features.width, max_pixels);
+  const bool blends = features.has_alpha != 0 && !background.drop;
+  const int channels = blends ? 4 : 3;
   HostArray out(Shape{DType::U8, {1, features.height, features.width, 3}});
+  std::vector<uint8_t> rgba;
+  uint8_t* pixels = reinterpret_cast<uint8_t*>(out.bytes.data());
+  size_t size = out.bytes.size();
+  if (blends) {
+    rgba.resize(size / 3 * 4);
+    pixels = rgba.data();
+    size = rgba.size();
+  }
   WebPDecoderConfig config;
   check(WebPInitDecoderConfig(&config) != 0, "libwebp is another than this was built for");
-  config.output.colorspace = MODE_RGB;
+  config.output.colorspace = blends ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
-  config.output.u.RGBA = {.rgba = reinterpret_cast<uint8_t*>(out.bytes.data()),
-                          .stride = 3 * features.width,
-                          .size = out.bytes.size()};
+  config.output.u.RGBA = {.rgba = pixels, .stride = channels * features.width, .size = size};
   const VP8StatusCode status = WebPDecode(data_of(bytes), bytes.size(), &config);
   WebPFreeDecBuffer(&config.output);
   check(status == VP8_STATUS_OK, "{}", reason(status));
+  if (blends) {
+    put_over(background, rgba, out.as<uint8_t>());
+  }
   return upright(std::move(out), orientation_of(bytes));
 }
 

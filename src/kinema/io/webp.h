@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kinema/core/host_array.h"
+#include "kinema/io/image.h"
 
 namespace kinema::io {
 
@@ -17,13 +18,13 @@ bool is_webp(std::span<const std::byte> bytes);
 /// Whether it is an animation.
 bool is_webp_animation(std::span<const std::byte> bytes);
 
-/// Height and width as decode_webp gives them, from the headers alone. Throws an Error that names
-/// the image when they are damaged.
-Dims webp_dims(std::span<const std::byte> bytes, const std::string& name);
+/// What decode_webp gives, from the headers alone. Throws an Error with what is wrong.
+ImageSize webp_size(std::span<const std::byte> bytes);
 
-/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright as Exif says; an alpha channel is
-/// dropped. Throws an Error with what is wrong for a damaged or truncated file, an animation, and
-/// one with more than `max_pixels`.
-HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels);
+/// Decodes a still picture to u8 [1, h, w, 3], RGB, upright as Exif says, over the background.
+/// Throws an Error with what is wrong for a damaged or truncated file, an animation, and one with
+/// more than `max_pixels`.
+HostArray decode_webp(std::span<const std::byte> bytes, int64_t max_pixels,
+                      const Background& background);
 
 }  // namespace kinema::io

@@ -38,6 +38,17 @@ size_t count_values(const Yaml& value) {
   return count;
 }
 
+size_t count_bytes(const Yaml& value) {
+  size_t bytes = value.text().size();
+  for (const Yaml& item : value.items()) {
+    bytes += count_bytes(item);
+  }
+  for (const auto& member : value.members()) {
+    bytes += member.key.size() + count_bytes(member.value);
+  }
+  return bytes;
+}
+
 size_t depth_of(const Yaml& value) {
   size_t depth = 0;
   for (const Yaml& item : value.items()) {
@@ -92,9 +103,12 @@ class YamlReader : public YAML::EventHandler {
           at.where());
     // A few nested aliases can stand for billions of values: count what the copy would add.
     values_ += found->second.values - 1;
-    check(values_ <= kMaxValues && frames_.size() + found->second.depth <= kMaxDepth,
-          "[yaml] {}: with its aliases expanded the document has more than {} values or {} levels",
-          at.where(), kMaxValues, kMaxDepth);
+    alias_bytes_ += found->second.bytes;
+    check(values_ <= kMaxValues && alias_bytes_ <= kMaxBytes &&
+              frames_.size() + found->second.depth <= kMaxDepth,
+          "[yaml] {}: with its aliases expanded the document has more than {} values, {} bytes or "
+          "{} levels",
+          at.where(), kMaxValues, kMaxBytes, kMaxDepth);
     place(found->second.value, 0);
   }
 
@@ -110,6 +124,7 @@ class YamlReader : public YAML::EventHandler {
   struct Anchored {
     Yaml value;
     size_t values;
+    size_t bytes;
     size_t depth;
   };
 
@@ -140,7 +155,13 @@ class YamlReader : public YAML::EventHandler {
   }
   void place(Yaml value, YAML::anchor_t anchor) {
     if (anchor != 0) {
-      anchors_[anchor] = {value, count_values(value), depth_of(value)};
+      // Anchors within anchors: each level keeps all that is below it once more.
+      const size_t count = count_values(value);
+      kept_values_ += count;
+      check(kept_values_ <= 2 * kMaxValues,
+            "[yaml] {}: the anchors of the document have more than {} values", value.where(),
+            2 * kMaxValues);
+      anchors_[anchor] = {value, count, count_bytes(value), depth_of(value)};
     }
     if (frames_.empty()) {
       root_ = std::move(value);
@@ -168,6 +189,8 @@ class YamlReader : public YAML::EventHandler {
   std::vector<Frame> frames_;
   std::map<YAML::anchor_t, Anchored> anchors_;
   size_t values_ = 0;
+  size_t alias_bytes_ = 0;
+  size_t kept_values_ = 0;
 };
 
 Yaml Yaml::parse(std::string_view text, std::string_view source) {

@@ -5,7 +5,6 @@
 
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 
 #include "kinema/config/keys.h"
@@ -200,13 +199,23 @@ bool takes_keys(const command::CommandText& text) {
 }
 
 std::vector<std::string> named_words(const command::CommandText& text) {
-  static const std::regex word("\\b([a-z_]+)=");
+  const auto is_part = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
+  const auto is_word = [&](char c) {
+    return is_part(c) || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
   std::set<std::string> out;
   for (const command::OptionText& option : text.options) {
-    for (std::sregex_iterator it(option.help.begin(), option.help.end(), word), end; it != end;
-         ++it) {
-      if (option.names.empty() && takes_keys(text)) {
-        out.insert((*it)[1]);
+    if (!option.names.empty() || !takes_keys(text)) {
+      continue;
+    }
+    const std::string& help = option.help;
+    for (size_t end = help.find('='); end != std::string::npos; end = help.find('=', end + 1)) {
+      size_t begin = end;
+      while (begin > 0 && is_part(help[begin - 1])) {
+        --begin;
+      }
+      if (begin < end && (begin == 0 || !is_word(help[begin - 1]))) {
+        out.insert(help.substr(begin, end - begin));
       }
     }
   }

@@ -87,7 +87,7 @@ void check_divides(const Placement& placement, std::string_view what, int64_t si
         divisors_text(size));
 }
 
-AxisRules sample_rules(const config::Tree& data_sharding) {
+AxisRules sample_rules(const io::JsonText& data_sharding) {
   const io::Json tree = io::Json::parse(data_sharding.json, "data_sharding");
   check(tree.is_array() && tree.items().size() == 1,
         "[mesh] data_sharding is {}, expected one list of mesh axes, for the samples of a batch",
@@ -97,7 +97,7 @@ AxisRules sample_rules(const config::Tree& data_sharding) {
   return AxisRules::parse({rules.dump(-1)}, "data_sharding");
 }
 
-std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
+std::vector<std::string> batch_axes(const Placement& placement, const io::JsonText& data_sharding,
                                     int64_t samples) {
   if (!placement.active()) {
     return {};

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kinema/config/field.h"
+#include "kinema/io/json_text.h"
 #include "kinema/mesh/placement.h"
 
 namespace kinema::mesh {
@@ -27,12 +27,12 @@ void check_divides(const Placement& placement, std::string_view what, int64_t si
 
 /// The rule that `data_sharding` is: one list of mesh axes, for the samples of a batch. Throws an
 /// Error for anything else.
-AxisRules sample_rules(const config::Tree& data_sharding);
+AxisRules sample_rules(const io::JsonText& data_sharding);
 
 /// The mesh axes that split a batch as it comes from the host: those of `data_sharding` ([["data",
 /// "fsdp", ...]]: one list, for the samples), less the last of them that the samples do not divide
 /// over and those of one device.
-std::vector<std::string> batch_axes(const Placement& placement, const config::Tree& data_sharding,
+std::vector<std::string> batch_axes(const Placement& placement, const io::JsonText& data_sharding,
                                     int64_t samples);
 
 }  // namespace kinema::mesh

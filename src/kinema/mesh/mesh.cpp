@@ -15,22 +15,22 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kAxes = {"data", "fsdp", "context", "tensor"};
 
-int64_t configured(const config::ParallelConfig& c, std::string_view network,
-                   std::string_view axis) {
+int64_t configured(const Settings& settings, std::string_view network, std::string_view axis) {
   const bool dcn = network == "dcn";
-  if (axis == "data") return dcn ? c.dcn_data_parallelism : c.ici_data_parallelism;
-  if (axis == "fsdp") return dcn ? c.dcn_fsdp_parallelism : c.ici_fsdp_parallelism;
-  if (axis == "context") return dcn ? c.dcn_context_parallelism : c.ici_context_parallelism;
-  return dcn ? c.dcn_tensor_parallelism : c.ici_tensor_parallelism;
+  if (axis == "data") return dcn ? settings.dcn_data_parallelism : settings.ici_data_parallelism;
+  if (axis == "fsdp") return dcn ? settings.dcn_fsdp_parallelism : settings.ici_fsdp_parallelism;
+  if (axis == "context")
+    return dcn ? settings.dcn_context_parallelism : settings.ici_context_parallelism;
+  return dcn ? settings.dcn_tensor_parallelism : settings.ici_tensor_parallelism;
 }
 
 std::string key_of(std::string_view network, std::string_view axis) {
   return fmt::format("{}_{}_parallelism", network, axis);
 }
 
-void check_names(const config::ParallelConfig& config) {
+void check_names(const Settings& settings) {
   std::set<std::string> seen;
-  for (const std::string& axis : config.mesh_axes) {
+  for (const std::string& axis : settings.mesh_axes) {
     check(std::ranges::find(kAxes, axis) != kAxes.end(),
           "[mesh] mesh_axes has `{}`, but axes are {}", axis, fmt::join(kAxes, ", "));
     check(seen.insert(axis).second, "[mesh] mesh_axes has `{}` twice", axis);
@@ -38,9 +38,9 @@ void check_names(const config::ParallelConfig& config) {
   check(!seen.empty(), "[mesh] mesh_axes is empty: the axes are {}", fmt::join(kAxes, ", "));
   for (const std::string_view axis : kAxes) {
     for (const std::string_view network : {"dcn", "ici"}) {
-      check(seen.contains(std::string(axis)) || configured(config, network, axis) <= 1,
+      check(seen.contains(std::string(axis)) || configured(settings, network, axis) <= 1,
             "[mesh] {} is {} but mesh_axes has no `{}`", key_of(network, axis),
-            configured(config, network, axis), axis);
+            configured(settings, network, axis), axis);
     }
   }
 }
@@ -60,14 +60,14 @@ std::string product_text(std::string_view network, const std::vector<std::string
 
 /// The sizes of one network, -1 filled in. `total` is what they must multiply to, a number of
 /// `what`.
-std::vector<int64_t> network_sizes(const config::ParallelConfig& config, std::string_view network,
+std::vector<int64_t> network_sizes(const Settings& settings, std::string_view network,
                                    int64_t total, std::string_view what) {
-  const std::vector<std::string>& axes = config.mesh_axes;
+  const std::vector<std::string>& axes = settings.mesh_axes;
   std::vector<int64_t> sizes;
   std::vector<std::string> open;  // keys that are -1
   int64_t product = 1;
   for (const std::string& axis : axes) {
-    const int64_t size = configured(config, network, axis);
+    const int64_t size = configured(settings, network, axis);
     check(size == -1 || size > 0,
           "[mesh] {} is {}: give a size of at least 1, or -1 for what is left",
           key_of(network, axis), size);
@@ -144,7 +144,7 @@ std::vector<Slice> slices_of(std::span<const Device> devices, int64_t wanted) {
 }
 
 /// A slice's device ids, row by row of its part of the mesh.
-std::vector<int64_t> rows_of(const Slice& slice, const config::ParallelConfig& config,
+std::vector<int64_t> rows_of(const Slice& slice, const Settings& settings,
                              std::span<const int64_t> sizes) {
   std::vector<GridPlace> places;
   std::vector<int64_t> ids;
@@ -156,10 +156,10 @@ std::vector<int64_t> rows_of(const Slice& slice, const config::ParallelConfig& c
     return *std::move(along);
   }
   const std::vector<int64_t> grid = grid_sizes(places);
-  check(grid.empty() || config.allow_split_physical_axes,
+  check(grid.empty() || settings.allow_split_physical_axes,
         "[mesh] {} takes no whole axes of the {} network\n  choose sizes that are products of "
         "these, or allow_split_physical_axes=true: rows of the mesh then bend through the network",
-        product_text("ici", config.mesh_axes, sizes), fmt::join(grid, " x "));
+        product_text("ici", settings.mesh_axes, sizes), fmt::join(grid, " x "));
   return ids;
 }
 
@@ -186,23 +186,23 @@ int64_t Mesh::size(std::span<const std::string> names) const {
   return product;
 }
 
-Mesh make_mesh(const config::ParallelConfig& config, std::span<const Device> devices) {
-  check_names(config);
+Mesh make_mesh(const Settings& settings, std::span<const Device> devices) {
+  check_names(settings);
   check(!devices.empty(), "[mesh] there are no devices");
-  const std::vector<Slice> slices = slices_of(devices, config.compile_topology_num_slices);
+  const std::vector<Slice> slices = slices_of(devices, settings.compile_topology_num_slices);
   const auto per_slice = static_cast<int64_t>(slices.front().size());
   const auto count = static_cast<int64_t>(slices.size());
-  const std::vector<int64_t> dcn = network_sizes(config, "dcn", count, "slices");
+  const std::vector<int64_t> dcn = network_sizes(settings, "dcn", count, "slices");
   const std::vector<int64_t> ici =
-      network_sizes(config, "ici", per_slice, count == 1 ? "devices" : "devices in each slice");
+      network_sizes(settings, "ici", per_slice, count == 1 ? "devices" : "devices in each slice");
 
   std::vector<std::vector<int64_t>> rows;
   for (const Slice& slice : slices) {
-    rows.push_back(rows_of(slice, config, ici));
+    rows.push_back(rows_of(slice, settings, ici));
   }
   Mesh mesh;
   for (size_t a = 0; a < ici.size(); ++a) {
-    mesh.axes.axes.emplace_back(config.mesh_axes[a], dcn[a] * ici[a]);
+    mesh.axes.axes.emplace_back(settings.mesh_axes[a], dcn[a] * ici[a]);
   }
   // Rules may name an axis that mesh_axes leaves out: it has one device.
   for (const std::string_view axis : kAxes) {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kinema/config/parallel_config.h"
 #include "kinema/graph/emit.h"
+#include "kinema/mesh/settings.h"
 
 namespace kinema::mesh {
 
@@ -46,7 +46,7 @@ struct Mesh {
 /// Throws an Error with the remedy for more than one -1 in a network, a product that is not the
 /// number of devices or slices, a -1 that cannot be filled, unequal slices, an unknown axis name,
 /// sizes that no whole axes of a grid have.
-Mesh make_mesh(const config::ParallelConfig& config, std::span<const Device> devices);
+Mesh make_mesh(const Settings& settings, std::span<const Device> devices);
 
 /// The VAE's own mesh: axes `redundant` and `vae_spatial`, where `spatial` devices in a row share a
 /// frame; -1: all. Throws an Error with the sizes that work when the devices do not divide so.

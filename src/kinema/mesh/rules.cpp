@@ -36,7 +36,7 @@ Rule parse_rule(const io::Json& entry, std::string_view key) {
 
 }  // namespace
 
-AxisRules AxisRules::parse(const config::Tree& list, std::string_view key) {
+AxisRules AxisRules::parse(const io::JsonText& list, std::string_view key) {
   const io::Json tree = io::Json::parse(list.json, key);
   std::vector<Rule> rules;
   if (tree.is_null()) {

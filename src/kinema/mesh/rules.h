@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kinema/config/field.h"
+#include "kinema/io/json_text.h"
 
 namespace kinema::mesh {
 
@@ -24,7 +24,7 @@ class AxisRules {
 
   /// From a configuration's list: `[["batch", ["data", "fsdp"]], ["heads", "tensor"], ["kv",
   /// null]]`. `key` names the list in errors.
-  static AxisRules parse(const config::Tree& list, std::string_view key);
+  static AxisRules parse(const io::JsonText& list, std::string_view key);
 
   /// The mesh axes of each dimension of a tensor with these logical axes ("": none).
   ///

@@ -17,6 +17,7 @@
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/t5.h"
 #include "kinema/weights/vae_config.h"
@@ -48,9 +49,9 @@ std::string check_vae(const io::ModelFolder& folder) {
                      config.z_dim, config.spatial(), config.spatial(), parameter_count(specs));
 }
 
-std::string check_t5(const io::ModelFolder& folder) {
-  const t5::EncoderConfig config = weights::parse_t5_config(folder.config());
-  weights::check_t5_tensors(folder, config);
+std::string check_t5(const weights::Checkpoint& files) {
+  const t5::EncoderConfig config = weights::t5_config(files);
+  weights::check_t5_tensors(files, config);
   return fmt::format("{}: {} layers, width {}, {} tokens", weights::t5_class(config),
                      config.num_layers, config.d_model, config.vocab_size);
 }
@@ -88,7 +89,9 @@ std::string check_beside(const std::filesystem::path& path) {
   for (const std::string_view part : weights::parts_in(path)) {
     const weights::Checkpoint files = weights::Checkpoint::open(path, part);
     files.check_finite();
-    out += "; " + (part == weights::kVae ? check_image_vae(files) : check_clip_text(files));
+    out += "; " + (part == weights::kVae           ? check_image_vae(files)
+                   : weights::is_t5_encoder(files) ? check_t5(files)
+                                                   : check_clip_text(files));
   }
   return out;
 }
@@ -108,14 +111,12 @@ std::string check_file(const std::filesystem::path& path) {
   if (weights::file_kind(path) == weights::FileKind::OTHER) {
     return check_other(path);
   }
-  const weights::Lora lora = weights::Lora::open(path);
-  check(lora.unknown().empty(), "[lora] {}: {} keys name no module that is known, `{}` for one",
-        path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
-  lora.check_finite();
-  return "LoRA: " + lora.summary();
+  return check_lora(path);
 }
 
 std::string check_model(const std::filesystem::path& path) {
+  using weights::Role;
+  weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
   const io::ModelFolder folder = io::ModelFolder::open(path);
   weights::Checkpoint(folder).check_finite();
   if (weights::is_vae(folder.config())) {
@@ -165,6 +166,14 @@ void check_latents(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string check_lora(const std::filesystem::path& path) {
+  const weights::Lora lora = weights::Lora::open(path);
+  check(lora.unknown().empty(), "[lora] {}: {} keys name no module that is known, `{}` for one",
+        path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
+  lora.check_finite();
+  return "LoRA: " + lora.summary();
+}
 
 std::vector<std::string> parts_without_index(const std::filesystem::path& path) {
   std::vector<std::string> parts;

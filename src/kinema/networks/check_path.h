@@ -13,6 +13,9 @@ namespace kinema::networks {
 /// Returns one line saying what it is; throws an Error saying what is wrong.
 std::string check_path(const std::filesystem::path& path);
 
+/// The same of a LoRA, a file or a folder of PEFT: also that each key names a module.
+std::string check_lora(const std::filesystem::path& path);
+
 /// Folders of models in what would be a pipeline if it had a model_index.json, the network first;
 /// none in other folders.
 std::vector<std::string> parts_without_index(const std::filesystem::path& path);

@@ -6,6 +6,7 @@
 #include "kinema/models/clip/text.h"
 #include "kinema/models/kl_autoencoder/coder.h"
 #include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/models/t5/encoder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/networks/convert_entries.h"
 #include "kinema/networks/open.h"
@@ -13,6 +14,7 @@
 #include "kinema/weights/folder.h"
 #include "kinema/weights/kl_config.h"
 #include "kinema/weights/single_file.h"
+#include "kinema/weights/t5.h"
 
 namespace kinema::networks {
 namespace {
@@ -61,8 +63,27 @@ Part vae_of(const fs::path& source) {
           .keys = std::move(keys)};
 }
 
+Part t5_of(Checkpoint files, std::string_view name) {
+  const t5::EncoderConfig config = weights::t5_config(files);
+  weights::check_t5_tensors(files, config);
+  Keys keys = keys_of(t5::parameters(config, {.scan_layers = false}));
+  for (const char* table : {"shared.weight", "encoder.embed_tokens.weight"}) {
+    if (files.find(table) != nullptr) {
+      keys.insert(table);
+    }
+  }
+  return {.name = std::string(name),
+          .files = std::move(files),
+          .config = weights::t5_config_json(config),
+          .keys = std::move(keys),
+          .stem = "model"};
+}
+
 Part text_encoder_of(const fs::path& source, std::string_view name) {
   Checkpoint files = Checkpoint::open(source, name);
+  if (weights::is_t5_encoder(files)) {
+    return t5_of(std::move(files), name);
+  }
   const clip::TextConfig config = weights::clip_text_config(files);
   weights::check_clip_text_tensors(files, config);
   const std::string prefix = weights::clip_text_prefix(files);

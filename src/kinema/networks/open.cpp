@@ -5,6 +5,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/networks/families.h"
+#include "kinema/weights/model_kind.h"
 
 // Where a configuration, a checkpoint or a name is told which family it is of.
 namespace kinema::networks {
@@ -26,6 +27,8 @@ Maker maker_of(const weights::Family* family) {
 Network open(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
+    using weights::Role;  // what is another model is told with its key in config.json
+    weights::check_role(path, {Role::NETWORK, Role::VAE, Role::PART});
     io::Json config = io::Json::read(path / "config.json");
     if (!weights::is_original_config(config)) {
       return from_config(config);  // without a look at the weights
@@ -35,6 +38,7 @@ Network open(const std::filesystem::path& path) {
 }
 
 Network open(const weights::Checkpoint& checkpoint) {
+  weights::check_role(checkpoint.path(), {weights::Role::NETWORK});
   return maker_of(weights::family_of(checkpoint)).from_checkpoint(checkpoint);
 }
 

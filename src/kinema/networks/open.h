@@ -12,7 +12,8 @@ namespace kinema::networks {
 
 /// The network of a model folder, or of a single safetensors file: what a diffusers `config.json`
 /// says, else what the tensors' shapes say. Throws an Error naming file and key for a wrong class,
-/// a missing or wrongly typed key, or sizes that cannot be.
+/// a missing or wrongly typed key, or sizes that cannot be, and one naming its kind for a network
+/// that is not supported (weights::ModelKind).
 Network open(const std::filesystem::path& path);
 Network open(const weights::Checkpoint& checkpoint);
 

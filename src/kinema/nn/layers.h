@@ -10,14 +10,15 @@
 
 namespace kinema::nn {
 
-/// Equal layers that a network runs one after the other, with the keys `path.0. ...`,
-/// `path.1. ...`.
+/// Equal layers that a network runs one after the other. Their keys begin with `path.0.`, `path.1.`
+/// and so on.
 struct Layers {
   std::string path;
   int64_t count = 0;
 };
 
-/// Opens the parameters of every one: with `stacked` as one stack, `path.{}. ...`.
+/// Opens the parameters of every one. With `stacked` they are one stack, with keys that begin with
+/// `path.{}.`.
 void open_layers(SpecCollector& specs, const Layers& layers, bool stacked,
                  const std::function<void(const Params& layer)>& open);
 

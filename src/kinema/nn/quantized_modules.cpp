@@ -1,6 +1,7 @@
 #include "kinema/nn/quantized_modules.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
@@ -12,9 +13,10 @@ QuantizedProducts quantized_products(const Quantization& quantization, ModulePat
   if (quantization.mode == Quantization::Mode::NONE) {
     return {};
   }
-  return [pattern = Pattern(quantization.module_path), product = quantization.product(),
-          path](const std::string& key) -> std::optional<QuantizedProduct> {
-    return pattern.matches(path(key)) ? std::optional(product) : std::nullopt;
+  return [pattern = Pattern(quantization.module_path), product = quantization.product(), path,
+          budget = std::make_shared<PatternBudget>()](
+             const std::string& key) -> std::optional<QuantizedProduct> {
+    return pattern.matches(path(key), *budget) ? std::optional(product) : std::nullopt;
   };
 }
 

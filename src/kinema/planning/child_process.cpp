@@ -29,6 +29,7 @@ int64_t resident_bytes(pid_t pid) {
 /// In the child: nothing here may allocate, since other threads of the parent may have held locks.
 [[noreturn]] void become(const char* program, char* const* argv, const char* log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored signals stay so in a program, and it may have children
   if (getppid() != parent) {
     _exit(127);  // it ended before the line above
   }
@@ -39,6 +40,21 @@ int64_t resident_bytes(pid_t pid) {
   }
   execv(program, argv);
   _exit(127);
+}
+
+/// Whether a child still runs; if not, `how` is its status as waitpid(2) gives it. Throws an Error
+/// where the system does not know it: then a failure would look like success.
+bool is_running(pid_t child, int& how) {
+  pid_t ended = 0;
+  do {
+    ended = waitpid(child, &how, WNOHANG);
+  } while (ended < 0 && errno == EINTR);
+  check(ended >= 0,
+        "[plan] how the compiler's process ended is not known: {}\n  a process that ignores "
+        "SIGCHLD, or waits for all children in its handler, cannot run it: "
+        "signal(SIGCHLD, SIG_DFL)",
+        std::strerror(errno));
+  return ended == 0;
 }
 
 }  // namespace
@@ -61,7 +77,7 @@ ChildStatus run_child(const ChildCommand& command) {
   }
   ChildStatus status;
   int how = 0;
-  while (waitpid(child, &how, WNOHANG) == 0) {
+  while (is_running(child, how)) {
     if (command.memory_limit > 0 && resident_bytes(child) > command.memory_limit) {
       status.too_large = true;
       kill(child, SIGKILL);

@@ -24,8 +24,8 @@ struct ChildStatus {
 };
 
 /// Runs a program and waits for it. It is ended when this process ends, and when it keeps more
-/// memory than it may. Throws an Error when it cannot be started, and Stopped once that is asked
-/// for.
+/// memory than it may. Throws an Error when it cannot be started or where its status is lost
+/// because this process ignores SIGCHLD, and Stopped once that is asked for.
 ChildStatus run_child(const ChildCommand& command);
 
 }  // namespace kinema::planning

@@ -14,7 +14,7 @@ class OutOfMemory : public Error {
  public:
   OutOfMemory(const std::string& message, double wanted, double available)
       : Error(message), wanted_(wanted), available_(available) {}
-  /// Bytes per device; 0 where the compiler does not say.
+  /// Bytes per device of temporaries, and of memory; 0 where the compiler does not say.
   double wanted() const { return wanted_; }
   double available() const { return available_; }
 

@@ -63,9 +63,9 @@ const std::vector<Installation>& table() {
   static const std::vector<Installation> all = {
       {.hardware = "tpu",
        .what = "the compiler for TPUs",
-       .wheels = {{"libtpu", "0.0.51",
-                   "ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34",
-                   "manylinux_2_31_x86_64", 205, 614}}},
+       .wheels = {{"libtpu", "0.0.52",
+                   "f5e2e596eaea9357fbb5a6755a7a9007c6ab75bfde4a55191b03eff402971140",
+                   "manylinux_2_31_x86_64", 137, 507}}},
       {.hardware = "cuda",
        .what = "the compiler for NVIDIA GPUs and the libraries that it and a run load",
        .wheels = cuda_wheels()},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "kinema/graph/body.h"
 #include "kinema/graph/ops/attrs.h"
@@ -92,6 +93,39 @@ void add_memory(const Report& report, Lines& lines) {
                                       bytes_text(bytes(left)))
                         : fmt::format(" of {}: does not fit, {} too much",
                                       bytes_text(bytes(report.limit())), bytes_text(bytes(-left))));
+}
+
+/// `98.12 GiB of 95.73 GiB`
+std::string excess_text(const Report& report) {
+  return fmt::format("{} of {}", bytes_text(bytes(report.total())),
+                     bytes_text(bytes(report.limit())));
+}
+
+/// `blocks/attn1/self_attn, 40 steps bf16[40,1,75600,5120], 28.84 GiB on all devices together`
+std::string large_value_text(const LargeValue& value) {
+  return fmt::format("{} {}, {} on all devices together", value.place, to_string(value.shape),
+                     bytes_text(bytes(value.shape.bytes())));
+}
+
+std::string remedy_text(const Remedy& remedy) {
+  return fmt::format("{}: {}{}", remedy.change, remedy.fits ? "fits" : "does not fit",
+                     remedy.total > 0 ? ", " + bytes_text(bytes(remedy.total)) : "");
+}
+
+/// What is known of a program that does not fit beside its memory.
+void add_excess(const Report& report, Lines& lines) {
+  const char* name = "largest";
+  for (const LargeValue& value : report.largest) {
+    lines.add(std::exchange(name, ""), "{}", large_value_text(value));
+  }
+  name = "tried";
+  for (const Remedy& remedy : report.tried) {
+    lines.add(std::exchange(name, ""), "{}", remedy_text(remedy));
+  }
+  name = "not tried";
+  for (const std::string& change : report.untried) {
+    lines.add(std::exchange(name, ""), "{}", change);
+  }
 }
 
 void add_expected(const ExpectedTime& expected, Lines& lines) {
@@ -193,7 +227,9 @@ std::string place_of(const Node& node, size_t result) {
   if (node.op == &kScan) {  // what its body makes
     const Body& body = *node.get<std::shared_ptr<Body>>();
     const Tensor inside = body.outputs[result];
-    return place_of(inside.node(), static_cast<size_t>(inside.result())) +
+    const std::string made = place_of(inside.node(), static_cast<size_t>(inside.result()));
+    return (made.empty() ? fmt::format("{}/input", node.scope->empty() ? "loop" : *node.scope)
+                         : made) +
            (result < body.carries ? "" : fmt::format(", {} steps", body.length));
   }
   if (node.op == &kWithSharding) {
@@ -247,6 +283,9 @@ const char* Roofline::bound() const {
 }
 
 int64_t Report::limit() const {
+  if (!refused.empty() && compiled.memory_limit > 0) {
+    return compiled.memory_limit;
+  }
   if (target.chip.family == Family::CUDA) {
     return static_cast<int64_t>(target.chip.memory_bytes * kGpuShare);
   }
@@ -307,7 +346,17 @@ std::string to_text(const Report& report) {
   }
   lines.add("flags", "{}", flags_text(report.options));
   lines.add("per device", "");
+  if (!report.refused.empty()) {
+    lines.add("arguments", "{}", bytes_text(bytes(report.compiled.memory.arguments)));
+    lines.add("temporaries", "at least {}", bytes_text(bytes(report.compiled.memory.temporary)));
+    lines.add("total", "at least {}: does not fit", excess_text(report));
+    add_excess(report, lines);
+    return lines.take();
+  }
   add_memory(report, lines);
+  if (!report.fits()) {
+    add_excess(report, lines);
+  }
   add_work(report, lines);
   lines.add("compiled in", "{:.1f} s, with {} of this machine's memory ({} to build the program)",
             report.compiled.compile_seconds, bytes_text(bytes(report.compiled.peak_rss)),
@@ -335,6 +384,21 @@ io::Json to_json(const Report& report) {
   for (const auto& [call, kernel] : report.attention) {
     attention.set(kernels::description(call), kernel);
   }
+  std::vector<io::Json> largest;
+  for (const LargeValue& value : report.largest) {
+    largest.push_back(io::Json::object()
+                          .set("place", value.place)
+                          .set("shape", to_string(value.shape))
+                          .set("bytes", value.shape.bytes()));
+  }
+  std::vector<io::Json> tried;
+  for (const Remedy& remedy : report.tried) {
+    tried.push_back(io::Json::object()
+                        .set("change", remedy.change)
+                        .set("fits", remedy.fits)
+                        .set("total", remedy.total));
+  }
+  std::vector<io::Json> untried(report.untried.begin(), report.untried.end());
   const double devices = bytes(report.target.devices);
   const Roofline roofline = report.roofline();
   return io::Json::object()
@@ -349,6 +413,10 @@ io::Json to_json(const Report& report) {
       .set("attention", std::move(attention))
       .set("flags", std::move(flags))
       .set("fits", report.fits())
+      .set("refused", report.refused.empty() ? io::Json() : io::Json(report.refused))
+      .set("largest", io::Json::array(std::move(largest)))
+      .set("tried", io::Json::array(std::move(tried)))
+      .set("not_tried", io::Json::array(std::move(untried)))
       .set("bytes", memory_json(report))
       .set("flops", report.flops.total() / devices)
       .set("model_flops", report.model_flops / devices)
@@ -371,6 +439,28 @@ io::Json to_json(const Report& report) {
       .set("compiler", report.compiled.platform_version)
       .set("fingerprint", report.compiled.fingerprint)
       .set("save_executable", report.saved);
+}
+
+std::string verdict(const Report& report) {
+  std::vector<std::string> not_fitting;
+  std::string remedy;
+  for (const Remedy& tried : report.tried) {
+    not_fitting.push_back(tried.change);
+    if (tried.fits) {
+      remedy = fmt::format("{} fits{}", tried.change,
+                           tried.total > 0 ? ": " + bytes_text(bytes(tried.total)) : "");
+    }
+  }
+  if (remedy.empty() && !not_fitting.empty()) {
+    remedy = fmt::format("nor does it with {}; fewer pixels or frames, or more devices take less",
+                         fmt::join(not_fitting, ", nor with "));
+  } else if (remedy.empty() && !report.untried.empty()) {
+    remedy = fmt::format("not tried, but these take less: {}", fmt::join(report.untried, "; "));
+  } else if (remedy.empty()) {
+    remedy = "fewer pixels or frames, or more devices take less";
+  }
+  return fmt::format("[plan] the {} does not fit {}: {} a device\n  {}", report.what,
+                     report.target.name, excess_text(report), remedy);
 }
 
 std::vector<LargeValue> largest_values(const Graph& graph, std::span<const Tensor> outputs,

@@ -34,6 +34,13 @@ struct LargeValue {
   std::string place;
 };
 
+/// A change of keys that was compiled because a program does not fit.
+struct Remedy {
+  std::string change;  // `per_device_batch_size=0.25 gradient_accumulation_steps=4`
+  int64_t total = 0;   // bytes of device memory with it; 0 where the compiler does not say
+  bool fits = false;
+};
+
 /// A planned program: what was asked, what the compiler made of it, what follows.
 struct Report {
   Target target;
@@ -56,12 +63,19 @@ struct Report {
   std::string saved;     // path of the compiled program
   pjrt::CompileOptions options;
   std::vector<TileTable> tiles;  // what was compared before; the best are in the program
+  /// Why a program that takes more than a device has was not made: the compiler's words. Of
+  /// `compiled` there are then arguments, temporaries (as far as they are known) and the limit.
+  std::string refused;
+  /// Where it does not fit: the largest values, changes that were tried, and those that were not.
+  std::vector<LargeValue> largest;
+  std::vector<Remedy> tried;
+  std::vector<std::string> untried;
 
   /// Bytes of device memory that a run takes.
   int64_t total() const { return compiled.memory.total() + waiting_bytes; }
   /// Bytes that a run may take; 0 when that is not known.
   int64_t limit() const;
-  bool fits() const { return limit() == 0 || total() <= limit(); }
+  bool fits() const { return refused.empty() && (limit() == 0 || total() <= limit()); }
   int64_t host_bytes() const;
   Roofline roofline() const;
 };
@@ -69,6 +83,9 @@ struct Report {
 /// Lines for people.
 std::string to_text(const Report& report);
 io::Json to_json(const Report& report);
+
+/// Of a program that does not fit, two lines for an error: by how much, and what fits in its place.
+std::string verdict(const Report& report);
 
 /// `1.25 GiB`, `3.0 MiB`, `12 B`.
 std::string bytes_text(double bytes);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/data/clip_set.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/hash.h"
 #include "kinema/io/json.h"
@@ -65,6 +64,10 @@ std::string ContentIndex::hash_of(const fs::path& path) {
     all.update(std::as_bytes(std::span(text.data(), text.size())));
   }
   return all.hex();
+}
+
+std::string ContentIndex::hash_of(const data::ClipSet& clips, int64_t clip) {
+  return learn(clips.stamp(clip), [&] { return clips.hash(clip); });
 }
 
 void ContentIndex::save() {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+
+#include "kinema/data/clip_set.h"
 
 namespace kinema::preparation {
 
@@ -22,6 +25,8 @@ class ContentIndex {
   /// Hash over the names and contents of a folder's files, those of folders in it included; of a
   /// file, of its content.
   std::string hash_of(const std::filesystem::path& path);
+  /// Of the bytes of a clip. Throws an Error where it cannot be read.
+  std::string hash_of(const data::ClipSet& clips, int64_t clip);
   /// Writes the file if something was noted; throws an Error when the disk refuses.
   void save();
 

@@ -51,9 +51,14 @@ EncodedClips::EncodedClips(std::shared_ptr<const data::ClipSet> clips,
       content.named = true;
       return;
     }
+    if (i < options_.problems.size() && !options_.problems[i].empty()) {
+      content.problem = options_.problems[i];
+      content.named = true;
+      return;
+    }
     try {
       clips_->caption(clip);  // throws where there is none
-      content.hash = index_.learn(clips_->stamp(clip), [&] { return clips_->hash(clip); });
+      content.hash = index_.hash_of(*clips_, clip);
     } catch (const Error& error) {
       content.problem = error.what();
       check(options_.bad_clip == data::BadClip::Skip, "{}", content.problem);
@@ -89,15 +94,25 @@ Settings EncodedClips::key(int64_t clip, const data::ClipFormat& format, bool fl
   return out;
 }
 
-std::vector<int64_t> EncodedClips::missing() const {
+std::vector<int64_t> EncodedClips::missing(const EncodeHooks& hooks) const {
   std::vector<int64_t> out;
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty()) {
       continue;
     }
     const data::ClipFormat format = options_.buckets.format(clip, options_.format);
-    if (!latents_.has(key(clip, format, false)) ||
-        (options_.flips && !latents_.has(key(clip, format, true)))) {
+    bool all = true;
+    for (const bool flipped : {false, true}) {
+      if (flipped && !options_.flips) {
+        continue;
+      }
+      const TensorStore::Found found = latents_.find(key(clip, format, flipped));
+      all = all && found.is_whole();
+      if (!found.damage.empty() && hooks.on_damage) {
+        hooks.on_damage(found.damage);
+      }
+    }
+    if (!all) {
       out.push_back(clip);
     }
   }
@@ -108,7 +123,7 @@ void EncodedClips::cannot_be_used(int64_t clip, const std::string& why, const En
   check(options_.bad_clip == data::BadClip::Skip, "{}", why);
   contents_[static_cast<size_t>(clip)].problem = why;
   if (hooks.on_skip) {
-    hooks.on_skip(why);
+    hooks.on_skip(clip, why);
   }
 }
 
@@ -117,7 +132,7 @@ EncodedNow EncodedClips::encode(const EncodeWith& with, const EncodeHooks& hooks
   out.clips = size();
   for (int64_t clip = 0; clip < size(); ++clip) {
     if (!content(clip).problem.empty() && !content(clip).named && hooks.on_skip) {
-      hooks.on_skip(content(clip).problem);
+      hooks.on_skip(clip, content(clip).problem);
     }
   }
   encode_captions(with, hooks, out);
@@ -135,8 +150,15 @@ void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& ho
                                    EncodedNow& out) const {
   std::set<std::string> captions;
   for (int64_t clip = 0; clip < size(); ++clip) {
-    if (content(clip).problem.empty() && !text_.has(clips_->caption(clip))) {
+    if (!content(clip).problem.empty() || captions.contains(clips_->caption(clip))) {
+      continue;
+    }
+    const TensorStore::Found found = text_.find(clips_->caption(clip));
+    if (!found.is_whole()) {
       captions.insert(clips_->caption(clip));
+    }
+    if (!found.damage.empty() && hooks.on_damage) {
+      hooks.on_damage(found.damage);
     }
   }
   const std::vector<std::string> all(captions.begin(), captions.end());
@@ -160,7 +182,7 @@ void EncodedClips::encode_captions(const EncodeWith& with, const EncodeHooks& ho
 }
 
 void EncodedClips::encode_clips(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out) {
-  const std::vector<int64_t> wanted = missing();
+  const std::vector<int64_t> wanted = missing(hooks);
   const auto total = static_cast<int64_t>(wanted.size());
   DecodeAhead ahead(
       total,
@@ -194,7 +216,7 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
   const data::ClipFormat format = options_.buckets.format(clip, options_.format);
   for (const bool flipped : {false, true}) {
     const Settings settings = key(clip, format, flipped);
-    if ((flipped && !options_.flips) || latents_.has(settings)) {
+    if ((flipped && !options_.flips) || latents_.find(settings).is_whole()) {
       continue;
     }
     data::Sample sample = with.pixels(flipped ? data::flipped(pixels) : pixels);
@@ -213,7 +235,7 @@ std::string EncodedClips::encode_clip(int64_t clip, const HostArray& pixels,
 data::Sample EncodedClips::find(int64_t clip, const data::ClipFormat& format, bool flipped) const {
   check(content(clip).problem.empty(), "{}", content(clip).problem);
   const Settings settings = key(clip, format, flipped);
-  check(latents_.has(settings),
+  check(latents_.find(settings).is_there,
         "[prepare] what {} was encoded to is gone from {}\n"
         "  the same command, begun again, encodes it",
         clips_->name(clip), latents_.folder().string());

@@ -44,6 +44,8 @@ struct EncodeOnceOptions {
   /// What decides the result beside clip and format, and beside the caption.
   Settings pixels_settings;
   Settings text_settings;
+  /// As data::VideoOptions::problems: those clips are not read.
+  std::vector<std::string> problems = {};
   data::BadClip bad_clip = data::BadClip::Fail;
   int threads = 2;
   int64_t decode_ahead = 4;
@@ -53,7 +55,9 @@ struct EncodeHooks {
   /// `captions` or `clips`: how many are done, of those that were to be encoded now.
   std::function<void(const char* what, int64_t done, int64_t total)> on_progress;
   /// A clip that cannot be used, and why; only with BadClip::Skip.
-  std::function<void(const std::string& reason)> on_skip;
+  std::function<void(int64_t clip, const std::string& reason)> on_skip;
+  /// A kept file that is damaged, and how; what it held is made again.
+  std::function<void(const std::string& damage)> on_damage;
   /// True: end after this clip; a later call goes on.
   std::function<bool()> stop_requested;
 };
@@ -78,25 +82,26 @@ class EncodedClips {
   EncodedClips(std::shared_ptr<const data::ClipSet> clips, const std::filesystem::path& folder,
                const EncodeOnceOptions& options);
 
-  /// Makes what is missing. Throws an Error for a clip that cannot be used (unless such are
-  /// skipped), when none can, and when the disk refuses.
+  /// Makes what is missing or cut short. Throws an Error for a clip that cannot be used (unless
+  /// such are skipped), when none can, and when the disk refuses.
   EncodedNow encode(const EncodeWith& with, const EncodeHooks& hooks = {});
 
-  /// What a clip was encoded to. Throws an Error that names the clip when it is not there.
+  /// What a clip was encoded to. Throws an Error that names the clip when it is not there, and one
+  /// that names the file when that is damaged.
   data::Sample find(int64_t clip, const data::ClipFormat& format, bool flipped) const;
 
  private:
   struct Content {
     std::string hash;
     std::string problem;  // why the clip cannot be used
-    bool named = false;   // by who chose the buckets
+    bool named = false;   // by the caller, who knows it
   };
   int64_t size() const { return static_cast<int64_t>(contents_.size()); }
   const Content& content(int64_t clip) const { return contents_.at(static_cast<size_t>(clip)); }
   data::ClipWindow window(int64_t clip) const;
   Settings key(int64_t clip, const data::ClipFormat& format, bool flipped) const;
   /// The clips of which something is missing.
-  std::vector<int64_t> missing() const;
+  std::vector<int64_t> missing(const EncodeHooks& hooks) const;
   void encode_captions(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out) const;
   void encode_clips(const EncodeWith& with, const EncodeHooks& hooks, EncodedNow& out);
   /// Why the clip cannot be used; empty: it was kept.

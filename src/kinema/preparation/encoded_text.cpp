@@ -29,7 +29,9 @@ Settings EncodedText::key(const std::string& caption) const {
   return out;
 }
 
-bool EncodedText::has(const std::string& caption) const { return store_.has(key(caption)); }
+TensorStore::Found EncodedText::find(const std::string& caption) const {
+  return store_.find(key(caption));
+}
 
 // Behind the end of a caption all is zeros, which is most of it: those rows are left out.
 void EncodedText::write(const std::string& caption, const encoders::TextStates& text) const {
@@ -67,9 +69,14 @@ encoders::TextStates EncodedText::read(const std::string& caption) const {
 
 encoders::TextStates EncodedText::read_or(const std::string& caption,
                                           const EncodeText& make) const {
-  if (!has(caption)) {
-    write(caption, make(caption));
+  if (find(caption).is_whole()) {
+    try {
+      return read(caption);
+    } catch (const Error&) {
+      // Made again, as what is not there.
+    }
   }
+  write(caption, make(caption));
   return read(caption);
 }
 

@@ -19,12 +19,12 @@ class EncodedText {
   /// Kept as `dtype`, F32 or BF16.
   EncodedText(const std::filesystem::path& folder, Settings settings, DType dtype);
 
-  bool has(const std::string& caption) const;
+  TensorStore::Found find(const std::string& caption) const;
   /// Throws an Error when they are not finite, or the disk refuses.
   void write(const std::string& caption, const encoders::TextStates& text) const;
   /// Throws an Error when they are not there or damaged.
   encoders::TextStates read(const std::string& caption) const;
-  /// The same, made and kept first where they are not there.
+  /// The same, made and kept first where they are not there or damaged.
   encoders::TextStates read_or(const std::string& caption, const EncodeText& make) const;
 
  private:

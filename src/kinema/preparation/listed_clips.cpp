@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/data/picture_sizes.h"
 #include "kinema/io/hash.h"
 
@@ -108,6 +109,22 @@ std::string ListedClips::fingerprint() const {
     }
   }
   return fmt::format("{} with names and captions {}", end_, hasher.hex().substr(0, 12));
+}
+
+std::string ListedClips::contents(ContentIndex& index) const {
+  std::vector<std::string> hashes(static_cast<size_t>(end_));
+  for_each_in_parallel(hashes.size(), options_.threads, [&](size_t i) {
+    try {
+      hashes[i] = index.hash_of(*clips_, static_cast<int64_t>(i));
+    } catch (const Error&) {
+      // It will be left out.
+    }
+  });
+  io::Hasher hasher;
+  for (const std::string& hash : hashes) {
+    hasher.update(std::as_bytes(std::span(hash.c_str(), hash.size() + 1)));
+  }
+  return hasher.hex().substr(0, 12);
 }
 
 }  // namespace kinema::preparation

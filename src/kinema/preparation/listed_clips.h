@@ -7,6 +7,7 @@
 
 #include "kinema/data/buckets.h"
 #include "kinema/data/clip_set.h"
+#include "kinema/preparation/content_index.h"
 
 namespace kinema::preparation {
 
@@ -21,7 +22,7 @@ class ListedClips {
     int64_t max_clips = -1;  // the set's, those before first_clip included; negative: all
     data::ClipFormat format;
     std::vector<data::Bucket> buckets;  // empty: all have the format's size
-    int threads = 2;                    // that measure the clips for their buckets
+    int threads = 2;                    // that measure clips for their buckets, and hash them
   };
 
   /// `name` stands for the set in messages. Throws an Error when no clip is left.
@@ -47,6 +48,8 @@ class ListedClips {
   double largest_over(int64_t place) const;
   /// Number, names and captions of the clips.
   std::string fingerprint() const;
+  /// A hash of the bytes of all clips; reads those that the index does not know.
+  std::string contents(ContentIndex& index) const;
 
  private:
   int64_t clip(int64_t place) const;

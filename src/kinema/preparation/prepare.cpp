@@ -13,6 +13,7 @@
 #include "kinema/data/record.h"
 #include "kinema/encoders/clip_sizes.h"
 #include "kinema/io/tfrecord.h"
+#include "kinema/preparation/content_index.h"
 #include "kinema/preparation/listed_clips.h"
 #include "kinema/preparation/record_maker.h"
 #include "kinema/preparation/records_of_others.h"
@@ -38,10 +39,12 @@ void check_timesteps(const Options& options, int64_t clips) {
   }
 }
 
-/// `list`: the fingerprint of the clips.
-Settings all_settings(const Options& options, const std::string& list) {
+/// `list` and `contents`: the fingerprints of the clips.
+Settings all_settings(const Options& options, const std::string& list,
+                      const std::string& contents) {
   Settings out = options.settings;
   out["the list of clips"] = list;
+  out["the list of clips, contents"] = contents;
   if (options.buckets.empty()) {
     out["height"] = fmt::format("{}", options.format.height);
     out["width"] = fmt::format("{}", options.format.width);
@@ -60,6 +63,14 @@ Settings all_settings(const Options& options, const std::string& list) {
   out["the number of records"] =
       options.max_records < 0 ? "all" : fmt::format("{}", options.max_records);
   out["timesteps_list"] = fmt::format("[{}]", fmt::join(options.timesteps, ", "));
+  return out;
+}
+
+/// The fingerprint of the clips' contents.
+std::string contents_of(const ListedClips& clips, const Options& options) {
+  ContentIndex index(contents_path(options.output));
+  std::string out = clips.contents(index);
+  index.save();
   return out;
 }
 
@@ -87,14 +98,14 @@ ListedClips listed(const Options& options) {
 /// One call of prepare_records, in the process that writes.
 class Run {
  public:
-  /// `list`: the fingerprint of the clips.
+  /// `list`: the fingerprint of the clips' names and captions.
   Run(const Options& options, const Encoders& models, const Hooks& hooks, const ListedClips& clips,
       const std::string& list)
       : options_(options),
         encoders_(models),
         hooks_(hooks),
         clips_(clips),
-        folder_(options.output, all_settings(options, list)) {
+        folder_(options.output, all_settings(options, list, contents_of(clips, options))) {
     most_records_ = total();
     if (options.max_records >= 0) {
       most_records_ = std::min(most_records_, options.max_records);

@@ -73,6 +73,8 @@ std::string difference(const Settings& now, const Settings& then) {
 
 }  // namespace
 
+fs::path contents_path(const fs::path& folder) { return beside(plain(folder), ".contents.json"); }
+
 ShardFolder::ShardFolder(const fs::path& folder, const Settings& settings)
     : folder_(plain(folder)), settings_(settings) {
   std::error_code error;

@@ -29,11 +29,15 @@ struct Shard {
   int64_t end_clip = 0;  // the place after the last one that it answers for
 };
 
+/// Where what is known of the contents of clips and models (ContentIndex) lies, of a folder of
+/// shards: beside it.
+std::filesystem::path contents_path(const std::filesystem::path& folder);
+
 /// A folder of shards and what is known of it, so that a run goes on where another one ended.
 ///
 /// The folder itself holds nothing but shards, since MaxDiffusion reads every file of it. What is
-/// known stands beside it: FOLDER.prepare.json, and FOLDER.skipped.jsonl with a line
-/// `{"file": ..., "reason": ...}` for each clip left out.
+/// known stands beside it: FOLDER.prepare.json, FOLDER.contents.json, and FOLDER.skipped.jsonl with
+/// a line `{"file": ..., "reason": ...}` for each clip left out.
 class ShardFolder {
  public:
   /// Makes the folder or opens it, holds it for this process, and removes what a killed run left

@@ -28,6 +28,29 @@ std::string hash_text(const std::string& text) {
   return io::hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
 }
 
+std::string member(const io::SafetensorsFile& file, const char* name) {
+  const auto found = file.metadata().find(name);
+  return found == file.metadata().end() ? std::string() : found->second;
+}
+
+constexpr const char* kRemedy = "the same command, begun again, makes what it held again";
+
+/// A file whose header is whole and of these settings.
+io::SafetensorsFile open(const fs::path& path, const Settings& settings) {
+  std::string damage;
+  try {
+    io::SafetensorsFile out = io::SafetensorsFile::open(path);
+    if (member(out, "settings") == to_text(settings)) {
+      return out;
+    }
+    damage = "it was made with other settings";
+  } catch (const Error& error) {
+    damage = error.what();
+  }
+  fail("[prepare] {} is damaged: {}\n  {}", path.string(), damage.substr(0, damage.find('\n')),
+       kRemedy);
+}
+
 }  // namespace
 
 TensorStore::TensorStore(fs::path folder) : folder_(std::move(folder)) {
@@ -42,20 +65,24 @@ fs::path TensorStore::file(const Settings& settings) const {
   return folder_ / name.substr(0, 2) / (name + ".safetensors");
 }
 
-bool TensorStore::has(const Settings& settings) const {
+TensorStore::Found TensorStore::find(const Settings& settings) const {
+  const fs::path path = file(settings);
   std::error_code ignored;
-  return fs::is_regular_file(file(settings), ignored);
+  Found out{.is_there = fs::is_regular_file(path, ignored)};
+  if (out.is_there) {
+    try {
+      open(path, settings);
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      out.damage = what.substr(0, what.find('\n'));
+    }
+  }
+  return out;
 }
 
 Tensors TensorStore::read(const Settings& settings) const {
   const fs::path path = file(settings);
-  const auto opened = io::SafetensorsFile::open(path);
-  const auto member = [&](const char* name) {
-    const auto found = opened.metadata().find(name);
-    return found == opened.metadata().end() ? std::string() : found->second;
-  };
-  check(member("settings") == to_text(settings),
-        "[prepare] {} was made with other settings\n  delete it: it is made again", path.string());
+  const io::SafetensorsFile opened = open(path, settings);
   Tensors out;
   for (const io::TensorView& view : opened.tensors()) {
     out[view.name] = view.copy();
@@ -64,8 +91,12 @@ Tensors TensorStore::read(const Settings& settings) const {
   for (const auto& [name, array] : out) {
     sum.update(array.bytes);
   }
-  check(member("xxh3") == sum.hex(), "[prepare] {} is damaged\n  delete it: it is made again",
-        path.string());
+  if (member(opened, "xxh3") != sum.hex()) {
+    std::error_code ignored;
+    fs::remove(path, ignored);
+    fail("[prepare] {} is damaged: its checksum is another one; it is removed\n  {}", path.string(),
+         kRemedy);
+  }
   return out;
 }
 

@@ -22,10 +22,18 @@ class TensorStore {
   explicit TensorStore(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  bool has(const Settings& settings) const;
-  /// Throws an Error that names the file when it is missing, damaged, or another one's.
+  /// What is known of a file without reading its tensors.
+  struct Found {
+    bool is_there = false;
+    std::string damage;  // a line that names the file: it was cut short, or is another one's
+
+    bool is_whole() const { return is_there && damage.empty(); }
+  };
+  Found find(const Settings& settings) const;
+  /// Throws an Error that names the file when it is missing or damaged. Damage that `find` does not
+  /// see, in the bytes of tensors, removes the file.
   Tensors read(const Settings& settings) const;
-  /// Throws an Error when the disk refuses.
+  /// Over what is there. Throws an Error when the disk refuses.
   void write(const Settings& settings, const Tensors& tensors) const;
 
  private:

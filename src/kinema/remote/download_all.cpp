@@ -1,14 +1,13 @@
 #include "kinema/remote/download_all.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
-#include <thread>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/io/folder.h"
 
 namespace kinema::remote {
 namespace {
@@ -29,7 +28,10 @@ int64_t bytes_there(const Download& download, const RepoCache& cache) {
 }
 
 void check_room(int64_t bytes, const fs::path& folder) {
-  fs::create_directories(folder);
+  const std::string why = io::why_not_writable(folder);
+  check(why.empty(),
+        "[remote] {} cannot be written: {}\n  set HF_HUB_CACHE to a folder that can be",
+        folder.string(), why);
   std::error_code error;
   const auto space = fs::space(folder, error);
   check(error || bytes <= static_cast<int64_t>(space.available),
@@ -39,7 +41,7 @@ void check_room(int64_t bytes, const fs::path& folder) {
         static_cast<double>(space.available) / 1e9);
 }
 
-/// Works through the files with several threads, each taking the next.
+/// Brings the files, several at a time.
 class Work {
  public:
   Work(const std::vector<Download>& downloads, const RepoCache& cache, const std::string& commit,
@@ -62,35 +64,10 @@ class Work {
   }
 
   void operator()() {
-    {
-      const size_t count =
-          std::min(downloads_.size(), static_cast<size_t>(std::max(options_.connections, 1)));
-      std::vector<std::jthread> others;
-      for (size_t i = 1; i < count; ++i) {
-        others.emplace_back([this] { work(); });
-      }
-      work();
-    }
-    if (error_) {
-      std::rethrow_exception(error_);
-    }
+    for_each_in_parallel(downloads_.size(), options_.connections, [this](size_t i) { bring(i); });
   }
 
  private:
-  void work() {
-    for (size_t i = next_++; i < downloads_.size(); i = next_++) {
-      try {
-        bring(i);
-      } catch (...) {
-        const std::scoped_lock lock(mutex_);
-        if (!error_) {
-          error_ = std::current_exception();
-        }
-        next_ = downloads_.size();
-      }
-    }
-  }
-
   void bring(size_t i) {
     const Download& each = downloads_[i];
     download(
@@ -120,9 +97,7 @@ class Work {
   const std::function<void(int64_t, int64_t)>& progress_;
   std::vector<int64_t> done_;
   int64_t total_ = 0;
-  std::atomic<size_t> next_ = 0;
-  std::mutex mutex_;
-  std::exception_ptr error_;
+  std::mutex mutex_;  // of done_ and progress_
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
-#include <regex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -274,22 +274,60 @@ bool is_whole(const Cached& cached, const Repository& repository, const Wanted& 
   return first_missing(cached.folder, choose_files(files, wanted, source)).empty();
 }
 
+/// Letters, digits, `_`, `-` and `.`, as names and revisions consist of.
+bool is_name_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
+}
+
+/// An owner or a repository, without the slash between them.
+bool is_hub_name(std::string_view text) {
+  constexpr size_t kMost = 96;
+  return !text.empty() && text.size() <= kMost && text[0] != '_' && text[0] != '-' &&
+         text[0] != '.' && std::ranges::all_of(text, is_name_character);
+}
+
+/// A branch, tag or commit; `refs/pr/1` has slashes.
+bool is_revision(std::string_view text) {
+  constexpr size_t kMost = 200;
+  return !text.empty() && text.size() <= kMost &&
+         std::ranges::all_of(text, [](char c) { return c == '/' || is_name_character(c); });
+}
+
+bool is_weights_file(std::string_view path) {
+  constexpr std::string_view kEnd = ".safetensors";
+  return path.size() > kEnd.size() && path.ends_with(kEnd);
+}
+
 }  // namespace
 
 std::optional<HubId> read_hub_id(const std::string& text, const std::string& revision) {
-  static const std::regex form(
-      R"(([A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})(@([\w./-]{1,200}))?)");
-  static const std::regex with_file(
-      R"(([A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})(@([\w.-]{1,200}))?/(.+\.safetensors))");
-  std::smatch match;
-  HubId out;
-  if (std::regex_match(text, match, with_file)) {
-    out.file = match[4];
-  } else if (!std::regex_match(text, match, form)) {
+  constexpr size_t kMostId = 1024;  // OWNER/NAME@REVISION/FILE; longer text is not a name
+  if (text.size() > kMostId) {
     return std::nullopt;
   }
-  out.repo = match[1];
-  out.revision = match[3].matched ? match[3].str() : revision;
+  // OWNER/NAME, then @REVISION, then /FILE.safetensors; the last two may be absent.
+  const std::string_view all = text;
+  const size_t slash = std::min(all.find('/'), all.size());
+  const size_t end = std::min(all.find_first_of("/@", slash + 1), all.size());
+  if (slash == all.size() || !is_hub_name(all.substr(0, slash)) ||
+      !is_hub_name(all.substr(slash + 1, end - slash - 1))) {
+    return std::nullopt;
+  }
+  HubId out{.repo = text.substr(0, end), .revision = revision};
+  std::string_view rest = all.substr(end);
+  const bool has_revision = rest.starts_with('@');
+  const size_t file = rest.find('/');
+  if (file != std::string_view::npos && is_weights_file(rest.substr(file + 1))) {
+    out.file = rest.substr(file + 1);
+    rest = rest.substr(0, file);  // a revision with slashes cannot be followed by a file
+  }
+  if (has_revision) {
+    out.revision = rest.substr(1);
+  }
+  if (has_revision ? !is_revision(out.revision) : !rest.empty()) {
+    return std::nullopt;
+  }
   const bool plain = out.repo.find("--") == std::string::npos &&
                      out.repo.find("..") == std::string::npos && is_plain_path(out.revision) &&
                      (out.file.empty() || is_plain_path(out.file));

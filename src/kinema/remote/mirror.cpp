@@ -104,7 +104,9 @@ void Mirror::bring(const std::function<bool(const std::string& name)>& wanted) {
 }
 
 void Mirror::start() {
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  // Should it end by an error, flush() sends the rest, or says why not.
+  thread_ = start_thread([this](const std::stop_token& stop) { run(stop); },
+                         [](const std::exception_ptr&) {});
 }
 
 void Mirror::hint() {
@@ -114,6 +116,16 @@ void Mirror::hint() {
 }
 
 void Mirror::flush() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const std::exception_ptr error = std::exchange(error_, nullptr)) {
+      std::rethrow_exception(error);
+    }
+  }
+  write_all();
+}
+
+void Mirror::write_all() {
   try {
     write_changed();
   } catch (const fs::filesystem_error& error) {
@@ -136,7 +148,7 @@ void Mirror::run(const std::stop_token& stop) {
     }
     std::string said;
     try {
-      flush();
+      write_all();
       said = failed ? store_.path().text() + " can be written again" : "";
       failed = false;
     } catch (const std::exception& error) {
@@ -144,7 +156,13 @@ void Mirror::run(const std::stop_token& stop) {
       failed = true;
     }
     if (!said.empty() && options_.say) {
-      options_.say(said);
+      try {
+        options_.say(said);
+      } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        error_ = std::current_exception();
+        return;
+      }
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -20,7 +21,8 @@ struct MirrorOptions {
   int64_t period_s = 60;
   /// Names below the folder (and all below those) that are not written.
   std::vector<std::string> except = {};
-  /// Told once when the store cannot be written, and once when it can again; from another thread.
+  /// Told once when the store cannot be written, and once when it can again; from another thread,
+  /// which ends where this throws: the next flush() throws it.
   std::function<void(const std::string&)> say = {};
 };
 
@@ -62,6 +64,7 @@ class Mirror {
   void read_record();
   void write_record() const;
   void run(const std::stop_token& stop);
+  void write_all();
   void write_changed();
 
   std::filesystem::path folder_;
@@ -72,6 +75,7 @@ class Mirror {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   bool hinted_ = false;
+  std::exception_ptr error_;  // what `say` threw
   std::jthread thread_;
 };
 

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <charconv>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
@@ -40,17 +44,45 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
+/// A name such as `train-00000-of-00003.parquet`, taken apart.
+struct NumberedName {
+  std::string_view stem;  // `train`
+  int count = 0;          // 3
+  std::string_view end;   // `.parquet`
+};
+
+std::optional<NumberedName> numbered(std::string_view name) {
+  constexpr std::string_view kOf = "-of-";
+  constexpr size_t kDigits = 5;
+  const auto number = [&](size_t begin) {  // -1: not five digits
+    uint32_t value = 0;
+    const char* const first = name.data() + begin;
+    const auto [rest, error] = std::from_chars(first, first + kDigits, value);
+    return error == std::errc() && rest == first + kDigits ? static_cast<int>(value) : -1;
+  };
+  for (size_t of = name.rfind(kOf); of != std::string_view::npos && of > kDigits;
+       of = name.rfind(kOf, of - 1)) {
+    const size_t dash = of - kDigits - 1;
+    const size_t total = of + kOf.size();
+    const size_t end = total + kDigits;
+    if (name[dash] == '-' && end < name.size() && name[end] == '.' && number(dash + 1) >= 0 &&
+        number(total) >= 0) {
+      return NumberedName{name.substr(0, dash), number(total), name.substr(end)};
+    }
+  }
+  return std::nullopt;
+}
+
 /// The weights among the names: the stem that diffusers or transformers write, sharded or not; else
 /// the only file there is. Empty when there are none; throws when there is a choice.
 std::vector<std::string> weights_of(const std::vector<std::string>& names,
                                     const std::string& where) {
-  static const std::regex shard(R"((.+)-\d{5}-of-\d{5}\.safetensors)");
   for (const std::string stem : {"diffusion_pytorch_model", "model"}) {
     if (const std::string index = stem + std::string(kIndexEnd); has(names, index)) {
       std::vector<std::string> out{index};
-      std::smatch match;
       for (const std::string& name : names) {
-        if (std::regex_match(name, match, shard) && match[1] == stem) {
+        const auto part = numbered(name);
+        if (part && part->stem == stem && part->end == ".safetensors") {
           out.push_back(name);
         }
       }
@@ -104,17 +136,17 @@ std::vector<std::string> choose_parts(const std::vector<std::string>& all, const
 /// Weights of a folder that its index names, or the folder's only file, are they there?
 std::string missing_weights(const fs::path& folder) {
   std::error_code ignored;
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (fs::exists(entry.path(), ignored)) {  // a link may lead nowhere
-      names.push_back(entry.path().filename().string());
+      names.insert(entry.path().filename().string());
     }
   }
   for (const std::string& name : names) {
     if (name.ends_with(kIndexEnd)) {
       const io::Json index = io::Json::read(folder / name);
       for (const auto& [tensor, shard] : index.at("weight_map").members()) {
-        if (!has(names, shard.as_string())) {
+        if (!names.contains(shard.as_string())) {
           return shard.as_string();
         }
       }
@@ -158,16 +190,17 @@ std::string missing_of_dataset(const fs::path& folder, const Wanted& wanted) {
   } catch (const Error&) {
     return "every file that is wanted";
   }
-  static const std::regex numbered(R"((.*-)(\d{5})(-of-(\d{5})\..*))");
+  const std::set<std::string, std::less<>> there(names.begin(), names.end());
+  std::set<std::tuple<std::string_view, int, std::string_view>> complete;
   for (const std::string& name : names) {
-    std::smatch match;
-    if (!std::regex_match(name, match, numbered)) {
+    const auto part = numbered(name);
+    if (!part || !complete.emplace(part->stem, part->count, part->end).second) {
       continue;
     }
-    for (int i = 0; i < std::stoi(match[4]); ++i) {
-      const std::string part = fmt::format("{}{:05}{}", match[1].str(), i, match[3].str());
-      if (!has(names, part)) {
-        return part;
+    for (int i = 0; i < part->count; ++i) {
+      std::string each = fmt::format("{}-{:05}-of-{:05}{}", part->stem, i, part->count, part->end);
+      if (!there.contains(each)) {
+        return each;
       }
     }
   }

@@ -67,15 +67,9 @@ void PartialFile::append(std::span<const std::byte> bytes) {
   check(promise_.size < 0 || size_ + static_cast<int64_t>(bytes.size()) <= promise_.size,
         "[remote] {} should have {} bytes but more came", promise_.what, promise_.size);
   take(bytes);
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    check(written > 0 || errno == EINTR, "[remote] cannot write {}: {}", path_.string(),
-          std::strerror(errno));
-    if (written > 0) {
-      size_ += written;
-      bytes = bytes.subspan(static_cast<size_t>(written));
-    }
-  }
+  const int error = io::write_all(file_, bytes);
+  check(error == 0, "[remote] cannot write {}: {}", path_.string(), std::strerror(error));
+  size_ += std::ssize(bytes);
 }
 
 void PartialFile::verify() {
@@ -130,7 +124,7 @@ void PartialFile::read_back() {
   begin_digest();
   std::vector<std::byte> buffer(size_t{1} << 20);
   for (;;) {
-    const ssize_t got = ::read(file_.get(), buffer.data(), buffer.size());
+    const ssize_t got = io::read_all(file_, buffer);
     check(got >= 0, "[remote] cannot read {}: {}", path_.string(), std::strerror(errno));
     if (got == 0) {
       return;

@@ -11,6 +11,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
 #include "kinema/io/json.h"
 #include "kinema/io/mapped_file.h"
 
@@ -32,6 +33,10 @@ void check_plain(const std::string& text, const char* what) {
 }  // namespace
 
 bool is_plain_path(const std::string& path) {
+  constexpr size_t kMost = 1024;  // as long as an object's name in a store may be
+  if (path.size() > kMost) {
+    return false;
+  }
   size_t begin = 0;
   while (begin <= path.size()) {
     const size_t end = std::min(path.find('/', begin), path.size());
@@ -121,12 +126,15 @@ std::optional<std::vector<std::string>> RepoCache::listing(const std::string& co
 void RepoCache::set_listing(const std::string& commit,
                             const std::vector<std::string>& paths) const {
   const fs::path file = listing_file(commit);
-  fs::create_directories(file.parent_path());
   io::Json listed = io::Json::array();
   for (const std::string& path : paths) {
     listed.append(path);
   }
-  io::write_file(file, listed.dump(-1) + "\n");
+  try {
+    io::make_folder(file.parent_path());
+    io::write_file(file, listed.dump(-1) + "\n");
+  } catch (const Error&) {  // of a cache that may not be written; the hub can be asked again
+  }
 }
 
 void RepoCache::link(const std::string& commit, const std::string& path,

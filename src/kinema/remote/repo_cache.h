@@ -42,7 +42,8 @@ class RepoCache {
   std::string name_;
 };
 
-/// True for a relative path of plain names: no `..`, no empty part, no control characters.
+/// True for a relative path of plain names: no `..`, no empty part, no control characters, at most
+/// 1024 bytes.
 bool is_plain_path(const std::string& path);
 
 }  // namespace kinema::remote

@@ -77,6 +77,15 @@ std::optional<io::RangedTfRecords> from_index(const fs::path& index, const Store
   }
 }
 
+/// Without it the next run reads the lengths again.
+void keep(const fs::path& index, const std::string& text) {
+  try {
+    io::make_folder(index.parent_path());
+    io::write_file(index, text);
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files) {
@@ -100,7 +109,6 @@ std::vector<io::RangedTfRecords> open_records(
     int connections, const std::function<void(int64_t done, int64_t total)>& progress) {
   const StorePath& path = store.path();
   const fs::path folder = index / path.scheme / path.bucket / path.name;
-  io::make_folder(folder);
   std::vector<std::optional<io::RangedTfRecords>> opened(shards.size());
   std::mutex mutex;
   int64_t done = 0;
@@ -112,7 +120,7 @@ std::vector<io::RangedTfRecords> open_records(
     if (!opened[i]) {
       const std::vector<uint64_t> lengths = io::read_record_lengths(*object);
       opened[i].emplace(object, lengths);
-      io::write_file(kept, index_text(file, lengths));
+      keep(kept, index_text(file, lengths));
     }
     const std::scoped_lock lock(mutex);
     ++done;

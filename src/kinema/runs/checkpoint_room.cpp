@@ -21,7 +21,7 @@ std::string gigabytes(int64_t bytes) {
                        : fmt::format("{:.1f} GB", value / kGiga);
 }
 
-std::string kept(const training::Keep& keep) {
+std::string kept(const checkpoints::Keep& keep) {
   if (keep.newest == 0) {
     return "all are kept";
   }
@@ -44,12 +44,12 @@ int64_t free_bytes(fs::path folder) {
 }  // namespace
 
 CheckpointRoom checkpoint_room(const fs::path& folder, int64_t bytes,
-                               const training::SavedSteps& run, const training::Keep& keep) {
+                               const checkpoints::SavedSteps& run, const checkpoints::Keep& keep) {
   CheckpointRoom out{
       .folder = folder, .bytes = bytes, .available = free_bytes(folder), .keep = keep};
   const int64_t enough = out.available / std::max<int64_t>(bytes, 1) + 1;
-  out.most =
-      training::most_new_checkpoints(training::CheckpointFolder(folder).steps(), run, keep, enough);
+  out.most = checkpoints::most_new_checkpoints(checkpoints::CheckpointFolder(folder).steps(), run,
+                                               keep, enough);
   return out;
 }
 

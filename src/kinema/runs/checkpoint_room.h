@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kinema/training/checkpoint_folder.h"
+#include "kinema/checkpoints/checkpoint_folder.h"
 
 /// Whether what a run will save fits on the disk: asked before anything is encoded or loaded.
 namespace kinema::runs {
@@ -15,12 +15,12 @@ struct CheckpointRoom {
   int64_t bytes = 0;      ///< of one checkpoint
   int64_t most = 0;       ///< more than there are now, at once
   int64_t available = 0;  ///< bytes free where they will lie
-  training::Keep keep;
+  checkpoints::Keep keep;
 };
 
 /// Looks at the disk of `folder`, or where that is not there yet, of the nearest folder that is.
 CheckpointRoom checkpoint_room(const std::filesystem::path& folder, int64_t bytes,
-                               const training::SavedSteps& run, const training::Keep& keep);
+                               const checkpoints::SavedSteps& run, const checkpoints::Keep& keep);
 
 /// `checkpoints: 170.3 GB each, the newest 2 are kept, 812.0 GB are free`; empty where none will be
 /// written.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <fstream>
 #include <system_error>
 
 #include "kinema/core/error.h"
@@ -30,42 +30,96 @@ constexpr double kMuch = 2;
 /// Whose rate is meant, when no more than so much of it is missing.
 constexpr double kSameSpeed = 0.05;
 
-/// What one of them is called: of one frame, pictures.
-const char* noun(const config::Config& config) {
-  return clip_format(config).num_frames == 1 ? "picture" : "clip";
-}
+/// A clip or a file, why it is left out, in few words and as a line that names it.
+struct Lost {
+  std::string file;
+  std::string cause;
+  std::string reason;
+  int64_t files = 1;
+};
 
-std::vector<data::LeftOut> all_left_out(const data::ClipSet& clips, const data::Survey& survey) {
-  std::vector<data::LeftOut> out;
+/// The clips first.
+std::vector<Lost> all_lost(const data::ClipSet& clips, const data::Survey& survey) {
+  std::vector<Lost> out;
   for (size_t i = 0; i < survey.problems.size(); ++i) {
     if (!survey.problems[i].empty()) {
       const auto clip = static_cast<int64_t>(i);
-      out.push_back({clips.where(clip), data::short_reason(clips.name(clip), survey.problems[i])});
+      out.push_back({clips.where(clip), survey.causes[i],
+                     data::short_reason(clips, clip, survey.problems[i])});
     }
   }
   for (const data::LeftOut& each : survey.left_out) {
-    out.push_back({each.file, each.file + ": " + each.reason});
+    out.push_back({each.file, each.reason, each.file + ": " + each.reason, each.files});
   }
   return out;
 }
 
 /// `a.avi has no video stream; b.mp4: not in metadata.jsonl; ...`.
-std::string first_of(const std::vector<data::LeftOut>& left_out) {
+std::string first_of(const std::vector<Lost>& lost) {
   std::string out;
-  for (size_t i = 0; i < std::min(left_out.size(), kNamed); ++i) {
-    out += (i == 0 ? "" : "; ") + left_out[i].reason;
+  for (size_t i = 0; i < std::min(lost.size(), kNamed); ++i) {
+    out += (i == 0 ? "" : "; ") + lost[i].reason;
   }
-  return out + (left_out.size() > kNamed ? "; ..." : "");
+  return out + (lost.size() > kNamed ? "; ..." : "");
 }
 
-/// `30 (700 clips), 16 (112)`.
+/// `too short 3, no caption 1`.
+std::string causes_text(const data::Survey& survey) {
+  std::string out;
+  for (const data::CauseCount& each : data::causes_of(survey)) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", each.cause, each.count);
+  }
+  return out;
+}
+
+std::string json_line(const Lost& lost) {
+  io::Json line = io::Json::object();
+  line.set("file", lost.file).set("cause", lost.cause).set("reason", lost.reason);
+  return line.dump(-1) + "\n";
+}
+
+/// `30: 700 clips, 16: 112`.
 std::string rates_text(const std::vector<data::Rate>& rates) {
   std::string out;
   for (size_t i = 0; i < rates.size() && i < 4; ++i) {
-    out += fmt::format("{}{:.4g} ({}{})", i == 0 ? "" : ", ", rates[i].fps, rates[i].clips,
-                       i == 0 ? " clips" : "");
+    out += i == 0 ? fmt::format("{:.4g}: {}", rates[i].fps, counted(rates[i].clips, "clip"))
+                  : fmt::format(", {:.4g}: {}", rates[i].fps, rates[i].clips);
   }
   return out + (rates.size() > 4 ? ", ..." : "");
+}
+
+/// How many of the clips that can be used are so.
+int64_t count_of(const data::Survey& survey, bool data::ClipSize::*is_so) {
+  int64_t out = 0;
+  for (size_t i = 0; i < survey.sizes.size(); ++i) {
+    out += survey.problems[i].empty() && survey.sizes[i].*is_so ? 1 : 0;
+  }
+  return out;
+}
+
+/// What becomes of transparent parts; empty: there are none.
+std::string alpha_line(const config::Config& config, const data::Survey& survey) {
+  const int64_t count = count_of(survey, &data::ClipSize::has_alpha);
+  if (count == 0) {
+    return "";
+  }
+  const std::string some = fmt::format("{} of {} {} an alpha channel", count,
+                                       counted(std::ssize(survey.sizes), clip_noun(config)),
+                                       count == 1 ? "has" : "have");
+  const io::Background background = clip_format(config).background;
+  return some + (background.drop
+                     ? ": it is dropped, and the colours behind it are seen (alpha_background=drop)"
+                     : fmt::format(": transparent parts become {} (alpha_background)",
+                                   io::background_name(background)));
+}
+
+/// That HDR is brought to SDR; empty: there is none.
+std::string hdr_line(const config::Config& config, const data::Survey& survey) {
+  const int64_t count = count_of(survey, &data::ClipSize::is_hdr);
+  return count == 0 ? ""
+                    : fmt::format("{} of {} {} HDR (PQ or HLG): tone-mapped to SDR (BT.2390)",
+                                  count, counted(std::ssize(survey.sizes), clip_noun(config)),
+                                  count == 1 ? "is" : "are");
 }
 
 /// What becomes of the clips' speed; empty: it is as it should be.
@@ -77,23 +131,25 @@ std::string speed_line(const config::Config& config, const data::Survey& survey)
     return "";
   }
   if (format.fps > 0) {
-    const auto slower = [&](const data::Rate& rate) {
-      return rate.fps < format.fps * (1 - kSameSpeed);
-    };
+    std::vector<data::Rate> slower = rates;
+    std::erase_if(
+        slower, [&](const data::Rate& rate) { return rate.fps >= format.fps * (1 - kSameSpeed); });
     int64_t slow = 0;
-    for (const data::Rate& rate : rates) {
-      slow += slower(rate) ? rate.clips : 0;
+    for (const data::Rate& rate : slower) {
+      slow += rate.clips;
     }
     return slow == 0 ? ""
                      : fmt::format(
-                           "{} of fewer than target_fps {:.4g} frames a second: frames are "
-                           "repeated ({})",
-                           counted(slow, "clip"), format.fps, rates_text(rates));
+                           "{} {} fewer than target_fps {:.4g} frames a second ({}): frames are "
+                           "repeated",
+                           counted(slow, "clip"), slow == 1 ? "has" : "have", format.fps,
+                           rates_text(slower));
   }
   const auto wanted = static_cast<double>(config.generate.fps);
-  if (rates.size() > 1) {
+  const auto [slowest, fastest] = std::ranges::minmax(rates, {}, &data::Rate::fps);
+  if (fastest.fps > slowest.fps * (1 + kSameSpeed)) {
     return fmt::format(
-        "clips have different rates, {} frames a second, and so train at different speeds; "
+        "clips have different rates, in frames a second ({}), and so train at different speeds; "
         "target_fps={:.4g} brings all to one",
         rates_text(rates), wanted);
   }
@@ -133,11 +189,12 @@ std::string enlarged_line(const config::Config& config, const data::ClipSet& cli
   }
   const data::ClipSize& size = survey.sizes[static_cast<size_t>(worst)];
   return fmt::format(
-      "{} {} more than twice as large as {}, {} {:.2g} times ({}x{} to {}x{}): there is no "
-      "detail in that",
-      counted(count, noun(config)), count == 1 ? "becomes" : "become",
-      count == 1 ? "it is" : "they are", clips.name(worst), most, size.width, size.height,
-      worst_format.width, worst_format.height);
+      "{} {} more than twice as large as {}, {} {:.2g} times ({}x{} to {}x{}, height x width): "
+      "there "
+      "is no detail in that",
+      counted(count, clip_noun(config)), count == 1 ? "becomes" : "become",
+      count == 1 ? "it is" : "they are", clips.name(worst), most, size.height, size.width,
+      worst_format.height, worst_format.width);
 }
 
 /// Clips that train as an empty prompt does; empty: none.
@@ -146,7 +203,7 @@ std::string empty_line(const config::Config& config, const data::Survey& survey)
   return survey.empty_captions == 0
              ? ""
              : fmt::format("{} of {} {} an empty caption", survey.empty_captions,
-                           counted(count, noun(config)),
+                           counted(count, clip_noun(config)),
                            survey.empty_captions == 1 ? "has" : "have");
 }
 
@@ -181,20 +238,30 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
                                       const std::string& file) {
   const int64_t most = config.data.max_train_samples;
   const int64_t all = most < 0 ? clips.size() : std::min(most, clips.size());
-  const std::vector<data::LeftOut> left_out = all_left_out(clips, survey);
-  std::string line = fmt::format("{}: {}", report.what, counted(all - survey.bad(), noun(config)));
-  if (!left_out.empty()) {
-    line += fmt::format(", {} left out ({}{})", left_out.size(), first_of(left_out),
+  const std::vector<Lost> lost = all_lost(clips, survey);
+  std::string line =
+      fmt::format("{}: {}", report.what, counted(all - survey.bad(), clip_noun(config)));
+  if (!lost.empty()) {
+    int64_t files = 0;
+    for (const Lost& each : lost) {
+      files += each.files;
+    }
+    line += fmt::format(", {} left out: {} ({}{})", files, causes_text(survey), first_of(lost),
                         file.empty() ? "" : "; all in " + file);
   }
   std::vector<std::string> out{std::move(line)};
   const bool part = static_cast<int64_t>(survey.sizes.size()) < all;
-  for (std::string each : {empty_line(config, survey), speed_line(config, survey),
-                           enlarged_line(config, clips, survey)}) {
+  const std::string of_part =
+      part ? fmt::format(" (of the first {})", survey.sizes.size()) : std::string();
+  for (const std::string& each : {alpha_line(config, survey), hdr_line(config, survey)}) {
     if (!each.empty()) {
-      out.push_back(
-          fmt::format("warning: {}{}", each,
-                      part ? fmt::format(" (of the first {})", survey.sizes.size()) : ""));
+      out.push_back(fmt::format("{}: {}{}", report.what, each, of_part));
+    }
+  }
+  for (const std::string& each : {empty_line(config, survey), speed_line(config, survey),
+                                  enlarged_line(config, clips, survey)}) {
+    if (!each.empty()) {
+      out.push_back(fmt::format("warning: {}{}", each, of_part));
     }
   }
   for (const std::string& each : survey.notes) {
@@ -203,43 +270,66 @@ std::vector<std::string> report_lines(const config::Config& config, const data::
   return out;
 }
 
-void report_clips(const config::Config& config, const data::ClipSet& clips,
-                  const data::Survey& survey, const ClipReport& report, const Job& job) {
-  const std::vector<data::LeftOut> left_out = all_left_out(clips, survey);
+void LeftOutFile::write(const data::ClipSet& clips, const data::Survey& survey) const {
+  if (path_.empty()) {
+    return;
+  }
+  std::string text;
+  for (const Lost& each : all_lost(clips, survey)) {
+    text += json_line(each);
+  }
+  std::error_code ignored;
+  if (text.empty()) {
+    fs::remove(path_, ignored);  // of an earlier start
+  } else {
+    io::write_file(path_, text);
+  }
+}
+
+void LeftOutFile::add(const data::ClipSet& clips, int64_t clip, const std::string& reason) const {
+  if (path_.empty()) {
+    return;
+  }
+  // A line in one write to its end, which several processes may do at once.
+  std::ofstream(path_, std::ios::app)
+      << json_line({clips.where(clip), "damaged", data::short_reason(clips, clip, reason)})
+      << std::flush;
+}
+
+LeftOutFile report_clips(const config::Config& config, const data::ClipSet& clips,
+                         const data::Survey& survey, const ClipReport& report,
+                         const FitsFrames& fits, const Job& job) {
   // A model that no run made is evaluated without a run's folder.
-  const fs::path file =
+  const fs::path path =
       config.run.run_name.empty() ? fs::path() : config::run_folder(config) / report.file;
   std::error_code ignored;
-  const bool writes = fs::is_directory(file.parent_path(), ignored);
-  if (writes && left_out.empty()) {
-    fs::remove(file, ignored);  // of an earlier start
-  }
-  if (writes && !left_out.empty()) {
-    std::string text;
-    for (const data::LeftOut& each : left_out) {
-      io::Json line = io::Json::object();
-      text += line.set("file", each.file).set("reason", each.reason).dump(-1) + "\n";
-    }
-    io::write_file(file, text);
-  }
+  const bool writes = fs::is_directory(path.parent_path(), ignored);
+  LeftOutFile file(writes ? path : fs::path());
+  file.write(clips, survey);
   const int64_t bad = survey.bad();
   const auto count = static_cast<int64_t>(survey.problems.size());
   if (bad > 0 && (!config.data.skip_bad_clips || bad == count)) {
-    std::vector<data::LeftOut> unusable(left_out.begin(), left_out.begin() + bad);
+    std::vector<Lost> unusable = all_lost(clips, survey);
+    unusable.resize(static_cast<size_t>(bad));
     const auto first =
         std::ranges::find_if(survey.problems, [](const std::string& why) { return !why.empty(); });
-    check(bad > 1, "{}{}", *first,
-          first->find('\n') != std::string::npos || bad == count
-              ? ""
-              : "\n  skip_bad_clips=true leaves it out");
-    fail("[data] {} of {} cannot be used: {}\n  {}", bad, counted(count, noun(config)),
-         first_of(unusable),
-         bad == count
-             ? "`kinema inspect FOLDER --check` looks at each"
-             : "skip_bad_clips=true leaves them out; `kinema inspect FOLDER --check` names "
-               "all");
+    const std::string longer = what_keeps(config, survey, fits);
+    const std::string before = longer.empty() ? "" : longer + "; ";
+    const bool has_remedy = first->find('\n') != std::string::npos;
+    if (bad == 1) {
+      const std::string remedy =
+          bad == count ? longer : before + "skip_bad_clips=true leaves it out";
+      fail("{}{}", *first, has_remedy || remedy.empty() ? "" : "\n  " + remedy);
+    }
+    fail("[data] {} of {} cannot be used ({}): {}\n  {}{}", bad, counted(count, clip_noun(config)),
+         causes_text({.causes = survey.causes}), first_of(unusable), before,
+         bad == count ? "`kinema inspect FOLDER --check` looks at each"
+                      : "skip_bad_clips=true leaves them out; `kinema inspect FOLDER --check` "
+                        "names all");
   }
-  job.notice(report_lines(config, clips, survey, report, writes ? file.string() : ""));
+  check_enough(config, clips, survey, fits);
+  job.notice(report_lines(config, clips, survey, report, writes ? path.string() : ""));
+  return file;
 }
 
 }  // namespace kinema::runs

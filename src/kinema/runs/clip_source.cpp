@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -30,6 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+}  // namespace
+
 data::VideoOptions video_options(const config::Config& config) {
   data::VideoOptions options;
   options.max_samples = config.data.max_train_samples;
@@ -45,6 +46,8 @@ data::VideoOptions video_options(const config::Config& config) {
   }
   return options;
 }
+
+namespace {
 
 std::unique_ptr<encoders::Autoencoder> checked_autoencoder(const config::Config& config,
                                                            const networks::Sizes& model,
@@ -160,12 +163,13 @@ class LazyEncoders {
 /// A task for the captions, then one for the clips.
 class EncodingTask {
  public:
-  explicit EncodingTask(const Job& job) : job_(job) {}
+  /// `noun`: what a clip is called.
+  EncodingTask(const Job& job, std::string noun) : job_(job), noun_(std::move(noun)) {}
 
   void update(const std::string& what, int64_t done, int64_t total) {
     if (what != what_) {
       task_.reset();
-      task_ = job_.task("encoding " + what, total);
+      task_ = job_.task("encoding " + (what == "clips" ? noun_ + "s" : what), total);
       what_ = what;
     }
     task_->update(done);
@@ -173,6 +177,7 @@ class EncodingTask {
 
  private:
   const Job& job_;
+  std::string noun_;
   std::string what_;
   std::unique_ptr<Task> task_;
 };
@@ -196,6 +201,11 @@ auto keeping(const fs::path& folder, const Work& work) {
   }
 }
 
+/// Of the models that made what is kept.
+preparation::ContentIndex kept_models(const config::Config& config) {
+  return preparation::ContentIndex(fs::path(config.data.dataset_save_location) / "models.json");
+}
+
 std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
                                                   const networks::Sizes& model,
                                                   std::shared_ptr<const data::ClipSet> clips,
@@ -205,6 +215,7 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
         "[config] random_start makes another clip each time: none can be kept in "
         "dataset_save_location\n  set dataset_save_location='' or random_start=false");
   const fs::path folder = config.data.dataset_save_location;
+  preparation::ContentIndex models = kept_models(config);
   const auto encoded = keeping(folder, [&] {
     return std::make_shared<preparation::EncodedClips>(
         clips, folder,
@@ -216,24 +227,29 @@ std::unique_ptr<data::Source> make_encoded_source(const config::Config& config,
             .crop_seed = options.center_crop ? std::nullopt : std::optional(options.seed),
             .sizes = options.sizes,
             .dtype = dtype(config.data.records_dtype),
-            .pixels_settings = kept_pixels_settings(config),
-            .text_settings = kept_text_settings(config, text_widths(model)),
+            .pixels_settings = pixels_settings(config, models),
+            .text_settings = text_settings(config, text_widths(model), models),
+            .problems = options.problems,
             .bad_clip = options.bad_clip,
             .threads = static_cast<int>(config.data.decode_threads),
             .decode_ahead = config.data.prefetch_batches});
   });
   LazyEncoders encoders(config, model, client, job);
-  std::optional<EncodingTask> task(std::in_place, job);
+  std::optional<EncodingTask> task(std::in_place, job, clip_noun(config));
   const preparation::EncodedNow now = keeping(folder, [&] {
     return encoded->encode(encoders.with(),
                            {.on_progress = [&](const char* what, int64_t done,
                                                int64_t total) { task->update(what, done, total); },
                             .on_skip = options.on_skip,
+                            .on_damage =
+                                [&](const std::string& damage) {
+                                  job.notice(damage + "; what it held is encoded again");
+                                },
                             .stop_requested = [&] { return job.stop_requested(); }});
   });
   task.reset();
   if (now.encoded > 0 || now.captions > 0) {
-    job.notice(fmt::format("encoded {} and {}, kept in {}", counted(now.encoded, "clip"),
+    job.notice(fmt::format("encoded {} and {}, kept in {}", counted(now.encoded, clip_noun(config)),
                            counted(now.captions, "caption"), folder.string()));
   }
   if (now.stopped) {
@@ -261,14 +277,13 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
   check_sizes(config, options.format, autoencoder->layout(), model);
   std::shared_ptr<const data::ClipSet> clips = open_clips(config, job, part);
   data::Survey survey = look_at_clips(config, *clips, job);
-  report_clips(config, *clips, survey, report, job);
+  const LeftOutFile left_out =
+      report_clips(config, *clips, survey, report, fits_frames(config, autoencoder->layout()), job);
   options.buckets = std::move(survey.buckets);
-  options.on_skip = [job,
-                     known = std::set<std::string>(survey.problems.begin(), survey.problems.end())](
-                        const std::string& why) {
-    if (!known.contains(why)) {  // it was not told of at the start
-      job.notice("skipped: " + why);
-    }
+  options.problems = std::move(survey.problems);
+  options.on_skip = [job, clips, left_out](int64_t clip, const std::string& why) {
+    job.notice("skipped: " + why);
+    left_out.add(*clips, clip, why);
   };
   options.batch = batch;
   options.sizes = model.size_ids > 0;
@@ -292,6 +307,15 @@ std::unique_ptr<data::Source> make_clip_source(const config::Config& config,
       });
 }
 
+int64_t kept_in_memory(const config::Config& config, int64_t samples, int64_t bytes) {
+  const data::VideoOptions options = video_options(config);
+  if (!has_clips(config.data) || keeps_encoded(config) || options.varies()) {
+    return 0;
+  }
+  const int64_t each = bytes * (options.random_flip ? 2 : 1);  // either way round
+  return std::min(options.cache_bytes, samples * each);
+}
+
 encoders::TextStates caption_states(const config::Config& config, const std::string& caption,
                                     const TextWidths& widths, const pjrt::Client& client,
                                     const Job& job) {
@@ -301,8 +325,9 @@ encoders::TextStates caption_states(const config::Config& config, const std::str
   if (!has_clips(config.data) || !keeps_encoded(config)) {
     return encode(caption);
   }
+  preparation::ContentIndex models = kept_models(config);
   const preparation::EncodedText kept(fs::path(config.data.dataset_save_location) / "text",
-                                      kept_text_settings(config, widths),
+                                      text_settings(config, widths, models),
                                       dtype(config.data.records_dtype));
   return kept.read_or(caption, encode);
 }

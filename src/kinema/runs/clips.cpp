@@ -67,7 +67,17 @@ data::ClipFormat clip_format(const config::Config& config) {
           .width = config.generate.width,
           .num_frames = config.generate.num_frames,
           .frame_stride = config.data.frame_stride,
-          .fps = config.data.target_fps};
+          .fps = config.data.target_fps,
+          .background = io::read_background(config.data.alpha_background)};
+}
+
+const char* clip_noun(const config::Config& config) {
+  const std::vector<data::Bucket> buckets = bucket_sizes(config.data);
+  const bool of_one_frame =
+      buckets.empty()
+          ? config.generate.num_frames == 1
+          : std::ranges::all_of(buckets, [](const data::Bucket& each) { return each.frames == 1; });
+  return of_one_frame ? "picture" : "clip";
 }
 
 std::unique_ptr<data::ClipSet> open_clips(const config::Config& config, const Job& job,

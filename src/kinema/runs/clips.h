@@ -28,6 +28,9 @@ data::Split split_of(const config::Config& config, data::Split::Part part);
 /// Which frames of a clip a sample has, and their size, buckets aside.
 data::ClipFormat clip_format(const config::Config& config);
 
+/// What one of the clips is called in messages: of one frame, a `picture`, else a `clip`.
+const char* clip_noun(const config::Config& config);
+
 /// What those are called in messages.
 std::string clips_name(const config::DataConfig& data);
 

@@ -12,22 +12,22 @@
 #include "kinema/config/config.h"
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
+#include "kinema/metrics/metrics.h"
+#include "kinema/metrics/metrics_reader.h"
+#include "kinema/metrics/plot.h"
 #include "kinema/runs/run_overview.h"
-#include "kinema/training/metrics.h"
-#include "kinema/training/metrics_reader.h"
-#include "kinema/training/plot.h"
 
 namespace kinema::runs {
 namespace {
 
 namespace fs = std::filesystem;
-using training::MetricsRow;
+using metrics::MetricsRow;
 
 /// What a run wrote.
 struct ReadRun {
   fs::path folder;
   std::vector<MetricsRow> rows;
-  std::vector<training::EvaluationRow> evaluations;
+  std::vector<metrics::EvaluationRow> evaluations;
   std::vector<config::KeyValue> settings;  // none where its folder has no config.yml
 };
 
@@ -39,7 +39,7 @@ ReadRun read(const fs::path& folder) {
         "[compare] {} is no folder of a run: there is no {}\n  kinema train writes one in "
         "output_dir/run_name",
         folder.string(), files.metrics.filename().string());
-  training::MetricsReader reader(files.metrics);
+  metrics::MetricsReader reader(files.metrics);
   reader.poll();
   check(!reader.rows().empty(), "[compare] the run in {} has made no step", folder.string());
   ReadRun out{.folder = folder, .rows = reader.rows(), .evaluations = reader.evaluations()};
@@ -65,7 +65,7 @@ ComparedCurve::Of curve_of(const ReadRun& run, double MetricsRow::*which,
 ComparedCurve::Of mean_of(const ReadRun& run, double MetricsRow::*which,
                           std::optional<std::string_view> expert = {}) {
   ComparedCurve::Of out = curve_of(run, which, expert);
-  out.values = training::smoothed(out.values).values;
+  out.values = metrics::smoothed(out.values).values;
   return out;
 }
 
@@ -81,7 +81,7 @@ ComparedCurve::Of seconds_of(const ReadRun& run) {
 
 ComparedCurve::Of evaluations_of(const ReadRun& run) {
   ComparedCurve::Of out;
-  for (const training::EvaluationRow& row : run.evaluations) {
+  for (const metrics::EvaluationRow& row : run.evaluations) {
     if (std::isfinite(row.loss)) {
       out.steps.push_back(static_cast<double>(row.step) + 1);
       out.values.push_back(row.loss);
@@ -304,18 +304,18 @@ io::Json Comparison::json() const {
 }
 
 std::string Comparison::svg() const {
-  std::vector<training::Plot> plots;
+  std::vector<metrics::Plot> plots;
   for (const ComparedCurve& curve : curves) {
-    training::Plot plot{.title = curve.title, .lines = {}};
+    metrics::Plot plot{.title = curve.title, .lines = {}};
     for (size_t i = 0; i < curve.runs.size(); ++i) {
       plot.lines.push_back({.xs = curve.runs[i].steps,
                             .ys = curve.runs[i].values,
-                            .colour = training::plot_colour(i),
+                            .colour = metrics::plot_colour(i),
                             .label = runs[i].name});
     }
     plots.push_back(std::move(plot));
   }
-  return training::svg(plots, 2);
+  return metrics::svg(plots, 2);
 }
 
 Comparison compare(std::span<const fs::path> folders) {

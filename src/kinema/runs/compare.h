@@ -18,7 +18,7 @@ struct RunSummary {
   std::string name;  // of its folder; its path where two have the same
   std::filesystem::path folder;
   int64_t steps = 0;
-  // Of the running mean that curves show (training::smoothed); NaN where two experts take turns,
+  // Of the running mean that curves show (metrics::smoothed); NaN where two experts take turns,
   // whose losses are of different timesteps.
   double loss = 0;
   double best_loss = 0;

@@ -6,12 +6,12 @@
 #include <string>
 #include <system_error>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/networks/open.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
 namespace {
@@ -30,7 +30,7 @@ std::optional<fs::path> checkpoints_in(const fs::path& path) {
   if (is_there(path / "checkpoints")) {
     return path / "checkpoints";
   }
-  const bool holds_some = !training::CheckpointFolder(path).steps().empty();
+  const bool holds_some = !checkpoints::CheckpointFolder(path).steps().empty();
   return holds_some ? std::optional(path) : std::nullopt;
 }
 
@@ -53,13 +53,13 @@ std::string base_of(const fs::path& checkpoint) {
 
 fs::path checkpoint_of(const fs::path& path) {
   if (is_checkpoint(path)) {
-    const std::string problem = training::manifest_problem(path);
+    const std::string problem = checkpoints::manifest_problem(path);
     check(problem.empty(), "[config] the checkpoint {} cannot be used: {}", path.string(), problem);
     return path;
   }
   const std::optional<fs::path> folder = checkpoints_in(path);
   check(folder.has_value(), "[config] {} is no folder of a run and no checkpoint", path.string());
-  const training::Found found = training::CheckpointFolder(*folder).newest();
+  const checkpoints::Found found = checkpoints::CheckpointFolder(*folder).newest();
   check(found.step.has_value(), "[config] the run in {} has no valid checkpoint", path.string());
   return found.folder;
 }

@@ -9,14 +9,17 @@
 #include <span>
 #include <vector>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/core/error.h"
 #include "kinema/io/folder.h"
 #include "kinema/networks/convert.h"
 #include "kinema/runs/convert_pipeline.h"
+#include "kinema/runs/model_schedule.h"
+#include "kinema/sample/pipeline_folder.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "kinema/weights/convert_lora.h"
 #include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
 #include "kinema/weights/weights.h"
 
@@ -90,9 +93,24 @@ void name_others(const fs::path& folder, std::span<const fs::path> converted, co
   }
 }
 
+/// Throws an Error where generate and train would refuse the scheduler of a pipeline or checkpoint:
+/// what is written would not say that its network was trained otherwise.
+void check_schedule_of(const fs::path& source) {
+  std::error_code ignored;
+  if (const fs::path beside = scheduler_config_beside(source); !beside.empty()) {
+    sample::read_scheduler_config(beside);
+  } else if (fs::exists(source / "model_index.json", ignored)) {
+    sample::read_pipeline_folder(source, sample::PartsThere::SOME);
+  } else if (fs::exists(source / sample::kSchedulerConfig, ignored)) {
+    sample::read_scheduler_config(source / sample::kSchedulerConfig);
+  }
+}
+
 ConvertResult convert_one(const std::string& given, const std::string& target,
                           const ConvertOptions& options, const Job& job) {
   const std::string named = lora_file_in(given);
+  using weights::Role;
+  weights::check_role(named, {Role::NETWORK, Role::PIPELINE, Role::ADAPTER});
   if (is_lora(named)) {
     const weights::LoraFormat to = weights::lora_format_from_string(options.to);
     io::make_folder(fs::path(target).parent_path());
@@ -104,6 +122,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
     return {.source = named, .target = target};
   }
   const fs::path source = transformer_of(named);
+  check_schedule_of(named);
   // With another dtype, or in other shards, the network is written anew.
   check(options.to != "diffusers" || options.dtype ||
             options.max_shard_bytes != ConvertOptions{}.max_shard_bytes ||
@@ -120,6 +139,7 @@ ConvertResult convert_one(const std::string& given, const std::string& target,
         told(done, total);
       }};
   io::make_folder(fs::path(target).parent_path());
+  job.notice(file_notices(source));
   if (holds_pipeline(source)) {
     if (settings.to == networks::Format::DIFFUSERS) {
       convert_pipeline(source, target, settings, job);
@@ -153,7 +173,7 @@ ConvertResult convert(const std::string& given, const std::string& target,
           target, above.parent_path().string());
   }
   const fs::path checkpoints = fs::path(given) / "checkpoints";
-  const std::vector<int64_t> steps = training::CheckpointFolder(checkpoints).steps();
+  const std::vector<int64_t> steps = checkpoints::CheckpointFolder(checkpoints).steps();
   check(steps.empty(), "[convert] {} is a run's folder, expected a checkpoint\n  {} is its newest",
         given, (checkpoints / fmt::format("{}", steps.empty() ? 0 : steps.back())).string());
   check(options.max_shard_bytes > 0, "[convert] shards of {} bytes: at least 1 was expected",

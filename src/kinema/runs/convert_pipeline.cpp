@@ -9,8 +9,8 @@
 #include "kinema/io/atomic_write.h"
 #include "kinema/io/folder.h"
 #include "kinema/networks/open.h"
+#include "kinema/runs/model_schedule.h"
 #include "kinema/sample/pipeline_folder.h"
-#include "kinema/sample/scheduler_config.h"
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/family.h"
 #include "kinema/weights/single_file.h"
@@ -20,16 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using io::Json;
-
-/// The scheduler beside the file, else that of the family's released models.
-Json scheduler_of(const fs::path& source, const networks::Network& network) {
-  const fs::path beside = source.parent_path() / sample::kSchedulerConfig;
-  if (!fs::exists(beside)) {
-    return sample::scheduler_json(network->learned().sampled);
-  }
-  sample::read_scheduler_config(beside);  // throws where `generate` would
-  return Json::read(beside);
-}
 
 /// Copies the tokenizers that lie beside the file, and returns what the pipeline lists and the
 /// folder has not.
@@ -61,7 +51,10 @@ bool holds_pipeline(const fs::path& source) {
 void convert_pipeline(const fs::path& source, const fs::path& target,
                       const networks::ConvertOptions& options, const Job& job) {
   const weights::Family& family = *weights::family_of(weights::Checkpoint::open(source));
-  const Json scheduler = scheduler_of(source, networks::open(source));
+  const Json scheduler =
+      read_model_schedule({.path = scheduler_config_beside(source), .class_name = ""}, source,
+                          networks::open(source))
+          .file;
   networks::convert_parts(source, target, options);
   std::vector<std::string> missing;
   try {

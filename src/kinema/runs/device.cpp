@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kinema/core/quantities.h"
+#include "kinema/io/folder.h"
 #include "kinema/mesh/batch.h"
 #include "kinema/runs/compiler_flags.h"
 
@@ -166,7 +167,26 @@ runtime::ClientSpec client_spec(const config::Config& config) {
 
 namespace {
 
+/// A cache is a convenience: containers run as users without a home, on file systems that are
+/// read-only.
+std::optional<std::string> cache_notice(const config::Config& config) {
+  const std::string folder = program_options(config).executable_cache;
+  const std::string why = folder.empty() ? "" : io::why_not_writable(folder);
+  if (why.empty()) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "compiled programs are not kept, so each run compiles them anew: {} cannot be written: {}\n  "
+      "executable_cache=FOLDER or the variable KINEMA_CACHE names another one, "
+      "executable_cache=off "
+      "needs none",
+      folder, why);
+}
+
 pjrt::Client open_client_of(const config::Config& config, const Job& job, bool shares_devices) {
+  if (const std::optional<std::string> notice = cache_notice(config)) {
+    job.notice(*notice);
+  }
   runtime::ClientSpec spec = client_spec(config);
   spec.world = job.shared_world();
   spec.shares_devices = shares_devices;

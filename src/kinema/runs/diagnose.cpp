@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "kinema/core/error.h"
+#include "kinema/io/folder.h"
 #include "kinema/pjrt/plugin.h"
 #include "kinema/planning/install.h"
 #include "kinema/runs/device.h"
@@ -39,14 +40,15 @@ std::string cpu_features() {
   return found;
 }
 
-std::string writable(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  const fs::space_info space = fs::space(folder, error);
-  if (error) {
-    return "cannot be written: set KINEMA_CACHE to a folder that can";
+std::string describe_cache(const std::string& folder) {
+  if (const std::string why = io::why_not_writable(folder); !why.empty()) {
+    return fmt::format("{} (cannot be written: {})", folder, why);
   }
-  return fmt::format("{:.1f} GB free", static_cast<double>(space.available) / 1e9);
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  return error ? folder
+               : fmt::format("{} ({:.1f} GB free)", folder,
+                             static_cast<double>(space.available) / 1e9);
 }
 
 using Line = Diagnosis::Line;
@@ -103,7 +105,7 @@ std::vector<Line> describe(const runtime::Environment& found) {
       {"kinema", KINEMA_VERSION},
       {"cpu", fmt::format("{} ({} cores; {})", found.cpu_model, found.cpu_cores, cpu_features())},
       {"memory", fmt::format("{:.1f} GB", static_cast<double>(found.memory_bytes) / 1e9)},
-      {"cache", fmt::format("{} ({})", found.cache_folder, writable(found.cache_folder))},
+      {"cache", describe_cache(found.cache_folder)},
       {"plugin", found.plugin_path.empty() ? "none" : found.plugin_path},
   };
   for (const planning::Installation& installation : planning::installations()) {
@@ -180,6 +182,12 @@ Diagnosis diagnose(const config::Config& config, const Job& job) {
   const runtime::Environment found = runtime::describe_environment(spec);
   check(!meets || !problem.empty() || found.problem.empty(), "{}", found.problem);
   Diagnosis out{.lines = describe(found), .problem = problem.empty() ? found.problem : problem};
+  if (const std::string why = io::why_not_writable(found.cache_folder); !why.empty()) {
+    out.warning = fmt::format(
+        "the cache {} cannot be written ({}): each run compiles its programs anew, and neither "
+        "plugins nor models can be fetched\n  set KINEMA_CACHE to a folder that can be written",
+        found.cache_folder, why);
+  }
   out.lines.insert(out.lines.begin() + 1, processes_line(config, world));
   return out;
 }

@@ -17,6 +17,7 @@ struct Diagnosis {
   };
   std::vector<Line> lines;
   std::string problem;  ///< why no job can run with this configuration; empty: none
+  std::string warning;  ///< what jobs run without, in one or two lines; empty: nothing
 };
 
 /// Looks for the plugin of the configuration's hardware and opens it; the plugins of others, and

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Grows when the same settings begin to give other latents or text states.
-constexpr const char* kEncoding = "3";
+constexpr const char* kEncoding = "4";
 
 /// The settings with what a model's folder or file holds in place of where it lies.
 preparation::Settings by_content(preparation::Settings settings, preparation::ContentIndex& index) {
@@ -49,15 +49,16 @@ preparation::Settings by_content(preparation::Settings settings, preparation::Co
     settings[std::string("content of ") + named] = content;
   }
   settings["encoding"] = kEncoding;
+  index.save();
   return settings;
 }
 
-}  // namespace
-
-preparation::Settings pixels_settings(const config::Config& config) {
+/// What decides latents, models by where they lie.
+preparation::Settings by_path(const config::Config& config) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
   out["autoencoder"] = config::word_of(m.autoencoder);
+  out["alpha_background"] = config.data.alpha_background;
   if (m.autoencoder == config::Autoencoder::SPACE_TO_DEPTH) {
     const data::SpaceToDepth blocks = space_to_depth(config);
     out["space_to_depth"] = fmt::format(
@@ -83,7 +84,8 @@ preparation::Settings pixels_settings(const config::Config& config) {
   return out;
 }
 
-preparation::Settings text_settings(const config::Config& config, const TextWidths& widths) {
+/// What decides text states, models by where they lie.
+preparation::Settings by_path(const config::Config& config, const TextWidths& widths) {
   const config::ModelConfig& m = config.model;
   preparation::Settings out;
   out["text_encoder"] = config::word_of(m.text_encoder);
@@ -110,18 +112,16 @@ preparation::Settings text_settings(const config::Config& config, const TextWidt
   return out;
 }
 
-preparation::Settings kept_text_settings(const config::Config& config, const TextWidths& widths) {
-  preparation::ContentIndex models(fs::path(config.data.dataset_save_location) / "models.json");
-  preparation::Settings out = by_content(text_settings(config, widths), models);
-  models.save();
-  return out;
+}  // namespace
+
+preparation::Settings pixels_settings(const config::Config& config,
+                                      preparation::ContentIndex& models) {
+  return by_content(by_path(config), models);
 }
 
-preparation::Settings kept_pixels_settings(const config::Config& config) {
-  preparation::ContentIndex models(fs::path(config.data.dataset_save_location) / "models.json");
-  preparation::Settings out = by_content(pixels_settings(config), models);
-  models.save();
-  return out;
+preparation::Settings text_settings(const config::Config& config, const TextWidths& widths,
+                                    preparation::ContentIndex& models) {
+  return by_content(by_path(config, widths), models);
 }
 
 }  // namespace kinema::runs

@@ -29,6 +29,8 @@ namespace kinema::runs {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 /// The adapters of the checkpoint, or of lora_config's files.
 std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const ModelToUse& model,
                                                const networks::Network& network,
@@ -58,17 +60,8 @@ std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const Mode
   return out;
 }
 
-}  // namespace
-
-EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOptions options) {
-  const Job job(observer, std::move(options));
-  job.check_stop();
-  job.notice(device_notices(loaded.config));
-  check(loaded.config.run.eval_split == 0 || !loaded.config.run.eval_data_dir.empty() ||
-            loaded.config.data.dataset_type != config::DatasetType::SYNTHETIC,
-        "[config] eval_split {:g} is a share of a data set, but dataset_type is synthetic",
-        loaded.config.run.eval_split);
-  check_flags(loaded, job);
+/// `checkpoint` becomes the one that is evaluated.
+EvaluateResult evaluate_newest(config::Loaded loaded, fs::path& checkpoint, const Job& job) {
   fetch_checkpoint(loaded.config, job);
   job.notice(check_run(loaded.config));
   if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {
@@ -82,7 +75,8 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   const config::Config& config = loaded.config;
   const Expert expert = trained_expert(config);
   const ModelToUse model = find_model(loaded, job);
-  std::vector<std::filesystem::path> transformers;
+  checkpoint = model.checkpoint();
+  std::vector<fs::path> transformers;
   for (const Expert& one : expert.each()) {
     transformers.push_back(one.is_low_noise() ? model.folder.transformer_2
                                               : model.folder.transformer);
@@ -91,7 +85,7 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
       .transformer = transformers.size() == 1 ? transformers.front() : model.folder.folder,
       .step = model.step};
   std::ranges::copy_if(model.adapters, std::back_inserter(result.adapters),
-                       [](const std::filesystem::path& own) { return !own.empty(); });
+                       [](const fs::path& own) { return !own.empty(); });
   const pjrt::Client client = open_client(config, job);
   check_kernels(loaded.config, client, job);
   const networks::Network network = networks::open(transformers.front());
@@ -121,6 +115,22 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
   result.evaluation = evaluator->run(evaluated_parts(expert, load), *source, job.stop());
   result.seconds = watch.seconds();
   return result;
+}
+
+}  // namespace
+
+EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOptions options) {
+  const Job job(observer, std::move(options));
+  job.check_stop();
+  job.notice(device_notices(loaded.config));
+  check(loaded.config.run.eval_split == 0 || !loaded.config.run.eval_data_dir.empty() ||
+            loaded.config.data.dataset_type != config::DatasetType::SYNTHETIC,
+        "[config] eval_split {:g} is a share of a data set, but dataset_type is synthetic",
+        loaded.config.run.eval_split);
+  check_flags(loaded, job);
+  return with_newest_checkpoint(loaded, job, [&](config::Loaded given, fs::path& checkpoint) {
+    return evaluate_newest(std::move(given), checkpoint, job);
+  });
 }
 
 }  // namespace kinema::runs

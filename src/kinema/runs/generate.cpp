@@ -17,6 +17,7 @@
 #include "kinema/runs/lacks.h"
 #include "kinema/runs/lora.h"
 #include "kinema/runs/model_options.h"
+#include "kinema/runs/model_schedule.h"
 #include "kinema/runs/models.h"
 #include "kinema/runs/shared_generation.h"
 #include "kinema/runs/shared_start.h"
@@ -47,8 +48,8 @@ void apply_batch(const config::Loaded& loaded, const mesh::Placement& place, con
 }
 
 GenerateStart start_of(const sample::GenerateRequest& request,
-                       std::span<const sample::DenoiseBatch> batches) {
-  GenerateStart out{.num_frames = request.num_frames,
+                       std::span<const sample::DenoiseBatch> batches, int64_t num_frames) {
+  GenerateStart out{.num_frames = num_frames,
                     .height = request.height,
                     .width = request.width,
                     .num_inference_steps = request.num_inference_steps};
@@ -73,12 +74,12 @@ sample::GenerateObserver listening(const GenerateObserver& observer, const Job& 
     out.sharding = observer.on_sharding;
   }
   // Again before the long part: some folders say only then that nothing can be made there.
-  out.encoded = [&observer, &job, &request,
-                 &output](std::span<const sample::DenoiseBatch> batches) {
+  out.encoded = [&observer, &job, &request, &output](std::span<const sample::DenoiseBatch> batches,
+                                                     int64_t num_frames) {
     job.check_stop();
     output.make();
     if (observer.on_start) {
-      observer.on_start(start_of(request, batches));
+      observer.on_start(start_of(request, batches, num_frames));
     }
   };
   out.step = [&observer, &job, allowed_flags, together,
@@ -141,21 +142,10 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
   store.finish();
 }
 
-}  // namespace
-
-GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
-                        JobOptions given_options) {
-  const Job job(observer, std::move(given_options));
-  job.check_stop();
-  job.notice(notices(loaded, "generate"));
-  if (const config::GenerateConfig& keys = loaded.config.generate;
-      keys.prompt_file.empty() && !loaded.gives("prompt")) {
-    job.notice(fmt::format("no prompt is given: `{}` is taken", keys.prompt));
-  }
-  job.notice(device_notices(loaded.config));
-  const std::shared_ptr<void> together = begin_together(loaded.config, job);
-  const flags::Effective flags = check_flags(loaded, job);
-  check_same_start(loaded.config, flags, job);
+/// `checkpoint` becomes the one that is sampled.
+GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
+                               const flags::Effective& flags, const GenerateObserver& observer,
+                               const Job& job) {
   fetch_checkpoint(loaded.config, job);
   job.notice(check_run(loaded.config));
   VideoStore store(loaded.config.generate.video_folder, job);
@@ -165,7 +155,9 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
       loaded.config, [&] { return find_model(loaded, job); }, job);
   const config::Config& config = loaded.config;
   ModelToUse model = find_model(loaded, job);
+  checkpoint = model.checkpoint();
   job.notice(sample::doubts(model.folder));
+  job.notice(file_notices(model.folder.transformer));
   sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
   output_settings.taken = store.names();
   nn::ModelOptions options = model_options(config);
@@ -177,7 +169,7 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   io::check_writable(output.path());
   const networks::Network network = networks::open(model.folder.transformer);
   sample::check_family(model.folder, network);
-  sample::GenerateRequest request = make_request(loaded, model, network);
+  sample::GenerateRequest request = make_request(loaded, model, network, job);
   job.notice(config::notices_of_model(
       loaded, "generate", lacks_of(network, model.folder.has_two_experts(), config, request)));
   request.share.all_texts = config.model.use_batched_text_encoder;
@@ -237,6 +229,27 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   write(output.path(), request, writes ? &*pipeline : nullptr, output_settings, store,
         !over.together, result, job);
   return result;
+}
+
+}  // namespace
+
+GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
+                        JobOptions given_options) {
+  const Job job(observer, std::move(given_options));
+  job.check_stop();
+  job.notice(notices(loaded, "generate"));
+  if (const config::GenerateConfig& keys = loaded.config.generate;
+      keys.prompt_file.empty() && !loaded.gives("prompt")) {
+    job.notice(fmt::format("no prompt is given: `{}` is taken", keys.prompt));
+  }
+  job.notice(prompt_notices(loaded));
+  job.notice(device_notices(loaded.config));
+  const std::shared_ptr<void> together = begin_together(loaded.config, job);
+  const flags::Effective flags = check_flags(loaded, job);
+  check_same_start(loaded.config, flags, job);
+  return with_newest_checkpoint(loaded, job, [&](config::Loaded given, fs::path& checkpoint) {
+    return generate_newest(std::move(given), checkpoint, flags, observer, job);
+  });
 }
 
 }  // namespace kinema::runs

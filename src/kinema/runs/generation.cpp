@@ -6,19 +6,24 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "kinema/config/keys.h"
 #include "kinema/core/error.h"
 #include "kinema/io/image.h"
+#include "kinema/io/mapped_file.h"
+#include "kinema/io/media_name.h"
 #include "kinema/remote/web_file.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoders.h"
 #include "kinema/runs/load.h"
+#include "kinema/runs/model_schedule.h"
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
+#include "kinema/text/prompt_syntax.h"
 #include "kinema/text/unicode.h"
 #include "kinema/weights/family.h"
 
@@ -73,12 +78,24 @@ schedulers::ScheduleConfig with_scheduler_config(schedulers::ScheduleConfig out,
 
 /// The model's own schedule, with what was given on top.
 schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToUse& model,
-                                    const networks::Network& network) {
+                                    const networks::Network& network, const Job& job) {
   const schedulers::ScheduleConfig usual = network->learned().sampled;
-  const schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
+  schedulers::ScheduleConfig own = model.folder.schedule.value_or(usual);
+  if (!model.step) {  // a run's checkpoint says what it learned
+    own = with_marks(std::move(own), model.folder.transformer, model.folder.schedule.has_value());
+  }
   const bool is_flow = schedulers::is_flow(own.sampler);
   const config::GenerateConfig& g = loaded.config.generate;
-  schedulers::ScheduleConfig out = is_flow ? own : with_scheduler_config(own, g);
+  schedulers::ScheduleConfig out = own;
+  if (!is_flow) {
+    if (const auto& given = loaded.config.optimizer.prediction_type; given.given) {
+      out.diffusion.prediction_type = prediction(given);
+    }
+    out = with_scheduler_config(std::move(out), g);
+    if (out.diffusion.prediction_type != own.diffusion.prediction_type) {
+      job.notice(other_prediction(out, own));
+    }
+  }
   if (g.scheduler.given) {
     out = sample::with_sampler(std::move(out),
                                schedulers::sampler_from_string(g.scheduler.value, is_flow));
@@ -97,21 +114,46 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
   return out;
 }
 
-/// An image of this machine, `file://` before its path or not, or of the web.
-HostArray read_given_image(const std::string& url) {
+/// What is told of a picture that is shown otherwise than it is stored.
+void tell_what_changes(const io::MappedFile& file, const std::string& name,
+                       const io::Background& background, const Job& job) {
+  const io::ImageSize size = io::measure_image(file.bytes(), name);
+  if (size.has_alpha) {
+    job.notice(fmt::format("{} has an alpha channel: {} (alpha_background)", name,
+                           background.drop
+                               ? "it is dropped, and the colours behind it are seen"
+                               : "transparent parts become " + io::background_name(background)));
+  }
+  if (size.is_hdr) {
+    job.notice(fmt::format("{} is HDR (PQ or HLG): tone-mapped to SDR (BT.2390)", name));
+  }
+}
+
+/// An image of this machine, `file://` before its path or not, or of the web; `key` gives it.
+HostArray read_given_image(const std::string& url, std::string_view key,
+                           const config::Config& config, const Job& job) {
   if (url.empty()) {
     return {};
   }
+  check(!io::is_video_name(url),
+        "[generate] {} is the video {}, but a picture is wanted\n  give one of its frames as PNG, "
+        "JPEG or WebP",
+        key, url);
+  const io::Background background = io::read_background(config.data.alpha_background);
+  const auto read = [&](const fs::path& path, const std::string& name) {
+    const io::MappedFile file = io::MappedFile::open(path);
+    HostArray out = io::read_image(file.bytes(), name, background);
+    tell_what_changes(file, name, background, job);
+    file.check_intact();
+    return out;
+  };
   if (remote::is_web_url(url)) {
     const remote::WebFile file(url);
-    try {
-      return io::read_image(file.path());
-    } catch (const Error&) {
-      fail("[generate] {} is no image that can be read", file.name());
-    }
+    return read(file.path(), file.name());
   }
   constexpr std::string_view kFile = "file://";
-  return io::read_image(url.starts_with(kFile) ? url.substr(kFile.size()) : url);
+  const std::string path = url.starts_with(kFile) ? url.substr(kFile.size()) : url;
+  return read(path, path);
 }
 
 /// The scale of an expert: its own key where that was given, else guidance_scale where that was,
@@ -267,14 +309,39 @@ std::vector<std::string> read_prompts(const config::Loaded& loaded) {
   return prompts;
 }
 
+std::vector<std::string> prompt_notices(const config::Loaded& loaded) {
+  const config::GenerateConfig& g = loaded.config.generate;
+  std::vector<std::string> prompts = read_prompts(loaded);
+  prompts.insert(prompts.end(), {g.negative_prompt, g.prompt_2.value, g.negative_prompt_2.value});
+  std::vector<std::string> found;
+  for (const std::string& prompt : prompts) {
+    for (const std::string& each : text::prompt_syntax(prompt)) {
+      if (std::ranges::find(found, each) == found.end()) {
+        found.push_back(each);
+      }
+    }
+  }
+  constexpr size_t kNamed = 4;
+  if (found.empty()) {
+    return {};
+  }
+  const size_t named = std::min(kNamed, found.size());
+  return {fmt::format(
+      "`{}`{} in prompts {} taken as letters: weights, BREAK and names of files have no meaning "
+      "there (lora=FILE:0.8 adds a LoRA)",
+      fmt::join(std::span(found).first(named), "`, `"), found.size() > named ? " and others" : "",
+      found.size() == 1 ? "is" : "are")};
+}
+
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
-                                     const networks::Network& network) {
+                                     const networks::Network& network, const Job& job) {
   const config::GenerateConfig& g = loaded.config.generate;
   sample::GenerateRequest request{.noun = network.sizes().noun()};
   request.prompts = read_prompts(loaded);
   ask_for_guidance(loaded, network, model.folder.has_two_experts(), request);
-  request.images = {.first = read_given_image(g.image_url),
-                    .last = read_given_image(g.last_image_url)};
+  request.images = {
+      .first = read_given_image(g.image_url, "image_url", loaded.config, job),
+      .last = read_given_image(g.last_image_url, "last_image_url", loaded.config, job)};
   request.num_videos_per_prompt = g.num_videos_per_prompt;
   request.first_index = g.first_video_index;
   request.num_frames = g.num_frames;
@@ -285,13 +352,22 @@ sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelTo
   request.batch_size = g.generate_batch_size;
   request.two_passes = g.guidance_in_two_passes;
   request.reuse = reuse_of(g);
-  request.schedule = schedule(loaded, model, network);
+  request.schedule = schedule(loaded, model, network, job);
   request.initial_latents = g.initial_latents;
   request.save_latents = g.save_latents;
   if (network.sizes().makes_images) {
     ask_for_images(loaded, image_defaults(network), request);
   }
+  check_sampler_steps(request.num_inference_steps,
+                      request.schedule.value_or(network->learned().sampled));
   return request;
+}
+
+void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule) {
+  check(steps >= 1 && steps <= schedule.num_train_timesteps,
+        "[config] num_inference_steps is {}, expected 1 to {}: the model's schedule has so many "
+        "timesteps",
+        steps, schedule.num_train_timesteps);
 }
 
 std::optional<int64_t> videos_of_batch(const config::Loaded& loaded, int64_t devices) {

@@ -20,13 +20,20 @@ namespace kinema::runs {
 /// and the line that is no text.
 std::vector<std::string> read_prompts(const config::Loaded& loaded);
 
+/// A line where prompts have what other programs read as more than words (text::prompt_syntax).
+std::vector<std::string> prompt_notices(const config::Loaded& loaded);
+
 /// Guidance alone: its scales and the negative prompts.
 void ask_for_guidance(const config::Loaded& loaded, const networks::Network& network,
                       bool has_two_experts, sample::GenerateRequest& request);
 
-/// Prompts, images, sizes, guidance and schedule. Reads the images.
+/// Prompts, images, sizes, guidance and schedule. Reads the images, and tells the job what becomes
+/// of those that are transparent or HDR.
 sample::GenerateRequest make_request(const config::Loaded& loaded, const ModelToUse& model,
-                                     const networks::Network& network);
+                                     const networks::Network& network, const Job& job = {});
+
+/// Throws an Error where a sampler cannot make so many steps of the schedule.
+void check_sampler_steps(int64_t steps, const schedulers::ScheduleConfig& schedule);
 
 /// The videos of each prompt that per_device_batch_size or global_batch_size ask for on generate's
 /// command line: a batch on this many devices, as in MaxDiffusion. Nothing where neither stands

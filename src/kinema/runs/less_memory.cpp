@@ -9,7 +9,9 @@
 
 #include "kinema/core/error.h"
 #include "kinema/pjrt/hlo_program.h"
+#include "kinema/planning/least_memory.h"
 #include "kinema/planning/traffic.h"
+#include "kinema/runtime/device_memory.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/training/memory.h"
 
@@ -67,17 +69,69 @@ void keep_weights_on_host(TrainingStep& what) {
   }
 }
 
-/// Ways to take less memory, those that change no loss first. Each is compiled when it is asked.
+/// As many samples a step in smaller parts: those that leave as much as is there by what one takes,
+/// a half and a quarter of them.
+void add_smaller_batches(const config::Config& config, int64_t wanted, TrainerParts& now,
+                         std::string& change, const std::function<void(const std::string&)>& add) {
+  const std::string before = change;
+  const int64_t accumulation = now.what.step.accumulation;
+  const int64_t samples = now.what.samples;
+  const int64_t state = held_bytes(now.what, now.two, now.devices);
+  const double share = static_cast<double>(runtime::free_bytes(now.devices) - state) /
+                       static_cast<double>(std::max<int64_t>(1, wanted - state));
+  int64_t last = 0;
+  for (const double part : {1.0, 0.5, 0.25}) {
+    const std::optional<int64_t> fewer =
+        fewer_samples(samples, now.what.options.place.parts("activation_batch"),
+                      part * share * static_cast<double>(samples));
+    if (!fewer || *fewer == std::exchange(last, *fewer)) {
+      return;
+    }
+    change = before;
+    now.what.step.accumulation = accumulation * (samples / *fewer);
+    const auto devices = static_cast<double>(now.devices.total());
+    add(fmt::format(
+        "{} gradient_accumulation_steps={}",
+        config.optimizer.global_batch_size > 0
+            ? fmt::format("global_batch_size={}", *fewer)
+            : fmt::format("per_device_batch_size={}", static_cast<double>(*fewer) / devices),
+        now.what.step.accumulation));
+  }
+}
+
+/// What a step holds of each device at least.
+int64_t least_bytes(const training::StepGraph& step, const Two& two,
+                    const runtime::Devices& devices) {
+  const mesh::Placement& place = devices.placement();
+  const planning::LeastMemory least = planning::least_memory(
+      *step.graph, step.outputs, place.active() ? place.mesh().axes : MeshAxes(),
+      has_own_memory(devices));
+  return least.bytes() + idle_bytes(step.state, two, devices);
+}
+
+int64_t least_bytes(const TrainerParts& parts) {
+  int64_t most = 0;
+  for (const training::BatchShapes& batch : parts.batches) {
+    most = std::max(most, least_bytes(parts.what.build(batch), parts.two, parts.devices));
+  }
+  return most;
+}
+
+/// Ways to take less memory than `wanted`, those that change no loss first. Each is compiled when
+/// it is asked.
 std::vector<training::Alternative> smaller_steps(const config::Config& config,
-                                                 const TrainerParts& parts, const Job& job) {
+                                                 const TrainerParts& parts, int64_t wanted,
+                                                 const Job& job) {
   std::vector<training::Alternative> out;
   std::string change;
   TrainerParts now = parts;
   now.trainer.program.saved.clear();
   now.trainer.program.dump.clear();
+  now.trainer.before_compile = {};
   const auto add = [&](const std::string& key) {
     change += (change.empty() ? "" : " ") + key;
-    out.push_back({change, [now, job] { return step_bytes(*compiled(now, job), now.two); }});
+    out.push_back({change, [now, job] { return step_bytes(*compiled(now, job), now.two); },
+                   [now] { return least_bytes(now); }});
   };
   if (may_go_to_host(now.two, parts.devices)) {
     now.two->idle_on_host = true;
@@ -98,12 +152,7 @@ std::vector<training::Alternative> smaller_steps(const config::Config& config,
     now.what.step.optimizer_memory = Memory::HOST;
     add("optimizer_memory=host");
   }
-  const double samples = config.optimizer.per_device_batch_size;
-  if (config.optimizer.global_batch_size <= 0 && samples >= 2 && std::fmod(samples, 2) == 0) {
-    now.what.step.accumulation *= 2;
-    add(fmt::format("per_device_batch_size={} gradient_accumulation_steps={}", samples / 2,
-                    now.what.step.accumulation));
-  }
+  add_smaller_batches(config, wanted, now, change, add);
   if (now.what.step.state == training::StateDType::F32 &&
       now.what.options.weights_dtype != DType::F32) {
     now.what.step.state = training::StateDType::WEIGHTS;
@@ -185,10 +234,35 @@ double moved_bytes(const training::Trainer& trainer) {
 
 }  // namespace
 
+std::optional<int64_t> fewer_samples(int64_t samples, int64_t shards, double most) {
+  std::optional<int64_t> fewest;
+  for (int64_t parts = 2; parts <= samples; ++parts) {
+    const int64_t each = samples / parts;
+    if (samples % parts != 0 || each % shards != 0) {
+      continue;
+    }
+    fewest = each;
+    if (static_cast<double>(each) <= most) {
+      break;
+    }
+  }
+  return fewest;
+}
+
+void check_step_may_fit(const training::StepGraph& step, const config::Config& config,
+                        const TrainerParts& parts, const Job& job) {
+  const int64_t wanted = least_bytes(step, parts.two, parts.devices);
+  if (wanted > runtime::free_bytes(parts.devices)) {
+    training::check_fits("a step with its state, at least,", wanted, parts.devices,
+                         smaller_steps(config, parts, wanted, job));
+  }
+}
+
 void check_step_fits(const training::Trainer& trainer, const config::Config& config,
                      const TrainerParts& parts, const Job& job) {
-  training::check_fits("a step with its state", step_bytes(trainer, parts.two), parts.devices,
-                       smaller_steps(config, parts, job));
+  const int64_t wanted = step_bytes(trainer, parts.two);
+  training::check_fits("a step with its state", wanted, parts.devices,
+                       smaller_steps(config, parts, wanted, job));
   check_host(trainer, parts.two);
 }
 

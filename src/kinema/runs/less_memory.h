@@ -17,6 +17,14 @@ namespace kinema::runs {
 void check_step_fits(const training::Trainer& trainer, const config::Config& config,
                      const TrainerParts& parts, const Job& job);
 
+/// The same before anything is compiled, of what the step takes at least.
+void check_step_may_fit(const training::StepGraph& step, const config::Config& config,
+                        const TrainerParts& parts, const Job& job);
+
+/// The most of `samples`, less than all, that are a whole share of them, divide over `shards`, and
+/// are at most `most`; else the fewest there are. Nothing where there are not fewer.
+std::optional<int64_t> fewer_samples(int64_t samples, int64_t shards, double most);
+
 /// The same of the state alone, which is known before anything is compiled.
 void check_state_fits(const TrainingStep& what, const std::optional<training::TwoExperts>& two,
                       const runtime::Devices& devices);

@@ -1,15 +1,19 @@
 #include "kinema/runs/model_places.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/io/media_name.h"
 #include "kinema/io/safetensors.h"
+#include "kinema/runs/expert.h"
 #include "kinema/weights/checkpoint.h"
-#include "kinema/weights/lora.h"
+#include "kinema/weights/model_kind.h"
 #include "kinema/weights/single_file.h"
+#include "kinema/weights/t5.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -50,21 +54,19 @@ void check_is_model(const fs::path& folder) {
       name);
 }
 
-/// Throws an Error that names the key of adapters for a LoRA that was given as a model.
-void check_no_lora(const fs::path& path, std::string_view key) {
-  std::error_code ignored;
-  const bool is_file = path.extension() == ".safetensors" && fs::is_regular_file(path, ignored);
-  bool is_lora = false;
+/// Throws an Error that says what a path is, and what takes it, where that is none of `roles`. What
+/// is damaged is told where it is opened.
+void check_is(const fs::path& path, std::initializer_list<weights::Role> roles,
+              std::string_view key) {
+  std::optional<weights::FoundKind> found;
   try {
-    is_lora = is_file ? weights::file_kind(path) == weights::FileKind::LORA
-                      : weights::is_lora_folder(path);
+    found = weights::kind_of(path);
   } catch (const Error&) {
-    // what is damaged is told where it is opened
+    return;
   }
-  check(!is_lora,
-        "[config] {0} is {1}, a LoRA: an adapter of a model, which this key names\n  "
-        "enable_lora=true lora_config={{lora_model_name_or_path: [{1}]}} puts it on the model",
-        key, path.string());
+  if (found) {
+    weights::check_role(path, roles, key);
+  }
 }
 
 }  // namespace
@@ -86,9 +88,14 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   if (path.empty()) {
     return {};
   }
-  check_no_lora(path, own.empty() ? "pretrained_model_name_or_path"
-                                  : "wan_transformer_pretrained_model_name_or_path");
   std::error_code ignored;
+  const bool is_whole = own.empty() && !fs::is_directory(path, ignored);
+  check_is(path,
+           is_whole ? std::initializer_list<weights::Role>{weights::Role::PIPELINE}
+                    : std::initializer_list<weights::Role>{weights::Role::PIPELINE,
+                                                           weights::Role::NETWORK},
+           own.empty() ? "pretrained_model_name_or_path"
+                       : "wan_transformer_pretrained_model_name_or_path");
   // A file may be the transformer alone, or hold the pipeline's other models too.
   const bool there = own.empty() ? fs::is_directory(path, ignored) || is_pipeline_file(path)
                                  : fs::exists(path, ignored);
@@ -96,8 +103,8 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
     io::SafetensorsFile::open(path);  // says what is wrong with a damaged one
   }
   check(there || !own.empty() || !fs::is_regular_file(path, ignored),
-        "[config] pretrained_model_name_or_path is the file {0}, expected a folder\n"
-        "  wan_transformer_pretrained_model_name_or_path={0} takes a transformer's file",
+        "[config] pretrained_model_name_or_path is the file {}, which holds no pipeline that is "
+        "known\n  the folder of a pipeline, or one safetensors file of all its models, is expected",
         path.string());
   check(there, "[config] the model `{}` is not {} here\n  {}", path.string(),
         own.empty() ? "a folder" : "a folder or file",
@@ -120,6 +127,10 @@ fs::path pretrained_transformer(const config::Config& config, const std::string&
   return path;
 }
 
+fs::path trained_transformer(const config::Config& config) {
+  return pretrained_transformer(config, Expert{.which = config.optimizer.train_expert}.part());
+}
+
 fs::path vae_folder(const config::Config& config) {
   const std::string& own = config.model.wan_vae_pretrained_model_name_or_path;
   const std::string& pipeline = config.model.pretrained_model_name_or_path;
@@ -129,6 +140,9 @@ fs::path vae_folder(const config::Config& config) {
         "or autoencoder=space_to_depth");
   std::error_code ignored;
   if (fs::is_regular_file(named, ignored)) {
+    check_is(
+        named, {weights::Role::VAE, weights::Role::PIPELINE},
+        own.empty() ? "pretrained_model_name_or_path" : "wan_vae_pretrained_model_name_or_path");
     return named;
   }
   const fs::path inside = named / "vae";
@@ -148,7 +162,8 @@ bool has_both_text_encoders(const fs::path& file) {
   const std::vector<std::string_view> parts =
       is_pipeline_file(file) ? weights::parts_in(file) : std::vector<std::string_view>();
   return std::ranges::count(parts, weights::kTextEncoder) > 0 &&
-         std::ranges::count(parts, weights::kTextEncoder2) > 0;
+         std::ranges::count(parts, weights::kTextEncoder2) > 0 &&
+         !weights::is_t5_encoder(weights::Checkpoint::open(file, weights::kTextEncoder2));
 }
 
 fs::path text_encoder_file(const config::Config& config) {
@@ -179,7 +194,19 @@ fs::path text_encoder_folder(const config::Config& config) {
     }
     return folder;
   }
+  if (fs::is_regular_file(named, ignored)) {
+    check_is(named, {weights::Role::PIPELINE},
+             own.empty() ? "pretrained_model_name_or_path"
+                         : "wan_text_encoder_pretrained_model_name_or_path");
+  }
+  const bool is_file = fs::is_regular_file(named, ignored);
   for (const char* part : {"text_encoder", "tokenizer"}) {
+    check(!is_file,
+          "[config] {} does not hold all text encoders of its network\n  "
+          "wan_text_encoder_pretrained_model_name_or_path=FOLDER names a pipeline that has them, "
+          "with "
+          "their tokenizers",
+          named.string());
     check(fs::is_directory(named / part, ignored),
           "[config] there is no {0}/ in {1}: expected the folder of a pipeline", part,
           named.string());

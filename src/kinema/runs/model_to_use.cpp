@@ -9,16 +9,17 @@
 #include <utility>
 #include <vector>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/config/keys.h"
 #include "kinema/config/scalar.h"
 #include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/runs/load.h"
 #include "kinema/runs/model_places.h"
+#include "kinema/runs/model_schedule.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/sample/scheduler_config.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
 namespace {
@@ -84,10 +85,10 @@ ModelToUse from_checkpoint(const config::Config& given, const fs::path& run,
        .boundary_ratio = boundary_of(state)});
 }
 
-training::CheckpointFolder checkpoints_of(const config::Config& config) {
-  return training::CheckpointFolder(config.run.checkpoint_dir.empty()
-                                        ? run_folder(config) / "checkpoints"
-                                        : fs::path(config.run.checkpoint_dir));
+checkpoints::CheckpointFolder checkpoints_of(const config::Config& config) {
+  return checkpoints::CheckpointFolder(config.run.checkpoint_dir.empty()
+                                           ? run_folder(config) / "checkpoints"
+                                           : fs::path(config.run.checkpoint_dir));
 }
 
 /// A folder that train wrote to.
@@ -138,10 +139,39 @@ std::array<fs::path, 2> named_transformers(const config::Config& config) {
   return {pipeline / "transformer", second};
 }
 
+/// What a pretrained model is called, for the folder of its samples: of the folder or file that its
+/// network lies in, of the hub's cache the repository, of a run's checkpoint the run and the step.
+std::string model_name(const fs::path& transformer) {
+  std::error_code ignored;
+  fs::path path = fs::absolute(transformer, ignored).lexically_normal();
+  if (!path.has_filename()) {
+    path = path.parent_path();
+  }
+  constexpr std::array<std::string_view, 4> kParts{"transformer", "transformer_2", "unet",
+                                                   "unet_ema"};
+  if (std::ranges::find(kParts, path.filename().string()) != kParts.end()) {
+    path = path.parent_path();
+  }
+  for (const fs::path& each : path) {
+    constexpr std::string_view kHub = "models--";
+    const std::string part = each.string();
+    if (part.starts_with(kHub)) {
+      const size_t name = part.rfind("--");
+      return part.substr(name + 2);
+    }
+  }
+  if (path.parent_path().filename() == "checkpoints") {
+    return path.parent_path().parent_path().filename().string() + "_" + path.filename().string();
+  }
+  return path.extension() == ".safetensors" || path.extension() == ".gguf"
+             ? path.stem().string()
+             : path.filename().string();
+}
+
 ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
   if (!config.run.run_name.empty()) {
     const fs::path run = run_folder(config);
-    const training::CheckpointFolder checkpoints = checkpoints_of(config);
+    const checkpoints::CheckpointFolder checkpoints = checkpoints_of(config);
     if (const int64_t step = config.generate.generate_checkpoint_step; step >= 0) {
       const fs::path folder = checkpoints.path(step);
       const std::vector<int64_t> there = checkpoints.steps();
@@ -150,17 +180,26 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
             "takes the newest",
             checkpoints.path().string(), step,
             there.empty() ? "are none" : fmt::format("are {}", fmt::join(there, ", ")));
-      const std::string problem = training::manifest_problem(folder);
+      const std::string problem = checkpoints::manifest_problem(folder);
       check(problem.empty(), "[generate] {} cannot be used: {}", folder.string(), problem);
       return from_checkpoint(config, run, folder);
     }
-    const training::Found found = checkpoints.newest();
-    for (const training::Damage& each : found.damaged) {
-      job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
-    }
-    if (found.step) {
-      return from_checkpoint(config, run, found.folder);
-    }
+    checkpoints::Found found;
+    do {
+      found = checkpoints.newest();
+      for (const checkpoints::Damage& each : found.damaged) {
+        job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
+      }
+      try {
+        if (found.step) {
+          return from_checkpoint(config, run, found.folder);
+        }
+      } catch (const Error&) {
+        if (!was_removed(found.folder)) {
+          throw;
+        }
+      }
+    } while (found.step);
     check(found.damaged.empty(), "[generate] {} holds no valid checkpoint",
           checkpoints.path().string());
   }
@@ -175,7 +214,7 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
     out.folder.folder = fs::path(pipeline).parent_path();
     // As the released pipelines with two CLIP text encoders have it.
     out.folder.zeros_for_no_negative = has_both_text_encoders(pipeline);
-    if (const fs::path beside = out.folder.folder / sample::kSchedulerConfig; fs::exists(beside)) {
+    if (const fs::path beside = scheduler_config_beside(pipeline); !beside.empty()) {
       out.folder.schedule = sample::read_scheduler_config(beside);
     }
   } else if (!is_pipeline && fs::is_regular_file(transformer)) {  // weights, and nothing beside
@@ -185,13 +224,17 @@ ModelToUse pretrained_or_trained(const config::Config& config, const Job& job) {
         sample::read_pipeline_folder(is_pipeline ? fs::path(pipeline) : transformer.parent_path());
   }
   out.folder.transformer = transformer;
+  if (const fs::path kept = scheduler_config_of_checkpoint(transformer); !kept.empty()) {
+    out.folder.schedule = sample::read_scheduler_config(kept);  // how the network was trained
+  }
   if (!transformer_2.empty()) {
     out.folder.transformer_2 = transformer_2;
     out.folder.boundary_ratio =
         out.folder.boundary_ratio.value_or(config.generate.boundary_ratio.value);
   }
-  out.output = config.run.run_name.empty() ? fs::path(config.run.output_dir) / "samples"
-                                           : run_folder(config) / "samples" / "pretrained";
+  out.output = config.run.run_name.empty()
+                   ? fs::path(config.run.output_dir) / "samples" / model_name(transformer)
+                   : run_folder(config) / "samples" / "pretrained";
   return out;
 }
 
@@ -209,6 +252,10 @@ std::optional<schedulers::ScheduleConfig> trained_schedule(
 
 }  // namespace
 
+bool was_removed(const fs::path& checkpoint) {
+  return !checkpoint.empty() && !checkpoints::is_there(checkpoint);
+}
+
 bool has_checkpoint(const config::Config& config) {
   return !config.run.run_name.empty() && !checkpoints_of(config).steps().empty();
 }
@@ -217,7 +264,7 @@ bool has_adapter(const config::Config& config) {
   if (!has_checkpoint(config)) {
     return false;
   }
-  const training::CheckpointFolder checkpoints = checkpoints_of(config);
+  const checkpoints::CheckpointFolder checkpoints = checkpoints_of(config);
   std::error_code ignored;
   return std::ranges::any_of(checkpoints.steps(), [&](int64_t step) {
     return fs::is_directory(checkpoints.path(step) / training::kAdapter, ignored);
@@ -312,8 +359,8 @@ ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run
     }
   }
   out.folder.transformer = transformers[0];
-  out.output = run / "samples" / model.folder.filename();
-  out.step = training::step_of(model.folder.filename().string());
+  out.output = run / "samples" / model.folder.stem();  // without `.replaced`
+  out.step = checkpoints::step_of(model.folder.stem().string());
   return out;
 }
 

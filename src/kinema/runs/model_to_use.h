@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <filesystem>
 #include <optional>
@@ -8,6 +10,7 @@
 
 #include "kinema/config/config.h"
 #include "kinema/config/lora.h"
+#include "kinema/core/error.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/text_adapters.h"
 #include "kinema/sample/pipeline_folder.h"
@@ -26,8 +29,15 @@ struct ModelToUse {
   std::optional<config::LoraChoice> adapter_start = {};
   TextAdapters text_adapters = {};
 
+  /// The folder of that checkpoint; empty without one.
+  std::filesystem::path checkpoint() const {
+    return step ? folder.folder : std::filesystem::path();
+  }
   bool has_adapter() const { return !adapters[0].empty() || !adapters[1].empty(); }
 };
+
+/// Whether a checkpoint that was chosen is gone by now, or is being removed.
+bool was_removed(const std::filesystem::path& checkpoint);
 
 /// True when a run was named that has checkpoints: the pretrained transformer is not read then.
 bool has_checkpoint(const config::Config& config);
@@ -38,8 +48,31 @@ bool has_adapter(const config::Config& config);
 /// output_dir has no runs at all the name only says where videos go: returns a line about that.
 std::vector<std::string> check_run(const config::Config& config);
 
-/// The newest (or the given) checkpoint of the run, else the pretrained folder.
+/// The newest (or the given) checkpoint of the run, else the pretrained folder. A newest one that a
+/// training removes meanwhile is looked for again.
 ModelToUse find_model(const config::Loaded& loaded, const Job& job);
+
+/// What `use` makes of the configuration, called again where it failed because a training that goes
+/// on removed the checkpoint that `use` had found as the newest, and set. Not in several processes,
+/// nor where a step was asked for.
+template <typename Use>
+auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const Use& use) {
+  const bool any_step = loaded.config.generate.generate_checkpoint_step < 0;
+  for (;;) {
+    std::filesystem::path checkpoint;
+    try {
+      return use(config::Loaded(loaded), checkpoint);
+    } catch (const Error&) {
+      if (!any_step || !job.world().is_alone() || !was_removed(checkpoint)) {
+        throw;
+      }
+    }
+    job.notice(
+        fmt::format("{} was removed by a training that goes on: the newest checkpoint is "
+                    "taken again",
+                    checkpoint.string()));
+  }
+}
 
 /// A checkpoint, which need not be written, and what its run trains.
 struct CheckpointModel {

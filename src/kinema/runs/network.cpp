@@ -93,7 +93,7 @@ networks::Network planned_network(const config::Loaded& loaded) {
   }
   std::error_code ignored;
   if (fs::exists(name, ignored)) {
-    return networks::open(pretrained_transformer(loaded.config));
+    return networks::open(trained_transformer(loaded.config));
   }
   std::optional<Json> sizes = networks::released_config(name);
   check(sizes.has_value(),

@@ -1,11 +1,11 @@
 #include "kinema/runs/objective.h"
 
-#include <optional>
 #include <string_view>
 
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
-#include "kinema/runs/trained_model.h"
+#include "kinema/runs/model_places.h"
+#include "kinema/runs/model_schedule.h"
 
 namespace kinema::runs {
 namespace {
@@ -66,22 +66,21 @@ void check_diffusion_keys(const OptimizerConfig& o, const Expert& expert) {
 }
 
 training::DiffusionObjective diffusion_of(const config::Config& config,
-                                          const schedulers::Diffusion& learned) {
+                                          const networks::Network& network) {
   const OptimizerConfig& o = config.optimizer;
-  training::DiffusionObjective out{.diffusion = learned,
+  training::DiffusionObjective out{.diffusion = *network->learned().diffusion,
                                    .snr_gamma = o.snr_gamma,
                                    .noise_offset = o.noise_offset,
                                    .bias = timestep_bias(o.timestep_bias)};
   // Whatever class the model's scheduler is of, its betas are those of the training.
-  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  if (pipeline && pipeline->schedule && !schedulers::is_flow(pipeline->schedule->sampler)) {
-    out.diffusion = pipeline->schedule->diffusion;
-    out.num_train_timesteps = pipeline->schedule->num_train_timesteps;
+  const schedulers::ScheduleConfig own =
+      read_model_schedule(schedule_file_of(config), trained_transformer(config), network).schedule;
+  if (!schedulers::is_flow(own.sampler)) {
+    out.diffusion = own.diffusion;
+    out.num_train_timesteps = own.num_train_timesteps;
   }
   if (o.prediction_type.given) {
-    out.diffusion.prediction_type = o.prediction_type == config::PredictionType::EPSILON
-                                        ? schedulers::Prediction::EPSILON
-                                        : schedulers::Prediction::V_PREDICTION;
+    out.diffusion.prediction_type = prediction(o.prediction_type);
   }
   return out;
 }
@@ -129,7 +128,7 @@ training::ObjectiveOptions objective_of(const config::Config& config,
                                  .max_timestep = expert.max_timestep};
   if (learned.diffusion) {
     check_diffusion_keys(o, expert);
-    out.diffusion = diffusion_of(config, *learned.diffusion);
+    out.diffusion = diffusion_of(config, network);
   } else {
     check_flow_keys(o);
   }

@@ -40,7 +40,7 @@ Pictures pictures_of(const config::Loaded& loaded) {
                                        .sizes = known->images.told_sizes,
                                        .side = known->images.side};
   }
-  const std::filesystem::path here = pretrained_transformer(config);
+  const std::filesystem::path here = trained_transformer(config);
   return pictures_of(here.empty() ? scratch_network(loaded) : networks::open(here));
 }
 

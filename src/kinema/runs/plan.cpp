@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>
@@ -22,6 +23,7 @@
 #include "kinema/runs/compiler_flags.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/planned_step.h"
+#include "kinema/runs/smaller_plans.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/environment.h"
 
@@ -35,25 +37,6 @@ std::string plugin_for(const config::Config& config, const planning::Target& tar
   spec.plugin = config.run.pjrt_plugin;
   spec.hardware = target.platform();
   return runtime::find_plugin(spec);
-}
-
-/// Throws the same error with the lines that say what takes the memory.
-[[noreturn]] void explain(const planning::OutOfMemory& error, const PlannedStep& step) {
-  constexpr size_t kShown = 3;
-  std::string largest;
-  for (const planning::LargeValue& value :
-       planning::largest_values(*step.graph, step.outputs, kShown)) {
-    largest += fmt::format("{}{} {} ({})", largest.empty() ? "" : "; ",
-                           planning::bytes_text(static_cast<double>(value.shape.bytes())),
-                           value.place, to_string(value.shape));
-  }
-  throw planning::OutOfMemory(
-      fmt::format("{}\n  largest values, on all devices together: {}\n  remat_policy=FULL keeps "
-                  "less, a smaller batch or fewer pixels take less, more devices split it; "
-                  "weights_memory=host (LoRA, generate) and optimizer_memory=host keep state in "
-                  "host memory",
-                  error.what(), largest),
-      error.wanted(), error.available());
 }
 
 /// The named program, or the kinema of the search path.
@@ -131,7 +114,29 @@ std::vector<planning::TileTable> choose_tiles(config::Loaded& loaded, const Plan
   return tables;
 }
 
-planning::Report planned(const config::Loaded& given, const PlanOptions& options, const Job& job) {
+/// Throws planning::OutOfMemory where the program cannot fit, whatever a compiler makes of it.
+void check_may_fit(const planning::Target& target, const PlannedStep& step) {
+  const bool is_host = target.chip.family == planning::Family::CPU;
+  const int64_t available = is_host ? runtime::available_memory_bytes() / target.devices
+                                    : static_cast<int64_t>(target.chip.memory_bytes);
+  const planning::LeastMemory least = least_memory(step);
+  const auto text = [](int64_t bytes) { return planning::bytes_text(static_cast<double>(bytes)); };
+  if (const int64_t wanted = least.bytes() + step.idle.device; wanted > available) {
+    throw planning::OutOfMemory(
+        fmt::format("[plan] {} does not fit: at least {} of {}, {} of it arguments", target.name,
+                    text(wanted), text(available), text(least.arguments)),
+        static_cast<double>(least.stacks), static_cast<double>(available));
+  }
+}
+
+/// A step, and what is known of it before it is compiled.
+struct Prepared {
+  PlannedStep step;
+  planning::CompileJob compile;
+  planning::Report report;
+};
+
+Prepared prepared(const config::Loaded& given, const PlanOptions& options, const Job& job) {
   job.check_stop();
   std::map<std::string, pjrt::FlagValue> flags =
       options_for_programs(check_flags(given, job,
@@ -141,11 +146,13 @@ planning::Report planned(const config::Loaded& given, const PlanOptions& options
   config::Loaded loaded = given;
   const bool tpu = options.target.chip.family == planning::Family::TPU;
   job.notice(attention_notices(loaded.config, tpu ? options.target.chip.kind : ""));
-  planning::Report report;
+  Prepared out;
+  planning::Report& report = out.report;
   report.tiles = choose_tiles(loaded, options, job);
   const Stopwatch watch;
-  const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
-  const planning::CompileJob compile = job_of(loaded, options, step, std::move(flags));
+  out.step = build_planned_step(loaded, options.target, options.mode, job);
+  const PlannedStep& step = out.step;
+  out.compile = job_of(loaded, options, step, std::move(flags));
   report.target = options.target;
   report.what = step.what;
   report.model = step.model;
@@ -158,20 +165,43 @@ planning::Report planned(const config::Loaded& given, const PlanOptions& options
   }
   report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
   report.attention = *step.attention;
-  report.options = compile.options;
+  report.options = out.compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;
-  report.text_bytes = static_cast<int64_t>(compile.program.size());
-  report.saved = options.save_executable.string();
+  report.text_bytes = static_cast<int64_t>(out.compile.program.size());
   report.build_seconds = watch.seconds();
+  return out;
+}
+
+/// Throws planning::OutOfMemory where the compiler, or arithmetic alone, refuses the program.
+void compile(const PlanOptions& options, const Job& job, Prepared& prepared) {
+  check_may_fit(options.target, prepared.step);
+  const auto compiling = job.task(fmt::format("compiling for {}", options.target.name));
+  prepared.report.compiled =
+      planning::compile_in_child(prepared.compile, job.program(), job.stop());
+  prepared.report.saved = options.save_executable.string();
+  prepared.report.peak_rss = runtime::peak_rss_bytes();
+}
+
+planning::Report planned(const config::Loaded& loaded, const PlanOptions& options, const Job& job) {
+  Prepared out = prepared(loaded, options, job);
+  compile(options, job, out);
+  return out.report;
+}
+
+/// The same for what does not fit: the report says so.
+planning::Report planned_or_refused(Prepared& out, const PlanOptions& options, const Job& job) {
   try {
-    const auto compiling = job.task(fmt::format("compiling for {}", options.target.name));
-    report.compiled = planning::compile_in_child(compile, job.program(), job.stop());
+    compile(options, job, out);
   } catch (const planning::OutOfMemory& error) {
-    explain(error, step);
+    const planning::LeastMemory least = least_memory(out.step);
+    out.report.refused = error.what();
+    out.report.compiled.memory.arguments = least.arguments;
+    out.report.compiled.memory.temporary =
+        std::max(least.stacks, static_cast<int64_t>(error.wanted()));
+    out.report.compiled.memory_limit = static_cast<int64_t>(error.available());
   }
-  report.peak_rss = runtime::peak_rss_bytes();
-  return report;
+  return out.report;
 }
 
 /// The settings that a sweep tries: what was asked for, else what the configuration says and its
@@ -225,7 +255,25 @@ planning::Report plan(const config::Loaded& loaded, const PlanOptions& options,
   Job(observer, options.job).check_stop();
   check(!options.target.name.empty(),
         "[plan] no target: give PlanOptions::target, e.g. planning::parse_target(\"v5p:2x2x1\")");
-  return planned(loaded, options, Job(observer, with_program(options.job)));
+  const Job job(observer, with_program(options.job));
+  Prepared made = prepared(loaded, options, job);
+  planning::Report report = planned_or_refused(made, options, job);
+  if (report.fits()) {
+    return report;
+  }
+  constexpr size_t kShown = 3;
+  report.largest = planning::largest_values(*made.step.graph, made.step.outputs, kShown);
+  PlanOptions again = options;
+  again.save_executable.clear();
+  std::function<planning::Report(const config::Loaded&)> plan_again;
+  if (options.remedies) {
+    plan_again = [&](const config::Loaded& other) {
+      Prepared smaller = prepared(other, again, job);
+      return planned_or_refused(smaller, again, job);
+    };
+  }
+  find_smaller_plan(loaded, again, made.step, job, plan_again, report);
+  return report;
 }
 
 std::vector<planning::Outcome> sweep(

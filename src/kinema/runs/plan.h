@@ -28,11 +28,15 @@ struct PlanOptions {
   /// TPU: tiles of attention kernels are compared by their schedules first, and the best taken, as
   /// with enable_tile_search.
   bool tiles = false;
+  /// Where the step does not fit, changes that take less are compiled, three at most, until one
+  /// does.
+  bool remedies = true;
   JobOptions job;  // its `program` is needed: it compiles
 };
 
-/// Compiles the step that train or generate would run. Throws planning::OutOfMemory, with the
-/// largest values, where it does not fit, and an Error where a run would.
+/// Compiles the step that train or generate would run. A step that does not fit is told in the
+/// report, with the largest values and what fits in its place (Report::fits, planning::verdict).
+/// Throws an Error where a run would.
 planning::Report plan(const config::Loaded& config, const PlanOptions& options,
                       const Observer& observer);
 

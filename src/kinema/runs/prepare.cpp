@@ -23,6 +23,7 @@
 #include "kinema/runs/shared_start.h"
 #include "kinema/runs/stores.h"
 #include "kinema/runs/trained_model.h"
+#include "kinema/training/objective.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::runs {
@@ -35,7 +36,7 @@ TextWidths widths_of(const config::Loaded& loaded) {
   if (loaded.config.model.text_encoder != config::TextEncoder::HASHED) {
     return {};
   }
-  const fs::path transformer = pretrained_transformer(loaded.config);
+  const fs::path transformer = trained_transformer(loaded.config);
   return text_widths(
       (transformer.empty() ? scratch_network(loaded) : networks::open(transformer)).sizes());
 }
@@ -44,12 +45,14 @@ TextWidths widths_of(const config::Loaded& loaded) {
 struct Made {
   TextWidths text;
   bool sizes = false;  // of pictures
+  bool writes = true;  // in this process
 };
 
 /// What decides latents and text states beside the clips.
 preparation::Settings encoder_settings(const config::Config& config, const Made& with) {
-  preparation::Settings out = pixels_settings(config);
-  out.merge(text_settings(config, with.text));
+  preparation::ContentIndex models(preparation::contents_path(config.data.tfrecords_dir));
+  preparation::Settings out = pixels_settings(config, models);
+  out.merge(text_settings(config, with.text, models));
   if (with.sizes) {
     out["sizes"] = "true";
   }
@@ -85,10 +88,26 @@ preparation::Options options_of(const config::Config& config, const Made& with) 
   out.output = d.tfrecords_dir;
   out.dtype = dtype(d.records_dtype);
   out.records_per_shard = d.no_records_per_shard;
-  out.settings = encoder_settings(config, with);
+  if (with.writes) {
+    out.settings = encoder_settings(config, with);
+  }
   out.decode_threads = static_cast<int>(d.decode_threads);
   out.decode_ahead = d.prefetch_batches;
   return out;
+}
+
+/// Throws an Error where timesteps_list has one that the model's schedule lacks.
+void check_timesteps(const config::Config& config) {
+  training::ObjectiveOptions model;
+  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+  if (pipeline && pipeline->schedule && !schedulers::is_flow(pipeline->schedule->sampler)) {
+    model.diffusion = training::DiffusionObjective{
+        .diffusion = pipeline->schedule->diffusion,
+        .num_train_timesteps = pipeline->schedule->num_train_timesteps};
+  }
+  for (const int64_t timestep : config.data.timesteps_list) {
+    training::check_timestep(timestep, model, "timesteps_list");
+  }
 }
 
 /// The folders to write, in order, each as (what it is, how). The clips of the second begin where
@@ -106,6 +125,7 @@ std::vector<Part> parts_of(const config::Config& config,
   preparation::Options all = options_of(config, with);
   all.clips = clips;
   if (d.enable_eval_timesteps || !d.eval_tfrecords_dir.empty()) {
+    check_timesteps(config);
     preparation::Options eval = all;
     eval.output = d.enable_eval_timesteps ? d.tfrecords_dir : d.eval_tfrecords_dir;
     eval.max_records = d.num_eval_samples;
@@ -167,18 +187,24 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
   job.begin();
   const Pictures pictures = pictures_of(loaded);
   set_image_keys(loaded, pictures);
-  const Made with{.text = widths_of(loaded), .sizes = pictures.sizes};
+  const Made with{.text = widths_of(loaded), .sizes = pictures.sizes, .writes = writes};
   const std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
-  if (writes) {
-    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
-    const std::string list = folder.parent_path().string() + ".skipped.jsonl";
-    job.notice(report_lines(config, *clips, look_at_clips(config, *clips, job), {}, list));
-  }
   std::vector<Part> parts = parts_of(config, clips, with, records ? &*records : nullptr,
                                      eval_records ? &*eval_records : nullptr);
   const pjrt::Client client = open_own_client(config, job);
   check_same_devices(client, job);
   const auto autoencoder = make_autoencoder(config, client);
+  PrepareResult result;
+  int64_t found_when_decoded = 0;
+  if (writes) {
+    const data::Survey survey = look_at_clips(config, *clips, job);
+    check_enough(config, *clips, survey, fits_frames(config, autoencoder->layout()));
+    const fs::path folder = fs::path(records->path()) / "";  // with or without a slash at its end
+    const std::string list = folder.parent_path().string() + ".skipped.jsonl";
+    job.notice(report_lines(config, *clips, survey, {}, list));
+    result.left_out = data::causes_of(survey);
+    found_when_decoded = -survey.bad();
+  }
   const auto text_encoder = make_text_encoder(config, with.text, client, job, TextUse::CAPTIONS);
   const auto clip = image_encoder(config, client);
   const preparation::Encoders models{.autoencoder = *autoencoder,
@@ -186,7 +212,6 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
                                      .image_condition = has_image_condition(config),
                                      .sizes = with.sizes,
                                      .image = clip.get()};
-  PrepareResult result;
   int64_t first_clip = 0;
   for (Part& part : parts) {
     part.options.first_clip = first_clip;
@@ -195,6 +220,7 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
         .kind = part.name,
         .path = part.store == nullptr ? "" : part.store->path(),
         .has_buckets = !part.options.buckets.empty(),
+        .noun = clip_noun(config),
         .made = prepare_records(part.options, models, hooks_of(observer, job, part.store))};
     if (part.store != nullptr) {
       part.store->finish();
@@ -203,11 +229,15 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
       }
     }
     first_clip = made.made.end_clip;
+    found_when_decoded += std::ssize(made.made.skipped);
     result.stopped = made.made.stopped;
     result.folders.push_back(std::move(made));
     if (result.stopped) {
       break;
     }
+  }
+  if (found_when_decoded > 0) {
+    result.left_out.push_back({"damaged", found_when_decoded});
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/data/survey.h"
 #include "kinema/preparation/prepare.h"
 #include "kinema/runs/job.h"
 
@@ -16,6 +17,7 @@ struct PreparedFolder {
   std::string kind;  // `training` or `evaluation`
   std::string path;  // as it was named: of this machine, or gs://...
   bool has_buckets = false;
+  std::string noun = "clip";  // what one is called: of one frame, `picture`
   preparation::Prepared made;
 };
 
@@ -27,6 +29,7 @@ struct PrepareObserver : Observer {
 
 struct PrepareResult {
   std::vector<PreparedFolder> folders;
+  std::vector<data::CauseCount> left_out;  // `damaged`: seen when a clip was decoded
   bool stopped = false;  // asked to; what is prepared stays, and the same call goes on
 };
 

@@ -18,14 +18,17 @@
 #include "kinema/runs/data_sources.h"
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoders.h"
+#include "kinema/runs/generation.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/lacks.h"
 #include "kinema/runs/less_memory.h"
+#include "kinema/runs/model_places.h"
+#include "kinema/runs/model_schedule.h"
+#include "kinema/runs/model_to_use.h"
 #include "kinema/runs/network.h"
 #include "kinema/runs/pictures.h"
 #include "kinema/runs/resume.h"
 #include "kinema/runs/shared_start.h"
-#include "kinema/sample/scheduler_config.h"
 #include "kinema/training/flops.h"
 #include "kinema/training/network_model.h"
 #include "kinema/weights/weights.h"
@@ -67,17 +70,15 @@ void add_empty_text(const config::Config& config, const networks::Sizes& model,
   }
 }
 
-/// The file that says how what is trained is sampled: the named pipeline's; without one, of a
+/// The file that says how what is trained is sampled: the pretrained model's; without one, of a
 /// diffusion its own. Empty where neither is.
 std::string scheduler_config_of(const config::Config& config, const networks::Network& network,
                                 const training::ObjectiveOptions& objective) {
-  const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-  const bool is_there = pipeline && pipeline->schedule;
-  if (!is_there && !objective.diffusion) {
+  const ScheduleFile file = schedule_file_of(config);
+  if (file.path.empty() && !objective.diffusion) {
     return "";
   }
-  io::Json out = is_there ? io::Json::read(pipeline->folder / sample::kSchedulerConfig)
-                          : sample::scheduler_json(network->learned().sampled);
+  io::Json out = read_model_schedule(file, trained_transformer(config), network).file;
   if (objective.diffusion) {
     out.set("prediction_type", schedulers::name_of(objective.diffusion->diffusion.prediction_type));
   }
@@ -196,12 +197,14 @@ void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
         adapter.config.scale());
 }
 
-/// Those of timesteps_list that are trained.
+/// Those of timesteps_list that are trained, and those that no schedule has, which are refused
+/// where they would be used.
 std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
   std::vector<int64_t> out;
   for (const int64_t t : config.data.timesteps_list) {
     const auto value = static_cast<double>(t);
-    if (value >= expert.min_timestep && value <= expert.max_timestep) {
+    const bool exists = value >= 0 && value <= 1000;
+    if (!exists || (value >= expert.min_timestep && value <= expert.max_timestep)) {
       out.push_back(t);
     }
   }
@@ -222,7 +225,7 @@ bool has_evaluation_samples(const config::RunConfig& run) {
 }
 
 /// When the run saves; a run of epochs, whose steps are not known yet, once.
-training::SavedSteps saved_steps(const config::Config& config, const Start& start) {
+checkpoints::SavedSteps saved_steps(const config::Config& config, const Start& start) {
   const bool is_counted = config.optimizer.max_train_steps > 0;
   return {.first = start.saved.step,
           .last = is_counted ? config.optimizer.max_train_steps : start.saved.step + 1,
@@ -326,6 +329,21 @@ std::string read_once_line(int64_t own, const Job& job) {
   return fmt::format("checkpoint read by one replica: {:.1f} MB in all ({})", sum, each);
 }
 
+/// What else of a run lies in the host's memory: samples that stay there, and the copies that a
+/// checkpoint is written from while steps go on.
+int64_t held_beside_steps(const config::Config& config, const Training& run) {
+  const training::BatchShapes& batch = run.batches.front();
+  const int64_t samples = std::max<int64_t>(1, batch.latents.dims[0]);
+  const int64_t kept = kept_in_memory(config, run.source->size(),
+                                      (batch.latents.bytes() + batch.text.bytes()) / samples);
+  const bool copies = run.in_background && config.run.checkpoint_every > 0 &&
+                      config.run.checkpoint_every < config.optimizer.max_train_steps;
+  return kept +
+         (copies ? run.experts->size() *
+                       training::checkpoint_bytes(run.experts->trainer().state_parts(), run.held())
+                 : 0);
+}
+
 /// The trainer without its state, and what it will take. False when the job was told to stop.
 bool compile(const config::Config& config, const runtime::Devices& devices, const Job& job,
              Training& out) {
@@ -341,6 +359,9 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
                      .two = out.two};
   add_empty_text(config, out.step.network.sizes(), out.batches[0], devices.client(), job,
                  parts.trainer);
+  parts.trainer.before_compile = [&](const training::StepGraph& step) {
+    check_step_may_fit(step, config, parts, job);
+  };
   std::unique_ptr<training::Trainer> trainer = compiled(parts, job);
   job.meet("the compiled step");
   if (job.stop_requested()) {
@@ -354,6 +375,9 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
                         : std::make_unique<training::Experts>(std::move(trainer));
   out.memory = training::memory_use(out.experts->trainer(), devices, config.data.prefetch_batches,
                                     out.experts->idle_bytes());
+  if (!runtime::has_own_memory(devices.client())) {
+    out.memory.data += held_beside_steps(config, out);
+  }
   return true;
 }
 
@@ -379,7 +403,8 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
 }
 
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
-                          const Start& start, training::StoredCheckpoints* stored, const Job& job) {
+                          const Start& start, checkpoints::StoredCheckpoints* stored,
+                          const Job& job) {
   const config::Config& config = loaded.config;
   Training out;
   out.run = run;
@@ -390,13 +415,10 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.debug_nans = config.runtime.debug_nans;
   out.stored = stored;
   // Those that are sent to a store go from here when they are there.
-  const training::Keep keep = keep_of(loaded, start);
-  out.checkpoints = std::make_unique<training::CheckpointFolder>(
-      checkpoints_folder(config, run), stored == nullptr ? keep : training::Keep{});
+  const checkpoints::Keep keep = keep_of(loaded, start);
+  out.checkpoints = std::make_unique<checkpoints::CheckpointFolder>(
+      checkpoints_folder(config, run), stored == nullptr ? keep : checkpoints::Keep{});
   out.writer = std::make_unique<training::Background>();
-  if (job.world().is_first()) {
-    out.checkpoints->clean();
-  }
 
   const mesh::Placement asked = placement(config, client, job.world().hosts());
   const Expert expert = trained_expert(config);
@@ -407,10 +429,17 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   if (const auto pipeline = pipeline_index(config)) {
     sample::check_family(*pipeline, network);
   }
+  job.notice(file_notices(first));
   if (config.model.train_new_flux || config.model.train_new_unet) {
     std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
   }
   set_image_keys(loaded, pictures_of(network));
+  if (makes_videos(config.run)) {
+    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+    check_sampler_steps(config.generate.num_inference_steps, pipeline && pipeline->schedule
+                                                                 ? *pipeline->schedule
+                                                                 : network->learned().sampled);
+  }
   out.two = two_experts(config, network, expert);
   out.step =
       training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
@@ -473,13 +502,20 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     const auto bytes_read = std::make_shared<std::atomic<int64_t>>(0);
     const bool once = config.run.enable_single_replica_ckpt_restoring && devices.is_shared();
     const runtime::Devices readers = once ? devices.with_one_reader(bytes_read) : devices;
-    for (size_t place = out.pretrained.size(); place-- > 0;) {
-      out.experts->set_state(
-          static_cast<int64_t>(place),
-          start.resumes() || with_optimizer
-              ? saved_state(out, place, start.resumes() ? start.folder : start.init, kept, ema,
-                            readers, *optimizer)
-              : first_state(out, place, kept, ema, devices, *optimizer));
+    const fs::path& from = start.resumes() ? start.folder : start.init;
+    try {
+      for (size_t place = out.pretrained.size(); place-- > 0;) {
+        out.experts->set_state(static_cast<int64_t>(place),
+                               start.resumes() || with_optimizer
+                                   ? saved_state(out, place, from, kept, ema, readers, *optimizer)
+                                   : first_state(out, place, kept, ema, devices, *optimizer));
+      }
+    } catch (const Error&) {
+      check(!was_removed(from),
+            "[train] the checkpoint {} was removed while it was read, as by a training that goes "
+            "on\n  the same command takes the newest of that run",
+            from.string());
+      throw;
     }
     if (once && (start.resumes() || with_optimizer)) {
       job.line(read_once_line(*bytes_read, job));

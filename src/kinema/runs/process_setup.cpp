@@ -15,6 +15,9 @@ void ProcessSetup::apply() const {
   if (ignore_sigpipe) {
     std::signal(SIGPIPE, SIG_IGN);
   }
+  if (notice_children) {
+    std::signal(SIGCHLD, SIG_DFL);
+  }
   if (rlimit limit{}; many_open_files && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);  // where it may not, connections say so

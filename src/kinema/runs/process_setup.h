@@ -20,6 +20,10 @@ struct ProcessSetup {
   /// connection or two to each.
   bool many_open_files = true;
 
+  /// SIGCHLD as by default, where the parent had it ignored: XLA's plugins run compilers (ptxas),
+  /// and would not learn that one failed.
+  bool notice_children = true;
+
   void apply() const;
 };
 

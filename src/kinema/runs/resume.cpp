@@ -22,11 +22,13 @@ std::optional<int64_t> saved_number(const training::TrainState& saved, const std
   return error == std::errc() && !text.empty() ? std::optional(out) : std::nullopt;
 }
 
-/// What process 0 finds, which alone reads every byte. Throws an Error in a process that does not
-/// see it.
-training::Found newest_of(const training::CheckpointFolder& checkpoints, world::World& world) {
-  training::Found found;
+/// What process 0 finds, which alone reads every byte, in the folder that it writes from now on.
+/// Throws an Error in a process that does not see it.
+checkpoints::Found newest_of(const checkpoints::CheckpointFolder& checkpoints,
+                             world::World& world) {
+  checkpoints::Found found;
   if (world.is_first()) {
+    checkpoints.clean();
     found = checkpoints.newest();
   }
   const std::string step =
@@ -43,21 +45,18 @@ training::Found newest_of(const training::CheckpointFolder& checkpoints, world::
   return found;
 }
 
-/// Of arXiv:2404.06395: ten percent of the steps are enough.
-constexpr double kDecayOfWsd = 0.1;
-
 }  // namespace
 
 Start find_start(const config::Config& config, const std::filesystem::path& run, const Job& job) {
-  const training::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
-  training::Found found = newest_of(checkpoints, job.world());
-  for (const training::Damage& each : found.damaged) {
+  const checkpoints::CheckpointFolder checkpoints(config::checkpoints_folder(config, run));
+  checkpoints::Found found = newest_of(checkpoints, job.world());
+  for (const checkpoints::Damage& each : found.damaged) {
     job.notice(fmt::format("{} is skipped: {}", each.folder.string(), each.reason));
   }
   if (found.step) {
     Start start{.folder = found.folder, .saved = training::read_train_state(found.folder)};
-    for (const training::Damage& each : found.damaged) {
-      start.skipped.insert(*training::step_of(each.folder.filename().string()));
+    for (const checkpoints::Damage& each : found.damaged) {
+      start.skipped.insert(*checkpoints::step_of(each.folder.stem().string()));
     }
     return start;
   }
@@ -109,15 +108,7 @@ void resolve_schedule(config::Config& resolved, const Start& start) {
                 .value_or(resolved.optimizer.max_train_steps);
   }
   // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
-  double& decay = resolved.optimizer.lr_decay_fraction;
-  const config::LrSchedule shape = resolved.optimizer.lr_schedule;
-  if (decay < 0 && shape == config::LrSchedule::CONSTANT) {
-    decay = 0;
-  } else if (decay < 0 && shape == config::LrSchedule::WSD) {
-    decay = kDecayOfWsd;
-  } else {
-    decay = std::max(decay, -1.0);
-  }
+  resolved.optimizer.lr_decay_fraction = config::decay_fraction(resolved.optimizer);
 }
 
 void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {
@@ -133,7 +124,7 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
       schedule.steps, max_steps, max_steps);
 }
 
-training::Keep keep_of(const config::Loaded& loaded, const Start& start) {
+checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start) {
   const config::RunConfig& run = loaded.config.run;
   const bool is_older = start.resumes() && !start.saved.settings.contains("max_train_steps");
   return {.newest = is_older && !run.checkpoints_to_keep.given ? 0 : run.checkpoints_to_keep.value,
@@ -155,6 +146,11 @@ std::vector<std::string> resume_lines(const Start& start, const config::Config& 
         "the checkpoint holds no optimizer (save_optimizer=false): its moments begin at zero");
   }
   const config::OptimizerConfig& o = resolved.optimizer;
+  if (o.ema_decay > 0 &&
+      !training::has_average(start.folder, training::weights_part(start.folder))) {
+    out.emplace_back(
+        "the checkpoint holds no average (ema_decay was 0): it begins as the weights are now");
+  }
   const std::optional<int64_t> steps = saved_number(start.saved, "max_train_steps");
   if (steps && steps != o.max_train_steps && o.learning_rate_schedule_steps != o.max_train_steps &&
       saved_number(start.saved, "learning_rate_schedule_steps") == o.learning_rate_schedule_steps) {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/config/resume.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/trained_model.h"
 #include "kinema/runs/training_step.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "kinema/training/schedule.h"
 
 /// Where a training begins, and what is said and refused when that is not at nothing.
@@ -47,7 +47,7 @@ void check_rate(const training::Schedule& schedule, const Start& start, int64_t 
 
 /// Which checkpoints stay. A run from before checkpoints_to_keep had a default keeps all of them
 /// unless the key is given.
-training::Keep keep_of(const config::Loaded& loaded, const Start& start);
+checkpoints::Keep keep_of(const config::Loaded& loaded, const Start& start);
 
 /// What a user should know of a run that goes on: keys that changed, moments that begin at zero, a
 /// schedule that is shorter or longer than the run.

@@ -1,28 +1,79 @@
 #include "kinema/runs/run_overview.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <system_error>
 #include <utility>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
 #include "kinema/config/config.h"
 #include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
 #include "kinema/runs/process_times.h"
-#include "kinema/training/checkpoint_folder.h"
 
 namespace kinema::runs {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kConfig = "config.yml";
+
+bool is_run(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kMetrics, ignored) || fs::exists(folder / kConfig, ignored);
+}
+
+/// The names of the runs in a folder, the one that was written to last first.
+std::vector<std::string> runs_in(const fs::path& folder) {
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_run(entry->path())) {
+      std::error_code ignored;
+      const fs::path metrics = entry->path() / kMetrics;
+      found.emplace_back(
+          fs::last_write_time(fs::exists(metrics, ignored) ? metrics : entry->path(), ignored),
+          entry->path().filename().string());
+    }
+  }
+  std::ranges::sort(found, std::ranges::greater());
+  std::vector<std::string> out;
+  for (auto& [when, name] : found) {
+    out.push_back(std::move(name));
+  }
+  return out;
+}
+
+void check_no_folder_of_runs(const fs::path& folder) {
+  const std::vector<std::string> runs =
+      is_run(folder) ? std::vector<std::string>() : runs_in(folder);
+  if (runs.empty()) {
+    return;
+  }
+  constexpr size_t kShown = 8;
+  const auto shown = runs.begin() + static_cast<ptrdiff_t>(std::min(runs.size(), kShown));
+  fail("[run] {} is no run but holds {}: {}{}\n  give one of them, e.g. {}", folder.string(),
+       counted(std::ssize(runs), "run"), fmt::join(runs.begin(), shown, ", "),
+       runs.size() > kShown ? ", ..." : "", (folder / runs.front()).string());
+}
+
+}  // namespace
+
 RunFiles::RunFiles(fs::path folder) : run(std::move(folder)) {
   std::error_code ignored;
   check(fs::is_directory(run, ignored),
-        "[watch] {} is no run folder\n  it is output_dir/run_name of the run's configuration",
+        "[run] {} is no run folder\n  it is output_dir/run_name of the run's configuration",
         run.string());
-  metrics = run / "metrics.jsonl";
+  check_no_folder_of_runs(run);
+  metrics = run / kMetrics;
   checkpoints = run / "checkpoints";
-  const fs::path config = run / "config.yml";
+  const fs::path config = run / kConfig;
   if (fs::exists(config, ignored)) {
     const config::Config given = config::load(config).config;
     const config::RunConfig& keys = given.run;
@@ -37,15 +88,15 @@ RunOverview::State RunOverview::state() const {
   return is_done ? State::DONE : is_running ? State::RUNNING : State::STOPPED;
 }
 
-std::vector<double> RunOverview::column(double training::MetricsRow::*which) const {
+std::vector<double> RunOverview::column(double metrics::MetricsRow::*which) const {
   std::vector<double> out;
-  for (const training::MetricsRow& row : rows) {
+  for (const metrics::MetricsRow& row : rows) {
     out.push_back(row.*which);
   }
   return out;
 }
 
-double RunOverview::recent_mean(double training::MetricsRow::*which) const {
+double RunOverview::recent_mean(double metrics::MetricsRow::*which) const {
   const std::vector<double> all = column(which);
   const std::vector<double> recent =
       finite({all.end() - static_cast<ptrdiff_t>(std::min(all.size(), kRecent)), all.end()});
@@ -66,9 +117,9 @@ std::string RunOverview::slowest_process() const {
 }
 
 io::Json RunOverview::json() const {
-  const training::MetricsRow& last = rows.back();
+  const metrics::MetricsRow& last = rows.back();
   io::Json saved = io::Json::array();
-  for (const int64_t step : training::CheckpointFolder(files.checkpoints).steps()) {
+  for (const int64_t step : checkpoints::CheckpointFolder(files.checkpoints).steps()) {
     saved.append(step);
   }
   io::Json seconds = io::Json::array();

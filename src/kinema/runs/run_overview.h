@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kinema/io/json.h"
-#include "kinema/training/metrics_reader.h"
+#include "kinema/metrics/metrics_reader.h"
 
 /// A training run as its folder tells of it, whether it goes on or not.
 namespace kinema::runs {
@@ -17,7 +17,8 @@ struct RunFiles {
   std::filesystem::path checkpoints;
   int64_t max_steps = 0;  // 0: not known
 
-  /// Throws an Error where `run` is no folder, or its config.yml no configuration.
+  /// Throws an Error where `run` is no folder, or its config.yml no configuration; where it is no
+  /// run but the folder of several, one that names them.
   explicit RunFiles(std::filesystem::path run);
 };
 
@@ -27,22 +28,22 @@ struct RunOverview {
   static constexpr size_t kRecent = 100;  // steps that a mean is taken of
 
   RunFiles files;
-  std::vector<training::MetricsRow> rows;  // at least one
-  bool is_running = true;                  // a process works at it, as far as is known
+  std::vector<metrics::MetricsRow> rows;  // at least one
+  bool is_running = true;                 // a process works at it, as far as is known
 
   State state() const;
   int64_t steps() const { return rows.back().step + 1; }
   /// One figure of all steps.
-  std::vector<double> column(double training::MetricsRow::*which) const;
+  std::vector<double> column(double metrics::MetricsRow::*which) const;
   /// Means of the last steps; NaN where none of them is finite.
-  double recent_loss() const { return recent_mean(&training::MetricsRow::loss); }
-  double recent_seconds() const { return recent_mean(&training::MetricsRow::seconds); }
+  double recent_loss() const { return recent_mean(&metrics::MetricsRow::loss); }
+  double recent_seconds() const { return recent_mean(&metrics::MetricsRow::seconds); }
   /// Of several processes; else empty.
   std::string slowest_process() const;
   io::Json json() const;
 
  private:
-  double recent_mean(double training::MetricsRow::*which) const;
+  double recent_mean(double metrics::MetricsRow::*which) const;
 };
 
 /// The values that are finite.

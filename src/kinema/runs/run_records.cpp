@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a run was begun with, on TensorBoard's page of texts.
-void write_texts(training::EventFile& events, const Training& training) {
+void write_texts(metrics::EventFile& events, const Training& training) {
   for (const char* name : {"config.yml", "flags.json"}) {
     std::ifstream in(training.run / name);
     std::stringstream text;
@@ -33,8 +33,9 @@ RunRecords::RunRecords(const Training& training, const config::Config& config, b
       run_name_(config.run.run_name),
       fps_(static_cast<double>(config.generate.fps)),
       log_period_(config.run.log_period),
+      writes_(config.run.write_metrics && writes),
       on_log_(std::move(on_log)) {
-  if (config.run.write_metrics && writes) {
+  if (writes_) {
     metrics_.emplace(metrics_path_, config.run.run_name, training.first_step);
     events_.emplace(config.run.tensorboard_dir.empty() ? training.run / "tensorboard"
                                                        : fs::path(config.run.tensorboard_dir),
@@ -73,14 +74,14 @@ void RunRecords::evaluation(int64_t step, const training::Evaluation& evaluation
 void RunRecords::videos(int64_t step, const RunVideos::Made& made) {
   if (events_) {
     // TensorBoard has no step before the first.
-    for (const training::EventImage& picture : pictures(made, fps_)) {
+    for (const metrics::EventImage& picture : pictures(made, fps_)) {
       events_->write_image(std::max<int64_t>(step, 0), picture);
     }
   }
 }
 
 void RunRecords::likeness(int64_t step, const BeforeTraining::Likeness& likeness) {
-  std::vector<training::Scalar> scalars{{"eval/ssim", likeness.ssim}};
+  std::vector<metrics::Scalar> scalars{{"eval/ssim", likeness.ssim}};
   if (std::isfinite(likeness.psnr)) {
     scalars.push_back({"eval/psnr", likeness.psnr});
   }
@@ -97,8 +98,12 @@ void RunRecords::finish() {
     if (chunks_) {
       chunks_->finish();
     }
-    training::write_curve(run_ / "loss.svg", training::read_losses(metrics_path_, run_name_),
-                          "loss");
+  }
+}
+
+void RunRecords::draw() const {
+  if (writes_) {
+    metrics::write_curve(run_ / "loss.svg", metrics::read_losses(metrics_path_, run_name_), "loss");
   }
 }
 

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "kinema/config/config.h"
+#include "kinema/metrics/metrics.h"
+#include "kinema/metrics/metrics_chunks.h"
+#include "kinema/metrics/tensorboard.h"
 #include "kinema/runs/run_videos.h"
 #include "kinema/runs/training.h"
-#include "kinema/training/metrics.h"
-#include "kinema/training/metrics_chunks.h"
-#include "kinema/training/tensorboard.h"
 
 namespace kinema::runs {
 
@@ -28,17 +28,20 @@ class RunRecords {
   /// Of videos that were made after step `step`; -1: before the first.
   void videos(int64_t step, const RunVideos::Made& made);
   void likeness(int64_t step, const BeforeTraining::Likeness& likeness);
-  /// Closes the files and draws the curve of losses.
+  /// Closes the files.
   void finish();
+  /// Draws the curve of losses, `loss.svg`.
+  void draw() const;
 
  private:
   std::filesystem::path run_, metrics_path_;
   std::string run_name_;
   double fps_;
   int64_t log_period_;
-  std::optional<training::MetricsFile> metrics_;
-  std::optional<training::MetricsChunks> chunks_;
-  std::optional<training::EventFile> events_;
+  bool writes_;
+  std::optional<metrics::MetricsFile> metrics_;
+  std::optional<metrics::MetricsChunks> chunks_;
+  std::optional<metrics::EventFile> events_;
   std::function<void()> on_log_;
 };
 

@@ -72,7 +72,7 @@ RunVideos::RunVideos(const config::Loaded& loaded, const runtime::Devices& devic
           make_parts(loaded.config, model_at(0), model_.network.sizes(), devices.client(), job_))),
       programs_(std::make_shared<sample::StepPrograms>(devices,
                                                        programs_of(loaded.config, devices, job_))),
-      request_(make_request(loaded, model_at(0), model_.network)) {
+      request_(make_request(loaded, model_at(0), model_.network, job_)) {
   if (writes()) {
     io::check_writable(model_at(0).output);
   } else {
@@ -178,8 +178,8 @@ void RunVideos::find_out_together(const std::string& problem) {
   }
 }
 
-std::vector<training::EventImage> pictures(const RunVideos::Made& made, double fps) {
-  std::vector<training::EventImage> out;
+std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fps) {
+  std::vector<metrics::EventImage> out;
   for (size_t i = 0; i < made.generated.videos.size(); ++i) {
     const HostArray frames = preview(made.generated.videos[i].frames);
     const Dims& dims = frames.shape.dims;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kinema/config/config.h"
+#include "kinema/metrics/tensorboard.h"
 #include "kinema/networks/network.h"
 #include "kinema/runs/generation.h"
 #include "kinema/runs/job.h"
@@ -14,7 +15,6 @@
 #include "kinema/sample/output.h"
 #include "kinema/sample/pipeline.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/tensorboard.h"
 #include "kinema/training/working_weights.h"
 
 namespace kinema::runs {
@@ -75,7 +75,7 @@ class RunVideos {
 
 /// The videos as animated pictures for TensorBoard, `samples/000_words_of_the_prompt`; frames are
 /// made smaller where they are tall, larger where they are tiny.
-std::vector<training::EventImage> pictures(const RunVideos::Made& made, double fps);
+std::vector<metrics::EventImage> pictures(const RunVideos::Made& made, double fps);
 
 /// The first video of a run before its training, and how alike a later one is.
 class BeforeTraining {

@@ -53,6 +53,30 @@ std::string below(const std::string& path, const std::string& name) {
   return path.ends_with('/') ? path + name : path + "/" + name;
 }
 
+/// Brings the newest checkpoint of a store here, and again a newer one where a training that goes
+/// on removes it meanwhile. Its step; -1: there is none.
+int64_t bring_newest(const std::string& checkpoints, const remote::StorePath& stored,
+                     const Job& job) {
+  const auto newest = [&] { return checkpoints::newest_step(remote::Store(stored)).value_or(-1); };
+  for (int64_t step = newest(); step >= 0;) {
+    try {
+      if (checkpoints::is_there(local_copy(below(checkpoints, std::to_string(step)), job))) {
+        return step;
+      }
+    } catch (const Error&) {
+      if (newest() == step) {
+        throw;
+      }
+    }
+    const int64_t now = newest();
+    if (now == step) {
+      return step;  // who uses it says what is wrong with it
+    }
+    step = now;
+  }
+  return -1;
+}
+
 }  // namespace
 
 fs::path stores_folder() { return fs::path(runtime::cache_folder()) / "stores"; }
@@ -207,15 +231,11 @@ RunStores::RunStores(config::Config& config, Job job) : job_(std::move(job)) {
   if (remote::is_store_path(checkpoints)) {
     // Of several processes each host has its own: they may share the cache folder.
     const world::World& world = job_.world();
-    const std::string local =
-        world.is_alone() ? staging_of(checkpoints)
-                         : below(staging_of(checkpoints),
-                                 ".of-" + world.hosts().at(static_cast<size_t>(world.rank())));
-    checkpoints_ = std::make_unique<training::StoredCheckpoints>(
-        remote::Store(*remote::read_store_path(checkpoints)), local,
-        training::Keep{.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period},
-        said_by(job_));
-    run.checkpoint_dir = local;
+    checkpoints_ = std::make_unique<checkpoints::StoredCheckpoints>(
+        remote::Store(*remote::read_store_path(checkpoints)), staging_of(checkpoints),
+        checkpoints::Keep{.newest = run.checkpoints_to_keep, .period = run.checkpoint_keep_period},
+        said_by(job_), world.is_alone() ? "" : world.hosts().at(static_cast<size_t>(world.rank())));
+    run.checkpoint_dir = checkpoints_->local().path().string();
   }
   // Two mirrors of one folder would write the same files.
   const auto mirrored = [this](const std::string& folder) {
@@ -319,16 +339,22 @@ void fetch_checkpoint(config::Config& config, const Job& job) {
   const std::string checkpoints =
       run.checkpoint_dir.empty() ? below(folder, "checkpoints") : run.checkpoint_dir;
   if (const auto stored = remote::read_store_path(checkpoints)) {
-    int64_t& step = config.generate.generate_checkpoint_step;
-    if (step < 0) {
-      step = training::newest_step(remote::Store(*stored)).value_or(-1);
-    }
+    const int64_t asked = config.generate.generate_checkpoint_step;
+    const int64_t step = asked >= 0 ? asked : bring_newest(checkpoints, *stored, job);
     check(step >= 0 || !config.model.pretrained_model_name_or_path.empty(),
           "[generate] {} holds no checkpoint", checkpoints);
+    config.generate.generate_checkpoint_step = step;
+    if (const auto unsent = checkpoints::newest_unsent(staging_of(checkpoints));
+        asked < 0 && unsent > step) {
+      job.notice(
+          fmt::format("checkpoint {} of this machine was not sent to {}, whose newest is {}; "
+                      "`kinema train` of the run sends it",
+                      *unsent, checkpoints, step));
+    }
     run.checkpoint_dir =
         (stores_folder() / "read" / stored->scheme / stored->bucket / stored->name).string();
-    if (step >= 0) {
-      local_copy(below(checkpoints, std::to_string(step)), job);
+    if (asked >= 0) {
+      local_copy(below(checkpoints, std::to_string(asked)), job);
     }
   }
   if (output) {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "kinema/checkpoints/stored_checkpoints.h"
 #include "kinema/config/config.h"
 #include "kinema/remote/mirror.h"
 #include "kinema/runs/job.h"
-#include "kinema/training/stored_checkpoints.h"
 
 /// Paths of stores (gs://, s3://) in a command's configuration: what is read is brought to this
 /// machine first (but for large data sets: data_sets.h); what is written lies here first and is
@@ -89,7 +89,7 @@ class RunStores {
   /// The run folder as the user named it.
   const std::string& run() const { return run_; }
   /// Where checkpoints go beside this machine; null: nowhere.
-  training::StoredCheckpoints* checkpoints() { return checkpoints_.get(); }
+  checkpoints::StoredCheckpoints* checkpoints() { return checkpoints_.get(); }
 
   /// Brings what the run goes on from, writes the configuration to base_output_directory, and
   /// begins to mirror. To be called with the run folder held.
@@ -116,7 +116,7 @@ class RunStores {
   std::string config_copy_;  // base_output_directory/run_name; empty: none
   std::vector<Output> outputs_;
   std::vector<std::unique_ptr<remote::Mirror>> mirrors_;
-  std::unique_ptr<training::StoredCheckpoints> checkpoints_;
+  std::unique_ptr<checkpoints::StoredCheckpoints> checkpoints_;
 };
 
 /// The model of a run whose output_dir or checkpoint_dir is in a store: brings the checkpoint that

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kinema/checkpoints/run_lock.h"
 #include "kinema/config/resume.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
@@ -32,7 +33,6 @@
 #include "kinema/runs/watched_videos.h"
 #include "kinema/runtime/device_memory.h"
 #include "kinema/training/profile_window.h"
-#include "kinema/training/run_lock.h"
 
 namespace kinema::runs {
 namespace {
@@ -120,7 +120,7 @@ void measure(training::LoopParts& parts, training::Timings& timings, const Job& 
 /// something that tidies up.
 class FolderWatch {
  public:
-  explicit FolderWatch(const std::optional<training::RunLock>& lock) : lock_(lock) {}
+  explicit FolderWatch(const std::optional<checkpoints::RunLock>& lock) : lock_(lock) {}
 
   bool is_gone() {
     constexpr double kPause = 1;  // seconds; a folder may lie on a slow file system
@@ -140,7 +140,7 @@ class FolderWatch {
   }
 
  private:
-  const std::optional<training::RunLock>& lock_;  // process 0's
+  const std::optional<checkpoints::RunLock>& lock_;  // process 0's
   Stopwatch since_;
   bool gone_ = false;
 };
@@ -280,19 +280,22 @@ void check_before_loading(const config::Loaded& loaded, const fs::path& run_fold
     std::error_code ignored;
     check(file.empty() || !fs::is_directory(file, ignored),
           "[train] {} is a folder, a file was expected", file);
-    io::make_folder(fs::path(file).parent_path());
+    if (!file.empty()) {
+      io::check_writable(fs::path(file).parent_path());
+      io::make_folder(fs::path(file).parent_path());
+    }
   }
   if (run.write_metrics) {
-    training::check_holds_rows(
+    metrics::check_holds_rows(
         run.metrics_file.empty() ? run_folder / "metrics.jsonl" : fs::path(run.metrics_file),
         R"({"step")", "metrics");
   }
   if (!run.timing_metrics_file.empty()) {
-    training::check_holds_rows(run.timing_metrics_file, R"({"phase")", "timings");
+    metrics::check_holds_rows(run.timing_metrics_file, R"({"phase")", "timings");
   }
   io::make_folder(run.tensorboard_dir);
   if (makes_videos(run)) {
-    read_prompts(loaded);
+    job.notice(prompt_notices(loaded));  // reads them
   }
   if (run.checkpoint_every < 1 && !run.save_final_checkpoint) {
     job.notice(
@@ -351,7 +354,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   TrainResult result{.run_folder = stores.run()};
   const fs::path run = run_folder(loaded.config);
   trace::name_thread("main");
-  std::optional<training::RunLock> lock;
+  std::optional<checkpoints::RunLock> lock;
   if (job.world().is_first()) {
     lock.emplace(run);
     stores.begin(to_yaml(given));
@@ -442,9 +445,19 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
     videos.after_training(end.steps);
   }
   records.finish();
+  // The run is over, and its weights are there: what only describes it is no reason to fail.
+  const auto describe = [&](const auto& write) {
+    try {
+      write();
+    } catch (const Error& error) {
+      job.notice(error.what());
+    }
+  };
+  describe([&] { records.draw(); });
   if (config.run.write_timing_metrics && job.world().is_first()) {
     const std::string& file = config.run.timing_metrics_file;
-    training.timings.write(file.empty() ? run / "timings.jsonl" : fs::path(file));
+    describe(
+        [&] { training.timings.write(file.empty() ? run / "timings.jsonl" : fs::path(file)); });
   }
   stores.finish();
   result.steps = end.steps;
@@ -454,7 +467,7 @@ TrainResult train(config::Loaded loaded, const TrainObserver& observer, JobOptio
   result.predicted_bytes = training.memory.predicted();
   result.peak_bytes = runtime::peak_bytes({client, training.step.options.place});
   result.timings = training.timings.phases();
-  result.finished = training::time_now();
+  result.finished = metrics::time_now();
   return result;
 }
 

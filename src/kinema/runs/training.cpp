@@ -42,7 +42,7 @@ training::Held Training::held() const {
 }
 
 std::string Training::described(const fs::path& checkpoint) const {
-  const std::string parts = checksums ? ": " + training::describe_parts(checkpoint) : "";
+  const std::string parts = checksums ? ": " + checkpoints::describe_parts(checkpoint) : "";
   return checkpoint.string() + parts;
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "kinema/checkpoints/checkpoint_folder.h"
+#include "kinema/checkpoints/stored_checkpoints.h"
 #include "kinema/config/config.h"
 #include "kinema/data/prefetch.h"
 #include "kinema/data/source.h"
@@ -16,7 +18,6 @@
 #include "kinema/runs/training_step.h"
 #include "kinema/training/background.h"
 #include "kinema/training/checkpoint.h"
-#include "kinema/training/checkpoint_folder.h"
 #include "kinema/training/evaluation.h"
 #include "kinema/training/experts.h"
 #include "kinema/training/gain.h"
@@ -24,7 +25,6 @@
 #include "kinema/training/memory.h"
 #include "kinema/training/schedule.h"
 #include "kinema/training/shared_state.h"
-#include "kinema/training/stored_checkpoints.h"
 #include "kinema/training/timings.h"
 
 namespace kinema::runs {
@@ -65,8 +65,8 @@ struct Training {
   std::unique_ptr<training::Experts> experts;    // one, where a single network is trained
   std::unique_ptr<data::Source> eval_source;     // empty: no evaluation
   std::unique_ptr<training::Evaluator> evaluator;
-  std::unique_ptr<training::CheckpointFolder> checkpoints;
-  training::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
+  std::unique_ptr<checkpoints::CheckpointFolder> checkpoints;
+  checkpoints::StoredCheckpoints* stored = nullptr;  // sends what is in `checkpoints`
   /// Of a run by several processes, which write checkpoints together; else null.
   std::unique_ptr<training::SharedState> shared;
   std::unique_ptr<world::Communicator> writers;
@@ -111,6 +111,6 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
 /// compiled.
 Training prepare_training(config::Loaded& loaded, const pjrt::Client& client,
                           const std::filesystem::path& run, const Start& start,
-                          training::StoredCheckpoints* stored, const Job& job);
+                          checkpoints::StoredCheckpoints* stored, const Job& job);
 
 }  // namespace kinema::runs

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -13,8 +14,11 @@
 #include "kinema/cluster/cpu_cluster.h"
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/core/parallel.h"
 #include "kinema/core/quantities.h"
+#include "kinema/flags/platform.h"
 #include "kinema/kernels/cpu/isa.h"
+#include "kinema/runtime/thread_room.h"
 #include "kinema/world/keys.h"
 
 namespace kinema::runtime {
@@ -51,22 +55,38 @@ std::string shipped_plugin() {
   return installed.is_absolute() && fs::is_regular_file(installed, error) ? installed.string() : "";
 }
 
-/// Calls a function once, from another thread, when it has lived so many seconds.
+/// Calls a function once, from another thread, when it has lived so many seconds. What that throws,
+/// `finish` does.
 class Overdue {
  public:
   Overdue(double seconds, std::function<void()> tell) {
     if (tell) {
-      thread_ = std::thread([this, seconds, tell = std::move(tell)] {
-        std::unique_lock lock(mutex_);
-        if (!ends_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return over_; })) {
-          tell();
-        }
-      });
+      thread_ =
+          start_optional_thread([this, seconds, tell = std::move(tell)] { wait(seconds, tell); });
     }
   }
   Overdue(const Overdue&) = delete;
   Overdue& operator=(const Overdue&) = delete;
-  ~Overdue() {
+  ~Overdue() { end(); }
+  void finish() {
+    end();
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+ private:
+  void wait(double seconds, const std::function<void()>& tell) {
+    std::unique_lock lock(mutex_);
+    if (!ends_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return over_; })) {
+      try {
+        tell();
+      } catch (...) {
+        error_ = std::current_exception();
+      }
+    }
+  }
+  void end() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
@@ -77,11 +97,11 @@ class Overdue {
     }
   }
 
- private:
   std::mutex mutex_;
   std::condition_variable ends_;
   bool over_ = false;
-  std::thread thread_;
+  std::exception_ptr error_;
+  std::jthread thread_;
 };
 
 /// What the plugins of a world find each other with.
@@ -163,7 +183,10 @@ std::string installed_plugin(const std::string& hardware) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(cache_folder(), error)) {
     const fs::path plugin = entry.path() / place_in_wheel(hardware);
-    if (fs::is_regular_file(plugin, error)) newest = std::max(newest, plugin.string());
+    if (!fs::is_regular_file(plugin, error)) continue;
+    const int order = flags::compare_versions(flags::plugin_version(newest),
+                                              flags::plugin_version(plugin.string()));
+    if (order < 0 || (order == 0 && newest < plugin.string())) newest = plugin.string();
   }
   return newest;
 }
@@ -174,9 +197,9 @@ std::string find_plugin(const ClientSpec& spec) {
   if (spec.hardware != "cpu") {
     std::string path = installed_plugin(spec.hardware);
     check(!path.empty(),
-          "[runtime] no plugin for hardware `{0}` in `{1}`\n"
-          "  fetch it with: kinema doctor --install {0}; or set pjrt_plugin=PATH",
-          spec.hardware, cache_folder());
+          "[runtime] no plugin for hardware `{}` in `{}`\n"
+          "  fetch it with: kinema doctor --install {}; or set pjrt_plugin=PATH",
+          spec.hardware == "cuda" ? "gpu" : spec.hardware, cache_folder(), spec.hardware);
     return path;
   }
   if (std::string path = environment("KINEMA_PJRT_CPU"); !path.empty()) return path;
@@ -206,6 +229,7 @@ pjrt::Client open_client(const ClientSpec& spec) {
   const bool several = spec.world && !spec.world->is_alone();
   const bool shared = several && spec.shares_devices;
   if (is_cpu) limit_cpu_isa(spec.cpu_isa);
+  check_thread_room();
 
   pjrt::NamedValues options = spec.options;
   if (is_cpu) {
@@ -233,7 +257,9 @@ pjrt::Client open_client(const ClientSpec& spec) {
     }
     pjrt::Client client(plugin, options, {},
                         has_nodes ? key_values(spec.world) : pjrt::KeyValues());
-    overdue.reset();
+    if (overdue) {
+      overdue->finish();
+    }
     if (shared || spec.hardware == "tpu") {
       check_same_processes(client, spec);
     }

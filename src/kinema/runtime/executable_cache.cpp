@@ -10,7 +10,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "kinema/core/error.h"
+#include "kinema/runtime/client.h"
+#include "kinema/runtime/content_hash.h"
 #include "kinema/runtime/cpu_features.h"
 #include "kinema/runtime/executable_file.h"
 
@@ -32,18 +33,15 @@ void add(XXH3_state_t& state, std::string_view part) {
 
 ExecutableCache::ExecutableCache(std::string folder, int64_t max_bytes)
     : folder_(std::move(folder)), max_bytes_(max_bytes) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  check(!error, "[cache] the folder `{}` cannot be made: {}", folder_, error.message());
+  std::error_code ignored;
+  fs::create_directories(folder_, ignored);
 }
 
 std::string ExecutableCache::key(const pjrt::Client& client, std::string_view program,
                                  std::string_view compile_options) {
   const pjrt::Plugin& plugin = client.plugin();
-  std::error_code error;
-  const uintmax_t plugin_size = fs::file_size(plugin.path(), error);
-  std::string build = fmt::format("{}.{} {} bytes", plugin.major_version(), plugin.minor_version(),
-                                  error ? 0 : plugin_size);
+  std::string build = fmt::format("{}.{} {}", plugin.major_version(), plugin.minor_version(),
+                                  content_hash(plugin.path(), cache_folder() + "/plugins"));
   for (const auto& [name, value] : plugin.attributes()) {
     build += fmt::format("|{}={}", name, pjrt::to_string(value));
   }

@@ -15,10 +15,12 @@ namespace kinema::runtime {
 /// plugin.
 class ExecutableCache {
  public:
-  /// Makes the folder when it is missing; throws an Error when it cannot.
+  /// Makes the folder when it is missing. Where that cannot be, or nothing can be written to it,
+  /// entries are not kept.
   ExecutableCache(std::string folder, int64_t max_bytes);
 
-  /// 32 hexadecimal digits over program, options, plugin build, platform, and the CPU's features.
+  /// 32 hexadecimal digits over program, options, the plugin's content, platform, and the CPU's
+  /// features.
   static std::string key(const pjrt::Client& client, std::string_view program,
                          std::string_view compile_options);
 

@@ -15,6 +15,7 @@
 #include "kinema/runtime/executable_cache.h"
 #include "kinema/runtime/executable_file.h"
 #include "kinema/runtime/pieces.h"
+#include "kinema/runtime/thread_room.h"
 
 namespace kinema::runtime {
 namespace {
@@ -124,6 +125,7 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
       return *std::move(loaded);
     }
   }
+  check_thread_room();
   pjrt::Executable compiled = client.compile(text, compile_options);
   // A compiler leaves a hundred megabytes of small free blocks behind, which would stay resident
   // for the whole run.

@@ -274,7 +274,7 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   });
   const std::vector<DenoiseBatch> batches = make_batches(request, plan, context, condition);
   if (observer.encoded) {
-    observer.encoded(batches);
+    observer.encoded(batches, plan.sizes.num_frames);
   }
 
   const double loaded = experts_.load_seconds();

@@ -149,8 +149,8 @@ struct GenerateObserver {
   std::function<void(const std::vector<std::string>& lines)> sharding = {};
   /// Once everything is compiled and nothing is loaded: what it will take.
   std::function<void(const MemoryUse& memory)> memory = {};
-  /// Before the first step: what the transformer is given.
-  std::function<void(std::span<const DenoiseBatch> batches)> encoded = {};
+  /// Before the first step: what the transformer is given, and frames of a video that is made.
+  std::function<void(std::span<const DenoiseBatch> batches, int64_t num_frames)> encoded = {};
   /// After each step.
   DenoiseObserver step = {};
   /// Before the first video is decoded: videos without frames.

@@ -12,7 +12,9 @@
 #include "kinema/core/error.h"
 #include "kinema/io/json.h"
 #include "kinema/sample/scheduler_config.h"
+#include "kinema/schedulers/scheduler_class.h"
 #include "kinema/weights/family.h"
+#include "kinema/weights/model_kind.h"
 
 namespace kinema::sample {
 namespace {
@@ -90,6 +92,7 @@ fs::path part_of(const fs::path& folder, const io::Json& index, std::string_view
 }
 
 void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
+  weights::check_role(out.folder, {weights::Role::PIPELINE});
   const std::string& name = index.at("_class_name").as_string();
   check(weights::pipeline_class(name) != nullptr, "[sample] {} is a {}, expected a {}",
         out.folder.string(), name, weights::pipeline_classes());
@@ -126,7 +129,8 @@ void read_index(PipelineFolder& out, const io::Json& index, PartsThere parts) {
   }
   if (const fs::path scheduler = part("scheduler");
       !scheduler.empty() && (parts == PartsThere::ALL || fs::is_directory(scheduler))) {
-    out.schedule = read_scheduler_config(out.folder / kSchedulerConfig);
+    out.scheduler_class = index.at("scheduler").items()[1].as_string();
+    out.schedule = read_scheduler_config(out.folder / kSchedulerConfig, out.scheduler_class);
     out.schedule->even_sigmas = weights::pipeline_class(name)->even_sigmas;
   }
   if (const io::Json* zeros = index.find("force_zeros_for_empty_prompt");
@@ -185,10 +189,32 @@ void check_family(const PipelineFolder& folder, const networks::Network& network
         wanted == nullptr ? "" : wanted->part, wanted == nullptr ? "" : wanted->transformer_class);
 }
 
+namespace {
+
+/// A line where model_index.json and scheduler_config.json name two classes; else empty.
+std::string doubt_of_scheduler(const PipelineFolder& folder) {
+  std::error_code ignored;
+  if (folder.scheduler_class.empty() || !fs::exists(folder.folder / kSchedulerConfig, ignored)) {
+    return "";
+  }
+  const io::Json config = scheduler_file(folder.folder / kSchedulerConfig);
+  const io::Json* own = config.find("_class_name");
+  const std::string name = own != nullptr && own->is_string() ? own->as_string() : "no class";
+  return schedulers::without_flax(name) == schedulers::without_flax(folder.scheduler_class)
+             ? ""
+             : fmt::format(
+                   "the scheduler of {} is {}, as its model_index.json says; its "
+                   "scheduler_config.json names {}",
+                   folder.folder.string(), folder.scheduler_class, name);
+}
+
+}  // namespace
+
 void check_schedule(const PipelineFolder& folder) {
   const std::optional<schedulers::ScheduleConfig>& schedule = folder.schedule;
-  if (!schedule || !schedule->unknown_class.empty()) {
-    return;
+  if (!schedule || !schedule->unknown_class.empty() || !schedule->unsupported.empty() ||
+      schedulers::clips_sample(*schedule)) {
+    return;  // another sampler can be asked for
   }
   constexpr int64_t kSteps = 4;
   const int64_t tokens = schedule->dynamic_shift ? schedule->dynamic_shift->max_tokens : 1;
@@ -196,14 +222,19 @@ void check_schedule(const PipelineFolder& folder) {
     schedulers::make_schedule(*schedule, std::min(kSteps, schedule->num_train_timesteps), tokens);
   } catch (const Error& error) {
     const std::string what = error.what();
+    const bool is_index = !doubt_of_scheduler(folder).empty();
     fail("{}\n  {} says so", what.substr(0, what.find('\n')),
-         (folder.folder / kSchedulerConfig).string());
+         (folder.folder / (is_index ? "model_index.json" : kSchedulerConfig)).string());
   }
 }
 
 std::vector<std::string> doubts(const PipelineFolder& folder) {
+  std::vector<std::string> out;
+  if (std::string line = doubt_of_scheduler(folder); !line.empty()) {
+    out.push_back(std::move(line));
+  }
   if (!folder.has_two_experts()) {
-    return {};
+    return out;
   }
   const std::string high = names_around(folder.folder, folder.transformer);
   const std::string low = names_around(folder.folder, folder.transformer_2);
@@ -211,7 +242,6 @@ std::vector<std::string> doubts(const PipelineFolder& folder) {
                             (high.find("transformer_2") != std::string::npos &&
                              folder.transformer.filename() != "transformer_2");
   const bool second_is_high = speaks_of(low, "high") && !speaks_of(low, "low");
-  std::vector<std::string> out;
   if (first_is_low || second_is_high) {
     out.push_back(fmt::format(
         "the experts seem to have changed places: by its name, {} is for {} noise, but it is used "
@@ -238,6 +268,9 @@ PipelineFolder read_pipeline_folder(const fs::path& folder, PartsThere parts) {
     if (out.transformer.empty() && fs::is_directory(folder / family.part)) {
       out.transformer = folder / family.part;
     }
+  }
+  if (out.transformer.empty()) {
+    weights::check_role(folder, {weights::Role::PIPELINE});  // what it is, where that is known
   }
   check(!out.transformer.empty(),
         "[sample] {} has neither model_index.json nor a folder `transformer` or `unet`",

@@ -31,6 +31,9 @@ struct PipelineFolder {
   std::optional<double> boundary_ratio;
   /// One timestep for every token (Wan 2.2 TI2V).
   bool expand_timesteps = false;
+  /// The scheduler's class in model_index.json, which is taken where scheduler_config.json names
+  /// another, as diffusers does; empty where the pipeline has no scheduler.
+  std::string scheduler_class;
   /// What `scheduler/` says; nothing where the pipeline has none.
   std::optional<schedulers::ScheduleConfig> schedule;
   /// A negative prompt that is not given is zeros, not the encoded empty text (SDXL).
@@ -63,11 +66,12 @@ inline constexpr const char* kSchedulerConfig = "scheduler/scheduler_config.json
 /// Throws an Error that names both classes for a network of another family than the pipeline is of.
 void check_family(const PipelineFolder& folder, const networks::Network& network);
 
-/// Throws an Error where no sampler could go by the pipeline's scheduler_config.json; one of a
-/// class that is not known is not looked into.
+/// Throws an Error where no sampler could go by the pipeline's scheduler_config.json; one that
+/// needs another sampler (ScheduleConfig::unknown_class, unsupported) is not looked into.
 void check_schedule(const PipelineFolder& folder);
 
-/// What looks wrong without being certain, a line each: experts that seem to have changed places.
+/// What looks wrong without being certain, a line each: experts that seem to have changed places,
+/// a scheduler that the pipeline's files call by two classes.
 std::vector<std::string> doubts(const PipelineFolder& folder);
 
 }  // namespace kinema::sample

@@ -7,6 +7,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/mapped_file.h"
+#include "kinema/schedulers/scheduler_class.h"
 
 namespace kinema::sample {
 namespace {
@@ -18,6 +19,9 @@ using schedulers::Sampler;
 struct Fixed {
   std::string_view key;
   std::string_view value;  // as JSON
+  /// It says how the network was trained; others say how it is sampled, which another sampler that
+  /// is named in its place does not ask.
+  bool is_learned = false;
 };
 
 const std::vector<Fixed>& fixed_settings(Sampler sampler) {
@@ -42,23 +46,23 @@ const std::vector<Fixed>& fixed_settings(Sampler sampler) {
       {"use_karras_sigmas", "false"},
       {"use_exponential_sigmas", "false"},
       {"use_beta_sigmas", "false"},
-      {"invert_sigmas", "false"},
+      {"invert_sigmas", "false", true},
       {"stochastic_sampling", "false"},
       {"shift_terminal", "null"},
   };
   static const std::vector<Fixed> euler{
-      {"trained_betas", "null"},
+      {"trained_betas", "null", true},
       {"interpolation_type", "\"linear\""},
       {"use_karras_sigmas", "false"},
       {"use_exponential_sigmas", "false"},
       {"use_beta_sigmas", "false"},
       {"sigma_min", "null"},
       {"sigma_max", "null"},
-      {"timestep_type", "\"discrete\""},
+      {"timestep_type", "\"discrete\"", true},
       {"final_sigmas_type", "\"zero\""},
   };
   static const std::vector<Fixed> ddim{
-      {"trained_betas", "null"},
+      {"trained_betas", "null", true},
       {"thresholding", "false"},
   };
   switch (sampler) {
@@ -80,13 +84,16 @@ const Json* given(const Json& config, std::string_view key) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-void check_fixed(const Json& config, Sampler sampler) {
+/// The first setting that is not as it must be, in words; empty where all are.
+std::string unsupported_setting(const Json& config, Sampler sampler, bool learned) {
   for (const Fixed& fixed : fixed_settings(sampler)) {
-    if (const Json* value = given(config, fixed.key)) {
-      check(value->dump(-1) == fixed.value, "[scheduler] {} is {}, but only {} is supported",
-            value->where(), value->dump(-1), fixed.value);
+    const Json* value = given(config, fixed.key);
+    if (fixed.is_learned == learned && value != nullptr && value->dump(-1) != fixed.value) {
+      return fmt::format("{} is {}, but only {} is supported", value->where(), value->dump(-1),
+                         fixed.value);
     }
   }
+  return "";
 }
 
 double number_or(const Json& config, std::string_view key, double otherwise) {
@@ -174,7 +181,7 @@ std::string without_infinities(std::string_view text) {
   return out;
 }
 
-/// Whether a configuration of a class that is not known here is of a rectified flow.
+/// Whether a configuration of a class that may be of either is of a rectified flow.
 bool is_of_flow(const Json& config) {
   const Json* predicts = given(config, "prediction_type");
   const bool says_so =
@@ -211,14 +218,18 @@ schedulers::ScheduleConfig read_schedule(Sampler sampler, const Json& config) {
 }
 
 schedulers::ScheduleConfig read_known(Sampler sampler, const Json& config) {
-  check_fixed(config, sampler);
-  return read_schedule(sampler, config);
+  const std::string learned = unsupported_setting(config, sampler, /*learned=*/true);
+  check(learned.empty(), "[scheduler] {}", learned);
+  schedulers::ScheduleConfig out = read_schedule(sampler, config);
+  out.unsupported = unsupported_setting(config, sampler, /*learned=*/false);
+  return out;
 }
 
 }  // namespace
 
 schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   schedulers::ScheduleConfig out = read_known(sampler, config);
+  check(out.unsupported.empty(), "[scheduler] {}", out.unsupported);
   check(!schedulers::clips_sample(out),
         "[scheduler] {} has {}; only false is supported\n  \"clip_sample\": false, as pipelines of "
         "latents have it",
@@ -228,12 +239,23 @@ schedulers::ScheduleConfig schedule_of(Sampler sampler, const Json& config) {
   return out;
 }
 
-schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file) {
-  const Json config =
-      Json::parse(without_infinities(io::read_text(file, size_t{1} << 20)), file.string());
+Json scheduler_file(const std::filesystem::path& file, std::string_view class_name) {
+  Json out = Json::parse(without_infinities(io::read_text(file, size_t{1} << 20)), file.string());
+  if (!class_name.empty()) {
+    out.at("_class_name");  // a file without one is not a scheduler's
+    out.set("_class_name", class_name);
+  }
+  return out;
+}
+
+schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& file,
+                                                 std::string_view class_name) {
+  const Json config = scheduler_file(file, class_name);
   const std::string& name = config.at("_class_name").as_string();
+  const schedulers::SchedulerClass& known =
+      schedulers::supported_scheduler_class(name, file.string());
   const Json* predicts = given(config, "prediction_type");
-  const bool is_unipc_of_noise = name == schedulers::class_name(Sampler::UNIPC) &&
+  const bool is_unipc_of_noise = known.name == schedulers::class_name(Sampler::UNIPC) &&
                                  predicts != nullptr && predicts->dump(-1) != "\"flow_prediction\"";
   if (schedulers::is_sampler(name) && !is_unipc_of_noise) {
     return read_known(schedulers::sampler_from_string(name), config);
@@ -242,8 +264,11 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
   const Json* betas = given(config, "trained_betas");
   check(betas == nullptr, "[scheduler] {}trained_betas are not supported",
         betas == nullptr ? "" : betas->where() + ": ");
+  using schedulers::Process;
+  const bool is_flow = known.process == Process::FLOW ||
+                       (known.process == Process::DIFFUSION_OR_FLOW && is_of_flow(config));
   schedulers::ScheduleConfig out =
-      read_schedule(is_of_flow(config) ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
+      read_schedule(is_flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
   out.unknown_class = is_unipc_of_noise ? fmt::format("{} of {}", name, predicts->dump(-1)) : name;
   return out;
 }
@@ -251,6 +276,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
 schedulers::ScheduleConfig with_sampler(schedulers::ScheduleConfig schedule, Sampler sampler) {
   schedule.sampler = sampler;
   schedule.unknown_class.clear();
+  schedule.unsupported.clear();
   return schedule;
 }
 

@@ -10,6 +10,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/schedulers/discrete.h"
+#include "kinema/schedulers/scheduler_class.h"
 #include "kinema/schedulers/unipc.h"
 
 namespace kinema::schedulers {
@@ -25,12 +26,6 @@ constexpr std::array<Named, 4> kSamplers{
      {Sampler::FLOW_MATCH_EULER, "flow_match_euler", "FlowMatchEulerDiscreteScheduler"},
      {Sampler::EULER, "euler_discrete", "EulerDiscreteScheduler"},
      {Sampler::DDIM, "ddim", "DDIMScheduler"}}};
-
-/// Configurations of JAX have it before the name.
-std::string_view without_flax(std::string_view name) {
-  constexpr std::string_view kFlax = "Flax";
-  return name.starts_with(kFlax) ? name.substr(kFlax.size()) : name;
-}
 
 /// sigma -> s sigma / (1 + (s - 1) sigma): more of the steps at high noise.
 template <typename T>
@@ -163,12 +158,21 @@ bool clips_sample(const ScheduleConfig& config) {
   return config.sampler == Sampler::DDIM && config.diffusion.clip_sample.value_or(true);
 }
 
+std::string other_samplers(const ScheduleConfig& config) {
+  if (is_flow(config.sampler)) {
+    return "euler or unipc";
+  }
+  return config.diffusion.clip_sample.value_or(true) ? "euler" : "euler or ddim";
+}
+
 void check_class(const ScheduleConfig& config) {
-  check(
-      config.unknown_class.empty(),
-      "[scheduler] the model's scheduler is a `{}`, which is not known here\n  scheduler=euler or "
-      "scheduler={} samples in its place, with what the model learned",
-      config.unknown_class, is_flow(config.sampler) ? "unipc" : "ddim");
+  const std::string others = other_samplers(config);
+  check(config.unknown_class.empty(),
+        "[scheduler] the model's scheduler is a `{}`, which is no sampler here\n  scheduler={} "
+        "samples in its place, with what the model learned",
+        config.unknown_class, others);
+  check(config.unsupported.empty(), "[scheduler] {}\n  scheduler={} samples without it",
+        config.unsupported, others);
   check(!clips_sample(config),
         "[scheduler] DDIMScheduler clips samples unless the model's scheduler_config.json says "
         "clip_sample: false, and it does not; only false is supported\n  \"clip_sample\": false "

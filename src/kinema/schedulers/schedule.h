@@ -59,6 +59,9 @@ struct ScheduleConfig {
   /// A file's class that is none of the samplers: what was learned is known, how it is sampled is
   /// not, until `sampler` is named in its place and this is cleared.
   std::string unknown_class = {};
+  /// A setting of the file's own sampler that is not supported, in words: what was learned is known
+  /// all the same, and `sampler` may be named anew, which clears this.
+  std::string unsupported = {};
   /// The shift of a picture of so many tokens: e^mu where it is dynamic. A diffusion has none.
   double shift_of(int64_t tokens) const;
   bool operator==(const ScheduleConfig&) const = default;
@@ -90,9 +93,13 @@ struct StepCoefficients {
   std::vector<float> values() const;
 };
 
-/// Throws an Error that names the samplers for a configuration of an unknown class, and one for a
-/// sampler that would clip.
+/// Throws an Error that names the samplers for a configuration of another class or of an
+/// unsupported setting, and one for a sampler that would clip.
 void check_class(const ScheduleConfig& config);
+
+/// Samplers that `scheduler=` may name when the sampler of this schedule cannot be used:
+/// `euler or unipc`, `euler or ddim`, `euler` where DDIM would clip.
+std::string other_samplers(const ScheduleConfig& config);
 
 /// Everything about a sampling run that does not depend on the sample.
 struct Schedule {

@@ -3,7 +3,6 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "kinema/core/error.h"
@@ -13,6 +12,9 @@ namespace kinema::text {
 namespace {
 
 using io::Json;
+
+// Tokenizers have none of more than a few dozen bytes; the bound keeps the time linear.
+constexpr size_t kLongest = 512;
 
 /// The code point that ends at `end`.
 char32_t code_point_before(std::string_view text, size_t end) {
@@ -38,10 +40,9 @@ bool stands_alone(std::string_view text, size_t start, size_t end) {
          (end == text.size() || !is_word(next_code_point(text, next)));
 }
 
-void longest_first(std::vector<AddedToken>& tokens) {
+void sort_by_text(std::vector<AddedToken>& tokens) {
   std::erase_if(tokens, [](const AddedToken& each) { return each.text.empty(); });
-  std::ranges::stable_sort(tokens, std::greater(),
-                           [](const AddedToken& each) { return each.text.size(); });
+  std::ranges::stable_sort(tokens, {}, &AddedToken::text);
 }
 
 bool flag(const Json& json, std::string_view key, bool otherwise) {
@@ -82,31 +83,46 @@ std::string token_text(const Json& value, std::string_view otherwise) {
 AddedTokens::AddedTokens(const std::vector<AddedToken>& all, bool normalized) {
   std::ranges::copy_if(all, std::back_inserter(tokens_),
                        [&](const AddedToken& each) { return each.normalized == normalized; });
-  longest_first(tokens_);
+  for (const AddedToken& each : tokens_) {
+    check(each.text.size() <= kLongest, "[text] the added token {} has {} bytes, more than {}",
+          each.id, each.text.size(), kLongest);
+  }
+  sort_by_text(tokens_);
 }
 
 void AddedTokens::normalize(const std::function<std::string(std::string_view)>& form) {
   for (AddedToken& token : tokens_) {
     token.text = form(token.text);
   }
-  longest_first(tokens_);
+  sort_by_text(tokens_);
+}
+
+const AddedToken* AddedTokens::longest_at(std::string_view text) const {
+  const AddedToken* found = nullptr;
+  auto first = tokens_.begin();
+  auto last = tokens_.end();
+  for (size_t i = 0; i < text.size() && first != last; ++i) {
+    // Those between first and last begin with the text's first i bytes; one that ends there is
+    // before the others.
+    const auto byte = [i](const AddedToken& each) {
+      return each.text.size() == i ? -1
+                                   : static_cast<int>(static_cast<unsigned char>(each.text[i]));
+    };
+    const int wanted = static_cast<int>(static_cast<unsigned char>(text[i]));
+    first = std::ranges::lower_bound(first, last, wanted, {}, byte);
+    last = std::ranges::upper_bound(first, last, wanted, {}, byte);
+    if (first != last && first->text.size() == i + 1) {
+      found = &*first;
+    }
+  }
+  return found;
 }
 
 void AddedTokens::split(std::string_view text, const std::function<void(std::string_view)>& section,
                         const std::function<void(int64_t)>& token) const {
-  std::array<bool, 256> leads{};
-  for (const AddedToken& each : tokens_) {
-    leads[static_cast<unsigned char>(each.text[0])] = true;
-  }
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
-    const AddedToken* found = nullptr;
-    if (leads[static_cast<unsigned char>(text[at])]) {
-      const auto here = std::ranges::find_if(tokens_, [&](const AddedToken& each) {
-        return text.compare(at, each.text.size(), each.text) == 0;
-      });
-      found = here == tokens_.end() ? nullptr : &*here;
-    }
+    const AddedToken* found = longest_at(text.substr(at));
     if (found == nullptr) {
       ++at;
       continue;

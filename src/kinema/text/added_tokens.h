@@ -32,7 +32,8 @@ std::string token_text(const io::Json& value, std::string_view otherwise);
 class AddedTokens {
  public:
   AddedTokens() = default;
-  /// Those of `all` that are `normalized` as told; those without a text are nowhere.
+  /// Those of `all` that are `normalized` as told; those without a text are nowhere. Throws an
+  /// Error for one of more than 512 bytes.
   AddedTokens(const std::vector<AddedToken>& all, bool normalized);
 
   /// Replaces each token's text; those that have none then are left out.
@@ -44,7 +45,10 @@ class AddedTokens {
              const std::function<void(int64_t)>& token) const;
 
  private:
-  std::vector<AddedToken> tokens_;  // the longest first
+  /// The longest token that the text begins with; null where it begins with none.
+  const AddedToken* longest_at(std::string_view text) const;
+
+  std::vector<AddedToken> tokens_;  // in the order of their texts
 };
 
 }  // namespace kinema::text

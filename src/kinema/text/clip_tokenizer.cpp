@@ -1,7 +1,5 @@
 #include "kinema/text/clip_tokenizer.h"
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 
 #include <algorithm>
@@ -18,27 +16,12 @@ constexpr std::string_view kWordEnd = "</w>";
 constexpr char32_t kCapitalIWithDot = 0x130;
 constexpr char32_t kDotAbove = 0x307;
 
-std::string composed(std::string_view text) {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
-  std::string out;
-  icu::StringByteSink<std::string> sink(&out);
-  if (U_SUCCESS(status) != 0) {
-    const icu::StringPiece piece(text.data(), static_cast<int32_t>(text.size()));
-    nfc->normalizeUTF8(0, piece, sink, nullptr, status);
-  }
-  check(U_SUCCESS(status) != 0, "[text] ICU cannot compose a text: {}", u_errorName(status));
-  return out;
-}
-
 /// NFC, one space for each run of white space, small letters.
 std::string normalized(std::string_view text) {
-  const std::string given = composed(text);
   std::string out;
-  out.reserve(given.size());
+  out.reserve(text.size());
   bool in_space = false;
-  for (size_t at = 0; at < given.size();) {
-    const char32_t c = next_code_point(given, at);
+  for (const char32_t c : compose(decode_utf8(text))) {
     if (is_white_space(c)) {
       if (!in_space) {
         out += ' ';

@@ -9,12 +9,16 @@
 #include "kinema/core/error.h"
 #include "kinema/text/fix_encoding.h"
 #include "kinema/text/html.h"
+#include "kinema/text/unicode.h"
 
 namespace kinema::text {
 namespace {
 
 // A line is not read further than this at once.
 constexpr size_t kLongestSegment = 1000000;
+// What was garbled several times takes as many passes, and nothing is garbled often: the bound is
+// for texts such as `&#xFF06;#xFF06;#xFF06;...`, each pass of which gives the next one work.
+constexpr int kMostPasses = 16;
 
 std::u32string to_u32(const icu::UnicodeString& text) {
   std::u32string out;
@@ -23,21 +27,6 @@ std::u32string to_u32(const icu::UnicodeString& text) {
     out += static_cast<char32_t>(text.char32At(i));
   }
   return out;
-}
-
-icu::UnicodeString to_icu(std::u32string_view text) {
-  icu::UnicodeString out;
-  for (const char32_t c : text) {
-    out.append(static_cast<UChar32>(c));
-  }
-  return out;
-}
-
-const icu::Normalizer2& nfc() {
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* made = icu::Normalizer2::getNFCInstance(status);
-  check(U_SUCCESS(status) != 0, "[text] ICU has no NFC: {}", u_errorName(status));
-  return *made;
 }
 
 const icu::Normalizer2& nfkc() {
@@ -51,10 +40,7 @@ std::u32string to_nfc(std::u32string_view text) {
   if (std::ranges::all_of(text, [](char32_t c) { return c < 0x300; })) {
     return std::u32string(text);  // nothing below composes
   }
-  UErrorCode status = U_ZERO_ERROR;
-  const icu::UnicodeString out = nfc().normalize(to_icu(text), status);
-  check(U_SUCCESS(status) != 0, "[text] normalising failed: {}", u_errorName(status));
-  return to_u32(out);
+  return compose(text);
 }
 
 /// Letters that are two for typographical or historical reasons: the Dutch, Afrikaans, Serbian and
@@ -180,7 +166,7 @@ std::u32string fix_text(std::u32string_view text) {
     // Where tags are, references are meant as such.
     read_html = read_html && segment.find(U'<') == std::u32string_view::npos;
     std::u32string fixed(segment);
-    while (true) {
+    for (int pass = 0; pass < kMostPasses; ++pass) {
       std::u32string next = fix_once(fixed, read_html);
       if (next == fixed) {
         break;

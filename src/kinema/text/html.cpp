@@ -193,6 +193,42 @@ std::optional<std::u32string> capital_reference(const std::string& name) {
   return to_upper(found->second.text);
 }
 
+/// What ftfy takes for a reference: how many code points it has behind its `&`, the semicolon
+/// included, and what it becomes.
+struct Strict {
+  size_t length = 0;  // 0: it is none
+  std::u32string text;
+};
+
+/// The reference whose `&` stood before the text.
+Strict strict_reference(std::u32string_view text) {
+  const bool is_number = text.starts_with(U'#');
+  const size_t first = is_number ? 1 : 0;
+  size_t end = first;
+  while (end < text.size() && end - first < kLongestStrictName &&
+         (is_digit(text[end]) || is_letter(text[end]))) {
+    ++end;
+  }
+  if (end == first || end == text.size() || text[end] != U';') {
+    return {};
+  }
+  const std::u32string whole = U"&" + std::u32string(text.substr(0, end + 1));
+  const size_t length = end + 1;
+  if (is_number) {
+    const Numeric number = numeric_reference(whole);
+    // ftfy takes a semicolon in the result for one that was left over.
+    const bool complete = number.length == whole.size() && number.text != U";";
+    return {length, complete ? number.text : whole};
+  }
+  const std::string name = narrow(text.substr(0, end));
+  const auto found = references().find(name);
+  if (found != references().end()) {
+    return {length, found->second.text};
+  }
+  const auto capital = capital_reference(name);
+  return {length, capital ? *capital : whole};
+}
+
 }  // namespace
 
 std::u32string unescape_html(std::u32string_view text) {
@@ -221,36 +257,27 @@ std::u32string unescape_html_strictly(std::u32string_view text) {
   std::u32string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    const std::u32string_view rest = text.substr(at);
-    const size_t first = rest.starts_with(U"&#") ? 2 : 1;
-    size_t end = first;
-    while (rest[0] == U'&' && end < rest.size() && end - first < kLongestStrictName &&
-           (is_digit(rest[end]) || is_letter(rest[end]))) {
-      ++end;
-    }
-    if (rest[0] != U'&' || end == first || end == rest.size() || rest[end] != U';') {
-      out += rest[0];
-      ++at;
+    if (text[at] != U'&') {
+      out += text[at++];
       continue;
     }
-    const std::u32string_view whole = rest.substr(0, end + 1);
-    at += whole.size();
-    if (first == 2) {
-      const Numeric number = numeric_reference(whole);
-      // ftfy takes a semicolon in the result for one that was left over.
-      const bool complete = number.length == whole.size() && number.text != U";";
-      out += complete ? std::u32string_view(number.text) : whole;
-      continue;
+    Strict reference = strict_reference(text.substr(at + 1));
+    // `&amp;amp;amp;lt;` is `&lt;` at once: by a level at a time, a text of n characters that is
+    // one such name would be read n / 4 times.
+    size_t next = at + 1 + reference.length;
+    while (reference.text == U"&") {
+      const Strict inner = strict_reference(text.substr(next));
+      if (inner.text != U"&") {
+        break;
+      }
+      next += inner.length;
     }
-    const std::string name = narrow(whole.substr(1, end - 1));
-    const auto found = references().find(name);
-    if (found != references().end()) {
-      out += found->second.text;
-    } else if (const auto capital = capital_reference(name)) {
-      out += *capital;
+    if (reference.length == 0) {
+      out += U'&';
     } else {
-      out += whole;
+      out += reference.text;
     }
+    at = next;
   }
   return out;
 }

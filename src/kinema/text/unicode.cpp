@@ -1,7 +1,9 @@
 #include "kinema/text/unicode.h"
 
 #include <unicode/brkiter.h>
+#include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
+#include <unicode/unistr.h>
 #include <unicode/utext.h>
 
 #include <algorithm>
@@ -37,6 +39,41 @@ bool is_second_byte(unsigned char lead, unsigned char second) {
 }
 
 bool is_trailing_byte(unsigned char c) { return c >= 0x80 && c <= 0xbf; }
+
+const icu::Normalizer2& nfc() {
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* made = icu::Normalizer2::getNFCInstance(status);
+  check(U_SUCCESS(status) != 0, "[text] ICU has no NFC: {}", u_errorName(status));
+  return *made;
+}
+
+/// The text with every run of marks in canonical order (Unicode, D109), which ICU gives them by
+/// insertion: thousands of marks on one letter would take it the square of their number.
+std::u32string in_canonical_order(std::u32string_view text) {
+  std::u32string out;
+  out.reserve(text.size());
+  for (const char32_t c : text) {
+    const auto u = static_cast<UChar32>(c);
+    // A mark of class 0 that stands for several others, as in Tibetan.
+    icu::UnicodeString parts;
+    if (u_getCombiningClass(u) == 0 &&
+        u_getIntPropertyValue(u, UCHAR_LEAD_CANONICAL_COMBINING_CLASS) != 0 &&
+        nfc().getDecomposition(u, parts) != 0) {
+      for (int32_t i = 0; i < parts.length(); i = parts.moveIndex32(i, 1)) {
+        out += static_cast<char32_t>(parts.char32At(i));
+      }
+    } else {
+      out += c;
+    }
+  }
+  const auto class_of = [](char32_t c) { return u_getCombiningClass(static_cast<UChar32>(c)); };
+  for (auto begin = out.begin(); begin != out.end();) {
+    const auto end = std::find_if(begin, out.end(), [&](char32_t c) { return class_of(c) == 0; });
+    std::ranges::stable_sort(begin, end, {}, class_of);
+    begin = end == out.end() ? end : end + 1;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -118,6 +155,22 @@ bool is_white_space(char32_t c) {
 }
 
 bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1c && c <= 0x1f); }
+
+std::u32string compose(std::u32string_view text) {
+  icu::UnicodeString given;
+  for (const char32_t c : in_canonical_order(text)) {
+    given.append(static_cast<UChar32>(c));
+  }
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::UnicodeString composed = nfc().normalize(given, status);
+  check(U_SUCCESS(status) != 0, "[text] ICU cannot compose a text: {}", u_errorName(status));
+  std::u32string out;
+  out.reserve(static_cast<size_t>(composed.length()));
+  for (int32_t i = 0; i < composed.length(); i = composed.moveIndex32(i, 1)) {
+    out += static_cast<char32_t>(composed.char32At(i));
+  }
+  return out;
+}
 
 std::vector<size_t> grapheme_ends(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;

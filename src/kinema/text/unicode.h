@@ -28,6 +28,9 @@ bool is_white_space(char32_t c);
 /// regular expressions take for a space.
 bool is_python_space(char32_t c);
 
+/// Unicode's form NFC, in time proportional to n log n.
+std::u32string compose(std::u32string_view text);
+
 /// Ends of the extended grapheme clusters of well-formed UTF-8 (what a reader sees as one
 /// character), as byte positions.
 std::vector<size_t> grapheme_ends(std::string_view text);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kinema/core/give_way.h"
+#include "kinema/core/parallel.h"
 #include "kinema/core/trace.h"
 
 namespace kinema::training {
@@ -16,12 +17,15 @@ Background::~Background() {
 
 void Background::start(std::function<std::string()> work) {
   finish();
-  running_ = std::async(std::launch::async, [work = std::move(work)] {
-    give_way();
-    trace::name_thread("checkpoint");
-    const trace::Scope span("write checkpoint");
-    return work();
-  });
+  running_ = in_background(
+      [] {
+        give_way();
+        trace::name_thread("checkpoint");
+      },
+      [work = std::move(work)] {
+        const trace::Scope span("write checkpoint");
+        return work();
+      });
 }
 
 std::optional<std::string> Background::poll() {

@@ -8,8 +8,8 @@
 namespace kinema::training {
 
 /// One piece of work at a time on a thread of its own, which gives way to the steps that run
-/// meanwhile. What it has to say comes back as its result: work writes to nothing that may be gone
-/// when it ends. Not for several threads.
+/// meanwhile; where no thread can be made, `start` does the work. What it has to say comes back as
+/// its result: work writes to nothing that may be gone when it ends. Not for several threads.
 class Background {
  public:
   Background() = default;

@@ -115,9 +115,30 @@ runtime::Array f32_copy(const runtime::Array& array, const runtime::Devices& dev
           std::move(shards)};
 }
 
-runtime::Array count_array(int64_t updates, const runtime::Devices& devices) {
-  const auto count = static_cast<int32_t>(updates);
-  return devices.upload(HostArray::from<int32_t>(DType::S32, {}, std::span(&count, 1)));
+/// By Count.
+using Counts = std::array<int32_t, COUNTS>;
+
+runtime::Array counts_array(const Counts& counts, const runtime::Devices& devices) {
+  return devices.upload(HostArray::from<int32_t>(DType::S32, {COUNTS}, counts));
+}
+
+/// The names of counts in train_state.json.
+constexpr std::array<const char*, COUNTS> kCounts = {"updates", "updates_of_moments",
+                                                     "updates_of_average"};
+
+/// Those that are not named are the updates in all: an earlier version wrote these alone.
+Counts read_counts(const io::Json& state, int64_t expert) {
+  Counts out{};
+  for (size_t i = 0; i < out.size(); ++i) {
+    const io::Json* named = state.find(of_expert(kCounts[i], expert));
+    const io::Json& count = named != nullptr ? *named : state.at(of_expert(kCounts[0], expert));
+    const int64_t value = count.as_int();
+    check(value >= 0 && value <= std::numeric_limits<int32_t>::max(),
+          "[checkpoint] {} is {}, expected a number of updates", of_expert(kCounts[i], expert),
+          value);
+    out[i] = static_cast<int32_t>(value);
+  }
+  return out;
 }
 
 /// The parts that a checkpoint holds.
@@ -173,14 +194,16 @@ std::vector<runtime::Array> trained_additions(const fs::path& folder,
   return out;
 }
 
-io::Json to_json(const TrainState& train, std::span<const int64_t> updates) {
+io::Json to_json(const TrainState& train, std::span<const io::Json> counts) {
   io::Json settings = io::Json::object();
   for (const auto& [key, value] : train.settings) {
     settings.set(key, io::Json::parse(value, key));
   }
   io::Json out = io::Json::object({{"format", 1}, {"step", train.step}});
-  for (size_t i = 0; i < updates.size(); ++i) {
-    out.set(of_expert("updates", static_cast<int64_t>(i)), updates[i]);
+  for (const io::Json& of_network : counts) {
+    for (const auto& [name, count] : of_network.members()) {
+      out.set(name, count);
+    }
   }
   out.set("data_position", train.data_position).set("seed", train.seed);
   if (const Gain& gain = train.gain; gain.best || gain.without > 0) {
@@ -193,10 +216,10 @@ io::Json to_json(const TrainState& train, std::span<const int64_t> updates) {
   return out.set("settings", std::move(settings));
 }
 
-/// The folders of one network; returns its number of updates.
-int64_t save_network(const fs::path& folder, const networks::Network& network,
-                     const StateSource& state, const TrainState& train, const Held& held,
-                     int64_t expert) {
+/// The folders of one network; returns its counts as they are named in train_state.json.
+io::Json save_network(const fs::path& folder, const networks::Network& network,
+                      const StateSource& state, const TrainState& train, const Held& held,
+                      int64_t expert) {
   using Kept = StateSource::Kept;
   const StateParts<Kept>& parts = state.parts;
   const auto save_model = [&](const std::string& name, std::span<const Kept> trained) {
@@ -237,7 +260,15 @@ int64_t save_network(const fs::path& folder, const networks::Network& network,
   if (!parts.ema.empty()) {
     save_model(average_part(name), parts.ema);
   }
-  return parts.count->to_host().as<int32_t>()[0];
+  const HostArray counts = parts.counts->to_host();
+  io::Json named = io::Json::object();
+  for (const Count count : {UPDATES, OF_MOMENTS, OF_AVERAGE}) {
+    if ((count != OF_MOMENTS || held.optimizer) && (count != OF_AVERAGE || !parts.ema.empty())) {
+      named.set(of_expert(kCounts.at(count), expert),
+                int64_t{counts.as<int32_t>()[static_cast<size_t>(count)]});
+    }
+  }
+  return named;
 }
 
 Gain read_gain(const io::Json& state) {
@@ -261,8 +292,8 @@ io::Json read_state_json(const fs::path& folder) {
 
 /// The settings of a checkpoint from before all of them were kept: some, as text, and sizes of the
 /// model as JSON. Their other names are not keys.
-config::Record read_identity(const io::Json& identity) {
-  config::Record out;
+std::map<std::string, std::string> read_identity(const io::Json& identity) {
+  std::map<std::string, std::string> out;
   for (const auto& [key, value] : identity.members()) {
     const std::string& text = value.as_string();
     try {
@@ -348,12 +379,12 @@ void save_state(const fs::path& folder, const networks::Network& network, const 
 
 void save_states(const fs::path& folder, const networks::Network& network,
                  std::span<const StateSource> states, const TrainState& train, const Held& held) {
-  std::vector<int64_t> updates;
+  std::vector<io::Json> counts;
   for (const StateSource& state : states) {
-    updates.push_back(save_network(folder, network, state, train, held, std::ssize(updates)));
+    counts.push_back(save_network(folder, network, state, train, held, std::ssize(counts)));
   }
   if (states.front().process == 0) {
-    io::write_file(folder / kState, to_json(train, updates).dump() + "\n");
+    io::write_file(folder / kState, to_json(train, counts).dump() + "\n");
   }
 }
 
@@ -401,6 +432,10 @@ std::string TrainState::setting(const std::string& key) const {
   return value.is_string() ? value.as_string() : found->second;
 }
 
+bool has_average(const fs::path& folder, const std::string& part) {
+  return fs::exists(folder / average_part(part));
+}
+
 bool has_optimizer(const fs::path& folder) { return fs::exists(folder / kOptimizer); }
 
 State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, bool ema,
@@ -425,19 +460,22 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
                                           /*seed=*/0, specs, devices)
                   : weights::load(folder / part, specs, devices),
              specs);
-  int64_t updates = 0;
+  Counts counts = read_counts(read_state_json(folder), expert);
   if (has_optimizer(folder)) {
     const fs::path saved = folder / of_expert(kOptimizer, expert);
     state.mu = load_moments(saved / "mu.safetensors", kept.mu, devices);
     state.nu = load_moments(saved / "nu.safetensors", kept.nu, devices);
-    updates = read_state_json(folder).at(of_expert("updates", expert)).as_int();
   } else {
+    counts[OF_MOMENTS] = 0;
     state.mu = zeros(kept.mu, devices);
     state.nu = zeros(kept.nu, devices);
   }
   if (ema) {
-    const fs::path average =
-        folder / (fs::exists(folder / average_part(part)) ? average_part(part) : part);
+    const bool holds_average = has_average(folder, part);
+    if (!holds_average) {
+      counts[OF_AVERAGE] = 0;
+    }
+    const fs::path average = folder / (holds_average ? average_part(part) : part);
     std::vector<nn::ParamSpec> averages = state_specs(specs);
     for (nn::ParamSpec& spec : averages) {
       if (spec.trained) {
@@ -447,7 +485,7 @@ State load_state(const fs::path& folder, std::span<const nn::ParamSpec> specs, b
     state.ema = base ? trained_additions(average, averages, devices)
                      : trained_parameters(average, averages, devices);
   }
-  state.count = count_array(updates, devices);
+  state.counts = counts_array(counts, devices);
   return state;
 }
 
@@ -467,7 +505,7 @@ State fresh_state(std::vector<runtime::Array> params, std::span<const nn::ParamS
   }
   state.mu = zeros(parts.mu, devices);
   state.nu = zeros(parts.nu, devices);
-  state.count = count_array(0, devices);
+  state.counts = counts_array({}, devices);
   return state;
 }
 

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kinema/config/resume.h"
 #include "kinema/networks/network.h"
 #include "kinema/nn/params.h"
 #include "kinema/pjrt/buffer.h"
@@ -31,9 +31,10 @@
 ///     adapter/ and adapter_2/, optimizer/ and optimizer_2/
 ///   optimizer/          mu.safetensors and nu.safetensors under the parameters' keys, like them,
 ///                       and what else an optimizer keeps (Optimizer::moments)
-///   train_state.json    step, updates (updates_2), seed, what evaluations came to, and the
-///   settings that a
-///                       resumed run is compared with
+///   train_state.json    step, updates (updates_2; in all, and those of moments and average:
+///   Count),
+///                       seed, what evaluations came to, and the settings that a resumed run is
+///                       compared with
 ///   manifest.json       see CheckpointFolder
 namespace kinema::training {
 
@@ -55,7 +56,7 @@ struct TrainState {
   int64_t step = 0;           // steps completed
   int64_t data_position = 0;  // of the next batch
   int64_t seed = 0;
-  config::Record settings;  // those that decide the result
+  std::map<std::string, std::string> settings;  // those that decide the result
   /// The folder of the parameters; with an adapter, kAdapter.
   std::string weights = "transformer";
   /// What is trained where that is an adapter alone; read_train_state leaves it empty.
@@ -114,15 +115,18 @@ std::string average_part(const std::string& weights);
 /// an earlier version has few settings.
 TrainState read_train_state(const std::filesystem::path& folder);
 
+/// Whether the checkpoint holds the average of a part (weights_parts).
+bool has_average(const std::filesystem::path& folder, const std::string& part);
+
 /// Whether the checkpoint holds the optimizer's moments.
 bool has_optimizer(const std::filesystem::path& folder);
 
 /// The state from a checkpoint, whatever devices wrote it: each device reads what it holds, in the
 /// dtypes of the specs (state_specs) whatever the checkpoint was kept in; an average is F32. An
-/// average that the checkpoint does not hold starts as the parameters; without an optimizer in it
-/// moments and count start at zero. Of a checkpoint with an adapter, `base` has the network; throws
-/// an Error where one is given and not wanted, or wanted and not given.
-/// `expert`: of a checkpoint of both, 1 is the low-noise one.
+/// average that the checkpoint does not hold starts as the parameters, and without an optimizer in
+/// it moments start at zero; each is then counted from 0, while what is there keeps its count. Of a
+/// checkpoint with an adapter, `base` has the network; throws an Error where one is given and not
+/// wanted, or wanted and not given. `expert`: of a checkpoint of both, 1 is the low-noise one.
 State load_state(const std::filesystem::path& folder, std::span<const nn::ParamSpec> specs,
                  bool ema, const runtime::Devices& devices,
                  const Optimizer& optimizer = plain_adamw(),

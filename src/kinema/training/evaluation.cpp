@@ -65,11 +65,15 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// The timestep that a sample is evaluated at, if it takes part; `told`: by the sample.
+/// The timestep that a sample is evaluated at, if it takes part; `told`: by the sample. Throws an
+/// Error where the schedule lacks it.
 std::optional<int64_t> timestep_of(std::optional<int64_t> told, int64_t r,
                                    const EvaluationOptions& options,
                                    const ObjectiveOptions& objective) {
   const int64_t timestep = told ? *told : shared_timestep(options, r);
+  if (told || timestep >= 0) {
+    check_timestep(timestep, objective, told ? fmt::format("record {}", r) : "timesteps_list");
+  }
   const auto t = static_cast<double>(timestep);
   const bool trained = t >= objective.min_timestep && t <= objective.max_timestep;
   return timestep >= 0 && trained ? std::optional(timestep) : std::nullopt;
@@ -84,17 +88,25 @@ int64_t shared_timestep(const EvaluationOptions& options, int64_t r) {
 
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source) {
+  bool some = false;
   for (int64_t r = 0; r < source.size(); ++r) {
-    if (timestep_of(source.at(r).timestep, r, options, objective)) {
-      return;
+    const std::optional<int64_t> told = source.at(r).timestep;
+    if (!told && r == 0) {
+      for (const int64_t timestep : options.timesteps) {
+        check_timestep(timestep, objective, "timesteps_list");
+      }
+    }
+    some = timestep_of(told, r, options, objective).has_value() || some;
+    if (some && !told) {
+      break;  // the others bring none either
     }
   }
-  fail(
-      "[evaluation] of {} samples none takes part: timesteps from {:g} to {:g} count, {}\n  "
-      "timesteps_list, or the timesteps of the records, must lie there",
-      source.size(), objective.min_timestep, objective.max_timestep,
-      options.timesteps.empty() ? "and there is none of timesteps_list"
-                                : fmt::format("and num_eval_samples is {}", options.samples));
+  check(some,
+        "[evaluation] of {} samples none takes part: timesteps from {:g} to {:g} count, {}\n  "
+        "timesteps_list, or the timesteps of the records, must lie there",
+        source.size(), objective.min_timestep, objective.max_timestep,
+        options.timesteps.empty() ? "and there is none of timesteps_list"
+                                  : fmt::format("and num_eval_samples is {}", options.samples));
 }
 
 /// A sample that takes part.

@@ -40,8 +40,9 @@ struct Evaluation {
 /// The timestep of sample `r` where samples bring none; negative: it takes no part.
 int64_t shared_timestep(const EvaluationOptions& options, int64_t r);
 
-/// Throws an Error where no sample of `source` would take part. Reads until one does, so that an
-/// evaluation that cannot work is known before the first step.
+/// Throws an Error where no sample of `source` would take part, or the model's schedule lacks a
+/// timestep of the samples or of the options, so that an evaluation that cannot work is known
+/// before the first step. Reads all samples where they bring timesteps, else until one takes part.
 void check_evaluation(const EvaluationOptions& options, const ObjectiveOptions& objective,
                       const data::Source& source);
 

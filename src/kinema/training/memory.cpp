@@ -45,8 +45,12 @@ void check_fits(const std::string& what, int64_t wanted, const runtime::Devices&
     return;
   }
   const auto gb = [](int64_t bytes) { return static_cast<double>(bytes) / 1e9; };
-  std::string remedy = "a smaller model, fewer frames or smaller ones take less";
+  std::string remedy =
+      "a smaller batch (per_device_batch_size), a smaller model, fewer or smaller frames take less";
   for (const Alternative& each : alternatives) {
+    if (each.least && each.least() > free) {
+      continue;
+    }
     if (const int64_t bytes = each.bytes(); bytes <= free) {
       remedy = fmt::format("with {} it takes {:.1f} GB", each.change, gb(bytes));
       break;

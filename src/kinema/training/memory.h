@@ -34,10 +34,13 @@ MemoryUse memory_use(const Trainer& trainer, const runtime::Devices& devices, in
 struct Alternative {
   std::string change;  // `remat_policy=FULL`
   std::function<int64_t()> bytes;
+  /// Those that it takes at least, where they are had sooner; empty: not known.
+  std::function<int64_t()> least = {};
 };
 
 /// Throws an Error when `wanted` bytes of each device are more than are free; it names the first of
-/// the alternatives that fits. `what` takes so much: "a step with its state".
+/// the alternatives that fits, and asks no `bytes` of one whose `least` do not. `what` takes so
+/// much: "a step with its state", "a step with its state at least".
 void check_fits(const std::string& what, int64_t wanted, const runtime::Devices& devices,
                 std::span<const Alternative> alternatives);
 

@@ -130,6 +130,18 @@ Tensor with_offset(Tensor noise, Tensor offsets, double noise_offset) {
   return noise + noise_offset * offsets;
 }
 
+int64_t last_timestep(const ObjectiveOptions& options) {
+  return options.diffusion ? options.diffusion->num_train_timesteps - 1
+                           : static_cast<int64_t>(options.flow.num_train_timesteps);
+}
+
+void check_timestep(int64_t timestep, const ObjectiveOptions& options,
+                    const std::string& named_by) {
+  check(timestep >= 0 && timestep <= last_timestep(options),
+        "[evaluation] {} has timestep {}, but the schedule of the model has 0 to {}", named_by,
+        timestep, last_timestep(options));
+}
+
 bool gives_first_frames(const ObjectiveOptions& options, const Shape& latents) {
   return options.first_frame > 0.0 && latents.rank() == 5 && latents.dims[2] > 1;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "kinema/graph/ops.h"
 #include "kinema/schedulers/diffusion.h"
@@ -61,6 +62,13 @@ struct FlowBatch {
   /// the same.
   Tensor counts = {};
 };
+
+/// The timesteps that a schedule has: 0 to this one. A flow's last is pure noise, a diffusion's the
+/// last of its table.
+int64_t last_timestep(const ObjectiveOptions& options);
+
+/// Throws an Error where the schedule lacks a timestep; `named_by` says where it comes from.
+void check_timestep(int64_t timestep, const ObjectiveOptions& options, const std::string& named_by);
 
 /// Whether first frames are given: not in videos of one latent frame, of which nothing would be
 /// left to predict.

@@ -111,8 +111,8 @@ StateSource SharedState::copy(const StateView& state, const Held& held) {
     out.parts.mu = list(plain.moments.mu, parts.mu, /*by_first=*/false);
     out.parts.nu = list(plain.moments.nu, parts.nu, /*by_first=*/false);
   }
-  const auto count = std::make_shared<HostArray>(parts.count->to_host());
-  out.parts.count = Kept{.dtype = DType::S32, .to_host = [count] { return *count; }};
+  const auto counts = std::make_shared<HostArray>(parts.counts->to_host());
+  out.parts.counts = Kept{.dtype = DType::S32, .to_host = [counts] { return *counts; }};
   return out;
 }
 

@@ -55,7 +55,7 @@ StateParts<nn::ParamSpec> state_parts(std::span<const nn::ParamSpec> kept, bool 
     out.ema = state_specs(out.trained);
     set_memory(out.ema, optimizer.memory());
   }
-  out.count = nn::ParamSpec{.name = "count", .shape = {DType::S32, {}}};
+  out.counts = nn::ParamSpec{.name = "counts", .shape = {DType::S32, {COUNTS}}, .axes = {""}};
   return out;
 }
 

@@ -21,16 +21,25 @@ enum class StateDType {
   WEIGHTS,  // the dtypes the network works in: half the memory, and small updates round to nothing
 };
 
+/// How many updates were made, as the state of one network counts them. All three grow together; a
+/// run that goes on without saved moments, or begins an average, counts those from 0.
+enum Count : int64_t {
+  UPDATES,     // in all
+  OF_MOMENTS,  // since the optimizer's moments began at zero
+  OF_AVERAGE,  // since the average began as the parameters
+  COUNTS       // how many counts there are
+};
+
 /// What a run keeps between steps, by its parts: arrays, or what stands for them (specs, tensors of
 /// a graph). Lists of parameters are in the order of the network's.
 template <typename T>
 struct StateParts {
-  std::vector<T> frozen;   // parameters that no step changes
-  std::vector<T> trained;  // parameters that steps change
-  std::vector<T> mu;       // first moments of these, as many as the optimizer keeps
-  std::vector<T> nu;       // second moments
-  std::vector<T> ema;      // averages; none where none are kept
-  std::optional<T> count;  // updates made, S32
+  std::vector<T> frozen;    // parameters that no step changes
+  std::vector<T> trained;   // parameters that steps change
+  std::vector<T> mu;        // first moments of these, as many as the optimizer keeps
+  std::vector<T> nu;        // second moments
+  std::vector<T> ema;       // averages; none where none are kept
+  std::optional<T> counts;  // S32 [COUNTS], see Count
 
   /// Calls f(list) with what steps change, part by part, in the order of a step's results.
   template <typename F>
@@ -38,8 +47,8 @@ struct StateParts {
     for (const auto* part : {&trained, &mu, &nu, &ema}) {
       f(std::span<const T>(*part));
     }
-    if (count) {
-      f(std::span<const T>(&*count, 1));
+    if (counts) {
+      f(std::span<const T>(&*counts, 1));
     }
   }
   /// The same, with what stays before it: the order in which a step takes the state.
@@ -66,13 +75,13 @@ struct StateParts {
         out.push_back(&x);
       }
     }
-    if (count) {
-      out.push_back(&*count);
+    if (counts) {
+      out.push_back(&*counts);
     }
     return out;
   }
   size_t changed() const {
-    return trained.size() + mu.size() + nu.size() + ema.size() + (count ? 1 : 0);
+    return trained.size() + mu.size() + nu.size() + ema.size() + (counts ? 1 : 0);
   }
   size_t size() const { return frozen.size() + changed(); }
   bool empty() const { return size() == 0; }
@@ -92,8 +101,8 @@ struct StateParts {
     each_of(mu, out.mu);
     each_of(nu, out.nu);
     each_of(ema, out.ema);
-    if (count) {
-      out.count = f(*count);
+    if (counts) {
+      out.counts = f(*counts);
     }
     return out;
   }
@@ -106,8 +115,8 @@ struct StateParts {
         x = std::move(from[at++]);
       }
     }
-    if (count) {
-      *count = std::move(from[at++]);
+    if (counts) {
+      *counts = std::move(from[at++]);
     }
     return at;
   }

@@ -142,21 +142,27 @@ StateParts<Tensor> state_inputs(Graph& graph, const StateParts<nn::ParamSpec>& s
   state.mu = list("mu.", specs.mu);
   state.nu = list("nu.", specs.nu);
   state.ema = list("ema.", specs.ema);
-  state.count = graph.input(specs.count->shape, specs.count->name);
+  state.counts = specs.counts->input(graph, place);
   return state;
 }
 
+/// One of the counts S32 [COUNTS], as a scalar.
+Tensor count_of(Tensor counts, Count which) {
+  return reshape(slice(counts, Axis(0), which, 1), {});
+}
+
+/// `updates`: those of the average, this one among them.
 std::vector<Tensor> average(std::span<const nn::ParamSpec> specs, std::span<const Tensor> ema,
-                            const OptimizerState& next, const Ema& rule, Tensor ok) {
-  const Tensor d = rule.decay_at(convert(next.count, DType::F32));
+                            std::span<const Tensor> params, Tensor updates, const Ema& rule,
+                            Tensor ok) {
+  const Tensor d = rule.decay_at(convert(updates, DType::F32));
   std::vector<Tensor> out;
   for (size_t i = 0; i < ema.size(); ++i) {
     const auto mixed = [&](std::span<const Tensor> in) -> std::vector<Tensor> {
       const Tensor sum = in[0] * d + convert(in[1], DType::F32) * (1.0 - d);
       return {ok ? select(ok, sum, in[0]) : sum};
     };
-    out.push_back(
-        layer_by_layer(specs.subspan(i, 1), std::vector{ema[i], next.params[i]}, mixed)[0]);
+    out.push_back(layer_by_layer(specs.subspan(i, 1), std::vector{ema[i], params[i]}, mixed)[0]);
   }
   return out;
 }
@@ -284,13 +290,17 @@ StepGraph build_step(std::span<const nn::ParamSpec> specs, const Model& model,
   const Tensor finite = is_finite(total(concatenate({squares, reshape(found.loss, {1})}, Axis(0))));
   const Tensor ok = options.check_finite ? finite : Tensor();
   const OptimizerState next =
-      update(*optimizer, {state.trained, state.mu, state.nu, *state.count}, trained,
-             found.gradients, norm, learning_rate, options.adamw.limits(), ok);
+      update(*optimizer, {state.trained, state.mu, state.nu, count_of(*state.counts, OF_MOMENTS)},
+             trained, found.gradients, norm, learning_rate, options.adamw.limits(), ok);
 
-  StateParts<Tensor> after{
-      .trained = next.params, .mu = next.mu, .nu = next.nu, .count = next.count};
+  const Tensor counted = *state.counts + 1.0;
+  StateParts<Tensor> after{.trained = next.params,
+                           .mu = next.mu,
+                           .nu = next.nu,
+                           .counts = ok ? select(ok, counted, *state.counts) : counted};
   if (!state.ema.empty()) {
-    after.ema = average(step.state.ema, state.ema, next, options.ema, ok);
+    after.ema = average(step.state.ema, state.ema, next.params, count_of(counted, OF_AVERAGE),
+                        options.ema, ok);
   }
   after.each_changed([&](std::span<const Tensor> part) {
     step.outputs.insert(step.outputs.end(), part.begin(), part.end());

@@ -48,7 +48,10 @@ StepOptions over(const runtime::Devices& devices, StepOptions step) {
 Trainer::Trainer(const runtime::Devices& devices, std::span<const nn::ParamSpec> specs,
                  const Model& model, const BatchShapes& batch, StepOptions step, State state,
                  const TrainerOptions& options)
-    : devices_(devices), options_(over(devices, std::move(step))), how_(options.program) {
+    : devices_(devices),
+      options_(over(devices, std::move(step))),
+      how_(options.program),
+      before_compile_(options.before_compile) {
   compile(specs, model, batch);
   if (!state.empty()) {
     set_state(std::move(state));
@@ -126,6 +129,9 @@ void Trainer::compile(std::span<const nn::ParamSpec> specs, const Model& model,
     how.name += fmt::format("_{}", steps_.size() + 1);
   }
   StepGraph graph = build_step(specs, model, batch, options_);
+  if (before_compile_) {
+    before_compile_(graph);
+  }
   runtime::Program program = compile_step(devices_, graph, how);
   steps_.push_back(
       std::make_unique<Compiled>(Compiled{batch, std::move(graph), std::move(program)}));

@@ -29,6 +29,8 @@ struct TrainerOptions {
   /// The same as one vector [p], where batches have pooled text.
   std::optional<HostArray> empty_pooled = {};
   runtime::ProgramOptions program;
+  /// Called with each step before it is compiled; what it throws ends that.
+  std::function<void(const StepGraph&)> before_compile = {};
 };
 
 /// A compiled step for each shape that batches have, and the state that all of them work on, on one
@@ -138,6 +140,7 @@ class Trainer {
   runtime::Devices devices_;
   StepOptions options_;
   runtime::ProgramOptions how_;
+  std::function<void(const StepGraph&)> before_compile_;
   std::vector<std::unique_ptr<Compiled>> steps_;
   State state_;
   std::function<bool()> stop_asked_;

@@ -184,7 +184,7 @@ std::vector<Row> image_pipeline_rows(const Case& c, Session& session) {
   std::vector<float> timesteps;
   const sample::Generated made = pipeline.generate(
       request, {.encoded =
-                    [&](std::span<const sample::DenoiseBatch> batches) {
+                    [&](std::span<const sample::DenoiseBatch> batches, int64_t /*num_frames*/) {
                       const sample::DenoiseBatch& batch = batches.front();
                       add("prompt_embeds", batch.text);
                       add("pooled_prompt_embeds", batch.pooled);

@@ -179,7 +179,7 @@ std::vector<Row> pipeline_rows(const Case& c, Session& session) {
   const sample::Generated made = pipeline.generate(
       request_of(c, folder.schedule.value_or(ScheduleConfig{})),
       {.encoded =
-           [&](std::span<const sample::DenoiseBatch> batches) {
+           [&](std::span<const sample::DenoiseBatch> batches, int64_t /*num_frames*/) {
              add("first_model_input", first_model_input(batches[0], session), kLatents);
            },
        .step = [&](const sample::DenoiseStep& step) { trace.add(step); }});

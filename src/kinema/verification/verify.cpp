@@ -1,14 +1,12 @@
 #include "kinema/verification/verify.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
 #include "kinema/verification/case.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/session.h"
@@ -139,18 +137,8 @@ class Runner {
         rows_(names_.size()) {}
 
   std::vector<Row> operator()() {
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-    const size_t threads =
-        options_.threads > 0 ? static_cast<size_t>(options_.threads) : std::min<size_t>(cores, 4);
-    {
-      std::vector<std::jthread> workers;
-      for (size_t i = 0; i < std::min(threads, units_.size()); ++i) {
-        workers.emplace_back([this] { work(); });
-      }
-    }
-    if (error_) {
-      std::rethrow_exception(error_);
-    }
+    const int threads = options_.threads > 0 ? options_.threads : std::min(processor_threads(), 4);
+    for_each_in_parallel(units_.size(), threads, [this](size_t unit) { work(units_[unit]); });
     std::vector<Row> all;
     for (const std::vector<Row>& rows : rows_) {
       all.insert(all.end(), rows.begin(), rows.end());
@@ -159,22 +147,14 @@ class Runner {
   }
 
  private:
-  void work() {
-    try {
-      for (size_t unit = next_++; unit < units_.size(); unit = next_++) {
-        Session session(client_, options_);
-        for (const size_t i : units_[unit]) {
-          rows_[i] = run_case(folder_, names_[i], session);
-          if (options_.on_case) {
-            const std::scoped_lock lock(mutex_);
-            options_.on_case(rows_[i]);
-          }
-        }
+  void work(const Unit& unit) {
+    Session session(client_, options_);
+    for (const size_t i : unit) {
+      rows_[i] = run_case(folder_, names_[i], session);
+      if (options_.on_case) {
+        const std::scoped_lock lock(mutex_);
+        options_.on_case(rows_[i]);
       }
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      error_ = std::current_exception();
-      next_ = units_.size();
     }
   }
 
@@ -184,9 +164,7 @@ class Runner {
   const Options& options_;
   std::vector<Unit> units_;
   std::vector<std::vector<Row>> rows_;  // by case; each written by one thread
-  std::atomic<size_t> next_ = 0;
-  std::mutex mutex_;
-  std::exception_ptr error_;
+  std::mutex mutex_;                    // of on_case
 };
 
 }  // namespace
@@ -195,7 +173,8 @@ Report run(const std::filesystem::path& folder, const pjrt::Client& client,
            const Options& options) {
   std::vector<std::string> names = case_names(folder);
   std::erase_if(names, [&](const std::string& name) {
-    return name.find(options.filter) == std::string::npos;
+    return name.find(options.filter) == std::string::npos ||
+           (!options.skip.empty() && name.find(options.skip) != std::string::npos);
   });
   check(!names.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
         options.filter);

@@ -137,8 +137,10 @@ Checkpoint Checkpoint::open(const fs::path& path, std::string_view part) {
     }
     out.read(all, part);
     out.config_ = config_beside(path, part, out.names_->table);
-    check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}", out.path_,
-          word_of(part));
+    check(part.empty() || out.names_->table != nullptr, "[weights] {} holds no {}{}", out.path_,
+          word_of(part),
+          part == kVae ? "\n  wan_vae_pretrained_model_name_or_path=FOLDER takes it from elsewhere"
+                       : "");
     return out;
   }
   out.folder_ = io::ModelFolder::open(path);

@@ -13,10 +13,33 @@ namespace {
 
 using Names = std::set<std::string_view>;
 
-// A bundle of a whole pipeline in one file has these beside the transformer.
-constexpr std::array<std::string_view, 7> kOtherParts{
-    "vae.",         "first_stage_model.", "text_encoders.", "cond_stage_model.",
-    "conditioner.", "denoiser.",          "model_ema."};
+// A bundle of a whole pipeline in one file has these beside the transformer. `denoiser.` is the
+// table of noise levels in SDXL's releases, which their configuration says too.
+constexpr std::array<std::string_view, 6> kOtherParts{"vae.",           "first_stage_model.",
+                                                      "text_encoders.", "cond_stage_model.",
+                                                      "conditioner.",   "denoiser."};
+
+// What programs that train leave in files, and no model reads. A dot at the end: all names that
+// begin so.
+constexpr std::array<std::string_view, 19> kLeftOvers{"alphas_cumprod",
+                                                      "alphas_cumprod_prev",
+                                                      "betas",
+                                                      "log_one_minus_alphas_cumprod",
+                                                      "logvar",
+                                                      "loss.",
+                                                      "lvlb_weights",
+                                                      "model_ema.",
+                                                      "posterior_log_variance_clipped",
+                                                      "posterior_mean_coef1",
+                                                      "posterior_mean_coef2",
+                                                      "posterior_variance",
+                                                      "sqrt_alphas_cumprod",
+                                                      "sqrt_one_minus_alphas_cumprod",
+                                                      "sqrt_recip_alphas_cumprod",
+                                                      "sqrt_recipm1_alphas_cumprod",
+                                                      "scale_factor",
+                                                      "first_stage_model.loss.",
+                                                      "first_stage_model.logvar"};
 
 // What stands before a network's keys, by who wrote the file.
 constexpr std::array<std::string_view, 6> kPrefixes{
@@ -47,11 +70,16 @@ constexpr std::array<std::string_view, 3> kOpenClipPrefixes{"conditioner.embedde
 constexpr std::array<std::string_view, 1> kOpenClipMarks{
     "transformer.resblocks.0.attn.in_proj_weight"};
 
+constexpr std::array<std::string_view, 1> kT5Prefixes{"text_encoders.t5xxl.transformer."};
+constexpr std::array<std::string_view, 1> kT5Marks{
+    "encoder.block.0.layer.0.SelfAttention.q.weight"};
+
 constexpr std::array kParts{
     PartNames{kVae, &kAutoencoderNames, kVaePrefixes, kVaeMarks},
     PartNames{kTextEncoder, &kClipNames, kClipPrefixes, kClipMarks},
     PartNames{kTextEncoder2, &kOpenClipNames, kOpenClipPrefixes, kOpenClipMarks},
     PartNames{kTextEncoder2, &kClipNames, kSecondClipPrefixes, kClipMarks},
+    PartNames{kTextEncoder2, &kT5Names, kT5Prefixes, kT5Marks},
 };
 
 bool has_one(const Names& names, std::string_view prefix, std::span<const std::string_view> marks) {
@@ -85,7 +113,20 @@ std::optional<FileNames> find_network(const Names& names) {
 
 }  // namespace
 
+bool is_left_over(std::string_view name) {
+  return std::ranges::any_of(kLeftOvers, [&](std::string_view each) {
+    return each.ends_with('.') ? name.starts_with(each) : name == each;
+  });
+}
+
+bool is_objective_mark(std::string_view name) {
+  return name == kVelocityMark || name == kZeroSnrMark;
+}
+
 bool FileNames::is_of_model(std::string_view name) const {
+  if (is_left_over(name) || is_objective_mark(name)) {
+    return false;
+  }
   if (prefix.empty() || name.starts_with(prefix)) {
     return true;
   }

@@ -10,6 +10,16 @@
 
 namespace kinema::weights {
 
+/// Empty tensors by which a file says what its network learned: a velocity, and that the last
+/// timestep is noise alone.
+inline constexpr std::string_view kVelocityMark = "v_pred";
+inline constexpr std::string_view kZeroSnrMark = "ztsnr";
+bool is_objective_mark(std::string_view name);
+
+/// Whether a tensor is one that training left in the file and no model reads: `alphas_cumprod`,
+/// `loss.logvar`, averaged weights.
+bool is_left_over(std::string_view name);
+
 /// How the tensors of one model are called in a file that may hold other models beside it.
 struct FileNames {
   const NameTable* table = nullptr;  // null: nothing that a table is of; names are as they are

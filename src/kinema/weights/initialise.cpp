@@ -1,29 +1,11 @@
-#include <algorithm>
-#include <atomic>
-#include <thread>
 #include <utility>
 
+#include "kinema/core/parallel.h"
 #include "kinema/nn/init.h"
 #include "kinema/weights/weights.h"
 
 namespace kinema::weights {
 namespace {
-
-/// Calls `make(layer)` for every layer, some at a time.
-void for_each_layer(int64_t layers, const auto& make) {
-  const auto threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, layers);
-  std::atomic<int64_t> next = 0;
-  const auto work = [&] {
-    for (int64_t layer = next++; layer < layers; layer = next++) {
-      make(layer);
-    }
-  };
-  std::vector<std::jthread> workers;
-  for (int64_t i = 1; i < threads; ++i) {
-    workers.emplace_back(work);
-  }
-  work();
-}
 
 HostArray initial(const nn::ParamSpec& spec, uint64_t seed) {
   HostArray all(Shape{DType::F32, spec.shape.dims});
@@ -32,9 +14,12 @@ HostArray initial(const nn::ParamSpec& spec, uint64_t seed) {
   if (!spec.init.row_offsets.empty()) {
     nn::check_row_offsets(spec.init, layer_shape.dims, spec.name);
   }
-  for_each_layer(spec.count(), [&](int64_t layer) {
+  constexpr int64_t kWorthThreads = 1 << 16;  // values; fewer take less than a thread does
+  const int threads = spec.shape.elements() < kWorthThreads ? 1 : processor_threads();
+  for_each_in_parallel(static_cast<size_t>(spec.count()), threads, [&](size_t i) {
+    const auto layer = static_cast<int64_t>(i);
     nn::initial_values(spec.init, layer_shape.dims, spec.key(layer), seed,
-                       all.as<float>().subspan(static_cast<size_t>(layer) * size, size));
+                       all.as<float>().subspan(i * size, size));
   });
   return spec.shape.dtype == DType::F32 ? std::move(all) : convert(all, spec.shape.dtype);
 }

@@ -13,7 +13,6 @@
 #include "kinema/pjrt/upload.h"
 #include "kinema/runtime/spread.h"
 #include "kinema/weights/folder.h"
-#include "kinema/weights/parallel.h"
 #include "kinema/weights/stored.h"
 #include "kinema/weights/weights.h"
 
@@ -289,12 +288,13 @@ class Loader {
     const size_t elements = piece.size() / in;
     cast_.resize(elements * out);
     const std::span<std::byte> result(cast_);
-    in_parallel(static_cast<int64_t>(elements), 1 << 18, [&](int64_t first, int64_t last) {
-      const auto begin = static_cast<size_t>(first);
-      const auto count = static_cast<size_t>(last - first);
-      convert(piece.subspan(begin * in, count * in), from, result.subspan(begin * out, count * out),
-              to);
-    });
+    for_ranges_in_parallel(static_cast<int64_t>(elements), 1 << 18,
+                           [&](int64_t first, int64_t last) {
+                             const auto begin = static_cast<size_t>(first);
+                             const auto count = static_cast<size_t>(last - first);
+                             convert(piece.subspan(begin * in, count * in), from,
+                                     result.subspan(begin * out, count * out), to);
+                           });
     return result;
   }
 
@@ -316,7 +316,7 @@ std::vector<runtime::Array> load_changed(const Checkpoint& checkpoint,
   }
   std::vector<runtime::Array> arrays(specs.size());
   // Pages are mapped, copied and cast on the host: one core is less than memory can do.
-  const auto threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 8U));
+  const auto threads = std::min(processor_threads(), 8);
   for_each_in_parallel(specs.size(), threads, [&](size_t i) {
     Loader loader(checkpoint, changes, devices);
     const auto scale = scales.find(specs[i].name);

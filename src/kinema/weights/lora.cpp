@@ -16,6 +16,7 @@
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/cut.h"
 #include "kinema/weights/lora_key.h"
+#include "kinema/weights/model_kind.h"
 
 namespace kinema::weights {
 namespace {
@@ -23,28 +24,27 @@ namespace {
 namespace fs = std::filesystem;
 using io::Json;
 
-// Each is matched with every module; the largest network has some 500.
+// Each is compared with every module; the largest network has some 500.
 constexpr size_t kMostPatterns = 4096;
-
-/// A key of PEFT's alpha_pattern: a regular expression that a module's name, or its end behind a
-/// dot, must match.
-Pattern module_pattern(const std::string& pattern, const std::string& path) {
-  try {
-    return Pattern("(.*\\.)?(" + pattern + ")");
-  } catch (const Error& error) {
-    fail("[lora] {}: alpha_pattern: {}", path, error.what());
-  }
-}
 
 /// Alpha as PEFT's configuration gives it, for files whose keys do not.
 struct ConfiguredAlpha {
   std::optional<double> alpha;
-  std::vector<std::pair<Pattern, double>> of_modules;  // the first that matches counts
-  bool by_root = false;                                // rank-stabilised: alpha / sqrt(rank)
+  /// By a regular expression for a module's name or its end; the first that matches counts.
+  std::vector<std::pair<Pattern, double>> of_modules;
+  bool by_root = false;  // rank-stabilised: alpha / sqrt(rank)
+  std::string path;      // of the file, for messages
 
-  double factor(const std::string& module, int64_t rank) const {
-    const auto own = std::ranges::find_if(
-        of_modules, [&](const auto& each) { return each.first.matches(module); });
+  double factor(const std::string& module, int64_t rank, PatternBudget& budget) const {
+    auto own = of_modules.begin();
+    try {
+      while (own != of_modules.end() && !own->first.matches(module, budget)) {
+        ++own;
+      }
+    } catch (const Error& error) {
+      fail("[lora] {}: alpha_pattern: {}\n  patterns that are names without operators take no time",
+           path, error.what());
+    }
     const std::optional<double> value = own == of_modules.end() ? alpha : own->second;
     const auto r = static_cast<double>(rank);
     return value ? *value / (by_root ? std::sqrt(r) : r) : 1.0;
@@ -52,8 +52,9 @@ struct ConfiguredAlpha {
 };
 
 /// Reads `PREFIXlora_alpha`, `PREFIXalpha_pattern` and `PREFIXuse_rslora`.
-ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& path) {
-  ConfiguredAlpha out;
+ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const std::string& path,
+                           PatternBudget& budget) {
+  ConfiguredAlpha out{.path = path};
   const auto find = [&](const char* key) {
     const Json* value = json.find(prefix + key);
     return value == nullptr || value->is_null() ? nullptr : value;
@@ -66,7 +67,11 @@ ConfiguredAlpha read_alpha(const Json& json, const std::string& prefix, const st
           "[lora] alpha_pattern has {} entries, expected at most {}", pattern->members().size(),
           kMostPatterns);
     for (const auto& [module, alpha] : pattern->members()) {
-      out.of_modules.emplace_back(module_pattern(module, path), alpha.as_number());
+      try {
+        out.of_modules.emplace_back(Pattern(module, Pattern::Fits::END, budget), alpha.as_number());
+      } catch (const Error& error) {
+        fail("[lora] {}: alpha_pattern: {}", path, error.what());
+      }
     }
   }
   if (const Json* by_root = find("use_rslora")) {
@@ -210,10 +215,11 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
   if (of_peft && fs::exists(peft_config, ignored)) {
     const Json configured = Json::read(peft_config);
     check_init(configured, "", out.path_);
-    const ConfiguredAlpha alpha = read_alpha(configured, "", out.path_);
+    PatternBudget budget;
+    const ConfiguredAlpha alpha = read_alpha(configured, "", out.path_, budget);
     for (auto& [module, target] : out.targets_[0]) {
       if (target.down != nullptr && target.alpha == nullptr) {
-        target.factor = alpha.factor(module, target.rank());
+        target.factor = alpha.factor(module, target.rank(), budget);
       }
     }
   }
@@ -222,11 +228,10 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
 
 /// Finds the family and what each key is of.
 void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
-  for (const io::TensorView& tensor : file_.tensors()) {
-    const std::string_view method = other_method(tensor.name);
-    check(method.empty(), "[lora] {}: `{}` belongs to {}, which is not supported: only LoRA is",
-          path_, tensor.name, method);
-  }
+  const std::optional<FoundKind> kind = kind_of_tensors(file_.tensors());
+  check(!kind || kind->kind->is(Role::ADAPTER),
+        "[lora] {}: {} belongs to {}, which is not supported: {}", path_, kind ? kind->because : "",
+        kind ? kind->kind->name : "", kind ? kind->kind->remedy : "");
   family_ = family_of(file_.tensors());
   const NameTable& names = family_ == nullptr ? *families().front().names : *family_->names;
   for (const io::TensorView& tensor : file_.tensors()) {
@@ -291,10 +296,11 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
   const Json configured = metadata == file_.metadata().end()
                               ? Json::object()
                               : Json::parse(metadata->second, path_ + " (lora_adapter_metadata)");
+  PatternBudget budget;
   for (size_t member = 0; member < groups.size(); ++member) {
     const std::string prefix = metadata_prefix(configured, static_cast<LoraMember>(member));
     check_init(configured, prefix, path_);
-    const ConfiguredAlpha alpha = read_alpha(configured, prefix, path_);
+    const ConfiguredAlpha alpha = read_alpha(configured, prefix, path_, budget);
     for (const auto& [module, given] : groups[member]) {
       Group group = given;
       Target& target = group.whole;
@@ -302,7 +308,7 @@ void Lora::finish(const std::array<Groups, 4>& groups) {
       if (target.down != nullptr) {
         target.factor = target.alpha != nullptr
                             ? scalar(*target.alpha, path_) / static_cast<double>(target.rank())
-                            : alpha.factor(group.pieces[0].name, target.rank());
+                            : alpha.factor(group.pieces[0].name, target.rank(), budget);
       }
       divide(group, targets_[member]);
     }

@@ -29,6 +29,8 @@ constexpr std::array kEndings{
     Ending{".alpha", LoraPart::ALPHA},
     Ending{".diff", LoraPart::DIFF},
     Ending{".diff_b", LoraPart::DIFF_BIAS},
+    Ending{".w_norm", LoraPart::DIFF},  // LyCORIS' words for those of norms
+    Ending{".b_norm", LoraPart::DIFF_BIAS},
 };
 
 // XLabs' names for whole pairs are modules here, down and up of which have nothing before them.
@@ -112,7 +114,9 @@ constexpr std::array kDotted{
 };
 
 constexpr std::array kUnderscored{
+    Prefix{"lora_unet__", LoraMember::NETWORK},  // VideoX-Fun
     Prefix{"lora_unet_", LoraMember::NETWORK},
+    Prefix{"lycoris_", LoraMember::NETWORK},  // SimpleTuner
     Prefix{"lora_transformer_", LoraMember::NETWORK},
     Prefix{"lora_te1_", LoraMember::TEXT_ENCODER},
     Prefix{"lora_te_", LoraMember::TEXT_ENCODER},
@@ -180,7 +184,12 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
   std::string_view name = split->module;
   std::optional<LoraMember> member = strip_one(name, kUnderscored);
   const bool underscored = member.has_value();
-  if (!underscored) {
+  std::string without_dots;
+  if (underscored && name.find('.') != std::string_view::npos) {
+    without_dots = name;  // `lora_unet_blocks_0.self_attn.k`
+    std::ranges::replace(without_dots, '.', '_');
+    name = without_dots;
+  } else if (!underscored) {
     // What wraps the module's name, in the order in which the writers nest it.
     while (strip(name, "base_model.") || strip(name, "model.") || strip(name, "module.") ||
            strip(name, "pipe.dit.")) {
@@ -209,20 +218,6 @@ std::optional<LoraKey> read_lora_key(std::string_view key) {
     }
   }
   return std::nullopt;
-}
-
-std::string_view other_method(std::string_view key) {
-  struct Mark {
-    std::string_view text;
-    std::string_view method;
-  };
-  constexpr std::array kMarks{
-      Mark{".dora_scale", "DoRA"}, Mark{".lora_magnitude_vector", "DoRA"}, Mark{".hada_w", "LoHa"},
-      Mark{".lokr_w", "LoKr"},     Mark{".lora_mid.", "Tucker LoCon"},
-  };
-  const auto found = std::ranges::find_if(
-      kMarks, [&](const Mark& mark) { return key.find(mark.text) != std::string_view::npos; });
-  return found == kMarks.end() ? "" : found->method;
 }
 
 }  // namespace kinema::weights

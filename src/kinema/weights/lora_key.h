@@ -42,8 +42,4 @@ std::optional<LoraKey> read_lora_key(std::string_view key, const NameTable& netw
 /// The same of the first family that has such a module.
 std::optional<LoraKey> read_lora_key(std::string_view key);
 
-/// The method, when a key's ending belongs to one that is not low-rank addition (`DoRA`, `LoHa`,
-/// `LoKr`, `Tucker LoCon`); empty otherwise.
-std::string_view other_method(std::string_view key);
-
 }  // namespace kinema::weights

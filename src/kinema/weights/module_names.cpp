@@ -18,9 +18,9 @@ bool is_end_of(std::string_view word, std::string_view name) {
          name[name.size() - word.size() - 1] == '.';
 }
 
-Pattern pattern_of(std::string_view key, const std::string& word) {
+Pattern pattern_of(std::string_view key, const std::string& word, PatternBudget& budget) {
   try {
-    return Pattern(word);
+    return Pattern(word, Pattern::Fits::ALL, budget);
   } catch (const Error& error) {
     fail("[config] {}: {}", key, error.what());
   }
@@ -32,6 +32,7 @@ std::vector<std::string> named_by(std::span<const std::string> names,
                                   std::span<const std::string> words, std::string_view key,
                                   std::span<const std::string> others) {
   std::vector<bool> is_meant(names.size());
+  PatternBudget budget;
   for (const std::string& word : words) {
     bool any = false;
     const auto mean = [&](const auto& is_it) {
@@ -43,8 +44,8 @@ std::vector<std::string> named_by(std::span<const std::string> names,
     };
     mean([&](const std::string& name) { return name == word || is_end_of(word, name); });
     if (!any) {
-      const Pattern pattern = pattern_of(key, word);
-      mean([&](const std::string& name) { return pattern.matches(name); });
+      const Pattern pattern = pattern_of(key, word, budget);
+      mean([&](const std::string& name) { return pattern.matches(name, budget); });
     }
     if (!any) {
       check(!names.empty(), "[config] {}: there is no module that `{}` could mean", key, word);

@@ -115,8 +115,8 @@ std::optional<Piece> original_module(const NameTable& table, std::string_view di
 /// Sizes of a model by its names, in either naming.
 Layout layout_of(const NameTable& table, std::span<const std::string_view> names);
 
-/// The numbers for which `{}` stands in a pattern that matches `name` (`blocks.{}.norm`); nothing
-/// where it does not. `prefix`: the name may go on.
+/// The numbers in `name` where the pattern has `{}`; nothing where the pattern does not match.
+/// `blocks.{}.norm` is a pattern. With `prefix` the name may go on behind it.
 std::optional<Numbers> match(std::string_view pattern, std::string_view name,
                              Spelling spelling = Spelling::DOTS, bool prefix = false);
 

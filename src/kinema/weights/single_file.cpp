@@ -1,13 +1,23 @@
 #include "kinema/weights/single_file.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "kinema/weights/checkpoint.h"
 #include "kinema/weights/file_names.h"
 
 namespace kinema::weights {
+namespace {
+
+bool is_safetensors(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) && !is_gguf(path);
+}
+
+}  // namespace
 
 std::vector<std::string_view> parts_in(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored) || is_gguf(path)) {
+  if (!is_safetensors(path)) {
     return {};
   }
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
@@ -34,6 +44,51 @@ std::string models_in(const std::filesystem::path& path) {
   }
   for (const std::string_view part : parts_in(path)) {
     out += (out.empty() ? "" : ", ") + std::string(part);
+  }
+  return out;
+}
+
+std::string to_string(const ObjectiveMarks& marks) {
+  const bool both = marks.v_prediction && marks.zero_terminal_snr;
+  return fmt::format("{}{}{} (by {})", marks.v_prediction ? "v-prediction" : "", both ? ", " : "",
+                     marks.zero_terminal_snr ? "zero terminal SNR" : "",
+                     fmt::join(marks.said_by, ", "));
+}
+
+ObjectiveMarks objective_marks(const std::filesystem::path& path) {
+  ObjectiveMarks out;
+  if (!is_safetensors(path)) {
+    return out;
+  }
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  if (file.find(kVelocityMark) != nullptr) {
+    out.v_prediction = true;
+    out.said_by.push_back(fmt::format("`{}`", kVelocityMark));
+  }
+  if (file.find(kZeroSnrMark) != nullptr) {
+    out.zero_terminal_snr = true;
+    out.said_by.push_back(fmt::format("`{}`", kZeroSnrMark));
+  }
+  constexpr const char* kKey = "modelspec.prediction_type";
+  const auto said = file.metadata().find(kKey);
+  if (said != file.metadata().end() &&
+      (said->second == "v" || said->second == "v_prediction" || said->second == "v-prediction")) {
+    out.v_prediction = true;
+    out.said_by.push_back(fmt::format("{} `{}`", kKey, said->second));
+  }
+  return out;
+}
+
+std::vector<std::string> left_overs(const std::filesystem::path& path) {
+  std::vector<std::string> out;
+  if (!is_safetensors(path)) {
+    return out;
+  }
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  for (const io::TensorView& tensor : file.tensors()) {
+    if (is_left_over(tensor.name)) {
+      out.push_back(tensor.name);
+    }
   }
   return out;
 }

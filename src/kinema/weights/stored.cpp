@@ -8,8 +8,8 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/f8.h"
+#include "kinema/core/parallel.h"
 #include "kinema/nn/quantized.h"
-#include "kinema/weights/parallel.h"
 
 namespace kinema::weights {
 namespace {
@@ -76,7 +76,7 @@ StoredWeight store(const FloatWeight& weight, DType codes) {
                    HostArray(Shape{DType::F32, {rows}})};
   const std::span<float> scales = out.scales.as<float>();
   const auto most = static_cast<float>(nn::code_bound(codes));
-  in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
+  for_ranges_in_parallel(rows, kRowsAtOnce, [&](int64_t first, int64_t last) {
     for (auto row = static_cast<size_t>(first); row < static_cast<size_t>(last); ++row) {
       int32_t largest = 0;
       for_each_piece(weight, row, [&](size_t, std::span<const float> values) {
@@ -85,7 +85,7 @@ StoredWeight store(const FloatWeight& weight, DType codes) {
       const float scale = std::bit_cast<float>(largest) / most;
       scales[row] = scale == 0.0F ? 1.0F : scale;
       if (!std::isfinite(scales[row])) {
-        continue;  // nothing is thrown in threads
+        continue;  // refused below
       }
       const size_t begin = row * (out.codes.bytes.size() / static_cast<size_t>(rows));
       for_each_piece(weight, row, [&](size_t i, std::span<const float> values) {
@@ -109,15 +109,16 @@ void decode_stored(std::span<const std::byte> values, DType codes, std::span<con
         "[weights] {} codes and {} scales are not {} values", values.size(), scales.size(),
         out.size());
   const size_t width = std::max<size_t>(1, out.size() / scales.size());
-  in_parallel(static_cast<int64_t>(out.size()), 1 << 18, [&](int64_t first, int64_t last) {
-    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
-      const auto code = static_cast<uint8_t>(values[i]);
-      const float value = codes == DType::S8         ? static_cast<float>(static_cast<int8_t>(code))
-                          : codes == DType::F8E4M3FN ? f8e4m3fn_to_f32(code)
-                                                     : f8e5m2_to_f32(code);
-      out[i] = value * scales[i / width];
-    }
-  });
+  for_ranges_in_parallel(
+      static_cast<int64_t>(out.size()), 1 << 18, [&](int64_t first, int64_t last) {
+        for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last); ++i) {
+          const auto code = static_cast<uint8_t>(values[i]);
+          const float value = codes == DType::S8 ? static_cast<float>(static_cast<int8_t>(code))
+                              : codes == DType::F8E4M3FN ? f8e4m3fn_to_f32(code)
+                                                         : f8e5m2_to_f32(code);
+          out[i] = value * scales[i / width];
+        }
+      });
 }
 
 }  // namespace kinema::weights

@@ -66,16 +66,75 @@ t5::EncoderConfig parse_t5_config(const Json& json) {
   return c;
 }
 
-const io::TensorView& t5_embedding(const io::ModelFolder& folder) {
-  const io::TensorView* own = folder.find(kOwn);
-  return folder.find(kShared) == nullptr && own != nullptr ? *own : folder.at(kShared);
+t5::EncoderConfig t5_config(const Checkpoint& files) {
+  if (files.config().is_object()) {
+    return parse_t5_config(files.config());
+  }
+  const auto dims = [&](const std::string& key) -> const Dims& {
+    const io::TensorView& view = files.at(key);
+    check(view.shape.rank() == 2, "[weights] {}: `{}` is {}, expected a matrix", files.path(),
+          view.name, to_string(view.shape));
+    return view.shape.dims;
+  };
+  const auto layer = [](int64_t number, const char* part) {
+    return fmt::format("encoder.block.{}.layer.{}.weight", number, part);
+  };
+  constexpr const char* kBias = "0.SelfAttention.relative_attention_bias";
+  t5::EncoderConfig c;
+  c.vocab_size = t5_embedding(files).shape.dims.at(0);
+  c.d_ff = dims(layer(0, "1.DenseReluDense.wi_0"))[0];
+  c.d_model = dims(layer(0, "1.DenseReluDense.wi_0"))[1];
+  c.relative_attention_num_buckets = dims(layer(0, kBias))[0];
+  c.num_heads = dims(layer(0, kBias))[1];
+  const int64_t inner = dims(layer(0, "0.SelfAttention.q"))[0];
+  check(c.num_heads > 0 && inner % c.num_heads == 0,
+        "[weights] {}: queries of {} are no number of {} heads", files.path(), inner, c.num_heads);
+  c.d_kv = inner / c.num_heads;
+  for (c.num_layers = 0; files.find(layer(c.num_layers, "0.SelfAttention.q")) != nullptr;) {
+    ++c.num_layers;
+  }
+  c.shared_relative_bias = files.find(layer(1, kBias)) == nullptr;
+  try {
+    t5::validate(c);
+  } catch (const Error& error) {
+    fail("{}\n  read off the shapes in {}", error.what(), files.path());
+  }
+  return c;
 }
 
-void check_t5_tensors(const io::ModelFolder& folder, const t5::EncoderConfig& config) {
+Json t5_config_json(const t5::EncoderConfig& c) {
+  return Json::object({{"architectures", Json::array({t5_class(c)})},
+                       {"d_ff", c.d_ff},
+                       {"d_kv", c.d_kv},
+                       {"d_model", c.d_model},
+                       {"dense_act_fn", "gelu_new"},
+                       {"feed_forward_proj", "gated-gelu"},
+                       {"is_encoder_decoder", false},
+                       {"is_gated_act", true},
+                       {"layer_norm_epsilon", c.layer_norm_epsilon},
+                       {"model_type", c.shared_relative_bias ? "t5" : "umt5"},
+                       {"num_heads", c.num_heads},
+                       {"num_layers", c.num_layers},
+                       {"relative_attention_max_distance", c.relative_attention_max_distance},
+                       {"relative_attention_num_buckets", c.relative_attention_num_buckets},
+                       {"tie_word_embeddings", false},
+                       {"vocab_size", c.vocab_size}});
+}
+
+bool is_t5_encoder(const Checkpoint& files) {
+  return files.find("encoder.block.0.layer.0.SelfAttention.q.weight") != nullptr;
+}
+
+const io::TensorView& t5_embedding(const Checkpoint& files) {
+  const io::TensorView* own = files.find(kOwn);
+  return files.find(kShared) == nullptr && own != nullptr ? *own : files.at(kShared);
+}
+
+void check_t5_tensors(const Checkpoint& files, const t5::EncoderConfig& config) {
   std::vector<nn::ParamSpec> specs = t5::parameters(config, {});
   specs.push_back(t5::embedding_table(config));
-  specs.back().name = t5_embedding(folder).name;
-  check_tensors(folder, specs, [](const std::string& key) { return key == kOwn; });
+  specs.back().name = t5_embedding(files).name.ends_with(kOwn) ? kOwn : kShared;
+  check_tensors(files, specs, [](const std::string& key) { return key == kOwn; });
 }
 
 }  // namespace kinema::weights

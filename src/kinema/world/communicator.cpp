@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -16,14 +17,14 @@ namespace {
 constexpr int kLength = 0;
 constexpr int kText = 1;
 
-using Lengths = std::vector<uint64_t>;
+using Messages = std::vector<std::unique_ptr<Pending>>;
 
-std::span<std::byte> bytes_of(uint64_t& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-std::span<std::byte> bytes_of(std::string& text) { return std::as_writable_bytes(std::span(text)); }
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
+Message message_of(uint64_t value) { return Message::copy_of(std::as_bytes(std::span(&value, 1))); }
+
+uint64_t number_in(const Message& message) {
+  uint64_t out = 0;
+  std::memcpy(&out, message.bytes().data(), sizeof out);
+  return out;
 }
 
 /// A list of texts as one.
@@ -60,7 +61,7 @@ class Communicator::Deadline {
   Deadline(const Communicator& own, const Wait& wait) : own_(own), wait_(wait) {}
 
   /// `from`: whose message each is.
-  void wait(std::vector<std::unique_ptr<Pending>>& messages, const std::vector<int64_t>& from) {
+  void wait(const Messages& messages, const std::vector<int64_t>& from) {
     std::vector<bool> done(messages.size());
     for (auto pause = std::chrono::microseconds(20); !std::ranges::all_of(done, std::identity());
          pause = std::min(pause * 5 / 4, std::chrono::microseconds(10000))) {
@@ -104,50 +105,53 @@ Communicator::Communicator(std::shared_ptr<Engine> engine, std::function<std::st
       channel_(engine_->open_channel()) {}
 
 std::vector<std::string> Communicator::collect(std::string_view own, const Wait& wait) {
-  Deadline deadline(*this, wait);
-  std::vector<std::unique_ptr<Pending>> messages;
   if (rank() != 0) {
-    uint64_t length = own.size();
-    messages.push_back(engine_->send(channel_, bytes_of(length), 0, kLength));
-    messages.push_back(engine_->send(channel_, bytes_of(own), 0, kText));
-    deadline.wait(messages, {0, 0});
+    send_to({0}, own, wait);
     return {};
   }
-  Lengths lengths(static_cast<size_t>(size()));
-  std::vector<std::string> texts(lengths.size());
+  Deadline deadline(*this, wait);
+  std::vector<std::string> texts(static_cast<size_t>(size()));
   texts[0] = own;
   std::vector<int64_t> others;
+  Messages messages;
   for (int64_t from = 1; from < size(); ++from) {
     others.push_back(from);
-    messages.push_back(
-        engine_->receive(channel_, bytes_of(lengths[static_cast<size_t>(from)]), from, kLength));
+    messages.push_back(engine_->receive(channel_, sizeof(uint64_t), from, kLength));
   }
   deadline.wait(messages, others);
-  messages.clear();
-  for (const int64_t from : others) {
-    std::string& text = texts[static_cast<size_t>(from)];
-    text.resize(lengths[static_cast<size_t>(from)]);
-    messages.push_back(engine_->receive(channel_, bytes_of(text), from, kText));
+  for (size_t i = 0; i < others.size(); ++i) {
+    messages[i] = engine_->receive(channel_, number_in(messages[i]->message()), others[i], kText);
   }
   deadline.wait(messages, others);
+  for (size_t i = 0; i < others.size(); ++i) {
+    texts[static_cast<size_t>(others[i])] = messages[i]->message().text();
+  }
   return texts;
 }
 
-std::string Communicator::hand_out(std::string_view text, const Wait& wait) {
+void Communicator::send_to(const std::vector<int64_t>& others, std::string_view text,
+                           const Wait& wait) {
   Deadline deadline(*this, wait);
-  std::vector<std::unique_ptr<Pending>> messages;
-  uint64_t length = text.size();
-  if (rank() == 0) {
-    std::vector<int64_t> to;
-    for (int64_t other = 1; other < size(); ++other) {
-      messages.push_back(engine_->send(channel_, bytes_of(length), other, kLength));
-      messages.push_back(engine_->send(channel_, bytes_of(text), other, kText));
-      to.insert(to.end(), 2, other);
-    }
-    deadline.wait(messages, to);
-    return std::string(text);
+  const Message length = message_of(text.size());
+  const Message shared = Message::copy_of(text);
+  Messages messages;
+  std::vector<int64_t> to;
+  for (const int64_t other : others) {
+    messages.push_back(engine_->send(channel_, length, other, kLength));
+    messages.push_back(engine_->send(channel_, shared, other, kText));
+    to.insert(to.end(), 2, other);
   }
-  return receive(0, wait);
+  deadline.wait(messages, to);
+}
+
+std::string Communicator::hand_out(std::string_view text, const Wait& wait) {
+  if (rank() != 0) {
+    return receive(0, wait);
+  }
+  std::vector<int64_t> others(static_cast<size_t>(size() - 1));
+  std::iota(others.begin(), others.end(), 1);
+  send_to(others, text, wait);
+  return std::string(text);
 }
 
 std::vector<std::string> Communicator::gather(std::string_view own, const Wait& wait) {
@@ -170,27 +174,19 @@ void Communicator::barrier(const Wait& wait) { gather("", wait); }
 void Communicator::send(std::string_view text, int64_t to, const Wait& wait) {
   check(to != rank() && to >= 0 && to < size(), "[world] process {} sends to process {} of {}",
         rank(), to, size());
-  Deadline deadline(*this, wait);
-  uint64_t length = text.size();
-  std::vector<std::unique_ptr<Pending>> messages;
-  messages.push_back(engine_->send(channel_, bytes_of(length), to, kLength));
-  messages.push_back(engine_->send(channel_, bytes_of(text), to, kText));
-  deadline.wait(messages, {to, to});
+  send_to({to}, text, wait);
 }
 
 std::string Communicator::receive(int64_t from, const Wait& wait) {
   check(from != rank() && from >= 0 && from < size(),
         "[world] process {} receives from process {} of {}", rank(), from, size());
   Deadline deadline(*this, wait);
-  uint64_t length = 0;
-  std::vector<std::unique_ptr<Pending>> messages;
-  messages.push_back(engine_->receive(channel_, bytes_of(length), from, kLength));
+  Messages messages;
+  messages.push_back(engine_->receive(channel_, sizeof(uint64_t), from, kLength));
   deadline.wait(messages, {from});
-  std::string out(length, '\0');
-  messages.clear();
-  messages.push_back(engine_->receive(channel_, bytes_of(out), from, kText));
+  messages[0] = engine_->receive(channel_, number_in(messages[0]->message()), from, kText);
   deadline.wait(messages, {from});
-  return out;
+  return messages[0]->message().text();
 }
 
 std::string ranks_text(const std::vector<int64_t>& ranks) {

@@ -46,6 +46,7 @@ class Communicator {
   class Deadline;
   std::vector<std::string> collect(std::string_view own, const Wait& wait);
   std::string hand_out(std::string_view text, const Wait& wait);
+  void send_to(const std::vector<int64_t>& others, std::string_view text, const Wait& wait);
 
   std::shared_ptr<Engine> engine_;  // null: the only process
   int64_t rank_ = 0;

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <chrono>
+#include <memory>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
@@ -25,34 +28,94 @@ void check_mpi(int code, const char* call) {
   fail("[world] {}: {}", call, std::string(text.data(), static_cast<size_t>(length)));
 }
 
-/// Parts of a message: a count of MPI is an int.
-class MpiPending : public Pending {
- public:
+/// What MPI reads or writes until it has ended: the parts of a message, as a count of MPI is an
+/// int.
+struct Transfer {
   static constexpr size_t kPart = size_t{1} << 30;
 
-  MpiPending() = default;
-  MpiPending(const MpiPending&) = delete;
-  MpiPending& operator=(const MpiPending&) = delete;
-  ~MpiPending() override {
-    for (MPI_Request& request : requests_) {
-      if (request != MPI_REQUEST_NULL) {
-        MPI_Cancel(&request);
-        MPI_Request_free(&request);
+  Message message;  // that is sent, or in which memory is received
+  std::vector<MPI_Request> requests;
+
+  bool done() {
+    int all = 1;
+    check_mpi(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all, MPI_STATUSES_IGNORE),
+        "MPI_Testall");
+    return all != 0;
+  }
+};
+
+/// Transfers that nobody waits for any more. Their memory must stay while MPI may touch it: a send
+/// goes on, and what is received may have begun to arrive when it is cancelled.
+class Abandoned {
+ public:
+  Abandoned() = default;
+  Abandoned(const Abandoned&) = delete;
+  Abandoned& operator=(const Abandoned&) = delete;
+  ~Abandoned() {
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::seconds kLongest(5);
+    for (const Clock::time_point end = Clock::now() + kLongest; !forget_done();) {
+      if (Clock::now() > end) {  // with a process that is gone: never freed
+        new std::vector<Transfer>(std::move(all_));
+        return;
       }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
 
-  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  bool done() override {
-    int all = 1;
-    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    return all != 0;
+  void keep(Transfer transfer) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(std::move(transfer));
+  }
+  /// True when none is left.
+  bool forget_done() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [](Transfer& each) {
+      try {
+        return each.done();
+      } catch (const Error&) {
+        return false;  // how far it came is not known
+      }
+    });
+    return all_.empty();
   }
 
  private:
-  std::vector<MPI_Request> requests_;
+  std::mutex mutex_;
+  std::vector<Transfer> all_;
+};
+
+class MpiPending : public Pending {
+ public:
+  MpiPending(std::shared_ptr<Abandoned> abandoned, Transfer transfer, bool receives)
+      : abandoned_(std::move(abandoned)), transfer_(std::move(transfer)), receives_(receives) {}
+  MpiPending(const MpiPending&) = delete;
+  MpiPending& operator=(const MpiPending&) = delete;
+  ~MpiPending() override {
+    bool ended = false;
+    for (MPI_Request& request : transfer_.requests) {
+      if (receives_ && request != MPI_REQUEST_NULL) {
+        MPI_Cancel(&request);
+      }
+    }
+    try {
+      ended = transfer_.done();
+    } catch (const Error&) {
+      // How far it came is not known.
+    }
+    if (!ended) {
+      abandoned_->keep(std::move(transfer_));
+    }
+  }
+
+  bool done() override { return transfer_.done(); }
+  Message message() const override { return receives_ ? transfer_.message : Message(); }
+
+ private:
+  std::shared_ptr<Abandoned> abandoned_;
+  Transfer transfer_;
+  bool receives_;
 };
 
 class MpiEngine : public Engine {
@@ -79,6 +142,7 @@ class MpiEngine : public Engine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
   ~MpiEngine() override {
+    abandoned_.reset();  // waits for what MPI still does
     if (has_pmix_) {
       PMIx_Finalize(nullptr, 0);
     }
@@ -101,27 +165,29 @@ class MpiEngine : public Engine {
     return static_cast<int>(channels_.size()) - 1;
   }
 
-  std::unique_ptr<Pending> send(int channel, std::span<const std::byte> bytes, int64_t to,
-                                int tag) override {
+  std::unique_ptr<Pending> send(int channel, Message message, int64_t to, int tag) override {
     const MPI_Comm comm = comm_of(channel);
-    auto pending = std::make_unique<MpiPending>();
-    for_each_part(bytes.size(), [&](size_t offset, int count) {
+    const std::span<const std::byte> bytes = message.bytes();
+    abandoned_->forget_done();
+    Transfer transfer{.message = message, .requests = {}};
+    for_each_part(bytes.size(), transfer, [&](size_t offset, int count, MPI_Request* request) {
       check_mpi(MPI_Isend(bytes.data() + offset, count, MPI_BYTE, static_cast<int>(to), tag, comm,
-                          pending->add()),
+                          request),
                 "MPI_Isend");
     });
-    return pending;
+    return std::make_unique<MpiPending>(abandoned_, std::move(transfer), /*receives=*/false);
   }
-  std::unique_ptr<Pending> receive(int channel, std::span<std::byte> bytes, int64_t from,
-                                   int tag) override {
+  std::unique_ptr<Pending> receive(int channel, size_t bytes, int64_t from, int tag) override {
     const MPI_Comm comm = comm_of(channel);
-    auto pending = std::make_unique<MpiPending>();
-    for_each_part(bytes.size(), [&](size_t offset, int count) {
-      check_mpi(MPI_Irecv(bytes.data() + offset, count, MPI_BYTE, static_cast<int>(from), tag, comm,
-                          pending->add()),
+    abandoned_->forget_done();
+    const std::shared_ptr<std::byte[]> into(new std::byte[bytes]);  // not zeroed first
+    Transfer transfer{.message = {into, {into.get(), bytes}}, .requests = {}};
+    for_each_part(bytes, transfer, [&](size_t offset, int count, MPI_Request* request) {
+      check_mpi(MPI_Irecv(into.get() + offset, count, MPI_BYTE, static_cast<int>(from), tag, comm,
+                          request),
                 "MPI_Irecv");
     });
-    return pending;
+    return std::make_unique<MpiPending>(abandoned_, std::move(transfer), /*receives=*/true);
   }
 
   void put(const std::string& key, const std::string& value) override {
@@ -158,14 +224,22 @@ class MpiEngine : public Engine {
   }
 
  private:
-  template <typename Visit>
-  static void for_each_part(size_t bytes, const Visit& visit) {
+  /// Begins the requests of a transfer; of one that fails those that have begun are kept.
+  template <typename Begin>
+  void for_each_part(size_t bytes, Transfer& transfer, const Begin& begin) {
     size_t offset = 0;
-    do {
-      const size_t count = std::min(bytes - offset, MpiPending::kPart);
-      visit(offset, static_cast<int>(count));
-      offset += count;
-    } while (offset < bytes);
+    try {
+      do {
+        const size_t count = std::min(bytes - offset, Transfer::kPart);
+        MPI_Request request = MPI_REQUEST_NULL;
+        begin(offset, static_cast<int>(count), &request);
+        transfer.requests.push_back(request);
+        offset += count;
+      } while (offset < bytes);
+    } catch (const Error&) {
+      abandoned_->keep(std::move(transfer));
+      throw;
+    }
   }
   MPI_Comm comm_of(int channel) {
     const std::lock_guard lock(mutex_);
@@ -182,6 +256,7 @@ class MpiEngine : public Engine {
   pmix_proc_t pmix_{};
   std::mutex mutex_;  // of `channels_`
   std::vector<MPI_Comm> channels_;
+  std::shared_ptr<Abandoned> abandoned_ = std::make_shared<Abandoned>();
 };
 
 }  // namespace

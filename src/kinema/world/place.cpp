@@ -331,6 +331,7 @@ Place find_tpu_place(const Environment& environment) {
           .local_size = {},
           .coordinator = fmt::format(
               "{}:{}", slices.count > 1 ? slices.coordinator : in_slice.hosts.front(), kPort),
+          .has_own_console = true,
           .how = fmt::format("the TPU's environment ({})", how)};
 }
 
@@ -405,6 +406,7 @@ Place told_place(Place found, int64_t rank, std::optional<int64_t> told_size,
           .local_rank = {},
           .local_size = {},
           .coordinator = coordinator,
+          .has_own_console = true,
           .how = "keys (process_id)"};
 }
 

@@ -28,6 +28,8 @@ struct Place {
   std::optional<int64_t> local_size;
   /// Of Launcher::TCP: `host:port`, where process 0 listens; empty where nothing says it yet.
   std::string coordinator = {};
+  /// No launcher gathers what the processes print: each is its own console's.
+  bool has_own_console = false;
   /// How it was found: `mpirun (OMPI_COMM_WORLD_RANK)`, `one process: no launcher`.
   std::string how;
 };

@@ -8,7 +8,6 @@
 #include <map>
 #include <utility>
 
-#include "kinema/core/stopwatch.h"
 #include "kinema/world/communicator.h"
 
 namespace kinema::world {
@@ -40,8 +39,6 @@ struct Pulse::Beat {
 /// What is known of another process.
 struct Pulse::Peer {
   int64_t rank = 0;
-  Beat incoming{};
-  Beat outgoing{};
   std::unique_ptr<Pending> receiving;
   std::unique_ptr<Pending> sending;
   Stopwatch heard;     // since its last message
@@ -156,7 +153,7 @@ bool Pulse::fail(const std::string& text, double seconds) {
   for (const Stopwatch watch; watch.seconds() < seconds;) {
     {
       const std::lock_guard lock(mutex_);
-      if (said_ || first_is_lost_) {
+      if (said_ || first_is_lost_ || is_cut_off_) {
         return said_;
       }
     }
@@ -230,9 +227,11 @@ void Pulse::hear() {
       continue;
     }
     if (peer.receiving && peer.receiving->done()) {
+      const Message message = peer.receiving->message();
+      Beat beat;
+      std::memcpy(&beat, message.bytes().data(), sizeof beat);
       peer.receiving.reset();
       peer.heard.restart();
-      const Beat& beat = peer.incoming;
       if (beat.count != peer.progress.count || beat.is_long != 0) {
         peer.advanced.restart();
       }
@@ -257,8 +256,7 @@ void Pulse::hear() {
       }
     }
     if (!peer.receiving) {
-      peer.receiving = engine_->receive(
-          channel_, std::as_writable_bytes(std::span(&peer.incoming, 1)), peer.rank, kTag);
+      peer.receiving = engine_->receive(channel_, sizeof(Beat), peer.rank, kTag);
     }
   }
 }
@@ -269,55 +267,72 @@ void Pulse::tell() {
     if (peer.rank == engine_->rank() || (peer.sending && !peer.sending->done())) {
       continue;
     }
-    peer.outgoing = own_beat();
+    Beat beat = own_beat();
     if (leads) {
-      put_text(peer.outgoing.error, failure_);
-      peer.outgoing.said = said_ ? 1 : 0;
+      put_text(beat.error, failure_);
+      beat.said = said_ ? 1 : 0;
     } else if (!own_notices_.empty()) {
-      put_text(peer.outgoing.notice, own_notices_.front());
+      put_text(beat.notice, own_notices_.front());
       own_notices_.pop_front();
       ++notices_told_;
     }
-    peer.outgoing.notices = notices_told_;
-    peer.sending =
-        engine_->send(channel_, std::as_bytes(std::span(&peer.outgoing, 1)), peer.rank, kTag);
+    beat.notices = notices_told_;
+    peer.sending = engine_->send(channel_, Message::copy_of(std::as_bytes(std::span(&beat, 1))),
+                                 peer.rank, kTag);
   }
 }
 
+/// No error ends this thread, and with it the process: it is the run's failure, which whoever waits
+/// is told.
 void Pulse::work() {
   constexpr std::chrono::milliseconds kPause(10);
-  constexpr double kStopped = 3;  // seconds without a turn: this process was suspended
-  Stopwatch since_beat;
-  Stopwatch since_turn;
-  bool first = true;
   while (!ends_) {
-    {
+    try {
+      exchange();
+    } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
-      if (since_turn.seconds() > kStopped) {  // the others with it, maybe: all have time again
-        own_advanced_.restart();
-        std::ranges::for_each(peers_, [](Peer& peer) {
-          peer.heard.restart();
-          peer.advanced.restart();
-        });
-      }
-      since_turn.restart();
-      hear();
-      judge();
-      std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // told at once
-      for (const Peer& peer : peers_) {
-        errors += peer.error;
-      }
-      if (std::exchange(first, false) || errors != told_ || !own_notices_.empty() ||
-          since_beat.seconds() >= options_.beat) {
-        told_ = std::move(errors);
-        since_beat.restart();
-        tell();
-      }
+      is_cut_off_ = true;
+      set_failure(error.what());
     }
-    end_overdue();
-    constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
-    show_notices(kPatience);
+    try {
+      end_overdue();
+      constexpr double kPatience = 3;  // seconds until process 0 has come to what it says itself
+      show_notices(kPatience);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex_);
+      set_failure(error.what());
+    }
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+/// Hears what the others say, judges it and answers, where it is time to.
+void Pulse::exchange() {
+  constexpr double kStopped = 3;  // seconds without a turn: this process was suspended
+  const std::lock_guard lock(mutex_);
+  if (is_cut_off_) {
+    return;
+  }
+  if (since_turn_.seconds() > kStopped) {  // the others with it, maybe: all have time again
+    own_advanced_.restart();
+    std::ranges::for_each(peers_, [](Peer& peer) {
+      peer.heard.restart();
+      peer.advanced.restart();
+    });
+  }
+  since_turn_.restart();
+  hear();
+  judge();
+  std::string errors = own_error_ + failure_ + (said_ ? "said" : "");  // told at once
+  for (const Peer& peer : peers_) {
+    errors += peer.error;
+  }
+  if (!has_told_ || errors != told_ || !own_notices_.empty() ||
+      since_beat_.seconds() >= options_.beat) {
+    has_told_ = true;
+    told_ = std::move(errors);
+    since_beat_.restart();
+    tell();
   }
 }
 

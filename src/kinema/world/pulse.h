@@ -43,6 +43,7 @@ struct Progress {
 
 /// Knows of each process of a run that it lives and where it stands: all tell process 0, which
 /// tells all. A process that ends with an error, dies, is stopped or stands still ends the others.
+/// So does an error of the messages themselves, or of what `set_show` and `set_overdue` gave.
 class Pulse {
  public:
   /// `names`: of the processes, `process 3 on HOST`, by rank. Called by all at the same point.
@@ -92,6 +93,7 @@ class Pulse {
   struct Beat;
   struct Peer;
   void work();
+  void exchange();
   void hear();
   void tell();
   void judge();
@@ -120,8 +122,12 @@ class Pulse {
   std::string failure_;
   bool said_ = false;
   bool first_is_lost_ = false;  // nobody is there to say it
-  std::string told_;            // the errors and failure of the last message
-  std::vector<Peer> peers_;     // of process 0: all; of others: process 0 alone
+  bool is_cut_off_ = false;     // nothing can be sent or received any more
+  bool has_told_ = false;
+  std::string told_;  // the errors and failure of the last message
+  Stopwatch since_beat_;
+  Stopwatch since_turn_;
+  std::vector<Peer> peers_;  // of process 0: all; of others: process 0 alone
   std::atomic<bool> ends_ = false;
   std::thread thread_;
 };

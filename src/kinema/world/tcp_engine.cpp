@@ -2,161 +2,104 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
+#include <zmq.hpp>
 
 #include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+#include "kinema/core/thread_room.h"
 #include "kinema/core/trace.h"
+#include "kinema/world/authenticator.h"
+#include "kinema/world/inbox.h"
+#include "kinema/world/reliable_channel.h"
+#include "kinema/world/tcp_address.h"
 #include "kinema/world/tcp_meeting.h"
 
 namespace kinema::world {
 namespace {
 
-enum class Kind : int32_t { MESSAGE, PUT, ASK, ANSWER, NONE_YET };
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-/// Before the bytes of each message. Processes of one run are of one build.
-struct Header {
-  uint64_t session = 0;
-  uint64_t number = 0;  // of the sender's messages to this process, in a row
-  int64_t from = 0;
-  Kind kind = Kind::MESSAGE;
-  int32_t channel = 0;
-  int32_t tag = 0;        // of MESSAGE
-  int32_t key_bytes = 0;  // of PUT: the key comes first
-};
-
-/// Whose message it is, and which.
-using Address = std::tuple<int64_t, int, int>;  // from, channel, tag
-
-/// A message that is waited for.
-struct Wanted {
-  std::span<std::byte> into;
-  bool done = false;
-  std::string error;
-};
-
-/// What has come and what is waited for, matched in order.
-class Inbox {
- public:
-  void deliver(const Address& address, zmq::message_t message) {
-    const std::lock_guard lock(mutex_);
-    Lane& lane = lanes_[address];
-    if (lane.wanted.empty()) {
-      lane.arrived.push_back(std::move(message));
-      return;
-    }
-    hand_over(message, *lane.wanted.front());
-    lane.wanted.pop_front();
-  }
-  void want(const Address& address, const std::shared_ptr<Wanted>& wanted) {
-    const std::lock_guard lock(mutex_);
-    wanted->error = error_;
-    Lane& lane = lanes_[address];
-    if (lane.arrived.empty()) {
-      lane.wanted.push_back(wanted);
-      return;
-    }
-    hand_over(lane.arrived.front(), *wanted);
-    lane.arrived.pop_front();
-  }
-  bool is_done(const Wanted& wanted) {
-    const std::lock_guard lock(mutex_);
-    check(wanted.error.empty(), "{}", wanted.error);
-    return wanted.done;
-  }
-  void give_up(const Address& address, const std::shared_ptr<Wanted>& wanted) {
-    const std::lock_guard lock(mutex_);
-    std::erase(lanes_[address].wanted, wanted);
-  }
-  /// Nothing can be relied on any more.
-  void break_off(const std::string& error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error_.empty() ? error : error_;
-    for (auto& [address, lane] : lanes_) {
-      for (const std::shared_ptr<Wanted>& each : lane.wanted) {
-        each->error = error_;
-      }
-    }
-  }
-
- private:
-  struct Lane {
-    std::deque<zmq::message_t> arrived;
-    std::deque<std::shared_ptr<Wanted>> wanted;
-  };
-  static void hand_over(const zmq::message_t& message, Wanted& wanted) {
-    if (message.size() == wanted.into.size()) {
-      std::memcpy(wanted.into.data(), message.data(), message.size());
-      wanted.done = true;
-    } else {
-      wanted.error = fmt::format("[world] a message of {} bytes came where {} were expected",
-                                 message.size(), wanted.into.size());
-    }
-  }
-
-  std::mutex mutex_;  // of what follows, and of what is wanted
-  std::map<Address, Lane> lanes_;
-  std::string error_;
-};
-
-/// What was sent is copied: nothing is under way.
-class Sent : public Pending {
- public:
-  bool done() override { return true; }
-};
-
-class Receiving : public Pending {
- public:
-  Receiving(std::shared_ptr<Inbox> inbox, const Address& address, std::span<std::byte> into)
-      : inbox_(std::move(inbox)),
-        address_(address),
-        wanted_(std::make_shared<Wanted>(Wanted{into})) {
-    inbox_->want(address_, wanted_);
-  }
-  Receiving(const Receiving&) = delete;
-  Receiving& operator=(const Receiving&) = delete;
-  ~Receiving() override { inbox_->give_up(address_, wanted_); }
-  bool done() override { return inbox_->is_done(*wanted_); }
-
- private:
-  std::shared_ptr<Inbox> inbox_;
-  Address address_;
-  std::shared_ptr<Wanted> wanted_;
-};
+// Packets of a connection that wait in memory: a full window and what is said beside it. What finds
+// no room is dropped, and sent again.
+constexpr int kMostWaiting = 2 * ReliableChannel::kWindowParts;
 
 /// One that may have a socket for each other process: a context takes 1,023 unless it is told.
 zmq::context_t context_for(int64_t processes) {
+  check_thread_room(3, "ZeroMQ");  // two of its own, and the engine's
   constexpr int kOthers = 1023;
   zmq::context_t context;
   context.set(zmq::ctxopt::max_sockets, static_cast<int>(processes) + kOthers);
   return context;
 }
 
-class TcpEngine : public Engine {
+zmq::socket_t make_socket(zmq::context_t& context, zmq::socket_type type) {
+  zmq::socket_t socket(context, type);
+  socket.set(zmq::sockopt::ipv6, true);
+  // A thousand processes connect at once: those that find no place try again seconds later.
+  constexpr int kAtOnce = 4096;
+  socket.set(zmq::sockopt::backlog, kAtOnce);
+  socket.set(zmq::sockopt::linger, 1000);  // ms: the last acknowledgements arrive
+  return socket;
+}
+
+/// Listens on a port that the system chooses, where the others come from; returns the address.
+std::string listen_for(zmq::socket_t& socket, const TcpMeeting& meeting) {
+  const std::string own = wait_for_way(meeting);
+  try {
+    socket.bind(fmt::format("tcp://{}:*", own));
+  } catch (const zmq::error_t& error) {
+    fail("[world] cannot listen on {}: {}", own, error.what());
+  }
+  return socket.get(zmq::sockopt::last_endpoint);
+}
+
+/// Bytes as ZeroMQ has them, without a copy.
+zmq::message_t share(const Message& message) {
+  if (message.size() == 0) {
+    return {};
+  }
+  auto* const held = new Message(message);
+  void* const bytes = const_cast<std::byte*>(message.bytes().data());  // which it only reads
+  return {bytes, message.size(), [](void*, void* hint) { delete static_cast<Message*>(hint); },
+          held};
+}
+Message share(zmq::message_t message) {
+  const auto held = std::make_shared<zmq::message_t>(std::move(message));
+  return {held, {held->data<std::byte>(), held->size()}};
+}
+
+class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> {
  public:
   explicit TcpEngine(const TcpMeeting& meeting)
       : rank_(meeting.rank),
         context_(context_for(meeting.size)),
-        incoming_(make_socket(context_, zmq::socket_type::pull)),
-        outgoing_(static_cast<size_t>(meeting.size)),
-        received_(static_cast<size_t>(meeting.size)) {
+        authenticator_(context_),
+        incoming_(make_socket(context_, zmq::socket_type::pull)) {
     if (rank_ == 0) {  // takes the port first: who else has it is told at once
-      coordinator_.emplace(context_, meeting);
+      coordinator_.emplace(meeting);
     }
+    for (int64_t rank = 0; rank < meeting.size; ++rank) {
+      peers_.push_back({.channel = ReliableChannel(rank_), .socket = {}});
+    }
+    Authenticator::guard(incoming_, ReliableChannel::kPartBytes, kMostWaiting);
     const std::string own = listen_for(incoming_, meeting);
-    met_ = rank_ == 0 ? coordinator_->gather(own) : meet(context_, meeting, own);
-    worker_ = std::thread([this] { work(); });
+    met_ = rank_ == 0 ? coordinator_->gather(own) : meet(meeting, own);
+    worker_ = start_thread([this] { listen(); },
+                           [this](const std::exception_ptr& error) { fail_all(error); });
   }
   TcpEngine(const TcpEngine&) = delete;
   TcpEngine& operator=(const TcpEngine&) = delete;
@@ -166,7 +109,7 @@ class TcpEngine : public Engine {
   }
 
   int64_t rank() const override { return rank_; }
-  int64_t size() const override { return std::ssize(outgoing_); }
+  int64_t size() const override { return std::ssize(peers_); }
   std::string name() const override {
     const auto [major, minor, patch] = zmq::version();
     return fmt::format("ZeroMQ {}.{}.{}", major, minor, patch);
@@ -174,14 +117,13 @@ class TcpEngine : public Engine {
 
   int open_channel() override { return channels_++; }
 
-  std::unique_ptr<Pending> send(int channel, std::span<const std::byte> bytes, int64_t to,
-                                int tag) override {
-    post(to, {.kind = Kind::MESSAGE, .channel = channel, .tag = tag}, {}, bytes);
-    return std::make_unique<Sent>();
+  std::unique_ptr<Pending> send(int channel, Message message, int64_t to, int tag) override {
+    const uint64_t end =
+        post(to, {.kind = Envelope::Kind::MESSAGE, .channel = channel, .tag = tag}, message);
+    return std::make_unique<Sending>(shared_from_this(), to, end);
   }
-  std::unique_ptr<Pending> receive(int channel, std::span<std::byte> bytes, int64_t from,
-                                   int tag) override {
-    return std::make_unique<Receiving>(inbox_, Address(from, channel, tag), bytes);
+  std::unique_ptr<Pending> receive(int channel, size_t bytes, int64_t from, int tag) override {
+    return inbox_->receive({from, channel, tag}, bytes);
   }
 
   // Process 0 keeps the keys.
@@ -190,8 +132,8 @@ class TcpEngine : public Engine {
       const std::lock_guard lock(keys_mutex_);
       keys_.emplace(key, value);
     } else {
-      post(0, {.kind = Kind::PUT, .key_bytes = static_cast<int32_t>(key.size())}, key,
-           std::as_bytes(std::span(value)));
+      post(0, {.kind = Envelope::Kind::PUT, .key_bytes = static_cast<int32_t>(key.size())},
+           Message::copy_of(key + value));
     }
   }
   std::optional<std::string> get(const std::string& key) override {
@@ -205,116 +147,217 @@ class TcpEngine : public Engine {
     std::unique_lock lock(keys_mutex_);
     answer_.reset();
     const int32_t question = ++question_;
-    post(0, {.kind = Kind::ASK, .tag = question}, {}, std::as_bytes(std::span(key)));
-    constexpr std::chrono::seconds kLongest(10);  // process 0 answers at once, or is gone
+    post(0, {.kind = Envelope::Kind::ASK, .tag = question}, Message::copy_of(key));
+    constexpr seconds kLongest(10);  // process 0 answers at once, or is away
     answered_.wait_for(lock, kLongest, [&] { return answer_.has_value(); });
     return answer_.value_or(std::nullopt);
   }
 
  private:
-  void post(int64_t to, Header header, std::string_view key, std::span<const std::byte> bytes) {
-    const std::lock_guard lock(send_mutex_);
+  /// Another process.
+  struct Peer {
+    ReliableChannel channel;
+    std::optional<zmq::socket_t> socket;  // to it
+    int32_t attempt = 0;                  // of the channel, which has the socket
+    Clock::time_point connected = {};
+    seconds patience = kPatience;
+  };
+  /// A connection over which nothing was acknowledged for so long is replaced: what lies between
+  /// two hosts may drop it without a word. The next one has twice as long.
+  static constexpr seconds kPatience{5};
+  static constexpr seconds kMostPatience{60};
+
+  class Sending : public Pending {
+   public:
+    Sending(std::shared_ptr<TcpEngine> engine, int64_t to, uint64_t end)
+        : engine_(std::move(engine)), to_(to), end_(end) {}
+    bool done() override { return engine_->handed_over(to_, end_); }
+
+   private:
+    std::shared_ptr<TcpEngine> engine_;
+    int64_t to_;
+    uint64_t end_;
+  };
+
+  bool handed_over(int64_t to, uint64_t end) {
+    const std::lock_guard lock(peers_mutex_);
+    if (peers_.at(static_cast<size_t>(to)).channel.handed_over(end)) {
+      return true;
+    }
+    const std::string error = inbox_->error();
+    check(error.empty(), "{}", error);
+    return false;
+  }
+
+  /// The number of the part behind the message's last.
+  uint64_t post(int64_t to, const Envelope& envelope, const Message& message) {
+    const std::string error = inbox_->error();
+    check(error.empty(), "{}", error);
+    const std::lock_guard lock(peers_mutex_);
+    Peer& peer = peers_.at(static_cast<size_t>(to));
+    const uint64_t end = peer.channel.send(envelope, message);
     try {
-      send_parts(to, header, key, bytes);
-    } catch (const zmq::error_t& error) {
-      fail("[world] a message to process {} cannot be sent: {}", to, error.what());
+      send_due(to, Clock::now());
+    } catch (const zmq::error_t& failed) {
+      fail("[world] a message to process {} cannot be sent: {}", to, failed.what());
+    }
+    return end;
+  }
+
+  void connect(int64_t to, Clock::time_point now) {
+    Peer& peer = peers_[static_cast<size_t>(to)];
+    if (peer.socket) {  // what it still holds is sent again
+      peer.socket->set(zmq::sockopt::linger, 0);
+    }
+    peer.socket.emplace(make_socket(context_, zmq::socket_type::push));
+    peer.socket->set(zmq::sockopt::sndhwm, kMostWaiting);
+    peer.socket->set(zmq::sockopt::reconnect_ivl, 50);  // ms, twice as many each time
+    peer.socket->set(zmq::sockopt::reconnect_ivl_max, 1000);
+    Authenticator::introduce(*peer.socket, met_.secret);
+    peer.socket->connect(met_.addresses[static_cast<size_t>(to)]);
+    peer.attempt = peer.channel.attempt();
+    peer.connected = now;
+  }
+
+  /// Puts on the connection what is to be sent to a process now.
+  void send_due(int64_t to, Clock::time_point now) {
+    Peer& peer = peers_[static_cast<size_t>(to)];
+    while (const std::optional<Packet> packet = peer.channel.next(now)) {
+      if (!peer.socket || peer.attempt != peer.channel.attempt()) {
+        connect(to, now);
+      }
+      const zmq::send_flags flags = zmq::send_flags::dontwait;
+      if (peer.socket->send(zmq::buffer(&packet->header, sizeof packet->header),
+                            flags | zmq::send_flags::sndmore)) {
+        peer.socket->send(share(packet->bytes), flags);
+      }
     }
   }
 
-  void send_parts(int64_t to, Header header, std::string_view key,
-                  std::span<const std::byte> bytes) {
-    auto& [socket, count] = outgoing_.at(static_cast<size_t>(to));
-    if (!socket) {
-      socket.emplace(make_socket(context_, zmq::socket_type::push));
-      socket->connect(met_.addresses[static_cast<size_t>(to)]);
+  /// Gives up a connection over which nothing is acknowledged any more.
+  void go_back_where_silent(int64_t to, Clock::time_point now) {
+    Peer& peer = peers_[static_cast<size_t>(to)];
+    const std::optional<Clock::time_point> since = peer.channel.waiting_since();
+    if (!since || *since > peer.connected) {
+      peer.patience = kPatience;
     }
-    header.session = met_.session;
-    header.number = count++;
-    header.from = rank_;
-    zmq::message_t body(key.size() + bytes.size());
-    if (!key.empty()) {
-      std::memcpy(body.data(), key.data(), key.size());
+    if (since && now - std::max(*since, peer.connected) > peer.patience) {
+      peer.patience = std::min(peer.patience * 2, kMostPatience);
+      peer.channel.go_back();
+      send_due(to, now);
     }
-    if (!bytes.empty()) {
-      std::memcpy(body.data<std::byte>() + key.size(), bytes.data(), bytes.size());
-    }
-    socket->send(zmq::buffer(&header, sizeof header), zmq::send_flags::sndmore);
-    socket->send(std::move(body), zmq::send_flags::none);
   }
 
-  void work() {
-    trace::name_thread("messages");
+  /// Who waits for a message is told.
+  void fail_all(const std::exception_ptr& error) {
     try {
-      listen();
-    } catch (const std::exception& error) {
-      inbox_->break_off(fmt::format("[world] no messages can be received: {}", error.what()));
+      std::rethrow_exception(error);
+    } catch (const std::exception& failed) {
+      inbox_->fail_all(fmt::format("[world] no messages can be received: {}", failed.what()));
     }
   }
 
   void listen() {
-    while (!ends_) {
-      std::array<zmq::pollitem_t, 1> items = {{{incoming_.handle(), 0, ZMQ_POLLIN, 0}}};
-      if (zmq::poll(items.data(), items.size(), std::chrono::milliseconds(100)) > 0) {
-        take();
-      } else if (coordinator_) {
-        coordinator_->refuse_late();
+    trace::name_thread("messages");
+    // At the end the others get what they have not acknowledged, if they are still there.
+    constexpr seconds kLongestEnd(5);
+    constexpr milliseconds kPause(100);
+    std::optional<Clock::time_point> end;
+    Clock::time_point next_guests = Clock::now();
+    milliseconds pause(0);
+    for (bool sends = true; sends;) {
+      std::array<zmq::pollitem_t, 2> items = {
+          {{incoming_.handle(), 0, ZMQ_POLLIN, 0},
+           {authenticator_.requests().handle(), 0, ZMQ_POLLIN, 0}}};
+      zmq::poll(items.data(), items.size(), pause);
+      constexpr int kAtOnce = 64;
+      for (int i = 0; i < kAtOnce && take(); ++i) {
       }
+      authenticator_.answer(met_.secret);
+      const Clock::time_point now = Clock::now();
+      if (coordinator_ && now >= next_guests) {
+        coordinator_->answer_late();
+        next_guests = now + kPause;
+      }
+      if (ends_ && !end) {
+        end = now + kLongestEnd;
+      }
+      pause = kPause;
+      bool has_unacknowledged = false;
+      const std::lock_guard lock(peers_mutex_);
+      for (int64_t to = 0; to < size(); ++to) {
+        ReliableChannel& channel = peers_[static_cast<size_t>(to)].channel;
+        send_due(to, now);
+        go_back_where_silent(to, now);
+        has_unacknowledged = has_unacknowledged || !channel.all_acknowledged();
+        if (const std::optional<Clock::time_point> due = channel.due()) {
+          pause = std::min(pause, std::chrono::ceil<milliseconds>(
+                                      std::max(*due - now, Clock::duration::zero())));
+        }
+      }
+      sends = !end || (has_unacknowledged && now < *end);
+    }
+    const std::lock_guard lock(peers_mutex_);
+    for (int64_t to = 0; to < size(); ++to) {  // acknowledgements that wait for others
+      send_due(to, Clock::now() + ReliableChannel::kAcknowledgeAfter);
     }
   }
 
-  void take() {
+  /// Takes a packet in, where one has come.
+  bool take() {
     zmq::message_t first;
     zmq::message_t body;
-    if (!incoming_.recv(first)) {
-      return;
+    if (!incoming_.recv(first, zmq::recv_flags::dontwait)) {
+      return false;
     }
-    const bool has_body = first.more() && incoming_.recv(body);
-    bool two_parts = has_body;
+    bool two_parts = first.more() && incoming_.recv(body);
     for (zmq::message_t rest; incoming_.get(zmq::sockopt::rcvmore) && incoming_.recv(rest);) {
       two_parts = false;
     }
-    Header header;
-    if (!two_parts || first.size() != sizeof header) {
-      return;  // none of ours
-    }
+    Packet::Header header;
+    check(two_parts && first.size() == sizeof header,
+          "[world] a message of another version of kinema came");
     std::memcpy(&header, first.data(), sizeof header);
-    if (header.session != met_.session || header.from < 0 || header.from >= size()) {
-      return;
+    check(header.from >= 0 && header.from < size(), "[world] a message of process {} of {} came",
+          header.from, size());
+    std::optional<ReliableChannel::Received> received;
+    {
+      const std::lock_guard lock(peers_mutex_);
+      received = peers_[static_cast<size_t>(header.from)].channel.take(
+          header, share(std::move(body)), Clock::now());
     }
-    uint64_t& expected = received_[static_cast<size_t>(header.from)];
-    if (header.number != expected) {
-      inbox_->break_off(fmt::format("[world] {} messages of process {} were lost on the way",
-                                    header.number - expected, header.from));
+    if (received) {
+      answer(header.from, received->envelope, std::move(received->message));
     }
-    expected = header.number + 1;
-    answer(header, std::move(body));
+    return true;
   }
 
-  void answer(const Header& header, zmq::message_t body) {
-    switch (header.kind) {
-      case Kind::MESSAGE:
-        inbox_->deliver({header.from, header.channel, header.tag}, std::move(body));
+  void answer(int64_t from, const Envelope& envelope, Message message) {
+    switch (envelope.kind) {
+      case Envelope::Kind::MESSAGE:
+        inbox_->deliver({from, envelope.channel, envelope.tag}, std::move(message));
         break;
-      case Kind::PUT:
-        if (header.key_bytes >= 0 && static_cast<size_t>(header.key_bytes) <= body.size()) {
-          const std::string text = body.to_string();
-          const auto length = static_cast<size_t>(header.key_bytes);
-          const std::lock_guard lock(keys_mutex_);
-          keys_.emplace(text.substr(0, length), text.substr(length));
-        }
-        break;
-      case Kind::ASK: {
-        const std::optional<std::string> value = rank_ == 0 ? get(body.to_string()) : std::nullopt;
-        const Header reply{.kind = value ? Kind::ANSWER : Kind::NONE_YET, .tag = header.tag};
-        const std::string text = value.value_or("");
-        post(header.from, reply, {}, std::as_bytes(std::span(text)));
+      case Envelope::Kind::PUT: {
+        const std::string text = message.text();
+        const auto length = std::min(static_cast<size_t>(envelope.key_bytes), text.size());
+        const std::lock_guard lock(keys_mutex_);
+        keys_.emplace(text.substr(0, length), text.substr(length));
         break;
       }
-      case Kind::ANSWER:
-      case Kind::NONE_YET: {
+      case Envelope::Kind::ASK: {
+        const std::optional<std::string> value = rank_ == 0 ? get(message.text()) : std::nullopt;
+        post(from,
+             {.kind = value ? Envelope::Kind::ANSWER : Envelope::Kind::NO_ANSWER,
+              .tag = envelope.tag},
+             Message::copy_of(value.value_or("")));
+        break;
+      }
+      case Envelope::Kind::ANSWER:
+      case Envelope::Kind::NO_ANSWER: {
         const std::lock_guard lock(keys_mutex_);
-        if (header.tag == question_) {
-          answer_ = header.kind == Kind::ANSWER ? std::optional(body.to_string()) : std::nullopt;
+        if (envelope.tag == question_) {
+          answer_ = envelope.kind == Envelope::Kind::ANSWER ? std::optional(message.text())
+                                                            : std::nullopt;
           answered_.notify_one();
         }
         break;
@@ -322,20 +365,14 @@ class TcpEngine : public Engine {
     }
   }
 
-  /// To another process, and how many messages it was sent.
-  struct Outgoing {
-    std::optional<zmq::socket_t> socket;
-    uint64_t count = 0;
-  };
-
   int64_t rank_;
   zmq::context_t context_;
   std::optional<Coordinator> coordinator_;  // of process 0
+  Authenticator authenticator_;
   zmq::socket_t incoming_;
   Met met_;
-  std::mutex send_mutex_;  // of the sockets
-  std::vector<Outgoing> outgoing_;
-  std::vector<uint64_t> received_;  // messages of each process; of the worker
+  std::mutex peers_mutex_;  // of the peers
+  std::vector<Peer> peers_;
   std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::atomic<int> channels_ = 0;
   std::mutex ask_mutex_;
@@ -345,7 +382,7 @@ class TcpEngine : public Engine {
   std::optional<std::optional<std::string>> answer_;
   int32_t question_ = 0;
   std::atomic<bool> ends_ = false;
-  std::thread worker_;
+  std::jthread worker_;
 };
 
 }  // namespace

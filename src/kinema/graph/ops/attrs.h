@@ -91,6 +91,9 @@ struct CollectiveAttrs {
   int64_t by = 0;      // ring_shift only
 };
 
+/// x in another memory; its attribute, a bool, is whether that is the host's.
+extern const Op kPlace;
+
 /// Attributes of kWithSharding.
 struct ShardingAttrs {
   Sharding sharding;

@@ -16,6 +16,7 @@ nn::LinearOptions into_heads() {
 StreamProjections::StreamProjections(const nn::Params& params, const Names& names,
                                      const TransformerConfig& c)
     : heads_(c.num_attention_heads),
+      products_(names.products),
       query_(params / names.query, c.dim(), c.dim(), into_heads()),
       key_(params / names.key, c.dim(), c.dim(), into_heads()),
       value_(params / names.value, c.dim(), c.dim(), into_heads()),
@@ -27,9 +28,10 @@ Heads StreamProjections::operator()(Tensor x, Precision precision,
   const auto split = [&](Tensor y) {
     return reshape(y, {y.dim(0), y.dim(1), heads_, y.dim(2) / heads_});
   };
-  return {.query = norm_query_(split(place.rounded(query_(x, precision)))),
-          .key = norm_key_(split(place.rounded(key_(x, precision)))),
-          .value = split(value_(x, precision))};
+  const auto product = [&](Tensor y) { return named(y, products_); };
+  return {.query = norm_query_(split(product(place.rounded(query_(x, precision))))),
+          .key = norm_key_(split(product(place.rounded(key_(x, precision))))),
+          .value = split(product(value_(x, precision)))};
 }
 
 Tensor Attend::operator()(const Heads& heads, const nn::Rope& rope,

@@ -28,10 +28,14 @@ class StreamProjections {
  public:
   struct Names {
     const char *query, *key, *value, *norm_query, *norm_key;
+    const char* products;  // queries, keys and values before the norm, for remat policies
   };
-  static constexpr Names kImage{"to_q", "to_k", "to_v", "norm_q", "norm_k"};
-  static constexpr Names kText{"add_q_proj", "add_k_proj", "add_v_proj", "norm_added_q",
-                               "norm_added_k"};
+  static constexpr Names kImage{"to_q", "to_k", "to_v", "norm_q", "norm_k", "img_qkv_proj"};
+  static constexpr Names kText{"add_q_proj",   "add_k_proj",   "add_v_proj",
+                               "norm_added_q", "norm_added_k", "txt_qkv_proj"};
+  /// Of image and text as one stream.
+  static constexpr Names kSingle{"to_q",   "to_k",   "to_v",
+                                 "norm_q", "norm_k", "lin1_norm_hidden_states"};
 
   StreamProjections(const nn::Params& params, const Names& names, const TransformerConfig& config);
 
@@ -40,6 +44,7 @@ class StreamProjections {
 
  private:
   int64_t heads_;
+  const char* products_;
   nn::Linear query_;
   nn::Linear key_;
   nn::Linear value_;

@@ -108,7 +108,7 @@ DoubleBlock::Streams DoubleBlock::operator()(Streams x, const Conditioning& give
 
 SingleBlock::SingleBlock(const nn::Params& params, const TransformerConfig& c)
     : modulation_(modulation(params / "norm" / "linear", c, 3)),
-      project_(params / "attn", StreamProjections::kImage, c),
+      project_(params / "attn", StreamProjections::kSingle, c),
       attend_(params / "attn"),
       mlp_(params / "proj_mlp", c.dim(), c.mlp_dim(),
            {.out_axis = "mlp", .in_axis = "embed", .bias_axis = "mlp"}),
@@ -125,7 +125,8 @@ Tensor SingleBlock::operator()(Tensor h, const Conditioning& given, const BlockT
   offer(tap, "mlp", activation);
   const Tensor attended = attend_(project_(x, precision, given.place), given.rope, given.attention);
   offer(tap, "attn", attended);
-  const Tensor y = out_(concatenate({attended, activation}, Axis(2)), precision);
+  const Tensor y =
+      named(out_(concatenate({attended, activation}, Axis(2)), precision), "lin2_hidden_states");
   offer(tap, "proj_out", y);
   return given.place(nn::add_gated(h, y, m[2]), kTokenAxes);
 }

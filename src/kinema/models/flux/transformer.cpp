@@ -107,11 +107,27 @@ BlockTap tap_of(const TransformerInputs& inputs, const char* kind, int64_t numbe
   };
 }
 
+/// FLUX_OPTIMIZED keeps nothing of double blocks.
+RematPolicy remat_of_double(const RematPolicy& asked) {
+  using Kind = RematPolicy::Kind;
+  return asked.kind == Kind::FLUX_OPTIMIZED ? RematPolicy{.kind = Kind::FULL} : asked;
+}
+
+/// FLUX_OPTIMIZED keeps queries, keys, values and attention's result of single blocks.
+RematPolicy remat_of_single(const RematPolicy& asked) {
+  using Kind = RematPolicy::Kind;
+  return asked.kind == Kind::FLUX_OPTIMIZED
+             ? RematPolicy{.kind = Kind::CUSTOM,
+                           .saved = {StreamProjections::kSingle.products, "attn_output"}}
+             : asked;
+}
+
 /// Image tokens through all blocks.
 Tensor through_blocks(nn::Bound& bound, const TransformerConfig& config,
                       const nn::ModelOptions& options, const TransformerInputs& inputs,
                       Tensor image, Tensor text, const Conditioning& given) {
-  const nn::Bound::Options how{.remat = options.remat, .looked_at = static_cast<bool>(inputs.tap)};
+  nn::Bound::Options how{.remat = remat_of_double(options.remat),
+                         .looked_at = static_cast<bool>(inputs.tap)};
   const std::vector<Tensor> streams = bound.run(
       double_blocks(config), {image, text}, {}, how,
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> x) -> std::vector<Tensor> {
@@ -125,6 +141,7 @@ Tensor through_blocks(nn::Bound& bound, const TransformerConfig& config,
         return {y.image, y.text};
       });
   const Tensor all = options.place(concatenate({streams[1], streams[0]}, Axis(1)), kTokenAxes);
+  how.remat = remat_of_single(options.remat);
   const Tensor h = bound.run(
       single_blocks(config), {all}, {}, how,
       [&](const nn::Bound::Layer& layer, std::span<const Tensor> x) -> std::vector<Tensor> {

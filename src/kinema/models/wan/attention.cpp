@@ -102,12 +102,15 @@ CrossAttention::CrossAttention(const nn::Params& params, const TransformerConfig
 
 CrossKeys CrossAttention::keys(Tensor text, Tensor image, Precision precision) const {
   CrossKeys out;
-  out.key = named(nn::as(project_.key(text, precision, {}), text.dtype()), "key_proj");
-  out.value = named(project_.value(text, precision), "value_proj");
+  // Where there are image tokens too, MaxDiffusion has names for either.
+  const bool has_image = !image_.empty();
+  out.key = named(nn::as(project_.key(text, precision, {}), text.dtype()),
+                  has_image ? "key_proj_text" : "key_proj");
+  out.value = named(project_.value(text, precision), has_image ? "value_proj_text" : "value_proj");
   for (const ImageKeys& of : image_) {
     const Tensor key = project_.heads(of.norm(of.add_k(image, precision)));
-    out.image_key = named(nn::as(key, image.dtype()), "key_proj");
-    out.image_value = named(project_.heads(of.add_v(image, precision)), "value_proj");
+    out.image_key = named(nn::as(key, image.dtype()), "key_proj_img");
+    out.image_value = named(project_.heads(of.add_v(image, precision)), "value_proj_img");
   }
   return out;
 }
@@ -116,7 +119,10 @@ Tensor CrossAttention::operator()(Tensor x, const CrossKeys& keys,
                                   const nn::AttentionOptions& options,
                                   const mesh::Placement& place) const {
   const Precision precision = options.precision;
-  const Tensor q = named(nn::as(project_.query(x, precision, place, {}), x.dtype()), "query_proj");
+  Tensor q = named(nn::as(project_.query(x, precision, place, {}), x.dtype()), "query_proj");
+  if (keys.image_key) {  // the same queries ask text and image
+    q = named(q, "query_proj_img");
+  }
   nn::AttentionOptions scaled = project_.with_scale(options);
   scaled.axes = nn::cross_attention_axes(place);
   scaled.whole_keys = true;

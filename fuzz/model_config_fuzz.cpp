@@ -1,0 +1,44 @@
+// Any text as the config.json of each kind of model, or as a scheduler_config.json: an Error, or
+// sizes.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "allocations.h"
+#include "kinema/core/error.h"
+#include "kinema/io/json.h"
+#include "kinema/models/kl_autoencoder/config_file.h"
+#include "kinema/networks/open.h"
+#include "kinema/sample/scheduler_config.h"
+#include "kinema/weights/clip.h"
+#include "kinema/weights/t5.h"
+#include "kinema/weights/vae_config.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kinema;
+  io::Json json;
+  try {
+    json = io::Json::parse({reinterpret_cast<const char*>(data), size}, "config.json");
+  } catch (const Error&) {
+    return 0;
+  }
+  const auto read = [&](const auto& reader) {
+    const AllocationLimit limit(size);
+    try {
+      reader();
+    } catch (const Error&) {
+    }
+  };
+  read([&] { networks::from_config(json); });
+  read([&] { weights::parse_vae_config(json); });
+  read([&] { kl_autoencoder::parse_config(json); });
+  read([&] { weights::parse_t5_config(json); });
+  read([&] { weights::parse_clip_config(json); });
+  read([&] { weights::parse_clip_text_config(json); });
+  for (const schedulers::Sampler sampler :
+       {schedulers::Sampler::UNIPC, schedulers::Sampler::FLOW_MATCH_EULER,
+        schedulers::Sampler::EULER, schedulers::Sampler::DDIM}) {
+    read([&] { sample::schedule_of(sampler, json); });
+  }
+  return 0;
+}

@@ -1,0 +1,24 @@
+// Any bytes as a TIFF picture: an Error, or pixels of the size that its tags state.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "kinema/core/error.h"
+#include "kinema/io/tiff.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace kinema;
+  constexpr int64_t kMaxPixels = 512 * 512;
+  const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
+  try {
+    const io::ImageSize stated = io::tiff_size(bytes);
+    const HostArray image = io::decode_tiff(bytes, kMaxPixels, {.rgb = {1, 2, 3}});
+    if (image.shape.dims != Dims{1, stated.height, stated.width, 3} ||
+        stated.height * stated.width > kMaxPixels) {
+      std::abort();
+    }
+  } catch (const Error&) {
+    return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,100 @@
+#include "kinema/checkpoints/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "kinema/core/error.h"
+
+namespace kinema::checkpoints {
+
+namespace {
+
+/// What the holder wrote into the lock file: its process number, or nothing readable.
+std::string holder(int fd) {
+  std::array<char, 32> text{};
+  const ssize_t got = ::pread(fd, text.data(), text.size() - 1, 0);
+  const std::string pid(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  if (pid == std::to_string(::getpid())) {
+    return "another job of this process";
+  }
+  return pid.empty() || pid.find_first_not_of("0123456789") != std::string::npos ? "another process"
+                                                                                 : "process " + pid;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& run_folder)
+    : folder_(run_folder), path_(run_folder / ".lock") {
+  folder_.make();
+  std::error_code ignored;
+  made_ = !std::filesystem::exists(path_, ignored);
+  take();
+  // Whoever held it may have been refused, and removed it.
+  for (int tries = 0; !is_in_place() && tries < 5; ++tries) {
+    folder_.make();
+    take();
+  }
+  const std::string pid = std::to_string(::getpid());
+  // The number only helps the message; the lock itself is what counts.
+  if (::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), pid.data(), pid.size(), 0) < 0) {
+    errno = 0;
+  }
+}
+
+RunLock::~RunLock() {
+  std::error_code error;
+  std::filesystem::directory_iterator first(folder_.path(), error);
+  const bool is_alone = !error && made_ && first != std::filesystem::directory_iterator() &&
+                        first->path() == path_ &&
+                        first.increment(error) == std::filesystem::directory_iterator();
+  if (is_alone && !error && is_in_place()) {
+    std::filesystem::remove(path_, error);
+  }
+}
+
+/// Opens the file and locks it.
+void RunLock::take() {
+  const std::string path = path_.string();
+  file_ = io::Descriptor::open(path, O_RDWR | O_CREAT, 0644);
+  check(static_cast<bool>(file_), "[train] {} cannot be opened: {}", path, std::strerror(errno));
+  bool is_ours = io::lock(file_, io::Lock::TRY);
+  // Who only looks whether there is a run (is_training) holds it for a moment.
+  for (int tries = 0; !is_ours && errno == EWOULDBLOCK && tries < 5; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_ours = io::lock(file_, io::Lock::TRY);
+  }
+  if (!is_ours) {
+    const int reason = errno;
+    const std::string who = holder(file_.get());
+    check(reason == EWOULDBLOCK, "[train] {} cannot be locked: {}", path, std::strerror(reason));
+    fail("[train] run folder {} is in use by {}\n  wait for it, stop it, or give another run_name",
+         folder_.path().string(), who);
+  }
+}
+
+bool is_training(const std::filesystem::path& run_folder) {
+  const io::Descriptor file = io::Descriptor::open(run_folder / ".lock", O_RDONLY);
+  // Shared, and given back at once: a run that begins at this very moment tries again.
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool RunLock::is_in_place() const {
+  struct stat ours {};
+  struct stat there {};
+  // Numbers of files are not compared: there are network file systems where they change. Nor is any
+  // other error than this one a sign that somebody removed it.
+  const bool is_named = ::stat(path_.c_str(), &there) == 0 || errno != ENOENT;
+  return is_named && (::fstat(file_.get(), &ours) != 0 || ours.st_nlink > 0);
+}
+
+}  // namespace kinema::checkpoints

@@ -1,0 +1,31 @@
+#include "kinema/core/thread_room.h"
+
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/core/parallel.h"
+
+namespace kinema {
+
+void check_thread_room(int threads, std::string_view who) {
+  std::latch over(1);
+  std::vector<std::jthread> made;
+  made.reserve(static_cast<size_t>(threads));
+  try {
+    while (static_cast<int>(made.size()) < threads) {
+      made.push_back(start_thread([&over] { over.wait(); }, [](const std::exception_ptr&) {}));
+    }
+  } catch (const Error&) {
+    // So many it may make.
+  }
+  over.count_down();
+  check(static_cast<int>(made.size()) == threads,
+        "[threads] this process can make {} more threads, but {} needs about {}, and ends the "
+        "process without them\n  raise its limit: `ulimit -u`, or the number of processes (pids) "
+        "that the container may have",
+        made.size(), who, threads);
+}
+
+}  // namespace kinema

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kinema::metrics {
+
+/// A row of `metrics.jsonl`; NaN stands for a number that is not there.
+struct MetricsRow {
+  int64_t step = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double seconds = 0;
+  double tflops_per_second = 0;
+  double epoch = 0;
+  std::string time = {};                     // UTC
+  std::string nonfinite;                     // where, when the step was not finite
+  std::string expert = {};                   // whose step it was, of a run of both
+  std::vector<double> process_seconds = {};  // of several processes, by rank
+};
+
+/// A row of an evaluation.
+struct EvaluationRow {
+  int64_t step = 0;
+  double loss = 0;
+};
+
+/// Follows a `metrics.jsonl` that a run may be writing.
+class MetricsReader {
+ public:
+  explicit MetricsReader(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Reads the lines that were added, or all of them where the file is another one by now (a
+  /// resumed run writes it anew). True when there was something to read. Lines that are not whole
+  /// wait; others that are no rows are skipped. A file that is not there has no rows.
+  bool poll();
+  const std::vector<MetricsRow>& rows() const { return rows_; }
+  const std::vector<EvaluationRow>& evaluations() const { return evaluations_; }
+
+ private:
+  std::filesystem::path path_;
+  ino_t file_ = 0;
+  int64_t read_ = 0;  // bytes
+  std::vector<MetricsRow> rows_;
+  std::vector<EvaluationRow> evaluations_;
+};
+
+}  // namespace kinema::metrics

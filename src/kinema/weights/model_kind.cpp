@@ -1,0 +1,363 @@
+#include "kinema/weights/model_kind.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kinema/core/error.h"
+#include "kinema/io/gguf.h"
+#include "kinema/io/json.h"
+#include "kinema/io/model_folder.h"
+#include "kinema/weights/checkpoint.h"
+#include "kinema/weights/family.h"
+#include "kinema/weights/file_names.h"
+#include "kinema/weights/lora.h"
+#include "kinema/weights/lora_key.h"
+#include "kinema/weights/single_file.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using Views = std::span<const io::TensorView* const>;
+
+std::vector<std::string_view> words(std::string_view list) {
+  std::vector<std::string_view> out;
+  while (!list.empty()) {
+    const size_t blank = std::min(list.find(' '), list.size());
+    if (blank > 0) {
+      out.push_back(list.substr(0, blank));
+    }
+    list.remove_prefix(std::min(blank + 1, list.size()));
+  }
+  return out;
+}
+
+/// What is known of a path before it is looked up in the table.
+struct Facts {
+  std::string class_name;
+  const Family* network = nullptr;
+  int64_t in_channels = 0;  // of the network; 0: not known
+  int64_t out_channels = 0;
+  std::string told_input;  // what says how many it takes
+  size_t tensors = 0;
+  /// By name, with and without a network's prefix; sorted.
+  std::vector<std::pair<std::string_view, const io::TensorView*>> names = {};
+
+  const io::TensorView* find(std::string_view word) const;
+};
+
+/// The first tensor that a word with stars stands for; null for none.
+const io::TensorView* Facts::find(std::string_view word) const {
+  const bool begins = word.ends_with('*');
+  const bool ends = word.starts_with('*');
+  const std::string_view text =
+      word.substr(ends ? 1 : 0, word.size() - (begins ? 1 : 0) - (ends ? 1 : 0));
+  if (ends) {
+    const auto found = std::ranges::find_if(names, [&](const auto& each) {
+      return begins ? each.first.find(text) != std::string_view::npos : each.first.ends_with(text);
+    });
+    return found == names.end() ? nullptr : found->second;
+  }
+  const auto found =
+      std::ranges::lower_bound(names, text, {}, [](const auto& each) { return each.first; });
+  const bool fits =
+      found != names.end() && (begins ? found->first.starts_with(text) : found->first == text);
+  return fits ? found->second : nullptr;
+}
+
+/// How many channels a network's tensors take and make.
+void read_channels(const FileNames& file, Facts& facts) {
+  const auto size = [&](const char* key, size_t axis) -> int64_t {
+    const io::TensorView* found = facts.find(file.in_file(key).substr(file.prefix.size()));
+    if (found == nullptr || axis >= found->shape.dims.size()) {
+      return 0;
+    }
+    if (axis == 1) {
+      facts.told_input = fmt::format("`{}` {}", found->name, kinema::to_string(found->shape.dims));
+    }
+    return found->shape.dims[axis];
+  };
+  if (facts.network->names == &kWanNames) {
+    facts.in_channels = size("patch_embedding.weight", 1);
+    const int64_t voxels = size("patch_embedding.weight", 2) * size("patch_embedding.weight", 3) *
+                           size("patch_embedding.weight", 4);
+    const int64_t out = size("proj_out.weight", 0);
+    facts.out_channels = voxels > 0 ? out / voxels : 0;
+  } else if (facts.network->names == &kFluxNames) {
+    facts.in_channels = size("x_embedder.weight", 1);
+    facts.out_channels = size("proj_out.weight", 0);
+  } else {
+    facts.in_channels = size("conv_in.weight", 1);
+    facts.out_channels = size("conv_out.weight", 0);
+  }
+}
+
+Facts facts_of(Views tensors) {
+  Facts out{.class_name = "", .tensors = tensors.size()};
+  constexpr std::array<std::string_view, 4> kPrefixes{"model.diffusion_model.", "diffusion_model.",
+                                                      "transformer.", "module."};
+  for (const io::TensorView* tensor : tensors) {
+    const std::string_view name = tensor->name;
+    out.names.emplace_back(name, tensor);
+    for (const std::string_view prefix : kPrefixes) {
+      if (name.starts_with(prefix)) {
+        out.names.emplace_back(name.substr(prefix.size()), tensor);
+        break;
+      }
+    }
+  }
+  std::ranges::sort(out.names, {}, [](const auto& each) { return each.first; });
+  const FileNames file = find_names(tensors, "");
+  const auto family = std::ranges::find_if(
+      families(), [&](const Family& each) { return each.names == file.table; });
+  if (family != families().end()) {
+    out.network = &*family;
+    read_channels(file, out);
+  }
+  return out;
+}
+
+int64_t number_in(const io::Json& config, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const io::Json* value = config.find(key);
+    if (value != nullptr && value->kind() == io::Json::Kind::Integer) {
+      return value->as_int();
+    }
+  }
+  return 0;
+}
+
+Facts facts_of(const io::Json& config) {
+  Facts out{.class_name = class_of_model(config)};
+  if (!config.is_object()) {
+    return out;
+  }
+  out.network = family_of_config(config);
+  const io::Json* sizes = config.find("addition_embed_type");
+  if (out.network != nullptr && out.network->names == &kUNetNames &&
+      (sizes == nullptr || !sizes->is_string())) {
+    out.network = nullptr;  // a UNet that is told nothing beside its text is not SDXL's
+  }
+  out.in_channels = number_in(config, {"in_channels", "in_dim"});
+  out.out_channels = number_in(config, {"out_channels", "out_dim"});
+  out.told_input = fmt::format("in_channels {}", out.in_channels);
+  return out;
+}
+
+/// What tells that the tensors are of the kind; nothing where they are not.
+std::optional<std::string> told_by_tensors(const ModelKind& kind, const Facts& facts) {
+  std::string because;
+  bool asked = false;  // something is said of its tensors at all
+  if (!kind.network.empty()) {
+    if (facts.network == nullptr || facts.network->name != kind.network) {
+      return std::nullopt;
+    }
+    asked = true;
+    because = fmt::format("names of {}", kind.network);
+  }
+  if (!kind.any.empty()) {
+    const io::TensorView* found = nullptr;
+    for (const std::string_view word : words(kind.any)) {
+      found = found != nullptr ? found : facts.find(word);
+    }
+    if (found == nullptr ||
+        (kind.rank_of_any > 0 && found->shape.dims.size() != kind.rank_of_any)) {
+      return std::nullopt;
+    }
+    asked = true;
+    because = fmt::format("`{}`", found->name);
+  }
+  for (const std::string_view word : words(kind.all)) {
+    const io::TensorView* found = facts.find(word);
+    if (found == nullptr) {
+      return std::nullopt;
+    }
+    because = asked ? because : fmt::format("`{}`", found->name);
+    asked = true;
+  }
+  if (kind.input.times > 0) {
+    const int64_t wanted = kind.input.times * facts.out_channels + kind.input.more;
+    if (facts.out_channels <= 0 || facts.in_channels != wanted) {
+      return std::nullopt;
+    }
+    because = facts.told_input;
+  }
+  if (!kind.size.tensors.empty()) {
+    const io::TensorView* found = nullptr;
+    for (const std::string_view word : words(kind.size.tensors)) {
+      found = found != nullptr ? found : facts.find(word);
+    }
+    if (found == nullptr || kind.size.axis >= found->shape.dims.size() ||
+        found->shape.dims[kind.size.axis] != kind.size.value) {
+      return std::nullopt;
+    }
+    asked = true;
+    because = fmt::format("`{}` {}", found->name, kinema::to_string(found->shape.dims));
+  }
+  if (kind.known_modules && std::ranges::none_of(facts.names, [](const auto& each) {
+        return read_lora_key(each.first).has_value();
+      })) {
+    return std::nullopt;
+  }
+  const bool few = kind.most_tensors == 0 || facts.tensors <= kind.most_tensors;
+  return asked && few ? std::optional(because) : std::nullopt;
+}
+
+std::optional<FoundKind> find_kind(const Facts& facts) {
+  for (const ModelKind& kind : model_kinds()) {
+    const std::vector<std::string_view> classes = words(kind.classes);
+    if (!facts.class_name.empty() &&
+        std::ranges::find(classes, facts.class_name) != classes.end()) {
+      return FoundKind{&kind, fmt::format("class `{}`", facts.class_name)};
+    }
+    if (std::optional<std::string> because = told_by_tensors(kind, facts)) {
+      return FoundKind{&kind, *std::move(because)};
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename Tensors>
+std::vector<const io::TensorView*> views(const Tensors& tensors) {
+  std::vector<const io::TensorView*> out;
+  for (const io::TensorView& tensor : tensors) {
+    out.push_back(&tensor);
+  }
+  return out;
+}
+
+std::optional<FoundKind> kind_of_file(const fs::path& path) {
+  if (is_gguf(path)) {
+    const io::GgufFile file = io::GgufFile::open(path);
+    return find_kind(facts_of(views(file.tensors())));
+  }
+  const std::vector<io::SafetensorsFile> shards = io::open_shards(path);
+  std::vector<const io::TensorView*> all;
+  for (const io::SafetensorsFile& file : shards) {
+    const std::vector<const io::TensorView*> own = views(file.tensors());
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return find_kind(facts_of(all));
+}
+
+std::string_view word_of(Role role) {
+  switch (role) {
+    case Role::NETWORK:
+      return "a transformer or UNet";
+    case Role::PIPELINE:
+      return "a whole pipeline";
+    case Role::VAE:
+      return "an autoencoder";
+    case Role::ADAPTER:
+      return "a LoRA";
+    case Role::PART:
+      return "a part of a pipeline";
+    case Role::LATENTS:
+      return "latents";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<FoundKind> kind_of(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    for (const char* file : {"model_index.json", "config.json"}) {
+      if (fs::is_regular_file(path / file, ignored)) {
+        return find_kind(facts_of(io::Json::read(path / file)));
+      }
+    }
+    for (const char* file : {kPeftFile, kLoraFile}) {
+      if (fs::is_regular_file(path / file, ignored)) {
+        return kind_of_file(path / file);
+      }
+    }
+    return std::nullopt;
+  }
+  const bool is_weights = path.extension() == ".safetensors" || is_gguf(path);
+  const bool is_there = fs::is_regular_file(path, ignored) ||
+                        fs::is_regular_file(path.string() + ".index.json", ignored);
+  return is_weights && is_there ? kind_of_file(path) : std::nullopt;
+}
+
+std::optional<FoundKind> kind_of_tensors(std::span<const io::TensorView> tensors) {
+  return find_kind(facts_of(views(tensors)));
+}
+
+/// The keys that must name what a whole pipeline's file does not hold; empty for a folder.
+std::string keys_for_missing(const std::vector<std::string_view>& parts) {
+  const auto has = [&](std::string_view part) { return std::ranges::count(parts, part) > 0; };
+  std::string out;
+  if (!has(kVae)) {
+    out += "; it holds no autoencoder: wan_vae_pretrained_model_name_or_path=FOLDER names one";
+  }
+  if (!has(kTextEncoder) || !has(kTextEncoder2)) {
+    out += fmt::format(
+        "; it holds no {}: wan_text_encoder_pretrained_model_name_or_path=FOLDER "
+        "names a pipeline with both text encoders",
+        has(kTextEncoder) ? kTextEncoder2 : kTextEncoder);
+  }
+  return out;
+}
+
+std::string taken_by(const ModelKind& kind, const fs::path& path) {
+  const std::string name = path.string();
+  std::vector<std::string> out;
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(path, ignored);
+  const std::vector<std::string_view> parts =
+      is_file && kind.is(Role::NETWORK) ? parts_in(path) : std::vector<std::string_view>();
+  if (kind.is(Role::PIPELINE)) {
+    out.push_back(fmt::format("generate {0}, train pretrained_model_name_or_path={0}, convert{1}",
+                              name, is_file ? keys_for_missing(parts) : ""));
+  } else if (kind.is(Role::NETWORK)) {
+    out.push_back(fmt::format(
+        "generate and train by wan_transformer_pretrained_model_name_or_path={} beside a "
+        "pipeline, convert",
+        name));
+  }
+  if (kind.is(Role::VAE) &&
+      (!is_file || !kind.is(Role::NETWORK) || std::ranges::count(parts, kVae) > 0)) {
+    out.push_back(fmt::format("wan_vae_pretrained_model_name_or_path={}", name));
+  }
+  if (kind.is(Role::ADAPTER)) {
+    out.push_back(fmt::format("generate and train by lora={}, convert", name));
+  }
+  if (kind.is(Role::LATENTS)) {
+    out.push_back(fmt::format("generate by initial_latents={}", name));
+  }
+  if (kind.is(Role::PART) && fs::is_directory(path, ignored)) {
+    out.emplace_back("the folder of a pipeline that it is a part of");
+  }
+  return fmt::format("{}", fmt::join(out, "; "));
+}
+
+void check_role(const fs::path& path, std::initializer_list<Role> roles, std::string_view key) {
+  const std::optional<FoundKind> found = kind_of(path);
+  if (!found || std::ranges::any_of(roles, [&](Role role) { return found->kind->is(role); })) {
+    return;
+  }
+  const ModelKind& kind = *found->kind;
+  const std::string takers = taken_by(kind, path);
+  check(!takers.empty(), "[weights] {} is not supported: {} ({})\n  {}", path.string(), kind.name,
+        found->because,
+        kind.remedy.empty()
+            ? "supported are networks of Wan 2.1 and 2.2, Flux.1 and Stable Diffusion XL"
+            : kind.remedy);
+  std::string expected;
+  for (const Role role : roles) {
+    expected += (expected.empty() ? "" : " or ") + std::string(word_of(role));
+  }
+  fail("[weights] {}{} is {} ({}), where {} was expected\n  {} is taken by {}",
+       key.empty() ? "" : fmt::format("{}: ", key), path.string(), kind.name, found->because,
+       expected, path.filename().string(), takers);
+}
+
+}  // namespace kinema::weights

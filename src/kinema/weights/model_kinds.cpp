@@ -1,0 +1,308 @@
+#include <array>
+
+#include "kinema/weights/model_kind.h"
+
+namespace kinema::weights {
+namespace {
+
+constexpr uint8_t operator|(Role a, Role b) {
+  return static_cast<uint8_t>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
+}
+constexpr uint8_t operator|(uint8_t a, Role b) {
+  return static_cast<uint8_t>(a | static_cast<uint8_t>(b));
+}
+constexpr auto kNetwork = static_cast<uint8_t>(Role::NETWORK);
+constexpr auto kAdapter = static_cast<uint8_t>(Role::ADAPTER);
+constexpr auto kVaeRole = static_cast<uint8_t>(Role::VAE);
+constexpr auto kPart = static_cast<uint8_t>(Role::PART);
+
+constexpr std::string_view kWan = "Wan";
+constexpr std::string_view kFlux = "Flux";
+constexpr std::string_view kSdxl = "Stable Diffusion XL";
+
+// Other models of a pipeline in the same file.
+constexpr std::string_view kParts =
+    "vae.* first_stage_model.* text_encoders.* conditioner.* cond_stage_model.*";
+
+constexpr std::string_view kLoraTensors =
+    "*.lora_down.weight *.lora_up.weight *.lora_A.* *.lora_B.* *.lora.down.weight "
+    "*_lora.down.weight *.lora_linear_layer.down.weight *_lora1.down.weight *_lora2.down.weight";
+
+constexpr std::string_view kSupportedLora =
+    "LoRA files of Wan, Flux.1 and Stable Diffusion XL are supported";
+constexpr std::string_view kOnlyLora = "only LoRA and full differences are supported";
+constexpr std::string_view kFullPrecision =
+    "take the file in bfloat16 or float8, or a GGUF file of the same model";
+constexpr std::string_view kInPipeline =
+    "by itself it is not taken: text encoders are read from the folder of a pipeline, with "
+    "config.json and tokenizer; wan_text_encoder_pretrained_model_name_or_path=FOLDER names one";
+constexpr std::string_view kTextToImage =
+    "an SDXL checkpoint for text to image, whose UNet takes 4 channels, is supported";
+constexpr std::string_view kFluxTextToImage =
+    "FLUX.1-dev and FLUX.1-schnell, whose network takes as many channels as it makes, are "
+    "supported";
+constexpr std::string_view kPlainWan =
+    "Wan 2.1 and 2.2 for text to video, image to video and first frame to video are supported";
+
+constexpr ModelKind kKinds[] = {
+    // ---- How weights are stored --------------------------------------------------------------
+    {.name = "Flux NF4 (bitsandbytes)",
+     .network = kFlux,
+     .any = "*.quant_state.bitsandbytes__nf4 *.quant_state.bitsandbytes__fp4",
+     .remedy = kFullPrecision},
+    {.name = "NF4 weights (bitsandbytes)",
+     .any = "*.quant_state.bitsandbytes__nf4 *.quant_state.bitsandbytes__fp4",
+     .remedy = kFullPrecision},
+    {.name = "SVDQuant weights (Nunchaku)",
+     .any = "*.wscales *.smooth_factor",
+     .remedy = kFullPrecision},
+
+    // ---- Adapters ----------------------------------------------------------------------------
+    {.name = "DoRA", .any = "*.dora_scale *.lora_magnitude_vector*", .remedy = kOnlyLora},
+    {.name = "LoHa", .any = "*.hada_w*", .remedy = kOnlyLora},
+    {.name = "LoKr", .any = "*.lokr_w*", .remedy = kOnlyLora},
+    {.name = "BOFT", .any = "*.boft_R* *.boft_s*", .remedy = kOnlyLora},
+    {.name = "BOFT", .any = "*.oft_blocks", .rank_of_any = 4, .remedy = kOnlyLora},
+    {.name = "OFT", .any = "*.oft_blocks *.oft_diag *.oft_R* *.oft_r*", .remedy = kOnlyLora},
+    {.name = "GLoRA",
+     .all = "*.a1.weight *.a2.weight *.b1.weight *.b2.weight",
+     .remedy = kOnlyLora},
+    {.name = "IA3", .any = "*.on_input *.ia3_l*", .remedy = kOnlyLora},
+    {.name = "VeRA", .any = "*.vera_lambda_*", .remedy = kOnlyLora},
+    {.name = "Tucker LoCon", .any = "*.lora_mid.weight", .remedy = kOnlyLora},
+    {.name = "ControlNet LLLite", .any = "lllite_unet_* lllite_dit_*"},
+    {.name = "SD 1.5 or SD 2.x LoRA", .any = "lora_te_text_model_*", .remedy = kSupportedLora},
+    // SDXL's UNet has no attention at its first level, which is 320 wide.
+    {.name = "SD 1.5 or SD 2.x LoRA",
+     .size =
+         {"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight "
+          "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_k.lora_down.weight "
+          "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn2_to_q.lora_down.weight "
+          "lora_unet_input_blocks_1_1_transformer_blocks_0_attn1_to_q.lora_down.weight "
+          "lora_unet_input_blocks_1_1_transformer_blocks_0_attn2_to_q.lora_down.weight "
+          "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight "
+          "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight "
+          "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_q.lora_A.weight",
+          1, 320},
+     .remedy = kSupportedLora},
+    {.name = "LoRA", .roles = kAdapter, .any = kLoraTensors, .known_modules = true},
+    {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
+    {.name = "full difference",
+     .roles = kAdapter,
+     .any = "*.diff *.diff_b *.diff_m *.w_norm *.b_norm",
+     .known_modules = true},
+
+    // ---- Networks beside another one ---------------------------------------------------------
+    {.name = "ControlNet",
+     .classes = "ControlNetModel FluxControlNetModel FluxMultiControlNetModel ControlNetUnionModel "
+                "WanControlnet StableDiffusionXLControlNetPipeline FluxControlNetPipeline",
+     .any = "input_hint_block.* control_model.* controlnet_cond_embedding.* controlnet_blocks.* "
+            "controlnet_down_blocks.* controlnet_x_embedder.*"},
+    {.name = "IP-Adapter",
+     .any = "ip_adapter.* image_proj.* *.to_k_ip.weight double_blocks.0.processor.ip_adapter_*"},
+    {.name = "T2I-Adapter", .classes = "T2IAdapter", .all = "adapter.body.0.* adapter.conv_in.*"},
+    {.name = "AnimateDiff motion module",
+     .classes = "MotionAdapter UNetMotionModel",
+     .any = "down_blocks.0.motion_modules.*"},
+    {.name = "Flux Redux image encoder",
+     .classes = "ReduxImageEncoder FluxPriorReduxPipeline",
+     .any = "redux_up.weight redux_down.weight"},
+
+    // ---- Networks of known families that are asked for more ----------------------------------
+    {.name = "Wan 2.1 VACE",
+     .classes = "VaceWanModel WanVACETransformer3DModel WanVACEPipeline",
+     .any = "vace_blocks.* vace_patch_embedding.*",
+     .remedy = kPlainWan},
+    {.name = "Wan-Animate",
+     .classes = "WanAnimateModel WanAnimateTransformer3DModel WanAnimatePipeline",
+     .network = kWan,
+     .any = "pose_patch_embedding.* face_encoder.* face_adapter.* motion_encoder.*",
+     .remedy = kPlainWan},
+    {.name = "Wan 2.2 S2V (speech to video)",
+     .classes = "WanModel_S2V WanS2VTransformer3DModel WanSpeechToVideoPipeline",
+     .network = kWan,
+     .any = "casual_audio_encoder.* audio_injector.* cond_encoder.*",
+     .remedy = kPlainWan},
+    {.name = "Wan with audio (MultiTalk, InfiniteTalk)",
+     .any = "audio_proj.proj1.* blocks.0.audio_cross_attn.*",
+     .remedy = kPlainWan},
+    {.name = "Wan Fun-Control with a camera",
+     .network = kWan,
+     .any = "control_adapter.*",
+     .remedy = kPlainWan},
+    {.name = "Wan Fun-Control", .network = kWan, .any = "ref_conv.*", .remedy = kPlainWan},
+    {.name = "Wan Fun-Control", .network = kWan, .input = {3, 0}, .remedy = kPlainWan},
+    {.name = "Wan Fun-Control", .network = kWan, .input = {3, 4}, .remedy = kPlainWan},
+    {.name = "Flux Fill",
+     .classes = "FluxFillPipeline",
+     .network = kFlux,
+     .input = {6, 0},
+     .remedy = kFluxTextToImage},
+    {.name = "Flux Depth/Canny control",
+     .classes = "FluxControlPipeline FluxControlImg2ImgPipeline FluxControlInpaintPipeline",
+     .network = kFlux,
+     .input = {2, 0},
+     .remedy = kFluxTextToImage},
+    {.name = "Flux Kontext",
+     .classes = "FluxKontextPipeline FluxKontextInpaintPipeline",
+     .remedy = kFluxTextToImage},
+    {.name = "Flux image to image",
+     .classes = "FluxImg2ImgPipeline FluxInpaintPipeline",
+     .remedy = "as class FluxPipeline in model_index.json its models make images of text"},
+    {.name = "CosXL / EDM v-prediction",
+     .any = "edm_vpred.sigma_max edm_vpred.sigma_min",
+     .remedy = "SDXL checkpoints that learned the noise, or the velocity by DDPM's schedule "
+               "(v_pred), are supported"},
+    {.name = "Playground v2.5 (EDM)",
+     .any = "edm_mean edm_std",
+     .remedy = "SDXL checkpoints that learned the noise, or the velocity by DDPM's schedule "
+               "(v_pred), are supported"},
+    {.name = "SDXL inpainting UNet",
+     .classes = "StableDiffusionXLInpaintPipeline",
+     .network = kSdxl,
+     .input = {2, 1},
+     .remedy = kTextToImage},
+    {.name = "SDXL InstructPix2Pix UNet",
+     .classes = "StableDiffusionXLInstructPix2PixPipeline",
+     .network = kSdxl,
+     .input = {2, 0},
+     .remedy = kTextToImage},
+    {.name = "SDXL refiner UNet",
+     .network = kSdxl,
+     .size = {"add_embedding.linear_1.weight label_emb.0.0.weight", 1, 2560},
+     .remedy = kTextToImage},
+    {.name = "SDXL image to image",
+     .classes = "StableDiffusionXLImg2ImgPipeline",
+     .remedy = "as class StableDiffusionXLPipeline in model_index.json its models make images of "
+               "text"},
+
+    // ---- Networks that are supported ---------------------------------------------------------
+    {.name = "Wan all-in-one", .roles = kNetwork, .network = kWan, .any = kParts},
+    {.name = "Flux all-in-one",
+     .roles = Role::NETWORK | Role::VAE,
+     .network = kFlux,
+     .any = kParts},
+    {.name = "SDXL checkpoint",
+     .roles = Role::NETWORK | Role::PIPELINE | Role::VAE,
+     .network = kSdxl,
+     .any = kParts},
+    {.name = "Wan transformer",
+     .roles = kNetwork,
+     .classes = "WanTransformer3DModel WanModel",
+     .network = kWan},
+    {.name = "Flux transformer",
+     .roles = kNetwork,
+     .classes = "FluxTransformer2DModel",
+     .network = kFlux},
+    {.name = "SDXL UNet", .roles = kNetwork, .network = kSdxl},
+    {.name = "Wan pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "WanPipeline WanImageToVideoPipeline"},
+    {.name = "Flux pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "FluxPipeline"},
+    {.name = "SDXL pipeline",
+     .roles = static_cast<uint8_t>(Role::PIPELINE),
+     .classes = "StableDiffusionXLPipeline"},
+
+    // ---- Networks of other families ----------------------------------------------------------
+    {.name = "SD 1.5", .all = "cond_stage_model.transformer.* input_blocks.1.0.*"},
+    {.name = "SD 2.x", .all = "cond_stage_model.model.* input_blocks.1.0.*"},
+    {.name = "SD 1.5",
+     .size = {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight "
+              "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight",
+              1, 768}},
+    {.name = "SD 2.x",
+     .size = {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight "
+              "down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_k.weight",
+              1, 1024}},
+    {.name = "SD 1.5 or SD 2.x",
+     .classes = "StableDiffusionPipeline StableDiffusionInpaintPipeline "
+                "StableDiffusionImg2ImgPipeline UNet2DConditionModel",
+     .any = "input_blocks.1.0.in_layers.0.weight down_blocks.0.resnets.0.conv1.weight"},
+    {.name = "SD 3",
+     .classes = "SD3Transformer2DModel StableDiffusion3Pipeline",
+     .any = "joint_blocks.0.context_block.attn.qkv.weight"},
+    {.name = "Flux.2",
+     .classes = "Flux2Transformer2DModel Flux2Pipeline Flux2KleinPipeline",
+     .any = "double_stream_modulation_img.lin.weight"},
+    {.name = "Chroma",
+     .classes = "ChromaTransformer2DModel ChromaPipeline",
+     .any = "distilled_guidance_layer.*"},
+    {.name = "Hunyuan Video",
+     .classes = "HunyuanVideoTransformer3DModel HunyuanVideoPipeline",
+     .any = "double_blocks.0.img_attn_qkv.weight txt_in.individual_token_refiner.*"},
+    {.name = "LTX-Video",
+     .classes = "LTXVideoTransformer3DModel LTXPipeline",
+     .any = "patchify_proj.weight"},
+    {.name = "Qwen-Image",
+     .classes = "QwenImageTransformer2DModel QwenImagePipeline",
+     .all = "txt_norm.weight transformer_blocks.0.img_mod.1.weight"},
+
+    // ---- Text and image encoders -------------------------------------------------------------
+    {.name = "UMT5-XXL encoder",
+     .roles = kPart,
+     .classes = "UMT5EncoderModel",
+     .any = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
+     .remedy = kInPipeline},
+    {.name = "UMT5-XXL encoder",
+     .all = "token_embedding.weight blocks.0.pos_embedding.embedding.weight",
+     .remedy = kInPipeline},
+    {.name = "T5-XXL encoder",
+     .roles = kPart,
+     .classes = "T5EncoderModel",
+     .any = "encoder.block.0.layer.0.SelfAttention.q.weight enc.blk.0.attn_q.weight",
+     .remedy = kInPipeline},
+    {.name = "CLIP-G",
+     .roles = kPart,
+     .classes = "CLIPTextModelWithProjection",
+     .size = {"text_model.embeddings.token_embedding.weight", 1, 1280},
+     .remedy = kInPipeline},
+    {.name = "CLIP-G", .any = "transformer.resblocks.0.attn.in_proj_weight", .remedy = kInPipeline},
+    {.name = "CLIP-L",
+     .roles = kPart,
+     .classes = "CLIPTextModel",
+     .any = "text_model.embeddings.token_embedding.weight",
+     .remedy = kInPipeline},
+    {.name = "CLIP vision encoder",
+     .roles = kPart,
+     .classes = "CLIPVisionModel CLIPVisionModelWithProjection",
+     .any = "vision_model.embeddings.patch_embedding.weight visual.patch_embedding.weight "
+            "visual.conv1.weight",
+     .remedy = "it is read from image_encoder/ of a pipeline's folder"},
+
+    // ---- Autoencoders ------------------------------------------------------------------------
+    {.name = "Wan VAE (original names)",
+     .all = "encoder.conv1.weight decoder.conv1.weight conv1.weight conv2.weight",
+     .remedy = "the folder vae/ of a Wan pipeline of diffusers has the same weights: "
+               "wan_vae_pretrained_model_name_or_path=FOLDER"},
+    {.name = "Wan VAE", .roles = kVaeRole, .classes = "AutoencoderKLWan"},
+    {.name = "Wan VAE (diffusers names)",
+     .any = "decoder.mid_block.attentions.0.to_qkv.weight",
+     .remedy = "its folder is taken, with config.json beside it: "
+               "wan_vae_pretrained_model_name_or_path=FOLDER"},
+    {.name = "VAE",
+     .roles = kVaeRole,
+     .classes = "AutoencoderKL",
+     .any = "decoder.mid.attn_1.q.weight decoder.mid_block.attentions.0.to_q.weight "
+            "decoder.mid_block.attentions.0.query.weight first_stage_model.decoder.mid.attn_1.q."
+            "weight vae.decoder.mid.attn_1.q.weight"},
+    {.name = "TAESD (tiny autoencoder)",
+     .classes = "AutoencoderTiny",
+     .any = "taesd_decoder.* decoder.layers.0.conv.0.weight"},
+
+    // ---- Others ------------------------------------------------------------------------------
+    {.name = "textual inversion embedding",
+     .any = "clip_l clip_g t5xxl emb_params string_to_param.*",
+     .most_tensors = 4},
+    {.name = "latents",
+     .roles = static_cast<uint8_t>(Role::LATENTS),
+     .any = "latents",
+     .most_tensors = 4},
+};
+
+}  // namespace
+
+std::span<const ModelKind> model_kinds() { return kKinds; }
+
+}  // namespace kinema::weights

@@ -1,0 +1,64 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <string>
+
+#include "cli/run_kinema.h"
+
+/// What people can do without where it cannot be written: the cache, a run's curve.
+namespace kinema::cli_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Unwritable : public KinemaOnCpu {
+ protected:
+  /// A folder below a file, which nobody can make, the superuser included.
+  std::string no_cache() const {
+    return "KINEMA_CACHE=" + quoted((folder_ / "tiny.yml/cache").string());
+  }
+};
+
+size_t count(const std::string& text, const std::string& word) {
+  size_t found = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST_F(Unwritable, CacheIsAWarningOfCommandsThatCompile) {
+  for (const std::string command : {"train", "generate"}) {
+    SCOPED_TRACE(command);
+    const Outcome outcome =
+        run({command, "tiny.yml", "num_inference_steps=1", "executable_cache=on"}, no_cache());
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "compiled programs are not kept"), 1U) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("tiny.yml/cache/programs"),
+                                   HasSubstr("Not a directory"), HasSubstr("KINEMA_CACHE")));
+  }
+}
+
+TEST_F(Unwritable, CacheIsWhatDoctorSaysLast) {
+  const Outcome outcome = run({"doctor"}, no_cache());
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("cannot be written (Not a directory)"), HasSubstr("set KINEMA_CACHE"),
+                    Not(HasSubstr("nothing is missing\n"))));
+  const io::Json report = io::Json::parse(run({"doctor", "--json"}, no_cache()).out, "doctor");
+  EXPECT_TRUE(report.at("ok").as_bool());
+  EXPECT_THAT(report.at("warning").as_string(), HasSubstr("cannot be written"));
+}
+
+TEST_F(Unwritable, CurveIsAWarningOnceTheRunIsOver) {
+  std::filesystem::create_directories(folder_ / "out/tiny/loss.svg/in the way");
+  const Outcome outcome = run({"train", "tiny.yml"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("loss.svg"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/tiny/timings.jsonl"));
+}
+
+}  // namespace
+}  // namespace kinema::cli_test

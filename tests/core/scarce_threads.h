@@ -1,0 +1,35 @@
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+
+/// pthread_create of the test program, which a limit can make fail. To be included by one file of a
+/// program.
+namespace kinema {
+
+/// While it lives, this many threads can be made; each further one fails as under a limit of the
+/// number of processes.
+struct ScarceThreads {
+  static inline std::atomic<int> left = -1;  // negative: as many as the system has
+
+  explicit ScarceThreads(int count) { left = count; }
+  ScarceThreads(const ScarceThreads&) = delete;
+  ScarceThreads& operator=(const ScarceThreads&) = delete;
+  ~ScarceThreads() { left = -1; }
+};
+
+}  // namespace kinema
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*function)(void*), void* argument) {
+  static const auto real =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  if (kinema::ScarceThreads::left >= 0 && kinema::ScarceThreads::left-- == 0) {
+    kinema::ScarceThreads::left = 0;
+    return EAGAIN;
+  }
+  return real(thread, attributes, function, argument);
+}

@@ -1,0 +1,39 @@
+#include "kinema/text/prompt_syntax.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kinema::text {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(PromptSyntax, NamesWhatOtherProgramsReadAsMoreThanWords) {
+  EXPECT_THAT(prompt_syntax("(a red ball:1.3), [blurry]"), ElementsAre("(a red ball:1.3)"));
+  EXPECT_THAT(prompt_syntax("a ball BREAK a box"), ElementsAre("BREAK"));
+  EXPECT_THAT(prompt_syntax("a ball <lora:style:0.8>"), ElementsAre("<lora:style:0.8>"));
+  EXPECT_THAT(prompt_syntax("a ball, embedding:easy-negative"),
+              ElementsAre("embedding:easy-negative"));
+  EXPECT_THAT(prompt_syntax("((a), (b:.5)) BREAK, <lyco:x:1>,BREAK embedding:y"),
+              ElementsAre("(b:.5)", "BREAK", "<lyco:x:1>", "embedding:y"));
+}
+
+TEST(PromptSyntax, LeavesWordsAlone) {
+  for (const char* prompt :
+       {"", "a ball (red)", "at 12:30 (noon)", "BREAKFAST at a lake", "(ratio 16:9", "x < lora: y",
+        "the embedding: a word", "(:1.3)", R"(\(a:1.3\))", "BREAK_IT", "<lora:never closed"}) {
+    EXPECT_THAT(prompt_syntax(prompt), IsEmpty()) << prompt;
+  }
+}
+
+TEST(PromptSyntax, ShowsNoMoreThanAMessageHolds) {
+  const std::string text = "(" + std::string(1000, 'a') + ":1.3)";
+  ASSERT_EQ(prompt_syntax(text).size(), 1U);
+  EXPECT_LT(prompt_syntax(text)[0].size(), 100U);
+}
+
+}  // namespace
+}  // namespace kinema::text

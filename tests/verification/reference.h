@@ -1,0 +1,27 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "kinema/verification/verify.h"
+
+namespace kinema::verification {
+
+inline const std::filesystem::path kGolden =
+    std::filesystem::path(KINEMA_SOURCE_DIR) / "tests/golden";
+
+/// In the names of the cases of Stable Diffusion XL's UNet, whose programs take longest to compile.
+inline const char* const kUnetCases = "sdxl_unet";
+
+/// Every row holds and none is unsupported: a tap or a case that the code no longer offers is a
+/// failure here, while `kinema verify` passes over it.
+inline void expect_all_match(const Report& report) {
+  Report wrong = report;
+  std::erase_if(wrong.rows, [](const Row& row) { return row.ok && !row.unsupported; });
+  EXPECT_FALSE(report.rows.empty());
+  EXPECT_TRUE(wrong.rows.empty()) << to_table(wrong);
+}
+
+}  // namespace kinema::verification

@@ -1,0 +1,328 @@
+#include "kinema/weights/model_kind.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/scratch.h"
+#include "kinema/core/error.h"
+#include "kinema/io/gguf.h"
+#include "kinema/io/json.h"
+
+namespace kinema::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+using Tensors = std::vector<std::pair<std::string, Dims>>;
+
+std::vector<io::TensorView> views(const Tensors& tensors) {
+  std::vector<io::TensorView> out;
+  for (const auto& [name, dims] : tensors) {
+    out.push_back({.name = name, .shape = {DType::F32, dims}, .bytes = {}});
+  }
+  return out;
+}
+
+fs::path write(const fs::path& path, const Tensors& tensors) {
+  std::vector<io::TensorEntry> entries;
+  for (const auto& [name, dims] : tensors) {
+    entries.push_back(io::TensorEntry::lazy(name, {DType::F32, dims}, [dims = dims] {
+      return HostArray(Shape{DType::F32, dims});
+    }));
+  }
+  io::write_safetensors(path, entries);
+  return path;
+}
+
+Tensors operator+(Tensors a, const Tensors& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Tensors prefixed(const std::string& prefix, Tensors tensors) {
+  for (auto& [name, dims] : tensors) {
+    name = prefix + name;
+  }
+  return tensors;
+}
+
+/// What tells networks of the families, with so many channels taken.
+Tensors wan(int64_t in) {
+  return {{"patch_embedding.weight", {64, in, 1, 2, 2}}, {"head.head.weight", {64, 64}}};
+}
+Tensors flux(int64_t in) {
+  return {{"img_in.weight", {24, in}},
+          {"single_blocks.0.modulation.lin.weight", {72, 24}},
+          {"final_layer.linear.weight", {24, 24}}};
+}
+Tensors unet(int64_t in, int64_t sizes = 2816) {
+  return {{"input_blocks.0.0.weight", {4, in, 3, 3}},
+          {"input_blocks.1.0.in_layers.0.weight", {4}},
+          {"label_emb.0.0.weight", {16, sizes}},
+          {"out.2.weight", {4, 4, 3, 3}}};
+}
+Tensors unet_of_sd(int64_t text) {
+  return {{"input_blocks.0.0.weight", {4, 4, 3, 3}},
+          {"input_blocks.1.0.in_layers.0.weight", {4}},
+          {"input_blocks.1.1.transformer_blocks.0.attn2.to_k.weight", {4, text}}};
+}
+Tensors lora(const std::string& module) {
+  return {{module + ".lora_down.weight", {2, 8}}, {module + ".lora_up.weight", {8, 2}}};
+}
+Tensors of_module(std::initializer_list<const char*> endings, Dims dims = {8, 2}) {
+  Tensors out;
+  for (const char* ending : endings) {
+    out.emplace_back(std::string("lora_unet_input_blocks_4_1_proj_in.") + ending, dims);
+  }
+  return out;
+}
+
+struct Case {
+  std::string name;
+  Tensors tensors;
+};
+
+const std::vector<Case>& cases() {
+  static const Tensors vae = {{"vae.decoder.mid.attn_1.q.weight", {8, 8, 1, 1}}};
+  static const std::string kFirst = "first_stage_model.decoder.conv_in.weight";
+  static const std::vector<Case> all{
+      {"Flux NF4 (bitsandbytes)",
+       prefixed("model.diffusion_model.", flux(24)) +
+           Tensors{{"model.diffusion_model.double_blocks.0.img_attn.qkv.weight.quant_state."
+                    "bitsandbytes__nf4",
+                    {78}}}},
+      {"NF4 weights (bitsandbytes)", {{"a.weight.quant_state.bitsandbytes__nf4", {78}}}},
+      {"SVDQuant weights (Nunchaku)", {{"single_blocks.0.linear.wscales", {8}}}},
+      {"DoRA", lora("lora_unet_input_blocks_4_1_proj_in") + of_module({"dora_scale"})},
+      {"DoRA", {{"unet.a.lora_A.weight", {2, 8}}, {"unet.a.lora_magnitude_vector", {8}}}},
+      {"LoHa", of_module({"alpha", "hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"})},
+      {"LoKr", of_module({"alpha", "lokr_w1", "lokr_w2_a", "lokr_w2_b"})},
+      {"BOFT", of_module({"alpha", "oft_blocks"}, {2, 1, 8, 8})},
+      {"BOFT", {{"base_model.model.a.boft_R.default", {2, 8, 8}}}},
+      {"OFT", of_module({"alpha", "oft_blocks"}, {1, 8, 8})},
+      {"OFT", {{"base_model.model.a.oft_R.weight", {8, 28}}}},
+      {"GLoRA", of_module({"alpha", "a1.weight", "a2.weight", "b1.weight", "b2.weight"})},
+      {"IA3", of_module({"weight", "on_input"}, {8})},
+      {"IA3", {{"base_model.model.a.ia3_l", {8, 1}}}},
+      {"VeRA", {{"base_model.model.a.vera_lambda_b", {8}}}},
+      {"Tucker LoCon", of_module({"lora_down.weight", "lora_mid.weight", "lora_up.weight"})},
+      {"ControlNet LLLite", {{"lllite_unet_input_blocks_4_1.down.0.weight", {8, 8}}}},
+      {"SD 1.5 or SD 2.x LoRA", lora("lora_te_text_model_encoder_layers_0_mlp_fc1")},
+      {"SD 1.5 or SD 2.x LoRA",
+       {{"lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.lora_down.weight",
+         {4, 320}}}},
+      {"SD 1.5 or SD 2.x LoRA",
+       {{"unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight",
+         {4, 320}}}},
+      {"LoRA", lora("lora_unet_input_blocks_4_1_proj_in")},
+      {"LoRA", lora("diffusion_model.blocks.0.self_attn.q") +
+                   Tensors{{"diffusion_model.blocks.0.norm3.diff", {8}}}},
+      {"LoRA of a network that is not known", lora("lora_unet_no_such_module")},
+      {"full difference", {{"diffusion_model.blocks.0.self_attn.q.diff", {8, 8}}}},
+      {"ControlNet", prefixed("control_model.", unet(4)) +
+                         Tensors{{"control_model.input_hint_block.0.weight", {16, 3, 3, 3}}}},
+      {"ControlNet", {{"controlnet_cond_embedding.conv_in.weight", {16, 3, 3, 3}}}},
+      {"IP-Adapter", {{"ip_adapter.1.to_k_ip.weight", {8, 8}}, {"image_proj.proj.weight", {8, 8}}}},
+      {"T2I-Adapter",
+       {{"adapter.body.0.in_conv.weight", {8, 8, 1, 1}}, {"adapter.conv_in.weight", {8, 8, 3, 3}}}},
+      {"AnimateDiff motion module",
+       {{"down_blocks.0.motion_modules.0.temporal_transformer.norm.weight", {8}}}},
+      {"Flux Redux image encoder", {{"redux_up.weight", {8, 8}}, {"redux_down.weight", {8, 8}}}},
+      {"Wan 2.1 VACE", wan(16) + Tensors{{"vace_blocks.0.after_proj.weight", {64, 64}}}},
+      {"Wan-Animate", wan(36) + Tensors{{"pose_patch_embedding.weight", {64, 16, 1, 2, 2}}}},
+      {"Wan 2.2 S2V (speech to video)",
+       wan(16) + Tensors{{"casual_audio_encoder.weights", {1, 25, 1, 1}}}},
+      {"Wan with audio (MultiTalk, InfiniteTalk)",
+       wan(36) + Tensors{{"audio_proj.proj1.weight", {8, 8}}}},
+      {"Wan Fun-Control with a camera",
+       wan(36) + Tensors{{"control_adapter.conv.weight", {8, 8, 1, 1}}}},
+      {"Wan Fun-Control", wan(48) + Tensors{{"ref_conv.weight", {64, 16, 2, 2}}}},
+      {"Wan Fun-Control", wan(48)},
+      {"Wan Fun-Control", wan(52)},
+      {"Flux Fill", flux(144)},
+      {"Flux Depth/Canny control", flux(48)},
+      {"CosXL / EDM v-prediction",
+       prefixed("model.diffusion_model.", unet(4)) + Tensors{{"edm_vpred.sigma_max", {}}}},
+      {"Playground v2.5 (EDM)",
+       prefixed("model.diffusion_model.", unet(4)) + Tensors{{"edm_mean", {4}}, {"edm_std", {4}}}},
+      {"SDXL inpainting UNet", unet(9)},
+      {"SDXL inpainting UNet",
+       prefixed("model.diffusion_model.", unet(9)) + Tensors{{kFirst, {8, 4, 3, 3}}}},
+      {"SDXL InstructPix2Pix UNet", unet(8)},
+      {"SDXL refiner UNet", unet(4, 2560)},
+      {"Wan all-in-one", prefixed("model.diffusion_model.", wan(16)) +
+                             Tensors{{"vae.decoder.conv1.weight", {8, 16, 3, 3, 3}}}},
+      {"Flux all-in-one", prefixed("model.diffusion_model.", flux(24)) + vae},
+      {"SDXL checkpoint",
+       prefixed("model.diffusion_model.", unet(4)) + Tensors{{kFirst, {8, 4, 3, 3}}}},
+      {"Wan transformer", wan(16)},
+      {"Wan transformer", wan(36)},
+      {"Flux transformer", flux(24)},
+      {"SDXL UNet", unet(4)},
+      {"SD 1.5", prefixed("model.diffusion_model.", unet_of_sd(36)) +
+                     Tensors{{"cond_stage_model.transformer.text_model.a.weight", {8}}}},
+      {"SD 2.x", prefixed("model.diffusion_model.", unet_of_sd(36)) +
+                     Tensors{{"cond_stage_model.model.ln_final.weight", {8}}}},
+      {"SD 1.5", unet_of_sd(768)},
+      {"SD 2.x", unet_of_sd(1024)},
+      {"SD 1.5 or SD 2.x", {{"down_blocks.0.resnets.0.conv1.weight", {4, 4, 3, 3}}}},
+      {"SD 3", {{"model.diffusion_model.joint_blocks.0.context_block.attn.qkv.weight", {24, 8}}}},
+      {"Flux.2", {{"double_stream_modulation_img.lin.weight", {24, 8}}}},
+      {"Chroma", {{"distilled_guidance_layer.in_proj.weight", {24, 8}}}},
+      {"Hunyuan Video", {{"double_blocks.0.img_attn_qkv.weight", {24, 8}}}},
+      {"LTX-Video", {{"patchify_proj.weight", {24, 8}}}},
+      {"Qwen-Image",
+       {{"txt_norm.weight", {8}}, {"transformer_blocks.0.img_mod.1.weight", {24, 8}}}},
+      {"UMT5-XXL encoder",
+       {{"encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}},
+        {"encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight", {32, 2}},
+        {"spiece_model", {16}}}},
+      {"UMT5-XXL encoder",
+       {{"token_embedding.weight", {8, 8}}, {"blocks.0.pos_embedding.embedding.weight", {32, 2}}}},
+      {"T5-XXL encoder", {{"encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}}}},
+      {"CLIP-G", {{"text_model.embeddings.token_embedding.weight", {610, 1280}}}},
+      {"CLIP-G", {{"transformer.resblocks.0.attn.in_proj_weight", {24, 8}}}},
+      {"CLIP-L", {{"text_model.embeddings.token_embedding.weight", {610, 768}}}},
+      {"CLIP vision encoder", {{"vision_model.embeddings.patch_embedding.weight", {8, 3, 4, 4}}}},
+      {"Wan VAE (original names)",
+       {{"conv1.weight", {32, 32, 1, 1, 1}},
+        {"conv2.weight", {16, 16, 1, 1, 1}},
+        {"decoder.conv1.weight", {8, 16, 3, 3, 3}},
+        {"encoder.conv1.weight", {8, 3, 3, 3, 3}}}},
+      {"Wan VAE (diffusers names)",
+       {{"decoder.mid_block.attentions.0.to_qkv.weight", {24, 8, 1, 1}}}},
+      {"VAE", {{"decoder.mid.attn_1.q.weight", {8, 8, 1, 1}}}},
+      {"VAE", {{"decoder.mid_block.attentions.0.to_q.weight", {8, 8}}}},
+      {"TAESD (tiny autoencoder)", {{"taesd_decoder.1.weight", {8, 4, 3, 3}}}},
+      {"textual inversion embedding", {{"clip_l", {2, 768}}, {"clip_g", {2, 1280}}}},
+      {"latents", {{"latents", {1, 4, 1, 8, 8}}}},
+  };
+  return all;
+}
+
+TEST(ModelKind, IsToldByTensors) {
+  for (const Case& each : cases()) {
+    const std::optional<FoundKind> found = kind_of_tensors(views(each.tensors));
+    ASSERT_TRUE(found) << each.name;
+    EXPECT_EQ(found->kind->name, each.name) << found->because;
+  }
+}
+
+TEST(ModelKind, IsToldByTheClassOfAFolder) {
+  const io::Scratch scratch;
+  std::set<const ModelKind*> by_class;
+  for (const ModelKind& kind : model_kinds()) {
+    for (size_t begin = 0; begin < kind.classes.size();) {
+      const size_t end = std::min(kind.classes.find(' ', begin), kind.classes.size());
+      const std::string name(kind.classes.substr(begin, end - begin));
+      begin = end + 1;
+      const bool is_pipeline = name.ends_with("Pipeline");
+      const fs::path folder = scratch / name;
+      fs::create_directory(folder);
+      std::ofstream(folder / (is_pipeline ? "model_index.json" : "config.json"))
+          << fmt::format(R"({{"_class_name": "{}"}})", name);
+      const std::optional<FoundKind> found = kind_of(folder);
+      ASSERT_TRUE(found) << name;
+      EXPECT_EQ(found->kind, &kind) << name << " is taken for " << found->kind->name;
+      by_class.insert(found->kind);
+    }
+  }
+  // No row without a test.
+  std::set<const ModelKind*> tested = by_class;
+  for (const Case& each : cases()) {
+    tested.insert(kind_of_tensors(views(each.tensors))->kind);
+  }
+  for (const ModelKind& kind : model_kinds()) {
+    EXPECT_TRUE(tested.contains(&kind)) << kind.name << " has no case";
+    if (!kind.classes.empty()) {
+      EXPECT_TRUE(by_class.contains(&kind)) << kind.name;
+    }
+  }
+}
+
+TEST(ModelKind, IsToldByTheSizesInAConfiguration) {
+  const io::Scratch scratch;
+  const auto kind = [&](const std::string& config) {
+    fs::create_directories(scratch / "m");
+    std::ofstream(scratch / "m/config.json") << config;
+    return std::string(kind_of(scratch / "m")->kind->name);
+  };
+  const std::string unet = R"({"_class_name": "UNet2DConditionModel", "out_channels": 4, )";
+  EXPECT_EQ(kind(unet + R"("in_channels": 9, "addition_embed_type": "text_time"})"),
+            "SDXL inpainting UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": "text_time"})"), "SDXL UNet");
+  EXPECT_EQ(kind(unet + R"("in_channels": 4, "addition_embed_type": null})"), "SD 1.5 or SD 2.x");
+  EXPECT_EQ(kind(R"({"_class_name": "FluxTransformer2DModel", "in_channels": 384,
+                     "out_channels": 64})"),
+            "Flux Fill");
+  EXPECT_EQ(kind(R"({"_class_name": "FluxTransformer2DModel", "in_channels": 64,
+                     "out_channels": null})"),
+            "Flux transformer");
+  EXPECT_EQ(kind(R"({"_class_name": "WanModel", "in_dim": 48, "out_dim": 16})"), "Wan Fun-Control");
+  EXPECT_EQ(kind(R"({"_class_name": "WanModel", "in_dim": 36, "out_dim": 16})"), "Wan transformer");
+}
+
+TEST(ModelKind, SaysWhatTakesAFile) {
+  const io::Scratch scratch;
+  const auto takers = [&](const Tensors& tensors) {
+    const fs::path file = write(scratch / "a.safetensors", tensors);
+    return taken_by(*kind_of(file)->kind, "a.safetensors");
+  };
+  EXPECT_THAT(takers(prefixed("model.diffusion_model.", unet(4)) +
+                     Tensors{{"first_stage_model.decoder.conv_in.weight", {8, 4, 3, 3}}}),
+              AllOf(HasSubstr("generate a.safetensors"),
+                    HasSubstr("wan_vae_pretrained_model_name_or_path=a.safetensors")));
+  EXPECT_THAT(takers(flux(24)),
+              AllOf(HasSubstr("wan_transformer_pretrained_model_name_or_path=a.safetensors"),
+                    Not(HasSubstr("vae"))));
+  EXPECT_THAT(takers(lora("lora_unet_input_blocks_4_1_proj_in")), HasSubstr("lora=a.safetensors"));
+  EXPECT_EQ(takers({{"encoder.block.0.layer.0.SelfAttention.q.weight", {8, 8}}}), "");
+  EXPECT_FALSE(kind_of(write(scratch / "b.safetensors", {{"a", {2}}})));
+  EXPECT_FALSE(kind_of(scratch.path()));
+  EXPECT_FALSE(kind_of(scratch / "absent.safetensors"));
+}
+
+TEST(ModelKind, IsRefusedByNameWhereItIsNotTaken) {
+  const io::Scratch scratch;
+  const fs::path inpaint = write(scratch / "inpaint.safetensors", unet(9));
+  EXPECT_THAT(
+      [&] { check_role(inpaint, {Role::NETWORK}); },
+      ThrowsMessage<Error>(AllOf(
+          HasSubstr("inpaint.safetensors is not supported"), HasSubstr("SDXL inpainting UNet"),
+          HasSubstr("`input_blocks.0.0.weight` [4,9,3,3]"), HasSubstr("\n  "))));
+  const fs::path file =
+      write(scratch / "style.safetensors", lora("diffusion_model.blocks.0.self_attn.q"));
+  EXPECT_THAT(
+      [&] {
+        check_role(file, {Role::NETWORK, Role::VAE}, "some_key");
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("some_key: "), HasSubstr("style.safetensors is LoRA"),
+                                 HasSubstr("a transformer or UNet or an autoencoder"),
+                                 HasSubstr("\n  style.safetensors is taken by"))));
+  EXPECT_NO_THROW(check_role(file, {Role::ADAPTER}));
+}
+
+TEST(ModelKind, OfGgufIsToldByItsTensorsToo) {
+  const io::Scratch scratch;
+  const std::vector<io::GgufEntry> entries{
+      {"enc.blk.0.attn_q.weight", {32, 32}, io::GgmlType::F32, [] {
+         return std::vector<float>(1024);
+       }}};
+  io::write_gguf(scratch / "t5.gguf", entries, {});
+  EXPECT_EQ(kind_of(scratch / "t5.gguf")->kind->name, "T5-XXL encoder");
+}
+
+}  // namespace
+}  // namespace kinema::weights
