@@ -206,6 +206,25 @@ TEST(Layering, NothingMatchesByRegex) {
   EXPECT_GT(files, 100) << "the sources were not found";
 }
 
+// Whoever compiles a file without the others of its room sees then that its header stands alone.
+TEST(Layering, AFileIncludesItsOwnHeaderFirst) {
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src";
+  int files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    const fs::path header = fs::path(entry.path()).replace_extension(".h");
+    if (entry.path().extension() != ".cpp" || !fs::exists(header)) {
+      continue;
+    }
+    ++files;
+    std::ifstream in(entry.path());
+    std::string first;
+    while (std::getline(in, first) && !first.starts_with("#include")) {
+    }
+    EXPECT_EQ(first, "#include \"" + fs::relative(header, src).string() + "\"") << entry.path();
+  }
+  EXPECT_GT(files, 100) << "the sources were not found";
+}
+
 TEST(Layering, TheTableItselfHasNoCycle) {
   std::set<std::string> placed;
   while (placed.size() < allowed().size()) {

@@ -1,9 +1,10 @@
+#include "kinema/verification/vae.h"
+
 #include <algorithm>
 
 #include "kinema/encoders/wan_autoencoder.h"
 #include "kinema/verification/compare.h"
 #include "kinema/verification/session.h"
-#include "kinema/verification/vae.h"
 #include "kinema/weights/folder.h"
 #include "kinema/weights/vae_config.h"
 

@@ -1,10 +1,11 @@
+#include "kinema/weights/folder.h"
+
 #include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "kinema/core/error.h"
-#include "kinema/weights/folder.h"
 #include "kinema/weights/lora_key.h"
 #include "kinema/weights/weights.h"
 
