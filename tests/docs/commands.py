@@ -72,7 +72,10 @@ def words_of(text):
     """The words of a shell line without its comment. `[...]` around optional words is taken away."""
     text = re.sub(r" \[(key=value \.\.\.)\]", "", re.sub(r" \[(--[^\]]*)\]", r" \1", text))
     text = os.path.expandvars(re.sub(r'"\$(\w+)"', lambda m: shlex.quote(os.environ.get(m[1], "")), text))
-    return shlex.split(text, comments=True)
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError as error:
+        raise Failure(f"a shell cannot read this line: {error}") from error
 
 
 def without_launcher(words):
@@ -261,13 +264,13 @@ def check_commands(runner, listing):
         runner.begin_document(runner.folder.parent / document.stem)
         for line, text in commands_of(document):
             where = f"{document.relative_to(SOURCE)}:{line}: {text}"
-            words, has_launcher = without_launcher(words_of(text))
-            if not words or words[0] == "./dev":
-                continue
-            words = words[1:]
-            background = bool(words) and words[-1] == "&"
-            words = words[:-1] if background else words
             try:
+                words, has_launcher = without_launcher(words_of(text))
+                if not words or words[0] == "./dev":
+                    continue
+                words = words[1:]
+                background = bool(words) and words[-1] == "&"
+                words = words[:-1] if background else words
                 runner.check_options(words)
                 runner.make_runs(words)
                 wants = runner.wants(words)
