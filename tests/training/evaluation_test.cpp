@@ -99,7 +99,7 @@ class Evaluations : public pjrt::CpuTest {
  protected:
   static Evaluation evaluate(int64_t batch, const data::Source& source, EvaluationOptions options,
                              const StepOptions& step = {}) {
-    options.program.executable_cache = tiny::program_cache().path().string();
+    options.program.executable_cache = tiny::program_cache();
     pjrt::Client client = pjrt::cpu_client();
     const std::vector<runtime::Array> params = runtime::to_arrays(tiny::params(client));
     const Evaluator evaluator(client, tiny::specs(),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "arrays.h"
+#include "io/scratch.h"
 #include "kinema/io/safetensors.h"
 #include "kinema/training/checkpoint.h"
 #include "tiny.h"
@@ -32,7 +33,7 @@ Trainer trainer(pjrt::Client& client, const std::vector<nn::ParamSpec>& specs, S
           tiny::shapes(2),
           step,
           std::move(state),
-          {.program = {.executable_cache = tiny::program_cache().path().string()}}};
+          {.program = {.executable_cache = tiny::program_cache()}}};
 }
 
 State fresh(pjrt::Client& client, const std::vector<nn::ParamSpec>& specs,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/training/checkpoint.h"
 #include "kinema/training/memory.h"
@@ -60,7 +61,7 @@ class HostMemory : public pjrt::CpuTest {
             tiny::shapes(4),
             step,
             fresh_state(values(specs), specs, step.ema.is_on(), client_, *optimizer_of(step)),
-            {.program = {.executable_cache = tiny::program_cache().path().string()}}};
+            {.program = {.executable_cache = tiny::program_cache()}}};
   }
 };
 

@@ -333,7 +333,7 @@ Trainer image_trainer(const runtime::Devices& on, int64_t batch, StepOptions ste
           image_shapes(batch, true),
           step,
           fresh_state(std::move(params), specs, false, on),
-          {.program = {.executable_cache = tiny::program_cache().path().string()}}};
+          {.program = {.executable_cache = tiny::program_cache()}}};
 }
 
 TEST_F(ImageTraining, GivesTheSameInPartsAndOverAMesh) {

@@ -29,7 +29,7 @@ Trainer trainer(const runtime::Devices& on, StepOptions step, State state,
   model.place = on.placement();
   step.batch_axes = mesh::batch_axes(on.placement(), mesh::Settings().data_sharding, samples);
   TrainerOptions more;
-  more.program.executable_cache = tiny::program_cache().path().string();
+  more.program.executable_cache = tiny::program_cache();
   if (step.objective.caption_dropout > 0) {
     const Dims& text = tiny::shapes(samples).text.dims;
     more.empty_text = tiny::normal({text[1], text[2]}, "empty", 0);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "arrays.h"
+#include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "training/tiny.h"
 
@@ -70,7 +71,7 @@ TEST_F(Step, WorksOnOneStateWithBatchesOfSeveralShapes) {
   const StepResult first = mixed.run(0, 1e-3, longer_batch(2, 0));
   const StepResult second = mixed.run(1, 1e-3, tiny::batch(2, 1));
   TrainerOptions options;
-  options.program.executable_cache = tiny::program_cache().path().string();
+  options.program.executable_cache = tiny::program_cache();
   Trainer alone(client, tiny::specs(), model, longer, {},
                 fresh_state(tiny::params(client), tiny::specs(), false, client), options);
   EXPECT_EQ(alone.run(0, 1e-3, longer_batch(2, 0)).loss, first.loss);

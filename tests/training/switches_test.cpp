@@ -135,7 +135,7 @@ Outcome steps(pjrt::Client& client, bool jit, const StepOptions& step,
               const nn::ModelOptions& model) {
   TrainerOptions options;
   options.program.jit = jit;
-  options.program.executable_cache = tiny::program_cache().path().string();
+  options.program.executable_cache = tiny::program_cache();
   std::vector<nn::ParamSpec> specs = wan::parameters(tiny::config(), model);
   std::vector<pjrt::Buffer> params;
   for (const nn::ParamSpec& spec : specs) {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "io/scratch.h"
 #include "kinema/core/threefry.h"
 #include "kinema/data/source.h"
 #include "kinema/training/network_model.h"
@@ -71,15 +74,14 @@ inline std::vector<pjrt::Buffer> params(pjrt::Client& client) {
   return buffers;
 }
 
-/// Programs compiled by this test so far; removed with it.
-inline const io::Scratch& program_cache() {
-  static const io::Scratch scratch;
-  return scratch;
+/// Programs that these tests compiled: many take the same ones.
+inline std::string program_cache() {
+  return (std::filesystem::path(testing::TempDir()) / "kinema_training_programs").string();
 }
 
 inline Trainer trainer(const runtime::Devices& client, int64_t batch_size, const StepOptions& step,
                        State state, TrainerOptions trainer = {}) {
-  trainer.program.executable_cache = program_cache().path().string();
+  trainer.program.executable_cache = program_cache();
   return Trainer(client, specs(), network_model(network(), options()), shapes(batch_size), step,
                  std::move(state), trainer);
 }

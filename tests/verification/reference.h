@@ -15,6 +15,9 @@ inline const std::filesystem::path kGolden =
 /// In the names of the cases of Stable Diffusion XL's UNet, whose programs take longest to compile.
 inline const char* const kUnetCases = "sdxl_unet";
 
+/// In the names of the cases with float8, which want XLA's newer generator of fused code.
+inline const char* const kFloat8Cases = "fp8";
+
 /// Every row holds and none is unsupported: a tap or a case that the code no longer offers is a
 /// failure here, while `kinema verify` passes over it.
 inline void expect_all_match(const Report& report) {

@@ -173,8 +173,8 @@ Report run(const std::filesystem::path& folder, const pjrt::Client& client,
            const Options& options) {
   std::vector<std::string> names = case_names(folder);
   std::erase_if(names, [&](const std::string& name) {
-    return name.find(options.filter) == std::string::npos ||
-           (!options.skip.empty() && name.find(options.skip) != std::string::npos);
+    const auto has = [&](const std::string& part) { return name.find(part) != std::string::npos; };
+    return !has(options.filter) || std::ranges::any_of(options.skip, has);
   });
   check(!names.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
         options.filter);

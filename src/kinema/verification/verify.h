@@ -30,8 +30,8 @@ struct Row {
 struct Options {
   /// Only cases whose name contains this.
   std::string filter;
-  /// Not the cases whose name contains this; empty: all.
-  std::string skip;
+  /// Not the cases whose name contains one of these.
+  std::vector<std::string> skip;
   /// Which forms of the transformer to run.
   bool scan_on = true;
   bool scan_off = true;
