@@ -90,7 +90,8 @@ TEST(TrainingMemory, WhatDoesNotFitIsRefusedWithTheFirstChangeThatDoes) {
               ThrowsMessage<Error>(HasSubstr("with num_frames=5 it takes")));
   EXPECT_EQ(asked, 3) << "two least ones, and one step";
   EXPECT_THAT([&] { check_fits("a step", kTooMuch, devices, {}); },
-              ThrowsMessage<Error>(HasSubstr("\n  a smaller batch (per_device_batch_size), a smaller model")));
+              ThrowsMessage<Error>(
+                  HasSubstr("\n  a smaller batch (per_device_batch_size), a smaller model")));
 }
 
 }  // namespace
