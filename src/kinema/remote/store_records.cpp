@@ -92,8 +92,11 @@ std::optional<io::RangedTfRecords> records_by_index(
     const io::TfRecordFile kept = io::TfRecordFile::open(index);
     const std::span<const std::byte> bytes = kept.at(0);
     std::vector<uint64_t> words(bytes.size() / 8);
+    if (words.size() < 2) {
+      return std::nullopt;
+    }
     std::memcpy(words.data(), bytes.data(), words.size() * 8);
-    if (words.size() < 2 || words[0] != static_cast<uint64_t>(shard.size) ||
+    if (words[0] != static_cast<uint64_t>(shard.size) ||
         words[1] != static_cast<uint64_t>(shard.modified_ns)) {
       return std::nullopt;
     }
