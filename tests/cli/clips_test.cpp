@@ -298,6 +298,12 @@ TEST_F(TrainOnClips, ListsWhatOnlyDecodingFinds) {
     EXPECT_EQ(line.at("cause").as_string(), "damaged");
     EXPECT_THAT(line.at("reason").as_string(), HasSubstr("videos/clip_03.mp4"));
   }
+  fs::remove(folder_ / "clips/videos/clip_02.mp4");  // what the look at the headers finds is apart
+  const Outcome prepared = run({"prepare", "tiny.yml", "train_data_dir=clips", "num_frames=5",
+                                "tfrecords_dir=records", "--json"});
+  ASSERT_EQ(prepared.status, 0) << prepared.err;
+  EXPECT_EQ(io::Json::parse(prepared.out, "stdout").at("left_out").dump(-1),
+            R"({"missing": 1, "damaged": 1})");
 }
 
 TEST_F(TrainOnClips, WarnsOfRatesAndOfSmallClips) {

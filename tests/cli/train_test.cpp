@@ -477,6 +477,16 @@ TEST_F(GenerateCommand, MakesAVideoAPromptAndAContactSheet) {
       .expect_error("absent.safetensors");
 }
 
+TEST_F(GenerateCommand, SaysHowManyFramesItMakes) {
+  const std::string pairs = "space_to_depth_temporal=2";  // of frames
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1", pairs}).status, 0);
+  const Outcome outcome =
+      run({"generate", "tiny.yml", pairs, "num_frames=3", "num_inference_steps=1"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("num_frames 3 is made 2"),
+                                 HasSubstr("sampling 1 video of 2 frames of 16 x 16 in 1 step\n")));
+}
+
 TEST_F(GenerateCommand, AsksForItsFoldersBeforeTheWork) {
   ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
   write("file", "");

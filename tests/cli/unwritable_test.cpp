@@ -52,6 +52,30 @@ TEST_F(Unwritable, CacheIsWhatDoctorSaysLast) {
   EXPECT_THAT(report.at("warning").as_string(), HasSubstr("cannot be written"));
 }
 
+// The superuser's right to write everywhere is dropped; the folder is the user's own in any case.
+TEST_F(Unwritable, CurrentFolderIsOneThatIsNotWrittenTo) {
+  const std::filesystem::path locked = folder_ / "locked";
+  std::filesystem::create_directory(locked);
+  std::filesystem::permissions(
+      locked, std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  const std::string there = std::string("env -C locked ") +
+                            (geteuid() == 0 ? "setpriv --bounding-set=-dac_override" : "");
+  const std::string in_folder = "cd " + quoted(folder_.string()) + " && " + there;
+  ASSERT_EQ(std::system((in_folder + " ls >.out").c_str()), 0);
+  ASSERT_NE(std::system((in_folder + " touch file 2>.err").c_str()), 0);
+  for (const std::string command : {"train", "generate"}) {
+    const Outcome outcome = run({command, "../tiny.yml", "num_inference_steps=1",
+                                 "output_dir=../out", "executable_cache=../../kinema_cli_programs"},
+                                there);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out/tiny/samples"));
+  // A path without a folder in it lies here.
+  run({"train", "../tiny.yml", "output_dir=../out", "run_name=other", "metrics_file=m.jsonl"},
+      there)
+      .expect_error("cannot be written to: permission denied");
+}
+
 TEST_F(Unwritable, CurveIsAWarningOnceTheRunIsOver) {
   std::filesystem::create_directories(folder_ / "out/tiny/loss.svg/in the way");
   const Outcome outcome = run({"train", "tiny.yml"});

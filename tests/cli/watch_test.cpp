@@ -67,6 +67,15 @@ TEST_F(Watch, RefusesWhatIsNoRun) {
   run({"watch", "run"}).expect_error("max_train_steps");
 }
 
+TEST_F(Watch, RefusesPausesThatAreNoTime) {
+  write_steps(3);
+  for (const std::string every : {"nan", "0", "-1", "inf", "1e9"}) {
+    SCOPED_TRACE(every);
+    run({"watch", "run", "--every=" + every}).expect_error("--every");
+  }
+  EXPECT_EQ(run({"watch", "run", "--every=0.5"}).status, 0);
+}
+
 TEST_F(Watch, NamesTheRunsOfAFolderOfRuns) {
   const std::string step = "{\"step\": 0, \"learning/loss\": 1.0}\n";
   write("outputs/shapes/metrics.jsonl", step);

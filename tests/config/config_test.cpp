@@ -415,6 +415,15 @@ TEST(Configurations, OfAdaptersMakeSamplesWhileTheyTrain) {
   EXPECT_GE(adapters, 3);
 }
 
+TEST(Configurations, NameTheModelOfNoOtherFamily) {
+  const auto name_in = [](const std::string& file) {
+    return load(fs::path(KINEMA_SOURCE_DIR) / "configs" / file).config.model.model_name;
+  };
+  EXPECT_EQ(name_in("flux_dev.yml"), "");
+  EXPECT_EQ(name_in("sdxl.yml"), "");
+  EXPECT_EQ(name_in("wan22_ti2v_5b.yml"), "wan2.2");
+}
+
 TEST(ScheduleSteps, AreTheTrainingStepsUnlessGiven) {
   Config config;
   config.optimizer.max_train_steps = 30;

@@ -457,6 +457,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
   folder.image("d.png");
   folder.clip("silent.mp4");
   folder.captioned("latin.mp4", "caf\xe9");
+  folder.captioned("book.mp4", std::string((size_t{1} << 20) + 1, 'x'));  // more than is read
   folder.text("broken.mp4", "no video");
   folder.text("broken.txt", "x");
   folder.text("e.rmvb", "");
@@ -476,6 +477,7 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
                            {"a picture", "1"},
                            {"no caption", "1"},
                            {"caption is not UTF-8", "1"},
+                           {"caption cannot be read", "1"},
                            {"cannot be decoded", "1"},
                            {"a HEIC picture, which is not read", "1"}}));
   EXPECT_EQ(causes_of(survey).front().count, 2) << "the most frequent first";

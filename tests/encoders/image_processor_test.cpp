@@ -102,6 +102,7 @@ TEST(ImageProcessor, ProblemsNameTheKey) {
   EXPECT_THAT(message(R"({"resample": 7})"), HasSubstr("resample` is 7"));
   EXPECT_THAT(message(R"({"size": {"shortest_edge": 0}})"), HasSubstr("shortest_edge` is 0"));
   EXPECT_THAT(message(R"({"image_std": [1, 0, 1]})"), HasSubstr("image_std"));
+  EXPECT_THAT(message(R"({"rescale_factor": 1e39})"), HasSubstr("`rescale_factor` is 1e+39"));
   EXPECT_THAT(message(R"({"image_mean": [1, 0]})"), HasSubstr("2 numbers, expected 3"));
 }
 

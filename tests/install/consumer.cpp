@@ -19,7 +19,7 @@ int main() {
   const Tensor loss = sum(x * x);
   const std::string text = emit(graph, gradients(loss, std::vector<Tensor>{x}));
   const config::Config defaults;
-  std::printf("%s\n%s\n", text.c_str(), defaults.model.model_name.c_str());
+  std::printf("%s\n%s\n", text.c_str(), defaults.model.pretrained_model_name_or_path.c_str());
   const pjrt::Client client = runtime::open_client({});
   constexpr size_t kSize = size_t{3} << 20;
   void* block = aligned_alloc(64, kSize);

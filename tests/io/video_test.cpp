@@ -27,6 +27,7 @@ namespace kinema::io {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -70,6 +71,31 @@ TEST(Video, StopsAtMaxFrames) {
   const Video video = read_video(golden("dataset/videos/clip_01.mp4"), {.max_frames = 5});
 
   EXPECT_EQ(video.frames.shape, (Shape{DType::U8, {5, 64, 64, 3}}));
+}
+
+// Red; the left half is transparent. Made by ffmpeg with -pix_fmt yuva420p, which keeps the alpha
+// channel in packets of its own beside the pictures' ones.
+TEST(Video, FillsWhatIsTransparentInWebM) {
+  for (const char* name : {"vp8", "vp9"}) {
+    SCOPED_TRACE(name);
+    const auto path = golden(std::string("images/alpha/") + name + ".webm");
+    EXPECT_TRUE(probe_video(path).has_alpha);
+    const auto row = [&](std::string_view background) {
+      const Video video = read_video(path, {.background = read_background(background)});
+      EXPECT_TRUE(video.has_alpha);
+      EXPECT_EQ(video.frames.shape.dims, (Dims{2, 16, 16, 3}));
+      const auto pixels = video.frames.as<uint8_t>();
+      return std::vector<uint8_t>(pixels.begin(), pixels.begin() + 16 * 3);
+    };
+    const std::vector<uint8_t> red = row("drop");
+    EXPECT_GT(red[0], 240);
+    EXPECT_LT(red[1], 15);
+    // Far enough from the edge for the alpha channel's own compression.
+    const auto ends = [&](const std::vector<uint8_t>& of) {
+      return std::vector<uint8_t>{of[0], of[1], of[2], of[45], of[46], of[47]};
+    };
+    EXPECT_THAT(ends(row("#20c0ff")), ElementsAre(0x20, 0xc0, 0xff, red[45], red[46], red[47]));
+  }
 }
 
 TEST(Video, RefusesWhatIsNoVideoAndNamesIt) {

@@ -89,7 +89,15 @@ Option& Option::one_of(std::vector<std::string> words) {
 }
 
 Option& Option::between(double least, double most) {
-  option_->check(CLI::Range(least, most));
+  const auto problem = [least, most](const std::string& text) {
+    double value = 0;
+    const bool is_number = CLI::detail::lexical_cast(text, value);
+    // CLI::Range takes nan, which is neither below the least nor above the most.
+    return is_number && value >= least && value <= most
+               ? std::string()
+               : fmt::format("{} is given, a number from {} to {} is expected", text, least, most);
+  };
+  option_->check(CLI::Validator(problem, fmt::format("from {} to {}", least, most)));
   return *this;
 }
 

@@ -23,7 +23,7 @@ struct ModelConfig {
   std::string pretrained_model_name_or_path = "Wan-AI/Wan2.1-T2V-14B-Diffusers";
   std::string revision;
   std::string wan_transformer_pretrained_model_name_or_path;
-  std::string model_name = "wan2.1";
+  std::string model_name;
   ModelType model_type = ModelType::T2V;
 
   Dtype weights_dtype = Dtype::BFLOAT16;
@@ -159,8 +159,8 @@ struct ModelConfig {
           {.help = "another folder, safetensors file, hub id or gs:// path for the transformer",
            .share = Share::MODEL});
     visit("model_name", self.model_name, MAY_CHANGE,
-          {.help = "wan2.2 has two experts, or one (5B)",
-           .one_of = "wan2.1 | wan2.2",
+          {.help = "MaxDiffusion's name for a Wan model; a note, as its files say what it is",
+           .one_of = "| wan2.1 | wan2.2",
            .without = kPretrained,
            .share = Share::YES});
     visit("model_type", self.model_type, MUST_MATCH,

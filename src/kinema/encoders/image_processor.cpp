@@ -167,8 +167,17 @@ ImageProcessor read_image_processor(const std::filesystem::path& folder) {
   }
   read(json, "image_mean", out.mean);
   read(json, "image_std", out.std);
-  check(std::ranges::all_of(out.std, [](float s) { return s > 0.0F; }),
-        "[image] {}: `image_std` must be above 0", (folder / "preprocessor_config.json").string());
+  // Wider than anything that a model was trained with; pixels stay finite within them.
+  constexpr double kMost = 1e6;
+  const auto check_all = [&](std::string_view key, double least, const auto& values) {
+    for (const double value : values) {
+      check(value >= least && value <= kMost, "[image] {}: `{}` is {:g}, expected {:g} to {:g}",
+            (folder / "preprocessor_config.json").string(), key, value, least, kMost);
+    }
+  };
+  check_all("image_mean", -kMost, out.mean);
+  check_all("image_std", 1 / kMost, out.std);
+  check_all("rescale_factor", -kMost, std::array{out.rescale_factor});
   return out;
 }
 

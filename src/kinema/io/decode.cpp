@@ -267,11 +267,16 @@ class Decoder {
   }
 
  private:
+  /// As WebM marks it.
+  bool has_alpha_beside() const {
+    const AVDictionaryEntry* mode = av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0);
+    return mode != nullptr && std::strcmp(mode->value, "1") == 0;
+  }
+
   /// libav's own decoders of VP8 and VP9 leave out the alpha channel that WebM keeps beside the
   /// pictures; libvpx's have it.
   const AVCodec* with_alpha(const AVCodec* codec) const {
-    const AVDictionaryEntry* mode = av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0);
-    if (mode == nullptr || std::strcmp(mode->value, "1") != 0) {
+    if (!has_alpha_beside()) {
       return codec;
     }
     const char* name = codec->id == AV_CODEC_ID_VP9   ? "libvpx-vp9"
@@ -285,8 +290,7 @@ class Decoder {
   /// before the first picture (GIF89a, 23) says whether it has a transparent colour.
   bool has_alpha() const {
     if (stream_->codecpar->codec_id != AV_CODEC_ID_GIF) {
-      return av_dict_get(stream_->metadata, "alpha_mode", nullptr, 0) != nullptr ||
-             may_be_transparent(stream_->codecpar->format);
+      return has_alpha_beside() || may_be_transparent(stream_->codecpar->format);
     }
     const std::string_view text(reinterpret_cast<const char*>(input_.bytes.data()),
                                 std::min<size_t>(input_.bytes.size(), 4096));

@@ -58,25 +58,6 @@ std::string index_text(const StoredFile& file, const std::vector<uint64_t>& leng
   return io::frame_record({reinterpret_cast<const char*>(words.data()), words.size() * 8});
 }
 
-/// The shard of an index; nothing where there is none or it is another version's.
-std::optional<io::RangedTfRecords> from_index(const fs::path& index, const StoredFile& file,
-                                              const std::shared_ptr<const io::RangedFile>& object) {
-  try {
-    const io::TfRecordFile kept = io::TfRecordFile::open(index);
-    const std::span<const std::byte> bytes = kept.at(0);
-    std::vector<uint64_t> words(bytes.size() / 8);
-    std::memcpy(words.data(), bytes.data(), words.size() * 8);
-    if (words.size() < 2 || words[0] != static_cast<uint64_t>(file.size) ||
-        words[1] != static_cast<uint64_t>(file.modified_ns)) {
-      return std::nullopt;
-    }
-    words.erase(words.begin(), words.begin() + 2);
-    return io::RangedTfRecords(object, words);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 /// Without it the next run reads the lengths again.
 void keep(const fs::path& index, const std::string& text) {
   try {
@@ -104,6 +85,28 @@ std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files) {
   return out;
 }
 
+std::optional<io::RangedTfRecords> records_by_index(
+    const fs::path& index, const StoredFile& shard,
+    const std::shared_ptr<const io::RangedFile>& object) {
+  try {
+    const io::TfRecordFile kept = io::TfRecordFile::open(index);
+    const std::span<const std::byte> bytes = kept.at(0);
+    std::vector<uint64_t> words(bytes.size() / 8);
+    if (words.size() < 2) {
+      return std::nullopt;
+    }
+    std::memcpy(words.data(), bytes.data(), words.size() * 8);
+    if (words[0] != static_cast<uint64_t>(shard.size) ||
+        words[1] != static_cast<uint64_t>(shard.modified_ns)) {
+      return std::nullopt;
+    }
+    words.erase(words.begin(), words.begin() + 2);
+    return io::RangedTfRecords(object, words);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::vector<io::RangedTfRecords> open_records(
     const Store& store, const std::vector<StoredFile>& shards, const fs::path& index,
     int connections, const std::function<void(int64_t done, int64_t total)>& progress) {
@@ -116,7 +119,7 @@ std::vector<io::RangedTfRecords> open_records(
     const StoredFile& file = shards[i];
     const auto object = std::make_shared<const ListedObject>(store, file);
     const fs::path kept = folder / (file.name + ".index");
-    opened[i] = from_index(kept, file, object);
+    opened[i] = records_by_index(kept, file, object);
     if (!opened[i]) {
       const std::vector<uint64_t> lengths = io::read_record_lengths(*object);
       opened[i].emplace(object, lengths);

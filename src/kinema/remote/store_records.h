@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,12 @@ namespace kinema::remote {
 /// Of the files of a listing, those that a folder's TFRecords are in, in order; nothing of other
 /// folders below it.
 std::vector<StoredFile> record_shards(const std::vector<StoredFile>& files);
+
+/// The records of a shard, whose bytes are `object`'s, as its index file has them; nothing where
+/// there is none, it is damaged, or of another size or time of the shard. Never throws.
+std::optional<io::RangedTfRecords> records_by_index(
+    const std::filesystem::path& index, const StoredFile& shard,
+    const std::shared_ptr<const io::RangedFile>& object);
 
 /// The shards of a folder in a store, to read records from there by ranges. An object is opened
 /// when its first record is read.

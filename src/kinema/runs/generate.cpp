@@ -151,23 +151,32 @@ GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
   VideoStore store(loaded.config.generate.video_folder, job);
   const bool from_run = has_checkpoint(loaded.config) && !has_adapter(loaded.config);
   fetch_models(loaded.config, from_run ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
-  agree_on_checkpoint(
+  checkpoint = agree_on_checkpoint(
       loaded.config, [&] { return find_model(loaded, job); }, job);
   const config::Config& config = loaded.config;
-  ModelToUse model = find_model(loaded, job);
-  checkpoint = model.checkpoint();
+  ModelToUse model;
+  nn::ModelOptions options = model_options(config);
+  std::vector<std::string> adapters;
+  networks::Network network;
+  read_together(
+      checkpoint,
+      [&] {
+        model = find_model(loaded, job);
+        checkpoint = model.checkpoint();
+        adapters = add_lora(config, options, model, job);
+        network = networks::open(model.folder.transformer);
+      },
+      job);
   job.notice(sample::doubts(model.folder));
   job.notice(file_notices(model.folder.transformer));
   sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
   output_settings.taken = store.names();
-  nn::ModelOptions options = model_options(config);
-  for (const std::string& line : add_lora(config, options, model, job)) {
+  for (const std::string& line : adapters) {
     job.notice("lora: " + line);
   }
   io::FolderToFill output(
       config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder));
   io::check_writable(output.path());
-  const networks::Network network = networks::open(model.folder.transformer);
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = make_request(loaded, model, network, job);
   job.notice(config::notices_of_model(
@@ -192,31 +201,49 @@ GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
   std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
   // Of several processes nobody writes before all have made theirs, or after one was stopped.
-  const std::function<void()> meet = [&job, met = std::make_shared<bool>(false)] {
+  bool met = false;
+  const auto meet_with = [&](bool removed) {
     if (!job.world().is_alone()) {
-      if (!std::exchange(*met, true)) {
+      if (!std::exchange(met, true)) {
+        check_still_there(checkpoint, removed, job);
         job.meet("the results");
       }
       job.check_stop();
     }
   };
+  const std::function<void()> meet = [&] { meet_with(/*removed=*/false); };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
     sample::PipelineOptions how{
         .model = options,
         .program = trying_kernels(step_program_options(config), devices, job),
         .releases_encoders = true};
     if (over.together) {
-      how.agree = [&job](const std::string& problem) { return agree_on_problem(problem, job); };
+      how.agree = [&](const std::string& problem) {
+        check_still_there(checkpoint, !problem.empty() && was_removed(checkpoint), job);
+        return agree_on_problem(problem, job);
+      };
     }
-    pipeline.emplace(devices, model.folder, make_parts(config, model, network.sizes(), client, job),
-                     std::move(how));
+    const auto open = [&] {
+      pipeline.emplace(devices, model.folder,
+                       make_parts(config, model, network.sizes(), client, job), std::move(how));
+    };
     try {
+      if (over.together) {
+        read_together(checkpoint, open, job);
+      } else {
+        open();
+      }
       result.made = pipeline->generate(
           request, listening(observer, job, config, request, output, allowed_text(flags),
                              over.together ? nullptr : meet));
     } catch (const Stopped&) {
       if (!over.together) {
         meet();
+      }
+      throw;
+    } catch (const Error&) {
+      if (!over.together && !met && was_removed(checkpoint)) {
+        meet_with(/*removed=*/true);
       }
       throw;
     }

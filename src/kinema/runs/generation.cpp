@@ -93,7 +93,7 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
     }
     out = with_scheduler_config(std::move(out), g);
     if (out.diffusion.prediction_type != own.diffusion.prediction_type) {
-      job.notice(other_prediction(out, own));
+      job.notice(other_prediction(out.diffusion.prediction_type, own.diffusion.prediction_type));
     }
   }
   if (g.scheduler.given) {

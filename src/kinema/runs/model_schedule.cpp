@@ -88,13 +88,11 @@ schedulers::Prediction prediction(config::PredictionType given) {
                                                   : schedulers::Prediction::V_PREDICTION;
 }
 
-std::string other_prediction(const schedulers::ScheduleConfig& used,
-                             const schedulers::ScheduleConfig& own) {
+std::string other_prediction(schedulers::Prediction used, schedulers::Prediction own) {
   return fmt::format(
       "the network is taken to predict {}, as was asked for, not {}, as its own "
       "files say",
-      schedulers::name_of(used.diffusion.prediction_type),
-      schedulers::name_of(own.diffusion.prediction_type));
+      schedulers::name_of(used), schedulers::name_of(own));
 }
 
 std::vector<std::string> file_notices(const fs::path& network) {

@@ -52,8 +52,7 @@ std::filesystem::path scheduler_config_of_checkpoint(const std::filesystem::path
 /// What prediction_type asks for.
 schedulers::Prediction prediction(config::PredictionType given);
 /// The line for a prediction that a key gave and the model's files contradict.
-std::string other_prediction(const schedulers::ScheduleConfig& used,
-                             const schedulers::ScheduleConfig& own);
+std::string other_prediction(schedulers::Prediction used, schedulers::Prediction own);
 
 /// Lines about a network's file: what it says of its training, and tensors that no model reads.
 std::vector<std::string> file_notices(const std::filesystem::path& network);

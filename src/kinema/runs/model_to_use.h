@@ -52,25 +52,40 @@ std::vector<std::string> check_run(const config::Config& config);
 /// training removes meanwhile is looked for again.
 ModelToUse find_model(const config::Loaded& loaded, const Job& job);
 
+/// Several processes read a checkpoint that was removed for one of them; thrown in all.
+class CheckpointRemoved : public Error {
+ public:
+  explicit CheckpointRemoved(const std::filesystem::path& checkpoint)
+      : Error(fmt::format("[generate] the checkpoint {} was removed while it was read, as by a "
+                          "training that goes on",
+                          checkpoint.string())) {}
+};
+
 /// What `use` makes of the configuration, called again where it failed because a training that goes
-/// on removed the checkpoint that `use` had found as the newest, and set. Not in several processes,
-/// nor where a step was asked for.
+/// on removed the checkpoint that `use` had found as the newest, and set; in several processes,
+/// where it threw CheckpointRemoved. Not where a step was asked for.
 template <typename Use>
 auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const Use& use) {
   const bool any_step = loaded.config.generate.generate_checkpoint_step < 0;
-  for (;;) {
+  for (std::filesystem::path last;;) {
     std::filesystem::path checkpoint;
     try {
       return use(config::Loaded(loaded), checkpoint);
-    } catch (const Error&) {
-      if (!any_step || !job.world().is_alone() || !was_removed(checkpoint)) {
+    } catch (const Error& error) {
+      const bool removed = job.world().is_alone()
+                               ? was_removed(checkpoint)
+                               : dynamic_cast<const CheckpointRemoved*>(&error) != nullptr;
+      if (!any_step || !removed || checkpoint == last) {
         throw;
       }
     }
-    job.notice(
-        fmt::format("{} was removed by a training that goes on: the newest checkpoint is "
-                    "taken again",
-                    checkpoint.string()));
+    last = checkpoint;
+    if (job.world().is_first()) {
+      job.notice(
+          fmt::format("{} was removed by a training that goes on: the newest checkpoint is taken "
+                      "again",
+                      checkpoint.string()));
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kinema/runs/objective.h"
 
+#include <filesystem>
 #include <string_view>
 
 #include "kinema/core/error.h"
@@ -142,6 +143,23 @@ training::ObjectiveOptions objective_of(const config::Config& config,
     out.first_frame = o.first_frame_conditioning_p;
   }
   return out;
+}
+
+std::vector<std::string> objective_doubts(const config::Config& config,
+                                          const networks::Network& network,
+                                          const training::ObjectiveOptions& objective) {
+  const std::filesystem::path trained = trained_transformer(config);
+  const bool is_new = trained.empty() || config.model.train_new_flux || config.model.train_new_unet;
+  if (!objective.diffusion || is_new) {
+    return {};
+  }
+  const schedulers::ScheduleConfig own =
+      read_model_schedule(schedule_file_of(config), trained, network).schedule;
+  const schedulers::Prediction used = objective.diffusion->diffusion.prediction_type;
+  if (schedulers::is_flow(own.sampler) || used == own.diffusion.prediction_type) {
+    return {};
+  }
+  return {other_prediction(used, own.diffusion.prediction_type)};
 }
 
 }  // namespace kinema::runs

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "kinema/config/config.h"
 #include "kinema/networks/network.h"
 #include "kinema/runs/expert.h"
@@ -12,6 +15,12 @@ namespace kinema::runs {
 /// other kind of objective.
 training::ObjectiveOptions objective_of(const config::Config& config,
                                         const networks::Network& network, const Expert& expert);
+
+/// A line where prediction_type makes a pretrained diffusion learn to predict something else than
+/// its own files say; else nothing.
+std::vector<std::string> objective_doubts(const config::Config& config,
+                                          const networks::Network& network,
+                                          const training::ObjectiveOptions& objective);
 
 /// The keys of optimizer's timestep_bias, each optional. Throws an Error for another key or a value
 /// out of range.

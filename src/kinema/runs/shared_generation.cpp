@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -104,17 +105,44 @@ void add(const io::Json& told, GenerateResult& result, std::vector<sample::Liste
 
 }  // namespace
 
-void agree_on_checkpoint(config::Config& config, const std::function<ModelToUse()>& find,
-                         const Job& job) {
+fs::path agree_on_checkpoint(config::Config& config, const std::function<ModelToUse()>& find,
+                             const Job& job) {
   world::World& world = job.world();
   if (world.is_alone()) {
-    return;
+    return {};
   }
   const std::optional<int64_t> own = world.is_first() ? find().step : std::nullopt;
   const std::string step =
       world.talk().broadcast(own ? std::to_string(*own) : "", for_what("the checkpoint"));
-  if (!step.empty()) {
-    config.generate.generate_checkpoint_step = std::stoll(step);
+  if (step.empty()) {
+    return {};
+  }
+  config.generate.generate_checkpoint_step = std::stoll(step);
+  return checkpoints_folder(config, run_folder(config)) / step;
+}
+
+void check_still_there(const fs::path& checkpoint, bool removed, const Job& job) {
+  const std::vector<std::string> all =
+      job.world().talk().gather(removed ? "removed" : "", for_what("the checkpoint"));
+  if (std::ranges::any_of(all, [](const std::string& each) { return !each.empty(); })) {
+    throw CheckpointRemoved(checkpoint);
+  }
+}
+
+void read_together(const fs::path& checkpoint, const std::function<void()>& read, const Job& job) {
+  if (job.world().is_alone()) {
+    read();
+    return;
+  }
+  std::exception_ptr problem;
+  try {
+    read();
+  } catch (const Error&) {
+    problem = std::current_exception();
+  }
+  check_still_there(checkpoint, problem && was_removed(checkpoint), job);
+  if (problem) {
+    std::rethrow_exception(problem);
   }
 }
 

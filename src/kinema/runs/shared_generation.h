@@ -18,9 +18,17 @@
 /// call each of these at the same point; none does anything in one process.
 namespace kinema::runs {
 
-/// The newest checkpoint may be another one for who looks a moment later: all take process 0's.
-void agree_on_checkpoint(config::Config& config, const std::function<ModelToUse()>& find,
-                         const Job& job);
+/// The newest checkpoint may be another one for who looks a moment later: all take process 0's,
+/// whose folder is returned; empty: none.
+std::filesystem::path agree_on_checkpoint(config::Config& config,
+                                          const std::function<ModelToUse()>& find, const Job& job);
+
+/// Throws CheckpointRemoved in all processes where it was `removed` for any of them.
+void check_still_there(const std::filesystem::path& checkpoint, bool removed, const Job& job);
+/// `read`, which reads the checkpoint in all processes; throws CheckpointRemoved in all where it
+/// failed in one because the checkpoint was removed. In one process `read` alone.
+void read_together(const std::filesystem::path& checkpoint, const std::function<void()>& read,
+                   const Job& job);
 
 /// That prompts and images are the same, and that all see the folder of the videos (empty: it is in
 /// a store).

@@ -1,5 +1,7 @@
 #include "kinema/runs/training_step.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -73,6 +75,8 @@ TrainingStep training_step(const config::Config& config, const networks::Network
   mesh::check_batch(place, out.samples, o.global_batch_size > 0 ? 0 : o.per_device_batch_size);
   out.batch_text = batch_text(config, asked, out.samples);
   out.doubts = check_model_type(config, network.sizes());
+  std::ranges::copy(objective_doubts(config, network, out.step.objective),
+                    std::back_inserter(out.doubts));
   network->check_divides(place);
   out.options.place = place;
   if (!out.adapters.empty()) {

@@ -282,6 +282,8 @@ Generated Pipeline::generate(const GenerateRequest& request, const GenerateObser
   std::vector<HostArray> latents;
   {
     const AddSeconds watch(out.timings.denoise);
+    // Of processes that share the devices none begins where another could not read the weights.
+    check_together([&] { experts_.parameters(*plan.experts.begin()); });
     latents = denoise(experts_, *programs_, batches, plan.settings, [&](const DenoiseStep& step) {
       out.steps = step.total;
       out.reused_steps += is_reuse(step.reuse) ? 1 : 0;

@@ -1,0 +1,44 @@
+// Any text as the .json beside a video, or any bytes as a picture with settings inside: an Error,
+// or words of which none sets what is this machine's affair.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "allocations.h"
+#include "input_file.h"
+#include "kinema/config/keys.h"
+#include "kinema/core/error.h"
+#include "kinema/runs/load.h"
+#include "kinema/runs/shared_settings.h"
+
+namespace {
+
+using namespace kinema;
+
+bool may_be_shared(const std::string& word) {
+  static const std::vector<config::KeyValue> known = config::describe({});
+  const auto found =
+      std::ranges::find(known, word.substr(0, word.find('=')), &config::KeyValue::key);
+  return found != known.end() &&
+         (found->field.share == config::Share::YES || found->field.share == config::Share::MODEL);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  const auto path = input_file(data[0] % 4 == 0 ? "image.png" : "video.json", data + 1, size - 1);
+  const AllocationLimit limit(size);
+  try {
+    const runs::SharedSettings shared = runs::read_shared_settings(path);
+    if (!std::ranges::all_of(shared.words, may_be_shared)) {
+      std::abort();
+    }
+    runs::check_given(shared, config::load_defaults(shared.words));
+  } catch (const Error&) {
+  }
+  return 0;
+}
