@@ -42,7 +42,7 @@ inline std::vector<std::future<std::shared_ptr<Engine>>> start(
     double seconds = 60) {
   std::vector<std::future<std::shared_ptr<Engine>>> out;
   for (const auto& [rank, size] : wanted) {
-    out.push_back(std::async(std::launch::async, [=] {
+    out.push_back(std::async(std::launch::async, [rank = rank, size = size, coordinator, seconds] {
       return join_over_tcp(
           {.rank = rank, .size = size, .coordinator = coordinator, .seconds = seconds});
     }));

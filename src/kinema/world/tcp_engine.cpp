@@ -93,7 +93,9 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       coordinator_.emplace(meeting);
     }
     for (int64_t rank = 0; rank < meeting.size; ++rank) {
-      peers_.push_back({.channel = ReliableChannel(rank_), .socket = {}});
+      peers_.push_back({.channel = ReliableChannel(rank_),
+                        .socket = {},
+                        .patience = least_patience(meeting.size)});
     }
     Authenticator::guard(incoming_, ReliableChannel::kPartBytes, kMostWaiting);
     const std::string own = listen_for(incoming_, meeting);
@@ -160,12 +162,15 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     std::optional<zmq::socket_t> socket;  // to it
     int32_t attempt = 0;                  // of the channel, which has the socket
     Clock::time_point connected = {};
-    seconds patience = kPatience;
+    milliseconds patience;
   };
   /// A connection over which nothing was acknowledged for so long is replaced: what lies between
-  /// two hosts may drop it without a word. The next one has twice as long.
-  static constexpr seconds kPatience{5};
-  static constexpr seconds kMostPatience{60};
+  /// two hosts may drop it without a word. The next one has twice as long. A process that a
+  /// thousand others connect to at once takes some seconds until it has answered the last one.
+  static milliseconds least_patience(int64_t processes) {
+    return seconds(5) + milliseconds(25) * processes;
+  }
+  static constexpr milliseconds kMostPatience = seconds(60);
 
   class Sending : public Pending {
    public:
@@ -239,7 +244,7 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
     Peer& peer = peers_[static_cast<size_t>(to)];
     const std::optional<Clock::time_point> since = peer.channel.waiting_since();
     if (!since || *since > peer.connected) {
-      peer.patience = kPatience;
+      peer.patience = least_patience(size());
     }
     if (since && now - std::max(*since, peer.connected) > peer.patience) {
       peer.patience = std::min(peer.patience * 2, kMostPatience);
