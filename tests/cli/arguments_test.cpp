@@ -1,5 +1,6 @@
 // The command line without a device: help, configuration, inspection, wrong input.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -42,6 +43,15 @@ TEST_F(CommandLine, RefusesWhatItDoesNotKnow) {
   run({"inspect"}).expect_error("PATH");
 }
 
+TEST_F(CommandLine, SuggestsWhatIsNearAndNothingElse) {
+  run({"trian"}).expect_error("there is no command `trian`; did you mean `train`?");
+  run({"flags", "chek"}).expect_error("not expected: chek; did you mean `check`?");
+  EXPECT_THAT(run({"dance"}).err, Not(HasSubstr("did you mean")));
+  EXPECT_THAT(run({"config", "lerning_rate"}).err, HasSubstr("the nearest is `learning_rate`"));
+  EXPECT_THAT(run({"config", "colour"}).err,
+              AllOf(Not(HasSubstr("nearest")), HasSubstr("`kinema config` prints all")));
+}
+
 TEST_F(CommandLine, AnswersTooFewWordsWithTheUsageAndAnExample) {
   const Outcome alone = run({});
   alone.expect_error("usage: kinema COMMAND\n");
@@ -50,6 +60,7 @@ TEST_F(CommandLine, AnswersTooFewWordsWithTheUsageAndAnExample) {
   train.expect_error("usage: kinema train CONFIG key=value\n");
   EXPECT_THAT(train.err, HasSubstr("for example: kinema train configs/shapes.yml\n"));
   run({"watch"}).expect_error("for example: kinema watch outputs/shapes\n");
+  run({"convert"}).expect_error("SOURCE TARGET --to (diffusers | original | comfyui");
 }
 
 TEST_F(CommandLine, NamesAnUnknownKeyBeforeTheMissingConfiguration) {
@@ -199,6 +210,16 @@ TEST_F(InspectCommand, ShowsTheFolderOfAnAdapter) {
                 folder_ / "adapter/pytorch_lora_weights.safetensors");
   EXPECT_THAT(run({"inspect", "adapter"}).out, HasSubstr("LoRA: diffusers names"));
   EXPECT_THAT(run({"inspect", "--check", "adapter"}).out, HasSubstr("accepted: LoRA"));
+}
+
+TEST_F(InspectCommand, SaysWhatPicturesAndPipesAre) {
+  const std::string picture =
+      std::string(KINEMA_SOURCE_DIR) + "/tests/golden/images/orientation_5.jpg";
+  EXPECT_THAT(run({"inspect", picture}).out, HasSubstr("picture: "));
+  EXPECT_THAT(run({"inspect", picture, "--check"}).out, HasSubstr("accepted: picture: "));
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  run({"inspect", "pipe"}).expect_error("pipe is a pipe, socket or device");
+  run({"inspect", "pipe", "--check"}).expect_error("pipe is a pipe, socket or device");
 }
 
 TEST_F(InspectCommand, ChecksWithoutListing) {

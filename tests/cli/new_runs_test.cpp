@@ -293,6 +293,8 @@ TEST_F(NewRuns, StandBesideEachOther) {
                 losses("first"), {}, [](const std::string& loss) { return std::stod(loss); }))));
 
   run({"compare", "out/first"}).expect_error("1 run was given");
+  run({"compare", "absent"}).expect_error("absent is no folder of a run");
+  run({"compare", "out"}).expect_error("out is no run but holds 2 runs");
   run({"compare", "out/first", "absent"}).expect_error("absent is no folder of a run");
   run({"compare", "out/first", "out"})
       .expect_error("out is no run but holds 2 runs: second, first");

@@ -84,5 +84,10 @@ TEST_F(Unwritable, CurveIsAWarningOnceTheRunIsOver) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "out/tiny/timings.jsonl"));
 }
 
+TEST_F(Unwritable, FileAboveALimitOfSizesIsAnErrorInsteadOfASignal) {
+  // 8 blocks of 512 bytes, which a checkpoint does not fit into.
+  run({"train", "tiny.yml"}, "ulimit -f 8 &&").expect_error("File too large");
+}
+
 }  // namespace
 }  // namespace kinema::cli_test

@@ -143,6 +143,15 @@ TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
   EXPECT_EQ(loaded.config.model.lora_rank, 4);
 }
 
+TEST(LoraFiles, HaveAScaleBehindTheirColon) {
+  for (const auto& [wrong, said] :
+       {std::pair{"lora=a.safetensors:", "no scale is behind the colon of `a.safetensors:`"},
+        std::pair{"lora=a.safetensors:nan", "the scale of `a.safetensors` is nan, expected"}}) {
+    EXPECT_THAT([&] { load_defaults(std::vector<std::string>{wrong}); },
+                ThrowsMessage<Error>(HasSubstr(said)));
+  }
+}
+
 TEST(LoraFiles, AreNamed) {
   for (const char* wrong : {"lora=a,,b", "lora=:0.5", "lora=,", "lora=a:1e9", "lora=a:nan"}) {
     EXPECT_THAT([&] { load_defaults(std::vector<std::string>{wrong}); },

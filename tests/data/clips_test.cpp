@@ -282,8 +282,13 @@ TEST(ListFolder, TakesImagesAsClipsOfOneFrameWhereTheyFit) {
   folder.image("b.png");
   EXPECT_EQ(folder.list({.images = false}),
             (Pairs{{"a.mp4", "a picture"},
-                   {"a.png", "- an image, which is a clip of one frame"},
-                   {"b.png", "- an image, which is a clip of one frame"}}));
+                   {"a.png", "- an image, which num_frames=1 takes as a clip"},
+                   {"b.png", "- an image, which num_frames=1 takes as a clip"}}));
+
+  const Folder pictures;
+  pictures.image("a.png");
+  EXPECT_THAT([&] { pictures.list({.images = false}); },
+              ThrowsMessage<Error>(HasSubstr("\n  num_frames=1 takes the images")));
 
   const auto clips = folder_clips(folder.path(), "text");
   ASSERT_EQ(clips->size(), 3);
@@ -481,6 +486,17 @@ TEST(Survey, CountsWhatIsLeftOutByCause) {
                            {"cannot be decoded", "1"},
                            {"a HEIC picture, which is not read", "1"}}));
   EXPECT_EQ(causes_of(survey).front().count, 2) << "the most frequent first";
+}
+
+TEST(UnreadPictures, AreCountedWhereAFolderHoldsNothingElse) {
+  const Scratch scratch;
+  for (const char* name : {"a.heic", "b.HEIC", "c.jxl"}) {
+    io::write_file(scratch / name, "x");
+  }
+  const char* found = "it holds 2 HEIC pictures and 1 JPEG XL picture, which are not read: convert";
+  EXPECT_THAT([&] { list_clips(scratch.path(), "text"); }, ThrowsMessage<Error>(HasSubstr(found)));
+  EXPECT_THAT([&] { tfrecord_source({.folder = scratch.path()}); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("holds no TFRecords"), HasSubstr(found))));
 }
 
 TEST(Survey, NamesTheFramesThatKeepNineInTenClips) {

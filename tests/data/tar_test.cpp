@@ -183,6 +183,15 @@ TEST(TarClips, AreTheClipsOfTheirBytes) {
   EXPECT_EQ(folder_clips(shard.folder() / "01.tar", "text")->size(), 1);
 }
 
+TEST(TarClips, OfPicturesThatAreNotReadAreSaid) {
+  Shard shard;
+  shard.file("a.txt", "a cat");
+  shard.file("a.heic", "x");
+  shard.make();
+  EXPECT_THAT([&] { folder_clips(shard.folder(), "text", true, true, ""); },
+              ThrowsMessage<Error>(HasSubstr("a HEIC picture, which is not read")));
+}
+
 TEST(TarClips, WithoutACaptionAreNamedOrKeptAsBad) {
   Shard shard;
   shard.file("a.mp4", clip_bytes(0));

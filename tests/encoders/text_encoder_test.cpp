@@ -68,6 +68,18 @@ TEST(RememberingTextEncoder, PromptsForTheSecondEncoderAreOthers) {
   EXPECT_EQ(calls.encoded, 2);
 }
 
+TEST(TextEncoder, WordsOfAPromptThatAreDroppedAreSaid) {
+  std::vector<std::string> notes;
+  const auto encoder = hashed_text_encoder({.max_sequence_length = 3, .text_dim = 4},
+                                           [&](const std::string& note) { notes.push_back(note); });
+  encoder->encode(std::vector<std::string>{"one, two, three", "a b c d e f", "1 2 3 4"});
+  EXPECT_THAT(notes, ::testing::ElementsAre(
+                         "a prompt has 3 words more than max_sequence_length 3 holds: they are "
+                         "dropped",
+                         "a prompt has 1 word more than max_sequence_length 3 holds: it is "
+                         "dropped"));
+}
+
 TEST(TextEncoder, ATextForASecondEncoderThatThereIsNotIsRefused) {
   const auto encoder = hashed_text_encoder({.max_sequence_length = 3, .text_dim = 4});
   const std::vector<Prompt> two{{.text = "a", .second = "b"}};

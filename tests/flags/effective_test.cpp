@@ -166,6 +166,8 @@ TEST(LibtpuInitArgs, AnUnknownNameIsAnErrorWithTheNearest) {
   const Effective effective = resolve(on_tpu("v6e", "--xla_tpu_scoped_vmem_limit=65536"));
   EXPECT_THAT(errors(effective), ElementsAre("unknown-flag"));
   EXPECT_THAT(finding(effective, "unknown-flag").remedy, HasSubstr(kVmem));
+  const Effective far = resolve(on_tpu("v6e", "--what_is_this=1"));
+  EXPECT_THAT(finding(far, "unknown-flag").remedy, Not(HasSubstr("nearest")));
   EXPECT_THAT(errors(resolve(on_tpu("v6e", "--undefok=xla_a,xla_b --xla_a=1"))), IsEmpty());
 }
 

@@ -52,6 +52,13 @@ TEST(Json, NamesFileAndKeyOfAWrongType) {
               ThrowsMessage<Error>(HasSubstr("config.json: `a` has no `c`")));
 }
 
+TEST(Json, LongListsAreShortInMessages) {
+  const auto brief = [](const std::string& text) { return Json::parse(text, "x").brief(); };
+  EXPECT_EQ(brief("[1, [2, 3], \"a\"]"), "[1, [2, 3], \"a\"]");
+  EXPECT_EQ(brief("[1,2,3,4,5,6,7,8,9]"), "[1, 2, 3, ...: 9 in all]");
+  EXPECT_EQ(brief("\"" + std::string(100, 'a') + "\""), "\"" + std::string(59, 'a') + "...");
+}
+
 TEST(Json, RefusesWhatIsNotStrictJson) {
   for (const char* text : {"", "{", "{\"a\": NaN}", "[1,]", "{\"a\": 1, \"a\": 2}", "[1e999]",
                            "// x\n1", "1 2", "\"\xff\"", "{'a': 1}", "[Infinity]"}) {

@@ -293,6 +293,42 @@ TEST(ConvertFamilies, NarrowFormatsHoldAsCodesWhatIsStoredNarrow) {
   }
 }
 
+// Files in original names would be read as another network: nothing in them tells these sizes.
+TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
+  const io::Scratch scratch;
+  io::Json two_heads = io::Json::read(io::golden("sdxl/unet/config.json"));
+  two_heads.set("block_out_channels", io::Json::array({64, 64, 64}));
+  two_heads.set("norm_num_groups", 32);
+  two_heads.set("addition_time_embed_dim", 256);
+  two_heads.set("projection_class_embeddings_input_dim", 6 * 256 + 20);
+  two_heads.set("attention_head_dim", io::Json::array({1, 2, 1}));  // numbers of heads
+  std::vector<io::TensorEntry> zeros;
+  for (const nn::ParamSpec& spec : from_config(two_heads)->parameters({.scan_layers = false})) {
+    zeros.push_back(io::TensorEntry::lazy(spec.name, spec.shape,
+                                          [shape = spec.shape] { return HostArray(shape); }));
+  }
+  io::write_model_folder(scratch / "two_heads", two_heads, zeros);
+  const std::vector<std::pair<fs::path, std::string>> reasons{
+      {io::golden("sdxl/unet"), "which are no number of heads of 64"},
+      {io::golden("flux_dev/transformer"), "heads are of 12"},
+      {scratch / "two_heads", "`attention_head_dim` is [1, 2, 1], and would be read as [1, 1, 1]"}};
+  const fs::path target = scratch / "x.safetensors";
+  for (const auto& [folder, reason] : reasons) {
+    SCOPED_TRACE(folder);
+    for (const Format format : {Format::COMFYUI, Format::ORIGINAL, Format::FP8}) {
+      EXPECT_THAT([&] { convert_transformer(folder, target, {.to = format}); },
+                  ThrowsMessage<Error>(AllOf(HasSubstr("x.safetensors alone does not tell"),
+                                             HasSubstr(reason), HasSubstr("--to diffusers"))));
+      EXPECT_FALSE(fs::exists(target));
+    }
+    fs::copy_file(folder / "config.json", scratch / "config.json");
+    convert_transformer(folder, target, {.to = Format::COMFYUI});
+    EXPECT_EQ(open(target)->config().dump(), open(folder)->config().dump());
+    fs::remove(target);
+    fs::remove(scratch / "config.json");
+  }
+}
+
 TEST_F(Convert, WhatIsNotFiniteIsStoredAsNoCodesAndSeenInThem) {
   Values values = values_;
   values.at("blocks.1.attn1.to_q.weight").as<float>()[3] = NAN;

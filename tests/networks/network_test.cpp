@@ -7,6 +7,8 @@
 #include "io/scratch.h"
 #include "kinema/core/error.h"
 #include "kinema/graph/graph.h"
+#include "kinema/io/safetensors.h"
+#include "kinema/networks/check_path.h"
 #include "kinema/networks/open.h"
 #include "networks/wan.h"
 
@@ -144,6 +146,30 @@ TEST(Networks, SayWhereTapsLookInTheNamesOfTheirCheckpoints) {
             "down_blocks.1.attentions.0.transformer_blocks.2");
   EXPECT_EQ(unet->key_of_tap("mid.resnet1.norm1"), "mid_block.resnets.1.norm1");
   EXPECT_EQ(unet->key_of_tap(""), "");
+}
+
+TEST(CheckLora, RefusesBiasesThatLayersDoNotHave) {
+  const io::Scratch scratch;
+  const auto write = [&](const std::string& module) {
+    std::vector<io::TensorEntry> entries;
+    const std::string name = "base_model.model." + module;
+    for (const auto& [ending, dims] :
+         {std::pair{".lora_A.weight", Dims{2, 8}}, std::pair{".lora_B.weight", Dims{8, 2}},
+          std::pair{".lora_B.bias", Dims{8}}}) {
+      entries.push_back(io::TensorEntry::lazy(name + ending, {DType::F32, dims}, [dims = dims] {
+        return HostArray(Shape{DType::F32, dims});
+      }));
+    }
+    io::write_safetensors(scratch / "lora.safetensors", entries);
+    return scratch / "lora.safetensors";
+  };
+  const std::string unet = "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn1.";
+  EXPECT_THAT([&] { check_lora(write(unet + "to_q")); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr(
+                  "lora_B.bias` changes the bias of `down_blocks.1.attentions.0.transformer_blocks."
+                  "0.attn1.to_q`, which has none in Stable Diffusion XL")));
+  EXPECT_NO_THROW(check_lora(write(unet + "to_out.0")));
+  EXPECT_NO_THROW(check_lora(write("transformer.blocks.0.attn1.to_q")));
 }
 
 }  // namespace

@@ -61,6 +61,23 @@ TEST_F(Dataset, IsEncodedOnceAndTrainsTheSame) {
       .expect_error("random_start");
 }
 
+TEST_F(Dataset, OfTheEvaluationIsToldByWhatItHolds) {
+  ASSERT_EQ(run({"train", "tiny.yml", "max_train_steps=1"}).status, 0);
+  fs::create_directory(folder_ / "empty");
+  run({"evaluate", "tiny.yml", "eval_data_dir=empty"})
+      .expect_error("empty holds no clips, pictures or records\n  put videos or images there");
+  write("phone/a.heic", "x");
+  run({"evaluate", "tiny.yml", "eval_data_dir=phone"})
+      .expect_error("it holds 1 HEIC picture, which is not read");
+  for (const char* type : {"videos", "tfrecord"}) {
+    run({"train", "tiny.yml", "run_name=other", "train_data_dir=phone",
+         std::string("dataset_type=") + type})
+        .expect_error("it holds 1 HEIC picture, which is not read");
+  }
+  run({"prepare", "tiny.yml", "train_data_dir=phone", "tfrecords_dir=records"})
+      .expect_error("it holds 1 HEIC picture, which is not read");
+}
+
 TEST_F(Dataset, IsCroppedAtPlacesThatAResumedRunFindsAgain) {
   // Half the width of the clips' shape, so that there is something to choose.
   const auto train = [&](const std::string& name, const std::string& steps,

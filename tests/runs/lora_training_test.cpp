@@ -168,6 +168,8 @@ TEST_F(LoraTraining, MakesVideosWhileItTrainsAndAfter) {
   EXPECT_EQ(losses_in(otherwise.out), losses_in(evaluated.out)) << otherwise.err;
   run({"evaluate", "outputs/kites/config.yml", data, "run_name=kitse"})
       .expect_error("there is no run `kitse`");
+  EXPECT_THAT(run({"evaluate", "outputs/kites/config.yml", data, "run_name=balloon"}).err,
+              AllOf(HasSubstr("the runs there are "), Not(HasSubstr("nearest"))));
   for (const char* to : {"comfyui", "kohya", "original", "diffusers"}) {
     const std::string file = std::string(to) + ".safetensors";
     const Outcome converted = run({"convert", checkpoint("kites", 2).string(), file, "--to", to});
@@ -316,7 +318,7 @@ TEST_F(LoraTraining, BeginsFromTheAdapterOfAnotherRun) {
 }
 
 TEST_F(LoraTraining, RefusesWhatCannotBe) {
-  expect_refused({"max_train_steps=1", "lora_target_modules=[to_query]"}, "the nearest is");
+  expect_refused({"max_train_steps=1", "lora_target_modules=[to_query]"}, "one that is there is");
   expect_refused({"max_train_steps=1", "lora_target_modules=(("}, "no regular expression");
   expect_refused({"max_train_steps=1", "lora_config={ranks: [3]}"}, "no key `ranks`");
   expect_refused(

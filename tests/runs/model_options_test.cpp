@@ -203,9 +203,15 @@ TEST_F(NamedModel, ThatIsNoneIsCalledWhatItIs) {
   EXPECT_THAT(said("run"), HasSubstr("the folder of a training run"));
   EXPECT_THAT(said("run/checkpoints/5"), HasSubstr("a run's checkpoint"));
   EXPECT_THAT(said("run/checkpoints/5"),
-              HasSubstr("wan_transformer_pretrained_model_name_or_path="));
+              HasSubstr("run/config.yml generate_checkpoint_step=5 samples it"));
+  write("moved/train_state.json");
+  write("moved/transformer/config.json");
+  EXPECT_THAT(said("moved"), AllOf(HasSubstr("wan_transformer_pretrained_model_name_or_path="),
+                                   HasSubstr("of a run from scratch")));
   EXPECT_THAT(said("papers"), HasSubstr("holds no model"));
-  EXPECT_THAT(said("alone"), HasSubstr("there is no VAE"));
+  EXPECT_THAT(said("alone"),
+              AllOf(HasSubstr("there is no VAE"),
+                    HasSubstr("\n  wan_vae_pretrained_model_name_or_path=FOLDER takes it")));
   EXPECT_THAT(said("alone/model.safetensors"), HasSubstr("too short for a safetensors file"));
   const HostArray a(Shape{DType::F32, {2}});
   const std::vector<io::TensorEntry> one{io::TensorEntry::of("a", a)};

@@ -85,7 +85,7 @@ TEST_F(RunVideos, AreThoseThatGenerateMakesOfTheCheckpoint) {
   const Outcome again = run({"generate", made, "output_dir=out", "video_folder=again",
                              "executable_cache=../kinema_cli_programs"});
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("not taken from it, but from here:"));
+  EXPECT_THAT(again.err, HasSubstr("these are not used, as they are of the machine"));
   EXPECT_EQ(bytes("again/001_a_blue_square.mp4"),
             bytes("out/tiny/samples/2/001_a_blue_square.mp4"));
 }

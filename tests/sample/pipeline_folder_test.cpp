@@ -237,6 +237,14 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
   folder.write("c.json", R"({"_class_name": "PNDMScheduler", "trained_betas": [0.1]})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
               ThrowsMessage<Error>(HasSubstr("trained_betas")));
+  std::string thousand = "0.1";
+  for (int i = 1; i < 1000; ++i) {
+    thousand += ", 0.1";
+  }
+  folder.write("c.json",
+               R"({"_class_name": "EulerDiscreteScheduler", "trained_betas": [)" + thousand + "]}");
+  EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
+              ThrowsMessage<Error>(HasSubstr("[0.1, 0.1, 0.1, ...: 1000 in all]")));
 }
 
 TEST(SchedulerConfig, TakesNoDefaultOfDdimThatIsNotSupported) {

@@ -130,7 +130,10 @@ TEST(Verify, SaysWhenThereIsNothingToRun) {
   EXPECT_THAT([] { run(kGolden, client(), {.filter = "sched", .skip = {"sched"}}); },
               ThrowsMessage<Error>(HasSubstr("`sched`")));
   EXPECT_THAT([] { run(kGolden, client(), {.filter = "nowhere"}); },
-              ThrowsMessage<Error>(HasSubstr("`nowhere`")));
+              ThrowsMessage<Error>(AllOf(HasSubstr("`nowhere`"), HasSubstr("there are "))));
+  EXPECT_THAT([] { run("nope", client()); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("there is no `nope`, expected a folder"),
+                                         HasSubstr("tests/golden"), HasSubstr("--filter"))));
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ int main(int argc, char** argv) {
     return kinema::cli::fail_with(error, asks_for_json(argc, argv));
   };
   open_standard_streams();
+  // A limit of file sizes (`ulimit -f`) is then an error of the write, which names the file.
+  std::signal(SIGXFSZ, SIG_IGN);
   kinema::allocator::keep_large_blocks();
   kinema::runs::ProcessSetup().apply();
   kinema::runtime::set_compilation_watch(kinema::cli::compiling);

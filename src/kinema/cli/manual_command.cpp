@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kinema/cli/commands.h"
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/io/atomic_write.h"
 #include "kinema/manual/manual.h"
@@ -20,7 +21,10 @@ const command::CommandText& find(const command::CommandText& root,
   const command::CommandText* at = &root;
   for (const std::string& name : path) {
     const auto next = std::ranges::find(at->commands, name, &command::CommandText::name);
-    check(next != at->commands.end(), "there is no command `{}`\n  kinema --help lists them", name);
+    const auto near = std::ranges::find_if(
+        at->commands, [&](const auto& each) { return is_near(name, each.name); });
+    check(next != at->commands.end(), "there is no command `{}`{}\n  kinema --help lists them",
+          name, near == at->commands.end() ? "" : fmt::format("; did you mean `{}`?", near->name));
     at = &*next;
   }
   return *at;

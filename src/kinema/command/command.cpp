@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "kinema/core/edit_distance.h"
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
 
@@ -45,7 +46,12 @@ std::string example_of(const CLI::App& app) {
 std::string usage(const CLI::App& app, const std::string& chosen) {
   std::string words;
   for (const CLI::Option* option : app.get_options()) {
-    words += option->get_required() ? " " + option->get_name(true) : "";
+    if (option->get_required()) {
+      // An option's help lists its words.
+      words += option->get_positional()
+                   ? " " + option->get_name(true)
+                   : fmt::format(" {} ({})", option->get_name(), option->get_description());
+    }
   }
   if (!app.get_subcommands([](const CLI::App*) { return true; }).empty()) {
     words = " COMMAND";
@@ -53,6 +59,16 @@ std::string usage(const CLI::App& app, const std::string& chosen) {
   const std::string example = example_of(app);
   return fmt::format("usage: {}{}{}", chosen, words,
                      example.empty() ? "" : "\n  for example: " + example);
+}
+
+/// Which listed command may have been meant.
+std::string suggestion(const CLI::App& app, const std::string& word) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!command->get_group().empty() && is_near(word, command->get_name())) {
+      return fmt::format("; did you mean `{}`?", command->get_name());
+    }
+  }
+  return "";
 }
 
 CommandText command_text(const CLI::App& app) {
@@ -189,7 +205,8 @@ int Program::run(int argc, char** argv) {
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && !app_->get_subcommands({}).empty() &&
       app_->get_subcommands(is_named).empty()) {
-    fail("there is no command `{}`\n  kinema --help lists the commands", argv[1]);
+    fail("there is no command `{}`{}\n  kinema --help lists the commands", argv[1],
+         suggestion(*app_, argv[1]));
   }
   try {
     app_->parse(argc, argv);
@@ -205,8 +222,10 @@ int Program::run(int argc, char** argv) {
     }
     const bool is_unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
     const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-    fmt::print(stderr, "{}: {}\n  {} --help says what there is{}\n", app_->get_name(),
-               is_missing ? usage(*at, chosen) : printable(error.what()), chosen,
+    const std::vector<std::string> rest = at->remaining();
+    fmt::print(stderr, "{}: {}{}\n  {} --help says what there is{}\n", app_->get_name(),
+               is_missing ? usage(*at, chosen) : printable(error.what()),
+               is_unknown && !rest.empty() ? suggestion(*at, rest.front()) : "", chosen,
                is_unknown ? "; keys are given as key=value, without dashes" : "");
     return 1;
   }

@@ -183,10 +183,8 @@ std::string unknown_key_hint(std::string_view key) {
                        other->note);
   }
   const std::string nearest = nearest_key(key);
-  // Of a word that shares next to nothing with any key, the nearest one would only mislead.
   key = key.substr(0, kLongest);
-  const bool is_far = 2 * static_cast<size_t>(edit_distance(key, nearest)) > key.size();
-  if (!is_far) {
+  if (is_near(key, nearest)) {
     return fmt::format("the nearest is `{}`", nearest);
   }
   const std::vector<std::string> longer = keys_with_prefix(key);

@@ -30,4 +30,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+bool is_near(std::string_view a, std::string_view b) {
+  return 3 * static_cast<size_t>(edit_distance(a, b)) <= std::max(a.size(), b.size());
+}
+
 }  // namespace kinema

@@ -218,7 +218,7 @@ class Walk {
   }
 
   void leave_out_image(const fs::path& path) {
-    out_.left_out.push_back({name(path), "an image, which is a clip of one frame"});
+    out_.left_out.push_back({name(path), kImageOfOneFrame});
   }
 
   /// Many of a kind are one line: records, weights or tables that lie beside the clips.
@@ -286,7 +286,12 @@ Listing list_folder(const fs::path& folder, const ListOptions& options) {
   check(fs::is_directory(folder), "[data] {} is not a folder{}", folder.string(),
         is_packed ? "\n  unpack it: tars are read as they are, compressed ones are not" : "");
   Listing out = Walk(folder, options).take();
-  const std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
+  std::string hint = out.clips.empty() ? other_type_hint(folder, "videos") : "";
+  if (hint.empty() && std::ranges::any_of(out.left_out, [](const LeftOut& each) {
+        return each.reason == kImageOfOneFrame;
+      })) {
+    hint = "num_frames=1 takes the images, as clips of one frame";
+  }
   check(!out.clips.empty(), "[data] {} holds no clips{}\n  {}", folder.string(),
         out.left_out.empty()
             ? ""

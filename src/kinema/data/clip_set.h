@@ -51,6 +51,9 @@ struct LeftOut {
   int64_t files = 1;
 };
 
+/// The reason of images where clips have several frames.
+inline constexpr const char* kImageOfOneFrame = "an image, which num_frames=1 takes as a clip";
+
 /// Clips with captions, by number; safe to use from many threads.
 class ClipSet {
  public:

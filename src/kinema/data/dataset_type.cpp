@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <system_error>
 
+#include "kinema/core/quantities.h"
 #include "kinema/io/media_name.h"
 
 namespace kinema::data {
@@ -40,10 +42,28 @@ std::vector<std::string> file_names(const fs::path& folder) {
   return out;
 }
 
+std::string unread_pictures(const std::vector<std::string>& names) {
+  std::map<std::string, int64_t> counts;
+  for (const std::string& name : names) {
+    if (const std::string format = io::unread_image_name(name); !format.empty()) {
+      ++counts[format];
+    }
+  }
+  std::string found;
+  for (const auto& [format, count] : counts) {
+    found += (found.empty() ? "" : " and ") + counted(count, format + " picture");
+  }
+  return found.empty()
+             ? ""
+             : fmt::format("it holds {}, which {} not read: convert to PNG or JPEG", found,
+                           found.starts_with("1 ") && counts.size() == 1 ? "is" : "are");
+}
+
 std::string other_type_hint(const fs::path& folder, const std::string& type) {
-  const std::string found = dataset_type_of(file_names(folder));
+  const std::vector<std::string> names = file_names(folder);
+  const std::string found = dataset_type_of(names);
   if (found.empty() || found == type) {
-    return "";
+    return found.empty() ? unread_pictures(names) : "";
   }
   return fmt::format("it holds {}: dataset_type={} reads them",
                      found == "videos" ? "videos or images"

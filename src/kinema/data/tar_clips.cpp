@@ -37,6 +37,16 @@ struct TarClip {
   std::string problem;
 };
 
+/// Why a sample has no clip.
+std::string without_media(const TarSample& sample) {
+  for (const auto& [ending, member] : sample.parts) {
+    if (const std::string format = io::unread_image_name("x." + ending); !format.empty()) {
+      return "a " + format + " picture, which is not read";
+    }
+  }
+  return "a sample without a video or an image";
+}
+
 class TarClips : public ClipSet {
  public:
   TarClips(const fs::path& root, const std::vector<fs::path>& paths, const ListOptions& options)
@@ -107,8 +117,7 @@ class TarClips : public ClipSet {
     if (media == nullptr || (image && !options.images)) {
       const io::TarMember& first = sample.parts.front().second;
       left_out_.push_back({place(tar, media == nullptr ? first : *media),
-                           media == nullptr ? "a sample without a video or an image"
-                                            : "an image, which is a clip of one frame"});
+                           media == nullptr ? without_media(sample) : kImageOfOneFrame});
       return;
     }
     TarClip clip{tar, *media, "", ""};

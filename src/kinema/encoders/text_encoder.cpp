@@ -1,10 +1,13 @@
 #include "kinema/encoders/text_encoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
+#include "kinema/core/quantities.h"
 
 namespace kinema::encoders {
 namespace {
@@ -20,7 +23,9 @@ std::vector<Prompt> prompts_of(std::span<const std::string> texts) {
 
 class HashedTextEncoder final : public TextEncoder {
  public:
-  explicit HashedTextEncoder(const text::HashedEncoder& settings) : settings_(settings) {}
+  HashedTextEncoder(const text::HashedEncoder& settings,
+                    std::function<void(const std::string&)> on_note)
+      : settings_(settings), on_note_(std::move(on_note)) {}
 
   std::string name() const override { return "hashed"; }
   Shape shape() const override {
@@ -41,6 +46,7 @@ class HashedTextEncoder final : public TextEncoder {
     auto states = out.states.bytes.begin();
     auto pooled = out.pooled.bytes.begin();
     for (const std::string& text : single_texts(prompts, name())) {
+      say_what_is_cut(text);
       states = std::ranges::copy(settings_.encode(text).bytes, states).out;
       if (settings_.pooled_dim > 0) {
         pooled = std::ranges::copy(settings_.pooled(text).bytes, pooled).out;
@@ -49,7 +55,18 @@ class HashedTextEncoder final : public TextEncoder {
     return out;
   }
 
+  void say_what_is_cut(const std::string& text) const {
+    const int64_t more =
+        static_cast<int64_t>(text::words(text).size()) - settings_.max_sequence_length;
+    if (more > 0 && on_note_) {
+      on_note_(fmt::format("a prompt has {} more than max_sequence_length {} holds: {} dropped",
+                           counted(more, "word"), settings_.max_sequence_length,
+                           more == 1 ? "it is" : "they are"));
+    }
+  }
+
   text::HashedEncoder settings_;
+  std::function<void(const std::string&)> on_note_;
 };
 
 class RememberingTextEncoder final : public TextEncoder {
@@ -119,8 +136,9 @@ std::unique_ptr<TextEncoder> remembering(std::shared_ptr<const TextEncoder> enco
   return std::make_unique<RememberingTextEncoder>(std::move(encoder));
 }
 
-std::unique_ptr<TextEncoder> hashed_text_encoder(const text::HashedEncoder& settings) {
-  return std::make_unique<HashedTextEncoder>(settings);
+std::unique_ptr<TextEncoder> hashed_text_encoder(const text::HashedEncoder& settings,
+                                                 std::function<void(const std::string&)> on_note) {
+  return std::make_unique<HashedTextEncoder>(settings, std::move(on_note));
 }
 
 }  // namespace kinema::encoders

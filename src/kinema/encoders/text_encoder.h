@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -70,7 +71,9 @@ std::vector<std::string> single_texts(std::span<const Prompt> prompts, const std
 /// as soon as it has them: for prompts that come again and again.
 std::unique_ptr<TextEncoder> remembering(std::shared_ptr<const TextEncoder> encoder);
 
-/// Fixed random vectors for words.
-std::unique_ptr<TextEncoder> hashed_text_encoder(const text::HashedEncoder& settings);
+/// Fixed random vectors for words. `on_note` is told of prompts with more words than there is room
+/// for.
+std::unique_ptr<TextEncoder> hashed_text_encoder(
+    const text::HashedEncoder& settings, std::function<void(const std::string&)> on_note = {});
 
 }  // namespace kinema::encoders

@@ -188,7 +188,8 @@ class Merge {
   }
 
   static std::string nearest(const Flag* flag, const std::string& name) {
-    return flag != nullptr ? "" : fmt::format("; the nearest name is {}", nearest_flag(name));
+    const std::string near = flag != nullptr ? "" : nearest_flag(name);
+    return near.empty() ? "" : fmt::format("; the nearest name is {}", near);
   }
 
   bool is_present(const Flag& flag, std::string_view place, std::string_view what_happens,

@@ -1,8 +1,11 @@
 #include "kinema/flags/flag.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
+
+#include "kinema/core/edit_distance.h"
 
 namespace kinema::flags {
 namespace {
@@ -49,24 +52,6 @@ std::optional<State> newest_entry(std::string_view defaults, std::string_view pl
   return found;
 }
 
-/// Edits that turn one word into another, for names that were mistyped.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 const Flag* find_flag(std::string_view name) {
@@ -80,19 +65,17 @@ const Flag* find_flag(std::string_view name) {
 }
 
 std::string nearest_flag(std::string_view name) {
-  constexpr size_t kLongest = 200;  // of the names that are compared
-  name = name.substr(0, kLongest);
   std::string_view nearest;
-  size_t least = std::string_view::npos;
+  int least = std::numeric_limits<int>::max();
   for (const std::span<const Flag> table : {tpu_flags(), xla_flags()}) {
     for (const Flag& flag : table) {
-      if (const size_t edits = distance(name, flag.name); edits < least) {
+      if (const int edits = edit_distance(name, flag.name); edits < least) {
         least = edits;
         nearest = flag.name;
       }
     }
   }
-  return std::string(nearest);
+  return is_near(name, nearest) ? std::string(nearest) : "";
 }
 
 State state_of(const Flag& flag, const Platform& platform) {

@@ -54,7 +54,7 @@ std::span<const Flag> xla_flags();
 /// The flag of this name, or nullptr.
 const Flag* find_flag(std::string_view name);
 
-/// The known name nearest to `name`.
+/// The known name nearest to `name`; empty where none is near.
 std::string nearest_flag(std::string_view name);
 
 State state_of(const Flag& flag, const Platform& platform);

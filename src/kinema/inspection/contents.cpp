@@ -227,6 +227,7 @@ Contents contents(const fs::path& path, const ClipProgress& progress) {
     case io::PathKind::Pipeline:
       return list_folder(path, "pipeline");
     case io::PathKind::Video:
+    case io::PathKind::Picture:
       return {.summary = io::check_path(path)};
     case io::PathKind::Unknown:
       break;

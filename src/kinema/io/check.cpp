@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/io/event_file.h"
 #include "kinema/io/example_proto.h"
+#include "kinema/io/image.h"
 #include "kinema/io/media_name.h"
 #include "kinema/io/model_folder.h"
 #include "kinema/io/safetensors.h"
@@ -67,6 +68,10 @@ PathKind path_kind(const fs::path& path) {
     }
     return fs::exists(path / "config.json") ? PathKind::ModelFolder : PathKind::Unknown;
   }
+  check(!fs::is_other(path, ignored),
+        "[io] {} is a pipe, socket or device, expected a file or folder\n  save what it gives in a "
+        "file",
+        path.string());
   const std::string extension = path.extension().string();
   if (extension == ".safetensors") {
     return PathKind::Safetensors;
@@ -79,6 +84,9 @@ PathKind path_kind(const fs::path& path) {
   }
   if (is_video_name(path.string())) {
     return PathKind::Video;
+  }
+  if (is_image_name(path.string())) {
+    return PathKind::Picture;
   }
   return PathKind::Unknown;
 }
@@ -106,6 +114,10 @@ std::string check_path(const fs::path& path) {
       return fmt::format("video: {} frames of {}x{} (height x width), {} frames a second",
                          video.frames.shape.dims[0], video.frames.shape.dims[1],
                          video.frames.shape.dims[2], video.fps);
+    }
+    case PathKind::Picture: {
+      const Dims sizes = read_image(path).shape.dims;
+      return fmt::format("picture: {}x{} (height x width)", sizes[0], sizes[1]);
     }
     case PathKind::Pipeline:
       return check_pipeline(path);

@@ -14,6 +14,7 @@ enum class PathKind : uint8_t {
   TfRecord,
   Events,
   Video,
+  Picture,
   Unknown
 };
 
@@ -21,9 +22,9 @@ enum class PathKind : uint8_t {
 PathKind path_kind(const std::filesystem::path& path);
 
 /// Opens and checks a safetensors file, a TFRecord or TensorBoard event file (all CRCs), a video
-/// (decodes it), or a model folder (files against index; the model's own names and shapes are
-/// checked by the models room). Throws an Error saying what is wrong; returns one line saying what
-/// it is.
+/// or picture (decodes it), or a model folder (files against index; the model's own names and
+/// shapes are checked by the models room). Throws an Error saying what is wrong; returns one line
+/// saying what it is.
 std::string check_path(const std::filesystem::path& path);
 
 }  // namespace kinema::io

@@ -8,8 +8,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/io/av.h"
+#include "kinema/io/image.h"
 #include "kinema/io/mapped_file.h"
 #include "kinema/io/matroska.h"
+#include "kinema/io/media_name.h"
 #include "kinema/io/orientation.h"
 #include "kinema/io/png_chunk.h"
 #include "kinema/io/tone_map.h"
@@ -185,8 +187,8 @@ class Decoder {
     av_dict_set(&settings, "format_whitelist", formats, 0);
     const int opened = avformat_open_input(&input_.format, nullptr, nullptr, &settings);
     av_dict_free(&settings);
-    check(opened >= 0, "[video] cannot read {}: {} (is it truncated, or not a video?)", path_,
-          av::reason(opened));
+    check(opened >= 0, "[video] cannot read {}: {} (is it truncated, or not a {}?)", path_,
+          av::reason(opened), is_image(bytes) || is_image_name(path_) ? "picture" : "video");
     const int found = avformat_find_stream_info(input_.format, nullptr);
     check(found >= 0, "[video] cannot read {}: {}", path_, av::reason(found));
     const AVCodec* codec = nullptr;

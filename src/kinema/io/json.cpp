@@ -317,6 +317,15 @@ std::string Json::describe() const {
   return "a value";
 }
 
+std::string Json::brief() const {
+  constexpr size_t kMost = 8;
+  if (kind_ != Kind::Array || items_.size() <= kMost) {
+    return shortened(dump(-1));
+  }
+  return fmt::format("[{}, {}, {}, ...: {} in all]", items_[0].brief(), items_[1].brief(),
+                     items_[2].brief(), items_.size());
+}
+
 std::string Json::dump(int indent) const {
   std::string out;
   write(*this, indent, 0, out);

@@ -71,6 +71,8 @@ class Json {
   std::string where() const;
   /// What stands here, shortened, for messages: `the string "one"`.
   std::string describe() const;
+  /// The value as JSON on one line, shortened, for messages: `[0.1, 0.2, 0.3, ...: 1000 in all]`.
+  std::string brief() const;
 
   /// Text with members in order; indent < 0 writes one line. A number that is not finite becomes
   /// null, since JSON has no word for it.

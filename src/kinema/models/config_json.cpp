@@ -37,7 +37,7 @@ void ConfigJson::check_fixed(
     const io::Json* given = find(key);
     if (given != nullptr) {
       check(given->dump(-1) == value.dump(-1), "[{}] {} is {} but this build knows {} only", model_,
-            given->where(), given->dump(-1), value.dump(-1));
+            given->where(), given->brief(), value.brief());
     }
   }
 }

@@ -165,10 +165,51 @@ void check_latents(const std::filesystem::path& path) {
   }
 }
 
+/// Throws an Error for a change of a bias that the layer does not have (PEFT's `lora_bias`), as
+/// loading does.
+void check_biases(const weights::Lora& lora) {
+  using weights::LoraMember;
+  const weights::Family* family = lora.family();
+  if (family == nullptr) {
+    return;
+  }
+  std::set<std::string> names;  // of the released network's parameters
+  for (const char* release : {"Wan2.1-T2V-1.3B", "FLUX.1-dev", "SDXL"}) {
+    const io::Json config = *released_config(release);
+    if (weights::family_of_config(config) == family) {
+      for (const nn::ParamSpec& spec : from_config(config)->parameters({.scan_layers = false})) {
+        names.insert(spec.name);
+      }
+    }
+  }
+  const auto look_at = [&](const weights::Lora::Targets& targets, auto lacks_bias) {
+    for (const auto& [module, target] : targets) {
+      const io::TensorView* bias = target.up_bias != nullptr ? target.up_bias : target.diff_bias;
+      check(bias == nullptr || !lacks_bias(module),
+            "[lora] {}: `{}` changes the bias of `{}`, which has none in {}", lora.path(),
+            bias == nullptr ? "" : bias->name, module, family->name);
+    }
+  };
+  for (const int64_t expert : {0, 1}) {
+    look_at(lora.targets(expert), [&](const std::string& module) {
+      return names.contains(module + ".weight") && !names.contains(module + ".bias");
+    });
+  }
+  // T5 has no biases at all.
+  const auto always = [](const std::string&) { return true; };
+  if (family->text_encoder_class == "UMT5EncoderModel") {
+    look_at(lora.targets(LoraMember::TEXT_ENCODER), always);
+  }
+  if (family->text_encoder_2_class == "T5EncoderModel") {
+    look_at(lora.targets(LoraMember::TEXT_ENCODER_2), always);
+  }
+}
+
 }  // namespace
 
 std::string check_lora(const std::filesystem::path& path) {
   const weights::Lora lora = weights::Lora::open(path);
+  check_biases(lora);
   check(lora.unknown().empty(), "[lora] {}: {} keys name no module that is known, `{}` for one",
         path.string(), lora.unknown().size(), lora.unknown().empty() ? "" : lora.unknown()[0]);
   lora.check_finite();

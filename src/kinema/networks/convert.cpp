@@ -1,5 +1,7 @@
 #include "kinema/networks/convert.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -78,6 +80,34 @@ Keys narrow_keys(const Network& network) {
 
 bool is_file(const fs::path& target) { return target.extension() == ".safetensors"; }
 
+/// Throws an Error where a single file of the network would be read as another one: a file holds
+/// shapes, and no configuration but the one beside it.
+void check_read_back(const Network& network, const weights::Checkpoint& source,
+                     const fs::path& target) {
+  const auto refuse = [&](std::string_view reason) {
+    fail(
+        "[weights] {} alone does not tell what {} is: {}\n  --to diffusers keeps a config.json "
+        "that says it; that file beside {} does as well",
+        target.string(), source.path(), reason, target.filename().string());
+  };
+  const Json beside = weights::config_beside(target, {}, weights::family_of(source)->names);
+  Json read;
+  try {
+    read = (beside.is_object() ? from_config(beside) : from_shapes(source))->config();
+  } catch (const Error& error) {
+    const std::string_view reason = error.what();
+    refuse(reason.substr(0, reason.find('\n')));
+  }
+  const Json own = network->config();
+  for (const auto& [key, value] : own.members()) {
+    const Json& other = read.at(key);
+    if (other.dump() != value.dump() &&
+        key != "sample_size") {  // which a picture's size is taken from
+      refuse(fmt::format("`{}` is {}, and would be read as {}", key, value.brief(), other.brief()));
+    }
+  }
+}
+
 void write(const fs::path& target, const Json& config, std::span<const io::TensorEntry> entries,
            const ConvertOptions& options) {
   if (is_file(target)) {
@@ -114,10 +144,13 @@ void convert_transformer(const fs::path& source, const fs::path& target,
   check((options.to == Format::GGUF) == weights::is_gguf(target),
         "[weights] {}: files that end with .gguf, and no others, are written with --to gguf",
         target.string());
-  // A file has none; but Wan's tells whether its sizes could be read from it.
-  const Json config = options.to == Format::DIFFUSERS || (!is_wan && is_file(target))
-                          ? network->config()
-                          : network->original_config();
+  const bool is_folder = !is_file(target) && options.to != Format::GGUF;
+  if (!is_folder) {
+    check_read_back(network, checkpoint, target);
+  }
+  const Json config = options.to == Format::DIFFUSERS ? network->config()
+                      : is_folder                     ? network->original_config()
+                                                      : Json();
   std::error_code ignored;
   check(!fs::exists(fs::symlink_status(target, ignored)),
         "[weights] {} is there already\n  remove it, or name another place", target.string());

@@ -41,9 +41,9 @@ struct ConvertOptions {
 /// and GGUF.
 ///
 /// What the original release joins is joined. Throws an Error when the source is no whole network,
-/// when Wan's sizes could not be read from the target (original names tell heads of 128 only), when
-/// the format is Wan's alone (GGUF, an original folder), or when a value that is finite is not
-/// so in the new dtype. What was begun is then removed.
+/// when the target would be read as another network (shapes alone tell no number of heads; a
+/// config.json beside a file says it), when the format is Wan's alone (GGUF, an original folder),
+/// or when a value that is finite is not so in the new dtype. What was begun is then removed.
 void convert_transformer(const std::filesystem::path& source, const std::filesystem::path& target,
                          const ConvertOptions& options);
 

@@ -15,9 +15,8 @@ struct Maker {
   std::string_view class_name;
   /// Of such a file; throws an Error naming the key that does not fit.
   Network (*from_config)(const io::Json& config);
-  /// Of a checkpoint that is one (weights::is_transformer): the sizes of its diffusers
-  /// configuration where there is one, else read off the shapes.
-  Network (*from_checkpoint)(const weights::Checkpoint& checkpoint);
+  /// Of a checkpoint that is one (weights::is_transformer), by its tensors' shapes alone.
+  Network (*from_shapes)(const weights::Checkpoint& checkpoint);
   /// The configuration of the release that a name means, e.g.
   /// `Wan-AI/Wan2.1-T2V-1.3B-Diffusers`; nothing for another.
   std::optional<io::Json> (*released_config)(std::string_view name);

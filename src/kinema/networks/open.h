@@ -17,6 +17,9 @@ namespace kinema::networks {
 Network open(const std::filesystem::path& path);
 Network open(const weights::Checkpoint& checkpoint);
 
+/// What the tensors' shapes alone say, whatever a `config.json` says.
+Network from_shapes(const weights::Checkpoint& checkpoint);
+
 /// The network of a `config.json` in diffusers' keys.
 Network from_config(const io::Json& config);
 

@@ -159,10 +159,7 @@ unet::UNetConfig config_from_shapes(const weights::Checkpoint& checkpoint) {
 
 Network made_of_config(const io::Json& config) { return network(unet::parse_config(config)); }
 
-Network made_of_checkpoint(const weights::Checkpoint& checkpoint) {
-  if (checkpoint.config().is_object()) {
-    return made_of_config(checkpoint.config());
-  }
+Network made_of_shapes(const weights::Checkpoint& checkpoint) {
   return network(validated(checkpoint, config_from_shapes(checkpoint),
                            [](const auto& c) { unet::validate(c); }));
 }
@@ -180,7 +177,7 @@ std::optional<io::Json> released_config(std::string_view name) {
 Maker unet_family() {
   return {.class_name = unet::kClassName,
           .from_config = made_of_config,
-          .from_checkpoint = made_of_checkpoint,
+          .from_shapes = made_of_shapes,
           .released_config = released_config};
 }
 

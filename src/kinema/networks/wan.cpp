@@ -215,11 +215,7 @@ wan::TransformerConfig config_from_shapes(const weights::Checkpoint& checkpoint)
 
 Network made_of_config(const io::Json& config) { return network(wan::parse_config(config)); }
 
-Network made_of_checkpoint(const weights::Checkpoint& checkpoint) {
-  if (const io::Json& config = checkpoint.config();
-      config.is_object() && !weights::is_original_config(config)) {
-    return made_of_config(config);
-  }
+Network made_of_shapes(const weights::Checkpoint& checkpoint) {
   return network(validated(checkpoint, config_from_shapes(checkpoint),
                            [](const auto& c) { wan::validate(c); }));
 }
@@ -259,7 +255,7 @@ std::optional<io::Json> released_config(std::string_view name) {
 Maker wan_family() {
   return {.class_name = wan::kClassName,
           .from_config = made_of_config,
-          .from_checkpoint = made_of_checkpoint,
+          .from_shapes = made_of_shapes,
           .released_config = released_config};
 }
 

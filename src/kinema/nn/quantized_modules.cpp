@@ -33,8 +33,10 @@ void check_module_path(const Quantization& quantization, std::span<const std::st
   }));
   fail(
       "[quantization] no module's whole path matches `{}`\n"
-      "  the nearest is `{}`; all are matched by `.*`, those of blocks by `{}.*`",
-      quantization.module_path, nearest, nearest.substr(0, nearest.find('/') + 1));
+      "  {} is `{}`; all are matched by `.*`, those of blocks by `{}.*`",
+      quantization.module_path,
+      is_near(quantization.module_path, nearest) ? "the nearest" : "one that is there", nearest,
+      nearest.substr(0, nearest.find('/') + 1));
 }
 
 std::string plain_module_path(std::string_view key) {

@@ -319,12 +319,11 @@ std::string Comparison::svg() const {
 }
 
 Comparison compare(std::span<const fs::path> folders) {
-  check(folders.size() >= 2, "[compare] {} run was given, two or more were expected",
-        folders.size());
   std::vector<ReadRun> runs;
   for (const fs::path& folder : folders) {
     runs.push_back(read(folder));
   }
+  check(runs.size() >= 2, "[compare] {} run was given, two or more were expected", runs.size());
   const std::vector<std::string> names = names_of(folders);
   Comparison out;
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -7,6 +7,7 @@
 #include "kinema/data/synthetic.h"
 #include "kinema/data/tfrecord_source.h"
 #include "kinema/encoders/clip_sizes.h"
+#include "kinema/io/tfrecord.h"
 #include "kinema/remote/store.h"
 #include "kinema/runs/clip_source.h"
 #include "kinema/runs/clips.h"
@@ -78,7 +79,15 @@ config::DatasetType type_of_evaluation(const std::string& folder) {
   }
   std::error_code error;
   check(fs::is_directory(folder, error), "[config] eval_data_dir {} is no folder", folder);
-  const std::string found = data::dataset_type_of(data::file_names(folder));
+  const std::vector<std::string> names = data::file_names(folder);
+  const std::string found = data::dataset_type_of(names);
+  const std::string unread = data::unread_pictures(names);
+  // Records may have names of any kind.
+  check(!found.empty() || (unread.empty() && !io::shards_of(names).empty()),
+        "[config] eval_data_dir {} holds no clips, pictures or records\n  {}", folder,
+        unread.empty() ? "put videos or images there with a .txt beside each, or what `kinema "
+                         "prepare` writes with eval_tfrecords_dir"
+                       : unread);
   return config::choice_of<config::DatasetType>(found).value_or(config::DatasetType::TFRECORD);
 }
 

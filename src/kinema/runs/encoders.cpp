@@ -138,8 +138,9 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
                                                          TextUse use,
                                                          const TextAdapters& adapters) {
   const config::ModelConfig& m = config.model;
+  const auto on_note = [job](const std::string& note) { job.notice(note); };
   if (m.text_encoder == config::TextEncoder::HASHED) {
-    return encoders::hashed_text_encoder(hashed_encoder(config, widths));
+    return encoders::hashed_text_encoder(hashed_encoder(config, widths), on_note);
   }
   const fs::path folder = text_encoder_folder(config);
   std::error_code ignored;
@@ -155,7 +156,7 @@ std::unique_ptr<encoders::TextEncoder> make_text_encoder(const config::Config& c
                .memory = encoders::text_encoder_memory(m.text_encoder_memory),
                .options = t5_options(m),
                .program = program_options(config),
-               .on_note = [job](const std::string& note) { job.notice(note); }});
+               .on_note = on_note});
 }
 
 }  // namespace kinema::runs

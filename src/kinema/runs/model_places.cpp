@@ -69,6 +69,26 @@ void check_is(const fs::path& path, std::initializer_list<weights::Role> roles,
   }
 }
 
+/// How to sample a checkpoint, which is no pipeline. Its run's configuration says what else it was
+/// trained with; of what started from scratch nothing else does.
+std::string beside_checkpoint(const fs::path& checkpoint) {
+  std::error_code ignored;
+  fs::path folder = fs::absolute(checkpoint, ignored).lexically_normal();
+  folder = folder.has_filename() ? folder : folder.parent_path();
+  const fs::path run = folder.parent_path().parent_path();
+  if (fs::exists(run / "config.yml", ignored)) {
+    return fmt::format(
+        "kinema generate {} generate_checkpoint_step={} samples it with what it "
+        "was trained with",
+        (run / "config.yml").string(), folder.filename().string());
+  }
+  return fmt::format(
+      "name the pipeline that its run began with, and beside it "
+      "wan_transformer_pretrained_model_name_or_path={}; of a run from scratch give the keys "
+      "autoencoder, text_encoder and max_sequence_length as it had them",
+      checkpoint.string());
+}
+
 }  // namespace
 
 bool is_pipeline_file(const fs::path& path) {
@@ -149,11 +169,13 @@ fs::path vae_folder(const config::Config& config) {
   const fs::path folder = fs::is_directory(inside, ignored) ? inside : named;
   check(fs::exists(folder / "config.json", ignored) ||
             !fs::exists(named / "train_state.json", ignored),
-        "[config] {0} is a run's checkpoint, which has a transformer but no VAE\n  name the run's "
-        "pipeline, and beside it wan_transformer_pretrained_model_name_or_path={0}",
-        named.string());
+        "[config] {} is a run's checkpoint, which has a network but no VAE and no text encoders\n"
+        "  {}",
+        named.string(), beside_checkpoint(named));
   check(fs::exists(folder / "config.json", ignored),
-        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected",
+        "[config] there is no VAE in {}: a folder vae/ with config.json and weights is expected\n"
+        "  wan_vae_pretrained_model_name_or_path=FOLDER takes it from elsewhere, as from the "
+        "pipeline that the network was trained from",
         named.string());
   return folder;
 }

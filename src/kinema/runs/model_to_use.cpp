@@ -295,9 +295,19 @@ std::vector<std::string> check_run(const config::Config& config) {
   }
   const std::string& nearest = *std::ranges::min_element(
       runs, {}, [&](const std::string& each) { return edit_distance(name, each); });
-  fail("[run_name] there is no run `{}` in {}; the nearest is `{}`\n  {}", name,
-       fs::absolute(config.run.output_dir).lexically_normal().string(), nearest,
-       pretrained.empty() ? fmt::format("run_name={} takes that one", nearest) : instead);
+  constexpr size_t kShown = 8;
+  const bool near = is_near(name, nearest);
+  const size_t more = runs.size() - std::min(runs.size(), kShown);
+  const std::string there =
+      near ? fmt::format("the nearest is `{}`", nearest)
+           : fmt::format("the runs there are {}{}",
+                         fmt::join(std::span(runs).first(runs.size() - more), ", "),
+                         more > 0 ? fmt::format(", and {} more", more) : "");
+  fail("[run_name] there is no run `{}` in {}; {}\n  {}", name,
+       fs::absolute(config.run.output_dir).lexically_normal().string(), there,
+       !pretrained.empty() ? instead
+       : near              ? fmt::format("run_name={} takes that one", nearest)
+                           : "run_name=NAME takes one of them");
 }
 
 ModelToUse model_of_checkpoint(const config::Config& config, const fs::path& run,

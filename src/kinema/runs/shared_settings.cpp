@@ -79,8 +79,8 @@ SharedSettings read_shared_settings(const fs::path& file) {
   SharedSettings out{.file = file};
   for (const auto& [key, value] : settings->members()) {
     const auto found = std::ranges::find(known, key, &config::KeyValue::key);
-    check(found != known.end(), "[generate] {}: there is no key `{}`; the nearest is `{}`",
-          file.string(), key, config::nearest_key(key));
+    check(found != known.end(), "[generate] {}: there is no key `{}`; {}", file.string(), key,
+          config::unknown_key_hint(key));
     const std::string text = value.is_string() ? value.as_string() : value.dump(-1);
     const bool empty = text.empty() || text == "null";
     switch (found->field.share) {
@@ -125,8 +125,10 @@ std::vector<std::string> check_given(const SharedSettings& shared, const config:
   if (left.empty()) {
     return {};
   }
-  return {fmt::format("{}: not taken from it, but from here: {}", shared.file.string(),
-                      fmt::join(left, ", "))};
+  return {
+      fmt::format("of the settings in {} these are not used, as they are of the machine that "
+                  "it was made on: {}",
+                  shared.file.string(), fmt::join(left, ", "))};
 }
 
 }  // namespace kinema::runs

@@ -89,7 +89,7 @@ std::string unsupported_setting(const Json& config, Sampler sampler, bool learne
   for (const Fixed& fixed : fixed_settings(sampler)) {
     const Json* value = given(config, fixed.key);
     if (fixed.is_learned == learned && value != nullptr && value->dump(-1) != fixed.value) {
-      return fmt::format("{} is {}, but only {} is supported", value->where(), value->dump(-1),
+      return fmt::format("{} is {}, but only {} is supported", value->where(), value->brief(),
                          fixed.value);
     }
   }
@@ -269,7 +269,7 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
                        (known.process == Process::DIFFUSION_OR_FLOW && is_of_flow(config));
   schedulers::ScheduleConfig out =
       read_schedule(is_flow ? Sampler::FLOW_MATCH_EULER : Sampler::EULER, config);
-  out.unknown_class = is_unipc_of_noise ? fmt::format("{} of {}", name, predicts->dump(-1)) : name;
+  out.unknown_class = is_unipc_of_noise ? fmt::format("{} of {}", name, predicts->brief()) : name;
   return out;
 }
 

@@ -113,7 +113,7 @@ class Reader {
         Json::parse(member_of(model, "type", file.path()), where_in(file, "model.type"));
     check(type.is_string() && type.as_string() == "BPE",
           "[text] {} is {}, expected `BPE`: CLIP's tokens are byte pairs",
-          where_in(file, "model.type"), type.dump(-1));
+          where_in(file, "model.type"), type.brief());
     parts_.vocabulary =
         parse_vocabulary(member_of(model, "vocab", file.path()), where_in(file, "model.vocab"));
     parts_.merges = parse_merges(

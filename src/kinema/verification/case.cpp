@@ -1,5 +1,7 @@
 #include "kinema/verification/case.h"
 
+#include <fmt/format.h>
+
 #include <set>
 #include <utility>
 
@@ -30,9 +32,12 @@ std::vector<std::string> Case::names(std::string_view prefix) const {
 std::vector<std::string> case_names(const fs::path& folder) {
   const fs::path io = folder / "io";
   std::error_code ignored;
-  check(fs::exists(folder, ignored), "[verify] there is no `{}`", folder.string());
   check(fs::is_directory(io, ignored),
-        "[verify] `{}` holds no reference cases: it has no folder io", folder.string());
+        "[verify] {}, expected a folder of reference cases, with a folder io and the models\n"
+        "  tests/golden of the source tree is one; --filter NAME takes some of its cases",
+        fs::exists(folder, ignored)
+            ? fmt::format("`{}` holds no reference cases: it has no folder io", folder.string())
+            : fmt::format("there is no `{}`", folder.string()));
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(io)) {
     const fs::path& path = entry.path();

@@ -1,8 +1,11 @@
 #include "kinema/verification/verify.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "kinema/core/error.h"
@@ -171,13 +174,17 @@ class Runner {
 
 Report run(const std::filesystem::path& folder, const pjrt::Client& client,
            const Options& options) {
-  std::vector<std::string> names = case_names(folder);
+  const std::vector<std::string> all = case_names(folder);
+  std::vector<std::string> names = all;
   std::erase_if(names, [&](const std::string& name) {
     const auto has = [&](const std::string& part) { return name.find(part) != std::string::npos; };
     return !has(options.filter) || std::ranges::any_of(options.skip, has);
   });
-  check(!names.empty(), "[verify] no case in {} has `{}` in its name", folder.string(),
-        options.filter);
+  constexpr size_t kShown = 8;
+  const auto shown = std::span(all).first(std::min(all.size(), kShown));
+  check(!names.empty(), "[verify] no case in {} has `{}` in its name\n  there are {}: {}{}",
+        folder.string(), options.filter, all.size(), fmt::join(shown, ", "),
+        all.size() > kShown ? ", ..." : "");
   return {Runner(folder, std::move(names), client, options)()};
 }
 

@@ -57,8 +57,15 @@ int64_t columns_of(const io::TensorView& tensor, const std::string& path,
   return weight->shape.dims[1];
 }
 
-/// The configuration of a model in a single file: that beside it, or in the folder in which a
-/// pipeline would have the model; null where there is none.
+std::string_view word_of(std::string_view part) {
+  return part == kVae            ? "autoencoder that is known"
+         : part == kTextEncoder  ? "text encoder (CLIP-L)"
+         : part == kTextEncoder2 ? "second text encoder (OpenCLIP)"
+                                 : part;
+}
+
+}  // namespace
+
 Json config_beside(const fs::path& file, std::string_view part, const NameTable* names) {
   const auto family =
       std::ranges::find_if(families(), [&](const Family& each) { return each.names == names; });
@@ -87,15 +94,6 @@ Json config_beside(const fs::path& file, std::string_view part, const NameTable*
   }
   return {};
 }
-
-std::string_view word_of(std::string_view part) {
-  return part == kVae            ? "autoencoder that is known"
-         : part == kTextEncoder  ? "text encoder (CLIP-L)"
-         : part == kTextEncoder2 ? "second text encoder (OpenCLIP)"
-                                 : part;
-}
-
-}  // namespace
 
 void refuse_other_formats(const fs::path& path) {
   const std::string extension = path.extension().string();

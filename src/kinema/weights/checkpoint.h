@@ -111,6 +111,11 @@ class Checkpoint {
   std::map<std::string, const io::TensorView*, std::less<>> index_;
 };
 
+/// The `config.json` that says the sizes of a model in a single file: that beside it, or in the
+/// folder in which a pipeline would have the model; null where there is none. `names` are those of
+/// its tensors, null where they are of no known model.
+io::Json config_beside(const std::filesystem::path& file, std::string_view part,
+                       const NameTable* names);
 /// Throws an Error with a remedy when the name is that of a pickle.
 void refuse_other_formats(const std::filesystem::path& path);
 /// True for a name that ends with .gguf.

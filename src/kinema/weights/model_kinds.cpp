@@ -85,6 +85,13 @@ constexpr ModelKind kKinds[] = {
           "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn2.to_q.lora_A.weight",
           1, 320},
      .remedy = kSupportedLora},
+    // Its attention has the names of Flux's, which has no more than 38 blocks of a kind.
+    {.name = "Qwen-Image LoRA",
+     .any = "*.img_mlp.net.0.proj.lora* *.img_mlp.net.2.lora* *.img_mod.1.lora* "
+            "*_img_mlp_net_0_proj.lora* *_img_mlp_net_2.lora* *_img_mod_1.lora* "
+            "*transformer_blocks.59.attn.to_q.lora* *transformer_blocks.59.attn.to_k.lora* "
+            "*transformer_blocks_59_attn_to_q.lora* *transformer_blocks_59_attn_to_k.lora*",
+     .remedy = kSupportedLora},
     {.name = "LoRA", .roles = kAdapter, .any = kLoraTensors, .known_modules = true},
     {.name = "LoRA of a network that is not known", .any = kLoraTensors, .remedy = kSupportedLora},
     {.name = "full difference",
@@ -107,6 +114,14 @@ constexpr ModelKind kKinds[] = {
     {.name = "Flux Redux image encoder",
      .classes = "ReduxImageEncoder FluxPriorReduxPipeline",
      .any = "redux_up.weight redux_down.weight"},
+
+    // ---- Networks with tensors of a known family's names -------------------------------------
+    {.name = "Hunyuan Video",
+     .classes = "HunyuanVideoTransformer3DModel HunyuanVideo15Transformer3DModel "
+                "HunyuanVideoFramepackTransformer3DModel HunyuanVideoPipeline "
+                "HunyuanVideoImageToVideoPipeline HunyuanVideoFramepackPipeline",
+     .any = "double_blocks.0.img_attn_qkv.weight txt_in.individual_token_refiner.* "
+            "context_embedder.token_refiner.refiner_blocks.*"},
 
     // ---- Networks of known families that are asked for more ----------------------------------
     {.name = "Wan 2.1 VACE",
@@ -223,18 +238,21 @@ constexpr ModelKind kKinds[] = {
     {.name = "SD 3",
      .classes = "SD3Transformer2DModel StableDiffusion3Pipeline",
      .any = "joint_blocks.0.context_block.attn.qkv.weight"},
+    {.name = "SD 3",
+     .all = "pos_embed.proj.weight context_embedder.weight "
+            "transformer_blocks.0.norm1_context.linear.weight"},
     {.name = "Flux.2",
      .classes = "Flux2Transformer2DModel Flux2Pipeline Flux2KleinPipeline",
-     .any = "double_stream_modulation_img.lin.weight"},
+     .any = "double_stream_modulation_img.lin.weight double_stream_modulation_img.linear.weight"},
     {.name = "Chroma",
      .classes = "ChromaTransformer2DModel ChromaPipeline",
      .any = "distilled_guidance_layer.*"},
-    {.name = "Hunyuan Video",
-     .classes = "HunyuanVideoTransformer3DModel HunyuanVideoPipeline",
-     .any = "double_blocks.0.img_attn_qkv.weight txt_in.individual_token_refiner.*"},
     {.name = "LTX-Video",
      .classes = "LTXVideoTransformer3DModel LTXPipeline",
      .any = "patchify_proj.weight"},
+    {.name = "LTX-Video",
+     .all = "time_embed.emb.timestep_embedder.linear_1.weight caption_projection.linear_1.weight "
+            "transformer_blocks.0.scale_shift_table proj_in.weight"},
     {.name = "Qwen-Image",
      .classes = "QwenImageTransformer2DModel QwenImagePipeline",
      .all = "txt_norm.weight transformer_blocks.0.img_mod.1.weight"},
@@ -289,12 +307,16 @@ constexpr ModelKind kKinds[] = {
             "weight vae.decoder.mid.attn_1.q.weight"},
     {.name = "TAESD (tiny autoencoder)",
      .classes = "AutoencoderTiny",
-     .any = "taesd_decoder.* decoder.layers.0.conv.0.weight"},
+     .any = "taesd_decoder.* decoder.layers.2.conv.0.weight encoder.layers.1.conv.0.weight"},
+    {.name = "TAESD (tiny autoencoder)", .all = "1.weight 3.conv.0.weight"},  // a decoder's file
+    {.name = "TAESD (tiny autoencoder)", .all = "0.weight 1.conv.0.weight"},  // an encoder's
 
     // ---- Others ------------------------------------------------------------------------------
     {.name = "textual inversion embedding",
      .any = "clip_l clip_g t5xxl emb_params string_to_param.*",
      .most_tensors = 4},
+    // diffusers' learned_embeds.safetensors: the words that were learned, `<cat-toy>`.
+    {.name = "textual inversion embedding", .any = "<*", .most_tensors = 16},
     {.name = "latents",
      .roles = static_cast<uint8_t>(Role::LATENTS),
      .any = "latents",

@@ -60,10 +60,10 @@ std::vector<std::string> named_by(std::span<const std::string> names,
       const std::string& nearest = *std::ranges::min_element(names, {}, [&](const auto& name) {
         return edit_distance(word, end_of(name, word.size()));
       });
-      fail(
-          "[config] {}: no module of the transformer is named, or ends with, `{}`; the nearest is "
-          "`{}`",
-          key, word, nearest);
+      fail("[config] {}: no module of the transformer is named, or ends with, `{}`; {} is `{}`",
+           key, word,
+           is_near(word, end_of(nearest, word.size())) ? "the nearest" : "one that is there",
+           nearest);
     }
   }
   std::vector<std::string> out;
