@@ -82,6 +82,8 @@ class ReliableChannel {
 
   /// When `next` has a packet, where nothing else happens before.
   std::optional<Time> due() const;
+  /// Nothing is to be sent, acknowledged or waited for.
+  bool is_idle() const { return parts_.empty() && !acknowledge_at_; }
   /// Whether the other side has everything.
   bool all_acknowledged() const { return parts_.empty(); }
   /// Since when the other side has acknowledged nothing of what it was sent; nothing while there is

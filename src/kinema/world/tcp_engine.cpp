@@ -292,6 +292,9 @@ class TcpEngine : public Engine, public std::enable_shared_from_this<TcpEngine> 
       const std::lock_guard lock(peers_mutex_);
       for (int64_t to = 0; to < size(); ++to) {
         ReliableChannel& channel = peers_[static_cast<size_t>(to)].channel;
+        if (channel.is_idle()) {  // as most are where there are a thousand
+          continue;
+        }
         send_due(to, now);
         go_back_where_silent(to, now);
         has_unacknowledged = has_unacknowledged || !channel.all_acknowledged();
