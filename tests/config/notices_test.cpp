@@ -65,10 +65,10 @@ TEST(Notices, NameKeysThatDoNothingBesideTheOthers) {
     words.insert(words.end(), {"run_name=a", "dataset_type=synthetic"});
     return notices(load_defaults(words), "train");
   };
-  EXPECT_THAT(said({"num_layers=7", "model_name=wan2.2", "pretrained_model_name_or_path=folder"}),
+  EXPECT_THAT(said({"num_layers=7", "ffn_dim=64", "pretrained_model_name_or_path=folder"}),
               ElementsAre(AllOf(HasSubstr("no effect here"),
                                 HasSubstr("num_layers (beside pretrained_model_name_or_path)"),
-                                HasSubstr("model_name"))));
+                                HasSubstr("ffn_dim"))));
   EXPECT_THAT(said({"num_layers=7", "pretrained_model_name_or_path="}), IsEmpty());
   EXPECT_THAT(said({"profiler_steps=3"}),
               ElementsAre(HasSubstr("profiler_steps (without enable_profiler)")));

@@ -123,9 +123,10 @@ TEST_F(RunVideos, BeforeAndAfterTrainingAreCompared) {
   EXPECT_GT(row.at("eval/psnr").as_number(), 0);
   EXPECT_THAT(events(), HasSubstr("eval/ssim"));
   // A resumed run compares with the video from before the first step, not before its own.
-  const Outcome more = run({"train", "tiny.yml", "enable_ssim=true", "num_frames=8",
-                            "learning_rate=0.05", "learning_rate_schedule_steps=4",
-                            "enable_generate_video_for_eval=true", "eval_every=1"});
+  const Outcome more =
+      run({"train", "tiny.yml", "enable_ssim=true", "num_frames=8", "learning_rate=0.05",
+           "learning_rate_schedule_steps=4", "enable_generate_video_for_eval=true", "eval_every=1",
+           "prompt=a ball"});
   ASSERT_EQ(more.status, 0) << more.err;
   EXPECT_THAT(more.out, Not(HasSubstr("before training: out")));
   EXPECT_EQ(count(more.out, "against before training: SSIM"), 2U) << more.out;

@@ -161,7 +161,6 @@ struct ModelConfig {
     visit("model_name", self.model_name, MAY_CHANGE,
           {.help = "MaxDiffusion's name for a Wan model; a note, as its files say what it is",
            .one_of = "| wan2.1 | wan2.2",
-           .without = kPretrained,
            .share = Share::YES});
     visit("model_type", self.model_type, MUST_MATCH,
           {.help = "what conditions the video",
