@@ -110,7 +110,7 @@ TEST_F(RunVideos, AreOfTheAveragedWeightsWhereThereAreSuchInTheDtypeThatGenerate
 TEST_F(RunVideos, BeforeAndAfterTrainingAreCompared) {
   const Outcome outcome =
       run({"train", "tiny.yml", "enable_ssim=true", "num_frames=8", "learning_rate=0.05",
-           "max_train_steps=2", "learning_rate_schedule_steps=4"});
+           "max_train_steps=2", "learning_rate_schedule_steps=4", "prompt=a ball"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("1 video before training: out/tiny/samples/0"));
   EXPECT_THAT(outcome.out, HasSubstr("SSIM score after training is 0."));
