@@ -12,6 +12,7 @@
 #include "kinema/cli/observing.h"
 #include "kinema/core/error.h"
 #include "kinema/core/printable.h"
+#include "kinema/core/quantities.h"
 #include "kinema/inspection/accept.h"
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
