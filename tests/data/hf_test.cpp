@@ -278,7 +278,10 @@ TEST(ChooseHfFiles, TakesThoseOfTheSplit) {
   EXPECT_THAT(chosen({"x/train.parquet", "y/trainer.parquet", "y/train-1.parquet"},
                      {.files = {"y/train-*.parquet"}}),
               ElementsAre("y/train-1.parquet"));
-  EXPECT_THAT([] { chosen({"a.mp4"}); }, ThrowsMessage<Error>(HasSubstr("no .parquet or .arrow")));
+  EXPECT_THAT([] { chosen({"a.mp4"}); },
+              ThrowsMessage<Error>(HasSubstr("no .parquet or .arrow files: it has 1 file(s), "
+                                             "like a.mp4\n  dataset_type=videos or images")));
+  EXPECT_THAT([] { chosen({}); }, ThrowsMessage<Error>(HasSubstr("it is empty")));
   EXPECT_THAT([] { chosen({"data/test-0.parquet"}); },
               ThrowsMessage<Error>(HasSubstr("no split `train`")));
   EXPECT_THAT([] { chosen({"a.parquet"}, {.split = "test"}); },

@@ -68,8 +68,8 @@ class CheckpointFolder {
   std::string bring(int64_t step,
                     const std::function<void(const std::filesystem::path&)>& fill) const;
 
-  /// The newest checkpoint whose manifest matches its files; reads every byte of it. Looks again
-  /// where a run that goes on wrote a newer one meanwhile, and perhaps removed what was looked at.
+  /// The newest checkpoint whose manifest matches its files; reads every byte of it. When a
+  /// training run writes or deletes checkpoints during the search, the folder is listed once more.
   Found newest() const;
 
   /// Steps that stand there, valid or not, oldest first.

@@ -54,7 +54,7 @@ std::vector<CheckpointFolder> folders_in(const fs::path& root) {
   return out;
 }
 
-/// Those of a folder whose mark lies beside them, oldest first.
+/// The steps of the checkpoints whose marker file exists in the folder, oldest first.
 std::vector<int64_t> marked(const CheckpointFolder& folder) {
   std::vector<int64_t> out = folder.steps();
   std::erase_if(out, [&](int64_t step) { return !fs::exists(mark_in(folder.path(), step)); });

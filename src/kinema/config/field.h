@@ -68,9 +68,9 @@ struct Field {
   int64_t items = 0;        ///< of a list, when there can be no other number of them
   int64_t min_items = 0;    ///< of a list, at least
   bool distinct = false;    ///< no item of a list comes twice
-  bool or_item = false;     ///< of a list: a word that is none stands for a list of it
+  bool or_item = false;     ///< of a list: a single value is read as a list of one
   bool prose = false;       ///< text that is read by a model: any blanks and line breaks
-  /// Words allowed, "a | b | c"; empty: any. `#rrggbb` stands for every colour.
+  /// Words allowed, "a | b | c"; empty: any. `#rrggbb` allows any colour in hex.
   std::string_view one_of = "";
   std::string_view later = "";  ///< not built yet: what another value than the default asks for
   std::string_view refused_by = "";  ///< commands whose result that would change: "train generate"

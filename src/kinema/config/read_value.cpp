@@ -17,7 +17,7 @@ namespace {
 using io::Json;
 using io::Yaml;
 
-/// A word of one_of that stands for every colour.
+/// The word of one_of that allows any colour in hex.
 constexpr std::string_view kAnyColour = "#rrggbb";
 
 /// What stands there, shortened, for messages.

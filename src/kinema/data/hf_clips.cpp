@@ -138,12 +138,22 @@ std::vector<std::string> choose_hf_files(std::vector<std::string> names, const H
               return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
             }));
   };
-  std::erase_if(names, [&](const std::string& name) { return !fits(name); });
-  check(!names.empty(), "[hf] {} holds no .parquet or .arrow files{}", options.folder.string(),
-        options.data_dir.empty() && options.files.empty()
-            ? "\n  the hub keeps Parquet files of many data sets at @refs/convert/parquet"
-            : " that hf_data_dir and hf_train_files ask for");
   std::ranges::sort(names);
+  const std::string there =
+      names.empty() ? "it is empty"
+                    : fmt::format("it has {} file(s), like {}", names.size(), names.front());
+  std::erase_if(names, [&](const std::string& name) { return !fits(name); });
+  check(!names.empty(), "[hf] {} holds no .parquet or .arrow files{}: {}{}",
+        options.folder.string(),
+        options.data_dir.empty() && options.files.empty()
+            ? ""
+            : " that hf_data_dir and hf_train_files ask for",
+        there,
+        options.data_dir.empty() && options.files.empty()
+            ? "\n  dataset_type=videos or images reads a folder of media files; the hub keeps "
+              "Parquet "
+              "files of many data sets at @refs/convert/parquet"
+            : "");
   std::vector<std::string> out;
   std::ranges::copy_if(names, std::back_inserter(out),
                        [&](const std::string& name) { return names_split(name, options.split); });

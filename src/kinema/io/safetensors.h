@@ -66,6 +66,7 @@ struct TensorEntry {
 
   /// From an array that outlives the writing.
   static TensorEntry of(std::string name, const HostArray& array);
+  static TensorEntry of(std::string name, HostArray&& temporary) = delete;
   /// From a view of a mapped file, which outlive the writing.
   static TensorEntry of(std::string name, const TensorView& view);
   /// From an array made when it is needed and freed after it.
