@@ -76,10 +76,10 @@ void check_stored(const HostArray& values) {
   for (const DType codes : {DType::S8, DType::F8E4M3FN}) {
     try {
       const kinema::weights::FloatWeight weight{values.shape, values.bytes};
-      const HostArray scales = kinema::weights::stored_scales(weight, codes);
-      const HostArray stored = kinema::weights::stored_values(weight, codes, scales);
+      const kinema::weights::StoredWeight stored = kinema::weights::store(weight, codes);
       HostArray back(values.shape);
-      kinema::weights::decode_stored(stored.bytes, codes, scales.as<float>(), back.as<float>());
+      kinema::weights::decode_stored(stored.codes.bytes, codes, stored.scales.as<float>(),
+                                     back.as<float>());
       for (size_t i = 0; i < back.as<float>().size(); ++i) {
         require(std::isfinite(values.as<float>()[i]) && !std::isnan(back.as<float>()[i]));
       }

@@ -225,6 +225,28 @@ TEST(Layering, AFileIncludesItsOwnHeaderFirst) {
   EXPECT_GT(files, 100) << "the sources were not found";
 }
 
+// A function returns another configuration instead: each name then means one set of values.
+TEST(Layering, NoFunctionChangesAConfigurationThatItIsGiven) {
+  static const std::regex changes(R"re((^|[^a-z_])config::(Config|Loaded)\s*&)re");
+  static const std::regex constant(R"re(const config::(Config|Loaded)\s*&)re");
+  const fs::path src = fs::path(KINEMA_SOURCE_DIR) / "src/kinema";
+  int references = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(src)) {
+    if (!is_source(entry.path()) || room_of(fs::relative(entry.path(), src)) == "config") {
+      continue;
+    }
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) {
+      const auto count = [&](const std::regex& which) {
+        return std::distance(std::sregex_iterator(line.begin(), line.end(), which), {});
+      };
+      references += static_cast<int>(count(constant));
+      EXPECT_EQ(count(changes), count(constant)) << entry.path() << ": " << line;
+    }
+  }
+  EXPECT_GT(references, 50) << "the sources were not found";
+}
+
 TEST(Layering, TheTableItselfHasNoCycle) {
   std::set<std::string> placed;
   while (placed.size() < allowed().size()) {

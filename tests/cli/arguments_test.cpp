@@ -244,6 +244,16 @@ TEST_F(InspectCommand, AcceptsNoEmptyDataSet) {
       .expect_error("compressed ones are not");
 }
 
+TEST_F(InspectCommand, AcceptsTheGgufThatConvertWrites) {
+  const std::string model = (io::golden("wan21_t2v") / "transformer").string();
+  // The heads of this small model are not of 128, which a file alone would be read as.
+  std::filesystem::copy_file(std::filesystem::path(model) / "config.json", folder_ / "config.json");
+  ASSERT_EQ(run({"convert", model, "wan.gguf", "--to", "gguf"}).status, 0);
+  const Outcome checked = run({"inspect", "--check", "wan.gguf"});
+  EXPECT_EQ(checked.status, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("accepted: Wan"));
+}
+
 TEST_F(InspectCommand, ChecksEveryPartOfAPipeline) {
   for (const char* name : {"wan21_t2v", "wan22_t2v", "wan21_i2v", "wan22_i2v", "wan22_ti2v"}) {
     EXPECT_THAT(run({"inspect", "--check", io::golden(name).string()}).out,

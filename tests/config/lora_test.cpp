@@ -144,12 +144,11 @@ TEST(LoraFiles, ComeBehindThoseOfLoraConfig) {
 }
 
 TEST(LoraFiles, HaveAScaleBehindTheirColon) {
-  for (const auto& [wrong, said] :
-       {std::pair{"lora=a.safetensors:", "no scale is behind the colon of `a.safetensors:`"},
-        std::pair{"lora=a.safetensors:nan", "the scale of `a.safetensors` is nan, expected"}}) {
-    EXPECT_THAT([&] { load_defaults(std::vector<std::string>{wrong}); },
-                ThrowsMessage<Error>(HasSubstr(said)));
-  }
+  const auto load = [](const char* word) { load_defaults(std::vector<std::string>{word}); };
+  EXPECT_THAT([&] { load("lora=a.safetensors:"); },
+              ThrowsMessage<Error>(HasSubstr("no scale is behind the colon of `a.safetensors:`")));
+  EXPECT_THAT([&] { load("lora=a.safetensors:nan"); },
+              ThrowsMessage<Error>(HasSubstr("the scale of `a.safetensors` is nan, expected")));
 }
 
 TEST(LoraFiles, AreNamed) {

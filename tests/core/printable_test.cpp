@@ -23,6 +23,12 @@ TEST(Printable, ShowsWhatATerminalWouldObey) {
   EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
 }
 
+TEST(Printable, KeepsALineOfAMessageFromANameWithALineBreak) {
+  EXPECT_EQ(printable_message("[data] a\naccepted: b\n  use c\td"),
+            "[data] a\\x0aaccepted: b\n  use c\\x09d");
+  EXPECT_EQ(printable_line("a\n  b\tc"), "a\\x0a  b\\x09c");
+}
+
 TEST(Printable, ShowsBytesThatAreNoText) {
   EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82") << "cut off";

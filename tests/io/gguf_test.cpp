@@ -136,6 +136,7 @@ TEST(Gguf, NamesWhatIsWrong) {
   }
   refuses({.magic = "GGML"}, "does not begin with GGUF");
   refuses({.version = 1}, "version 1");
+  refuses({.version = 0x03000000}, "is big-endian");
   refuses({.tensors = uint64_t{1} << 60}, "claims");
   refuses({.entries = uint64_t{1} << 60}, "claims");
   refuses({.name_length = ~uint64_t{0}}, "truncated");

@@ -99,12 +99,35 @@ TEST(Picture, OfAvifAndTiffHasThePixelsThatPillowReads) {
   EXPECT_EQ(files, 26);
 }
 
+// Orientations in XMP, and in Exif as a LONG; a BMP whose fourth byte is no alpha. Expected pixels
+// are Pillow's after ImageOps.exif_transpose.
+TEST(Picture, IsUprightAndOpaqueAsPillowHasIt) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(folder("oriented"))) {
+    const fs::path expected = entry.path().string() + ".expected.png";
+    if (!fs::exists(expected)) {
+      continue;
+    }
+    const HostArray read = read_image(entry.path());
+    EXPECT_LE(largest_difference(read, read_image(expected)), 0) << entry.path();
+    const ImageSize size = measured(entry.path());
+    EXPECT_EQ((Dims{size.height, size.width, 3}), read.shape.dims) << entry.path();
+    EXPECT_FALSE(size.has_alpha) << entry.path();
+    ++files;
+  }
+  EXPECT_EQ(files, 7);
+}
+
 TEST(Picture, SaysWhatItIsThatCannotBeRead) {
   const Scratch scratch;
   EXPECT_THAT([] { read_image(folder("tiff/pages.tiff")); },
               ThrowsMessage<Error>(HasSubstr("it holds several pages: save each alone")));
   EXPECT_THAT([] { read_image(folder("tiff/float.tiff")); },
               ThrowsMessage<Error>(HasSubstr("its samples are no unsigned integers")));
+  EXPECT_THAT([] { read_image(folder("tiff/lab.tiff")); },
+              ThrowsMessage<Error>(HasSubstr("its colours are CIELAB: save it in sRGB")));
+  EXPECT_THAT([] { measured(folder("tiff/lab.tiff")); },
+              ThrowsMessage<Error>(HasSubstr("its colours are CIELAB")));
   EXPECT_THAT([] { read_image(golden("dataset/videos/clip_00.mp4")); },
               ThrowsMessage<Error>(HasSubstr("clip_00.mp4 is a video, expected a picture")));
   write_file(scratch / "a.heic", std::string("\0\0\0\x18"

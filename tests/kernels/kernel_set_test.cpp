@@ -8,6 +8,7 @@
 #include "kinema/graph/emit.h"
 #include "kinema/graph/ops.h"
 #include "kinema/graph/scan.h"
+#include "kinema/kernels/attention_record.h"
 #include "kinema/kernels/cpu/handlers.h"
 #include "kinema/kernels/cpu/isa.h"
 #include "kinema/kernels/settings.h"
@@ -122,13 +123,15 @@ std::string text_with_attention(const KernelSet& set, DType dtype) {
 }
 
 TEST(KernelSet, WritesDownWhatCameOfAttention) {
-  const auto kernel = [](const Target& target, KernelOptions options, DType dtype) {
-    options.attention = std::make_shared<AttentionRecord>();
-    text_with_attention(for_target(target, options), dtype);
-    EXPECT_EQ(options.attention->size(), 1U);
-    EXPECT_EQ(description(options.attention->at(0).call),
+  const auto kernel = [](const Target& target, const KernelOptions& options, DType dtype) {
+    const auto attention = std::make_shared<AttentionRecord>();
+    KernelSet set = for_target(target, options);
+    set.lowering = recorded(std::move(set.lowering), attention);
+    text_with_attention(set, dtype);
+    EXPECT_EQ(attention->size(), 1U);
+    EXPECT_EQ(description(attention->at(0).call),
               fmt::format("forward [1,64,2,64] x 32 {}", to_string(dtype)));
-    return options.attention->at(0).kernel;
+    return attention->at(0).kernel;
   };
   const Target h100{.platform = "cuda", .chip = "NVIDIA H100"};
   EXPECT_EQ(kernel(h100, {}, DType::BF16), "cuDNN");

@@ -313,7 +313,9 @@ TEST(ConvertFamilies, WhatAFileAloneDoesNotTellIsRefusedOrBesideIt) {
       {io::golden("flux_dev/transformer"), "heads are of 12"},
       {scratch / "two_heads", "`attention_head_dim` is [1, 2, 1], and would be read as [1, 1, 1]"}};
   const fs::path target = scratch / "x.safetensors";
-  for (const auto& [folder, reason] : reasons) {
+  for (const auto& each : reasons) {
+    const auto& folder = each.first;
+    const auto& reason = each.second;
     SCOPED_TRACE(folder);
     for (const Format format : {Format::COMFYUI, Format::ORIGINAL, Format::FP8}) {
       EXPECT_THAT([&] { convert_transformer(folder, target, {.to = format}); },

@@ -15,6 +15,7 @@
 namespace kinema::networks {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -125,6 +126,20 @@ TEST(Networks, AreReadFromFolders) {
   EXPECT_THAT([] { from_config(io::Json::parse(R"({"_class_name": "UNet"})", "config.json")); },
               ThrowsMessage<Error>(HasSubstr(
                   "`UNet`, expected WanTransformer3DModel or FluxTransformer2DModel or ")));
+}
+
+TEST(Networks, RefuseWhatTheirConfigurationsSayBeside) {
+  io::Json flux = open(io::golden("flux_dev/transformer"))->config();
+  flux.set("quantization_config", io::Json::object({{"quant_method", "bitsandbytes"}}));
+  EXPECT_THAT([&] { from_config(flux); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("quantized by \"bitsandbytes\""),
+                                         HasSubstr("take the model without quantization"))));
+  io::Json unet = open(io::golden("sdxl/unet"))->config();
+  unet.set("mid_block_scale_factor", 1);
+  EXPECT_NO_THROW(from_config(unet));
+  unet.set("mid_block_scale_factor", 2);
+  EXPECT_THAT([&] { from_config(unet); },
+              ThrowsMessage<Error>(HasSubstr("mid_block_scale_factor")));
 }
 
 /// Per sample: three times that and the batch are training_tflops.

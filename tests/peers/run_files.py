@@ -43,7 +43,7 @@ safetensors.torch.save_file({"latents": noise}, "noise.safetensors")
 kinema("generate", GOLDEN / "wan21_t2v", "prompt=a red circle", "negative_prompt=a blur", "height=32", "width=48", "num_frames=5",
        "num_inference_steps=2", "guidance_scale=4", "max_sequence_length=32", "initial_latents=noise.safetensors", "save_frames=true",
        "weights_dtype=float32", "activations_dtype=float32", "text_encoder_dtype=float32")
-(video,) = pathlib.Path("outputs/samples").glob("*.mp4")
+(video,) = pathlib.Path("outputs/samples").rglob("*.mp4")
 about = json.loads(video.with_suffix(".json").read_text())
 assert (about["prompt"], about["num_frames"], about["height"], about["width"]) == ("a red circle", 5, 32, 48)
 files = sorted(video.with_suffix("").glob("*.png"))

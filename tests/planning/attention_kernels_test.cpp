@@ -11,6 +11,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/emit.h"
 #include "kinema/graph/ops.h"
+#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/kernels/tpu/tile_trials.h"
 #include "kinema/nn/flash_attention.h"
@@ -73,9 +74,9 @@ std::string program(const KernelCase& c, const Target& target, size_t& kernels) 
     outputs.insert(outputs.end(), {grads.dq, grads.dk, grads.dv});
   }
   const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
-  const kernels::KernelSet set = kernels::for_target(
-      {.platform = target.platform(), .chip = target.chip.kind}, {.texts = texts});
-  std::string text = emit(graph, outputs, {.lowering = set.lowering});
+  const kernels::KernelSet set =
+      kernels::for_target({.platform = target.platform(), .chip = target.chip.kind});
+  std::string text = emit(graph, outputs, {.lowering = kernels::collecting(set.lowering, texts)});
   kernels = texts->size();
   return text;
 }

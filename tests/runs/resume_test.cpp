@@ -19,7 +19,7 @@ using ::testing::ThrowsMessage;
 Start after(int64_t step) {
   config::Config config;
   config.optimizer.max_train_steps = 20;
-  resolve_schedule(config, {});
+  config = with_schedule(config, {});
   return {.folder = "absent/checkpoints/x",
           .saved = {.step = step, .settings = config::record_of(config)}};
 }
@@ -32,20 +32,20 @@ config::Config longer(int64_t steps) {
 
 TEST(ARunThatIsMadeLonger, KeepsTheScheduleThatItBeganWith) {
   config::Config config = longer(40);
-  resolve_schedule(config, after(20));
+  config = with_schedule(config, after(20));
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 20);
   EXPECT_THAT(resume_lines(after(20), config),
               ElementsAre("changed: max_train_steps: 20 -> 40", HasSubstr("moments begin at zero"),
                           HasSubstr("keeps the schedule of 20 steps")));
 
   config.optimizer.learning_rate_schedule_steps = 40;  // given
-  resolve_schedule(config, after(20));
+  config = with_schedule(config, after(20));
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 40);
 }
 
 TEST(ARunThatBegins, HasAScheduleAsLongAsItself) {
   config::Config config = longer(40);
-  resolve_schedule(config, {});
+  config = with_schedule(config, {});
   EXPECT_EQ(config.optimizer.learning_rate_schedule_steps, 40);
   EXPECT_THAT(resume_lines({}, config), IsEmpty());
 }

@@ -45,12 +45,13 @@ TEST(TileSearch, TakesTheFastestOfWhatItTimed) {
   const pjrt::Client client = pjrt::cpu_client();
   const io::Scratch scratch;
   const std::string folder = (scratch / "tiles").string();
-  config::Loaded loaded = tiny("flash", folder);
+  const config::Loaded given = tiny("flash", folder);
   std::string said;
   Observer observer;
   observer.on_line = [&](const std::string& line) { said += line; };
 
-  choose_tiles(loaded, PlanMode::TRAIN, client, Job(observer, {}));
+  const config::Loaded loaded =
+      with_fastest_tiles(given, PlanMode::TRAIN, client, Job(observer, {}));
 
   const kernels::FlashBlockSizes sizes = model_options(loaded.config).attention.blocks;
   EXPECT_TRUE(sizes.asked);
@@ -68,11 +69,12 @@ TEST(TileSearch, TakesTheFastestOfWhatItTimed) {
 
 TEST(TileSearch, SaysWhereThereIsNothingToChoose) {
   const pjrt::Client client = pjrt::cpu_client();
-  config::Loaded loaded = tiny("dot_product", "");
+  const config::Loaded given = tiny("dot_product", "");
   std::string said;
   Observer observer;
   observer.on_notice = [&](const std::string& line) { said += line; };
-  choose_tiles(loaded, PlanMode::TRAIN, client, Job(observer, {}));
+  const config::Loaded loaded =
+      with_fastest_tiles(given, PlanMode::TRAIN, client, Job(observer, {}));
   EXPECT_THAT(said, HasSubstr("dot_product has no blocks"));
   EXPECT_FALSE(model_options(loaded.config).attention.blocks.asked);
 }

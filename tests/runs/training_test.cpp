@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 class TrainingRun : public cli_test::KinemaOnCpu {
  protected:
   /// A run whose checkpoints are some 100 MB, so that writing one outlasts what follows at once.
-  Training open(const pjrt::Client& client, config::Loaded& loaded) {
+  Training open(const pjrt::Client& client, const config::Loaded& loaded) {
     return prepare_training(loaded, client, folder_ / "run", {}, nullptr, {});
   }
   config::Loaded configuration() {
@@ -28,7 +28,7 @@ class TrainingRun : public cli_test::KinemaOnCpu {
 
 // Under AddressSanitizer this also shows that the thread that writes touches nothing that is gone.
 TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
-  config::Loaded loaded = configuration();
+  const config::Loaded loaded = configuration();
   const pjrt::Client client = runtime::open_client(client_spec(loaded.config));
   std::vector<std::string> lines;
   {
@@ -43,8 +43,7 @@ TEST_F(TrainingRun, WaitsForTheCheckpointThatIsBeingWrittenWhenAStepThrows) {
       }
       return step(i, rate, batch);
     };
-    EXPECT_THROW(training::train_loop(training.loop_options(loaded.config), parts),
-                 std::runtime_error);
+    EXPECT_THROW(training::train_loop(training.loop, parts), std::runtime_error);
   }
   EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/2/manifest.json"));
   ASSERT_EQ(lines.size(), 1u) << "of the first checkpoint, which the second one waited for";

@@ -234,6 +234,13 @@ TEST(SchedulerConfig, KeepsWhatWasLearnedOfAnUnknownClass) {
               ThrowsMessage<Error>(AllOf(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`"),
                                          HasSubstr("scheduler=euler samples"))));
   EXPECT_EQ(with_sampler(unipc, schedulers::Sampler::EULER).diffusion.beta_start, 0.001);
+  // diffusers' UniPC takes the network to predict noise there; naming the class again is no way
+  // out.
+  folder.write("c.json", R"({"_class_name": "UniPCMultistepScheduler", "use_flow_sigmas": true,
+                             "prediction_type": "epsilon"})");
+  const schedulers::ScheduleConfig noise = read_scheduler_config(folder.path() / "c.json");
+  EXPECT_THAT([&] { make_schedule(with_sampler(noise, schedulers::Sampler::UNIPC), 4); },
+              ThrowsMessage<Error>(HasSubstr("`UniPCMultistepScheduler of \"epsilon\"`")));
   folder.write("c.json", R"({"_class_name": "PNDMScheduler", "trained_betas": [0.1]})");
   EXPECT_THAT([&] { read_scheduler_config(folder.path() / "c.json"); },
               ThrowsMessage<Error>(HasSubstr("trained_betas")));

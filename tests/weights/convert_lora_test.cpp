@@ -68,7 +68,9 @@ void expect_same(const fs::path& a, const fs::path& b) {
   const Lora second = Lora::open(b);
   for (int64_t expert = 0; expert < 2; ++expert) {
     ASSERT_EQ(first.targets(expert).size(), second.targets(expert).size());
-    for (const auto& [module, target] : first.targets(expert)) {
+    for (const auto& each : first.targets(expert)) {
+      const auto& module = each.first;
+      const Lora::Target& target = each.second;
       ASSERT_TRUE(second.targets(expert).contains(module)) << module;
       const Lora::Target& other = second.targets(expert).find(module)->second;
       const auto same = [&](const io::TensorView* x, const io::TensorView* y) {

@@ -11,7 +11,9 @@
 #include "arrays.h"
 #include "io/scratch.h"
 #include "kinema/core/error.h"
+#include "kinema/io/atomic_write.h"
 #include "kinema/io/json.h"
+#include "kinema/io/safetensors.h"
 #include "kinema/models/clip/text.h"
 #include "kinema/networks/open.h"
 #include "kinema/weights/checkpoint.h"
@@ -453,6 +455,21 @@ TEST_F(HostileLora, OtherMethods) {
   refuses(tensors, "belongs to DoRA");
   refuses({{"lora_unet_input_blocks_4_1_proj_in.hada_w1_a", {2, 2}}}, "belongs to LoHa");
   refuses({{"lora_unet_input_blocks_4_1_proj_in.lokr_w1", {2, 2}}}, "belongs to LoKr");
+}
+
+TEST(Lora, NamesAWholeModelAndAnAdapterOfAnotherType) {
+  const io::Scratch scratch;
+  EXPECT_THAT(
+      [] { Lora::open(io::golden("flux_dev/transformer/diffusion_pytorch_model.safetensors")); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("is Flux"), HasSubstr("where a LoRA was expected"),
+                                 HasSubstr("is taken by"))));
+  const HostArray zeros(Shape{DType::F32, {2}});
+  const std::vector<io::TensorEntry> entries{
+      io::TensorEntry::of("base_model.model.x.hra_u", zeros)};
+  io::write_safetensors(scratch / "adapter_model.safetensors", entries, {});
+  io::write_file(scratch / "adapter_config.json", "{\"peft_type\": \"HRA\"}");
+  EXPECT_THAT([&] { Lora::open(scratch.path()); },
+              ThrowsMessage<Error>(HasSubstr("is an adapter of PEFT's type HRA")));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kinema/cli/console.h"
 #include "kinema/cli/drawing.h"
 #include "kinema/io/atomic_write.h"
+#include "kinema/io/folder.h"
 #include "kinema/runs/compare.h"
 
 namespace kinema::cli {
@@ -64,6 +65,9 @@ void print_curves(const Comparison& all) {
 }
 
 int compare(const CompareOptions& options) {
+  if (!options.svg.empty()) {
+    io::check_replaceable(options.svg, "<svg", "an SVG picture");
+  }
   const std::vector<std::filesystem::path> folders(options.runs.begin(), options.runs.end());
   const Comparison found = runs::compare(folders);
   if (!options.svg.empty()) {

@@ -55,13 +55,14 @@ struct Console {
     }
   }
 
+  /// `text`: printable.
   void print(std::FILE* to, const std::string& text) {
     const std::scoped_lock lock(mutex);
     if (muted) {
       return;
     }
     erase();
-    std::fputs((printable(text) + "\n").c_str(), to);
+    std::fputs((text + "\n").c_str(), to);
     std::fflush(to);
     draw();
   }
@@ -91,9 +92,11 @@ void mute() {
   Console::get().muted = true;
 }
 
-void print_line(const std::string& text) { Console::get().print(stdout, text); }
+void print_line(const std::string& text) { Console::get().print(stdout, printable(text)); }
 
-void warn(const std::string& line) { Console::get().print(stderr, "kinema: " + line); }
+void warn(const std::string& line) {
+  Console::get().print(stderr, "kinema: " + printable_message(line));
+}
 
 bool has_terminal() {
   static const bool terminal = isatty(STDERR_FILENO) == 1;

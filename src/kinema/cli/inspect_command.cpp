@@ -16,6 +16,7 @@
 #include "kinema/inspection/accept.h"
 #include "kinema/inspection/clips.h"
 #include "kinema/inspection/contents.h"
+#include "kinema/io/folder.h"
 #include "kinema/io/image.h"
 #include "kinema/io/json.h"
 #include "kinema/runs/preview.h"
@@ -48,14 +49,14 @@ int check_clips(const std::string& path, const inspection::ClipTable& table, boo
     return ok ? 0 : 1;
   }
   for (const std::string& line : table.bad) {
-    fmt::print("{}\n", printable(line));
+    fmt::print("{}\n", printable_line(line));
   }
   for (const Json& each : table.report.at("left_out").items()) {
-    fmt::print("left out: {}: {}\n", printable(each.at("file").as_string()),
-               printable(each.at("reason").as_string()));
+    fmt::print("left out: {}: {}\n", printable_line(each.at("file").as_string()),
+               printable_line(each.at("reason").as_string()));
   }
   check_usable(path, std::ssize(table.bad), table.report.at("clips"));
-  fmt::print("accepted: {}\n", printable(table.summary));
+  fmt::print("accepted: {}\n", printable_line(table.summary));
   return 0;
 }
 
@@ -75,7 +76,7 @@ int check_path(const std::string& path, bool json) {
     report.set("path", path).set("ok", true).set("summary", line);
     fmt::print("{}\n", report.dump());
   } else {
-    fmt::print("{}\n", printable(line));
+    fmt::print("{}\n", printable_line(line));
   }
   return 0;
 }
@@ -94,9 +95,9 @@ int print_contents(const std::string& path, bool json) {
     return contents.bad_clips == 0 ? 0 : 1;
   }
   for (const std::string& line : contents.lines) {
-    fmt::print("{}\n", printable(line));
+    fmt::print("{}\n", printable_line(line));
   }
-  fmt::print("{}\n", printable(contents.summary));
+  fmt::print("{}\n", printable_line(contents.summary));
   check_usable(path, contents.bad_clips, contents.parts);
   return 0;
 }
@@ -110,6 +111,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
       word.erase(0, kConfig.size());
     }
   }
+  io::check_replaceable(file, "\x89PNG", "a PNG picture");
   runs::Observer observer;
   show_on_console(observer, !json);
   const runs::Preview preview =
@@ -124,7 +126,7 @@ int write_preview(const std::string& path, std::vector<std::string> words, const
         .set("bad_clips", preview.bad_clips);
     fmt::print("{}\n", report.dump());
   } else {
-    fmt::print("{}: {} of {} samples as train sees them\n", printable(file), preview.samples,
+    fmt::print("{}: {} of {} samples as train sees them\n", printable_line(file), preview.samples,
                preview.of);
   }
   std::fflush(stdout);

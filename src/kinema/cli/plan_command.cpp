@@ -11,6 +11,7 @@
 #include "kinema/io/folder.h"
 #include "kinema/planning/compile_job.h"
 #include "kinema/runs/plan.h"
+#include "kinema/runtime/executable_file.h"
 
 namespace kinema::cli {
 namespace {
@@ -48,9 +49,8 @@ runs::PlanOptions read_words(std::vector<std::string>& words) {
         "[plan] mode is `{}` but must be train or generate", mode);
   options.mode = mode == "generate" ? runs::PlanMode::GENERATE : runs::PlanMode::TRAIN;
   options.save_executable = take(words, "save_executable");
-  check(!fs::is_directory(options.save_executable),
-        "[plan] save_executable {} is a folder, a file was expected",
-        options.save_executable.string());
+  io::check_replaceable(options.save_executable, runtime::kExecutableMagic,
+                        "a program that kinema plan saved");
   io::make_folder(options.save_executable.parent_path());
   if (const std::string limit = take(words, "compile_memory_gib"); !limit.empty()) {
     char* end = nullptr;

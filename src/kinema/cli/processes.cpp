@@ -39,15 +39,15 @@ void print_of_several(world::World& world, const std::string& error) {
   const bool known = world.pulse()->fail(error, kAnswer);
   if (world.is_first()) {
     for (const std::string& line : world.pulse()->errors(kGather)) {
-      std::fprintf(stderr, "kinema: %s\n", printable(line).c_str());
+      std::fprintf(stderr, "kinema: %s\n", printable_message(line).c_str());
     }
     std::fflush(stderr);
     world.pulse()->said();
   } else if (!known) {
     std::fprintf(stderr, "kinema: [%s] %s\n", world.name_of(world.rank()).c_str(),
-                 printable(error).c_str());
+                 printable_message(error).c_str());
   } else if (world.place().has_own_console) {
-    std::fprintf(stderr, "kinema: %s\n", printable(error).c_str());
+    std::fprintf(stderr, "kinema: %s\n", printable_message(error).c_str());
   }
   std::fflush(nullptr);
   // Ending MPI would wait for those that are gone; the launcher ends them.
@@ -197,7 +197,7 @@ void end_all_by(int signal) {
 int fail_with(const std::string& error, bool json) {
   if (json) {
     io::Json report = io::Json::object();
-    report.set("error", printable(error));
+    report.set("error", printable_message(error));
     std::fprintf(stdout, "%s\n", report.dump().c_str());
     std::fflush(stdout);
   }
@@ -207,7 +207,7 @@ int fail_with(const std::string& error, bool json) {
     const std::string why = pulse == nullptr ? "" : pulse->failure();
     print_of_several(*joined(), why.empty() || error.find(why) == std::string::npos ? error : why);
   }
-  std::fprintf(stderr, "kinema: %s\n", printable(error).c_str());
+  std::fprintf(stderr, "kinema: %s\n", printable_message(error).c_str());
   return 1;
 }
 

@@ -224,7 +224,7 @@ int Program::run(int argc, char** argv) {
     const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     const std::vector<std::string> rest = at->remaining();
     fmt::print(stderr, "{}: {}{}\n  {} --help says what there is{}\n", app_->get_name(),
-               is_missing ? usage(*at, chosen) : printable(error.what()),
+               is_missing ? usage(*at, chosen) : printable_message(error.what()),
                is_unknown && !rest.empty() ? suggestion(*at, rest.front()) : "", chosen,
                is_unknown ? "; keys are given as key=value, without dashes" : "");
     return 1;

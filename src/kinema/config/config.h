@@ -90,6 +90,9 @@ void set(Loaded& loaded, const std::string& key, const std::string& value,
 /// What is the run's own: keys of this start (Of) have their defaults, and nobody gave them.
 Loaded of_run(Loaded loaded);
 
+/// How to_yaml begins.
+inline constexpr std::string_view kYamlHeader = "# Every key, read back to the same values";
+
 /// The whole configuration as YAML that `load` reads back to an equal one, in which the same keys
 /// count as given: those stand first, each with its origin as a comment, the others below
 /// `defaults:`.

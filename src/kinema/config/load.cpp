@@ -345,8 +345,7 @@ Loaded of_run(Loaded loaded) {
 
 std::string to_yaml(const Loaded& loaded) {
   std::string out =
-      "# Every key, read back to the same values: first what was given and where, then the "
-      "defaults.\n";
+      fmt::format("{}: first what was given and where, then the defaults.\n", kYamlHeader);
   std::string rest;
   const auto begin_group = [](std::string& text, std::string_view group, std::string_view indent) {
     const std::string head = fmt::format("\n{}# {}\n", indent, group);

@@ -16,7 +16,11 @@ bool is_control(UChar32 c) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
+namespace {
+
+/// `is_kept(i)`: whether the line break or tab at byte i stays.
+template <typename IsKept>
+std::string escaped(std::string_view text, const IsKept& is_kept) {
   std::string out;
   out.reserve(text.size());
   const auto size = static_cast<int32_t>(text.size());
@@ -25,7 +29,8 @@ std::string printable(std::string_view text) {
     UChar32 c = 0;
     U8_NEXT(text.data(), i, size, c);
     const std::string_view bytes = text.substr(first, i - first);
-    if (c >= 0 && !is_control(c)) {
+    const bool is_break = c == '\n' || c == '\t';
+    if (c >= 0 && !is_control(c) && (!is_break || is_kept(static_cast<size_t>(first)))) {
       out += bytes;
     } else if (c >= 0xa0) {
       fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(c));
@@ -36,6 +41,21 @@ std::string printable(std::string_view text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return escaped(text, [](size_t) { return true; });
+}
+
+std::string printable_message(std::string_view text) {
+  return escaped(
+      text, [&](size_t at) { return text[at] == '\n' && text.substr(at + 1).starts_with("  "); });
+}
+
+std::string printable_line(std::string_view text) {
+  return escaped(text, [](size_t) { return false; });
 }
 
 }  // namespace kinema

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "kinema/core/error.h"
+#include "kinema/core/printable.h"
 #include "kinema/data/dataset_type.h"
 #include "kinema/data/metadata.h"
 #include "kinema/io/mapped_file.h"
@@ -317,7 +318,9 @@ fs::path inside(const fs::path& root, const fs::path& base, const std::string& f
   fs::path out = given.lexically_normal();
   const fs::path below =
       fs::absolute(out).lexically_relative(fs::absolute(root).lexically_normal());
-  check(file.find('\0') == std::string::npos && !below.empty() && *below.begin() != "..",
+  check(file.find('\0') == std::string::npos, "[data] {}: the file name {} holds a zero byte",
+        where, printable(file));
+  check(!below.empty() && *below.begin() != "..",
         "[data] {}: {} lies outside of {}\n  a link inside of the folder is followed", where,
         given.string(), root.string());
   return out;

@@ -29,7 +29,9 @@ class FolderClips : public ClipSet {
   int64_t size() const override { return static_cast<int64_t>(clips_.size()); }
   std::string name(int64_t clip) const override { return at(clip).path.filename().string(); }
   std::string where(int64_t clip) const override {
-    return at(clip).path.lexically_relative(folder_).string();
+    const fs::path below = at(clip).path.lexically_relative(folder_);
+    // A file that a list names by a path outside of the folder keeps that path.
+    return below.empty() || *below.begin() == ".." ? at(clip).path.string() : below.string();
   }
   std::string path(int64_t clip) const override { return at(clip).path.string(); }
   std::string cause(int64_t clip) const override { return at(clip).cause; }

@@ -105,10 +105,12 @@ std::string accept_file(const fs::path& path) {
                       {Role::NETWORK, Role::PIPELINE, Role::VAE, Role::ADAPTER, Role::LATENTS});
   const std::optional<weights::FoundKind> found = weights::kind_of(path);
   const bool is_network = weights::file_kind(path) == weights::FileKind::TRANSFORMER;
-  check(found || is_network,
+  if (!found && !is_network) {
+    fail(
         "[weights] {} holds no model, LoRA or latents that are known here ({})\n  no command takes "
         "it; `kinema inspect` lists its tensors",
         path.string(), io::check_path(path));
+  }
   std::string out =
       found && found->kind->is(Role::LATENTS) ? io::check_path(path) : networks::check_path(path);
   if (found && !out.starts_with(found->kind->name)) {

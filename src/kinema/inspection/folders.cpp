@@ -4,6 +4,7 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
+#include "kinema/data/dataset_type.h"
 #include "kinema/data/record.h"
 #include "kinema/io/check.h"
 #include "kinema/io/tfrecord.h"
@@ -49,14 +50,17 @@ std::string check_records_folder(const fs::path& path) {
   for (const fs::path& file : files) {
     names.push_back(file.filename().string());
   }
+  const std::string unread = data::unread_pictures(names);
   names = io::shards_of(std::move(names));
   for (const std::string& name : names) {
     try {
       records += check_records(path / name);
     } catch (const Error&) {  // records may have any name, and be packed by gzip
       check(io::path_kind(path / name) == io::PathKind::TfRecord,
-            "{} is no model folder, pipeline, run or data set: {} is no TFRecord file",
-            path.string(), name);
+            "{} is no model folder, pipeline, run or data set: {}", path.string(),
+            unread.empty()
+                ? fmt::format("it holds files like {}, which is none that kinema reads", name)
+                : unread);
       throw;
     }
   }

@@ -31,8 +31,8 @@ void check_result(avifResult result, const AvifDecoder& decoder) {
 AvifDecoder opened(std::span<const std::byte> bytes, int64_t max_pixels) {
   AvifDecoder out(avifDecoderCreate());
   check(out != nullptr, "out of memory");
-  out->maxThreads = 1;  // files are decoded side by side, on the reader's threads
-  out->ignoreXMP = AVIF_TRUE;
+  out->maxThreads = 1;          // files are decoded side by side, on the reader's threads
+  out->ignoreXMP = AVIF_FALSE;  // its orientation
   out->ignoreExif = AVIF_TRUE;
   out->imageSizeLimit = static_cast<uint32_t>(
       std::clamp<int64_t>(max_pixels, 1, int64_t{AVIF_DEFAULT_IMAGE_SIZE_LIMIT}));
@@ -49,7 +49,7 @@ AvifDecoder opened(std::span<const std::byte> bytes, int64_t max_pixels) {
 
 /// The Exif orientation that does the same: turned by `irot` against the clock, then mirrored by
 /// `imir` (ISO/IEC 23008-12, 6.5.10 and 6.5.12).
-int orientation_of(const avifImage& image) {
+int transform_of(const avifImage& image) {
   constexpr int kTurned[4] = {1, 8, 3, 6};
   constexpr int kTopIsBottom[4] = {4, 5, 2, 7};
   constexpr int kLeftIsRight[4] = {2, 7, 4, 5};
@@ -58,6 +58,15 @@ int orientation_of(const avifImage& image) {
     return kTurned[turns];
   }
   return image.imir.mode == 0 ? kTopIsBottom[turns] : kLeftIsRight[turns];
+}
+
+/// The transforms, else what XMP says, as Pillow has it.
+int orientation_of(const avifImage& image) {
+  const int transform = transform_of(image);
+  return transform != 1 || image.xmp.size == 0
+             ? transform
+             : std::max(1,
+                        xmp_orientation(std::as_bytes(std::span(image.xmp.data, image.xmp.size))));
 }
 
 /// Of `depth` bits a channel: RGB, or RGBA where there is an alpha channel.

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <system_error>
 
 #include "kinema/core/error.h"
@@ -31,6 +32,22 @@ void check_writable(const fs::path& folder) {
         problem == EROFS    ? "its file system is read-only"
         : problem == EACCES ? "permission denied"
                             : std::strerror(problem));
+}
+
+void check_replaceable(const fs::path& path, std::string_view begin, std::string_view what) {
+  std::error_code ignored;
+  check(!fs::is_directory(path, ignored), "[io] {} is a folder, a file was expected",
+        path.string());
+  if (!fs::is_regular_file(path, ignored)) {
+    return;
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string start(begin.size(), '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  start.resize(static_cast<size_t>(file.gcount()));
+  check(file.is_open() && (start.empty() || start == begin),
+        "[io] {} exists and is not {}: it is not overwritten\n  remove it, or give another name",
+        path.string(), what);
 }
 
 void make_folder(const fs::path& folder) {

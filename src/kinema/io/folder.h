@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,12 @@ void check_writable(const std::filesystem::path& folder);
 /// Makes the folder and those above it where they are not there; throws an Error when it cannot be
 /// made or written to. Does nothing for an empty path: the current folder is there.
 void make_folder(const std::filesystem::path& folder);
+
+/// Throws an Error where `path` is a folder, or a file that is not empty and does not begin with
+/// `begin`: a file of another kind, which nobody meant to replace. `what` names the expected kind:
+/// `a PNG picture`.
+void check_replaceable(const std::filesystem::path& path, std::string_view begin,
+                       std::string_view what);
 
 /// Why no file can be written to a folder, in the system's words (`Permission denied`, `No space
 /// left on device`); empty where one can. Makes the folder where it is missing, and tries.

@@ -41,6 +41,12 @@ class GgufReader {
   GgufFile read() {
     check(take(4) == kMagic, "[gguf] {} does not begin with GGUF", source_);
     const auto version = number<uint32_t>();
+    constexpr uint32_t kSwapped2 = 0x02000000;
+    constexpr uint32_t kSwapped3 = 0x03000000;
+    check(version != kSwapped2 && version != kSwapped3,
+          "[gguf] {} is big-endian, which is not read\n  gguf-py's gguf_convert_endian.py makes it "
+          "little-endian",
+          source_);
     check(version == 2 || version == 3, "[gguf] {} is of version {}: 2 and 3 are read", source_,
           version);
     const auto tensors = number<uint64_t>();

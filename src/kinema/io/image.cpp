@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/io/avif.h"
@@ -52,6 +53,27 @@ ImageSize png_size(std::span<const std::byte> bytes) {
   return out;
 }
 
+/// Whether it is a BMP of 32 bits a pixel without masks (BI_RGB), whose fourth byte means nothing.
+bool has_spare_byte(std::span<const std::byte> bytes) {
+  constexpr size_t kHeaders = 54;  // BITMAPFILEHEADER and BITMAPINFOHEADER
+  const auto at = [&](size_t i) { return std::to_integer<int>(bytes[i]); };
+  return bytes.size() > kHeaders && at(0) == 'B' && at(1) == 'M' && at(28) == 32 && at(29) == 0 &&
+         at(30) == 0 && at(31) == 0 && at(32) == 0 && at(33) == 0;
+}
+
+/// The same BMP with opaque pixels: libav takes the spare byte for alpha.
+std::vector<std::byte> opaque(std::span<const std::byte> bytes) {
+  std::vector<std::byte> out(bytes.begin(), bytes.end());
+  size_t pixels = 0;  // where they begin, little-endian
+  for (size_t i = 0; i < 4; ++i) {
+    pixels |= std::to_integer<size_t>(bytes[10 + i]) << (8 * i);
+  }
+  for (size_t i = pixels + 3; i < out.size(); i += 4) {
+    out[i] = std::byte{0xff};
+  }
+  return out;
+}
+
 ImageSize measured(std::span<const std::byte> bytes, const std::string& name) {
   check(!is_animation(bytes), "it is an animation");
   if (is_jpeg(bytes)) {
@@ -71,7 +93,10 @@ ImageSize measured(std::span<const std::byte> bytes, const std::string& name) {
   }
   const Video picture = decode(bytes, name, kReadByLibav, {.max_frames = 1});
   const Dims& dims = picture.frames.shape.dims;
-  return {.height = dims[1], .width = dims[2], .has_alpha = picture.has_alpha, .is_hdr = false};
+  return {.height = dims[1],
+          .width = dims[2],
+          .has_alpha = picture.has_alpha && !has_spare_byte(bytes),
+          .is_hdr = false};
 }
 
 HostArray decoded(std::span<const std::byte> bytes, const std::string& name,
@@ -88,7 +113,11 @@ HostArray decoded(std::span<const std::byte> bytes, const std::string& name,
   if (is_tiff(bytes)) {
     return decode_tiff(bytes, kMaxPixels, background);
   }
-  return decode(bytes, name, kReadByLibav, {.max_frames = 1, .background = background}).frames;
+  const std::vector<std::byte> bmp =
+      has_spare_byte(bytes) ? opaque(bytes) : std::vector<std::byte>();
+  return decode(bmp.empty() ? bytes : std::span<const std::byte>(bmp), name, kReadByLibav,
+                {.max_frames = 1, .background = background})
+      .frames;
 }
 
 /// A picture of a known format that is not read, by how it begins: a HEIF file (ISO/IEC 23008-12)

@@ -1,5 +1,6 @@
 #include "kinema/io/jpeg.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -100,15 +101,23 @@ class Reader {
 
   int stated_orientation() const {
     constexpr std::string_view kExif{"Exif\0\0", 6};
+    constexpr std::string_view kXmp{"http://ns.adobe.com/xap/1.0/\0", 29};
+    int exif = 0;
+    int xmp = 0;
     for (const jpeg_marker_struct* marker = info_.marker_list; marker != nullptr;
          marker = marker->next) {
       const std::span data(reinterpret_cast<const std::byte*>(marker->data), marker->data_length);
-      if (marker->marker == JPEG_APP0 + 1 && data.size() >= kExif.size() &&
-          std::memcmp(data.data(), kExif.data(), kExif.size()) == 0) {
-        return exif_orientation(data.subspan(kExif.size()));
+      const auto begins = [&](std::string_view with) {
+        return marker->marker == JPEG_APP0 + 1 && data.size() >= with.size() &&
+               std::memcmp(data.data(), with.data(), with.size()) == 0;
+      };
+      if (exif == 0 && begins(kExif)) {
+        exif = exif_orientation(data.subspan(kExif.size()));
+      } else if (xmp == 0 && begins(kXmp)) {
+        xmp = xmp_orientation(data.subspan(kXmp.size()));
       }
     }
-    return 1;
+    return exif != 0 ? exif : std::max(1, xmp);
   }
 
   void read_header() {

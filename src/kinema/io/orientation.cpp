@@ -1,5 +1,6 @@
 #include "kinema/io/orientation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -95,7 +96,33 @@ int matrix_orientation(double a, double b, double c, double d) {
 }
 
 int png_orientation(std::span<const std::byte> file) {
-  return exif_orientation(png_chunk(file, "eXIf"));
+  if (const int exif = exif_orientation(png_chunk(file, "eXIf")); exif != 0) {
+    return exif;
+  }
+  // iTXt: keyword, compression flag and method, language, translated keyword, each text ended by 0.
+  constexpr std::string_view kKeyword{"XML:com.adobe.xmp\0\0\0\0\0", 22};
+  const std::span<const std::byte> text = png_chunk(file, "iTXt");
+  const bool is_xmp = text.size() > kKeyword.size() &&
+                      std::memcmp(text.data(), kKeyword.data(), kKeyword.size()) == 0;
+  return is_xmp ? std::max(1, xmp_orientation(text.subspan(kKeyword.size()))) : 1;
+}
+
+int xmp_orientation(std::span<const std::byte> packet) {
+  constexpr std::string_view kName = "tiff:Orientation";
+  const std::string_view text(reinterpret_cast<const char*>(packet.data()), packet.size());
+  const size_t name = text.find(kName);
+  if (name == std::string_view::npos) {
+    return 0;
+  }
+  // An attribute, tiff:Orientation="6", or an element, <tiff:Orientation>6<.
+  std::string_view rest = text.substr(name + kName.size());
+  for (const std::string_view begin : {"=\"", "='", ">"}) {
+    if (rest.starts_with(begin) && rest.size() > begin.size()) {
+      const char digit = rest[begin.size()];
+      return digit >= '1' && digit <= '8' ? digit - '0' : 0;
+    }
+  }
+  return 0;
 }
 
 int exif_orientation(std::span<const std::byte> block) {
@@ -103,24 +130,26 @@ int exif_orientation(std::span<const std::byte> block) {
   constexpr uint64_t kEntry = 12;  // tag, type, count, value
   constexpr uint32_t kOrientation = 0x0112;
   constexpr uint32_t kShort = 3;
+  constexpr uint32_t kLong = 4;  // not allowed there, and read by others
   Tiff tiff(block);
   if (!tiff.holds(0, kHeader) || !(tiff.is(0, "II", 2) || tiff.is(0, "MM", 2))) {
-    return 1;
+    return 0;
   }
   tiff.big_endian(tiff.is(0, "MM", 2));
   const uint64_t directory = tiff.number(4, 4);
   if (!tiff.holds(directory, 2)) {
-    return 1;
+    return 0;
   }
   const uint32_t entries = tiff.number(directory, 2);
   for (uint64_t i = 0; i < entries && tiff.holds(directory + 2 + i * kEntry, kEntry); ++i) {
     const uint64_t at = directory + 2 + i * kEntry;
-    if (tiff.number(at, 2) == kOrientation && tiff.number(at + 2, 2) == kShort) {
-      const uint32_t value = tiff.number(at + 8, 2);
+    const uint32_t type = tiff.number(at + 2, 2);
+    if (tiff.number(at, 2) == kOrientation && (type == kShort || type == kLong)) {
+      const uint32_t value = tiff.number(at + 8, type == kShort ? 2 : 4);
       return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
     }
   }
-  return 1;
+  return 0;
 }
 
 }  // namespace kinema::io

@@ -20,11 +20,15 @@ inline bool lies_on_its_side(int orientation) { return orientation >= 5 && orien
 /// the nearest of the eight, by the four numbers a, b, c, d of x' = a x + c y, y' = b x + d y.
 int matrix_orientation(double a, double b, double c, double d);
 
-/// The orientation that a PNG's eXIf chunk says; 1 when there is none.
+/// The orientation of a PNG's eXIf chunk, else of its XMP text; 1 when there is neither.
 int png_orientation(std::span<const std::byte> file);
 
-/// The orientation in an Exif block (what follows the marker `Exif\0\0`); 1 when it says none, or
-/// is damaged.
+/// The orientation in an Exif block (what follows the marker `Exif\0\0`); 0 when it has none, or is
+/// damaged.
 int exif_orientation(std::span<const std::byte> block);
+
+/// The `tiff:Orientation` of an XMP packet (ISO 16684-1), which counts where Exif has none; 0 when
+/// it has none.
+int xmp_orientation(std::span<const std::byte> packet);
 
 }  // namespace kinema::io

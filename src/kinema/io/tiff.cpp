@@ -303,6 +303,26 @@ bool is_read_here(const File& file) {
   }
 }
 
+/// Throws an Error for colours that libtiff converts only roughly: it ignores the white point of
+/// CIELAB, and shows LogLuv without its exposure.
+void check_colours(const File& file) {
+  const char* colours = nullptr;
+  switch (file.photometric) {
+    case PHOTOMETRIC_CIELAB:
+    case PHOTOMETRIC_ICCLAB:
+    case PHOTOMETRIC_ITULAB:
+      colours = "CIELAB";
+      break;
+    case PHOTOMETRIC_LOGL:
+    case PHOTOMETRIC_LOGLUV:
+      colours = "LogLuv";
+      break;
+    default:
+      return;
+  }
+  fail("its colours are {}: save it in sRGB", colours);
+}
+
 }  // namespace
 
 bool is_tiff(std::span<const std::byte> bytes) {
@@ -315,6 +335,7 @@ bool is_tiff(std::span<const std::byte> bytes) {
 
 ImageSize tiff_size(std::span<const std::byte> bytes) {
   const File file(bytes);
+  check_colours(file);
   ImageSize out{
       .height = file.height, .width = file.width, .has_alpha = file.alpha != 0, .is_hdr = false};
   if (lies_on_its_side(file.orientation)) {
@@ -334,6 +355,7 @@ HostArray decode_tiff(std::span<const std::byte> bytes, int64_t max_pixels,
   check(file.samples >= 1 && file.samples * file.bits <= kMaxPixelBits,
         "it has {} channels of {} bits, at most {} bits a pixel are read", file.samples, file.bits,
         kMaxPixelBits);
+  check_colours(file);
   check(file.full_pages() == 1, "it holds several pages: save each alone");
   HostArray out(Shape{DType::U8, {1, file.height, file.width, 3}});
   const auto rgb = out.as<uint8_t>();

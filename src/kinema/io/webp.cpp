@@ -2,6 +2,7 @@
 
 #include <webp/decode.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -40,9 +41,11 @@ WebPBitstreamFeatures features_of(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// What the chunk EXIF says, which lies behind the picture (RFC 9649, 2.7).
+/// What the chunk EXIF says, which lies behind the picture (RFC 9649, 2.7); without one, XMP.
 int orientation_of(std::span<const std::byte> bytes) {
   constexpr std::string_view kMarker{"Exif\0\0", 6};  // that some writers put before the block
+  int exif = 0;
+  int xmp = 0;
   for (size_t at = kFileHeader; at + kChunkHeader <= bytes.size();) {
     uint32_t size = 0;  // little-endian
     for (size_t i = 0; i < 4; ++i) {
@@ -50,7 +53,7 @@ int orientation_of(std::span<const std::byte> bytes) {
     }
     const std::span<const std::byte> rest = bytes.subspan(at + kChunkHeader);
     if (size > rest.size()) {
-      return 1;
+      break;
     }
     if (std::memcmp(&bytes[at], "EXIF", 4) == 0) {
       std::span<const std::byte> block = rest.first(size);
@@ -58,11 +61,13 @@ int orientation_of(std::span<const std::byte> bytes) {
           std::memcmp(block.data(), kMarker.data(), kMarker.size()) == 0) {
         block = block.subspan(kMarker.size());
       }
-      return exif_orientation(block);
+      exif = exif_orientation(block);
+    } else if (std::memcmp(&bytes[at], "XMP ", 4) == 0) {
+      xmp = xmp_orientation(rest.first(size));
     }
     at += kChunkHeader + size + size % 2;
   }
-  return 1;
+  return exif != 0 ? exif : std::max(1, xmp);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/cpu/kernel_set.h"
 #include "kinema/kernels/gpu/lowering.h"
 #include "kinema/kernels/tpu/lowering.h"
@@ -52,14 +51,7 @@ pjrt::CompileOptions KernelSet::with_flags(pjrt::CompileOptions options) const {
 
 KernelSet for_target(const Target& target, const KernelOptions& options) {
   const Platform* known = find(target.platform);
-  KernelSet out = known == nullptr ? KernelSet{} : known->kernels(target, options);
-  if (out.lowering && options.texts) {
-    out.lowering = collecting(std::move(out.lowering), options.texts);
-  }
-  if (options.attention) {
-    out.lowering = recorded(std::move(out.lowering), options.attention);
-  }
-  return out;
+  return known == nullptr ? KernelSet{} : known->kernels(target, options);
 }
 
 int64_t working_bytes(std::string_view platform, int64_t temporaries) {

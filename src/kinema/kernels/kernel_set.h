@@ -8,8 +8,6 @@
 #include <vector>
 
 #include "kinema/graph/emit.h"
-#include "kinema/kernels/attention_record.h"
-#include "kinema/kernels/kernel_text.h"
 #include "kinema/pjrt/compile_options.h"
 #include "kinema/pjrt/plugin.h"
 
@@ -56,10 +54,6 @@ struct KernelOptions {
   GpuAttention gpu_attention = {};
   /// GPUs: `fused("rms_norm_rotate")` is a kernel too.
   bool norm_rotation = true;
-  /// Where given: the text of each kernel that the lowering writes is put there, once.
-  std::shared_ptr<std::vector<KernelText>> texts = {};
-  /// Where given: what came of each call of attention is put there.
-  std::shared_ptr<AttentionRecord> attention = {};
 };
 
 /// A kernel that a program calls by its name.

@@ -14,6 +14,14 @@ void ConfigJson::check_class(std::string_view name) const {
 }
 
 void ConfigJson::check_known(std::initializer_list<std::string_view> others) const {
+  if (const io::Json* quantized = json_.find("quantization_config");
+      quantized != nullptr && !quantized->is_null()) {
+    const io::Json* method = quantized->is_object() ? quantized->find("quant_method") : nullptr;
+    fail(
+        "[{}] {} says that the weights are quantized by {}, which is not read\n  take the model "
+        "without quantization; weights_storage=int8 or float8_e4m3fn makes its weights small here",
+        model_, quantized->where(), method == nullptr ? "another program" : method->brief());
+  }
   for (const auto& [key, value] : json_.members()) {
     check(key.starts_with('_') || asked_.contains(key) ||
               std::ranges::find(others, key) != others.end(),

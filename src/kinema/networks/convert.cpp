@@ -86,9 +86,11 @@ void check_read_back(const Network& network, const weights::Checkpoint& source,
                      const fs::path& target) {
   const auto refuse = [&](std::string_view reason) {
     fail(
-        "[weights] {} alone does not tell what {} is: {}\n  --to diffusers keeps a config.json "
-        "that says it; that file beside {} does as well",
-        target.string(), source.path(), reason, target.filename().string());
+        "[weights] {} alone does not tell what {} is: {}\n  --to diffusers writes a config.json "
+        "that "
+        "says it; or copy the model's config.json into {} first",
+        target.string(), source.path(), reason,
+        target.has_parent_path() ? target.parent_path().string() : "this folder");
   };
   const Json beside = weights::config_beside(target, {}, weights::family_of(source)->names);
   Json read;

@@ -70,9 +70,17 @@ const Api* api_of(const Plugin& plugin) {
   return extension == nullptr ? nullptr : extension->api;
 }
 
+// The plugin declares its functions with argument structs of its own, of the same layout.
+#ifdef __clang__
+#define KINEMA_FUNCTION_OF_A_PLUGIN __attribute__((no_sanitize("function")))
+#else
+#define KINEMA_FUNCTION_OF_A_PLUGIN
+#endif
+
 /// Calls a function of the table and turns its error object into an Error.
 template <typename Args>
-void call(const Api& api, const char* what, void* (*function)(Args*), Args& args) {
+KINEMA_FUNCTION_OF_A_PLUGIN void call(const Api& api, const char* what, void* (*function)(Args*),
+                                      Args& args) {
   void* error = function(&args);
   if (error == nullptr) {
     return;

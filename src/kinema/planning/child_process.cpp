@@ -71,7 +71,10 @@ ChildStatus run_child(const ChildCommand& command) {
   argv.push_back(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
-  check(child >= 0, "[plan] no process for the compiler: {}", std::strerror(errno));
+  check(child >= 0,
+        "[plan] no process for the compiler could be started: {}\n  raise the limit of processes "
+        "(`ulimit -u`, the pids of a container) or of memory",
+        std::strerror(errno));
   if (child == 0) {
     become(program.c_str(), argv.data(), log.c_str(), parent);
   }

@@ -135,12 +135,12 @@ std::vector<std::string> other_models(const config::Config& config, const fs::pa
   return out;
 }
 
-void take_run_as_model(config::Config& config) {
-  config::ModelConfig& m = config.model;
+config::Loaded with_run_as_model(config::Loaded loaded) {
+  config::ModelConfig& m = loaded.config.model;
   const fs::path named = m.pretrained_model_name_or_path;
   if (named.empty() || is_there(named / "model_index.json") ||
       !(is_checkpoint(named) || is_there(named / "checkpoints"))) {
-    return;
+    return loaded;
   }
   const fs::path checkpoint = checkpoint_of(named);
   const fs::path adapter = checkpoint / training::kAdapter;
@@ -155,7 +155,7 @@ void take_run_as_model(config::Config& config) {
   m.pretrained_model_name_or_path.clear();
   const std::optional<config::Config> before = config_around(checkpoint);
   if (!before) {
-    return;  // a checkpoint alone: what else is needed asks for its own key
+    return loaded;  // a checkpoint alone: what else is needed asks for its own key
   }
   m.pretrained_model_name_or_path = before->model.pretrained_model_name_or_path;
   const auto inherit = [](std::string& own, const std::string& other) {
@@ -166,6 +166,7 @@ void take_run_as_model(config::Config& config) {
           before->model.wan_vae_pretrained_model_name_or_path);
   inherit(m.wan_text_encoder_pretrained_model_name_or_path,
           before->model.wan_text_encoder_pretrained_model_name_or_path);
+  return loaded;
 }
 
 }  // namespace kinema::runs

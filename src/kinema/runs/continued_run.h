@@ -9,11 +9,12 @@
 
 namespace kinema::runs {
 
-/// Where pretrained_model_name_or_path is the folder of a run, or a checkpoint of one, makes it the
-/// pipeline that the run began with, and wan_transformer_pretrained_model_name_or_path (unless it
-/// is given) the checkpoint, of a run its newest: training begins with its weights. Other names
-/// stay as they are. Throws an Error where there is no valid checkpoint.
-void take_run_as_model(config::Config& config);
+/// Where pretrained_model_name_or_path is the folder of a run, or a checkpoint of one: the
+/// configuration with the pipeline that the run began with in its place, and with the checkpoint
+/// (of a run the newest) as wan_transformer_pretrained_model_name_or_path unless that is given.
+/// Training then begins with the checkpoint's weights. Other configurations are returned as they
+/// are. Throws an Error where there is no valid checkpoint.
+config::Loaded with_run_as_model(config::Loaded loaded);
 
 /// The checkpoint that `path` names: itself, or the newest valid one of a run. Throws an Error
 /// where there is none.

@@ -41,14 +41,16 @@ std::string copy_or_store(const std::string& path, std::optional<config::Dataset
 
 }  // namespace
 
-void fetch_data(config::Config& config, const Job& job) {
-  config::DataConfig& data = config.data;
+config::Loaded with_local_data(config::Loaded loaded, const Job& job) {
+  config::DataConfig& data = loaded.config.data;
+  config::RunConfig& run = loaded.config.run;
   if (data.dataset_type != config::DatasetType::SYNTHETIC) {
     data.train_data_dir = copy_or_store(data.train_data_dir, data.dataset_type, job);
   }
-  if (config.run.eval_every > 0) {
-    config.run.eval_data_dir = copy_or_store(config.run.eval_data_dir, std::nullopt, job);
+  if (run.eval_every > 0) {
+    run.eval_data_dir = copy_or_store(run.eval_data_dir, std::nullopt, job);
   }
+  return loaded;
 }
 
 std::vector<io::RangedTfRecords> stored_records(const std::string& path, const Job& job) {

@@ -244,10 +244,6 @@ mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& 
           "vae_logical_axis_rules"};
 }
 
-bool uses_kernels(const config::Config& config, bool cpu) {
-  return cpu ? config.run.cpu_kernels : config.model.attention_kernels;
-}
-
 kernels::GpuAttention gpu_attention(const config::Config& config) {
   using Kernel = kernels::GpuAttention::Kernel;
   switch (config.model.attention_gpu_kernel) {
@@ -265,6 +261,12 @@ kernels::GpuAttention gpu_attention(const config::Config& config) {
   return {.kernel = Kernel::BLOCKWISE};
 }
 
+void set_kernels(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options) {
+  options.kernels = is_cpu ? config.run.cpu_kernels : config.model.attention_kernels;
+  options.gpu_attention = gpu_attention(config);
+  options.norm_rotation = config.model.norm_rotation_kernel;
+}
+
 runtime::ProgramOptions program_options(const config::Config& config) {
   runtime::ProgramOptions options;
   const std::string& cache = config.run.executable_cache;
@@ -272,9 +274,7 @@ runtime::ProgramOptions program_options(const config::Config& config) {
     options.executable_cache = is_on(cache) ? runtime::cache_folder() + "/programs" : cache;
   }
   options.dump = config.run.dump_to;
-  options.kernels = uses_kernels(config, config.run.hardware == config::Hardware::CPU);
-  options.gpu_attention = gpu_attention(config);
-  options.norm_rotation = config.model.norm_rotation_kernel;
+  set_kernels(config, config.run.hardware == config::Hardware::CPU, options);
   options.jit = config.runtime.jit;
   options.compile.flags = options_for_programs(resolve_flags({.config = config}, {}));
   set_effort(config, config.run.hardware == config::Hardware::TPU && !has_mock_devices(config),

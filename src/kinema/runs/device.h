@@ -58,8 +58,8 @@ mesh::Placement vae_placement(const config::Config& config, const pjrt::Client& 
 /// The kernel that the configuration wants for attention on GPUs.
 kernels::GpuAttention gpu_attention(const config::Config& config);
 
-/// Whether the configuration wants the kernels of its device, a CPU's or an accelerator's.
-bool uses_kernels(const config::Config& config, bool cpu);
+/// Which kernels of ours programs use, on a CPU or on an accelerator.
+void set_kernels(const config::Config& config, bool is_cpu, runtime::ProgramOptions& options);
 
 /// Cache, dump folder, kernels and compiler flags of a configuration's programs. Whether the flags
 /// are safe is check_flags's.

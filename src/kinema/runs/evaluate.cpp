@@ -60,21 +60,25 @@ std::vector<TrainedAdapter> evaluated_adapters(config::Config config, const Mode
   return out;
 }
 
-/// `checkpoint` becomes the one that is evaluated.
-EvaluateResult evaluate_newest(config::Loaded loaded, fs::path& checkpoint, const Job& job) {
-  fetch_checkpoint(loaded.config, job);
+/// The configuration with what an evaluation reads on this machine.
+config::Loaded with_evaluated_inputs(const config::Loaded& given, const Job& job) {
+  config::Loaded loaded = with_local_checkpoint(given, job);
   job.notice(check_run(loaded.config));
   if (!has_checkpoint(loaded.config) || has_adapter(loaded.config)) {
-    fetch_models(loaded.config, Use::TRAIN, job);
+    loaded = with_local_models(std::move(loaded), Use::TRAIN, job);
   }
   if (loaded.config.run.eval_split > 0 && loaded.config.run.eval_data_dir.empty()) {
-    fetch_data(loaded.config, job);
-  } else {
-    loaded.config.run.eval_data_dir = local_copy(loaded.config.run.eval_data_dir, job);
+    return with_local_data(std::move(loaded), job);
   }
-  const config::Config& config = loaded.config;
-  const Expert expert = trained_expert(config);
-  const ModelToUse model = find_model(loaded, job);
+  loaded.config.run.eval_data_dir = local_copy(loaded.config.run.eval_data_dir, job);
+  return loaded;
+}
+
+/// `checkpoint` becomes the one that is evaluated.
+EvaluateResult evaluate_newest(const config::Loaded& given, fs::path& checkpoint, const Job& job) {
+  const config::Loaded local = with_evaluated_inputs(given, job);
+  const Expert expert = trained_expert(local.config);
+  const ModelToUse model = find_model(local, job);
   checkpoint = model.checkpoint();
   std::vector<fs::path> transformers;
   for (const Expert& one : expert.each()) {
@@ -86,10 +90,10 @@ EvaluateResult evaluate_newest(config::Loaded loaded, fs::path& checkpoint, cons
       .step = model.step};
   std::ranges::copy_if(model.adapters, std::back_inserter(result.adapters),
                        [](const fs::path& own) { return !own.empty(); });
-  const pjrt::Client client = open_client(config, job);
-  check_kernels(loaded.config, client, job);
+  const pjrt::Client client = open_client(local.config, job);
   const networks::Network network = networks::open(transformers.front());
-  set_image_keys(loaded, pictures_of(network));
+  const config::Config config =
+      with_image_keys(with_checked_kernels(local, client, job), pictures_of(network)).config;
   const TrainingStep what = training_step(config, network, expert,
                                           evaluated_adapters(config, model, network, expert, job),
                                           placement(config, client));
@@ -119,7 +123,8 @@ EvaluateResult evaluate_newest(config::Loaded loaded, fs::path& checkpoint, cons
 
 }  // namespace
 
-EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOptions options) {
+EvaluateResult evaluate(const config::Loaded& loaded, const Observer& observer,
+                        JobOptions options) {
   const Job job(observer, std::move(options));
   job.check_stop();
   job.notice(device_notices(loaded.config));
@@ -128,9 +133,8 @@ EvaluateResult evaluate(config::Loaded loaded, const Observer& observer, JobOpti
         "[config] eval_split {:g} is a share of a data set, but dataset_type is synthetic",
         loaded.config.run.eval_split);
   check_flags(loaded, job);
-  return with_newest_checkpoint(loaded, job, [&](config::Loaded given, fs::path& checkpoint) {
-    return evaluate_newest(std::move(given), checkpoint, job);
-  });
+  return with_newest_checkpoint(
+      loaded, job, [&](fs::path& checkpoint) { return evaluate_newest(loaded, checkpoint, job); });
 }
 
 }  // namespace kinema::runs

@@ -23,6 +23,7 @@ struct EvaluateResult {
 /// generate_checkpoint_step; its averaged weights where use_ema is true and there are such),
 /// without a run the pretrained transformer, on eval_data_dir: the numbers that training with these
 /// weights would show. Throws an Error where model, data and configuration do not fit each other.
-EvaluateResult evaluate(config::Loaded config, const Observer& observer, JobOptions options = {});
+EvaluateResult evaluate(const config::Loaded& config, const Observer& observer,
+                        JobOptions options = {});
 
 }  // namespace kinema::runs

@@ -142,40 +142,126 @@ void write(const fs::path& output, const sample::GenerateRequest& request,
   store.finish();
 }
 
-/// `checkpoint` becomes the one that is sampled.
-GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
-                               const flags::Effective& flags, const GenerateObserver& observer,
-                               const Job& job) {
-  fetch_checkpoint(loaded.config, job);
-  job.notice(check_run(loaded.config));
-  VideoStore store(loaded.config.generate.video_folder, job);
-  const bool from_run = has_checkpoint(loaded.config) && !has_adapter(loaded.config);
-  fetch_models(loaded.config, from_run ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
-  checkpoint = agree_on_checkpoint(
-      loaded.config, [&] { return find_model(loaded, job); }, job);
-  const config::Config& config = loaded.config;
+/// The model that is sampled, as its files say it.
+struct SampledModel {
   ModelToUse model;
-  nn::ModelOptions options = model_options(config);
-  std::vector<std::string> adapters;
   networks::Network network;
+  nn::ModelOptions options;
+  std::vector<std::string> adapters;  // a line about each LoRA
+};
+
+SampledModel open_model(const config::Loaded& loaded, fs::path& checkpoint, const Job& job) {
+  SampledModel out{.options = model_options(loaded.config)};
   read_together(
       checkpoint,
       [&] {
-        model = find_model(loaded, job);
-        checkpoint = model.checkpoint();
-        adapters = add_lora(config, options, model, job);
-        network = networks::open(model.folder.transformer);
+        out.model = find_model(loaded, job);
+        checkpoint = out.model.checkpoint();
+        out.adapters = add_lora(loaded.config, out.options, out.model, job);
+        out.network = networks::open(out.model.folder.transformer);
       },
       job);
-  job.notice(sample::doubts(model.folder));
-  job.notice(file_notices(model.folder.transformer));
+  job.notice(sample::doubts(out.model.folder));
+  job.notice(file_notices(out.model.folder.transformer));
+  return out;
+}
+
+/// The configuration with what the processes sample, found on this machine. `checkpoint` becomes
+/// the run's that all of them take.
+config::Loaded with_local_inputs(const config::Loaded& given, fs::path& checkpoint,
+                                 const Job& job) {
+  config::Loaded loaded = with_local_checkpoint(given, job);
+  job.notice(check_run(loaded.config));
+  const bool from_run = has_checkpoint(loaded.config) && !has_adapter(loaded.config);
+  loaded =
+      with_local_models(std::move(loaded), from_run ? Use::GENERATE_FROM_RUN : Use::GENERATE, job);
+  if (const auto step = agree_on_checkpoint([&] { return find_model(loaded, job); }, job)) {
+    loaded.config.generate.generate_checkpoint_step = *step;
+    checkpoint =
+        checkpoints_folder(loaded.config, run_folder(loaded.config)) / std::to_string(*step);
+  }
+  return loaded;
+}
+
+/// Makes the videos of this process's share, which may be none.
+class Making {
+ public:
+  Making(const fs::path& checkpoint, bool together, const Job& job)
+      : checkpoint_(checkpoint), together_(together), job_(job) {}
+
+  /// Of several processes nobody writes before all have made theirs, or after one was stopped.
+  /// `removed`: the checkpoint was, for this one.
+  void meet(bool removed = false) {
+    if (job_.world().is_alone()) {
+      return;
+    }
+    if (!std::exchange(met_, true)) {
+      check_still_there(checkpoint_, removed, job_);
+      job_.meet("the results");
+    }
+    job_.check_stop();
+  }
+
+  /// Opens the pipeline by `open` and makes the request's videos.
+  sample::Generated run(const std::function<sample::Pipeline&()>& open,
+                        const sample::GenerateRequest& request,
+                        const sample::GenerateObserver& observer) {
+    try {
+      sample::Pipeline* pipeline = nullptr;
+      const auto open_now = [&] { pipeline = &open(); };
+      if (together_) {
+        read_together(checkpoint_, open_now, job_);
+      } else {
+        open_now();
+      }
+      return pipeline->generate(request, observer);
+    } catch (const Stopped&) {
+      if (!together_) {
+        meet();
+      }
+      throw;
+    } catch (const Error&) {
+      if (!together_ && !met_ && was_removed(checkpoint_)) {
+        meet(/*removed=*/true);
+      }
+      throw;
+    }
+  }
+
+  /// What PipelineOptions::agree is, where the processes make each video together.
+  std::function<std::string(const std::string&)> agree() const {
+    if (!together_) {
+      return nullptr;
+    }
+    return [this](const std::string& problem) {
+      check_still_there(checkpoint_, !problem.empty() && was_removed(checkpoint_), job_);
+      return agree_on_problem(problem, job_);
+    };
+  }
+
+ private:
+  const fs::path& checkpoint_;
+  bool together_;
+  const Job& job_;
+  bool met_ = false;
+};
+
+/// `checkpoint` becomes the one that is sampled.
+GenerateResult generate_newest(const config::Loaded& given, fs::path& checkpoint,
+                               const flags::Effective& flags, const GenerateObserver& observer,
+                               const Job& job) {
+  const config::Loaded loaded = with_local_inputs(given, checkpoint, job);
+  const config::Config& config = loaded.config;
+  VideoStore store(config.generate.video_folder, job);
+  const SampledModel sampled = open_model(loaded, checkpoint, job);
+  const ModelToUse& model = sampled.model;
+  const networks::Network& network = sampled.network;
   sample::OutputOptions output_settings = output_options(loaded, model, flags::given_json(flags));
   output_settings.taken = store.names();
-  for (const std::string& line : adapters) {
+  for (const std::string& line : sampled.adapters) {
     job.notice("lora: " + line);
   }
-  io::FolderToFill output(
-      config.generate.video_folder.empty() ? model.output : fs::path(config.generate.video_folder));
+  io::FolderToFill output(store.local().empty() ? model.output : fs::path(store.local()));
   io::check_writable(output.path());
   sample::check_family(model.folder, network);
   sample::GenerateRequest request = make_request(loaded, model, network, job);
@@ -187,9 +273,9 @@ GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
   job.check_stop();
   const VideoDevices over = open_for_videos(config, job);
   const pjrt::Client& client = over.client;
-  check_kernels(loaded.config, client, job);
-  choose_tiles(loaded, PlanMode::GENERATE, client, job);
-  options.attention = model_options(config).attention;
+  const config::Config tuned =
+      with_fastest_tiles(with_checked_kernels(loaded, client, job), PlanMode::GENERATE, client, job)
+          .config;
   const runtime::Devices devices(client, over.place);
   if (const mesh::Placement& place = devices.placement(); place.active()) {
     job.line(fmt::format("devices: {}, {}", devices.total(), mesh::axes_text(place.mesh().axes)));
@@ -200,53 +286,23 @@ GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
   GenerateResult result{.transformer = model.folder.transformer};
   std::optional<sample::Pipeline> pipeline;
   job.world().begin(0, fmt::format("making {}s", request.noun), /*is_long=*/true);
-  // Of several processes nobody writes before all have made theirs, or after one was stopped.
-  bool met = false;
-  const auto meet_with = [&](bool removed) {
-    if (!job.world().is_alone()) {
-      if (!std::exchange(met, true)) {
-        check_still_there(checkpoint, removed, job);
-        job.meet("the results");
-      }
-      job.check_stop();
-    }
-  };
-  const std::function<void()> meet = [&] { meet_with(/*removed=*/false); };
+  Making making(checkpoint, over.together, job);
+  const std::function<void()> meet = [&] { making.meet(); };
   if (sample::videos_of_share(request, request.share.index).count > 0) {
-    sample::PipelineOptions how{
-        .model = options,
-        .program = trying_kernels(step_program_options(config), devices, job),
-        .releases_encoders = true};
-    if (over.together) {
-      how.agree = [&](const std::string& problem) {
-        check_still_there(checkpoint, !problem.empty() && was_removed(checkpoint), job);
-        return agree_on_problem(problem, job);
-      };
-    }
-    const auto open = [&] {
-      pipeline.emplace(devices, model.folder,
-                       make_parts(config, model, network.sizes(), client, job), std::move(how));
+    const auto open = [&]() -> sample::Pipeline& {
+      sample::PipelineOptions how{
+          .model = sampled.options,
+          .program = trying_kernels(step_program_options(tuned), devices, job),
+          .releases_encoders = true,
+          .agree = making.agree()};
+      how.model.attention = model_options(tuned).attention;
+      return pipeline.emplace(devices, model.folder,
+                              make_parts(tuned, model, network.sizes(), client, job),
+                              std::move(how));
     };
-    try {
-      if (over.together) {
-        read_together(checkpoint, open, job);
-      } else {
-        open();
-      }
-      result.made = pipeline->generate(
-          request, listening(observer, job, config, request, output, allowed_text(flags),
-                             over.together ? nullptr : meet));
-    } catch (const Stopped&) {
-      if (!over.together) {
-        meet();
-      }
-      throw;
-    } catch (const Error&) {
-      if (!over.together && !met && was_removed(checkpoint)) {
-        meet_with(/*removed=*/true);
-      }
-      throw;
-    }
+    result.made = making.run(open, request,
+                             listening(observer, job, config, request, output, allowed_text(flags),
+                                       over.together ? nullptr : meet));
   } else if (!request.save_latents.empty()) {
     meet();
     write_latents_of_all(request.save_latents, {}, job);
@@ -260,7 +316,7 @@ GenerateResult generate_newest(config::Loaded loaded, fs::path& checkpoint,
 
 }  // namespace
 
-GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
+GenerateResult generate(const config::Loaded& loaded, const GenerateObserver& observer,
                         JobOptions given_options) {
   const Job job(observer, std::move(given_options));
   job.check_stop();
@@ -274,8 +330,8 @@ GenerateResult generate(config::Loaded loaded, const GenerateObserver& observer,
   const std::shared_ptr<void> together = begin_together(loaded.config, job);
   const flags::Effective flags = check_flags(loaded, job);
   check_same_start(loaded.config, flags, job);
-  return with_newest_checkpoint(loaded, job, [&](config::Loaded given, fs::path& checkpoint) {
-    return generate_newest(std::move(given), checkpoint, flags, observer, job);
+  return with_newest_checkpoint(loaded, job, [&](fs::path& checkpoint) {
+    return generate_newest(loaded, checkpoint, flags, observer, job);
   });
 }
 

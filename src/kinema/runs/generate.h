@@ -51,7 +51,7 @@ struct GenerateResult {
 /// Makes and writes the videos; several processes share them out, and each uses its own devices.
 /// Throws Stopped once a stop is asked for: before the first step, or
 /// after the one that goes on; no video is written then.
-GenerateResult generate(config::Loaded config, const GenerateObserver& observer,
+GenerateResult generate(const config::Loaded& config, const GenerateObserver& observer,
                         JobOptions options = {});
 
 }  // namespace kinema::runs

@@ -105,7 +105,8 @@ schedulers::ScheduleConfig schedule(const config::Loaded& loaded, const ModelToU
         "[scheduler] {} is a sampler of {}, but this model was trained as {}\n  the model's own is "
         "{}",
         g.scheduler.value, is_flow ? "diffusions" : "rectified flows",
-        is_flow ? "a rectified flow" : "a diffusion", class_name(own.sampler));
+        is_flow ? "a rectified flow" : "a diffusion",
+        own.unknown_class.empty() ? std::string(class_name(own.sampler)) : own.unknown_class);
   out.even_sigmas = usual.even_sigmas && out.sampler == usual.sampler;
   if (g.flow_shift.given) {
     out.shift = g.flow_shift;

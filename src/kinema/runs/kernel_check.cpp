@@ -286,19 +286,23 @@ bool kernels_agree(KernelKind kind, const pjrt::Client& client,
   return problem->empty();
 }
 
-void check_kernels(config::Config& config, const pjrt::Client& client, const Job& job) {
+config::Loaded with_checked_kernels(config::Loaded loaded, const pjrt::Client& client,
+                                    const Job& job) {
+  config::ModelConfig& model = loaded.config.model;
   const std::string platform = client.platform_name();
   job.notice(attention_notices(
-      config, platform == "tpu" ? client.devices().front().description().kind : ""));
-  if (platform == "cpu" || !config.model.attention_kernels) {
-    return;
+      loaded.config, platform == "tpu" ? client.devices().front().description().kind : ""));
+  if (platform == "cpu" || !model.attention_kernels) {
+    return loaded;
   }
-  config.model.attention_kernels =
-      kernels_agree(KernelKind::ATTENTION, client, program_options(config), kernels_folder(), job);
-  if (config.model.attention_kernels && config.model.norm_rotation_kernel) {
-    config.model.norm_rotation_kernel = kernels_agree(
-        KernelKind::NORM_ROTATION, client, program_options(config), kernels_folder(), job);
+  const auto agree = [&](KernelKind kind) {
+    return kernels_agree(kind, client, program_options(loaded.config), kernels_folder(), job);
+  };
+  model.attention_kernels = agree(KernelKind::ATTENTION);
+  if (model.attention_kernels && model.norm_rotation_kernel) {
+    model.norm_rotation_kernel = agree(KernelKind::NORM_ROTATION);
   }
+  return loaded;
 }
 
 }  // namespace kinema::runs

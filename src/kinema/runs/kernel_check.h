@@ -52,8 +52,9 @@ bool kernels_agree(verification::KernelKind kind, const pjrt::Client& client,
                    const runtime::ProgramOptions& options, const std::filesystem::path& folder,
                    const Job& job);
 
-/// Switches attention_kernels or norm_rotation_kernel off, for an accelerator where those kernels
-/// do not agree.
-void check_kernels(config::Config& config, const pjrt::Client& client, const Job& job);
+/// The configuration with attention_kernels and norm_rotation_kernel off for an accelerator on
+/// which those kernels do not agree.
+config::Loaded with_checked_kernels(config::Loaded loaded, const pjrt::Client& client,
+                                    const Job& job);
 
 }  // namespace kinema::runs

@@ -1,10 +1,15 @@
 #include "kinema/runs/load.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "kinema/core/error.h"
 #include "kinema/core/folders.h"
+#include "kinema/io/media_name.h"
 #include "kinema/runs/shared_settings.h"
 #include "kinema/runs/stores.h"
 
@@ -47,8 +52,8 @@ bool is_weights(const std::string& word) {
 
 bool is_key(const std::string& word) { return word.find('=') != std::string::npos; }
 
-/// What the command line does not give anew.
-void take_settings(const SharedSettings& video, config::Loaded& loaded) {
+/// The configuration with a file's settings where the command line gives no others.
+config::Loaded with_settings(config::Loaded loaded, const SharedSettings& video) {
   for (const std::string& word : video.words) {
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -56,6 +61,7 @@ void take_settings(const SharedSettings& video, config::Loaded& loaded) {
       config::set(loaded, key, word.substr(equals + 1), video.file.string());
     }
   }
+  return loaded;
 }
 
 }  // namespace
@@ -73,8 +79,13 @@ config::Loaded load_words(std::span<const std::string> words,
                           std::span<const std::string> environment, const Job& job) {
   std::string file;
   std::vector<std::string> overrides;
+  std::set<std::string> keys;
   for (const std::string& word : words) {
     if (is_key(word)) {
+      const std::string key = word.substr(0, word.find('='));
+      if (!keys.insert(key).second) {
+        job.notice(fmt::format("{} is given more than once: the last value is used", key));
+      }
       overrides.push_back(word);
       continue;
     }
@@ -97,6 +108,12 @@ config::Loaded load_generation(std::span<const std::string> words,
   for (const std::string& word : words) {
     if (!is_key(word) && (is_folder(word) || is_weights(word) || is_hub_id(word))) {
       own.push_back("pretrained_model_name_or_path=" + word);
+    } else if (!is_key(word) && (io::is_video_name(word) || io::is_image_name(word)) &&
+               !may_hold_settings(word) && exists(word)) {
+      const std::string about = fs::path(word).replace_extension(".json").string();
+      fail("[generate] {} holds no settings to generate it again\n  {}", word,
+           exists(about) ? fmt::format("they are in {0}: kinema generate {0}", about)
+                         : "kinema writes them to a .json beside each video, or into a PNG");
     } else if (!is_key(word) && may_hold_settings(word)) {
       videos.push_back(read_shared_settings(word));
     } else {
@@ -106,7 +123,7 @@ config::Loaded load_generation(std::span<const std::string> words,
   own.insert(own.end(), keys.begin(), keys.end());
   config::Loaded loaded = load_words(own, environment, job);
   for (const SharedSettings& video : videos) {
-    take_settings(video, loaded);
+    loaded = with_settings(std::move(loaded), video);
   }
   for (const SharedSettings& video : videos) {
     job.notice(check_given(video, loaded));

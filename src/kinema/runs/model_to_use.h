@@ -61,7 +61,7 @@ class CheckpointRemoved : public Error {
                           checkpoint.string())) {}
 };
 
-/// What `use` makes of the configuration, called again where it failed because a training that goes
+/// What `use` returns, called again where it failed because a training that goes
 /// on removed the checkpoint that `use` had found as the newest, and set; in several processes,
 /// where it threw CheckpointRemoved. Not where a step was asked for.
 template <typename Use>
@@ -70,7 +70,7 @@ auto with_newest_checkpoint(const config::Loaded& loaded, const Job& job, const 
   for (std::filesystem::path last;;) {
     std::filesystem::path checkpoint;
     try {
-      return use(config::Loaded(loaded), checkpoint);
+      return use(checkpoint);
     } catch (const Error& error) {
       const bool removed = job.world().is_alone()
                                ? was_removed(checkpoint)

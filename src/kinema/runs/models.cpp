@@ -114,8 +114,8 @@ fs::path local_dataset(
                                 download_progress(id->repo, job));
 }
 
-void fetch_models(config::Config& config, Use use, const Job& job) {
-  config::ModelConfig& m = config.model;
+config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job) {
+  config::ModelConfig& m = loaded.config.model;
   const auto resolve = [&](std::string& name, const std::vector<std::string>& parts) {
     if (!parts.empty()) {
       name = local_model(name, m.revision, {.parts = parts}, job);
@@ -131,9 +131,9 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
           m.lightning_ckpt);
     m.wan_transformer_pretrained_model_name_or_path = m.lightning_repo + "/" + m.lightning_ckpt;
   }
-  resolve(m.pretrained_model_name_or_path, needed_parts(config, use));
+  resolve(m.pretrained_model_name_or_path, needed_parts(loaded.config, use));
   if (use == Use::GENERATE || use == Use::TRAIN) {
-    const Expert expert{.which = config.optimizer.train_expert};
+    const Expert expert{.which = loaded.config.optimizer.train_expert};
     resolve(m.wan_transformer_pretrained_model_name_or_path,
             use == Use::TRAIN ? trained_parts(expert)
                               : std::vector<std::string>{"transformer", "transformer_2"});
@@ -145,6 +145,7 @@ void fetch_models(config::Config& config, Use use, const Job& job) {
     resolve(m.wan_text_encoder_pretrained_model_name_or_path,
             {"text_encoder", "tokenizer", "text_encoder_2", "tokenizer_2"});
   }
+  return loaded;
 }
 
 }  // namespace kinema::runs

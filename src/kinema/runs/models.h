@@ -25,9 +25,9 @@ remote::DownloadProgress download_progress(const std::string& name, const Job& j
 /// What a command does with the models of a configuration, which decides what of them it needs.
 enum class Use { TRAIN, PREPARE, GENERATE, GENERATE_FROM_RUN };
 
-/// Puts local folders in the place of every ..._pretrained_model_name_or_path that the command
-/// needs; the others stay as they are.
-void fetch_models(config::Config& config, Use use, const Job& job = {});
+/// The configuration with local folders for every ..._pretrained_model_name_or_path that the
+/// command needs, downloaded where they are not on this machine. The other names stay.
+config::Loaded with_local_models(config::Loaded loaded, Use use, const Job& job = {});
 
 /// The folder of a data set on the hub, in the hub's cache; what `choose` picks of its paths and is
 /// not there is downloaded. Throws an Error as fetch_from_hub does.

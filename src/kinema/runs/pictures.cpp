@@ -44,9 +44,9 @@ Pictures pictures_of(const config::Loaded& loaded) {
   return pictures_of(here.empty() ? scratch_network(loaded) : networks::open(here));
 }
 
-void set_image_keys(config::Loaded& loaded, const Pictures& pictures) {
+config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures) {
   if (!pictures.images) {
-    return;
+    return loaded;
   }
   config::GenerateConfig& g = loaded.config.generate;
   check(!loaded.gives("num_frames") || g.num_frames == 1,
@@ -66,6 +66,7 @@ void set_image_keys(config::Loaded& loaded, const Pictures& pictures) {
   check(loaded.gives("height") == loaded.gives("width"),
         "[config] {} is given without {}\n  resolution=... sets both",
         loaded.gives("height") ? "height" : "width", loaded.gives("height") ? "width" : "height");
+  return loaded;
 }
 
 }  // namespace kinema::runs

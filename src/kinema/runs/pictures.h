@@ -25,8 +25,8 @@ Pictures pictures_of(const networks::Network& network);
 /// yet.
 Pictures pictures_of(const config::Loaded& loaded);
 
-/// Of images, brings num_frames, height and width to those of an image where they were not given.
-/// Throws an Error where other frames were.
-void set_image_keys(config::Loaded& loaded, const Pictures& pictures);
+/// For a model that makes images: the configuration with num_frames, height and width of an image
+/// where they were not given. Throws an Error where other frames were given.
+config::Loaded with_image_keys(config::Loaded loaded, const Pictures& pictures);
 
 }  // namespace kinema::runs

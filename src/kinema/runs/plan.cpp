@@ -60,23 +60,24 @@ JobOptions with_program(JobOptions options) {
 
 /// The step's text with all that its compiler is told.
 planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& options,
-                            const PlannedStep& step, std::map<std::string, pjrt::FlagValue> flags) {
+                            const PlannedStep& step, runtime::Emitted emitted,
+                            std::map<std::string, pjrt::FlagValue> flags) {
   planning::CompileJob out{.target = options.target,
                            .plugin = plugin_for(loaded.config, options.target),
-                           .program = emit(*step.graph, step.outputs, step.emit),
-                           .kernels = static_cast<bool>(step.kernels.lowering),
+                           .program = std::move(emitted.text),
+                           .kernels = !emitted.kernels.handlers.empty(),
                            .save_executable = options.save_executable.string()};
   if (const std::string& folder = loaded.config.run.dump_to; !folder.empty()) {
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     io::write_file(fs::path(folder) / "plan.mlir", out.program);
-    kernels::write_kernel_texts(folder, *step.kernel_texts);
+    kernels::write_kernel_texts(folder, emitted.kernel_texts);
     out.dump = (fs::absolute(folder) / "plan.hlo.txt").string();
   }
   out.memory_limit = options.compile_memory;
   out.options.flags = std::move(flags);
   set_effort(loaded.config, options.target.chip.family == planning::Family::TPU, out.options);
-  out.options = step.kernels.with_flags(std::move(out.options));
+  out.options = emitted.kernels.with_flags(std::move(out.options));
   if (step.place.active()) {
     out.options.partitions = step.place.mesh().devices();
     out.options.device_ids = step.place.mesh().device_ids;
@@ -84,34 +85,42 @@ planning::CompileJob job_of(const config::Loaded& loaded, const PlanOptions& opt
   return out;
 }
 
-/// Compares tiles and gives the best ones to the configuration.
-std::vector<planning::TileTable> choose_tiles(config::Loaded& loaded, const PlanOptions& options,
-                                              const Job& job) {
+/// Compares tiles where that is asked for; else there are no tables.
+std::vector<planning::TileTable> compare_tiles(const config::Loaded& loaded,
+                                               const PlanOptions& options, const Job& job) {
   const config::ModelConfig& model = loaded.config.model;
   const bool tpu = options.target.chip.family == planning::Family::TPU;
   if (!options.tiles && !(model.enable_tile_search && tpu)) {
     return {};
   }
-  const PlannedStep step = build_planned_step(loaded, options.target, options.mode, job);
-  emit(*step.graph, step.outputs, step.emit);  // finds the calls
-  check(!step.attention->empty(),
+  const kernels::AttentionRecord attention =
+      build_planned_step(loaded, options.target, options.mode, job).emitted().attention;
+  check(!attention.empty(),
         "[plan] --tiles: this program has no attention in blocks (attention: {})", model.attention);
   const auto task = job.task("comparing tiles");
   int64_t tried = 0;
   std::vector<planning::TileTable> tables =
-      planning::search_tiles(kernels::calls_of(*step.attention),
+      planning::search_tiles(kernels::calls_of(attention),
                              {.target = options.target,
                               .plugin = plugin_for(loaded.config, options.target),
                               .program = job.program(),
                               .stop = job.stop()},
                              model.tile_search_mode == "full",
                              [&](const planning::TriedTiles&) { task->update(++tried); });
-  config::set(loaded, "flash_block_sizes", kernels::to_string(planning::best_sizes(tables)));
   if (const std::string& folder = model.tile_search_out; !folder.empty()) {
     io::make_folder(folder);
+    io::check_replaceable(fs::path(folder) / "tiles.json", "{", "a table of tiles");
     io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");
   }
   return tables;
+}
+
+config::Loaded with_best_tiles(config::Loaded loaded,
+                               const std::vector<planning::TileTable>& tables) {
+  if (!tables.empty()) {
+    config::set(loaded, "flash_block_sizes", kernels::to_string(planning::best_sizes(tables)));
+  }
+  return loaded;
 }
 
 /// Throws planning::OutOfMemory where the program cannot fit, whatever a compiler makes of it.
@@ -143,16 +152,18 @@ Prepared prepared(const config::Loaded& given, const PlanOptions& options, const
                                        {.target = options.target.name,
                                         .one_device = options.target.devices == 1,
                                         .words = options.flags}));
-  config::Loaded loaded = given;
   const bool tpu = options.target.chip.family == planning::Family::TPU;
-  job.notice(attention_notices(loaded.config, tpu ? options.target.chip.kind : ""));
+  job.notice(attention_notices(given.config, tpu ? options.target.chip.kind : ""));
   Prepared out;
   planning::Report& report = out.report;
-  report.tiles = choose_tiles(loaded, options, job);
+  report.tiles = compare_tiles(given, options, job);
+  const config::Loaded loaded = with_best_tiles(given, report.tiles);
   const Stopwatch watch;
   out.step = build_planned_step(loaded, options.target, options.mode, job);
   const PlannedStep& step = out.step;
-  out.compile = job_of(loaded, options, step, std::move(flags));
+  runtime::Emitted emitted = step.emitted();
+  report.attention = std::move(emitted.attention);
+  out.compile = job_of(loaded, options, step, std::move(emitted), std::move(flags));
   report.target = options.target;
   report.what = step.what;
   report.model = step.model;
@@ -164,7 +175,6 @@ Prepared prepared(const config::Loaded& given, const PlanOptions& options, const
     report.mesh = step.place.mesh().axes.axes;
   }
   report.remat = options.mode == PlanMode::TRAIN ? loaded.config.model.remat_policy : "none";
-  report.attention = *step.attention;
   report.options = out.compile.options;
   report.flops = planning::matrix_flops(*step.graph, step.outputs);
   report.model_flops = step.model_flops;

@@ -73,9 +73,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   const Expert expert = trained_expert(config);
   TrainingStep what =
       training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
-  if (target.chip.family == planning::Family::CPU) {  // as the trainer has it
-    what.step.optimizer_memory = Memory::DEVICE;
-  }
+  what.step = training::for_platform(std::move(what.step), target.platform());
   Dims latents = sample;
   latents.insert(latents.begin(), what.batch);
   const int64_t text = text_tokens(config, model);
@@ -99,9 +97,7 @@ PlannedStep training(const config::Loaded& loaded, const networks::Network& netw
   PlannedStep out;
   out.graph = step->graph.get();
   out.outputs = step->outputs;
-  out.emit.donate = step->donate;
-  out.emit.output_shardings = step->output_shardings;
-  out.emit.host_outputs = step->host_outputs;
+  step->set_emit(out.program.emit);
   out.what = "training step";
   out.model = fmt::format("{}, state {}", model_text(model, what.specs, what.options),
                           what.step.state == training::StateDType::F32 ? "f32" : "as weights");
@@ -156,8 +152,7 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
   PlannedStep out;
   out.graph = &step->graph;
   out.outputs = step->outputs;
-  out.emit.donate = step->donate;
-  out.emit.output_shardings = step->output_shardings;
+  step->set_emit(out.program.emit);
   out.what = "denoising step";
   out.model = model_text(model, network->parameters(spec.options), spec.options);
   out.inputs = inputs_text(spec.latents, model) + (guided ? ", with guidance" : "");
@@ -170,10 +165,10 @@ PlannedStep denoising(const config::Loaded& loaded, const networks::Network& net
 
 }  // namespace
 
-PlannedStep build_planned_step(config::Loaded loaded, const planning::Target& target, PlanMode mode,
-                               const Job& job) {
-  const networks::Network network = planned_network(loaded);
-  set_image_keys(loaded, pictures_of(network));
+PlannedStep build_planned_step(const config::Loaded& given, const planning::Target& target,
+                               PlanMode mode, const Job& job) {
+  const networks::Network network = planned_network(given);
+  const config::Loaded loaded = with_image_keys(given, pictures_of(network));
   const networks::Sizes& model = network.sizes();
   const config::GenerateConfig& g = loaded.config.generate;
   const sample::VideoSizes sizes =
@@ -189,27 +184,15 @@ PlannedStep build_planned_step(config::Loaded loaded, const planning::Target& ta
                         ? training(loaded, network, sizes.latents, place, target, job)
                         : denoising(loaded, network, sizes.latents, place, job);
   if (place.active()) {
-    out.emit.mesh = place.mesh().axes;
+    out.program.emit.mesh = place.mesh().axes;
   }
   out.place = place;
-  out.emit.for_accelerator(target.chip.family != planning::Family::CPU);
-  if (target.chip.family == planning::Family::TPU) {
-    out.emit.host_byte_tiles = kTpuByteTiles;
-  }
-  if (target.chip.family == planning::Family::CPU) {
+  const bool is_cpu = target.chip.family == planning::Family::CPU;
+  if (is_cpu) {
     runtime::limit_cpu_isa(loaded.config.run.cpu_isa);
   }
-  const bool use = uses_kernels(loaded.config, target.chip.family == planning::Family::CPU);
-  out.kernel_texts = std::make_shared<std::vector<kernels::KernelText>>();
-  out.attention = std::make_shared<kernels::AttentionRecord>();
-  out.kernels = kernels::for_target(
-      {.platform = target.platform(), .chip = target.chip.kind, .mesh = out.emit.mesh},
-      {.use = use,
-       .gpu_attention = gpu_attention(loaded.config),
-       .norm_rotation = loaded.config.model.norm_rotation_kernel,
-       .texts = out.kernel_texts,
-       .attention = out.attention});
-  out.emit.lowering = out.kernels.lowering;
+  out.target = {.platform = target.platform(), .chip = target.chip.kind};
+  set_kernels(loaded.config, is_cpu, out.program);
   return out;
 }
 

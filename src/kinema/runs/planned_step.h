@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "kinema/config/config.h"
-#include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/mesh/placement.h"
 #include "kinema/planning/target.h"
 #include "kinema/runs/job.h"
 #include "kinema/runs/plan.h"
+#include "kinema/runtime/emit_for.h"
 #include "kinema/training/experts.h"
 
 namespace kinema::runs {
@@ -22,11 +22,8 @@ struct PlannedStep {
   std::shared_ptr<const void> owner;  // keeps `graph`; shared: two kinds of steps own one
   const Graph* graph = nullptr;
   std::vector<Tensor> outputs;
-  EmitOptions emit;  // with the kernels' lowering
-  kernels::KernelSet kernels;
-  /// Both are filled when the program is written.
-  std::shared_ptr<std::vector<kernels::KernelText>> kernel_texts;
-  std::shared_ptr<kernels::AttentionRecord> attention;
+  kernels::Target target;
+  runtime::ProgramOptions program;
   mesh::Placement place;
   std::string what;
   std::string model;
@@ -34,10 +31,13 @@ struct PlannedStep {
   std::string layout;        // of the batch over the mesh; empty on one device
   training::IdleBytes idle;  // of the expert whose turn the step is not
   double model_flops = 0;  // on all devices, by the formula of Architecture::forward_flops; 0: none
+
+  /// The program's text and kernels, as a run on these devices would emit them.
+  runtime::Emitted emitted() const { return emit_for(target, *graph, outputs, program); }
 };
 
 /// Builds the step for a target's devices. Throws an Error where a run would.
-PlannedStep build_planned_step(config::Loaded loaded, const planning::Target& target, PlanMode mode,
-                               const Job& job);
+PlannedStep build_planned_step(const config::Loaded& loaded, const planning::Target& target,
+                               PlanMode mode, const Job& job);
 
 }  // namespace kinema::runs

@@ -167,12 +167,13 @@ preparation::Hooks hooks_of(const PrepareObserver& observer, const Job& job, Rec
 
 }  // namespace
 
-PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, JobOptions options) {
+PrepareResult prepare(const config::Loaded& given, const PrepareObserver& observer,
+                      JobOptions options) {
   const Job job(observer, std::move(options));
-  job.notice(notices(loaded, "prepare"));
-  const std::shared_ptr<void> together = begin_together(loaded.config, job);
-  const flags::Effective flags = check_flags(loaded, job);
-  fetch_models(loaded.config, Use::PREPARE, job);
+  job.notice(notices(given, "prepare"));
+  const std::shared_ptr<void> together = begin_together(given.config, job);
+  const flags::Effective flags = check_flags(given, job);
+  config::Loaded loaded = with_local_models(given, Use::PREPARE, job);
   config::DataConfig& data = loaded.config.data;
   check_same_start(loaded.config, flags, job);
   data.train_data_dir = local_copy(data.train_data_dir, job);
@@ -182,11 +183,13 @@ PrepareResult prepare(config::Loaded loaded, const PrepareObserver& observer, Jo
   if (writes) {
     records.emplace(data.tfrecords_dir, job);
     eval_records.emplace(data.eval_tfrecords_dir, job);
+    data.tfrecords_dir = records->local();
+    data.eval_tfrecords_dir = eval_records->local();
   }
-  const config::Config& config = loaded.config;
   job.begin();
   const Pictures pictures = pictures_of(loaded);
-  set_image_keys(loaded, pictures);
+  loaded = with_image_keys(std::move(loaded), pictures);
+  const config::Config& config = loaded.config;
   const Made with{.text = widths_of(loaded), .sizes = pictures.sizes, .writes = writes};
   const std::shared_ptr<const data::ClipSet> clips = open_clips(config, job);
   std::vector<Part> parts = parts_of(config, clips, with, records ? &*records : nullptr,

@@ -34,7 +34,7 @@ struct PrepareResult {
 };
 
 /// Prepares the records of tfrecords_dir, and of eval_tfrecords_dir where that is named.
-PrepareResult prepare(config::Loaded config, const PrepareObserver& observer,
+PrepareResult prepare(const config::Loaded& config, const PrepareObserver& observer,
                       JobOptions options = {});
 
 }  // namespace kinema::runs

@@ -19,6 +19,7 @@
 #include "kinema/runs/device.h"
 #include "kinema/runs/encoders.h"
 #include "kinema/runs/generation.h"
+#include "kinema/runs/initial_state.h"
 #include "kinema/runs/kernel_check.h"
 #include "kinema/runs/lacks.h"
 #include "kinema/runs/less_memory.h"
@@ -119,84 +120,6 @@ int64_t steps_of(const config::OptimizerConfig& config, int64_t samples, int64_t
   return (config.num_train_epochs * samples + batch - 1) / batch;
 }
 
-/// `specs` in the dtypes that the state is kept in; of the network at this place.
-training::State first_state(const Training& training, size_t place,
-                            std::span<const nn::ParamSpec> specs, bool ema,
-                            const runtime::Devices& devices, const training::Optimizer& optimizer) {
-  const fs::path& pretrained = training.pretrained.at(place);
-  const auto seed = static_cast<uint64_t>(training.seed);
-  if (!pretrained.empty()) {
-    weights::check_folder(pretrained, specs);
-  }
-  const std::vector<TrainedAdapter>& adapters = training.step.adapters;
-  std::vector<runtime::Array> params =
-      !adapters.empty()    ? weights::load_adapted(pretrained, adapters.at(place).merged,
-                                                   adapters[place].start, seed, specs, devices)
-      : pretrained.empty() ? weights::initialise(specs, seed, devices)
-                           : weights::load(pretrained, specs, devices);
-  return training::fresh_state(std::move(params), specs, ema, devices, optimizer);
-}
-
-/// That a checkpoint holds what init_optimizer is to take of it.
-void check_optimizer_of(const config::Config& config, const fs::path& checkpoint) {
-  if (!config.run.init_optimizer) {
-    return;
-  }
-  check(training::has_optimizer(checkpoint),
-        "[train] init_optimizer: {} holds no optimizer (save_optimizer=false)\n  "
-        "init_optimizer=false takes its weights alone",
-        checkpoint.string());
-  const std::string before = training::read_train_state(checkpoint).setting("optimizer");
-  const std::string_view now = config::word_of(config.optimizer.optimizer);
-  check(before.empty() || before == now,
-        "[train] init_optimizer: {} holds {}'s state, and this run's optimizer is {}\n  "
-        "init_optimizer=false takes its weights alone",
-        checkpoint.string(), before, now);
-}
-
-/// That of a checkpoint, of the network at this place.
-training::State saved_state(const Training& training, size_t place, const fs::path& checkpoint,
-                            std::span<const nn::ParamSpec> specs, bool ema,
-                            const runtime::Devices& devices, const training::Optimizer& optimizer) {
-  check_same_class(training.step.network, checkpoint);
-  std::optional<training::AdapterBase> base;
-  if (const std::vector<TrainedAdapter>& adapters = training.step.adapters; !adapters.empty()) {
-    base = training::AdapterBase{.folder = training.pretrained.at(place),
-                                 .merged = adapters.at(place).merged};
-  }
-  const Expert& expert = training.step.expert;
-  return training::load_state(checkpoint, specs, ema, devices, optimizer, base,
-                              part_for(checkpoint, expert.each().at(place), expert.is_both()));
-}
-
-/// Has the network at this place begin with the weights of another run's checkpoint: a network, or
-/// the adapter of one.
-void begin_from(const fs::path& checkpoint, size_t place, Training& out) {
-  const Expert& expert = out.step.expert;
-  const std::vector<std::string> parts = training::weights_parts(checkpoint);
-  const fs::path weights =
-      checkpoint / parts.at(static_cast<size_t>(
-                       part_for(checkpoint, expert.each().at(place), expert.is_both())));
-  if (parts.front() != training::kAdapter) {
-    check_same_network(out.step.network, checkpoint);
-    out.pretrained.at(place) = weights;
-    return;
-  }
-  check(
-      !out.step.adapters.empty(),
-      "[train] init_from: {} holds an adapter, but a whole network is trained\n  enable_lora=true "
-      "trains an adapter that begins as it",
-      checkpoint.string());
-  TrainedAdapter& adapter = out.step.adapters.at(place);
-  adapter.start = {{.lora = std::make_shared<const weights::Lora>(weights::Lora::open(weights))}};
-  const weights::UniformRank before = weights::uniform_rank(adapter.start.front());
-  check(before.rank == adapter.config.rank && before.factor == adapter.config.scale(),
-        "[train] init_from: the adapter of {} has rank {} and counts {:g} times, this run's {} and "
-        "{:g}\n  lora_rank and lora_alpha must be the same",
-        checkpoint.string(), before.rank, before.factor, adapter.config.rank,
-        adapter.config.scale());
-}
-
 /// Those of timesteps_list that are trained, and those that no schedule has, which are refused
 /// where they would be used.
 std::vector<int64_t> trained_timesteps(const config::Config& config, const Expert& expert) {
@@ -275,18 +198,31 @@ bool open_data(const config::Config& config, const pjrt::Client& client, const J
   return out.source != nullptr;
 }
 
+training::LoopOptions loop_options(const config::Config& config, const Training& run,
+                                   int64_t max_steps, double peak_tflops) {
+  return {.first_step = run.first_step,
+          .max_steps = max_steps,
+          .checkpoint_every = config.run.checkpoint_every,
+          .final_checkpoint = config.run.save_final_checkpoint,
+          .on_nonfinite = config.optimizer.on_nonfinite == config::OnNonfinite::SKIP
+                              ? training::OnNonfinite::SKIP
+                              : training::OnNonfinite::STOP,
+          .eval_every = config.run.eval_every,
+          .check_replicas_every = config.runtime.check_replicas_every,
+          .peak_tflops = peak_tflops};
+}
+
 /// What data, checkpoint and configuration say of the steps to come: how many, at which rates, of
-/// which shapes.
-void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& start,
+/// which shapes. `known`: the configuration with what devices, data and model decided so far.
+void plan_steps(const config::Config& config, const config::Config& known, const Start& start,
                 const runtime::Devices& devices, Training& out) {
-  const config::Config& config = loaded.config;
-  const config::OptimizerConfig& o = config.optimizer;
   const TrainingStep& what = out.step;
-  loaded.config.optimizer.max_train_steps = steps_of(o, out.source->size(), what.batch);
-  resolved.optimizer.max_train_steps = o.max_train_steps;
-  resolve_schedule(resolved, start);
+  config::Config resolved = known;
+  const int64_t max_steps = steps_of(config.optimizer, out.source->size(), what.batch);
+  resolved.optimizer.max_train_steps = max_steps;
+  resolved = with_schedule(std::move(resolved), start);
   const training::Schedule schedule = schedule_of(resolved, what.batch);
-  check_rate(schedule, start, o.max_train_steps);
+  check_rate(schedule, start, max_steps);
   out.schedules = schedules_of(schedule, out.two);
   out.settings = record_of(resolved);
   out.notes = resume_lines(start, resolved);
@@ -309,24 +245,8 @@ void plan_steps(config::Loaded& loaded, config::Config& resolved, const Start& s
         what.adapters.empty() ? training::Trained::NETWORK : training::Trained::ADDITIONS));
   }
   constexpr double kTera = 1e12;
-  out.peak_tflops = planning::peak_flops(devices[0].description().kind) / kTera;
-}
-
-/// What all processes together read of a checkpoint, and who read how much.
-std::string read_once_line(int64_t own, const Job& job) {
-  double sum = 0;
-  std::string each;
-  const std::vector<std::string> all =
-      job.world().talk().gather(std::to_string(own), {.what = "the restored state"});
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    constexpr double kMega = 1e6;
-    const double read = std::stod(all[rank]) / kMega;
-    sum += read;
-    if (read > 0 && rank < 8) {
-      each += fmt::format("{}process {} {:.1f} MB", each.empty() ? "" : ", ", rank, read);
-    }
-  }
-  return fmt::format("checkpoint read by one replica: {:.1f} MB in all ({})", sum, each);
+  out.loop = loop_options(config, out, max_steps,
+                          planning::peak_flops(devices[0].description().kind) / kTera);
 }
 
 /// What else of a run lies in the host's memory: samples that stay there, and the copies that a
@@ -337,11 +257,21 @@ int64_t held_beside_steps(const config::Config& config, const Training& run) {
   const int64_t kept = kept_in_memory(config, run.source->size(),
                                       (batch.latents.bytes() + batch.text.bytes()) / samples);
   const bool copies = run.in_background && config.run.checkpoint_every > 0 &&
-                      config.run.checkpoint_every < config.optimizer.max_train_steps;
+                      config.run.checkpoint_every < run.loop.max_steps;
   return kept +
          (copies ? run.experts->size() *
                        training::checkpoint_bytes(run.experts->trainer().state_parts(), run.held())
                  : 0);
+}
+
+data::PrefetchOptions prefetch_options(const config::Config& config, const Training& run) {
+  data::PrefetchOptions out;
+  out.batch_size = run.step.batch;
+  out.start = run.first_position;
+  out.threads = static_cast<int>(config.data.decode_threads);
+  out.depth = config.data.prefetch_batches;
+  out.rows = run.experts->trainer().rows();
+  return out;
 }
 
 /// The trainer without its state, and what it will take. False when the job was told to stop.
@@ -381,6 +311,57 @@ bool compile(const config::Config& config, const runtime::Devices& devices, cons
   return true;
 }
 
+/// What of the configuration only says how the run is saved and watched.
+void take_settings(const config::Config& config, Training& out) {
+  out.seed = config.run.seed;
+  out.reuse_batch = config.data.reuse_example_batch;
+  out.save_optimizer = config.run.save_optimizer;
+  out.in_background = config.run.background_checkpoints;
+  out.debug_nans = config.runtime.debug_nans;
+}
+
+/// Throws an Error where videos of the run ask for more steps than the schedule has.
+void check_sampler(const config::Config& config, const networks::Network& network) {
+  if (makes_videos(config.run)) {
+    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
+    check_sampler_steps(config.generate.num_inference_steps, pipeline && pipeline->schedule
+                                                                 ? *pipeline->schedule
+                                                                 : network->learned().sampled);
+  }
+}
+
+void tell_adapters(std::span<const TrainedAdapter> adapters, const Job& job) {
+  for (const TrainedAdapter& adapter : adapters) {
+    for (const std::string& line : adapter.lines) {
+      job.line("lora: " + line);
+    }
+  }
+}
+
+/// Several processes write checkpoints together.
+void share_state(const runtime::Devices& devices, const Job& job, Training& out) {
+  if (devices.is_shared()) {
+    const world::World& world = job.world();
+    out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
+    out.writers = std::make_unique<world::Communicator>(world.communicator());
+  }
+}
+
+/// Checks what the run resumes from, or begins with.
+void check_start(const config::Config& config, const config::Config& resolved, const Start& start,
+                 Training& out) {
+  if (start.resumes()) {
+    config::check_matches(start.saved.settings, record_of(resolved), start.folder);
+  } else if (!start.init.empty()) {
+    if (config.run.init_optimizer) {
+      check_optimizer_of(start.init, config::word_of(config.optimizer.optimizer));
+    }
+    for (size_t place = 0; place < out.pretrained.size(); ++place) {
+      begin_from(start.init, place, out);
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config,
@@ -402,18 +383,19 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
                                                shapes, step, std::move(evaluation));
 }
 
-Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, const fs::path& run,
-                          const Start& start, checkpoints::StoredCheckpoints* stored,
-                          const Job& job) {
+Training prepare_training(const config::Loaded& given, const pjrt::Client& client,
+                          const fs::path& run, const Start& start,
+                          checkpoints::StoredCheckpoints* stored, const Job& job) {
+  const Expert expert = trained_expert(given.config);
+  const std::vector<fs::path> pretrained = pretrained_networks(given.config, expert);
+  const networks::Network network =
+      pretrained.front().empty() ? scratch_network(given) : networks::open(pretrained.front());
+  const config::Loaded loaded = with_image_keys(given, pictures_of(network));
   const config::Config& config = loaded.config;
   Training out;
   out.run = run;
-  out.seed = config.run.seed;
-  out.reuse_batch = config.data.reuse_example_batch;
-  out.save_optimizer = config.run.save_optimizer;
-  out.in_background = config.run.background_checkpoints;
-  out.debug_nans = config.runtime.debug_nans;
   out.stored = stored;
+  take_settings(config, out);
   // Those that are sent to a store go from here when they are there.
   const checkpoints::Keep keep = keep_of(loaded, start);
   out.checkpoints = std::make_unique<checkpoints::CheckpointFolder>(
@@ -421,34 +403,21 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.writer = std::make_unique<training::Background>();
 
   const mesh::Placement asked = placement(config, client, job.world().hosts());
-  const Expert expert = trained_expert(config);
   check_videos(config, expert);
-  out.pretrained = pretrained_networks(config, expert);
-  const fs::path& first = out.pretrained.front();
-  const networks::Network network = first.empty() ? scratch_network(loaded) : networks::open(first);
+  out.pretrained = pretrained;
   if (const auto pipeline = pipeline_index(config)) {
     sample::check_family(*pipeline, network);
   }
-  job.notice(file_notices(first));
+  job.notice(file_notices(pretrained.front()));
   if (config.model.train_new_flux || config.model.train_new_unet) {
     std::ranges::fill(out.pretrained, fs::path());  // of which only the sizes are taken
   }
-  set_image_keys(loaded, pictures_of(network));
-  if (makes_videos(config.run)) {
-    const std::optional<sample::PipelineFolder> pipeline = pipeline_index(config);
-    check_sampler_steps(config.generate.num_inference_steps, pipeline && pipeline->schedule
-                                                                 ? *pipeline->schedule
-                                                                 : network->learned().sampled);
-  }
+  check_sampler(config, network);
   out.two = two_experts(config, network, expert);
   out.step =
       training_step(config, network, expert, trained_adapters(config, network, expert, job), asked);
   const TrainingStep& what = out.step;
-  for (const TrainedAdapter& adapter : what.adapters) {
-    for (const std::string& line : adapter.lines) {
-      job.line("lora: " + line);
-    }
-  }
+  tell_adapters(what.adapters, job);
   const mesh::Placement& place = what.options.place;
   const runtime::Devices devices(client, place);
   job.notice(what.doubts);
@@ -458,20 +427,9 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
   out.parameters = networks * count(own_of(what.specs));
   out.trained_parameters = networks * count(training::trained_of(what.specs));
   out.scheduler_config = scheduler_config_of(config, network, what.step.objective);
-  config::Config resolved = resolved_config(config, what, expert);
-  if (start.resumes()) {
-    config::check_matches(start.saved.settings, record_of(resolved), start.folder);
-  } else if (!start.init.empty()) {
-    check_optimizer_of(config, start.init);
-    for (size_t place = 0; place < out.pretrained.size(); ++place) {
-      begin_from(start.init, place, out);
-    }
-  }
-  if (devices.is_shared()) {
-    const world::World& world = job.world();
-    out.shared = std::make_unique<training::SharedState>(devices, world.rank(), world.size());
-    out.writers = std::make_unique<world::Communicator>(world.communicator());
-  }
+  const config::Config resolved = resolved_config(config, what, expert);
+  check_start(config, resolved, start, out);
+  share_state(devices, job, out);
   const bool ema = what.step.ema.is_on();
   const std::vector<nn::ParamSpec> kept = training::state_specs(what.specs, what.step.state);
   const auto optimizer = training::optimizer_of(what.step);
@@ -490,47 +448,22 @@ Training prepare_training(config::Loaded& loaded, const pjrt::Client& client, co
     return out;
   }
   check_same_data(*out.source, start.saved.data_position, job);
-  plan_steps(loaded, resolved, start, devices, out);
-  job.notice(turn_notices(out.two, config.optimizer.max_train_steps));
+  plan_steps(config, resolved, start, devices, out);
+  job.notice(turn_notices(out.two, out.loop.max_steps));
   if (!compile(config, devices, job, out)) {
     return out;
   }
-  {
-    const auto span = out.timings.measure("loading weights");
-    const auto loading = job.task("loading the weights");
-    const bool with_optimizer = !start.init.empty() && config.run.init_optimizer;
-    const auto bytes_read = std::make_shared<std::atomic<int64_t>>(0);
-    const bool once = config.run.enable_single_replica_ckpt_restoring && devices.is_shared();
-    const runtime::Devices readers = once ? devices.with_one_reader(bytes_read) : devices;
-    const fs::path& from = start.resumes() ? start.folder : start.init;
-    try {
-      for (size_t place = out.pretrained.size(); place-- > 0;) {
-        out.experts->set_state(static_cast<int64_t>(place),
-                               start.resumes() || with_optimizer
-                                   ? saved_state(out, place, from, kept, ema, readers, *optimizer)
-                                   : first_state(out, place, kept, ema, devices, *optimizer));
-      }
-    } catch (const Error&) {
-      check(!was_removed(from),
-            "[train] the checkpoint {} was removed while it was read, as by a training that goes "
-            "on\n  the same command takes the newest of that run",
-            from.string());
-      throw;
-    }
-    if (once && (start.resumes() || with_optimizer)) {
-      job.line(read_once_line(*bytes_read, job));
-    }
-    if (out.eval_source) {
-      add_evaluation(config, devices, job, out);
-    }
+  load_states({.start = start,
+               .specs = kept,
+               .ema = ema,
+               .optimizer = *optimizer,
+               .with_init_optimizer = config.run.init_optimizer,
+               .one_reader = config.run.enable_single_replica_ckpt_restoring},
+              devices, job, out);
+  if (out.eval_source) {
+    add_evaluation(config, devices, job, out);
   }
-  data::PrefetchOptions ahead;
-  ahead.batch_size = what.batch;
-  ahead.start = out.first_position;
-  ahead.threads = static_cast<int>(config.data.decode_threads);
-  ahead.depth = config.data.prefetch_batches;
-  ahead.rows = out.experts->trainer().rows();
-  out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, ahead);
+  out.prefetcher = std::make_unique<data::Prefetcher>(*out.source, prefetch_options(config, out));
   return out;
 }
 

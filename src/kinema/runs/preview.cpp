@@ -64,14 +64,16 @@ std::string title_of(const std::string& where, const Shape& pixels, const data::
   return out;
 }
 
-/// Sizes of models that make images; of a model that is not here, what the configuration says.
-void set_sizes(config::Loaded& loaded, const Job& job) {
+/// The configuration with the sizes of a model that makes images; of a model that is not here, as
+/// it is.
+config::Loaded with_sizes(const config::Loaded& loaded, const Job& job) {
   try {
-    set_image_keys(loaded, pictures_of(loaded));
+    return with_image_keys(loaded, pictures_of(loaded));
   } catch (const Error& error) {
     const std::string why = error.what();
     job.notice("sizes are the configuration's, the model is not asked: " +
                why.substr(0, why.find('\n')));
+    return loaded;
   }
 }
 
@@ -86,8 +88,7 @@ Preview preview(config::Loaded loaded, const std::string& path, int64_t samples,
     const std::string found = data::dataset_type_of(data::file_names(local));
     config::set(loaded, "dataset_type", found.empty() ? "videos" : found);
   }
-  set_sizes(loaded, job);
-  const config::Config& config = loaded.config;
+  const config::Config config = with_sizes(loaded, job).config;
   check(has_clips(config.data),
         "[data] a preview shows pictures or clips, but dataset_type is {}\n  dataset_type=videos, "
         "images or hf, or a folder of those",

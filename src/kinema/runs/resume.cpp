@@ -101,7 +101,7 @@ config::Config resolved_config(const config::Config& config, const TrainingStep&
   return out;
 }
 
-void resolve_schedule(config::Config& resolved, const Start& start) {
+config::Config with_schedule(config::Config resolved, const Start& start) {
   int64_t& steps = resolved.optimizer.learning_rate_schedule_steps;
   if (steps < 0) {
     steps = saved_number(start.saved, "learning_rate_schedule_steps")
@@ -109,6 +109,7 @@ void resolve_schedule(config::Config& resolved, const Start& start) {
   }
   // Behind the rise of a line or half a cosine, -1 stays: its length is not a share of decimals.
   resolved.optimizer.lr_decay_fraction = config::decay_fraction(resolved.optimizer);
+  return resolved;
 }
 
 void check_rate(const training::Schedule& schedule, const Start& start, int64_t max_steps) {

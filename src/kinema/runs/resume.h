@@ -36,10 +36,11 @@ Start find_start(const config::Config& config, const std::filesystem::path& run,
 config::Config resolved_config(const config::Config& config, const TrainingStep& step,
                                const Expert& expert);
 
-/// Makes learning_rate_schedule_steps of -1 the length that the run began with; where it begins,
-/// max_train_steps. So a run that is made longer goes on at the rate that it ended with. And makes
-/// lr_decay_fraction of -1 what lr_schedule says.
-void resolve_schedule(config::Config& resolved, const Start& start);
+/// The configuration with the length of the learning rate schedule: a learning_rate_schedule_steps
+/// of -1 is the length that the run began with, so a run with a larger max_train_steps keeps the
+/// rate that it ended with; where the run begins it is max_train_steps. An lr_decay_fraction of -1
+/// is what lr_schedule says.
+config::Config with_schedule(config::Config resolved, const Start& start);
 
 /// Throws an Error where a run that is made longer would make steps that change nothing: its
 /// schedule ends at a rate of 0.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kinema/checkpoints/checkpoint_folder.h"
+#include "kinema/checkpoints/run_lock.h"
 #include "kinema/config/config.h"
 #include "kinema/core/error.h"
 #include "kinema/core/quantities.h"
@@ -74,6 +75,12 @@ RunFiles::RunFiles(fs::path folder) : run(std::move(folder)) {
   metrics = run / kMetrics;
   checkpoints = run / "checkpoints";
   const fs::path config = run / kConfig;
+  const bool is_run = fs::exists(config, ignored) || fs::exists(metrics, ignored) ||
+                      fs::exists(checkpoints, ignored) || checkpoints::is_training(run);
+  check(is_run || fs::is_empty(run, ignored),
+        "[run] {} is no run folder: it has neither config.yml nor metrics.jsonl\n  a run folder is "
+        "output_dir/run_name of the run's configuration",
+        run.string());
   if (fs::exists(config, ignored)) {
     const config::Config given = config::load(config).config;
     const config::RunConfig& keys = given.run;

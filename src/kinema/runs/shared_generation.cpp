@@ -105,20 +105,16 @@ void add(const io::Json& told, GenerateResult& result, std::vector<sample::Liste
 
 }  // namespace
 
-fs::path agree_on_checkpoint(config::Config& config, const std::function<ModelToUse()>& find,
-                             const Job& job) {
+std::optional<int64_t> agree_on_checkpoint(const std::function<ModelToUse()>& find,
+                                           const Job& job) {
   world::World& world = job.world();
   if (world.is_alone()) {
-    return {};
+    return std::nullopt;
   }
   const std::optional<int64_t> own = world.is_first() ? find().step : std::nullopt;
   const std::string step =
       world.talk().broadcast(own ? std::to_string(*own) : "", for_what("the checkpoint"));
-  if (step.empty()) {
-    return {};
-  }
-  config.generate.generate_checkpoint_step = std::stoll(step);
-  return checkpoints_folder(config, run_folder(config)) / step;
+  return step.empty() ? std::nullopt : std::optional(std::stoll(step));
 }
 
 void check_still_there(const fs::path& checkpoint, bool removed, const Job& job) {

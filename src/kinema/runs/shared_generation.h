@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,10 +19,9 @@
 /// call each of these at the same point; none does anything in one process.
 namespace kinema::runs {
 
-/// The newest checkpoint may be another one for who looks a moment later: all take process 0's,
-/// whose folder is returned; empty: none.
-std::filesystem::path agree_on_checkpoint(config::Config& config,
-                                          const std::function<ModelToUse()>& find, const Job& job);
+/// The step of process 0's newest checkpoint, which all processes use: a process that looks a
+/// moment later may find a newer one. Nothing in one process, or where there is none.
+std::optional<int64_t> agree_on_checkpoint(const std::function<ModelToUse()>& find, const Job& job);
 
 /// Throws CheckpointRemoved in all processes where it was `removed` for any of them.
 void check_still_there(const std::filesystem::path& checkpoint, bool removed, const Job& job);

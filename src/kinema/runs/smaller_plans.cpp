@@ -208,7 +208,7 @@ class Search {
 planning::LeastMemory least_memory(const PlannedStep& step) {
   return planning::least_memory(*step.graph, step.outputs,
                                 step.place.active() ? step.place.mesh().axes : MeshAxes(),
-                                step.emit.host_offload);
+                                runtime::has_own_memory(step.target.platform));
 }
 
 void find_smaller_plan(const Loaded& loaded, const PlanOptions& options, const PlannedStep& step,

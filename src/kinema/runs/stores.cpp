@@ -135,7 +135,8 @@ std::unique_ptr<remote::Mirror> mirror_of(const std::string& path, const std::st
       remote::MirrorOptions{.except = std::move(except), .say = said_by(job)});
 }
 
-RecordStore::RecordStore(std::string& folder, const Job& job) : path_(folder) {
+RecordStore::RecordStore(const std::string& folder, const Job& job)
+    : path_(folder), local_(folder) {
   auto stored = remote::read_store_path(folder);
   if (!stored) {
     return;
@@ -146,7 +147,7 @@ RecordStore::RecordStore(std::string& folder, const Job& job) : path_(folder) {
   // A folder of its own, because what is kept beside the shards goes to the folder above.
   const fs::path local =
       stores_folder() / "prepared" / stored->scheme / stored->bucket / (stored->name + ".staging");
-  folder = (local / name).string();
+  local_ = (local / name).string();
   stored->name.resize(slash == std::string::npos ? 0 : slash);
   mirror_ = std::make_unique<remote::Mirror>(local, remote::Store(*stored),
                                              remote::MirrorOptions{.say = said_by(job)});
@@ -168,14 +169,13 @@ void RecordStore::finish() {
   }
 }
 
-VideoStore::VideoStore(std::string& folder, Job job) : path_(folder), job_(std::move(job)) {
+VideoStore::VideoStore(const std::string& folder, Job job) : path_(folder), job_(std::move(job)) {
   if (remote::is_store_path(folder)) {
     io::make_folder(stores_folder() / "videos");
     std::string name = (stores_folder() / "videos" / "XXXXXX").string();
     check(::mkdtemp(name.data()) != nullptr, "[generate] no folder can be made in {}",
           (stores_folder() / "videos").string());
     local_ = name;
-    folder = local_;
   }
 }
 
@@ -213,8 +213,9 @@ std::string VideoStore::path(const fs::path& file) const {
                         : below(path_, file.lexically_relative(local_).generic_string());
 }
 
-RunStores::RunStores(config::Config& config, Job job) : job_(std::move(job)) {
-  config::RunConfig& run = config.run;
+RunStores::RunStores(const config::Config& config, Job job)
+    : job_(std::move(job)), local_(config.run), local_encoded_(config.data.dataset_save_location) {
+  config::RunConfig& run = local_;
   run_ = below(run.output_dir, run.run_name);
   // What lies in the run folder by default lies in it in the store too.
   std::string checkpoints = run.checkpoint_dir;
@@ -259,12 +260,24 @@ RunStores::RunStores(config::Config& config, Job job) : job_(std::move(job)) {
       *folder = mirrored(*folder);
     }
   }
-  if (remote::is_store_path(config.data.dataset_save_location)) {
-    std::string& key = config.data.dataset_save_location;
-    outputs_.push_back({key, staging_of(key), true, {}});
-    key = staging_of(key);
+  if (const std::string& encoded = config.data.dataset_save_location;
+      remote::is_store_path(encoded)) {
+    local_encoded_ = staging_of(encoded);
+    outputs_.push_back({encoded, local_encoded_, true, {}});
   }
   run.output_dir = staging_of(run.output_dir);
+}
+
+config::Loaded RunStores::with_local_output(config::Loaded loaded) const {
+  config::RunConfig& run = loaded.config.run;
+  run.output_dir = local_.output_dir;
+  run.checkpoint_dir = local_.checkpoint_dir;
+  run.metrics_file = local_.metrics_file;
+  run.timing_metrics_file = local_.timing_metrics_file;
+  run.tensorboard_dir = local_.tensorboard_dir;
+  run.metrics_dir = local_.metrics_dir;
+  loaded.config.data.dataset_save_location = local_encoded_;
+  return loaded;
 }
 
 void RunStores::begin(const std::string& config_text) {
@@ -328,22 +341,23 @@ void RunStores::finish() {
   }
 }
 
-void fetch_checkpoint(config::Config& config, const Job& job) {
-  config::RunConfig& run = config.run;
+config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job) {
+  config::RunConfig& run = loaded.config.run;
+  config::GenerateConfig& generate = loaded.config.generate;
   const bool output = remote::is_store_path(run.output_dir);
   if (run.run_name.empty() || (!output && !remote::is_store_path(run.checkpoint_dir))) {
     check(!output, "[config] output_dir is {}: run_name says which run of it", run.output_dir);
-    return;
+    return loaded;
   }
   const std::string folder = below(run.output_dir, run.run_name);
   const std::string checkpoints =
       run.checkpoint_dir.empty() ? below(folder, "checkpoints") : run.checkpoint_dir;
   if (const auto stored = remote::read_store_path(checkpoints)) {
-    const int64_t asked = config.generate.generate_checkpoint_step;
+    const int64_t asked = generate.generate_checkpoint_step;
     const int64_t step = asked >= 0 ? asked : bring_newest(checkpoints, *stored, job);
-    check(step >= 0 || !config.model.pretrained_model_name_or_path.empty(),
+    check(step >= 0 || !loaded.config.model.pretrained_model_name_or_path.empty(),
           "[generate] {} holds no checkpoint", checkpoints);
-    config.generate.generate_checkpoint_step = step;
+    generate.generate_checkpoint_step = step;
     if (const auto unsent = checkpoints::newest_unsent(staging_of(checkpoints));
         asked < 0 && unsent > step) {
       job.notice(
@@ -358,13 +372,14 @@ void fetch_checkpoint(config::Config& config, const Job& job) {
     }
   }
   if (output) {
-    std::string& videos = config.generate.video_folder;
-    const int64_t step = config.generate.generate_checkpoint_step;
+    std::string& videos = generate.video_folder;
+    const int64_t step = generate.generate_checkpoint_step;
     videos = videos.empty() ? below(folder, "samples/" + (step < 0 ? std::string("pretrained")
                                                                    : std::to_string(step)))
                             : videos;
     run.output_dir = staging_of(run.output_dir);
   }
+  return loaded;
 }
 
 }  // namespace kinema::runs

@@ -40,25 +40,27 @@ std::unique_ptr<remote::Mirror> mirror_of(const std::string& path, const std::st
 /// A folder of shards that `kinema prepare` writes, with the files that it keeps beside it.
 class RecordStore {
  public:
-  /// Makes `folder` one of this machine, with what the store has.
-  RecordStore(std::string& folder, const Job& job);
+  /// Of a folder in a store, downloads what the store has.
+  RecordStore(const std::string& folder, const Job& job);
 
   /// The folder as the user named it.
   const std::string& path() const { return path_; }
+  /// The folder of this machine to write to.
+  const std::string& local() const { return local_; }
   void hint();
   /// Writes what is left. Throws an Error when it cannot.
   void finish();
 
  private:
   std::string path_;
+  std::string local_;
   std::unique_ptr<remote::Mirror> mirror_;
 };
 
 /// Videos that are made: written to a folder of this machine, then sent to video_folder's store.
 class VideoStore {
  public:
-  /// Makes `folder` one of this machine.
-  VideoStore(std::string& folder, Job job);
+  VideoStore(const std::string& folder, Job job);
 
   /// The names that are taken in the store; none for a folder of this machine, which can be asked.
   /// The list of what is there, metadata.jsonl, is brought here, so that it can grow; to process 0,
@@ -67,6 +69,8 @@ class VideoStore {
   /// Sends all files below the folder, then removes them here. Throws an Error when it cannot.
   void finish();
   bool is_remote() const { return !local_.empty(); }
+  /// The folder of this machine to write to; empty where none was given.
+  const std::string& local() const { return local_.empty() ? path_ : local_; }
   /// A file's path as the user would name it.
   std::string path(const std::filesystem::path& file) const;
 
@@ -79,13 +83,14 @@ class VideoStore {
 /// The output of a training run, of which any part may lie in a store.
 class RunStores {
  public:
-  /// Makes the keys of `config` that name output those of this machine.
-  RunStores(config::Config& config, Job job);
+  RunStores(const config::Config& config, Job job);
   RunStores(const RunStores&) = delete;
   RunStores& operator=(const RunStores&) = delete;
   /// Where the run ended without finish(), tries to write what is left.
   ~RunStores();
 
+  /// The configuration with paths of this machine for all keys that name output.
+  config::Loaded with_local_output(config::Loaded loaded) const;
   /// The run folder as the user named it.
   const std::string& run() const { return run_; }
   /// Where checkpoints go beside this machine; null: nowhere.
@@ -112,6 +117,8 @@ class RunStores {
   };
 
   Job job_;
+  config::RunConfig local_;  // of which the paths of output
+  std::string local_encoded_;
   std::string run_;
   std::string config_copy_;  // base_output_directory/run_name; empty: none
   std::vector<Output> outputs_;
@@ -119,8 +126,9 @@ class RunStores {
   std::unique_ptr<checkpoints::StoredCheckpoints> checkpoints_;
 };
 
-/// The model of a run whose output_dir or checkpoint_dir is in a store: brings the checkpoint that
-/// is asked for and makes the keys name it; video_folder becomes the run's own where none is given.
-void fetch_checkpoint(config::Config& config, const Job& job);
+/// Of a run whose output_dir or checkpoint_dir is in a store: downloads the checkpoint that is
+/// asked for and returns the configuration that names it; video_folder becomes the run's own where
+/// none is given.
+config::Loaded with_local_checkpoint(config::Loaded loaded, const Job& job);
 
 }  // namespace kinema::runs

@@ -33,9 +33,7 @@ std::vector<AttentionCall> calls_of(const config::Loaded& loaded, PlanMode mode,
                                     const pjrt::Client& client, const Job& job) {
   const auto devices = static_cast<int64_t>(client.devices().size());
   planning::Target target = planning::parse_target(fmt::format("cpu:{}", devices));
-  const PlannedStep step = build_planned_step(loaded, target, mode, job);
-  emit(*step.graph, step.outputs, step.emit);
-  return kernels::calls_of(*step.attention);
+  return kernels::calls_of(build_planned_step(loaded, target, mode, job).emitted().attention);
 }
 
 /// The call by itself, forward or backward, with these block sizes.
@@ -87,21 +85,21 @@ double time_of(const runtime::Program& program, const pjrt::Client& client, int6
 
 }  // namespace
 
-void choose_tiles(config::Loaded& loaded, PlanMode mode, const pjrt::Client& client,
-                  const Job& job) {
+config::Loaded with_fastest_tiles(config::Loaded loaded, PlanMode mode, const pjrt::Client& client,
+                                  const Job& job) {
   const config::ModelConfig& model = loaded.config.model;
   if (!model.enable_tile_search) {
-    return;
+    return loaded;
   }
   if (client.platform_name() != "tpu" && client.platform_name() != "cpu") {
     job.notice("enable_tile_search: this device's attention kernels choose their tiles themselves");
-    return;
+    return loaded;
   }
   const std::vector<AttentionCall> calls = calls_of(loaded, mode, client, job);
   if (calls.empty()) {
     job.notice(
         fmt::format("enable_tile_search: attention: {} has no blocks here", model.attention));
-    return;
+    return loaded;
   }
   runtime::ProgramOptions options = demanding_kernels(program_options(loaded.config), client, job);
   options.dump.clear();
@@ -131,10 +129,12 @@ void choose_tiles(config::Loaded& loaded, PlanMode mode, const pjrt::Client& cli
                                    {.what = "block sizes", .seconds = 24 * 3600});
   if (const std::string& folder = model.tile_search_out; !folder.empty()) {
     io::make_folder(folder);
+    io::check_replaceable(fs::path(folder) / "tiles.json", "{", "a table of tiles");
     io::write_file(fs::path(folder) / "tiles.json", planning::to_json(tables).dump() + "\n");
   }
   config::set(loaded, "flash_block_sizes", best);
   job.line(fmt::format("flash_block_sizes: {}, the fastest of {}", best, done));
+  return loaded;
 }
 
 }  // namespace kinema::runs

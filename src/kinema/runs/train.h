@@ -99,6 +99,7 @@ struct TrainResult {
 
 /// Trains as the configuration says, or goes on with the run of its name. Throws an Error where
 /// something was not as it must be; the state is saved first where steps were made.
-TrainResult train(config::Loaded config, const TrainObserver& observer, JobOptions options = {});
+TrainResult train(const config::Loaded& config, const TrainObserver& observer,
+                  JobOptions options = {});
 
 }  // namespace kinema::runs

@@ -18,19 +18,6 @@ namespace kinema::runs {
 
 namespace fs = std::filesystem;
 
-training::LoopOptions Training::loop_options(const config::Config& config) const {
-  return {.first_step = first_step,
-          .max_steps = config.optimizer.max_train_steps,
-          .checkpoint_every = config.run.checkpoint_every,
-          .final_checkpoint = config.run.save_final_checkpoint,
-          .on_nonfinite = config.optimizer.on_nonfinite == config::OnNonfinite::SKIP
-                              ? training::OnNonfinite::SKIP
-                              : training::OnNonfinite::STOP,
-          .eval_every = config.run.eval_every,
-          .check_replicas_every = config.runtime.check_replicas_every,
-          .peak_tflops = peak_tflops};
-}
-
 int64_t Training::position(int64_t steps) const {
   // Not what was read so far: a step that is to be made again needs its batch again.
   return reuse_batch ? first_position

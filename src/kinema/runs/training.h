@@ -46,7 +46,7 @@ struct Training {
   CheckpointRoom room;
   std::string scheduler_config;  // of the pipeline, kept in checkpoints; empty: it has none
   std::vector<double> tflops;    // per device and step, of each of `batches`
-  double peak_tflops = 0;
+  training::LoopOptions loop;
   bool reuse_batch = false;
   bool save_optimizer = true;
   bool in_background = true;  // steps go on while a checkpoint is written
@@ -86,7 +86,6 @@ struct Training {
   /// The loop's parts but for `report`, `evaluate`, `stop_requested` and `say`. They refer to this
   /// object.
   training::LoopParts parts();
-  training::LoopOptions loop_options(const config::Config& config) const;
 
  private:
   void save(int64_t steps, bool go_on);
@@ -103,13 +102,13 @@ std::unique_ptr<training::Evaluator> make_evaluator(const config::Config& config
 /// Opens data, model and state (from the checkpoint that the run starts at, the pretrained folder,
 /// or from scratch), compiles the step and starts reading ahead.
 ///
-/// A max_train_steps of -1 becomes what num_train_epochs comes to.
+/// A max_train_steps of -1 is what num_train_epochs comes to (Training::loop).
 ///
 /// Throws an Error for data and model that do not fit each other, and for a checkpoint made with
 /// other settings. `stored`: where checkpoints go beside the run folder; must outlive the result.
 /// Without a prefetcher when the job was told to stop while clips were encoded or programs
 /// compiled.
-Training prepare_training(config::Loaded& loaded, const pjrt::Client& client,
+Training prepare_training(const config::Loaded& given, const pjrt::Client& client,
                           const std::filesystem::path& run, const Start& start,
                           checkpoints::StoredCheckpoints* stored, const Job& job);
 

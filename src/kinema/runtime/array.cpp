@@ -67,7 +67,8 @@ pjrt::Buffer Array::take() && {
   return std::move(shards_.front());
 }
 
-bool has_own_memory(const pjrt::Client& client) { return client.platform_name() != "cpu"; }
+bool has_own_memory(std::string_view platform) { return platform != "cpu"; }
+bool has_own_memory(const pjrt::Client& client) { return has_own_memory(client.platform_name()); }
 
 std::vector<Array> to_arrays(std::vector<pjrt::Buffer> buffers) {
   std::vector<Array> out;

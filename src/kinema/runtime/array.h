@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "kinema/core/host_array.h"
@@ -49,8 +50,9 @@ class Array {
   std::vector<pjrt::Buffer> shards_;
 };
 
-/// True where devices have a memory of their own; a CPU's is the host's, which is then the only
-/// one.
+/// Whether devices of a platform (`cpu`, `cuda`, `tpu`) have their own memory. A CPU device uses
+/// host memory.
+bool has_own_memory(std::string_view platform);
 bool has_own_memory(const pjrt::Client& client);
 
 /// One array per buffer of one device.

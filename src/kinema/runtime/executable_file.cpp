@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'K', 'N', 'M', 'E', 'X', 'E', '0', '1'};
-
 // Host byte order: a file is for machines of one kind.
 struct Header {
   char magic[8];
@@ -38,7 +36,7 @@ std::optional<ExecutableFile> read_executable(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   Header header{};
   if (error || !file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
-      std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0 ||
+      std::string_view(header.magic, sizeof(header.magic)) != kExecutableMagic ||
       header.size != file_size - sizeof(header)) {
     return std::nullopt;
   }
@@ -53,7 +51,7 @@ std::optional<ExecutableFile> read_executable(const std::string& path) {
 
 bool write_executable(const std::string& path, const std::string& key, std::string_view bytes) {
   Header header{};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  kExecutableMagic.copy(header.magic, sizeof(header.magic));
   check(key.size() == sizeof(header.key), "[cache] the key `{}` has not 32 digits", key);
   std::memcpy(header.key, key.data(), key.size());
   header.size = bytes.size();

@@ -6,6 +6,9 @@
 
 namespace kinema::runtime {
 
+/// How such a file begins.
+inline constexpr std::string_view kExecutableMagic = "KNMEXE01";
+
 /// A compiled program in a file: our header (magic, key, size, checksum), then the plugin's bytes.
 struct ExecutableFile {
   std::string key;  // 32 hexadecimal digits

@@ -7,10 +7,10 @@
 
 #include "kinema/core/error.h"
 #include "kinema/core/stopwatch.h"
-#include "kinema/kernels/collecting.h"
 #include "kinema/kernels/kernel_set.h"
 #include "kinema/runtime/client.h"
 #include "kinema/runtime/compilation_watch.h"
+#include "kinema/runtime/emit_for.h"
 #include "kinema/runtime/environment.h"
 #include "kinema/runtime/executable_cache.h"
 #include "kinema/runtime/executable_file.h"
@@ -70,12 +70,6 @@ void write_dump(const ProgramOptions& options, const char* suffix, const std::st
         path.string());
 }
 
-kernels::Target target_of(const pjrt::Client& client, const ProgramOptions& options) {
-  return {.platform = client.platform_name(),
-          .chip = client.devices().front().description().kind,
-          .mesh = options.emit.mesh};
-}
-
 /// Across processes: nothing unless each has its own.
 std::optional<pjrt::Executable> load_cached(const pjrt::Client& client,
                                             const ExecutableCache& cache, const std::string& key,
@@ -96,8 +90,10 @@ pjrt::Executable build(const pjrt::Client& client, const std::string& text,
                        const ProgramOptions& options, ProgramReport& report) {
   const std::shared_ptr<void> watched = watch_compilation(options.name);
   const Stopwatch watch;
+  kernels::Target target = target_of(client);
+  target.mesh = options.emit.mesh;
   const pjrt::CompileOptions compile_options =
-      kernels::for_target(target_of(client, options), {.use = false}).with_flags(options.compile);
+      kernels::for_target(target, {.use = false}).with_flags(options.compile);
   if (!options.saved.empty()) {
     check(!client.is_across(compile_options) || client.process_count() == 1,
           "[program] {} is a program of one process, but {} share the devices", options.saved,
@@ -178,26 +174,12 @@ Program Program::compile(const pjrt::Client& client, const Graph& graph,
 
 std::string Program::text(const pjrt::Client& client, const Graph& graph,
                           std::span<const Tensor> outputs, const ProgramOptions& options) {
-  EmitOptions emit_options = options.emit;
-  const auto texts = std::make_shared<std::vector<kernels::KernelText>>();
-  if (options.kernels && !emit_options.lowering) {
-    const kernels::KernelSet own =
-        kernels::for_target(target_of(client, options), {.trace = options.trace_kernels,
-                                                         .gpu_attention = options.gpu_attention,
-                                                         .norm_rotation = options.norm_rotation});
-    own.register_with(client.plugin());
-    emit_options.lowering = own.lowering;
-  }
-  emit_options.lowering = kernels::collecting(std::move(emit_options.lowering), texts);
-  emit_options.for_accelerator(has_own_memory(client));
-  if (client.platform_name() == "tpu") {
-    emit_options.host_byte_tiles = kTpuByteTiles;
-  }
-  std::string text = emit(graph, outputs, emit_options);
+  Emitted emitted = emit_for(target_of(client), graph, outputs, options);
+  emitted.kernels.register_with(client.plugin());
   if (!options.dump.empty()) {
-    kernels::write_kernel_texts(options.dump, *texts);
+    kernels::write_kernel_texts(options.dump, emitted.kernel_texts);
   }
-  return text;
+  return std::move(emitted.text);
 }
 
 Program Program::compile_text(const pjrt::Client& client, const std::string& text,

@@ -261,6 +261,11 @@ std::unique_ptr<StepGraph> build_keys(const StepSpec& spec) {
   return made;
 }
 
+void StepGraph::set_emit(EmitOptions& options) const {
+  options.donate = donate;
+  options.output_shardings = output_shardings;
+}
+
 const runtime::Program& StepPrograms::get(const StepSpec& spec) {
   return of(steps_, spec, [&] {
     const auto step = build_step(spec);
@@ -270,7 +275,6 @@ const runtime::Program& StepPrograms::get(const StepSpec& spec) {
     options.output_names = {"x", "previous", "m1", "velocity", "finite"};
     const std::vector<std::string> kept = kept_names(spec.reuse);
     options.output_names.insert(options.output_names.end(), kept.begin(), kept.end());
-    options.emit.donate = step->donate;
     return compile(*step, options);
   });
 }
@@ -304,7 +308,7 @@ const runtime::Program& StepPrograms::of(std::deque<Compiled>& known, const Step
 }
 
 runtime::Program StepPrograms::compile(const StepGraph& made, runtime::ProgramOptions options) {
-  options.emit.output_shardings = made.output_shardings;
+  made.set_emit(options.emit);
   runtime::Program program =
       runtime::Program::compile(devices_.client(), made.graph, made.outputs, options);
   const runtime::ProgramReport& report = program.report();

@@ -94,6 +94,8 @@ struct StepGraph {
   std::map<int64_t, int64_t> donate;
   /// One per output.
   std::vector<Sharding> output_shardings;
+
+  void set_emit(EmitOptions& options) const;
 };
 
 /// What of a step's `numbers` does not come from the schedule.

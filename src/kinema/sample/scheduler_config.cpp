@@ -275,7 +275,11 @@ schedulers::ScheduleConfig read_scheduler_config(const std::filesystem::path& fi
 
 schedulers::ScheduleConfig with_sampler(schedulers::ScheduleConfig schedule, Sampler sampler) {
   schedule.sampler = sampler;
-  schedule.unknown_class.clear();
+  // UniPC of a prediction that it does not support is not made supported by naming it.
+  const bool is_same_class = schedule.unknown_class.starts_with(schedulers::class_name(sampler));
+  if (!is_same_class) {
+    schedule.unknown_class.clear();
+  }
   schedule.unsupported.clear();
   return schedule;
 }

@@ -7,6 +7,7 @@
 #include "kinema/core/error.h"
 #include "kinema/graph/autodiff.h"
 #include "kinema/graph/scan.h"
+#include "kinema/runtime/array.h"
 #include "kinema/training/batch.h"
 
 namespace kinema::training {
@@ -223,6 +224,19 @@ Tensor by_sample(Tensor x, size_t axis, const mesh::Placement& place) {
   std::vector<std::string> logical(static_cast<size_t>(x.rank()));
   logical[axis] = "activation_batch";
   return with_sharding(x, place.constraint(logical, x.shape().dims));
+}
+
+void StepGraph::set_emit(EmitOptions& options) const {
+  options.donate = donate;
+  options.output_shardings = output_shardings;
+  options.host_outputs = host_outputs;
+}
+
+StepOptions for_platform(StepOptions step, std::string_view platform) {
+  if (!runtime::has_own_memory(platform)) {
+    step.optimizer_memory = Memory::DEVICE;
+  }
+  return step;
 }
 
 std::vector<std::string> layer_names(std::span<const nn::ParamSpec> specs) {

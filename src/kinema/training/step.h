@@ -8,9 +8,11 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinema/data/source.h"
+#include "kinema/graph/emit.h"
 #include "kinema/graph/graph.h"
 #include "kinema/nn/params.h"
 #include "kinema/training/adafactor.h"
@@ -132,7 +134,13 @@ struct StepGraph {
   StateParts<nn::ParamSpec> state;
   /// Parameter (and layer) behind each entry of the sums of squares.
   std::vector<std::string> gradient_names;
+
+  /// Sets donations, output shardings and outputs on the host.
+  void set_emit(EmitOptions& options) const;
 };
+
+/// `step` for devices of a platform. On a CPU optimizer state has no other memory to wait in.
+StepOptions for_platform(StepOptions step, std::string_view platform);
 
 /// Builds the step. The specs' dtypes are those the network works in; those that are not trained
 /// are read only, without gradient. Throws an Error when the

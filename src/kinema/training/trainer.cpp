@@ -22,9 +22,7 @@ namespace {
 
 runtime::Program compile_step(const runtime::Devices& devices, const StepGraph& step,
                               runtime::ProgramOptions options) {
-  options.emit.donate = step.donate;
-  options.emit.output_shardings = step.output_shardings;
-  options.emit.host_outputs = step.host_outputs;
+  step.set_emit(options.emit);
   split_over(devices, options);
   return runtime::Program::compile(devices.client(), *step.graph, step.outputs, options);
 }
@@ -37,10 +35,7 @@ runtime::Array scalar(const runtime::Devices& devices, DType dtype, T value) {
 StepOptions over(const runtime::Devices& devices, StepOptions step) {
   step.place = devices.placement();
   step.asks_stop = devices.is_shared();
-  if (!runtime::has_own_memory(devices.client())) {
-    step.optimizer_memory = Memory::DEVICE;  // the same memory, updated at once
-  }
-  return step;
+  return for_platform(std::move(step), devices.client().platform_name());
 }
 
 }  // namespace

@@ -96,6 +96,21 @@ void check_init(const Json& json, const std::string& prefix, const std::string& 
         path, word);
 }
 
+/// Throws an Error for an adapter of PEFT that is no LoRA and that its tensors do not give away.
+void check_peft_type(const fs::path& config, const io::SafetensorsFile& file) {
+  std::error_code ignored;
+  if (!fs::exists(config, ignored) || kind_of_tensors(file.tensors())) {
+    return;
+  }
+  const Json configured = Json::read(config);
+  const Json* type = configured.find("peft_type");
+  check(
+      type == nullptr || !type->is_string() || type->as_string() == "LORA",
+      "[lora] {} is an adapter of PEFT's type {}, which is not supported\n  adapters of type LORA "
+      "are",
+      file.path(), type == nullptr || !type->is_string() ? "" : type->as_string());
+}
+
 /// How the keys of diffusers' metadata begin for one model of a pipeline: a pipeline's file says
 /// `transformer.r`, and one of a transformer's own save_lora_adapter `r`.
 std::string metadata_prefix(const Json& metadata, LoraMember member) {
@@ -205,6 +220,9 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
   const fs::path peft_config = file.parent_path() / kPeftConfig;
   refuse_other_formats(file);
   out.file_ = io::SafetensorsFile::open(file);
+  if (file.filename() == kPeftFile) {
+    check_peft_type(peft_config, out.file_);
+  }
   std::array<Groups, 4> groups;
   out.read(layout, groups);
   out.finish(groups);
@@ -229,6 +247,9 @@ Lora Lora::open(const fs::path& path, const Layout* layout) {
 /// Finds the family and what each key is of.
 void Lora::read(const Layout* layout, std::array<Groups, 4>& groups) {
   const std::optional<FoundKind> kind = kind_of_tensors(file_.tensors());
+  if (kind && kind->kind->roles != 0) {
+    check_role(path_, {Role::ADAPTER}, "lora");
+  }
   check(!kind || kind->kind->is(Role::ADAPTER),
         "[lora] {}: {} belongs to {}, which is not supported: {}", path_, kind ? kind->because : "",
         kind ? kind->kind->name : "", kind ? kind->kind->remedy : "");

@@ -111,9 +111,13 @@ UNetConfig parse_config(const Json& json) {
       file.at("projection_class_embeddings_input_dim").as_int();
   c.norm_num_groups = file.at("norm_num_groups").as_int();
   c.norm_eps = file.at("norm_eps").as_number();
+  if (const Json* factor = file.find("mid_block_scale_factor"); factor != nullptr) {
+    check(factor->as_number() == 1.0, "[unet] mid_block_scale_factor is {}; only 1 is supported",
+          factor->brief());
+  }
   file.check_known({"addition_embed_type_num_heads", "class_embeddings_concat", "dropout",
-                    "mid_block_only_cross_attention", "mid_block_scale_factor",
-                    "resnet_out_scale_factor", "sample_size", "upcast_attention"});
+                    "mid_block_only_cross_attention", "resnet_out_scale_factor", "sample_size",
+                    "upcast_attention"});
   if (const Json* side = file.find("sample_size");
       side != nullptr && !side->is_null() && !side->is_array()) {
     c.sample_size = side->as_int();

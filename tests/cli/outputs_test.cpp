@@ -1,0 +1,69 @@
+// Files that a command is told to write never replace a file of another kind.
+#include <gmock/gmock.h>
+
+#include "cli/run_kinema.h"
+#include "io/scratch.h"
+
+namespace kinema::cli_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Outputs : public KinemaTest {
+ protected:
+  void SetUp() override {
+    KinemaTest::SetUp();
+    write("notes.txt", "a caption");
+    write("tiny.yml", tiny_config());
+  }
+  void expect_kept(const std::vector<std::string>& command) {
+    run(command).expect_error("notes.txt exists and is not ");
+    EXPECT_EQ(read_text(folder_ / "notes.txt"), "a caption");
+  }
+};
+
+TEST_F(Outputs, AreNoPicturesOfSamplesInThePlaceOfOtherFiles) {
+  std::filesystem::create_directories(folder_ / "pictures");
+  std::filesystem::copy_file(io::golden("images/orientation_6.jpg"), folder_ / "pictures/a.jpg");
+  write("pictures/a.txt", "a fox");
+  const std::vector<std::string> preview{"inspect",      "pictures",  "config=tiny.yml",
+                                         "num_frames=1", "--preview", "notes.txt"};
+  expect_kept(preview);
+  std::vector<std::string> other = preview;
+  other.back() = "sheet.png";
+  EXPECT_EQ(run(other).status, 0);
+  EXPECT_EQ(run(other).status, 0) << "a picture takes the place of a picture";
+}
+
+TEST_F(Outputs, AreNoCurvesInThePlaceOfOtherFiles) {
+  write("run/metrics.jsonl", "{\"step\": 0, \"learning/loss\": 1.0}\n");
+  expect_kept({"compare", "run", "run", "--svg", "notes.txt"});
+}
+
+TEST_F(Outputs, AreNoProgramsInThePlaceOfOtherFiles) {
+  expect_kept({"plan", "tiny.yml", "target=cpu", "save_executable=notes.txt"});
+}
+
+TEST_F(Outputs, LeaveAConfigurationOfTheUsersInTheRunFolder) {
+  const std::string own = "# my notes\n" + std::string(tiny_config());
+  write("out/tiny/config.yml", own);
+  run({"train", "out/tiny/config.yml", "max_train_steps=1"})
+      .expect_error("out/tiny/config.yml exists and is not a config.yml that kinema train wrote");
+  EXPECT_EQ(read_text(folder_ / "out/tiny/config.yml"), own);
+}
+
+TEST_F(Outputs, SayWhereTheSettingsOfAVideoAre) {
+  write("a.mp4", "x");
+  write("b.jpg", "x");
+  write("a.json", "{}");
+  run({"generate", "a.mp4"}).expect_error("they are in a.json: kinema generate a.json");
+  run({"generate", "b.jpg"}).expect_error("kinema writes them to a .json beside each video");
+}
+
+TEST_F(Outputs, SayThatAKeyIsGivenTwice) {
+  EXPECT_THAT(run({"config", "tiny.yml", "seed=1", "seed=2"}).err,
+              HasSubstr("seed is given more than once: the last value is used"));
+}
+
+}  // namespace
+}  // namespace kinema::cli_test
