@@ -1,4 +1,4 @@
-"""Runs the commands of README.md, HACKING.md and docs/*.md as they stand there.
+"""Runs the commands of README.md, HACKING.md and docs as they are written there.
 
 commands.py BUILD_FOLDER            those that can run here; of the others the keys and options are looked up
 commands.py BUILD_FOLDER --plan X   `kinema plan` for X (tpu or gpu), whose compiler is installed: each must fit
@@ -38,8 +38,12 @@ class Failure(Exception):
 
 
 def documents():
-    everything = [SOURCE / "README.md", SOURCE / "HACKING.md", *sorted((SOURCE / "docs").glob("*.md"))]
+    everything = [SOURCE / "README.md", SOURCE / "HACKING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
     return [document for document in everything if ONLY in (None, document.stem)]
+
+
+def folder_name(document):
+    return "-".join(document.relative_to(SOURCE).with_suffix("").parts)
 
 
 def commands_of(document):
@@ -101,7 +105,7 @@ class Runner:
         self.folder = folder
         self.help = {}
         # Keys whose values are words, some of them in capitals.
-        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", (SOURCE / "docs/config.md").read_text(), re.M))
+        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", (SOURCE / "docs/reference/config.md").read_text(), re.M))
         self.begin_document(folder)
         self.commands = set(re.findall(r"^  ([a-z]+) ", self.output(["--help"]), re.M))
 
@@ -261,7 +265,7 @@ def check_commands(runner, listing):
     failures, ran, looked_up = [], 0, 0
     waiting = None  # a process that was started with `&`
     for document in documents():
-        runner.begin_document(runner.folder.parent / document.stem)
+        runner.begin_document(runner.folder.parent / folder_name(document))
         for line, text in commands_of(document):
             where = f"{document.relative_to(SOURCE)}:{line}: {text}"
             try:
