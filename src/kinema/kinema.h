@@ -28,7 +28,7 @@
 ///     const kinema::TrainResult trained = kinema::train(config);
 namespace kinema {
 
-/// The keys of a run with where each came from; docs/config.md lists them.
+/// The keys of a run with where each came from; docs/reference/config.md lists them.
 class Config {
  public:
   /// The defaults.

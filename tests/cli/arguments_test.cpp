@@ -152,8 +152,8 @@ TEST_F(ConfigCommand, SaysWhatAKeyMeans) {
 TEST_F(ConfigCommand, DocumentsEveryKeyAsDocsConfigMdHasIt) {
   const Outcome outcome = run({"config", "--docs"});
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.out, read_text(std::string(KINEMA_SOURCE_DIR) + "/docs/config.md"))
-      << "write it anew: build/kinema config --docs > docs/config.md";
+  EXPECT_EQ(outcome.out, read_text(std::string(KINEMA_SOURCE_DIR) + "/docs/reference/config.md"))
+      << "write it anew: build/kinema config --docs > docs/reference/config.md";
 }
 
 class InspectCommand : public KinemaTest {

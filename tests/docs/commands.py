@@ -1,6 +1,7 @@
-"""Runs the commands of README.md, HACKING.md and docs/*.md as they stand there.
+"""Runs the commands of README.md, HACKING.md and docs as they are written there.
 
 commands.py BUILD_FOLDER            those that can run here; of the others the keys and options are looked up
+commands.py BUILD_FOLDER --tutorials        every command of docs/tutorials, on tiny models
 commands.py BUILD_FOLDER --plan X   `kinema plan` for X (tpu or gpu), whose compiler is installed: each must fit
 commands.py BUILD_FOLDER --list     what is done with each
 
@@ -9,6 +10,8 @@ a word in capitals or `...` stands for something of the reader's; `hardware=` ot
 of the hub, a data set of it, gs:// and s3:// want the network; a model that is not here wants its weights.
 Runs are cut to a few steps. A run that a command names (`outputs/kites`) and that no command before it has made is
 made with configs/tiny.yml.
+
+In docs/tutorials every command runs, in the order of its page (`Tutorial` below says what is replaced).
 """
 
 import argparse
@@ -18,9 +21,11 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77  # ctest's
@@ -38,8 +43,16 @@ class Failure(Exception):
 
 
 def documents():
-    everything = [SOURCE / "README.md", SOURCE / "HACKING.md", *sorted((SOURCE / "docs").glob("*.md"))]
+    everything = [SOURCE / "README.md", SOURCE / "HACKING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
     return [document for document in everything if ONLY in (None, document.stem)]
+
+
+def is_tutorial(document):
+    return document.parent.name == "tutorials"
+
+
+def folder_name(document):
+    return "-".join(document.relative_to(SOURCE).with_suffix("").parts)
 
 
 def commands_of(document):
@@ -101,7 +114,7 @@ class Runner:
         self.folder = folder
         self.help = {}
         # Keys whose values are words, some of them in capitals.
-        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", (SOURCE / "docs/config.md").read_text(), re.M))
+        self.one_of = set(re.findall(r"^\| `(\w+)` \|.*\| one of ", (SOURCE / "docs/reference/config.md").read_text(), re.M))
         self.begin_document(folder)
         self.commands = set(re.findall(r"^  ([a-z]+) ", self.output(["--help"]), re.M))
 
@@ -202,6 +215,8 @@ class Runner:
             return "compiles for minutes (--plan does)"
         if words[0] == "convert" and not (self.folder / words[1]).exists():
             return "converts weights that are not here"
+        if words[0] == "inspect" and not any((self.folder / word).exists() for word in words[1:]):
+            return f"wants {words[1]}"
         if words[0] not in CONFIGURED or words[0] == "config":
             return ""
         values = self.resolved(words)
@@ -261,7 +276,9 @@ def check_commands(runner, listing):
     failures, ran, looked_up = [], 0, 0
     waiting = None  # a process that was started with `&`
     for document in documents():
-        runner.begin_document(runner.folder.parent / document.stem)
+        if is_tutorial(document):
+            continue
+        runner.begin_document(runner.folder.parent / folder_name(document))
         for line, text in commands_of(document):
             where = f"{document.relative_to(SOURCE)}:{line}: {text}"
             try:
@@ -300,6 +317,164 @@ def check_commands(runner, listing):
                     waiting.kill()
                 waiting = None
     print(f"{ran} commands ran, {looked_up} were looked up, {len(failures)} failed")
+    return failures
+
+
+# ---- Tutorials ---------------------------------------------------------------------------
+
+
+class Tutorial:
+    """The commands of one tutorial, with tiny models in place of those that they name.
+
+    Replaced are models of the hub (by those of tests/golden), their sizes and numbers of steps, `hardware=`, and the
+    target of a plan (by as many CPU devices). `photos` and `clips` are made of the tests' own files. A command with the
+    comment `press Ctrl-C` is interrupted once it has made a step. Of runs that `compare` names, every step that both
+    made must have the same loss.
+    """
+
+    MODELS = {
+        "stabilityai/stable-diffusion-xl-base-1.0": ("tests/golden/sdxl", ["height=64", "width=64"]),
+        "black-forest-labs/FLUX.1-dev": ("tests/golden/flux_dev", ["height=64", "width=64"]),
+        "Wan-AI/Wan2.1-T2V-1.3B-Diffusers": ("tests/golden/wan21_t2v", ["height=32", "width=32", "num_frames=5"]),
+        "Wan-AI/Wan2.1-T2V-14B-Diffusers": ("tests/golden/wan21_t2v", ["height=32", "width=32", "num_frames=5"]),
+    }
+    SMALLER = ["optimization_level=0"]  # of the compiler's work
+    STEPS = {"train": ["max_train_steps=3", "num_inference_steps=2"], "generate": ["num_inference_steps=2"]}
+
+    def __init__(self, runner, document):
+        self.runner = runner
+        self.document = document
+        self.model = ""  # the last one that was put in another's place
+        runner.begin_document(runner.folder.parent / folder_name(document))
+        self.make_photos()
+        self.make_clips()
+
+    def make_photos(self):
+        folder = self.runner.folder / "photos"
+        folder.mkdir()
+        for i, path in enumerate(sorted((SOURCE / "tests/golden/images/jpeg").glob("*.jpg"))):
+            if path.stem != "cmyk":
+                shutil.copy(path, folder / f"fox_{i:02}.jpg")
+                (folder / f"fox_{i:02}.txt").write_text("a photo of a fox\n")
+
+    def make_clips(self):
+        folder = self.runner.folder / "clips"
+        folder.mkdir()
+        lines = (SOURCE / "examples/shapes/metadata.jsonl").read_text().split("\n")[:4]
+        with open(folder / "metadata.jsonl", "w") as out:
+            for row in map(json.loads, lines):
+                name = pathlib.Path(row["file_name"])
+                shutil.copy(SOURCE / "examples/shapes" / name, folder / name.name)
+                out.write(json.dumps({"file_name": name.name, "text": row["text"]}) + "\n")
+
+    def tiny(self, words):
+        """The words with everything that is large made small."""
+        command = words[0]
+        if command not in CONFIGURED and command != "inspect":
+            return words
+        config = next((word.removeprefix("config=") for word in words if word.startswith("config=")), None)
+        named = ["config", config] if command == "inspect" else words
+        if config is None and command == "inspect":
+            return words
+        values = self.runner.resolved(named)
+        found = self.MODELS.get(values["pretrained_model_name_or_path"])
+        words = [found[0] if word in self.MODELS else word for word in words]
+        words = [re.sub(r"^hardware=(gpu|tpu)$", "hardware=cpu", word) for word in words]
+        if command == "plan":
+            words = [re.sub(r"^target=(.*)", lambda m: f"target=cpu:{devices_of(m[1])}", word) for word in words]
+        if found:
+            self.model = found[0]
+            replaced = [f"pretrained_model_name_or_path={found[0]}", *found[1], *self.STEPS.get(command, [])]
+            if "sdxl" in found[0] or "flux" in found[0]:
+                replaced.append("resolution=64")
+            if command in ("train", "generate", "plan"):
+                replaced += self.SMALLER
+            keys = {word.split("=", 1)[0] for word in replaced}
+            words = [word for word in words if word.split("=", 1)[0] not in keys]
+            if words[1] == found[0]:
+                replaced = replaced[1:]
+            return [*words[:2], *replaced, *words[2:]]
+        if command == "generate" and words[1].endswith(".png"):
+            return [*words, f"pretrained_model_name_or_path={self.model}"]
+        return words
+
+    def interrupt(self, process, words):
+        """Ctrl-C once a step is made."""
+        run = next(word.split("=", 1)[1] for word in words if word.startswith("run_name="))
+        metrics = self.runner.folder / "outputs" / run / "metrics.jsonl"
+        while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") > 1):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out = self.runner.finish(process)
+        if "stopped after" not in out:
+            raise Failure(f"did not stop:\n{out[-1000:]}")
+
+    def check_same_losses(self, runs):
+        losses = []
+        for run in runs:
+            rows = map(json.loads, (self.runner.folder / run / "metrics.jsonl").read_text().splitlines())
+            losses.append({row["step"]: row["learning/loss"] for row in rows if "learning/loss" in row})
+        both = set(losses[0]) & set(losses[1])
+        other = [step for step in both if losses[0][step] != losses[1][step]]
+        if not both or other:
+            raise Failure(f"{len(other)} of {len(both)} steps have another loss in {runs[1]}")
+
+
+def devices_of(target):
+    """How many devices a plan's target has; tpu7x and v4 show two a chip."""
+    name, _, size = target.partition(":")
+    count = 1
+    for number in re.findall(r"\d+", size):
+        count *= int(number)
+    return count * (2 if name in ("v4", "tpu7x") else 1)
+
+
+def check_tutorials(runner, listing):
+    failures, ran = [], 0
+    for document in filter(is_tutorial, documents()):
+        tutorial = Tutorial(runner, document)
+        waiting = None
+        for line, text in commands_of(document):
+            where = f"{document.relative_to(SOURCE)}:{line}: {text}"
+            begun = time.monotonic()
+            try:
+                words, has_launcher = without_launcher(words_of(text))
+                words = words[1:]
+                background = words[-1] == "&"
+                words = words[:-1] if background else words
+                runner.check_options(words)
+                if words[0] in CONFIGURED and not words[1].startswith("outputs/") and not words[1].endswith(".png"):
+                    runner.resolved(words)
+                if words[:2] == ["doctor", "--install"]:
+                    continue
+                if has_launcher and not shutil.which("mpirun"):  # the same mesh in one process
+                    has_launcher = False
+                    words = [re.sub("^cpu_device_count=1$", "cpu_device_count=2", word) for word in words]
+                runner.make_runs(words)
+                words = tutorial.tiny(words)
+                launcher = words_of(text)[: words_of(text).index("kinema")] if has_launcher else []
+                ran += 1
+                process = runner.call(words, launcher)
+                if background:
+                    waiting = process
+                    continue
+                if "press Ctrl-C" in text:
+                    tutorial.interrupt(process, words)
+                else:
+                    runner.finish(process)
+                if waiting:
+                    runner.finish(waiting)
+                    waiting = None
+                if words[0] == "compare":
+                    tutorial.check_same_losses(words[1:3])
+            except (Failure, subprocess.TimeoutExpired) as error:
+                failures.append(f"{where}\n    {' '.join(words)}\n    {error}")
+                if waiting and waiting.poll() is None:
+                    waiting.kill()
+                waiting = None
+            if listing:
+                print(f"{time.monotonic() - begun:6.1f} s {where}", flush=True)
+    print(f"{ran} commands of tutorials ran, {len(failures)} failed")
     return failures
 
 
@@ -384,6 +559,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--plan", choices=("tpu", "gpu"))
+    parser.add_argument("--tutorials", action="store_true", help="the commands of docs/tutorials alone, on tiny models")
     parser.add_argument("--dev", action="store_true", help="the commands of ./dev alone")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", help="a document's name without .md")
@@ -394,6 +570,8 @@ def main():
         folder = pathlib.Path(name)
         if options.dev:
             failures = check_dev(folder)
+        elif options.tutorials:
+            failures = check_tutorials(Runner(options.build.resolve(), folder / "first"), options.list)
         elif options.plan:
             failures = check_plans(Runner(options.build.resolve(), folder / "plans"), options.plan)
         else:

@@ -175,10 +175,11 @@ TEST(Profiles, AnUnknownOneNamesThoseThereAre) {
 }
 
 TEST(FlagsDocs, AreWhatTheTablesHave) {
-  std::ifstream in(std::string(KINEMA_SOURCE_DIR) + "/docs/flags.md");
+  std::ifstream in(std::string(KINEMA_SOURCE_DIR) + "/docs/reference/flags.md");
   std::stringstream text;
   text << in.rdbuf();
-  EXPECT_EQ(markdown(), text.str()) << "write it anew: build/kinema flags --docs > docs/flags.md";
+  EXPECT_EQ(markdown(), text.str())
+      << "write it anew: build/kinema flags --docs > docs/reference/flags.md";
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ for name, words, dtype in [("sharded", ["--shard-gib", "0.0001"], torch.float32)
 assert len(list(pathlib.Path("sharded").glob("*.safetensors"))) > 2
 say("shards and bfloat16 in diffusers: equal bits")
 
-# A pipeline with the trained transformer in its place, as docs/training.md says how one is made.
+# A pipeline with the trained transformer in its place, as docs/guides/training.md says how one is made.
 shutil.copytree(GOLDEN / "wan21_t2v", "pipeline", ignore=shutil.ignore_patterns("transformer"))
 shutil.copytree(checkpoint / "transformer", "pipeline/transformer")
 assert UniPCMultistepScheduler.from_pretrained(checkpoint / "scheduler").config == UniPCMultistepScheduler.from_pretrained("pipeline/scheduler").config

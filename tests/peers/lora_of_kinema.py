@@ -28,7 +28,7 @@ for name, part, scale, words in [
     with torch.no_grad():
         tensors = {**given, "base.output": network(**given).sample}
 
-    # The pipeline's loader, as docs/lora.md has it, at two strengths; kinema computes the same from the file.
+    # The pipeline's loader, as docs/guides/lora.md has it, at two strengths; kinema computes the same from the file.
     is_second = part == "transformer_2"
     first = WanTransformer3DModel.from_pretrained(GOLDEN / name / "transformer") if is_second else network
     pipeline = WanPipeline(None, None, None, UniPCMultistepScheduler(), first, network if is_second else None)

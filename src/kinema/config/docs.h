@@ -4,7 +4,7 @@
 
 namespace kinema::config {
 
-/// docs/config.md: a table of every key, and one of the keys that have no meaning here.
+/// docs/reference/config.md: a table of every key, and one of the keys that have no meaning here.
 std::string markdown();
 
 }  // namespace kinema::config

@@ -57,7 +57,7 @@ enum class Needs : uint8_t {
 using Lacks = std::map<Needs, std::string>;
 
 /// What is known of a key beside its name, type and default: said once, in the `fields` of its
-/// struct, and used by reading, checking, the saved record and docs/config.md.
+/// struct, and used by reading, checking, the saved record and docs/reference/config.md.
 struct Field {
   std::string_view help;                                    ///< one line
   double min = -std::numeric_limits<double>::infinity();    ///< smallest number allowed

@@ -251,7 +251,7 @@ struct ModelConfig {
         {.help = "accepted; TPU kernels are put in order by the default scheduler, whose order is "
                  "the faster one by the compiler's own estimates"});
     visit("flash_block_sizes", self.flash_block_sizes, MAY_CHANGE,
-          {.help = "queries and keys that are worked on together (docs/attention.md)",
+          {.help = "queries and keys that are worked on together (docs/guides/attention.md)",
            .share = Share::YES});
     visit("enable_tile_search", self.enable_tile_search, UNRELATED,
           {.help = "compare block sizes first: by time on the device, in plans by the schedule"});

@@ -72,7 +72,8 @@ struct RunConfig {
     visit("run_name", self.run_name, UNRELATED,
           {.help = "name of the run folder; train needs it", .share = Share::YES});
     visit("output_dir", self.output_dir, UNRELATED,
-          {.help = "the run folder is output_dir/run_name; gs:// and s3:// too (docs/storage.md)"});
+          {.help = "the run folder is output_dir/run_name; gs:// and s3:// too "
+                   "(docs/guides/storage.md)"});
     visit("seed", self.seed, MUST_MATCH,
           {.help = "everything random follows from it", .min = 0, .share = Share::YES});
 
@@ -103,7 +104,7 @@ struct RunConfig {
     visit("xla_flags", self.xla_flags, MAY_CHANGE,
           {.help = "compiler flags: {NAME: VALUE}; xla_flags.NAME=VALUE on the command line"});
     visit("allow_flags", self.allow_flags, UNRELATED,
-          {.help = "rules of docs/flags.md whose errors do not stop a run"});
+          {.help = "rules of docs/reference/flags.md whose errors do not stop a run"});
 
     visit("write_metrics", self.write_metrics, UNRELATED,
           {.help = "write metrics.jsonl and TensorBoard"});

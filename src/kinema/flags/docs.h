@@ -4,7 +4,7 @@
 
 namespace kinema::flags {
 
-/// docs/flags.md: every flag, rule and profile.
+/// docs/reference/flags.md: every flag, rule and profile.
 std::string markdown();
 
 }  // namespace kinema::flags

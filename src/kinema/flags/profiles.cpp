@@ -108,7 +108,7 @@ Dropped without_sparse_core() {
   return out;
 }
 
-/// One flag: what others do to the 14B I2V denoising step was compiled (docs/flags.md).
+/// One flag: what others do to the 14B I2V denoising step was compiled (docs/reference/flags.md).
 Profile ulysses_v6e() {
   constexpr std::string_view kNoChange = "does not change the program";
   return {

@@ -9,8 +9,8 @@
 namespace kinema::mesh {
 
 /// Sizes of a device mesh and where logical axes lie on it, with the names and defaults of
-/// MaxDiffusion's keys: see docs/parallelism.md. `dcn_*` count slices, `ici_*` devices of a slice;
-/// -1 takes what the other axes of the same network leave.
+/// MaxDiffusion's keys: see docs/guides/parallelism.md. `dcn_*` count slices, `ici_*` devices of a
+/// slice; -1 takes what the other axes of the same network leave.
 struct Settings {
   std::vector<std::string> mesh_axes = {"data", "fsdp", "context", "tensor"};
   io::JsonText logical_axis_rules{

@@ -229,8 +229,8 @@ flags::Effective resolve_flags(const config::Loaded& loaded, const FlagsFor& wha
   }
   request.deterministic = config.runtime.deterministic;
   for (const std::string& id : config.run.allow_flags) {
-    check(flags::is_rule(id), "[flags] allow_flags: there is no rule `{}`; docs/flags.md has them",
-          id);
+    check(flags::is_rule(id),
+          "[flags] allow_flags: there is no rule `{}`; docs/reference/flags.md has them", id);
   }
   request.allow = config.run.allow_flags;
   if (!what.program.empty() && !plugin.empty()) {

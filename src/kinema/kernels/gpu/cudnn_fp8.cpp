@@ -20,7 +20,7 @@ constexpr double kLargest = 448;  // of e4m3
 constexpr double kWeightScale = 256;
 
 /// Below it, reading q twice and writing it narrow takes as long as 8-bit products save: 5 bytes of
-/// 3 TB/s against 4 t FLOP at 620 and at 857 TFLOP/s (H200, docs/plan.md).
+/// 3 TB/s against 4 t FLOP at 620 and at 857 TFLOP/s (H200, docs/guides/plan.md).
 constexpr int64_t kManyKeys = 1024;
 
 const Dims kScalar{1, 1, 1, 1};
